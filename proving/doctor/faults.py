@@ -3,10 +3,13 @@
 many sound set-ups, which it must call healthy.
 
     proving/doctor/faults.py [--only NAME] [--cases FIRST-LAST] [--course quick|usual|full] [--out FILE]
+    proving/doctor/faults.py --short
     proving/doctor/faults.py --table FILE...
 
+--short runs the six cases of `make test`. `make soak` runs all of them, and gives --count FILE, to which a line is appended.
+
 Needs root (emulated links, network namespaces, Samba, Ganesha). A fault that needs what this machine lacks counts as skipped. Ends
-with "N passed, N failed, N skipped"; status 1 when fewer verdicts are right than --least says. With --table the results of several
+with "N passed, N failed, N skipped"; status 1 when a verdict is wrong, or with --least when fewer faults are named than that. With --table the results of several
 runs become the table of docs/doctor.md.
 """
 
@@ -24,6 +27,8 @@ import time
 from pathlib import Path
 
 from stage import PASSWORD, Ganesha, Missing, Proxy, Samba, Trunkline, free_port, other_clock, program, small_disk
+
+from harness.tally import Tally
 
 SEED = ("--rtt", "23ms", "--flow-rate", "200Mbit")
 
@@ -170,6 +175,12 @@ def crowded_metadata(others=6):
         yield link("--rtt", "10ms"), f"{smb(running, '{host}')} --server {running.directory / 'state'}", {}
 
 
+@contextlib.contextmanager
+def closed_port():
+    """A host on which nobody listens."""
+    yield [], f"smb://ann@127.0.0.1:{free_port()}/files", {}
+
+
 LIMITED = 'kind = "standard"\nformula = "small"'
 V2020 = 'kind = "premium"\nformula = "v1-2020"'
 PREMIUM = 'kind = "premium"\nformula = "v1"'
@@ -203,6 +214,8 @@ FAULTS = [
     ("full disk", "storage", full_disk),
     ("clock skew", "protocol", skewed_clock),
     ("the name gives the public address", "name", public_name),
+    ("large packets are lost", "transport", lambda: behind(("--rtt", "10ms", "--black-hole", "1400")), "a packet of 1400 bytes was acknowledged"),
+    ("a closed port", "transport", closed_port, "onnection refused"),
 ]
 
 # Samba without Multichannel is not among them: on this machine several sessions move half as much again as one, which is the first
@@ -219,6 +232,12 @@ SOUND = [
     ("Trunkline behind the seed's path", lambda: behind(SEED)),
     ("Trunkline, NFS, behind the seed's path", lambda: behind(SEED, protocol=nfs)),
 ]
+
+# Those that `make test` runs: faults of five layers that differ most in how they are found, and two sound set-ups, near and far.
+SHORT = (
+    "Multichannel off at the server", "full disk", "the name gives the public address", "large packets are lost", "Trunkline, SMB",
+    "Trunkline behind 5 ms",
+)
 
 
 def examine(before, target, environment, course):
@@ -295,33 +314,41 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", action="append", help="part of the name of the cases to run")
     parser.add_argument("--cases", help="numbers of the first and last case to run, such as 1-10")
+    parser.add_argument("--short", action="store_true", help="the cases of make test")
+    parser.add_argument("--count", type=Path, help="append what came of it, for proving/soak")
     parser.add_argument("--table", type=Path, nargs="+", help="print what is in these files of --out")
     parser.add_argument("--course", default="quick", choices=["quick", "usual", "full"])
     parser.add_argument("--out", type=Path, help="file for all reports")
-    parser.add_argument("--least", type=int, default=0, help="faults that must be named")
+    parser.add_argument("--least", type=int, help="faults that must be named; the others may be missed")
     arguments = parser.parse_args()
     if arguments.table:
         table(arguments.table)
         return
     cases = [*FAULTS, *((name, "healthy", stage) for name, stage in SOUND)]
     first, last = map(int, arguments.cases.split("-")) if arguments.cases else (1, len(cases))
-    results = []
+    results, tally = [], Tally("doctor")
     for number, case in enumerate(cases, 1):
-        if not first <= number <= last or arguments.only and not any(part in case[0] for part in arguments.only):
+        is_asked = not arguments.only or any(part in case[0] for part in arguments.only)
+        if not first <= number <= last or not is_asked or arguments.short and case[0] not in SHORT:
             continue
         name, layer, stage, *basis = case
         result = one(name, layer, stage, arguments.course, *basis)
         results.append(result)
         shown = result.get("says") or f"named {result['named']} ({', '.join(result['kinds']) or 'nothing'}), {result['took_s']:.1f} s"
         print(f"{result['result']:5} {result['name']}: expected {result['expected']}; {shown}", flush=True)
+        tally.add(result["result"], name, f"expected {layer}; {shown}")
         if arguments.out:
             arguments.out.write_text(json.dumps(results, indent=1))
     print_latency(results)
-    count = {kind: sum(it["result"] == kind for it in results) for kind in ("pass", "fail", "skip")}
-    print(f"{count['pass']} passed, {count['fail']} failed, {count['skip']} skipped")
+    if arguments.count:
+        failures = [note for note in tally.notes if note.startswith("fail")]
+        with open(arguments.count, "a", encoding="utf-8") as out:
+            out.write(json.dumps({"server": "trunkline", "done": 1, "failures": failures}) + "\n")
+    tally.close()
     named = sum(it["result"] == "pass" and it["expected"] != "healthy" for it in results)
     healthy_failed = any(it["result"] == "fail" and it["expected"] == "healthy" for it in results)
-    sys.exit(1 if named < arguments.least or healthy_failed else 0)
+    wrong = tally.failed > 0 if arguments.least is None else named < arguments.least or healthy_failed
+    sys.exit(1 if wrong else 0)
 
 
 if __name__ == "__main__":

@@ -93,6 +93,14 @@ COUNTS = [
           ["env", "TRUNKLINE_FULL=1", "cargo", "test", "-q", "--profile", "{profile}", "-p", "proving", "--test", "limits"], 2400,
           # A quarter of an hour: `make test` has the quick form among its Rust tests.
           has_twentieth=False),
+    Count("doctor", 1, "rounds of all set-ups of the doctor: each of 22 faults is named by its layer, and ten sound set-ups are healthy", 1,
+          [sys.executable, str(PROVING / "doctor/faults.py"), "--count", "{out}"], 1200,
+          # `make test` has the short form as a stage of its own.
+          has_twentieth=False),
+    Count("doctor-steady", 20, "runs of the doctor on one share beside another program, and as many on a link on which four connections are worth three: ranges meet, advice is the same, and what is there is found", 20,
+          [sys.executable, str(PROVING / "doctor/steady.py"), "--runs", "{count}", "--out", "{out}"], 1200,
+          # `make test` has it with simulated rates among its Rust tests.
+          has_twentieth=False),
 ]
 # What is tried under Linux's clients is tried under newer ones too: this part of the count.
 NEWER_KERNELS = {"6.12": 4, "newest": 10}

@@ -4,6 +4,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use load::turns::{Doubt, Range, Worth, count_to_take};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -102,14 +103,30 @@ pub enum Basis {
 /// A measured curve: connections and rate.
 type Curve = Vec<(u32, f64)>;
 
+/// What each number of connections carried in each turn, and what makes comparing them unsure.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Compared {
+    turns: Vec<(u32, Vec<f64>)>,
+    doubt: Doubt,
+}
+
+impl Compared {
+    /// The number of connections to take, and what it is worth beside one; nothing where it was not measured in turns, or these do not
+    /// tell.
+    fn worth(&self) -> Option<(u32, Range)> {
+        let all: Vec<(u32, &[f64])> = self.turns.iter().map(|(count, turns)| (*count, &turns[..])).collect();
+        let of = |wanted: u32| all.iter().find(|(count, _)| *count == wanted).map(|(_, turns)| *turns);
+        let count = count_to_take(&all, self.doubt)?;
+        Some((count, Range::of(of(1)?, of(count)?, self.doubt)?))
+    }
+}
+
 /// What was measured of a path, as far as advice needs it.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Path {
-    /// Large reads and writes, in MiB/s.
-    reads: Curve,
-    writes: Curve,
-    /// Small files for a second.
-    files: Curve,
+    /// Large reads and writes.
+    reads: Compared,
+    writes: Compared,
     /// Small reads for a second, by depth.
     depths: Curve,
     /// What was examined.
@@ -127,7 +144,7 @@ const LOW_DEPTH: u32 = 16;
 /// Connections behind which nothing is gained.
 const CONNECTIONS: u32 = 4;
 /// A gain that is worth it.
-const WORTH: f64 = 1.15;
+const WORTH: f64 = crate::gain::WORTH;
 
 /// Answers from a workload.
 ///
@@ -193,30 +210,40 @@ fn curves(target: &Value) -> Path {
     path.takes_one = separate && !client_off;
     let is_slowed = data["bound_mib_s"].is_number();
     let is_bounded = is_slowed || data["bound_iops"].is_number();
-    let mut again = None;
     for run in data["runs"].as_array().into_iter().flatten() {
         let number = |name: &str| run[name].as_f64();
         let (Some(connections), Some(depth)) = (number("connections"), number("depth")) else { continue };
-        let (Some(rate), Some(mib)) = (number("per_s"), number("mib_s")) else { continue };
+        let Some(rate) = number("per_s") else { continue };
+        let turns: Vec<f64> =
+            run["turns"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
         match run["work"].as_str() {
             Some("small_read") if !is_bounded => point(&mut path.depths, depth, rate),
             // What sessions with a connection each carry together is not what one session carries.
             _ if is_slowed || separate => {}
-            Some("read") => point(&mut path.reads, connections, mib),
-            Some("write") => point(&mut path.writes, connections, mib),
-            Some("small_files") if !is_bounded => point(&mut path.files, connections, rate),
-            Some("read_again") => again = Some(mib),
+            Some("read") => path.reads.turns.push((connections as u32, turns)),
+            Some("write") => path.writes.turns.push((connections as u32, turns)),
             _ => {}
         }
     }
-    // What all gained while the host warmed up is no gain of connections.
-    let first = path.reads.iter().find(|(at, _)| *at == 1).map(|(_, rate)| *rate);
-    let warmed = first.zip(again).map_or(1.0, |(first, again)| again / first);
-    if warmed.is_finite() && warmed > 1.0 {
-        let ones = path.reads.iter_mut().chain(&mut path.writes).filter(|(at, _)| *at == 1);
-        ones.for_each(|(_, rate)| *rate *= warmed);
+    for (compared, work) in [(&mut path.reads, "read"), (&mut path.writes, "write")] {
+        compared.doubt = doubt(data, work);
     }
     path
+}
+
+/// What makes runs of one kind unsure: the same as in the doctor's own rules.
+fn doubt(data: &Value, work: &str) -> Doubt {
+    let others = &data["others"];
+    let part = others["part"].as_f64().unwrap_or(0.0);
+    let runs = || data["runs"].as_array().into_iter().flatten().filter(|run| run["work"] == work);
+    let waited = runs().map(|run| run["waited"].as_f64().unwrap_or(1.0)).fold(0.0, f64::max);
+    let is_here = others["is_server_here"].as_bool() != Some(false);
+    let fewest = runs().filter_map(|run| {
+        let turns = run["turns"].as_array().map_or(1, Vec::len).max(1);
+        Some(run["operations"].as_f64()? / turns as f64)
+    });
+    let operation = fewest.min_by(f64::total_cmp).map_or(0.0, |it| 1.0 / it.max(1.0));
+    Doubt { others: if is_here { part } else { part.min(waited) }, operation }
 }
 
 /// The least place of a curve at which it comes near to its best, and how much that is of its beginning.
@@ -280,23 +307,26 @@ fn shares(args: &AdviseArgs) -> Option<Piece> {
 fn measured_connections(args: &AdviseArgs, path: &Path) -> Option<Piece> {
     let about = "connections";
     let under_way = args.numjobs.saturating_mul(args.iodepth);
-    let (curve, what, fits) = match (args.names, args.rwmixread) {
-        (50.., _) => (&path.files, "small files", true),
-        (_, 50..) => (&path.reads, "reads", args.bs >= SMALL),
-        _ => (&path.writes, "writes", args.bs >= SMALL),
+    let (compared, what) = match args.rwmixread {
+        50.. => (&path.reads, "reads"),
+        _ => (&path.writes, "writes"),
     };
     let has_much = args.numjobs > 1 || args.iodepth >= LOW_DEPTH;
-    let (count, gain) = knee(curve).filter(|_| has_much && fits)?;
+    // Small files are measured once, and one turn says nothing of connections.
+    let fits = has_much && args.bs >= SMALL && args.names < 50;
+    let (count, range) = compared.worth().filter(|_| fits)?;
     // Those beyond what is under way have nothing to carry.
     let count = count.min(under_way).max(1);
-    let times = short(gain);
-    if gain < WORTH || count == 1 {
-        let says =
-            format!("one connection is enough: on this path {what} gain {times} times at most with more");
-        return Some(piece(about, Choice::No, Some(1), Basis::Measured, says));
-    }
-    let says = format!("{count} connections: on this path {what} gain {times} times with them");
-    Some(piece(about, Choice::Yes, Some(count), Basis::Measured, says))
+    let times = format!("{} times ({} to {})", short(range.middle), short(range.least), short(range.most));
+    let (advice, count, says) = match range.says(WORTH) {
+        Worth::More if count > 1 => {
+            (Choice::Yes, count, format!("{count} connections: on this path {what} gain {times} with them"))
+        }
+        // Nothing is advised where turns lie on both sides.
+        Worth::Unsure => return None,
+        _ => (Choice::No, 1, format!("one connection is enough: on this path {what} gain {times} with more")),
+    };
+    Some(piece(about, advice, Some(count), Basis::Measured, says))
 }
 
 /// Whether and how many connections, which Multichannel and nconnect are alike in.
@@ -534,7 +564,7 @@ mod tests {
 
     #[test]
     fn the_curve_of_the_path_goes_before_the_rules() {
-        let run = |work: &str, connections: u32, depth: u32, rate: f64| json!({ "work": work, "connections": connections, "depth": depth, "per_s": rate, "mib_s": rate });
+        let run = |work: &str, connections: u32, depth: u32, rate: f64| json!({ "work": work, "connections": connections, "depth": depth, "per_s": rate, "operations": 1000, "turns": [rate, rate, rate, rate] });
         let report = json!({ "facts": { "data": { "runs": [
             run("read", 1, 16, 23.0), run("read", 2, 16, 46.0), run("read", 4, 16, 47.0),
             run("write", 1, 16, 50.0), run("write", 4, 16, 50.0),
@@ -561,24 +591,16 @@ mod tests {
         }
         let deep = measured("--numjobs 1 --iodepth 32 --rwmixread 100", "connections");
         assert_eq!((deep.count, deep.basis), (Some(2), Basis::Measured));
-        // Work with names has a curve of its own.
+        // Small files were measured once, which says nothing of connections.
         let names = measured("--numjobs 8 --nrfiles 8 --bs 4k --names 80", "connections");
-        assert_eq!((names.advice, names.count, names.basis), (Choice::Yes, Some(4), Basis::Measured));
-        assert!(names.says.contains("small files gain 3"), "{names:?}");
+        assert_eq!((names.advice, names.basis), (Choice::Yes, Basis::Rule), "{names:?}");
         assert_eq!(curves(&json!({})), Path::default());
     }
 
     #[test]
     fn what_is_said_of_connections_and_of_latency_agrees() {
-        let best = |curve: &[(u32, f64)]| curve.to_vec();
-        let all = best(&[(1, 100.0), (2, 200.0), (4, 400.0)]);
-        let measured = Path {
-            reads: all.clone(),
-            writes: all.clone(),
-            files: all.clone(),
-            depths: all,
-            ..Path::default()
-        };
+        let all = vec![(1, 100.0), (2, 200.0), (4, 400.0)];
+        let measured = Path { reads: even(&all), writes: even(&all), depths: all, ..Path::default() };
         for (reads, jobs, files, size, depth, names) in [0, 49, 50, 100].into_iter().flat_map(|reads| {
             [(1, 1), (1, 8), (8, 1), (8, 8)].into_iter().flat_map(move |(jobs, files)| {
                 ["4k", "16k", "1m"].into_iter().flat_map(move |size| {
@@ -608,6 +630,12 @@ mod tests {
         assert_eq!((of(&pieces, "connections").count, of(&pieces, "latency").advice), (Some(1), Choice::No));
     }
 
+    /// The same in each of four turns.
+    fn even(curve: &[(u32, f64)]) -> Compared {
+        let turns = curve.iter().map(|(count, rate)| (*count, vec![*rate; 4])).collect();
+        Compared { turns, doubt: Doubt::default() }
+    }
+
     /// Eight threads on eight files that read, by a report of one target.
     fn advised(connections: &Value, data: &Value) -> Piece {
         let path = curves(&json!({ "facts": { "connections": connections, "data": data } }));
@@ -616,17 +644,22 @@ mod tests {
 
     #[test]
     fn what_is_no_measurement_of_connections_goes_before_no_rule() {
-        let run = |work: &str, connections: u32, mib_s: f64| json!({ "work": work, "connections": connections, "depth": 16, "per_s": mib_s, "mib_s": mib_s });
+        let run = |work: &str, connections: u32, mib_s: f64| json!({ "work": work, "connections": connections, "depth": 16, "per_s": mib_s, "operations": 1000, "turns": [mib_s, mib_s, mib_s, mib_s] });
         let runs = json!([run("read", 1, 20.0), run("read", 4, 80.0)]);
         let plain = advised(&json!({}), &json!({ "runs": runs }));
         assert_eq!((plain.count, plain.basis), (Some(4), Basis::Measured));
         // A bound of ours held all of them.
         let bounded = advised(&json!({}), &json!({ "runs": runs, "bound_mib_s": 20.0 }));
         assert_eq!((bounded.count, bounded.basis), (Some(4), Basis::Rule));
-        // The host warmed up: the same reads were as quick at the end.
-        let warm = json!([run("read", 1, 20.0), run("read", 4, 80.0), run("read_again", 1, 79.0)]);
-        let warmed = advised(&json!({}), &json!({ "runs": warm }));
-        assert_eq!((warmed.advice, warmed.count), (Choice::No, Some(1)), "{warmed:?}");
+        // Turns that lie on both sides, other programs that may have taken it, and one turn, advise nothing.
+        let uneven = json!([run("read", 1, 20.0), { "work": "read", "connections": 4, "depth": 16, "per_s": 40.0, "operations": 1000, "turns": [80.0, 21.0, 22.0, 40.0] }]);
+        let once = json!([{ "work": "read", "connections": 1, "depth": 16, "per_s": 20.0, "turns": [20.0] }, { "work": "read", "connections": 4, "depth": 16, "per_s": 80.0, "turns": [80.0] }]);
+        let others = json!({ "part": 0.8, "processors": 2, "is_server_here": true });
+        for data in
+            [json!({ "runs": uneven }), json!({ "runs": once }), json!({ "runs": runs, "others": others })]
+        {
+            assert_eq!(advised(&json!({}), &data).basis, Basis::Rule, "{data}");
+        }
         // Sessions of their own, since one takes one connection.
         let off = advised(&json!({ "separate_sessions": true }), &json!({ "runs": runs }));
         assert_eq!((off.advice, off.count, off.basis), (Choice::No, Some(1), Basis::Measured));
@@ -640,7 +673,7 @@ mod tests {
     fn both_targets_of_a_report_are_advised_by_what_was_measured_of_each() {
         let path = |target: &str, best| Path {
             target: target.to_owned(),
-            reads: vec![(1, 20.0), (4, best)],
+            reads: even(&[(1, 20.0), (4, best)]),
             ..Path::default()
         };
         let args = asked("--numjobs 8 --nrfiles 8 --rwmixread 100");

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use load::turns::ENOUGH_TURNS;
 use load::{Scheme, Target};
 
 use crate::Error;
@@ -109,8 +110,10 @@ pub(crate) struct Course {
     pub(crate) ramp: Duration,
     /// How long each kind of work with names is measured.
     pub(crate) names: Duration,
-    /// How often the runs with connections are made.
-    pub(crate) rounds: u32,
+    /// How often numbers of connections are measured in turn, what counts of one run of these, and what goes before it.
+    pub(crate) turns: u32,
+    pub(crate) turn: Duration,
+    pub(crate) turn_ramp: Duration,
     pub(crate) connections: Vec<u32>,
     pub(crate) depths: Vec<u32>,
     /// TCP connects and echoes; on a short way twice as many connects.
@@ -132,7 +135,9 @@ impl Course {
             run: Duration::from_millis(450),
             ramp: Duration::from_millis(250),
             names: Duration::from_millis(150),
-            rounds: 1,
+            turns: ENOUGH_TURNS as u32,
+            turn: Duration::from_millis(160),
+            turn_ramp: Duration::from_millis(60),
             connections: Vec::new(),
             depths: Vec::new(),
             connects: 10,
@@ -148,6 +153,9 @@ impl Course {
             run: Duration::from_millis(1500),
             ramp: Duration::from_millis(500),
             names: Duration::from_millis(500),
+            turns: 5,
+            turn: Duration::from_millis(350),
+            turn_ramp: Duration::from_millis(150),
             connects: 20,
             limit: Duration::from_secs(50),
             farewell: Duration::from_secs(7),
@@ -161,7 +169,9 @@ impl Course {
             run: Duration::from_millis(2500),
             ramp: Duration::from_millis(800),
             names: Duration::from_millis(1000),
-            rounds: 2,
+            turns: 6,
+            turn: Duration::from_millis(700),
+            turn_ramp: Duration::from_millis(250),
             connects: 50,
             limit: Duration::from_secs(116),
             farewell: Duration::from_millis(3400),
@@ -174,12 +184,13 @@ impl Course {
     fn shared_by(mut self, targets: u32) -> Course {
         self.targets = targets;
         if targets > 1 && self.name != "usual" {
-            // A congestion control that looks for the shortest round trip now and then, as BBR does, sends next to nothing for 200 ms.
-            // A run in which that happens is to be off by less than a prediction may be.
-            self.run = if self.name == "full" { self.run * 4 / 5 } else { self.run / targets };
+            self.run /= targets;
+            // A congestion control that looks for the shortest round trip now and then, as BBR does, sends next to nothing for
+            // 200 ms. All turns together are so long that a prediction is off by less than it may be.
+            self.turn /= targets;
             self.ramp = self.ramp * 2 / 3;
             self.names /= targets;
-            self.rounds = 1;
+            self.turn = if self.name == "full" { self.turn * 4 / 5 } else { self.turn / targets };
             self.limit /= targets;
             self.farewell /= targets;
             self.stall = self.stall.min(self.limit / 3);
@@ -209,7 +220,7 @@ mod tests {
     fn least(course: &Course) -> Duration {
         let steps = course.connections.len() as u32;
         let run = course.run + course.ramp;
-        let data = run * 2 * steps * course.rounds + run * 3;
+        let data = (course.turn + course.turn_ramp) * 2 * steps * course.turns + run * 3;
         let depths = (course.run / 2 + course.ramp / 2) * course.depths.len() as u32;
         data + depths + course.names * 10
     }

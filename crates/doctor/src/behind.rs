@@ -45,7 +45,12 @@ mod tests {
     async fn a_private_address_behind_the_first_is_tried_and_said_to_answer() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let address = |last: u8, scope| Address { address: [127, 0, 0, last].into(), scope, reachable: None };
+        let address = |last: u8, scope| Address {
+            address: [127, 0, 0, last].into(),
+            scope,
+            reachable: None,
+            refused: false,
+        };
         let mut route = Route {
             name: "files".to_owned(),
             resolved_in_ms: 1.0,

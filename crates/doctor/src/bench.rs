@@ -1,7 +1,12 @@
 //! Layers 5 to 7: what is read, written and named on the server to see what connections and depth are worth. All test files
 //! lie in one directory, whose name [`Patient::scratch`] holds before it is made, as [`Patient::made`] does theirs.
+//!
+//! [`warm`] finds out how much is to be under way, and does all once that does not count. [`turns`] measures numbers of
+//! connections.
 
-use std::collections::HashMap;
+mod turns;
+mod warm;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,82 +16,32 @@ use client::Bytes;
 use crate::drive::{self, Bench, Failure, Order};
 use crate::examine::{Patient, accounts_of};
 use crate::existing::Existing;
-use crate::facts::{Cause, Channel, Connects, Data, Protocol, Run, Stage, Stopped, Work};
-use crate::peer::{File, Gauge, Line, Place};
+use crate::facts::{Cause, Data, Protocol, Run, Stage, Stopped, Work};
+use crate::peer::{File, Line, Place};
 use crate::tcp::TcpInfo;
-use crate::{existing, names, ping, protocol, sawtooth};
+use crate::{existing, names, protocol, sawtooth};
+pub(crate) use warm::Sizes;
 
 /// The name of the test file.
-const FILE: &str = "data";
+const FILE_NAME: &str = "data";
 /// How far it is written at most.
-const EXTENT: u64 = 64 << 20;
-/// Bytes of one large operation, and of one on a slow path.
-const LARGE: u32 = 256 << 10;
-const SMALLER: u32 = 64 << 10;
-const SMALL: u32 = 4 << 10;
-/// Bytes of one small file.
-const SMALL_FILE: u32 = 16 << 10;
-/// Small files under way at once.
-const SMALL_FILES: u32 = 16;
-/// Bytes under way that large runs have at least and at most, where the path allows.
-const UNDER_WAY: std::ops::RangeInclusive<f64> = 4_194_304.0..=67_108_864.0;
-/// Large operations under way at most.
-const MOST: u32 = 256;
-/// The longest time for which what is under way may keep the path busy.
-const QUEUED_S: f64 = 0.3;
-/// Round trips that a connection needs to find its rate, and after which it is measured.
-const TRIPS: u32 = 12;
-/// A round trip from which on a way is long.
-const LONG_MS: f64 = 5.0;
-/// Small files that take so long, among some, are measured once by the quick course (ms).
-const SLOW_FILE_MS: f64 = 150.0;
+const FILE_BYTES_AT_MOST: u64 = 64 << 20;
+/// Bytes of one large operation.
+const LARGE_BLOCK_BYTES: u32 = 256 << 10;
+/// The same on a way that is slow.
+const SLOW_WAY_BLOCK_BYTES: u32 = 64 << 10;
+/// Bytes of one small operation.
+const SMALL_BLOCK_BYTES: u32 = 4 << 10;
+/// Round trips in which a connection finds its rate (slow start doubles it in each, RFC 5681 3.1).
+const TRIPS_TO_FIND_THE_RATE: u32 = 12;
+/// The round trip from which on a way is long, in ms.
+const LONG_WAY_MS: f64 = 5.0;
+/// Operations that a turn is to hold, where the course has the time: each of them is a part of it by which it may be off.
+const OPERATIONS_OF_A_TURN: u32 = 25;
 /// The least time in which it is seen whether a rate still grows.
-const SLICE: Duration = Duration::from_millis(40);
-/// Bytes that are under way at first while that is decided, and at most.
-const FIRST: u32 = 512 << 10;
-/// How much longer a block takes than a smaller one on a way that is narrow.
-const FELT: Duration = Duration::from_millis(150);
-const LAST: u32 = 16 << 20;
-/// How often it is looked whether connections are busy.
-const LOOK: Duration = Duration::from_millis(10);
-/// What is left for the end of an examination.
-const RESERVE: Duration = Duration::from_millis(600);
-
-/// What the large runs have in common. The blocks are decided once, so that operations for a second can be compared; how many
-/// are under way may grow ([`enough`]).
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Sizes {
-    /// Block and depth of writes, and of reads.
-    write: (u32, u32),
-    read: (u32, u32),
-    extent: u64,
-}
-
-/// Block and depth for a path: several times what it holds at once with all connections, but no more than it carries in
-/// a while where that is known. `rate` is what one connection carried, in bytes for a second; `is_full` whether operations
-/// waited then, so that it is all that a connection carries.
-fn sizes(rate: f64, is_full: bool, rtt_ms: f64, most: u32, max_io: u32) -> (u32, u32) {
-    let all = rate * f64::from(most);
-    let wanted = (2.0 * all * rtt_ms / 1000.0).clamp(*UNDER_WAY.start(), *UNDER_WAY.end());
-    let in_a_while = rate * QUEUED_S;
-    if is_full && in_a_while < f64::from(SMALLER) * 4.0 {
-        // A narrow way: a few blocks that pass in that time.
-        let part = 1 << ((in_a_while / f64::from(most.max(4))) as u32).max(SMALL).ilog2();
-        let block = SMALLER.min(part).min(max_io);
-        return (block, ((in_a_while / f64::from(block)) as u32).clamp(most.max(4), MOST));
-    }
-    let bearable = in_a_while.max(f64::from(SMALLER) * 4.0);
-    let under_way = if is_full { wanted.min(bearable) } else { wanted };
-    let block = if under_way >= *UNDER_WAY.start() { LARGE } else { SMALLER }.min(max_io);
-    let depth = (under_way / f64::from(block)) as u32;
-    (block, depth.clamp(most.max(4), MOST))
-}
-
-/// Four times as much under way, in the same blocks; nothing where that is more than there may be.
-fn more((block, depth): (u32, u32)) -> Option<(u32, u32)> {
-    let under_way = 4.0 * f64::from(block) * f64::from(depth);
-    (under_way <= *UNDER_WAY.end() && depth * 4 <= MOST).then_some((block, depth * 4))
-}
+const GROWTH_SLICE_AT_LEAST: Duration = Duration::from_millis(40);
+/// What is kept of the time for the end of an examination.
+const TIME_FOR_THE_END: Duration = Duration::from_millis(600);
 
 impl Patient<'_> {
     /// The round trip, in ms.
@@ -96,18 +51,34 @@ impl Patient<'_> {
 
     /// How long a connection runs before it is measured.
     fn ramp(&self) -> Duration {
-        let trips = Duration::from_secs_f64(self.trip_ms() / 1000.0) * TRIPS;
+        let trips = Duration::from_secs_f64(self.trip_ms() / 1000.0) * TRIPS_TO_FIND_THE_RATE;
         trips.clamp(self.course.ramp, self.course.ramp * 3)
+    }
+
+    /// The same where it has been there before, and so once more for each of several turns. The quick course has not the time for
+    /// all the trips.
+    fn turn_ramp(&self) -> Duration {
+        let trips =
+            if self.course.name == "quick" { TRIPS_TO_FIND_THE_RATE * 2 / 3 } else { TRIPS_TO_FIND_THE_RATE };
+        let needed = Duration::from_secs_f64(self.trip_ms() / 1000.0) * trips;
+        needed.clamp(self.course.turn_ramp, self.course.ramp * 3)
+    }
+
+    /// What counts of a run in a turn: longer where a way is so slow that it would hold few operations.
+    fn turn_time(&self) -> Duration {
+        let needed = self.sizes.map_or(Duration::ZERO, |it| it.block_time * OPERATIONS_OF_A_TURN);
+        needed.clamp(self.course.turn, self.course.run.max(self.course.turn))
     }
 
     /// How much longer while its rate still grows, where there is time for that.
     fn settling(&self) -> Duration {
-        let is_long = self.trip_ms() > LONG_MS;
+        let is_long = self.trip_ms() > LONG_WAY_MS && self.course.name != "quick";
         if is_long && self.left() > self.course.limit / 4 { self.ramp() } else { Duration::ZERO }
     }
 
     fn order(&self, work: Work, block: u32, depth: u32, connections: u32) -> Order {
         let large = matches!(work, Work::Write | Work::Read | Work::ReadAgain);
+        let is_turn = matches!(work, Work::Write | Work::Read);
         let by_bytes = self.args.max_rate.map(|rate| rate as f64 / f64::from(block));
         let by_count = self.args.max_iops.filter(|_| !large).map(f64::from);
         Order {
@@ -115,10 +86,10 @@ impl Patient<'_> {
             block,
             depth,
             connections,
-            ramp: self.ramp(),
+            ramp: if is_turn { self.turn_ramp() } else { self.ramp() },
             settling: self.settling(),
-            slice: Duration::from_secs_f64(self.trip_ms() * 2.0 / 1000.0).max(SLICE),
-            time: self.course.run,
+            slice: Duration::from_secs_f64(self.trip_ms() * 2.0 / 1000.0).max(GROWTH_SLICE_AT_LEAST),
+            time: if is_turn { self.turn_time() } else { self.course.run },
             stall: self.course.stall,
             most_per_s: by_bytes.into_iter().chain(by_count).min_by(f64::total_cmp),
         }
@@ -126,7 +97,7 @@ impl Patient<'_> {
 
     /// Whether there is time for something that takes so long.
     fn has_time(&mut self, needed: Duration, what: &str) -> bool {
-        if self.left() > needed + RESERVE {
+        if self.left() > needed + TIME_FOR_THE_END {
             return true;
         }
         let text = format!("{what}: no time was left");
@@ -142,8 +113,8 @@ impl Patient<'_> {
         for line in &self.lines {
             let (place, name, write) = match (&self.scratch, &self.facts.data) {
                 (Some(scratch), _) => {
-                    self.made.note(FILE);
-                    (self.directory(line, scratch).await?, FILE.to_owned(), true)
+                    self.made.note(FILE_NAME);
+                    (self.directory(line, scratch).await?, FILE_NAME.to_owned(), true)
                 }
                 _ => {
                     let Existing { directory, name, .. } = self.existing.clone().unwrap_or_default();
@@ -155,7 +126,7 @@ impl Patient<'_> {
             let file = file.map_err(|why| protocol::stopped(Stage::Data, &why))?;
             places.push((place, Some(Arc::new(file))));
         }
-        let content = noise(LARGE as usize);
+        let content = noise(LARGE_BLOCK_BYTES as usize);
         Ok(Bench { places, extent, content, made: self.made.clone() })
     }
 
@@ -178,7 +149,7 @@ impl Patient<'_> {
         Stopped { stage, why, stalled: true, cause: Cause::Silent }
     }
 
-    /// One run, noted.
+    /// One run, noted: as a turn of an earlier one of the same work where there is one.
     async fn run(&mut self, bench: &Bench, order: Order) -> Result<Run, Stopped> {
         let stage = if order.work == Work::SmallFiles { Stage::Metadata } else { Stage::Data };
         let ours: Vec<(SocketAddr, SocketAddr)> = self.lines.iter().flat_map(Line::connections).collect();
@@ -197,7 +168,12 @@ impl Patient<'_> {
         if data.sawtooth.is_none() && data.bound_mib_s.is_none() {
             data.sawtooth = sawtooth::find(&run);
         }
-        data.runs.push(run.clone());
+        let is_turn = matches!(order.work, Work::Write | Work::Read);
+        let noted = if is_turn { run.clone().as_turn() } else { run.clone() };
+        match data.runs.iter_mut().find(|it| is_turn && it.is_same(&noted)) {
+            Some(earlier) => earlier.add_turn(&noted),
+            None => data.runs.push(noted),
+        }
         Ok(run)
     }
 }
@@ -221,26 +197,9 @@ pub(crate) async fn data(patient: &mut Patient<'_>) -> Result<(), Stopped> {
     if patient.scratch.is_none() && patient.existing.is_none() {
         return Ok(());
     }
-    let decided = decide(patient).await?;
+    let decided = warm::decide(patient).await?;
     patient.sizes = Some(decided);
-    for round in 0..patient.course.rounds {
-        let mut had = 0;
-        for count in patient.course.connections.clone() {
-            let needed = (patient.course.run + patient.ramp() + patient.settling()) * 2;
-            if count > 1 && !patient.has_time(needed, "several connections") {
-                break;
-            }
-            let have = patient.have(count).await?.min(count);
-            if have <= had {
-                break;
-            }
-            step(patient, decided.extent, have, round == 0).await?;
-            had = have;
-        }
-        if round + 1 < patient.course.rounds {
-            patient.have_one().await;
-        }
-    }
+    turns::measure(patient).await?;
     depths(patient, decided.extent).await?;
     patient.have_one().await;
     Ok(())
@@ -274,7 +233,7 @@ async fn prepare(patient: &mut Patient<'_>) -> Result<(), Stopped> {
             }
         }
     }
-    match existing::readable(patient, &root, [SMALLER.into(), EXTENT]).await? {
+    match existing::readable(patient, &root, [SLOW_WAY_BLOCK_BYTES.into(), FILE_BYTES_AT_MOST]).await? {
         Ok(file) => patient.existing = Some(file),
         Err(reason) => patient.facts.left_out.push(format!("reads and writes: {reason}")),
     }
@@ -305,332 +264,14 @@ impl Patient<'_> {
     }
 }
 
-/// Warms up, which does not count, and decides how much is to be under way.
-async fn decide(patient: &mut Patient<'_>) -> Result<Sizes, Stopped> {
-    let most = patient.course.connections.last().copied().unwrap_or(1);
-    let max_io = patient.lines[0].max_io();
-    let size = patient.existing.as_ref().map_or(EXTENT, |it| it.size);
-    let mut bench = patient.bench(size.min(EXTENT)).await?;
-    let warmed = warm_both(patient, &mut bench, max_io).await;
-    close(bench).await;
-    let [write, read] = warmed?;
-    // The warm-up is no measurement.
-    let data = patient.facts.data.get_or_insert_default();
-    data.runs.clear();
-    data.sawtooth = None;
-    let of = |warm: Warm| sizes(warm.rate, warm.is_full, patient.trip_ms(), most, max_io);
-    Ok(Sizes { write: of(write), read: of(read), extent: size.min(EXTENT) })
-}
-
-/// What one connection carried once it had found its rate.
-#[derive(Debug, Clone, Copy)]
-struct Warm {
-    /// In bytes for a second.
-    rate: f64,
-    /// Whether operations had to wait then, so that it carries no more.
-    is_full: bool,
-    /// Bytes of the file that were moved.
-    bytes: u64,
-}
-
-/// Writes and reads, which may be held back differently.
-async fn warm_both(patient: &mut Patient<'_>, bench: &mut Bench, max_io: u32) -> Result<[Warm; 2], Stopped> {
-    if patient.scratch.is_none() {
-        return Ok([warm_up(patient, bench, Work::Read, max_io, LAST).await?; 2]);
-    }
-    let write = warm_up(patient, bench, Work::Write, max_io, LAST).await?;
-    bench.extent = write.bytes.min(bench.extent);
-    // Reads that do not wait with a little under way are taken for as quick as writes.
-    let read = warm_up(patient, bench, Work::Read, max_io, FIRST).await?;
-    Ok([write, if read.is_full { read } else { write }])
-}
-
-/// One of them. More and more is under way, up to `last` bytes, until operations wait: otherwise it is the round trip that was
-/// measured.
-async fn warm_up(
-    patient: &mut Patient<'_>,
-    bench: &Bench,
-    work: Work,
-    max_io: u32,
-    last: u32,
-) -> Result<Warm, Stopped> {
-    let time = patient.course.run.min(Duration::from_millis(500));
-    let (mut under_way, mut bytes) = first(patient, bench, work, max_io).await?;
-    let smallest = under_way;
-    loop {
-        let block = SMALLER.min(max_io).min(under_way);
-        // The first time is that in which a connection finds its rate.
-        let is_first = under_way == smallest;
-        let ramp = match is_first {
-            true if patient.trip_ms() < 1.0 => Duration::ZERO,
-            true => patient.ramp(),
-            false => patient.ramp() / 3,
-        };
-        let plain = patient.order(work, block, (under_way / block).max(1), 1);
-        let order = Order { ramp, settling: Duration::ZERO, time, ..plain };
-        let run = patient.run(bench, order).await?;
-        // Each run begins at the beginning of the file.
-        bytes = bytes.max(run.operations * u64::from(block));
-        let (early, late) = halves(&run.parts);
-        let is_growing = is_first && run.operations >= 16 && late > 1.25 * early;
-        let is_full = crate::rules::waited(&patient.facts, &run) && !is_growing;
-        if is_full || under_way >= last || patient.trip_ms() < 1.0 || patient.args.max_rate.is_some() {
-            return Ok(Warm { rate: late.max(run.per_s) * f64::from(block), is_full, bytes });
-        }
-        under_way *= 4;
-    }
-}
-
-/// Bytes that are under way at first, and bytes of the file that were moved to find that out: blocks that grow as long as larger
-/// ones take no longer. Where they do, the way is narrow, and [`FIRST`] would keep it busy for seconds.
-async fn first(patient: &Patient<'_>, bench: &Bench, work: Work, max_io: u32) -> Result<(u32, u64), Stopped> {
-    let largest = SMALLER.min(max_io);
-    let file = bench.places.first().and_then(|(_, file)| file.as_ref());
-    let (Some(file), None) = (file, patient.args.max_rate) else { return Ok((FIRST, largest.into())) };
-    let mut before: Option<(u32, Duration)> = None;
-    let mut size = SMALL.min(largest);
-    loop {
-        let begun = Instant::now();
-        let moving = async {
-            match work {
-                Work::Write => file.write(0, &bench.content.slice(..size as usize)).await,
-                _ => file.read(0, size).await,
-            }
-        };
-        let moved = tokio::time::timeout(patient.course.stall, moving).await;
-        moved
-            .map_err(|_| patient.silent(Stage::Data, "a first block"))?
-            .map_err(|why| protocol::stopped(Stage::Data, &why))?;
-        let took = begun.elapsed();
-        if let Some((smaller, quicker)) = before
-            && took > quicker + FELT
-        {
-            let rate = f64::from(size - smaller) / (took - quicker).as_secs_f64();
-            let under_way = (rate * QUEUED_S) as u32;
-            return Ok((under_way.clamp(SMALL, FIRST), size.into()));
-        }
-        if size >= largest {
-            return Ok((FIRST, size.into()));
-        }
-        before = Some((size, took));
-        size = (size * 4).min(largest);
-    }
-}
-
-/// The mean rates of the first and of the second half of a run.
-fn halves(parts: &[f64]) -> (f64, f64) {
-    let (early, late) = parts.split_at(parts.len() / 2);
-    let mean = |half: &[f64]| half.iter().sum::<f64>() / half.len().max(1) as f64;
-    (mean(early), mean(late))
-}
-
-/// Writes and reads with so many connections.
-async fn step(patient: &mut Patient<'_>, extent: u64, count: u32, first: bool) -> Result<(), Stopped> {
-    let mut bench = patient.bench(extent).await?;
-    let mut done = Ok(());
-    for work in [Work::Write, Work::Read] {
-        done = enough(patient, &mut bench, work, count, first).await;
-        if done.is_err() {
-            break;
-        }
-    }
-    if done.is_ok() {
-        done = small_files(patient, &bench, count, first).await;
-    }
-    close(bench).await;
-    done
-}
-
-/// Large runs of one kind, with more and more under way while there was too little: what is decided by a first look at a busy
-/// moment may be.
-async fn enough(
-    patient: &mut Patient<'_>,
-    bench: &mut Bench,
-    work: Work,
-    count: u32,
-    first: bool,
-) -> Result<(), Stopped> {
-    if work == Work::Write && patient.scratch.is_none() {
-        return Ok(());
-    }
-    loop {
-        let Some(mut sizes) = patient.sizes else { return Ok(()) };
-        match work {
-            Work::Write => written(patient, bench, sizes, count, first).await?,
-            _ => read(patient, bench, sizes, count, first).await?,
-        }
-        let runs = patient.facts.data.as_ref().and_then(|it| it.runs.last());
-        let had_too_little = runs.is_some_and(|run| crate::rules::had_too_little(&patient.facts, run));
-        if !had_too_little || patient.args.max_rate.is_some() {
-            return Ok(());
-        }
-        let size = if work == Work::Write { &mut sizes.write } else { &mut sizes.read };
-        let Some(more) = more(*size) else { return Ok(()) };
-        *size = more;
-        // What follows needs time too.
-        let needed = (patient.course.run + patient.ramp() + patient.settling()) * 4;
-        if patient.left() < needed + RESERVE {
-            return Ok(());
-        }
-        patient.sizes = Some(sizes);
-        patient.facts.data.get_or_insert_default().runs.pop();
-    }
-}
-
-/// Large writes. What is read later is what they wrote.
-async fn written(
-    patient: &mut Patient<'_>,
-    bench: &mut Bench,
-    sizes: Sizes,
-    count: u32,
-    first: bool,
-) -> Result<(), Stopped> {
-    let (block, depth) = sizes.write;
-    let order = patient.order(Work::Write, block, depth, count);
-    let run = match count == 1 && first {
-        true => {
-            let (run, connects) = connecting(patient, bench, order).await?;
-            if let Some(transport) = &mut patient.facts.transport {
-                transport.connect_under_writes = connects;
-            }
-            run
-        }
-        false => patient.run(bench, order).await?,
-    };
-    let bytes = run.operations * u64::from(block);
-    patient.written = patient.written.max(bytes).max(u64::from(block)).min(sizes.extent);
-    bench.extent = patient.written;
-    Ok(())
-}
-
-/// Large reads, and what each connection carried of them.
-async fn read(
-    patient: &mut Patient<'_>,
-    bench: &Bench,
-    sizes: Sizes,
-    count: u32,
-    first: bool,
-) -> Result<(), Stopped> {
-    let order = patient.order(Work::Read, sizes.read.0, sizes.read.1, count);
-    let before = patient.accounts();
-    let gauges: Vec<Gauge> = patient.lines.iter().map(Line::gauge).collect();
-    let looking = tokio::spawn(look(gauges, order.ramp + order.time));
-    let begun = Instant::now();
-    if count == 1 && first {
-        let (_, connects) = connecting(patient, bench, order).await?;
-        if let Some(transport) = &mut patient.facts.transport {
-            transport.connect_under_load = connects;
-        }
-    } else {
-        patient.run(bench, order).await?;
-    }
-    let seconds = begun.elapsed().as_secs_f64();
-    let busy = looking.await.unwrap_or_default();
-    let channels = carried(&before, &patient.accounts(), &busy, seconds);
-    if let Some(connections) = &mut patient.facts.connections {
-        connections.channels = channels;
-    }
-    Ok(())
-}
-
-/// Small files, where there is time for them.
-async fn small_files(
-    patient: &mut Patient<'_>,
-    bench: &Bench,
-    count: u32,
-    first: bool,
-) -> Result<(), Stopped> {
-    let last = patient.course.connections.last() == Some(&count);
-    if patient.scratch.is_none() || !first || !(count == 1 || last) {
-        return Ok(());
-    }
-    if let Some(why) = no_time_for_small_files(patient) {
-        let text = format!("small files: the quick course has no time for them {why}");
-        if !patient.facts.left_out.contains(&text) {
-            patient.facts.left_out.push(text);
-        }
-        return Ok(());
-    }
-    let small = patient.order(Work::SmallFiles, SMALL_FILE, SMALL_FILES, count);
-    if patient.has_time(small.ramp + small.time, "small files") {
-        patient.run(bench, small).await?;
-    }
-    Ok(())
-}
-
-/// Why the quick course leaves small files out: what is left of its time is for names.
-fn no_time_for_small_files(patient: &Patient<'_>) -> Option<&'static str> {
-    if patient.course.name != "quick" {
-        return None;
-    }
-    let runs = patient.facts.data.iter().flat_map(|it| &it.runs);
-    // A run in which none was done has no median.
-    let is_slow = |it: &Run| it.median_ms > SLOW_FILE_MS || it.operations == 0;
-    let were_slow = runs.filter(|it| it.work == Work::SmallFiles).any(is_slow);
-    match (patient.trip_ms() > LONG_MS, were_slow) {
-        (true, _) => Some("on a long way"),
-        (_, true) => Some("over more connections, since they take so long"),
-        _ => None,
-    }
-}
-
-/// A run, and what connects take while the path is busy with it.
-async fn connecting(
-    patient: &mut Patient<'_>,
-    bench: &Bench,
-    order: Order,
-) -> Result<(Run, Option<Connects>), Stopped> {
-    let (to, time) = (patient.destination(), order.ramp + order.time);
-    let pings = tokio::spawn(async move {
-        tokio::time::sleep(time / 4).await;
-        ping::series(to, 6, time / 16, time / 2).await
-    });
-    let run = patient.run(bench, order).await?;
-    Ok((run, pings.await.ok()))
-}
-
-/// How often each connection was looked at, and was busy then.
-type Looks = HashMap<SocketAddr, (u32, u32)>;
-
-/// Looks for so long which connections are busy.
-async fn look(gauges: Vec<Gauge>, time: Duration) -> Looks {
-    let mut looks = Looks::new();
-    let until = Instant::now() + time;
-    while Instant::now() < until {
-        tokio::time::sleep(LOOK).await;
-        for (local, is_busy) in gauges.iter().flat_map(Gauge::look) {
-            let (all, busy) = looks.entry(local).or_default();
-            (*all, *busy) = (*all + 1, *busy + u32::from(is_busy));
-        }
-    }
-    looks
-}
-
-type Accounts = [(SocketAddr, SocketAddr, TcpInfo)];
-
-/// What each connection carried between two accounts.
-fn carried(before: &Accounts, after: &Accounts, looks: &Looks, seconds: f64) -> Vec<Channel> {
-    let came = |all: &Accounts, local: SocketAddr| {
-        all.iter().find(|(other, _, _)| *other == local).map_or(0, |(_, _, info)| info.bytes_came)
-    };
-    let channel = |(local, peer, info): &(SocketAddr, SocketAddr, TcpInfo)| Channel {
-        local: *local,
-        peer: *peer,
-        mib_s: Some(info.bytes_came.saturating_sub(came(before, *local)) as f64 / seconds / 1_048_576.0),
-        busy: looks.get(local).map(|(all, busy)| f64::from(*busy) / f64::from((*all).max(1))),
-        tcp: Some(info.clone()),
-    };
-    after.iter().map(channel).collect()
-}
-
 /// Small reads with more and more under way.
 async fn depths(patient: &mut Patient<'_>, extent: u64) -> Result<(), Stopped> {
     let extent = if patient.scratch.is_some() { patient.written } else { extent };
-    let bench = patient.bench(extent.max(u64::from(SMALL))).await?;
+    let bench = patient.bench(extent.max(u64::from(SMALL_BLOCK_BYTES))).await?;
     let count = patient.lines.iter().map(|line| line.connections().len()).sum::<usize>() as u32;
     let mut done = Ok(());
     for depth in patient.course.depths.clone() {
-        let plain = patient.order(Work::SmallRead, SMALL, depth, count);
+        let plain = patient.order(Work::SmallRead, SMALL_BLOCK_BYTES, depth, count);
         let order = Order { ramp: plain.ramp / 2, settling: Duration::ZERO, time: plain.time / 2, ..plain };
         if !patient.has_time(order.ramp + order.time, "queue depths") {
             break;
@@ -654,7 +295,7 @@ pub(crate) async fn names(patient: &mut Patient<'_>) -> Result<(), Stopped> {
         return Ok(());
     }
     let place = patient.directory(&patient.lines[0], &scratch).await?;
-    let until = Instant::now() + patient.left().saturating_sub(RESERVE * 2);
+    let until = Instant::now() + patient.left().saturating_sub(TIME_FOR_THE_END * 2);
     let is_smb = matches!(patient.facts.protocol, Some(Protocol::Smb(_)));
     let several = patient.facts.connections.as_ref().is_some_and(|it| it.got > 1);
     let bounds = names::Bounds {
@@ -695,50 +336,4 @@ pub(crate) fn noise(length: usize) -> Bytes {
     }
     bytes.truncate(length);
     bytes.into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn where_too_little_was_under_way_there_is_more_and_not_without_end() {
-        // As it was after a first look at a busy moment: 200 Mbit/s over 23 ms, and 768 KiB for four connections.
-        let mut size = (SMALLER, 12);
-        let mut seen = Vec::new();
-        while let Some(next) = more(size) {
-            size = next;
-            seen.push(size);
-        }
-        // In the same blocks: runs are compared by operations for a second.
-        assert_eq!(seen, [(SMALLER, 48), (SMALLER, 192)]);
-        assert_eq!(more((LARGE, 65)), None);
-    }
-
-    #[test]
-    fn a_run_that_goes_quicker_at_its_end_shows_it() {
-        assert_eq!(halves(&[1.0, 3.0, 8.0, 10.0]), (2.0, 9.0));
-        assert_eq!(halves(&[]), (0.0, 0.0));
-    }
-
-    #[test]
-    fn a_long_path_has_enough_under_way_and_a_slow_one_not_too_much() {
-        // One machine: a GiB in a second.
-        assert_eq!(sizes(1e9, false, 0.1, 4, 8 << 20), (LARGE, 16));
-        // 200 Mbit/s for each of four over 23 ms: the path holds 2.3 MB.
-        let (block, depth) = sizes(25e6, true, 23.0, 4, 8 << 20);
-        assert_eq!((block, depth), (LARGE, 17));
-        // 10 Gbit/s over 50 ms.
-        let (block, depth) = sizes(1.2e9, true, 50.0, 4, 8 << 20);
-        assert_eq!((block, depth), (LARGE, 256));
-        // 10 Mbit/s: a third of a second is under way.
-        let (block, depth) = sizes(1.2e6, true, 23.0, 4, 8 << 20);
-        assert_eq!((block, depth), (SMALLER, 5));
-        // 1 Mbit/s and 100 kbit/s: blocks that pass in a while too.
-        assert_eq!(sizes(125e3, true, 23.0, 4, 8 << 20), (8 << 10, 4));
-        assert_eq!(sizes(12.5e3, true, 23.0, 4, 8 << 20), (SMALL, 4));
-        // What was under way came back at once: that says nothing against more.
-        assert_eq!(sizes(5e6, false, 100.0, 4, 8 << 20), (LARGE, 16));
-        assert_eq!(sizes(1e9, false, 0.1, 4, 16 << 10).0, 16 << 10);
-    }
 }

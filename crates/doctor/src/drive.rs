@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use client::Bytes;
 use hdrhistogram::Histogram;
 use load::cpu::{Account, Usage};
+use load::quiet::waited_ns;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -283,12 +284,17 @@ fn result(order: &Order, tally: &Tally, before: &Moment, after: &Moment) -> Run 
         operations: tally.operations,
         per_s,
         interval: interval(&parts),
+        turns: vec![per_s],
         mib_s: per_s * f64::from(order.block) / 1_048_576.0,
         median_ms: at(50.0),
         p99_ms: at(99.0),
         parts,
         own_processors: own as f64 / wall,
         idle: idle(&after.all.since(&before.all)),
+        waited: after
+            .waited_ns
+            .zip(before.waited_ns)
+            .map(|(after, before)| after.saturating_sub(before) as f64 / wall),
         tcp: traffic(&before.tcp, &after.tcp),
     }
 }
@@ -307,12 +313,20 @@ pub(crate) struct Moment {
     at: Instant,
     own: Option<Account>,
     all: Usage,
+    waited_ns: Option<u64>,
     tcp: Vec<TcpInfo>,
 }
 
 impl Moment {
     pub(crate) fn read(account: &Accounting<'_>) -> Moment {
-        Moment { at: Instant::now(), own: Account::own().ok(), all: Usage::read(), tcp: account() }
+        Moment {
+            at: Instant::now(),
+            own: Account::own().ok(),
+            all: Usage::read(),
+            // The doctor works on one thread (`run::run`).
+            waited_ns: waited_ns(),
+            tcp: account(),
+        }
     }
 
     /// Part of all processors that had nothing to do since.

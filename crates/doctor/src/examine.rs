@@ -20,12 +20,15 @@ use crate::ping::{self, Attempt};
 use crate::route::{self, find};
 use crate::run::cut;
 use crate::tcp::TcpInfo;
-use crate::{bench, clear, live, protocol, tcp};
+use crate::{bench, clear, live, packets, protocol, tcp};
 
 /// How long the server may take over a farewell.
 const FAREWELL: Duration = Duration::from_millis(700);
 /// Round trips of deleting what was made and of a farewell, with a new session where the old one is stuck.
 const FAREWELL_TRIPS: u32 = 16;
+/// Addresses of a name that are tried at most, and how long each may take.
+const ADDRESSES_TRIED: usize = 8;
+const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
 /// How long an address may take that is only looked at.
 const PROBE: Duration = Duration::from_millis(900);
 /// A way on which a connect takes less is short: there it costs little to make more, and what a busy host adds is a larger part.
@@ -121,7 +124,16 @@ impl<'a> Patient<'a> {
             ended = tokio::time::timeout_at(self.until.into(), self.layers()).await;
         }
         let took = self.until - self.begun;
-        self.facts.stopped = ended.unwrap_or_else(|_| Err(cut(&self.facts, Cause::Other, took))).err();
+        let stopped = ended.unwrap_or_else(|_| Err(cut(&self.facts, Cause::Other, took))).err();
+        self.facts.stopped = stopped.map(|it| self.by_the_path(it));
+    }
+
+    /// What a silence means on a path that loses large packets: it is not the server's.
+    fn by_the_path(&self, stopped: Stopped) -> Stopped {
+        let loses =
+            self.facts.transport.as_ref().and_then(|it| it.packets).is_some_and(|it| it.lost.is_some());
+        let is_silent = stopped.stalled || stopped.cause == Cause::Silent;
+        if loses && is_silent { Stopped { cause: Cause::LargePackets, ..stopped } } else { stopped }
     }
 
     /// Layers 1 and 2.
@@ -186,12 +198,15 @@ impl<'a> Patient<'a> {
     /// Finds the address that answers, and how quickly.
     async fn transport(&mut self) -> Result<(), Stopped> {
         let Some(route) = &mut self.facts.route else { return Ok(()) };
-        let patience = self.course.stall.min(Duration::from_secs(3));
+        // A name with many addresses of a dead host is not to take all of the time, which would say nothing of the host.
+        let tried = route.addresses.len().clamp(1, ADDRESSES_TRIED);
+        let patience = self.course.stall.min(CONNECT_PATIENCE).min(self.course.limit / 2 / tried as u32);
         let (mut ends, mut connects) = (Vec::new(), self.course.connects);
-        for at in 0..route.addresses.len().min(8) {
+        for at in 0..route.addresses.len().min(ADDRESSES_TRIED) {
             let to = SocketAddr::new(route.addresses[at].address, route.port);
             let attempt = ping::once(to, patience).await;
             route.addresses[at].reachable = Some(matches!(attempt, Attempt::Took(_)));
+            route.addresses[at].refused = is_refused(&attempt);
             if let Attempt::Took(took) = attempt {
                 connects *= if took < SHORT_WAY { 2 } else { 1 };
                 route.go_by(to.ip());
@@ -200,8 +215,8 @@ impl<'a> Patient<'a> {
             }
             ends.push((to, attempt));
         }
-        if let Some((to, attempt)) = ends.pop() {
-            return Err(unreachable(to, &attempt, patience));
+        if !ends.is_empty() {
+            return Err(unreachable(&ends, patience));
         }
         crate::behind::probe(route).await;
         let to = route.destination();
@@ -216,6 +231,10 @@ impl<'a> Patient<'a> {
             congestion_control: sysctl("tcp_congestion_control").map(|it| it.trim().to_owned()),
             ..Transport::default()
         });
+        if !route.is_here() {
+            let packets = packets::probe(to).await;
+            self.facts.transport.get_or_insert_default().packets = packets;
+        }
         Ok(())
     }
 
@@ -489,18 +508,21 @@ pub(crate) fn accounts_of(ours: &[(SocketAddr, SocketAddr)]) -> Vec<(SocketAddr,
     found
 }
 
-fn unreachable(to: SocketAddr, attempt: &Attempt, patience: Duration) -> Stopped {
-    let stopped = |why, stalled, cause| Stopped { stage: Stage::Connect, why, stalled, cause };
-    match attempt {
-        Attempt::Failed(why) if why.kind() == std::io::ErrorKind::ConnectionRefused => {
-            stopped(format!("{to}: {why}"), false, Cause::Closed)
-        }
-        Attempt::Failed(why) => stopped(format!("{to}: {why}"), false, Cause::Unreachable),
-        _ => {
-            let text = format!("{to}: no answer within {} s", patience.as_secs_f64());
-            stopped(text, true, Cause::Unreachable)
-        }
-    }
+fn is_refused(attempt: &Attempt) -> bool {
+    matches!(attempt, Attempt::Failed(why) if why.kind() == std::io::ErrorKind::ConnectionRefused)
+}
+
+/// No address took a connection. One that refused says most: its host is there.
+fn unreachable(ends: &[(SocketAddr, Attempt)], patience: Duration) -> Stopped {
+    let text = |(to, attempt): &(SocketAddr, Attempt)| match attempt {
+        Attempt::Failed(why) => format!("{to}: {why}"),
+        _ => format!("{to}: no answer within {} s", patience.as_secs_f64()),
+    };
+    let why: Vec<String> = ends.iter().map(text).collect();
+    let is_closed = ends.iter().any(|(_, attempt)| is_refused(attempt));
+    let stalled = !is_closed && ends.iter().any(|(_, attempt)| matches!(attempt, Attempt::Late));
+    let cause = if is_closed { Cause::Closed } else { Cause::Unreachable };
+    Stopped { stage: Stage::Connect, why: why.join("; "), stalled, cause }
 }
 
 /// Why an offered address that was tried is of no use.
@@ -562,6 +584,17 @@ mod tests {
         assert_eq!(why_not(&refused).unwrap(), "unreachable: connection refused");
         assert!(why_not(&Attempt::Late).unwrap().contains("within 0.9 s"));
         assert_eq!(why_not(&Attempt::Took(PROBE)), None);
+    }
+
+    #[test]
+    fn a_host_that_refuses_is_there_whatever_its_other_addresses_do() {
+        let address = |last: u8| SocketAddr::from(([10, 0, 0, last], 445));
+        let refused = || Attempt::Failed(std::io::ErrorKind::ConnectionRefused.into());
+        let stopped = unreachable(&[(address(1), refused()), (address(2), Attempt::Late)], PROBE);
+        assert_eq!((stopped.stage, stopped.cause, stopped.stalled), (Stage::Connect, Cause::Closed, false));
+        assert_eq!(stopped.why, "10.0.0.1:445: connection refused; 10.0.0.2:445: no answer within 0.9 s");
+        let dead = unreachable(&[(address(2), Attempt::Late)], PROBE);
+        assert_eq!((dead.cause, dead.stalled), (Cause::Unreachable, true));
     }
 
     #[test]

@@ -89,6 +89,8 @@ pub enum Cause {
     LogOn,
     /// No such share, or no access to it.
     Share,
+    /// Nothing comes any more, on a path that loses large packets.
+    LargePackets,
     /// The disk of the server is full.
     Full,
     /// Somebody ended the doctor.
@@ -131,6 +133,8 @@ pub struct Address {
     pub scope: Scope,
     /// Whether a connection could be made; nothing where none was tried.
     pub reachable: Option<bool>,
+    /// Whether the host answered that nobody listens on the port.
+    pub refused: bool,
 }
 
 /// From where an address is reached.
@@ -175,6 +179,19 @@ pub struct Transport {
     pub congestion_control: Option<String>,
     /// The kernel's account of the first connection at the end.
     pub first_connection: Option<TcpInfo>,
+    /// Whether large packets arrive; nothing where that was not tried, as on this host itself.
+    pub packets: Option<Packets>,
+}
+
+/// What became of packets of several sizes that were sent there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Packets {
+    /// Bytes of the largest that arrived, headers and all.
+    pub arrived: u32,
+    /// Bytes of the smallest above that which never did; nothing where all arrived.
+    pub lost: Option<u32>,
+    /// How often the kernel sent that one again.
+    pub sent_again: u32,
 }
 
 /// Layer 3.
@@ -329,6 +346,19 @@ pub struct Data {
     pub sawtooth: Option<Sawtooth>,
     /// The bound on small reads and on work with names that was given, for a second.
     pub bound_iops: Option<u32>,
+    /// What other programs used of this host's processors while numbers of connections were compared; nothing where none were.
+    pub others: Option<Others>,
+}
+
+/// What other programs used of this host's processors, by looks between the runs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Others {
+    /// Part of all processors, of 1.
+    pub part: f64,
+    /// Processors of this host.
+    pub processors: u32,
+    /// Whether the server is on this host, so that it waits for the same processors.
+    pub is_server_here: bool,
 }
 
 /// A rate that breaks down to less than half again and again, at even distances.
@@ -362,9 +392,6 @@ pub enum Work {
     ReadAgain,
 }
 
-/// The part of the best rate from which on more connections bring little.
-const NEAR: f64 = 0.92;
-
 /// One run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Run {
@@ -382,8 +409,11 @@ pub struct Run {
     pub operations: u64,
     /// Operations for a second.
     pub per_s: f64,
-    /// The same with 95 % confidence, from the parts of the run: least and most.
+    /// Least and most of the turns; where there was one, the mean with 95 % confidence, from its parts.
     pub interval: [f64; 2],
+    /// Operations for a second in each turn, in order: what runs with other numbers of connections have at the same place was
+    /// measured shortly before or after.
+    pub turns: Vec<f64>,
     /// Bytes for a second.
     pub mib_s: f64,
     /// Latency of the middle operation.
@@ -396,6 +426,8 @@ pub struct Run {
     pub own_processors: f64,
     /// Part of all processors of this host that had nothing to do.
     pub idle: f64,
+    /// Part of the time in which we were ready and had to wait for a processor; nothing where the kernel does not count it.
+    pub waited: Option<f64>,
     /// What the kernel counted on the connections meanwhile.
     pub tcp: Option<Traffic>,
 }
@@ -542,53 +574,6 @@ impl Data {
     #[must_use]
     pub fn has_other_counts(&self, run: &Run) -> bool {
         self.runs.iter().any(|it| it.work == run.work && it.connections != run.connections)
-    }
-
-    /// The run with one connection; of reads the better one, since the first warms up.
-    fn single(&self, work: Work) -> Option<&Run> {
-        let first = self.run(work, 1)?;
-        let again = self.run(Work::ReadAgain, 1).filter(|it| work == Work::Read && it.block == first.block);
-        Some(again.filter(|it| it.per_s > first.per_s).unwrap_or(first))
-    }
-
-    /// How much quicker all is at the end than at the beginning, by the reads over one connection, which were done twice.
-    fn warming(&self) -> f64 {
-        let quicker = || Some(self.single(Work::Read)?.per_s / self.run(Work::Read, 1)?.per_s);
-        quicker().filter(|it| it.is_finite()).unwrap_or(1.0)
-    }
-
-    /// How much more the best number of connections carries than one, and that number; the largest of `works`. What all gained
-    /// in the course of time is not counted. Nothing where there were no runs with several: one point says nothing of more.
-    #[must_use]
-    pub fn gain(&self, works: &[Work]) -> Option<(f64, &Run, &Run)> {
-        let of = |work: &Work| {
-            let (one, best) = (self.single(*work)?, self.best(*work, u32::MAX)?);
-            if !self.runs.iter().any(|it| it.work == *work && it.connections > 1) {
-                return None;
-            }
-            let base = one.per_s * self.warmed(*work);
-            (base > 0.0).then(|| (best.per_s / base, one, best))
-        };
-        works.iter().filter_map(of).max_by(|a, b| a.0.total_cmp(&b.0))
-    }
-
-    /// By how much the first run with one connection was slower than it would be now.
-    fn warmed(&self, work: Work) -> f64 {
-        if work == Work::Write { self.warming() } else { 1.0 }
-    }
-
-    /// Between which factors the gain of `run` over one connection lies, by the confidence of both.
-    #[must_use]
-    pub fn gain_interval(&self, one: &Run, run: &Run) -> [f64; 2] {
-        let [least, most] = one.interval.map(|it| (it * self.warmed(one.work)).max(1e-9));
-        [run.interval[0] / most, run.interval[1] / least]
-    }
-
-    /// The run with the fewest connections that carries nearly as much as `best`: those behind it bring little.
-    #[must_use]
-    pub fn knee<'a>(&'a self, best: &'a Run) -> &'a Run {
-        let near = |it: &&Run| it.work == best.work && it.connections > 1 && it.per_s >= NEAR * best.per_s;
-        self.runs.iter().filter(near).min_by_key(|it| it.connections).unwrap_or(best)
     }
 }
 

@@ -1,5 +1,6 @@
 //! What follows from measurements: a sentence, the measurements it rests on, and what to change.
 
+use load::turns::Range;
 use serde::Serialize;
 
 /// Where a share can be held back.
@@ -80,6 +81,8 @@ pub struct Finding {
     pub rests_on: Vec<String>,
     /// How many times as quick the share may become, where that was measured or can be computed.
     pub gain: Option<f64>,
+    /// Between which factors that lies; nothing where it was not measured in turns.
+    pub range: Option<[f64; 2]>,
     /// What to change.
     pub change: Option<(Side, String)>,
 }
@@ -88,7 +91,7 @@ impl Finding {
     /// Something that holds the share back.
     pub(crate) fn held(layer: Layer, kind: &'static str, says: impl Into<String>) -> Finding {
         let (says, rests_on) = (says.into(), Vec::new());
-        Finding { layer, kind, holds_back: true, says, rests_on, gain: None, change: None }
+        Finding { layer, kind, holds_back: true, says, rests_on, gain: None, range: None, change: None }
     }
 
     /// Something worth knowing.
@@ -103,6 +106,10 @@ impl Finding {
 
     pub(crate) fn gain(self, gain: f64) -> Finding {
         Finding { gain: Some(gain), ..self }
+    }
+
+    pub(crate) fn range(self, range: Range) -> Finding {
+        Finding { gain: Some(range.middle), range: Some([range.least, range.most]), ..self }
     }
 
     pub(crate) fn change(self, side: Side, what: impl Into<String>) -> Finding {

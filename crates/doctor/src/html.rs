@@ -32,7 +32,7 @@ pub fn html(report: &Report, command: &str) -> String {
         target(&mut page, examined);
     }
     page.push_str(&format!(
-        "<p>trunkline {}, {} course, {} s. 1 MiB is 1,048,576 bytes; intervals hold the mean with 95 % confidence.</p>\n</html>\n",
+        "<p>trunkline {}, {} course, {} s. 1 MiB is 1,048,576 bytes; intervals hold all turns of a run, or the mean with 95 % confidence.</p>\n</html>\n",
         report.version,
         report.course,
         short(report.took_s)

@@ -604,12 +604,14 @@ fn run_of(work: Work, block: u32, depth: u32, job: &Value) -> Option<Run> {
         operations: of["total_ios"].as_u64()?,
         per_s,
         interval: [(per_s - deviation).max(0.0), per_s + deviation],
+        turns: vec![per_s],
         mib_s: bytes / 1_048_576.0,
         median_ms: at("50.000000"),
         p99_ms: at("99.000000"),
         parts: Vec::new(),
         own_processors: 0.0,
         idle: 1.0,
+        waited: None,
         tcp: None,
     })
 }

@@ -36,7 +36,7 @@ pub(crate) async fn find(host: &str, port: u16, patience: Duration) -> Result<Ro
     let mut addresses: Vec<Address> = Vec::new();
     for address in found.map(|it| it.ip()) {
         if addresses.iter().all(|it| it.address != address) {
-            addresses.push(Address { address, scope: scope(address), reachable: None });
+            addresses.push(Address { address, scope: scope(address), reachable: None, refused: false });
         }
     }
     let Some(first) = addresses.first() else {
@@ -71,6 +71,16 @@ impl Route {
         };
         self.interface_mtu = of_interface("mtu").and_then(|it| u32::try_from(it).ok());
         self.interface_mbit = of_interface("speed");
+    }
+
+    /// Whether it leads to an address of this host: what goes there never leaves it.
+    pub(crate) fn is_here(&self) -> bool {
+        self.used.is_loopback() || self.source == Some(self.used)
+    }
+
+    /// Whether an address was given and no name, so that no name service has to do with it.
+    pub(crate) fn is_by_address(&self) -> bool {
+        self.name.parse::<IpAddr>().is_ok()
     }
 
     /// Where to connect.

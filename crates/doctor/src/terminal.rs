@@ -367,7 +367,7 @@ fn data(f: &mut Formatter<'_>, it: &Data) -> fmt::Result {
     writeln!(
         f,
         "  {:12} {:>5} {:>6} {:>12} {:>11} {:>22} {:>10} {:>10}",
-        "work", "conn", "depth", "MiB/s", "per s", "95 % of per s", "median ms", "99th ms"
+        "work", "conn", "depth", "MiB/s", "per s", "turns of per s", "median ms", "99th ms"
     )?;
     for run in &it.runs {
         let interval = format!("{} .. {}", short(run.interval[0]), short(run.interval[1]));
@@ -385,6 +385,14 @@ fn data(f: &mut Formatter<'_>, it: &Data) -> fmt::Result {
     }
     if let Some(why) = &it.not_written {
         writeln!(f, "  nothing was written: {why}")?;
+    }
+    if let Some(others) = &it.others {
+        let used = short(others.part * f64::from(others.processors));
+        writeln!(
+            f,
+            "  other programs used {used} of the {} processors of this host meanwhile",
+            others.processors
+        )?;
     }
     Ok(())
 }

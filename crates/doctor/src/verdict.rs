@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::facts::{Cause, Facts, Stage, Stopped};
+use crate::facts::{Cause, Facts, Route, Stage, Stopped};
 use crate::finding::{Finding, Layer, Side};
 use crate::rules::short;
 
@@ -45,7 +45,7 @@ pub struct Change {
 }
 
 /// Kinds that keep people from working at all, however quick the rest is.
-const FIRST: [&str; 2] = ["full", "dead_address"];
+const FIRST: [&str; 5] = ["full", "dead_address", "black_hole", "closed_port", "dead_host"];
 
 /// Kinds that the server itself has said, where others follow from rates: of two that explain the same gain these come first.
 /// What was seen and not concluded stands with them.
@@ -89,7 +89,8 @@ pub fn verdict(facts: &Facts, findings: &[Finding]) -> Verdict {
     let held = worst_first(findings);
     let mut parts = Vec::new();
     if let Some(stopped) = &facts.stopped {
-        parts.push(how_far(stopped));
+        let is_by_address = facts.route.as_ref().is_some_and(Route::is_by_address);
+        parts.push(how_far(stopped, is_by_address));
     }
     let state = match (&facts.stopped, held.is_empty()) {
         (Some(_), _) => State::Stopped,
@@ -142,6 +143,7 @@ fn layer_of(stopped: &Stopped) -> Option<Layer> {
     match (stopped.cause, stopped.stage) {
         (Cause::Interrupted, _) => None,
         (Cause::Other, Stage::Data | Stage::Metadata) if !stopped.stalled => None,
+        (Cause::LargePackets, _) => Some(Layer::Transport),
         (_, Stage::Name) => Some(Layer::Name),
         (_, Stage::Connect) => Some(Layer::Transport),
         (_, Stage::Negotiate | Stage::LogOn | Stage::Share) => Some(Layer::Protocol),
@@ -151,9 +153,10 @@ fn layer_of(stopped: &Stopped) -> Option<Layer> {
 }
 
 /// How far it got and what that means.
-fn how_far(stopped: &Stopped) -> String {
+fn how_far(stopped: &Stopped, is_by_address: bool) -> String {
     let got = match stopped.stage {
         Stage::Name => "The examination ended with the name",
+        Stage::Connect if is_by_address => "The examination ended at the address: no connection",
         Stage::Connect => "The name has an address, and the examination ended there: no connection",
         Stage::Negotiate => {
             "A TCP connection could be made, and the examination ended with the first message"
@@ -173,6 +176,9 @@ fn how_far(stopped: &Stopped) -> String {
         }
         (Cause::Closed, Stage::Connect) => {
             "the host is there and the network works, but nobody listens on this port: the server is not started, or listens on another one"
+        }
+        (Cause::LargePackets, _) => {
+            "large packets do not arrive on this path, and the server never saw what it did not answer"
         }
         (Cause::Silent, Stage::Negotiate) => {
             "somebody listens and says nothing: the server hangs, or something between takes connections in its name"

@@ -16,7 +16,7 @@ fn run(args: &Args) -> Result<(), Error> {
     let missing = || Error::Usage("no password: use --password-file or set TRUNKLINE_PASSWORD".to_owned());
     let password = args.password()?.ok_or_else(missing)?;
     let plans = Plan::all(args, &password)?;
-    let reports = plans.into_iter().map(load::run).collect::<Result<Vec<_>, _>>()?;
+    let reports = load::run_all(plans)?;
     if args.json {
         println!("{:#}", load::json(&reports))
     } else {

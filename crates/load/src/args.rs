@@ -30,7 +30,7 @@ pub struct Args {
     /// With nfs://: group of every call [default: our own]
     #[arg(long, value_name = "N")]
     pub gid: Option<u32>,
-    /// How to read and write; of this and of --bs, --iodepth and --channels a list is measured one after the other
+    /// How to read and write; of this and of --bs and --iodepth a list is measured one after the other
     #[arg(long, value_enum, value_delimiter = ',', default_value = "read", conflicts_with = "metadata")]
     pub rw: Vec<Pattern>,
     /// What to do with names instead of reading and writing
@@ -102,7 +102,8 @@ pub struct Args {
     /// Connections, each with a thread and a session of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub connections: u32,
-    /// Channels of each session, with nfs:// its connections (nconnect); a list is measured one after the other
+    /// Channels of each session, with nfs:// its connections (nconnect); a list is measured in turns, a part of
+    /// --runtime in each, and one after the other where that is short or from --agents
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u32).range(1..=32))]
     pub channels: Vec<u32>,
     /// Bytes that each channel may carry in a second, in each direction; the client holds itself to it

@@ -77,6 +77,16 @@ impl Tally {
         }
     }
 
+    /// Takes up what was done after `lasted`, in a measured time of its own.
+    fn then(&mut self, other: &Tally, lasted: Duration) {
+        let slices = std::mem::take(&mut self.slices);
+        self.merge(&Tally { slices: Vec::new(), ..other.clone() });
+        let whole = (lasted.as_nanos() / SLICE.as_nanos()) as usize;
+        self.slices = slices;
+        self.slices.resize(whole.min(MAX_SLICES), (0, 0));
+        self.slices.extend(other.slices.iter().take(MAX_SLICES - self.slices.len()));
+    }
+
     /// Operations and bytes for a second in each slice that lies whole in the measured time.
     pub(crate) fn rates(&self, lasted: Duration) -> Vec<(f64, f64)> {
         let whole = (lasted.as_nanos() / SLICE.as_nanos()) as usize;
@@ -144,6 +154,18 @@ impl Record {
         self.write.merge(&other.write);
         self.metadata.merge(&other.metadata);
         self.lasted = self.lasted.max(other.lasted);
+    }
+
+    /// Takes up what was done afterwards, in a measured time of its own.
+    pub(crate) fn then(&mut self, other: &Record) {
+        for (own, more) in [
+            (&mut self.read, &other.read),
+            (&mut self.write, &other.write),
+            (&mut self.metadata, &other.metadata),
+        ] {
+            own.then(more, self.lasted);
+        }
+        self.lasted += other.lasted;
     }
 
     pub(crate) fn operations(&self) -> u64 {
@@ -344,6 +366,20 @@ mod tests {
             let of = |record: &Record| record.write.latency.value_at_percentile(percent);
             assert_eq!(of(&back), of(&record), "{percent}");
         }
+    }
+
+    #[test]
+    fn what_comes_in_a_later_turn_stands_behind_what_was_before() {
+        let half = |count| {
+            let mut record = Record { lasted: 2 * SLICE, ..Record::default() };
+            (0..count).for_each(|_| record.tally(Kind::Read).add(10, Duration::from_millis(1), SLICE));
+            record
+        };
+        let mut record = half(2);
+        record.then(&half(3));
+        assert_eq!((record.lasted, record.operations(), record.bytes()), (4 * SLICE, 5, 50));
+        assert_eq!(record.read.slices, [(0, 0), (2, 20), (0, 0), (3, 30)]);
+        assert_eq!(record.read.latency.len(), 5);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::Plan;
 use crate::cpu::Usage;
 use crate::measure::Record;
 use crate::plan::{Files, Protocol, Work};
+use crate::turns::{Doubt, Range};
 use crate::work::data;
 use crate::work::metadata::Names;
 
@@ -34,6 +35,27 @@ pub struct Report {
     measured: Measured,
     /// Clients that took part and of whose operations nothing is known.
     missing: Vec<String>,
+    /// Each turn, where numbers of channels were measured in turns.
+    turns: Turns,
+}
+
+/// What was measured in turns.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Turns {
+    /// Operations for a second in each.
+    pub(crate) per_s: Vec<f64>,
+    /// The number of channels that this is held against, and its turns.
+    pub(crate) beside: Option<(u32, Vec<f64>)>,
+    /// Part of the processors of this host that other programs used meanwhile.
+    pub(crate) others: f64,
+}
+
+impl Turns {
+    /// How many times as much as the other number of channels; nothing where the turns do not tell.
+    pub(crate) fn range(&self) -> Option<Range> {
+        let (_, other) = self.beside.as_ref()?;
+        Range::of(other, &self.per_s, Doubt { others: self.others, ..Doubt::default() })
+    }
 }
 
 /// What was measured, beside the names of things.
@@ -51,6 +73,27 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
+    /// Operations for a second of all jobs.
+    pub(crate) fn per_s(&self) -> f64 {
+        let lasted = self.jobs.iter().map(|job| job.lasted).max().unwrap_or_default().as_secs_f64();
+        let operations = self.jobs.iter().map(Record::operations).sum::<u64>() as f64;
+        if lasted > 0.0 { operations / lasted } else { 0.0 }
+    }
+
+    /// Takes up what was measured afterwards in the same way. Connections are those of the last turn.
+    pub(crate) fn then(&mut self, other: Measured) {
+        let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
+        self.jobs.iter_mut().zip(&other.jobs).for_each(|(job, more)| job.then(more));
+        self.missed += other.missed;
+        self.processor.server_ns = sum(self.processor.server_ns, other.processor.server_ns);
+        self.processor.client_ns = sum(self.processor.client_ns, other.processor.client_ns);
+        self.processor.client_user_ns = sum(self.processor.client_user_ns, other.processor.client_user_ns);
+        for (own, more) in self.usage.0.iter_mut().zip(&other.usage.0) {
+            *own = std::array::from_fn(|at| own[at] + more[at]);
+        }
+        self.channels = other.channels;
+    }
+
     /// Adds what another client has measured at the same time.
     fn merge(&mut self, other: Measured) {
         let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
@@ -147,7 +190,11 @@ impl Report {
             title = format!("{title}; INCOMPLETE: without {}", missing.join(", "));
         }
         let measured = whole.unwrap_or_default();
-        Report { title, options, facts, rows, all, measured, missing }
+        Report { title, options, facts, rows, all, measured, missing, turns: Turns::default() }
+    }
+
+    pub(crate) fn with_turns(self, turns: Turns) -> Report {
+        Report { turns, ..self }
     }
 
     /// How many operations counted.

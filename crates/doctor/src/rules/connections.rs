@@ -1,14 +1,12 @@
 //! Layer 4: how many connections, where to, and what further ones would bring.
 
+use load::turns::{UNFELT_PART, Worth};
+
 use super::{gain, short, shown};
 use crate::facts::{Channel, Connections, Facts, Protocol, Run, Work, median};
 use crate::finding::{Finding, Layer, Side};
+use crate::gain::{Gain, WORTH};
 use crate::mount::Mount;
-
-/// A gain that is worth a change.
-const WORTH: f64 = 1.25;
-/// Below such a gain runs are the same.
-const LITTLE: f64 = 1.1;
 
 pub(super) fn connections(facts: &Facts) -> Vec<Finding> {
     let Some(connections) = &facts.connections else { return Vec::new() };
@@ -27,52 +25,78 @@ pub(super) fn connections(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// What several connections bring, where they can be had. The knee is named, and not whatever number carried most.
+/// What several connections bring, where they can be had. Advice is given only where the whole range of the turns lies on one side.
 fn worth(facts: &Facts) -> Option<Finding> {
-    let (most, one, best) = gain(facts)?;
+    let gain = gain(facts)?;
+    let (one, many) = (gain.one, gain.many);
+    let count = many.connections;
+    let Some(range) = gain.range else {
+        return Some(unknown(facts, &gain));
+    };
+    let times = format!(
+        "{} times as much ({} to {} in {} turns)",
+        short(range.middle),
+        short(range.least),
+        short(range.most),
+        one.turns.len().min(many.turns.len())
+    );
     let data = facts.data.as_ref()?;
-    let knee = data.knee(best);
-    let gain = most * knee.per_s / best.per_s;
-    let [least_gain, most_gain] = data.gain_interval(one, knee).map(short);
-    let times = format!("{} times as much ({least_gain} to {most_gain})", short(gain));
-    let is_past = |run: &Run| run.work == best.work && run.connections > knee.connections;
+    let is_past = |run: &Run| run.work == many.work && run.connections > count;
     let behind = if data.runs.iter().any(is_past) { ", and more bring little" } else { "" };
-    let is_sure = best.interval[0] > one.interval[1] && knee.interval[0] > one.interval[1];
-    let (kind, says) = match is_sure {
-        true if most > WORTH => (
+    let (kind, says) = match range.says(WORTH) {
+        Worth::More => (
             "worth",
             format!(
-                "one connection carries a part of what there is: {} of them are worth {times}{behind}",
-                knee.connections
+                "one connection carries a part of what there is: {count} of them are worth {times}{behind}"
             ),
         ),
-        true if most > LITTLE => {
-            ("little_gain", format!("further connections bring little: {} carry {times}", knee.connections))
+        Worth::Enough if range.least > 1.0 => {
+            ("little_gain", format!("further connections bring little: {count} carry {times}"))
         }
-        false if most > LITTLE => (
+        Worth::Enough => (
+            "no_gain",
+            format!(
+                "further connections bring no speed here, only tolerance to the loss of one: {count} carry {times}"
+            ),
+        ),
+        Worth::Unsure => (
             "gain_unsure",
             format!(
-                "what further connections bring is not sure, as the runs differ by themselves: {} carried {times}",
-                knee.connections
+                "what further connections bring is not sure, as the turns differ by themselves: {count} carried {times}"
             ),
         ),
-        _ => {
-            let says = "further connections bring no speed here, only tolerance to the loss of one";
-            return Some(Finding::note(Layer::Connections, "no_gain", says).by(shown(one)).by(shown(best)));
-        }
     };
-    let finding = Finding::note(Layer::Connections, kind, says).by(shown(one)).by(shown(knee)).gain(gain);
+    let mut finding =
+        Finding::note(Layer::Connections, kind, says).by(shown(one)).by(shown(many)).range(range);
+    finding.rests_on.extend(others(facts));
     if kind != "worth" {
         return Some(finding);
     }
     let what = match facts.protocol {
         Some(Protocol::Smb(_)) => format!(
-            "mount with multichannel,max_channels={0}; Windows does so by itself; copy with several threads",
-            knee.connections
+            "mount with multichannel,max_channels={count}; Windows does so by itself; copy with several threads"
         ),
-        _ => format!("mount with nconnect={}, and copy with several threads", knee.connections),
+        _ => format!("mount with nconnect={count}, and copy with several threads"),
     };
     Some(finding.change(Side::Client, what))
+}
+
+/// Runs whose turns say nothing of further connections, with the reason.
+fn unknown(facts: &Facts, gain: &Gain<'_>) -> Finding {
+    let why = match (others(facts), gain.one.turns.len().min(gain.many.turns.len())) {
+        (_, ..2) => "there was no time for a second turn: take a longer course".to_owned(),
+        (Some(others), _) => format!("{others}: stop them, and examine again"),
+        (None, _) => "in some turn nothing came: examine again when the server answers evenly".to_owned(),
+    };
+    let says = format!("what further connections bring was not measured: {why}");
+    Finding::note(Layer::Connections, "gain_unsure", says).by(shown(gain.one)).by(shown(gain.many))
+}
+
+/// How much other programs used of this host's processors, where that is felt.
+pub(super) fn others(facts: &Facts) -> Option<String> {
+    let others = facts.data.as_ref()?.others.filter(|it| it.part >= UNFELT_PART)?;
+    let used = short(others.part * f64::from(others.processors));
+    Some(format!("other programs used {used} of the {} processors of this host meanwhile", others.processors))
 }
 
 fn few_channels(facts: &Facts, connections: &Connections) -> Option<Finding> {
@@ -117,16 +141,18 @@ fn few_channels(facts: &Facts, connections: &Connections) -> Option<Finding> {
 /// Adds what more connections would bring; a note where that is nothing, or not known.
 fn with_gain(facts: &Facts, connections: &Connections, finding: Finding) -> Finding {
     // What sessions with a connection each reach together is what channels of one would.
-    let Some((gain, one, best)) = gain(facts) else { return finding.only_a_note_unless(false) };
+    let Some(gain) = gain(facts) else { return finding.only_a_note_unless(false) };
+    let (one, best) = (gain.one, gain.many);
     // On a short way to a host without time rates differ by themselves.
     let has_time = one.idle > 0.1 || super::rtt(facts).is_some_and(|it| it > 1.0);
-    let is_sure = gain > WORTH && best.interval[0] > one.interval[1] && has_time;
+    let is_sure = gain.is_sure() && has_time;
     let mut finding = finding.by(shown(one)).by(shown(best));
     if connections.separate_sessions {
         finding = finding.by(format!("those {} connections were sessions of their own", best.connections));
     }
+    finding.rests_on.extend(others(facts));
     if is_sure && connections.separate_sessions {
-        finding = finding.gain(gain);
+        finding = finding.gain(gain.times());
     }
     // Where the session has some channels, what more would bring was not measured.
     finding.only_a_note_unless(is_sure && (connections.separate_sessions || connections.got < 4))
@@ -166,10 +192,10 @@ fn few_of_nfs(facts: &Facts, connections: &Connections) -> Option<Finding> {
     if let Some(failure) = &connections.failure {
         finding = finding.by(failure.clone());
     }
-    let is_sure =
-        gain(facts).is_some_and(|(gain, one, best)| gain > WORTH && best.interval[0] > one.interval[1]);
-    if let Some((gain, one, best)) = gain(facts).filter(|_| is_sure) {
-        finding = finding.by(shown(one)).by(shown(best)).gain(gain);
+    let sure = gain(facts).filter(Gain::is_sure);
+    let is_sure = sure.is_some();
+    if let Some(gain) = sure {
+        finding = finding.by(shown(gain.one)).by(shown(gain.many)).gain(gain.times());
     }
     let what =
         "raise what the server allows (Trunkline: `nfs_max_connections`), and look at firewalls between";

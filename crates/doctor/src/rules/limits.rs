@@ -324,15 +324,20 @@ fn throughput(facts: &Facts, data: &Data) -> Option<Finding> {
     Some(finding.change(Side::Server, "buy or allow more throughput there; more connections bring none"))
 }
 
+/// The part of the first rate below which all rates stay where credits are used up.
+const STAYS_BELOW: f64 = 0.95;
+
 /// The first reads against the same at the end.
 fn burst(facts: &Facts, data: &Data) -> Option<Finding> {
     let first = data.runs.iter().find(|it| it.work == Work::Read && it.connections == 1)?;
     let last = data.runs.iter().find(|it| it.work == Work::ReadAgain)?;
-    let change = last.per_s / first.per_s.max(1e-6);
+    // Credits are there at the beginning alone, and so it is the first turn.
+    let begun = first.turns.first().copied().unwrap_or(first.per_s);
+    let change = last.per_s / begun.max(1e-6);
     // A limit holds for good. A host that had no time for a moment comes back to the old rate.
     let late = &last.parts[last.parts.len() / 2..];
-    let stays = late.iter().all(|rate| *rate < first.interval[0]);
-    if change < 0.6 && stays && last.interval[1] < first.interval[0] && by_server(facts, last) {
+    let stays = late.iter().all(|rate| *rate < begun * STAYS_BELOW) && last.interval[1] < begun * STAYS_BELOW;
+    if change < 0.6 && stays && by_server(facts, last) {
         let says = format!(
             "reads became {} times slower in the course of the examination: burst credits are used up, or a cache is",
             short(1.0 / change)
@@ -341,7 +346,7 @@ fn burst(facts: &Facts, data: &Data) -> Option<Finding> {
             Finding::held(Layer::Limits, "burst", says).by(shown(first)).by(shown(last)).gain(1.0 / change);
         return Some(finding.change(Side::Server, "count on the lower rate; buy more if it does not do"));
     }
-    if change > 1.6 && last.interval[0] > first.interval[1] {
+    if change > 1.6 && last.interval[0] > begun {
         let says = "the first reads were much slower than the same at the end: the first run warms up, and is not to be believed";
         return Some(Finding::note(Layer::Limits, "warm_up", says).by(shown(first)).by(shown(last)));
     }

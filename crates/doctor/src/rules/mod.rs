@@ -16,11 +16,13 @@ pub(crate) mod tests_support;
 
 use crate::facts::{Data, Facts, Run, Work};
 use crate::finding::{Finding, Layer};
+use crate::gain::Gain;
 
 /// Everything that follows from the facts of one server.
 #[must_use]
 pub fn findings(facts: &Facts) -> Vec<Finding> {
     let mut all = path::name(facts);
+    all.extend(path::host(facts));
     all.extend(path::transport(facts));
     all.extend(protocol::protocol(facts));
     all.extend(connections::connections(facts));
@@ -35,6 +37,19 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
 /// What a cause brings about by itself. A path that loses packets makes rates fall, differ and stop, whatever the server does;
 /// so do a window, a table of slots or a grant of credits that are too small, and answers that somebody holds back.
 const BRINGS: &[(&str, &[&str])] = &[
+    (
+        "black_hole",
+        &[
+            "loss",
+            "window",
+            "throughput_limit",
+            "operations_limit",
+            "metadata_limit",
+            "burst",
+            "slow_names",
+            "slow_store",
+        ],
+    ),
     (
         "loss",
         &[
@@ -101,9 +116,8 @@ pub(crate) fn single(facts: &Facts, work: Work) -> Option<&Run> {
     facts.data.as_ref()?.run(work, 1)
 }
 
-/// What the best number of connections brings over one, for reads or writes, whichever gains more; nothing where a bound of ours
-/// held both.
-pub(crate) fn gain(facts: &Facts) -> Option<(f64, &Run, &Run)> {
+/// What several connections bring over one, for reads or writes, whichever gain more; nothing where a bound of ours held both.
+pub(crate) fn gain(facts: &Facts) -> Option<Gain<'_>> {
     unbounded(facts)?.gain(&[Work::Read, Work::Write])
 }
 

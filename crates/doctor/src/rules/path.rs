@@ -1,7 +1,7 @@
 //! Layers 1 and 2: what the name leads to, and what the path does.
 
 use super::{gain, had_time, has_queue, queued, rtt, short, shown, single, unbounded};
-use crate::facts::{Facts, Protocol, Run, Scope, Work};
+use crate::facts::{Address, Cause, Facts, Protocol, Route, Run, Scope, Stage, Work};
 use crate::finding::{Finding, Layer, Side};
 
 /// Slower look-ups are felt.
@@ -24,12 +24,7 @@ pub(super) fn name(facts: &Facts) -> Vec<Finding> {
         ));
         found.push(finding.change(Side::Client, "look at the resolvers in /etc/resolv.conf"));
     }
-    for dead in route.addresses.iter().filter(|it| it.reachable == Some(false)) {
-        let says = format!("the name leads to {} first, where nobody answers", dead.address);
-        let finding = Finding::held(Layer::Name, "dead_address", says)
-            .by(format!("no connection to {} port {}; {} answers", dead.address, route.port, route.used));
-        found.push(finding.change(Side::Server, format!("take {} out of the name service", dead.address)));
-    }
+    found.extend(dead_addresses(route));
     if crate::route::scope(route.used) == Scope::Public {
         let offered = facts.connections.iter().flat_map(|it| &it.interfaces);
         let offered_private = offered
@@ -81,6 +76,54 @@ pub(super) fn name(facts: &Facts) -> Vec<Finding> {
     found
 }
 
+/// Addresses of a name before the one that answers. Where none answers it is the host, and where an address was given no name has to
+/// do with it.
+fn dead_addresses(route: &Route) -> Vec<Finding> {
+    let answers = route.addresses.iter().any(|it| it.reachable == Some(true));
+    if route.is_by_address() || !answers {
+        return Vec::new();
+    }
+    let of = |dead: &Address| {
+        if dead.refused {
+            // Who is refused goes on at once.
+            let says = format!(
+                "the name leads to {} first, where nobody listens on port {}; {} answers",
+                dead.address, route.port, route.used
+            );
+            let by = format!("{} port {}: connection refused", dead.address, route.port);
+            return Finding::note(Layer::Name, "closed_address", says).by(by);
+        }
+        let says = format!("the name leads to {} first, where nobody answers", dead.address);
+        Finding::held(Layer::Name, "dead_address", says)
+            .by(format!("no connection to {} port {}; {} answers", dead.address, route.port, route.used))
+            .change(Side::Server, format!("take {} out of the name service", dead.address))
+    };
+    route.addresses.iter().filter(|it| it.reachable == Some(false)).map(of).collect()
+}
+
+/// A host of which no address took a connection.
+pub(super) fn host(facts: &Facts) -> Option<Finding> {
+    let (route, stopped) = (facts.route.as_ref()?, facts.stopped.as_ref()?);
+    let is_refused = |it: &&Address| it.refused;
+    let closed = || route.addresses.iter().find(is_refused).map_or(route.used, |it| it.address);
+    let (kind, says, side, what) = match (stopped.stage, stopped.cause) {
+        (Stage::Connect, Cause::Closed) => (
+            "closed_port",
+            format!("the host {} is there, and nobody listens on its port {}", closed(), route.port),
+            Side::Server,
+            "start the server there, or name the port on which it listens".to_owned(),
+        ),
+        (Stage::Connect, Cause::Unreachable) => (
+            "dead_host",
+            format!("the host {} does not answer on port {}", route.used, route.port),
+            Side::Path,
+            "look whether that host is on, and for a firewall or a missing route on the way".to_owned(),
+        ),
+        _ => return None,
+    };
+    Some(Finding::held(Layer::Transport, kind, says).by(stopped.why.clone()).change(side, what))
+}
+
 fn shown_or(address: Option<std::net::IpAddr>) -> String {
     address.map_or_else(|| "not known".to_owned(), |it| it.to_string())
 }
@@ -88,6 +131,7 @@ fn shown_or(address: Option<std::net::IpAddr>) -> String {
 /// Layer 2.
 pub(super) fn transport(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
+    found.extend(large_packets(facts));
     found.extend(loss(facts));
     // A path that loses packets keeps windows small by itself. One that is full does so in the direction in which it is full, where
     // more connections bring nothing.
@@ -99,6 +143,24 @@ pub(super) fn transport(facts: &Facts) -> Vec<Finding> {
     found.extend(distance(facts));
     found.extend(small_packets(facts));
     found
+}
+
+/// A path on which large packets vanish and nobody says so.
+fn large_packets(facts: &Facts) -> Option<Finding> {
+    let packets = facts.transport.as_ref()?.packets?;
+    let lost = packets.lost?;
+    let arrived = packets.arrived;
+    let says = format!(
+        "the path carries packets of {arrived} bytes and loses those of {lost} without a word: its MTU is about {arrived}, and the messages that say so (ICMP) do not come through. The server is not to blame: small questions are answered, and whatever is larger never arrives"
+    );
+    let by = format!(
+        "a packet of {arrived} bytes was acknowledged, one of {lost} bytes was sent again {} times and was not",
+        packets.sent_again
+    );
+    let what = format!(
+        "let ICMP \"fragmentation needed\" (IPv6: \"packet too big\") through; until then set the MTU of this interface to {arrived} (ip link set dev INTERFACE mtu {arrived}), clamp the MSS on the router, or set net.ipv4.tcp_mtu_probing=1"
+    );
+    Some(Finding::held(Layer::Transport, "black_hole", says).by(by).change(Side::Path, what))
 }
 
 /// Bytes of a packet below which something on the path takes a part of them for itself: the least that is usual, without the
@@ -147,8 +209,7 @@ fn steady(runs: &[(u64, u64)]) -> Option<f64> {
 
 /// Part of the segments that the path loses though it is not full.
 fn lost_part(facts: &Facts, base: f64) -> f64 {
-    // What goes to an address of this host's own never leaves it.
-    let is_here = facts.route.as_ref().is_some_and(|it| it.used.is_loopback() || it.source == Some(it.used));
+    let is_here = facts.route.as_ref().is_some_and(crate::facts::Route::is_here);
     let (mut again, mut disorder) = (Vec::new(), Vec::new());
     for run in facts.data.iter().flat_map(|it| &it.runs) {
         let Some(tcp) = run.tcp else { continue };
@@ -194,8 +255,8 @@ fn loss(facts: &Facts) -> Option<Finding> {
         "the path loses packets though it is not full, so that each connection slows down again and again";
     let mut finding = Finding::held(Layer::Transport, "loss", says);
     by.into_iter().for_each(|it| finding.rests_on.push(it));
-    if let Some((gain, one, best)) = gain(facts).filter(|(gain, ..)| *gain > 1.2) {
-        finding = finding.by(shown(one)).by(shown(best)).gain(gain);
+    if let Some(gain) = gain(facts).filter(|gain| gain.times() > 1.2) {
+        finding = finding.by(shown(gain.one)).by(shown(gain.many)).gain(gain.times());
     }
     let what = "find the lossy link (cable, duplex, radio, an overloaded tunnel); until then more connections, and BBR where the sender is yours";
     Some(finding.change(Side::Path, what))
@@ -207,7 +268,7 @@ fn narrow(facts: &Facts) -> Option<Finding> {
     let full = [Work::Read, Work::Write].into_iter().filter(|work| has_queue(facts, *work));
     let best =
         full.filter_map(|work| data.best(work, u32::MAX)).min_by(|a, b| a.mib_s.total_cmp(&b.mib_s))?;
-    let gain = data.gain(&[best.work]).map(|(gain, ..)| gain);
+    let gain = data.gain(&[best.work]).map(|gain| gain.times());
     if best.mib_s > NARROW_MIB_S || gain.is_some_and(|gain| gain > 1.4) {
         return None;
     }
@@ -238,11 +299,12 @@ fn window(facts: &Facts) -> Option<Finding> {
     let base = rtt(facts).filter(|it| *it > 1.0)?;
     let data = unbounded(facts)?;
     // What more connections bring in the direction in which the window is said to be small.
-    let gained = |work: Work| data.gain(&[work]).filter(|(gain, ..)| *gain > 1.3);
+    let gained = |work: Work| data.gain(&[work]).filter(|gain| gain.times() > 1.3);
     let under_way = |run: &Run| run.mib_s * 1_048_576.0 * base / 1000.0;
     let most = |window: f64| short(window / (base / 1000.0) / 1_048_576.0);
     let finding = |work: Work, side: Side, which: &str, by: String, what: &str| {
-        let (gain, _, best) = gained(work)?;
+        let gain = gained(work)?;
+        let (times, best) = (gain.times(), gain.many);
         let holds = best.mib_s * 1_048_576.0 * base / 1000.0;
         let says = format!(
             "{which} is too small for this path, so that one connection waits for the other side most of the time"
@@ -253,7 +315,7 @@ fn window(facts: &Facts) -> Option<Finding> {
             short(base)
         );
         let finding = Finding::held(Layer::Transport, "window", says).by(by).by(path).by(shown(best));
-        Some(finding.gain(gain).change(side, what))
+        Some(finding.gain(times).change(side, what))
     };
     if let (Some(run), Some(window)) = (single(facts, Work::Read), transport.receive_window) {
         let window = window as f64;

@@ -31,12 +31,14 @@ pub(crate) fn large(work: Work, connections: u32, mib_s: f64, rtt_ms: f64) -> Ru
         operations: per_s as u64,
         per_s,
         interval: [per_s * 0.97, per_s * 1.03],
+        turns: vec![per_s * 0.98, per_s * 1.03, per_s * 0.97, per_s * 1.02],
         mib_s,
         median_ms: 16_000.0 / per_s,
         p99_ms: 32_000.0 / per_s,
         parts: vec![per_s; 20],
         own_processors: 0.3,
         idle: 0.6,
+        waited: Some(0.01),
         tcp: Some(Traffic { sent: 10_000, came: 10_000, rtt_ms, ..Traffic::default() }),
     }
 }
@@ -100,7 +102,12 @@ pub(crate) fn situation(of: Situation) -> Facts {
         route: Some(Route {
             name: "files".to_owned(),
             resolved_in_ms: 1.0,
-            addresses: vec![crate::facts::Address { address, scope: Scope::Private, reachable: Some(true) }],
+            addresses: vec![crate::facts::Address {
+                address,
+                scope: Scope::Private,
+                reachable: Some(true),
+                refused: false,
+            }],
             used: address,
             port: 445,
             source: Some([10, 0, 0, 2].into()),

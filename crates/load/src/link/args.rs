@@ -24,6 +24,9 @@ pub struct LinkArgs {
     /// Bytes of the largest packet
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(1280..=65_520))]
     pub mtu: u16,
+    /// Bytes above which a packet vanishes and nobody says so, as behind a tunnel whose router is not heard (RFC 2923 2.1)
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..))]
+    pub black_hole: Option<u16>,
     /// Bytes that may wait where a rate holds; what comes then is dropped [default: what each rate carries in a round
     /// trip, at least 64 packets]
     #[arg(long, value_name = "SIZE", value_parser = size)]
@@ -36,7 +39,7 @@ pub struct LinkArgs {
     pub seed: u64,
     /// Without root, and for this server alone: connections of the command to {host}:{port} go there, held to --rate and
     /// --flow-rate and to nothing else
-    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["rtt", "loss", "mtu", "queue", "congestion_control", "seed"])]
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["rtt", "loss", "mtu", "black_hole", "queue", "congestion_control", "seed"])]
     pub proxy: Option<String>,
     /// What to run; {host} stands for the address at which it reaches the servers of this machine, which is also in
     /// the variable TRUNKLINE_LINK_HOST; with --proxy {port} for the port, in TRUNKLINE_LINK_PORT
@@ -57,6 +60,7 @@ impl LinkArgs {
             rate: self.rate,
             flow_rate: self.flow_rate,
             loss: self.loss,
+            largest: self.black_hole,
             queue: queue(self.rate),
             flow_queue: queue(self.flow_rate),
         }

@@ -26,6 +26,8 @@ pub(super) struct Shape {
     pub(super) flow_rate: Option<u64>,
     /// Part of the packets that is lost, from 0 to 1.
     pub(super) loss: f64,
+    /// Bytes above which a packet is lost.
+    pub(super) largest: Option<u16>,
     /// Bytes that wait for the line at most.
     pub(super) queue: u64,
     /// Bytes that wait for the rate of one flow at most.
@@ -117,7 +119,8 @@ impl Way {
 
     /// A packet sets out.
     pub(super) fn offer(&mut self, now_ns: u64, packet: &[u8]) {
-        if (self.random.below(1 << 53) as f64) < self.shape.loss * (1u64 << 53) as f64 {
+        let is_too_large = self.shape.largest.is_some_and(|largest| packet.len() > usize::from(largest));
+        if is_too_large || (self.random.below(1 << 53) as f64) < self.shape.loss * (1u64 << 53) as f64 {
             self.counts.lost += 1;
             return;
         }
@@ -199,8 +202,15 @@ mod tests {
     use super::super::flow::tests::tcp;
     use super::*;
 
-    const FREE: Shape =
-        Shape { delay_ns: 0, rate: None, flow_rate: None, loss: 0.0, queue: 1 << 20, flow_queue: 1 << 20 };
+    const FREE: Shape = Shape {
+        delay_ns: 0,
+        rate: None,
+        flow_rate: None,
+        loss: 0.0,
+        largest: None,
+        queue: 1 << 20,
+        flow_queue: 1 << 20,
+    };
     const MS: u64 = 1_000_000;
 
     /// All that arrives, with its time and the port it is from.
@@ -223,6 +233,15 @@ mod tests {
         assert!(way.arrive(10 * MS - 1).is_none());
         assert_eq!(arrivals(&mut way), [(10 * MS, 1), (13 * MS, 2)]);
         assert_eq!(way.counts(), Counts { carried: 2, bytes: 200, lost: 0, dropped: 0 });
+    }
+
+    #[test]
+    fn what_is_too_large_for_a_black_hole_is_lost() {
+        let mut way = Way::new(Shape { largest: Some(1400), ..FREE }, 1);
+        way.offer(0, &tcp(1, 1400));
+        way.offer(0, &tcp(2, 1401));
+        assert_eq!(arrivals(&mut way), [(0, 1)]);
+        assert_eq!(way.counts(), Counts { carried: 1, bytes: 1400, lost: 1, dropped: 0 });
     }
 
     #[test]

@@ -74,6 +74,8 @@ impl Report {
                 "client_cpu_ns": measured.processor.client_ns,
                 "client_cpu_ns_per_io": per_operation(self.client_ns_per_operation()),
                 "missed_ios": measured.missed,
+                "turns_per_s": self.turns.per_s,
+                "times_as_much": self.turns.range(),
                 "missing_clients": self.missing,
                 "under_way": self.under_way(),
                 "size_times_iops_holds": self.size_times_operations_holds(),

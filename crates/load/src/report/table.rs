@@ -3,8 +3,10 @@
 
 use std::fmt;
 
+use super::plots::short;
 use super::{Report, deviation};
 use crate::measure::{Record, Tally};
+use crate::turns::UNFELT_PART;
 
 const MIB: f64 = 1024.0 * 1024.0;
 const NS_PER_MS: f64 = 1e6;
@@ -57,6 +59,7 @@ impl fmt::Display for Report {
         if self.measured.channels.len() > 1 {
             self.channels(f)?;
         }
+        self.turns(f)?;
         self.checks(f)
     }
 }
@@ -166,6 +169,39 @@ impl Report {
             writeln!(f, "{local:>22} | {peer:>22} | {:>12} | {:>15}", it.requests, it.bytes)?;
         }
         writeln!(f)
+    }
+
+    /// The turns, and what these channels are worth beside the first number of them.
+    fn turns(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let turns = &self.turns;
+        if turns.per_s.is_empty() {
+            return Ok(());
+        }
+        let each: Vec<String> = turns.per_s.iter().map(|it| short(*it)).collect();
+        writeln!(f, "I/O per s in each turn: {}", each.join(", "))?;
+        let processors = self.measured.usage.0.len() as f64;
+        let others = (turns.others >= UNFELT_PART).then(|| short(turns.others * processors));
+        if let Some((channels, _)) = &turns.beside {
+            match turns.range() {
+                Some(range) => writeln!(
+                    f,
+                    "{} channels carried {} times as much as {channels} ({} to {})",
+                    self.facts.channels,
+                    short(range.middle),
+                    short(range.least),
+                    short(range.most)
+                )?,
+                None => writeln!(
+                    f,
+                    "what {} channels are worth is not known: see the turns",
+                    self.facts.channels
+                )?,
+            }
+        }
+        match others {
+            Some(used) => writeln!(f, "other programs used {used} processors of this host meanwhile"),
+            None => Ok(()),
+        }
     }
 
     /// What the numbers must have to do with each other, and processor times.

@@ -58,7 +58,7 @@ fn here(args: &Args) -> anyhow::Result<Vec<Report>> {
         Some(password) => password,
         None => password::ask_once(args.user())?,
     };
-    Ok(Plan::all(args, &password)?.into_iter().map(load::run).collect::<Result<Vec<_>, _>>()?)
+    Ok(load::run_all(Plan::all(args, &password)?)?)
 }
 
 /// On agents, each of which knows the password itself; and what went wrong at which of them.

@@ -1,0 +1,186 @@
+//! What several connections are worth, from runs that were made in turns, and how a run takes up one more turn.
+
+use load::turns::{Doubt, Range, Worth, count_to_take};
+
+use crate::facts::{Data, Run, Traffic, Work};
+
+/// A gain that is worth a change.
+pub(crate) const WORTH: f64 = 1.25;
+
+/// What several connections carry of one kind of work, beside one connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Gain<'a> {
+    /// The run with one connection.
+    pub one: &'a Run,
+    /// That with the number of connections to take.
+    pub many: &'a Run,
+    /// How many times as much it carried; nothing where the turns do not tell.
+    pub range: Option<Range>,
+}
+
+impl Gain<'_> {
+    /// How many times as much, in the middle turn; of the rates where there are no turns.
+    #[must_use]
+    pub fn times(&self) -> f64 {
+        self.range.map_or_else(|| self.many.per_s / self.one.per_s, |it| it.middle)
+    }
+
+    /// Whether more connections are surely worth a change: the whole range says so.
+    #[must_use]
+    pub fn is_sure(&self) -> bool {
+        self.range.is_some_and(|it| it.says(WORTH) == Worth::More)
+    }
+}
+
+impl Data {
+    /// What several connections carry beside one, for the one of `works` that gains most. Nothing where there were no runs with
+    /// several: one point says nothing of more.
+    #[must_use]
+    pub fn gain(&self, works: &[Work]) -> Option<Gain<'_>> {
+        let of = |work: &Work| {
+            let one = self.run(*work, 1).filter(|it| it.per_s > 0.0)?;
+            let runs = || self.runs.iter().filter(|it| it.work == *work);
+            let all: Vec<(u32, &[f64])> = runs().map(|it| (it.connections, it.turns.as_slice())).collect();
+            let best = self.best(*work, u32::MAX).filter(|_| runs().any(|it| it.connections > 1))?;
+            let doubt = self.doubt(one, best);
+            let many = count_to_take(&all, doubt).and_then(|it| self.run(*work, it)).unwrap_or(best);
+            Some(Gain { one, many, range: Range::of(&one.turns, &many.turns, self.doubt(one, many)) })
+        };
+        works.iter().filter_map(of).max_by(|a, b| a.times().total_cmp(&b.times()))
+    }
+
+    /// What makes the comparison of two runs unsure. A server elsewhere does not wait for the processors of this host, so that
+    /// others matter there only as far as we waited for one. One on this host waits as well, and that is not seen.
+    fn doubt(&self, one: &Run, many: &Run) -> Doubt {
+        let part = self
+            .others
+            .map_or(0.0, |it| if it.is_server_here { it.part } else { it.part.min(waited(one, many)) });
+        let fewest = |run: &Run| run.operations as f64 / run.turns.len().max(1) as f64;
+        Doubt { others: part, operation: 1.0 / fewest(one).min(fewest(many)).max(1.0) }
+    }
+}
+
+/// The part of the time for which we waited for a processor, in the run in which that was longer; all of it where it is not known.
+fn waited(one: &Run, many: &Run) -> f64 {
+    one.waited.zip(many.waited).map_or(1.0, |(one, many)| one.max(many))
+}
+
+/// Parts that one turn adds to a run: what is shorter holds too few operations.
+const PARTS_OF_TURN: usize = 5;
+
+impl Run {
+    /// The same as the first of several turns.
+    pub(crate) fn as_turn(mut self) -> Run {
+        let size = self.parts.len().div_ceil(PARTS_OF_TURN).max(1);
+        self.parts = self.parts.chunks(size).map(|it| it.iter().sum::<f64>() / it.len() as f64).collect();
+        self
+    }
+
+    /// Whether `other` is a further turn of the same work.
+    pub(crate) fn is_same(&self, other: &Run) -> bool {
+        let what = |it: &Run| (it.work, it.connections, it.block);
+        what(self) == what(other)
+    }
+
+    /// Takes up one more turn. Rates are those of all turns together, the interval is their spread, and latencies are the mean of
+    /// all turns, weighted by their operations.
+    pub(crate) fn add_turn(&mut self, other: &Run) {
+        let seconds = self.lasted_s + other.lasted_s;
+        let by_time = |own: f64, more: f64| (own * self.lasted_s + more * other.lasted_s) / seconds.max(1e-9);
+        let all = (self.operations + other.operations).max(1) as f64;
+        let by_count =
+            |own: f64, more: f64| (own * self.operations as f64 + more * other.operations as f64) / all;
+        let (own_processors, idle) =
+            (by_time(self.own_processors, other.own_processors), by_time(self.idle, other.idle));
+        let waited = self.waited.zip(other.waited).map(|(own, more)| by_time(own, more));
+        let per_s = by_time(self.per_s, other.per_s);
+        let (median_ms, p99_ms) =
+            (by_count(self.median_ms, other.median_ms), by_count(self.p99_ms, other.p99_ms));
+        self.tcp = self.tcp.zip(other.tcp).map(|(own, more)| own.and(&more));
+        (self.own_processors, self.idle, self.waited) = (own_processors, idle, waited);
+        (self.median_ms, self.p99_ms, self.per_s) = (median_ms, p99_ms, per_s);
+        (self.lasted_s, self.operations) = (seconds, self.operations + other.operations);
+        self.mib_s = per_s * f64::from(self.block) / 1_048_576.0;
+        self.depth = other.depth;
+        self.parts.extend_from_slice(&other.parts);
+        self.turns.extend_from_slice(&other.turns);
+        let least = self.turns.iter().copied().fold(f64::INFINITY, f64::min);
+        self.interval = [least, self.turns.iter().copied().fold(0.0, f64::max)];
+    }
+}
+
+impl Traffic {
+    /// What was counted in both.
+    fn and(&self, other: &Traffic) -> Traffic {
+        Traffic {
+            sent: self.sent + other.sent,
+            sent_again: self.sent_again + other.sent_again,
+            came: self.came + other.came,
+            out_of_order: self.out_of_order + other.out_of_order,
+            rtt_ms: (self.rtt_ms + other.rtt_ms) / 2.0,
+            held_by_peer_window: (self.held_by_peer_window + other.held_by_peer_window) / 2.0,
+            held_by_send_buffer: (self.held_by_send_buffer + other.held_by_send_buffer) / 2.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::Others;
+    use crate::rules::tests_support::large;
+
+    fn data(one: &[f64], four: &[f64]) -> Data {
+        let run = |connections, turns: &[f64]| {
+            let mean = turns.iter().sum::<f64>() / turns.len() as f64;
+            Run { turns: turns.to_vec(), ..large(Work::Read, connections, mean / 4.0, 0.1) }
+        };
+        Data { runs: vec![run(1, one), run(4, four)], ..Data::default() }
+    }
+
+    #[test]
+    fn turns_are_compared_with_those_that_belong_to_them() {
+        // The host was twice as quick in the second half, for both alike.
+        let drift = data(&[100.0, 100.0, 200.0, 200.0], &[300.0, 300.0, 600.0, 600.0]);
+        let gain = drift.gain(&[Work::Read]).unwrap();
+        let range = gain.range.unwrap();
+        assert!(gain.is_sure() && range.least > 2.8 && range.most < 3.2, "{range:?}");
+        // A turn in which nothing came gives no factor of billions.
+        let still = data(&[100.0, 0.0, 100.0, 100.0], &[300.0; 4]);
+        let gain = still.gain(&[Work::Read]).unwrap();
+        assert!(gain.range.is_none() && !gain.is_sure() && gain.times() < 10.0, "{gain:?}");
+    }
+
+    #[test]
+    fn other_programs_make_a_range_wider_or_refuse_it() {
+        let range = |part, is_server_here, waited| {
+            let mut data = data(&[100.0; 4], &[300.0; 4]);
+            data.others = Some(Others { part, processors: 2, is_server_here });
+            data.runs.iter_mut().for_each(|run| run.waited = waited);
+            data.gain(&[Work::Read]).unwrap().range
+        };
+        let free = range(0.0, true, Some(0.0)).unwrap();
+        let wider = |it: Option<Range>| it.unwrap().most / free.most;
+        assert!((wider(range(0.5, true, Some(0.0))) - 2.0).abs() < 1e-9);
+        // A server elsewhere has processors of its own, and we did not wait for one of ours.
+        assert!((wider(range(0.5, false, Some(0.01))) - 1.0).abs() < 1e-9);
+        assert!(wider(range(0.5, false, None)) > 1.9);
+        assert_eq!(range(0.9, true, Some(0.0)), None);
+    }
+
+    #[test]
+    fn a_run_takes_up_turns() {
+        let mut run = large(Work::Read, 1, 10.0, 1.0).as_turn();
+        assert_eq!(run.parts.len(), PARTS_OF_TURN);
+        (run.turns, run.waited) = (vec![40.0], Some(0.1));
+        let other = Run { turns: vec![80.0], waited: Some(0.3), ..large(Work::Read, 1, 20.0, 3.0).as_turn() };
+        assert!(run.is_same(&other) && !run.is_same(&large(Work::Read, 2, 20.0, 1.0)));
+        run.add_turn(&other);
+        assert_eq!(
+            (run.turns.as_slice(), run.interval, run.parts.len()),
+            (&[40.0, 80.0][..], [40.0, 80.0], 10)
+        );
+        assert_eq!((run.per_s, run.mib_s, run.lasted_s, run.operations), (60.0, 15.0, 2.0, 120));
+        assert!((run.waited.unwrap() - 0.2).abs() < 1e-9 && run.tcp.unwrap().rtt_ms == 2.0, "{run:?}");
+    }
+}

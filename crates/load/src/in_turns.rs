@@ -1,0 +1,112 @@
+//! Loads that differ in the number of channels alone, measured in turns (A B C, A B C, ...): what changes with time changes for
+//! all of them, and the spread between turns says how sure a comparison is ([`crate::turns`]).
+
+use std::time::Duration;
+
+use crate::quiet::{self, Look, Quiet};
+use crate::report::{Measured, Turns};
+use crate::run::{clear, measure};
+use crate::turns::ENOUGH_TURNS;
+use crate::{Error, Plan, Report, Stop};
+
+/// The least that counts of one turn: a shorter one holds little beside its own begin.
+const TURN_AT_LEAST: Duration = Duration::from_millis(500);
+
+/// Runs plans as [`Plan::all`] gives them. Where several stand beside each other that differ in their channels alone, each is run for
+/// a part of its time in each turn, and a turn that does not count goes before.
+///
+/// # Errors
+/// What went wrong first.
+pub fn run_all(plans: Vec<Plan>) -> Result<Vec<Report>, Error> {
+    let mut reports = Vec::new();
+    for group in groups(plans) {
+        match turn_of(&group) {
+            Some(turn) => reports.extend(in_turns(&group, turn)?),
+            None => reports.extend(group.into_iter().map(crate::run).collect::<Result<Vec<_>, _>>()?),
+        }
+    }
+    Ok(reports)
+}
+
+/// Plans that differ in their channels alone, together. They stand beside each other, with other numbers of channels each.
+fn groups(plans: Vec<Plan>) -> Vec<Vec<Plan>> {
+    let mut groups: Vec<Vec<Plan>> = Vec::new();
+    let first = plans.first().map(|it| it.channels);
+    for plan in plans {
+        match groups.last_mut().filter(|_| Some(plan.channels) != first) {
+            Some(group) => group.push(plan),
+            None => groups.push(vec![plan]),
+        }
+    }
+    groups
+}
+
+/// How long each turn is; nothing where there is nothing to compare, or no time that could be parted.
+fn turn_of(group: &[Plan]) -> Option<Duration> {
+    let first = group.first().filter(|it| group.len() > 1 && it.operations.is_none())?;
+    Some(first.runtime? / ENOUGH_TURNS as u32).filter(|it| *it >= TURN_AT_LEAST)
+}
+
+fn in_turns(group: &[Plan], turn: Duration) -> Result<Vec<Report>, Error> {
+    let (mut quiet, mut all) = (Quiet::default(), vec![None::<Measured>; group.len()]);
+    let mut turns = vec![Turns::default(); group.len()];
+    // The first one makes the files and warms up.
+    for number in 0..=ENOUGH_TURNS {
+        for (at, plan) in group.iter().enumerate() {
+            let counts = number > 0;
+            let time = if counts { turn } else { turn.min(TURN_AT_LEAST) };
+            let plan = Plan { runtime: Some(time), ..plan.clone() };
+            let measured = measure(&plan, &Stop::default(), || Ok(()))?;
+            clear(&plan)?;
+            if counts {
+                turns[at].per_s.push(measured.per_s());
+                match &mut all[at] {
+                    Some(all) => all.then(measured),
+                    none => *none = Some(measured),
+                }
+            }
+            let look = Look::begin();
+            std::thread::sleep(quiet::LOOK);
+            quiet.add(&look);
+        }
+    }
+    let one = turns.first().map(|it| it.per_s.clone()).unwrap_or_default();
+    let of = |((plan, measured), mut turns): ((&Plan, Option<Measured>), Turns)| {
+        turns.beside = (plan.channels != group[0].channels).then(|| (group[0].channels, one.clone()));
+        turns.others = quiet.others().unwrap_or(0.0);
+        Report::new(plan, measured.unwrap_or_default()).with_turns(turns)
+    };
+    Ok(group.iter().zip(all).zip(turns).map(of).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: crate::Args,
+    }
+
+    fn plans(options: &str) -> Vec<Plan> {
+        let words = ["load"].into_iter().chain(options.split(' ')).chain(["smb://ann@127.0.0.1/docs"]);
+        Plan::all(&Command::parse_from(words).args, "x").unwrap()
+    }
+
+    #[test]
+    fn numbers_of_channels_are_measured_in_turns_and_nothing_else_is() {
+        let grouped = groups(plans("--bs 4k,1m --channels 1,2,4 --runtime 8"));
+        let channels: Vec<Vec<u32>> =
+            grouped.iter().map(|group| group.iter().map(|it| it.channels).collect()).collect();
+        assert_eq!(channels, [[1, 2, 4], [1, 2, 4]]);
+        assert!(grouped.iter().all(|group| turn_of(group) == Some(Duration::from_secs(2))));
+        for alone in
+            ["--bs 4k,1m --runtime 8", "--channels 1,2 --number-ios 100", "--channels 1,2 --runtime 1"]
+        {
+            assert!(groups(plans(alone)).iter().all(|group| turn_of(group).is_none()), "{alone}");
+        }
+    }
+}

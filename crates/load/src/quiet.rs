@@ -1,0 +1,80 @@
+//! What other programs use of this host's processors. It is looked at while we do nothing: what is busy then is not ours, and
+//! neither is it a server on this host, which has nothing to do without us.
+
+use std::time::Duration;
+
+use crate::cpu::{Account, Usage};
+
+/// How long one look lasts. The kernel counts in ticks of 10 ms (times(2)), so that several looks are added up.
+pub const LOOK: Duration = Duration::from_millis(50);
+
+/// Looks at this host, added up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Quiet {
+    /// Ticks that others used, and ticks of all processors.
+    others: u64,
+    all: u64,
+}
+
+/// The begin of a look.
+#[derive(Debug)]
+pub struct Look {
+    usage: Usage,
+    own: Option<Account>,
+}
+
+impl Look {
+    /// Begins it.
+    #[must_use]
+    pub fn begin() -> Look {
+        Look { usage: Usage::read(), own: Account::own().ok() }
+    }
+}
+
+impl Quiet {
+    /// Ends a look and adds it.
+    pub fn add(&mut self, look: &Look) {
+        let usage = Usage::read().since(&look.usage);
+        let (busy, all) = usage.0.iter().fold((0, 0), |sum, it| (sum.0 + it[0] + it[1], sum.1 + it[2]));
+        let now = Account::own().ok();
+        let own_ns = now.as_ref().zip(look.own.as_ref()).map_or(0, |(now, before)| now.since(before));
+        let own = own_ns * rustix::param::clock_ticks_per_second() / 1_000_000_000;
+        self.others += busy.saturating_sub(own);
+        self.all += all;
+    }
+
+    /// The part of all processors that others used, of 1; nothing where the host does not tell.
+    #[must_use]
+    pub fn others(&self) -> Option<f64> {
+        (self.all > 0).then(|| self.others as f64 / self.all as f64)
+    }
+}
+
+/// Nanoseconds for which the calling thread was ready to run and no processor was free for it, so far (the second number of
+/// schedstat, see sched-stats in the kernel's documentation); nothing where the kernel does not count it.
+#[must_use]
+pub fn waited_ns() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_add_up_and_our_own_work_is_not_that_of_others() {
+        assert_eq!(Quiet::default().others(), None);
+        let three = Quiet { others: 3, all: 12 };
+        assert_eq!(three.others(), Some(0.25));
+        let look = Look::begin();
+        let mut quiet = Quiet::default();
+        // Until a tick has gone by on some processor.
+        let has_ticked = (0..1_000_000).any(|_| {
+            quiet = Quiet::default();
+            quiet.add(&look);
+            quiet.all > 0
+        });
+        assert!(!has_ticked || quiet.others().is_some_and(|it| (0.0..=1.0).contains(&it)), "{quiet:?}");
+    }
+}

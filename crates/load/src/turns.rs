@@ -1,0 +1,236 @@
+//! What one number of connections is worth beside another, where both were measured in turns (A B C, A B C, ...).
+//!
+//! A host, a store and a path change from one second to the next. Runs that follow each other differ by that as well, and the
+//! parts of one run do not show it. Turns do: each turn gives one factor, and the spread of these factors is the range. A
+//! statement is made only where the whole range lies on one side.
+
+use serde::Serialize;
+
+/// Turns from which on their spread alone is the range. Of two times four values in no order, one set lies wholly above the
+/// other in 2 of 70 cases (8 choose 4), so that two ranges meet in 97 of 100 pairs; three turns would give 90.
+pub const ENOUGH_TURNS: usize = 4;
+
+/// The part by which one turn may be off at least, however even the rates were: its borders cut the operations that are under
+/// way.
+const CUT_PART: f64 = 0.04;
+
+/// The factor by which other programs may widen a range at most: beyond it a range says nothing any more.
+const WIDEST_FACTOR: f64 = 2.5;
+
+/// Parts of the processors below which other programs are not told from what a host does for itself.
+pub const UNFELT_PART: f64 = 0.06;
+
+/// How many times as much one number of connections carries as another.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Range {
+    /// The least, of all turns and with what other programs may have taken.
+    pub least: f64,
+    /// The middle turn.
+    pub middle: f64,
+    /// The most.
+    pub most: f64,
+}
+
+/// What a range says of more connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Worth {
+    /// The whole range lies above what is worth it.
+    More,
+    /// The whole range lies below.
+    Enough,
+    /// It lies on both sides.
+    Unsure,
+}
+
+/// What makes a range wider than its turns are.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Doubt {
+    /// The part of the processors that other programs used meanwhile. They may have taken it from either side.
+    pub others: f64,
+    /// The part of a turn that one operation is, where operations are few.
+    pub operation: f64,
+}
+
+impl Range {
+    /// How many times as much `many` carried as `one`, by turns that belong together. Nothing where there are no two turns, where
+    /// a turn brought nothing, or where others used so much that the range would say nothing.
+    #[must_use]
+    pub fn of(one: &[f64], many: &[f64], doubt: Doubt) -> Option<Range> {
+        let mut factors: Vec<f64> = one.iter().zip(many).map(|(one, many)| many / one).collect();
+        let are_told = factors.iter().all(|it| it.is_finite() && *it > 0.0);
+        if factors.len() < 2 || !are_told {
+            return None;
+        }
+        factors.sort_by(f64::total_cmp);
+        let (least, most) = (factors[0], factors[factors.len() - 1]);
+        // With fewer turns each that is missing adds half of the spread on both sides.
+        let missing = ENOUGH_TURNS.saturating_sub(factors.len()) as f64;
+        let wider = (most / least).powf(missing / 2.0)
+            * (1.0 + doubt.operation.max(CUT_PART))
+            * widened_by(doubt.others)?;
+        Some(Range { least: least / wider, middle: middle(&factors), most: most * wider })
+    }
+
+    /// What it says, where a factor of `worth_it` is worth a change.
+    #[must_use]
+    pub fn says(&self, worth_it: f64) -> Worth {
+        match (self.least >= worth_it, self.most < worth_it) {
+            (true, _) => Worth::More,
+            (_, true) => Worth::Enough,
+            _ => Worth::Unsure,
+        }
+    }
+}
+
+/// The factor by which a range is wider where other programs used this part of the processors; nothing where that is too much.
+fn widened_by(others: f64) -> Option<f64> {
+    if others < UNFELT_PART {
+        return Some(1.0);
+    }
+    let factor = 1.0 / (1.0 - others.min(0.999));
+    (factor <= WIDEST_FACTOR).then_some(factor)
+}
+
+/// The middle of values that are in order.
+fn middle(sorted: &[f64]) -> f64 {
+    let at = sorted.len() / 2;
+    if sorted.len().is_multiple_of(2) { (sorted[at - 1] + sorted[at]) / 2.0 } else { sorted[at] }
+}
+
+/// The number of connections to take: [`usual`](USUAL_COUNT), or as many as were tried, where no more of them are surely better
+/// and no fewer surely as good. `rates` has the turns of each number.
+#[must_use]
+pub fn count_to_take(rates: &[(u32, &[f64])], doubt: Doubt) -> Option<u32> {
+    let several = || rates.iter().filter(|(count, _)| *count > 1);
+    let usual = several().filter(|(count, _)| *count <= USUAL_COUNT).max_by_key(|(count, _)| *count);
+    let (mut taken, mut turns) = *usual.or_else(|| several().min_by_key(|(count, _)| *count))?;
+    for (count, more) in several().filter(|(count, _)| *count > USUAL_COUNT) {
+        if Range::of(turns, more, doubt).is_some_and(|it| it.least > LITTLE_MORE) {
+            (taken, turns) = (*count, more);
+        }
+    }
+    let is_as_good = |fewer: &[f64]| Range::of(fewer, turns, doubt).is_some_and(|it| it.most < LITTLE_MORE);
+    let fewer = several().filter(|(count, fewer)| *count < taken && is_as_good(fewer));
+    Some(fewer.map(|(count, _)| *count).min().unwrap_or(taken))
+}
+
+/// The number that clients take unless they are told otherwise and that vendors publish.
+pub const USUAL_COUNT: u32 = 4;
+
+/// The factor up to which more connections bring little.
+const LITTLE_MORE: f64 = 1.15;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers that look like chance and are the same each time (Marsaglia's xorshift).
+    struct Chance(u64);
+
+    impl Chance {
+        fn next(&mut self) -> f64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            (self.0 >> 11) as f64 / (1u64 << 53) as f64
+        }
+
+        /// A factor around 1, by up to `part`.
+        fn around(&mut self, part: f64) -> f64 {
+            1.0 + (self.next() * 2.0 - 1.0) * part
+        }
+    }
+
+    /// One run on a target of which `gain` is what four connections are worth. Another program uses one of two processors by
+    /// turns of a second; what is measured lasts 0.3 s each, for one, two and four connections after each other. Both sides need
+    /// processors, so that the rate falls by a third, and not evenly.
+    fn simulated(chance: &mut Chance, gain: f64, is_disturbed: bool) -> (Vec<Vec<f64>>, f64) {
+        let (mut at_s, mut others_s, mut all_s) = (chance.next() * 2.0, 0.0, 0.0);
+        let mut rates = vec![Vec::new(); 3];
+        for _ in 0..ENOUGH_TURNS {
+            for (rates, factor) in rates.iter_mut().zip([1.0, gain.sqrt(), gain]) {
+                let is_on = is_disturbed && at_s % 2.0 < 1.0;
+                let part = if is_on { 0.67 * chance.around(0.15) } else { chance.around(0.04) };
+                rates.push(1000.0 * factor * part);
+                others_s += if is_on { 0.15 } else { 0.0 };
+                (at_s, all_s) = (at_s + 0.3, all_s + 0.3);
+            }
+        }
+        (rates, others_s / all_s)
+    }
+
+    fn by(others: f64) -> Doubt {
+        Doubt { others, ..Doubt::default() }
+    }
+
+    fn overlap(a: Option<Range>, b: Option<Range>) -> bool {
+        // What was refused claims nothing.
+        a.zip(b).is_none_or(|(a, b)| a.least <= b.most && b.least <= a.most)
+    }
+
+    #[test]
+    fn twenty_runs_beside_another_program_do_not_contradict_each_other() {
+        let mut chance = Chance(7);
+        for gain in [1.0, 1.3, 1.7, 3.0] {
+            let runs: Vec<_> = (0..20).map(|_| simulated(&mut chance, gain, true)).collect();
+            let ranges: Vec<_> =
+                runs.iter().map(|(rates, others)| Range::of(&rates[0], &rates[2], by(*others))).collect();
+            let pairs = || (0..20).flat_map(|a| (a + 1..20).map(move |b| (a, b)));
+            let met = pairs().filter(|(a, b)| overlap(ranges[*a], ranges[*b])).count();
+            assert!(
+                met * 100 >= pairs().count() * 95,
+                "{gain}: {met} of {} pairs: {ranges:?}",
+                pairs().count()
+            );
+            let said: Vec<_> = ranges.iter().flatten().map(|it| it.says(1.25)).collect();
+            let is_opposite = said.contains(&Worth::More) && said.contains(&Worth::Enough);
+            assert!(!is_opposite, "{gain}: {said:?}");
+        }
+    }
+
+    #[test]
+    fn three_times_as_much_is_found_and_known_within_a_factor_of_one_and_a_half() {
+        let mut chance = Chance(11);
+        let found = |(rates, others): (Vec<Vec<f64>>, f64)| {
+            let it = Range::of(&rates[0], &rates[2], by(others)).unwrap();
+            it.says(1.25) == Worth::More && it.most / it.least < 1.5
+        };
+        let count = (0..20).filter(|_| found(simulated(&mut chance, 3.0, false))).count();
+        assert!(count >= 19, "{count} of 20");
+    }
+
+    #[test]
+    fn a_turn_that_brought_nothing_and_a_host_that_is_taken_say_nothing() {
+        assert_eq!(Range::of(&[1.0, 0.0], &[3.0, 3.0], by(0.0)), None);
+        assert_eq!(Range::of(&[1.0, 2.0], &[0.0, 3.0], by(0.0)), None);
+        assert_eq!(Range::of(&[1.0], &[3.0], by(0.0)), None);
+        assert_eq!(Range::of(&[1.0; 4], &[3.0; 4], by(0.7)), None);
+        let free = Range::of(&[1.0; 4], &[3.0; 4], by(0.0)).unwrap();
+        let taken = Range::of(&[1.0; 4], &[3.0; 4], by(0.5)).unwrap();
+        assert!((taken.most / free.most - 2.0).abs() < 1e-9 && (free.least / taken.least - 2.0).abs() < 1e-9);
+        // Two turns that differ say less than four.
+        let two = Range::of(&[1.0, 1.0], &[2.0, 3.0], by(0.0)).unwrap();
+        let four = Range::of(&[1.0; 4], &[2.0, 3.0, 2.5, 2.5], by(0.0)).unwrap();
+        assert!(two.least < four.least && two.most > four.most, "{two:?} {four:?}");
+    }
+
+    #[test]
+    fn the_number_to_take_is_the_usual_one_unless_another_is_surely_better_or_as_good() {
+        let even = |rate: f64| vec![rate; 4];
+        let take = |all: &[(u32, Vec<f64>)]| {
+            let all: Vec<(u32, &[f64])> = all.iter().map(|(count, turns)| (*count, &turns[..])).collect();
+            count_to_take(&all, Doubt::default())
+        };
+        let curve = |two: f64, four: f64, eight: f64| {
+            vec![(1, even(100.0)), (2, even(two)), (4, even(four)), (8, even(eight))]
+        };
+        assert_eq!(take(&curve(200.0, 400.0, 410.0)), Some(4));
+        assert_eq!(take(&curve(390.0, 400.0, 410.0)), Some(2));
+        assert_eq!(take(&curve(200.0, 400.0, 790.0)), Some(8));
+        // What differs from turn to turn is not sure.
+        let uneven = vec![(1, even(100.0)), (2, vec![390.0, 200.0, 300.0, 390.0]), (4, even(400.0))];
+        assert_eq!(take(&uneven), Some(4));
+        assert_eq!(take(&[(1, even(100.0))]), None);
+    }
+}
