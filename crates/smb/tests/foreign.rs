@@ -220,3 +220,35 @@ fn who_puts_files_back_gives_them_their_object_ids() {
     assert_eq!(ask(plain, CtlCode::DeleteObjectId, &[]).0, OK);
     assert_eq!(ask(plain, CtlCode::GetObjectId, &[]).0, NtStatus::OBJECTID_NOT_FOUND);
 }
+
+// MS-FSA 2.1.5.10.15
+#[test]
+fn a_program_hears_where_on_the_store_a_file_lies_as_far_as_the_host_says_it() {
+    let world = World::on_disk();
+    let mut client = world.client();
+    let file = client.open("f");
+    let mut ask = |vcn: i64, limit| {
+        control(&mut client, file, CtlCode::GetRetrievalPointers, &vcn.to_le_bytes(), limit)
+    };
+    if ask(0, 4096).0 == NtStatus::INVALID_DEVICE_REQUEST {
+        // This file system does not say it.
+        return;
+    }
+    assert_eq!(ask(0, 4096).0, NtStatus::END_OF_FILE);
+    let on_host = std::fs::OpenOptions::new().write(true).open(world.root().join("f")).expect("the file");
+    let write = |at| std::os::unix::fs::FileExt::write_all_at(&on_host, &[7; 4096], at).expect("room");
+    write(0);
+    write(1 << 20);
+    on_host.sync_all().expect("a disk");
+    let (status, told) = ask(0, 4096);
+    let numbers: Vec<i64> =
+        told.chunks_exact(8).map(|it| i64::from_le_bytes(it.try_into().expect("eight"))).collect();
+    assert_eq!((status, numbers[0], numbers[1]), (OK, 3, 0));
+    // A run, a hole, a run.
+    assert!(numbers[2] > 0 && numbers[3] > 0 && numbers[5] == -1 && numbers[7] > 0, "{numbers:?}");
+    assert!(numbers[4] > numbers[2] && numbers[6] > numbers[4], "{numbers:?}");
+    assert_eq!(ask(0, 47), (NtStatus::BUFFER_OVERFLOW, [&[1, 0, 0, 0], &told[4..32]].concat()));
+    assert_eq!(ask(0, 31).0, NtStatus::BUFFER_TOO_SMALL);
+    assert_eq!(ask(-1, 4096).0, NtStatus::INVALID_PARAMETER);
+    assert_eq!(ask(numbers[6], 4096).0, NtStatus::END_OF_FILE);
+}

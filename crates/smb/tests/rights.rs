@@ -365,6 +365,13 @@ const FILE: &[Row] = &[
     ),
     row("READ_FILE_USN_DATA", |one| fsctl(one, CtlCode::ReadFileUsnData, &[]), NONE, Differs(ABSENT)),
     row("GET_NTFS_VOLUME_DATA", |one| fsctl(one, CtlCode::GetNtfsVolumeData, &[]), NONE, Differs(ABSENT)),
+    telling(
+        "GET_RETRIEVAL_POINTERS",
+        |one| fsctl(one, CtlCode::GetRetrievalPointers, &[0; 8]),
+        Access::READ_DATA,
+        NtStatus::INVALID_DEVICE_REQUEST,
+        Differs(ABSENT),
+    ),
     row("REQUEST_RESUME_KEY", |one| fsctl(one, CtlCode::SrvRequestResumeKey, &[]), NONE, Same),
     row("COPYCHUNK, from", |one| between(one, CtlCode::SrvCopychunkWrite, false), READS, Same),
     row("COPYCHUNK, to", |one| between(one, CtlCode::SrvCopychunk, true), Access::empty(), Same),

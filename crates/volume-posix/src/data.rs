@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
-use volume::{Failure, Kind, OpenHow, Patience, Result};
+use volume::{Extent, Failure, Kind, OpenHow, Patience, Result};
 use wire::{FileRange, Source};
 
 use crate::errno::{call, failure};
@@ -158,6 +158,25 @@ impl PosixNode {
             Err(Errno::NXIO) => Ok(None),
             Err(errno) => Err(failure(errno)),
         }
+    }
+
+    pub(crate) fn extents_from(&self, from: u64, max: usize) -> Result<(Vec<Extent>, bool)> {
+        let fd = self.readable()?;
+        let (mut all, mut at) = (Vec::new(), from);
+        while at <= MAX_OFFSET {
+            let found = call(|| sys::extents(fd.as_fd(), at))?;
+            for extent in &found.extents {
+                if all.len() == max {
+                    return Ok((all, true));
+                }
+                all.push(*extent);
+            }
+            match found.extents.last() {
+                Some(last) if !found.is_end && last.len > 0 => at = last.at.saturating_add(last.len),
+                _ => break,
+            }
+        }
+        Ok((all, false))
     }
 
     pub(crate) fn copy_data(&self, at: u64, to: &PosixNode, to_at: u64, len: u64) -> Result<u64> {

@@ -8,8 +8,8 @@ use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, ResolveFlags, Statx, StatxAttributes, StatxFlags, StatxTimestamp,
 };
 use volume::{
-    Actor, DirEntry, Failure, Kind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result, Stat,
-    StreamInfo, Time, Times,
+    Actor, DirEntry, Extent, Failure, Kind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result,
+    Stat, StreamInfo, Time, Times,
 };
 
 use wire::FileRange;
@@ -314,6 +314,10 @@ impl Node for PosixNode {
 
     fn next_data(&self, from: u64) -> Result<Option<Range<u64>>> {
         self.next_data_range(from)
+    }
+
+    fn extents(&self, from: u64, max: usize) -> Result<(Vec<Extent>, bool)> {
+        self.extents_from(from, max)
     }
 
     fn copy_range(&self, at: u64, to: &dyn Node, to_at: u64, len: u64) -> Result<u64> {

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
+use volume::Extent;
 
 /// The error that the C library left.
 fn last() -> Errno {
@@ -130,6 +131,71 @@ pub(crate) fn clone_range(
     // SAFETY: FICLONERANGE reads one `file_clone_range`, which lives until the call returns; both
     // descriptors are borrowed for as long.
     if unsafe { libc::ioctl(to.as_raw_fd(), libc::FICLONERANGE, &range) } == 0 { Ok(()) } else { Err(last()) }
+}
+
+/// Extents that one call tells.
+const EXTENTS: usize = 64;
+
+/// `struct fiemap_extent` of linux/fiemap.h.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct RawExtent {
+    logical: u64,
+    physical: u64,
+    length: u64,
+    reserved: [u64; 2],
+    flags: u32,
+    more_reserved: [u32; 3],
+}
+
+/// `struct fiemap` of linux/fiemap.h, with room for extents behind it.
+#[repr(C)]
+struct RawExtents {
+    start: u64,
+    length: u64,
+    flags: u32,
+    mapped: u32,
+    count: u32,
+    reserved: u32,
+    extents: [RawExtent; EXTENTS],
+}
+
+/// What one call has told.
+pub(crate) struct Extents {
+    pub extents: Vec<Extent>,
+    /// There are no more.
+    pub is_end: bool,
+}
+
+/// Where a file's storage lies, from an offset on: some of it.
+pub(crate) fn extents(fd: BorrowedFd<'_>, from: u64) -> Result<Extents> {
+    /// `FS_IOC_FIEMAP` of linux/fs.h: `_IOWR('f', 11, struct fiemap)`.
+    const FIEMAP: libc::c_ulong = 0xC020_660B;
+    const LAST: u32 = 0x1;
+    /// The place is not known, not decided, or none of its own.
+    const NO_PLACE: u32 = 0x2 | 0x4 | 0x100 | 0x200 | 0x400;
+    let mut told = RawExtents {
+        start: from,
+        length: u64::MAX - from,
+        flags: 0,
+        mapped: 0,
+        count: EXTENTS as u32,
+        reserved: 0,
+        extents: [RawExtent::default(); EXTENTS],
+    };
+    // SAFETY: FIEMAP reads the head and writes no more extents than `count` says, for which there is room; the structure
+    // lives until the call returns, and any bits are a value of it.
+    if unsafe { libc::ioctl(fd.as_raw_fd(), FIEMAP as _, &raw mut told) } != 0 {
+        return Err(last());
+    }
+    let told = told.extents.iter().take(told.mapped as usize);
+    let is_end = told.clone().next_back().is_none_or(|extent| extent.flags & LAST != 0);
+    let extents = told.map(|extent| Extent {
+        at: extent.logical,
+        len: extent.length,
+        place: (extent.flags & NO_PLACE == 0).then_some(extent.physical),
+    });
+    Ok(Extents { extents: extents.collect(), is_end })
 }
 
 /// The calling thread's file system user and group, and its further groups. The C library's own

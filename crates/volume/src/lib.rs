@@ -28,6 +28,6 @@ pub use metered::{Meter, MeteredVolume, QuotaRefusal, Usage};
 pub use name::{BadName, Name};
 pub use node::{Facts, Node, Volume};
 pub use value::{
-    ADDRESS_MAX, Actor, DirEntry, Kind, NodeId, Note, OpenHow, Overview, Patience, Space, Stat, StreamInfo,
-    Time, Times,
+    ADDRESS_MAX, Actor, DirEntry, Extent, Kind, NodeId, Note, OpenHow, Overview, Patience, Space, Stat,
+    StreamInfo, Time, Times,
 };

@@ -12,8 +12,8 @@ use wire::FileRange;
 
 use crate::metered::Meter;
 use crate::{
-    Actor, DirEntry, HostEvent, Kind, Name, NodeId, Note, OpenHow, Overview, Patience, Result, Space, Stat,
-    StreamInfo, Time, Times,
+    Actor, DirEntry, Extent, HostEvent, Kind, Name, NodeId, Note, OpenHow, Overview, Patience, Result, Space,
+    Stat, StreamInfo, Time, Times,
 };
 
 /// What a volume is and can do; constant while it is open.
@@ -202,6 +202,13 @@ pub trait Node: Any + Send + Sync {
     /// # Errors
     /// As the host says.
     fn next_data(&self, from: u64) -> Result<Option<Range<u64>>>;
+
+    /// The runs of storage at or behind `from`, at most `max`, and whether there are more. The first may begin before `from`; what
+    /// lies between two runs has no storage.
+    ///
+    /// # Errors
+    /// [`crate::Failure::NotSupported`] where the host does not say it.
+    fn extents(&self, from: u64, max: usize) -> Result<(Vec<Extent>, bool)>;
 
     /// Copies inside the host; says how many bytes, fewer only at this node's end.
     ///

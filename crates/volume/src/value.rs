@@ -12,6 +12,17 @@ pub struct NodeId {
     pub inode: u64,
 }
 
+/// A run of a node's storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Where it begins in the node.
+    pub at: u64,
+    /// How long it is.
+    pub len: u64,
+    /// Where it begins on the store; none while the host has not decided that.
+    pub place: Option<u64>,
+}
+
 /// Longest address of a node in bytes.
 pub const ADDRESS_MAX: usize = 64;
 

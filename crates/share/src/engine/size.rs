@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
-use volume::{Time, Times};
+use volume::{Extent, Time, Times};
 use wire::Now;
 
 use super::Share;
@@ -120,6 +120,23 @@ impl Share {
         }
         check_data(open)?;
         Ok(open.data.next_data(from)?)
+    }
+
+    /// The runs of a file's storage at or behind `from`, at most `max`, and whether there are more.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`], [`Refusal::NotSupported`]; as the volume says.
+    // MS-FSA 2.1.5.10.15 (exception: it asks for no right, but only who may read has the file open on the host)
+    pub fn extents(&self, open: &Open, from: u64, max: usize) -> Result<(Vec<Extent>, bool), Refusal> {
+        if !open.granted.contains(Rights::READ_DATA) {
+            return Err(Refusal::AccessDenied);
+        }
+        if open.is_directory() {
+            // A host that tells of them seldom means what a client would.
+            return Err(Refusal::NotSupported);
+        }
+        check_data(open)?;
+        Ok(open.data.extents(from, max)?)
     }
 
     /// Makes a range read as zeros; what lies behind the end is left out.

@@ -9,7 +9,8 @@ pub mod pipe;
 pub mod usn;
 
 pub use lists::{
-    FileRegion, Trim, TrimRange, read_ranges, read_regions, write_ranges, write_regions, write_trim,
+    FileRegion, MappedExtent, Trim, TrimRange, read_ranges, read_regions, room_for_pointers, write_pointers,
+    write_ranges, write_regions, write_trim,
 };
 pub use pipe::{DfsReferralRequest, PipePeek, PipeWait};
 pub use usn::{UsnRange, UsnRecord};

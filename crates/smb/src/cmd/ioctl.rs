@@ -111,6 +111,7 @@ fn answer(
         CtlCode::DeleteObjectId => reparse::delete_object_id(&cx),
         CtlCode::ReadFileUsnData => backup::file_usn_data(&cx, output),
         CtlCode::GetNtfsVolumeData => backup::ntfs_volume_data(&cx, output),
+        CtlCode::GetRetrievalPointers => backup::retrieval_pointers(&cx, output),
         CtlCode::LmrRequestResiliency => resilient::request(&cx, request),
         // MS-SMB2 3.3.5.15: no earlier versions are kept, so the list of them is empty.
         CtlCode::SrvEnumerateSnapshots => server::no_snapshots(limit, output),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::{Call, Plan};
 use crate::{
-    Actor, DirEntry, Kind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result, Stat, StreamInfo,
-    Times,
+    Actor, DirEntry, Extent, Kind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result, Stat,
+    StreamInfo, Times,
 };
 
 /// A node of a [`super::FaultyVolume`].
@@ -119,6 +119,11 @@ impl Node for FaultyNode {
     fn next_data(&self, from: u64) -> Result<Option<Range<u64>>> {
         self.plan.meet(Call::NextData)?;
         self.inner.next_data(from)
+    }
+
+    fn extents(&self, from: u64, max: usize) -> Result<(Vec<Extent>, bool)> {
+        self.plan.meet(Call::NextData)?;
+        self.inner.extents(from, max)
     }
 
     fn copy_range(&self, at: u64, to: &dyn Node, to_at: u64, len: u64) -> Result<u64> {

@@ -10,8 +10,8 @@ use parking_lot::{Mutex, MutexGuard};
 use super::{Inner, Inode, Sparse, State};
 use crate::security::posix;
 use crate::{
-    Actor, DirEntry, Failure, Kind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result, Stat,
-    StreamInfo, Times,
+    Actor, DirEntry, Extent, Failure, Kind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result,
+    Stat, StreamInfo, Times,
 };
 
 /// An open file, directory, link or stream in memory.
@@ -289,6 +289,11 @@ impl Node for MemoryNode {
     fn next_data(&self, from: u64) -> Result<Option<Range<u64>>> {
         self.may(OpenHow::Read)?;
         Ok(self.data(|data| data.next_data(from)))
+    }
+
+    fn extents(&self, _from: u64, _max: usize) -> Result<(Vec<Extent>, bool)> {
+        // Memory has no places that anybody could go to.
+        Err(Failure::NotSupported)
     }
 
     fn copy_range(&self, at: u64, to: &dyn Node, to_at: u64, len: u64) -> Result<u64> {

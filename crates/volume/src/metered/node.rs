@@ -9,8 +9,8 @@ use wire::FileRange;
 use super::Meter;
 use super::file::{DATA, FileMeter, Sizing};
 use crate::{
-    Actor, DirEntry, Failure, Kind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result, Stat,
-    StreamInfo, Times,
+    Actor, DirEntry, Extent, Failure, Kind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result,
+    Stat, StreamInfo, Times,
 };
 
 /// A node of a [`super::MeteredVolume`].
@@ -222,6 +222,10 @@ impl Node for MeteredNode {
 
     fn next_data(&self, from: u64) -> Result<Option<Range<u64>>> {
         self.inner.next_data(from)
+    }
+
+    fn extents(&self, from: u64, max: usize) -> Result<(Vec<Extent>, bool)> {
+        self.inner.extents(from, max)
     }
 
     fn copy_range(&self, at: u64, to: &dyn Node, to_at: u64, len: u64) -> Result<u64> {

@@ -14,6 +14,14 @@ layout! {
         length: u64,
     }
 
+    /// MS-FSCC 2.3.32.1 EXTENTS
+    pub struct MappedExtent {
+        /// The cluster of the file behind it.
+        next_vcn: i64,
+        /// The cluster of the volume at which it begins; [`MappedExtent::NOWHERE`] for a hole.
+        lcn: i64,
+    }
+
     /// MS-FSCC 2.3.56.1 FILE_REGION_INFO
     pub struct FileRegion {
         /// Where it begins.
@@ -59,6 +67,34 @@ impl<'a> Trim<'a> {
             TrimRange { offset: number(offset), length: number(length) }
         })
     }
+}
+
+impl MappedExtent {
+    /// The place of what has none.
+    pub const NOWHERE: i64 = -1;
+}
+
+/// Bytes of the reply to GET_RETRIEVAL_POINTERS before its extents.
+const POINTERS_FIXED: usize = 16;
+
+/// How many extents a reply to GET_RETRIEVAL_POINTERS of at most `limit` bytes can tell.
+///
+/// # Errors
+/// [`Full`] when it is none (STATUS_BUFFER_TOO_SMALL).
+pub fn room_for_pointers(limit: usize) -> Result<usize, Full> {
+    match limit.saturating_sub(POINTERS_FIXED) / MappedExtent::SIZE {
+        0 => Err(Full),
+        room => Ok(room),
+    }
+}
+
+/// MS-FSCC 2.3.32: appends the reply to GET_RETRIEVAL_POINTERS, which begins with a cluster of the file.
+pub fn write_pointers(starting_vcn: i64, extents: &[MappedExtent], out: &mut Vec<u8>) {
+    let mut w = Writer::new(out);
+    w.u32_le(extents.len() as u32);
+    w.u32_le(0);
+    w.i64_le(starting_vcn);
+    extents.iter().for_each(|extent| extent.write(out));
 }
 
 /// Appends the body of FILE_LEVEL_TRIM, for a client.

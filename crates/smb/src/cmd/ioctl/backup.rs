@@ -1,8 +1,12 @@
 //! What programs that save, search or measure a whole volume ask of NTFS, as far as the host has it (MS-FSCC 2.3.22, 2.3.62).
 
+use share::Refusal;
 use smb_wire::NtStatus;
-use smb_wire::fscc::fsctl::{NtfsVolume, UsnRange, UsnRecord};
+use smb_wire::fscc::fsctl::{
+    MappedExtent, NtfsVolume, UsnRange, UsnRecord, room_for_pointers, write_pointers,
+};
 use smb_wire::fscc::{FileTime, names};
+use volume::Extent;
 
 use super::{Answered, Context};
 use crate::cmd::query_info::volume::Units;
@@ -46,7 +50,6 @@ pub(super) fn ntfs_volume_data(cx: &Context<'_>, output: &mut Vec<u8>) -> Answer
     let (engine, _) = cx.file()?;
     let units = Units::count(engine.space()?);
     let cluster = units.per_unit * units.sector;
-    let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     NtfsVolume {
         volume_serial_number: engine.volume().facts().serial,
         number_sectors: number(units.total.saturating_mul(units.per_unit.into())),
@@ -60,4 +63,76 @@ pub(super) fn ntfs_volume_data(cx: &Context<'_>, output: &mut Vec<u8>) -> Answer
     }
     .write(output);
     Ok(NtStatus::SUCCESS)
+}
+
+/// Extents that are looked up for one answer.
+const MAX_EXTENTS: usize = 4096;
+
+/// FSCTL_GET_RETRIEVAL_POINTERS (MS-FSCC 2.3.31): where the host's store has a file's data. Data that the host has not given a
+/// place yet has none.
+// MS-FSA 2.1.5.10.15
+pub(super) fn retrieval_pointers(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
+    let fail = |status| Err(Stop::Fail(status));
+    let Some(from) = cx.input.first_chunk().map(|bytes| i64::from_le_bytes(*bytes)) else {
+        return fail(NtStatus::INVALID_PARAMETER);
+    };
+    let Ok(room) = room_for_pointers(cx.limit) else { return fail(NtStatus::BUFFER_TOO_SMALL) };
+    let Ok(from) = u64::try_from(from) else { return fail(NtStatus::INVALID_PARAMETER) };
+    let (engine, open) = cx.file()?;
+    let units = Units::count(engine.space()?);
+    let cluster = u64::from(units.per_unit * units.sector);
+    let room = room.min(MAX_EXTENTS);
+    let (extents, more) = match engine.extents(open, from.saturating_mul(cluster), room) {
+        // A control code that the host has no answer to.
+        Err(Refusal::NotSupported) => return fail(NtStatus::INVALID_DEVICE_REQUEST),
+        found => found?,
+    };
+    let Some(first) = extents.first() else { return fail(NtStatus::END_OF_FILE) };
+    let start = from.min(first.at / cluster);
+    let mut pointers = mapped(&extents, start, cluster);
+    let is_cut = more || pointers.len() > room;
+    pointers.truncate(room);
+    write_pointers(number(start), &pointers, output);
+    Ok(if is_cut { NtStatus::BUFFER_OVERFLOW } else { NtStatus::SUCCESS })
+}
+
+/// Runs of storage in clusters, with the holes between them.
+fn mapped(extents: &[Extent], start: u64, cluster: u64) -> Vec<MappedExtent> {
+    let (mut out, mut at) = (Vec::with_capacity(extents.len()), start);
+    for extent in extents {
+        let (begin, end) = (extent.at / cluster, extent.at.saturating_add(extent.len).div_ceil(cluster));
+        if begin > at {
+            out.push(MappedExtent { next_vcn: number(begin), lcn: MappedExtent::NOWHERE });
+        }
+        let place = extent.place.filter(|place| place.is_multiple_of(cluster));
+        let lcn = place.map_or(MappedExtent::NOWHERE, |place| number(place / cluster));
+        out.push(MappedExtent { next_vcn: number(end), lcn });
+        at = end;
+    }
+    out
+}
+
+fn number(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_told_in_clusters_with_the_holes_between_them() {
+        let extent = |at, len, place| Extent { at, len, place };
+        let runs = [
+            extent(0, 8192, Some(40_960)),
+            extent(8192, 4096, None),
+            extent(20_480, 100, Some(4096)),
+            extent(24_576, 4096, Some(100)),
+        ];
+        let told: Vec<(i64, i64)> = mapped(&runs, 0, 4096).iter().map(|it| (it.next_vcn, it.lcn)).collect();
+        assert_eq!(told, [(2, 10), (3, -1), (5, -1), (6, 1), (7, -1)]);
+        let told: Vec<(i64, i64)> =
+            mapped(&runs[2..3], 4, 4096).iter().map(|it| (it.next_vcn, it.lcn)).collect();
+        assert_eq!(told, [(5, -1), (6, 1)]);
+    }
 }
