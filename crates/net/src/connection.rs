@@ -574,7 +574,7 @@ impl<S: Service> Served<S> {
         }
         let worker = Rc::clone(&self.worker);
         let out = &mut *worker.output();
-        let how = How { messages, choked, looks: connection.pace.looks() || core.inbound.holds_large() };
+        let how = How { messages, choked, looks: connection.pace.looks() };
         let turn = turn::run(&*connection.shared.service, &connection.post, core, out, clock::now(), how);
         let end = self.absorb(out, turn);
         let connection = &mut *self.connection;

@@ -169,11 +169,6 @@ impl Inbound {
             || self.part.as_ref().is_some_and(|p| p.filled == p.len && !p.spent)
     }
 
-    /// Whether a large record is whole and waits.
-    pub(crate) fn holds_large(&self) -> bool {
-        self.part.as_ref().is_some_and(|part| part.len >= LARGE && part.filled == part.len && !part.spent)
-    }
-
     /// When the record that is incomplete now began (monotonic ns).
     pub(crate) fn incomplete_since(&self) -> Option<u64> {
         self.incomplete.since

@@ -3,9 +3,9 @@
 //! Inline is several times cheaper, but a slow call stops every connection of the worker. So a second slow
 //! turn shortly after a first, or a very slow one, sends the connection's next turns to the pool, and they
 //! return after a run of quick ones. One slow turn alone proves nothing: on a busy host the thread may just have been put aside.
-//! Whether it was is looked at in the turns after such a one ([`Pace::looks`]), where it costs something, and in those with a
-//! large record, where that does not show. A turn during which the thread neither worked nor waited for long is not a slow
-//! one. A connection that turns slow again soon after has to prove itself for longer.
+//! Whether it was is looked at in the turns after such a one alone ([`Pace::looks`]), since looking takes six system calls. A turn during
+//! which the thread neither worked nor waited for long is not a slow one. A connection that turns slow again soon after has to prove
+//! itself for longer.
 
 use crate::turn::Turn;
 
@@ -17,8 +17,11 @@ const PROBATION_MAX: u32 = 1024;
 const FORGIVEN_AFTER: u32 = 4096;
 /// Inline turns for which a slow one is remembered.
 const MEMORY: u32 = 16;
-/// A turn this many times over its bound is proof enough by itself.
+/// A turn this many times over its bound is proof enough by itself, unless it moved much data: what such a turn does is better looked
+/// at, since it is a tenth dearer elsewhere.
 const VERY_SLOW: u64 = 50;
+/// Bytes from which on a turn moved much.
+const MUCH: u64 = 32 * 1024;
 /// A whole turn longer than this many times the bound for one call is slow, however many calls it had.
 const TURN_CALLS: u64 = 25;
 /// Work that the data of a turn is good for: to copy it takes as long elsewhere, and longer from another processor's cache.
@@ -64,7 +67,9 @@ impl Pace {
         match (is_slow, self.hops()) {
             (true, false) => {
                 self.quick_turns = 0;
-                if self.warned == 0 && took_ns <= bound_ns.saturating_mul(VERY_SLOW) {
+                let is_proof = effort.is_some() || bytes < MUCH;
+                let is_very_slow = is_proof && took_ns > bound_ns.saturating_mul(VERY_SLOW);
+                if self.warned == 0 && !is_very_slow {
                     self.warned = MEMORY;
                     return;
                 }
@@ -126,6 +131,21 @@ mod tests {
             (0..MEMORY).for_each(|_| pace.note(&turn(1, 1000)));
         }
         pace.note(&turn(1, VERY_SLOW * CALL + 1));
+        assert!(pace.hops());
+    }
+
+    #[test]
+    fn a_large_record_is_looked_at_before_it_is_called_slow() {
+        let large = |effort| Turn { bytes: 1 << 20, effort, ..turn(1, 100 * VERY_SLOW * CALL) };
+        let waited = Some(Effort { waits: 1, ..Effort::default() });
+        let put_aside = Some(Effort { waits: 1, put_aside_ns: 100 * VERY_SLOW * CALL, ..Effort::default() });
+        let mut pace = Pace::new(CALL);
+        assert!(!pace.looks());
+        pace.note(&large(None));
+        assert!(pace.looks() && !pace.hops(), "it may have been put aside");
+        pace.note(&large(put_aside));
+        assert!(!pace.hops());
+        pace.note(&large(waited));
         assert!(pace.hops());
     }
 
