@@ -16,6 +16,7 @@ mod file;
 mod follow;
 mod front;
 mod glance;
+mod inside;
 mod keep;
 mod link;
 mod mirror;
