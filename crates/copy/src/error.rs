@@ -128,6 +128,24 @@ impl Fault {
         }
     }
 
+    /// There is no room for more.
+    pub(crate) fn is_full(&self) -> bool {
+        let by_status = [NtStatus::DISK_FULL, NtStatus::QUOTA_EXCEEDED];
+        let by_nfs_status = [NfsStat::NoSpc, NfsStat::DQuot, NfsStat::FBig];
+        matches!(self, Fault::Server(error) if error.status().is_some_and(|status| by_status.contains(&status))
+            || error.nfs_status().is_some_and(|status| by_nfs_status.contains(&status)))
+    }
+
+    /// A server that refuses to copy a file by itself would refuse it of others as well.
+    pub(crate) fn refuses_kind(&self) -> bool {
+        let by_status =
+            [NtStatus::INVALID_PARAMETER, NtStatus::OBJECT_NAME_NOT_FOUND, NtStatus::BAD_NETWORK_NAME];
+        let by_nfs_status = [NfsStat::XDev, NfsStat::OffloadNoReqs, NfsStat::WrongSec];
+        self.is_unsupported()
+            || matches!(self, Fault::Server(error) if error.status().is_some_and(|status| by_status.contains(&status))
+                || error.nfs_status().is_some_and(|status| by_nfs_status.contains(&status)))
+    }
+
     /// The connection is gone, for no fault of the file.
     pub(crate) fn is_loss(&self) -> bool {
         matches!(self, Fault::Server(error) if error.is_loss())

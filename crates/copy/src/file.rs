@@ -24,12 +24,14 @@ use crate::beside::carry::carry;
 use crate::beside::kept;
 use crate::error::{Done, Fault};
 use crate::front::Front;
+use crate::inside::{self, AtServer};
 use crate::link::{self, Outcome};
 use crate::mirror::Asked;
 use crate::name;
 use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::survey::Job;
+use crate::tree::inside::{AT_ONCE, Inside};
 use crate::tree::{Carried, Facts, File, Kind, Spot, Tree, join, split};
 use crate::widen::Trial;
 
@@ -74,6 +76,8 @@ pub(crate) struct Shared {
     pub(crate) asked: Asked,
     /// Whether the whole copy has ended, and nothing is of any use any more.
     over: watch::Sender<bool>,
+    /// Whether both sides are at one server, which copies by itself.
+    pub(crate) at_server: AtServer,
     /// Tells the parts of further attempts from those of others.
     nonce: [u8; 16],
 }
@@ -94,6 +98,7 @@ impl Shared {
         let (trials, lost) = (Mutex::default(), Mutex::default());
         let nonce = auth::crypto::random();
         let (window, over) = (WINDOW, watch::Sender::new(false));
+        let at_server = AtServer::of(&source, &target);
         Shared {
             plan,
             source,
@@ -110,6 +115,7 @@ impl Shared {
             root: OnceLock::new(),
             asked: Asked::default(),
             over,
+            at_server,
             nonce,
         }
     }
@@ -310,7 +316,9 @@ async fn done(shared: &Shared, job: &Job) -> Done<u64> {
 }
 
 async fn once(shared: &Arc<Shared>, job: &Job, attempt: u32) -> Done<()> {
-    if shared.plan.is_plain() && shared.is_small(job.facts.size) && small(shared, job, attempt).await? {
+    let size = job.facts.size;
+    let is_small = shared.plan.is_plain() && shared.is_small(size) && !shared.at_server.takes(size);
+    if is_small && small(shared, job, attempt).await? {
         return Ok(());
     }
     large(shared, job).await
@@ -364,9 +372,11 @@ async fn large(shared: &Arc<Shared>, job: &Job) -> Done<()> {
     let Job { from, path, facts, .. } = job;
     let part = join(split(path).0, &part_of(path, facts));
     let reader = Arc::new(shared.source.open_file(from).await?);
+    let inside = inside::open(shared, from, facts.size).await?.map(Arc::new);
     let done = match shared.target.create(&part, true, &shared.plan.keep.like(facts)).await {
         Ok(writer) => {
-            let done = make(shared, &reader, writer, job, &part).await;
+            let done =
+                make(shared, &Sources { reader: &reader, inside: inside.as_ref() }, writer, job, &part).await;
             if done.as_ref().is_err_and(|fault| !fault.is_interruption()) {
                 // Only what the loss of a server has left is gone on with.
                 let _ = shared.target.remove(&part).await;
@@ -376,6 +386,10 @@ async fn large(shared: &Arc<Shared>, job: &Job) -> Done<()> {
         // What is there may be what a lost session has left and still has open.
         Err(fault) => Err(fault),
     };
+    if let Some(inside) = inside.and_then(Arc::into_inner) {
+        // All that was wanted of it has been copied.
+        let _ = inside.close().await;
+    }
     if let Ok(reader) = Arc::try_unwrap(reader) {
         // All that was wanted of it has been read.
         let _ = reader.close().await;
@@ -383,10 +397,18 @@ async fn large(shared: &Arc<Shared>, job: &Job) -> Done<()> {
     done
 }
 
+/// The source of one file.
+struct Sources<'a> {
+    /// As this host reads it.
+    reader: &'a Arc<File>,
+    /// As its server copies it by itself.
+    inside: Option<&'a Arc<Inside>>,
+}
+
 /// Fills the file `part`, which is open, and gives it its name.
-async fn make(shared: &Arc<Shared>, reader: &Arc<File>, writer: File, job: &Job, part: &str) -> Done<()> {
-    let writer = Arc::new(writer);
-    let filled = fill(shared, reader, &writer, &job.facts).await;
+async fn make(shared: &Arc<Shared>, sources: &Sources<'_>, writer: File, job: &Job, part: &str) -> Done<()> {
+    let (writer, reader) = (Arc::new(writer), sources.reader);
+    let filled = fill(shared, sources, &writer, &job.facts).await;
     let Ok(writer) = Arc::try_unwrap(writer) else {
         return Err(Fault::Said("a piece of it is still under way".to_owned()));
     };
@@ -405,7 +427,8 @@ async fn make(shared: &Arc<Shared>, reader: &Arc<File>, writer: File, job: &Job,
 }
 
 /// Fills `writer` with what `reader` has, from where an earlier copy stopped.
-async fn fill(shared: &Arc<Shared>, reader: &Arc<File>, writer: &Arc<File>, facts: &Facts) -> Done<()> {
+async fn fill(shared: &Arc<Shared>, sources: &Sources<'_>, writer: &Arc<File>, facts: &Facts) -> Done<()> {
+    let reader = sources.reader;
     let (read, written) = tokio::try_join!(reader.opened(), writer.opened())?;
     if !read.looks_like(facts) {
         return Err(Fault::Changed);
@@ -422,7 +445,7 @@ async fn fill(shared: &Arc<Shared>, reader: &Arc<File>, writer: &Arc<File>, fact
         have = start;
     }
     shared.progress.moved(start);
-    let (done, moved) = pieces(shared, reader, writer, facts, start).await;
+    let (done, moved) = pieces(shared, sources, writer, facts, start).await;
     let Written { hashes, end } = match done {
         Ok(done) => done,
         Err(fault) => {
@@ -462,13 +485,15 @@ struct Written {
 /// Moves all pieces from `start` on. Answers what was written, and how many bytes were moved.
 async fn pieces(
     shared: &Arc<Shared>,
-    reader: &Arc<File>,
+    sources: &Sources<'_>,
     writer: &Arc<File>,
     facts: &Facts,
     start: u64,
 ) -> (Done<Written>, u64) {
-    let mut tasks = JoinSet::new();
-    let mut front = Front::new(start, facts.size, shared.piece(), shared.window, writer.may_lose());
+    let (mut tasks, reader) = (JoinSet::new(), sources.reader);
+    // Small pieces leave more holes.
+    let piece = if sources.inside.is_some() && !facts.sparse { AT_ONCE } else { shared.piece() };
+    let mut front = Front::new(start, facts.size, piece, shared.window.max(piece), writer.may_lose());
     let (mut written, mut moved) = (Written::default(), 0);
     let mut sparse = facts.sparse;
     let all = async {
@@ -479,7 +504,7 @@ async fn pieces(
             }
             if front.is_open(shared.depth()) {
                 if sparse {
-                    let data = reader.data_from(front.next(), shared.piece()).await?;
+                    let data = reader.data_from(front.next(), piece).await?;
                     // Asked only where there is one, and before anything behind it is written.
                     sparse = data == front.next() || writer.keeps_holes().await?;
                     let skipped = if sparse { front.skip(data) } else { 0 };
@@ -491,8 +516,13 @@ async fn pieces(
                     shared.pace.take(length).await;
                     let (reader, writer) = (Arc::clone(reader), Arc::clone(writer));
                     let hashed = shared.plan.verify;
+                    let (shared, inside) = (Arc::clone(shared), sources.inside.cloned());
                     tasks.spawn(async move {
                         let _permit = permit;
+                        if let Some(inside) = inside {
+                            let moved = copy_inside(&shared, &inside, &reader, &writer, at, length).await;
+                            return moved.map(|()| Step::Moved(Moved::by_server(at, length)));
+                        }
                         move_piece(&reader, &writer, at, length as u32, sparse, hashed).await.map(Step::Moved)
                     });
                     continue;
@@ -534,6 +564,34 @@ struct Moved {
     length: u32,
     is_hole: bool,
     hash: Option<Hash>,
+}
+
+impl Moved {
+    /// A piece that the server has copied. What it is read back against is the source.
+    fn by_server(at: u64, length: u64) -> Moved {
+        Moved { at, length: length as u32, is_hole: false, hash: None }
+    }
+}
+
+/// Has the server copy one piece, or moves it in several where it refuses.
+async fn copy_inside(
+    shared: &Shared,
+    inside: &Inside,
+    reader: &File,
+    writer: &File,
+    at: u64,
+    length: u64,
+) -> Done<()> {
+    if inside::copy(shared, inside, writer, at, length).await? {
+        return Ok(());
+    }
+    let mut done = 0;
+    while done < length {
+        let next = shared.piece().min(length - done);
+        move_piece(reader, writer, at + done, next as u32, false, false).await?;
+        done += next;
+    }
+    Ok(())
 }
 
 /// Moves one piece.

@@ -4,9 +4,10 @@
 //! [`Report`], which prints as robocopy's table and as JSON, and whose [`Report::status`] has robocopy's bits.
 //!
 //! To read on: `run` hands out work; `survey` looks at one directory on both sides and decides; `file` copies one
-//! file, small ones in compounds and large ones in many pieces at once; `naming` gives a new directory its name; `tree` is what both need of a side, `beside` what files have
-//! beside their data, and `widen` gives the
-//! copy its connections.
+//! file, small ones in compounds and large ones in many pieces at once, and `inside` has a server copy it by itself; `link`
+//! copies a symbolic link, `follow` goes where one leads, and `twins` keeps the names of one file together; `naming` gives a
+//! new directory its name; `tree` is what both need of a side, `beside` what files have beside their data, and `widen` gives
+//! the copy its connections.
 
 mod args;
 mod beside;
@@ -16,6 +17,7 @@ mod file;
 mod follow;
 mod front;
 mod glance;
+mod inside;
 mod keep;
 mod link;
 mod mirror;

@@ -31,7 +31,7 @@ pub(crate) async fn copy(shared: &Shared, job: &Job) -> Done<Outcome> {
     };
     if job.spot == Spot::Taken {
         match shared.target.read_link(&job.path).await? {
-            Some(there) if there.looks_like(&link, keep.times) => return Ok(Outcome::Same),
+            Some(there) if there.looks_like(&link) => return Ok(Outcome::Same),
             Some(_) => {}
             None if shared.target.stat(&job.path).await?.is_some() => return Ok(Outcome::Mismatch),
             None => {}
@@ -45,6 +45,10 @@ pub(crate) async fn copy(shared: &Shared, job: &Job) -> Done<Outcome> {
         LinkMade::Yes => Ok(Outcome::Made(0)),
         LinkMade::WithoutOwner => {
             shared.lose(&[Lost::Owner]);
+            Ok(Outcome::Made(0))
+        }
+        LinkMade::WithoutTime => {
+            shared.lose(&[Lost::Time]);
             Ok(Outcome::Made(0))
         }
         LinkMade::No => {

@@ -88,6 +88,8 @@ pub struct Report {
     pub(crate) trials: Vec<Trial>,
     /// What the target could not hold, and of how many files.
     pub(crate) lost: BTreeMap<Lost, u64>,
+    /// Bytes that the server of both sides has copied by itself.
+    pub(crate) at_server: u64,
     pub(crate) elapsed: Duration,
     /// While some file was under way.
     pub(crate) copying: Duration,
@@ -111,6 +113,7 @@ impl Report {
             target_channels: Vec::new(),
             trials: Vec::new(),
             lost: BTreeMap::new(),
+            at_server: 0,
             elapsed: Duration::ZERO,
             copying: Duration::ZERO,
             failing: Duration::ZERO,
@@ -166,6 +169,7 @@ impl Report {
             "files": row(&self.tally.files),
             "bytes": row(&self.tally.bytes),
             "left_out": self.tally.others,
+            "bytes_copied_by_server": self.at_server,
             "seconds": self.elapsed.as_secs_f64(),
             "seconds_copying": self.copying.as_secs_f64(),
             "bytes_per_second": self.speed(),
@@ -232,6 +236,9 @@ impl fmt::Display for Report {
         }
         for (kind, count) in &self.lost {
             writeln!(f, "\n    Lost : {count} {}", kind.name())?;
+        }
+        if self.at_server > 0 {
+            writeln!(f, "\n  Server : {} were copied by the server itself", bytes(self.at_server))?;
         }
         let speed = self.speed();
         writeln!(f, "\n   Speed : {speed:.0} Bytes/sec.")?;

@@ -113,6 +113,7 @@ async fn go(plan: Plan) -> Result<Report, Error> {
     report.target_channels = channels(&shared.target);
     report.trials = shared.trials();
     report.lost = shared.lost();
+    report.at_server = shared.at_server.bytes();
     shared.source.close().await;
     shared.target.close().await;
     report.elapsed = begun.elapsed();

@@ -229,6 +229,17 @@ async fn resolve(
     None
 }
 
+/// What is said of a thing that is not copied, since one of `kind` is in its place.
+fn in_its_place(kind: Kind) -> String {
+    let what = match kind {
+        Kind::File => "a file",
+        Kind::Directory => "a directory",
+        Kind::Link => "a symbolic link",
+        Kind::Other => "something else",
+    };
+    format!("not copied: the target has {what} of that name; remove it there")
+}
+
 /// Decides about one name.
 fn consider(
     shared: &Shared,
@@ -264,16 +275,7 @@ fn consider(
         Some(target) if target.kind != facts.kind => {
             counts.mismatch += 1;
             tally.bytes.mismatch += facts.size;
-            let what = if is_directory { "a file" } else { "a directory" };
-            let what = match target.kind {
-                Kind::Other => "something else",
-                Kind::Link => "a symbolic link",
-                Kind::Directory => "a directory",
-                Kind::File => what,
-            };
-            survey
-                .notes
-                .push((path, format!("not copied: the target has {what} of that name; remove it there")));
+            survey.notes.push((path, in_its_place(target.kind)));
         }
         Some(target) if is_directory => {
             counts.skipped += 1;

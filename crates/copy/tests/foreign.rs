@@ -339,3 +339,39 @@ fn a_tree_goes_to_ganesha_and_comes_back() {
     let Some(ganesha) = Ganesha::start("a_tree_goes_to_ganesha_and_comes_back") else { return };
     there_and_back(&format!("nfs://{}/files/copy/of", ganesha.address));
 }
+
+/// Copies between two places of a foreign server, and links to it, which it may have none of.
+fn links_and_copies_inside(from: &str, remote: &str, root: &Path) {
+    let here = tempfile::tempdir().unwrap();
+    let content: Vec<u8> = (0..20_000_003u32).map(|at| (at % 253) as u8).collect();
+    std::fs::write(here.path().join("large"), &content).unwrap();
+    std::os::unix::fs::symlink("large", here.path().join("link")).unwrap();
+    let there = copy(here.path().to_str().unwrap(), from, "");
+    let json = there.json();
+    let not_kept = json["not_kept"]["symbolic links"].as_u64().unwrap_or(0);
+    assert_eq!(there.status(), 1, "{json:#}");
+    assert_eq!(json["files"]["copied"].as_u64(), Some(2 - not_kept), "{json:#}");
+    let moved = copy(from, remote, "");
+    assert_eq!(moved.status(), 1, "{:#}", moved.json());
+    // A server that does not copy by itself says so, and it goes over this host.
+    let by_server = moved.json()["bytes_copied_by_server"].as_u64().unwrap();
+    assert!([0, content.len() as u64].contains(&by_server), "{:#}", moved.json());
+    assert_eq!(by_server > 0, remote.starts_with("smb:"), "{:#}", moved.json());
+    assert!(std::fs::read(root.join("large")).unwrap() == content);
+    let again = copy(from, remote, "");
+    assert_eq!(again.status(), 0, "{:#}", again.json());
+}
+
+#[test]
+fn samba_copies_by_itself() {
+    let Some(samba) = Samba::start("samba_copies_by_itself") else { return };
+    let place = |name: &str| format!("smb://{}@{}/files/{name}", USER.0, samba.address);
+    links_and_copies_inside(&place("from"), &place("to"), &samba.files().join("to"));
+}
+
+#[test]
+fn links_go_to_ganesha_and_a_copy_there_is_whole_whoever_makes_it() {
+    let Some(ganesha) = Ganesha::start("links_go_to_ganesha_and_a_copy_there_is_whole") else { return };
+    let place = |name: &str| format!("nfs://{}/files/{name}", ganesha.address);
+    links_and_copies_inside(&place("from"), &place("to"), &ganesha.files().join("to"));
+}

@@ -4,21 +4,21 @@ use nfs_wire::NfsStat;
 use nfs_wire::attr::Fattr;
 use nfs_wire::compound::CallWriter;
 use nfs_wire::op::create::{self, CreateType};
-use nfs_wire::op::{Args, OpNum, Res, names, setattr};
+use nfs_wire::op::{Args, names, setattr};
 use nfs_wire::types::{FileType, NfsTime, StateId};
 
 use super::answer::result_of;
 use super::attributes::Attributes;
 use super::directory::{attributes, lookup, read_attributes};
-use super::whole::settings;
+use super::whole::{set, settings};
 use super::{Directory, Security};
-use crate::{Error, Result};
+use crate::Result;
 
 impl Directory {
     /// Where the symbolic link `name` leads, and what is known of it, in one round trip. None where something else is there.
     ///
     /// # Errors
-    /// [`Error::Refused`] when there is no such name.
+    /// [`Error::Refused`](crate::Error::Refused) when there is no such name.
     pub async fn read_link(&self, name: &str) -> Result<Option<(Vec<u8>, Attributes)>> {
         let answer = self.ask(&[lookup(name), attributes(), Args::ReadLink]).await?;
         let mut results = answer.results();
@@ -32,11 +32,11 @@ impl Directory {
         Ok(Some((read.link.to_vec(), known)))
     }
 
-    /// Makes the symbolic link `name`, which leads to `text`. It gets the time and the owner as far as the server knows such
-    /// of links.
+    /// Makes the symbolic link `name`, which leads to `text`. Answers whether it has the time: not every server sets that of a
+    /// link.
     ///
     /// # Errors
-    /// [`Error::Refused`], with NFS4ERR_EXIST when the name is taken and NFS4ERR_BADTYPE or NFS4ERR_NOTSUPP when the server
+    /// [`Error::Refused`](crate::Error::Refused), with NFS4ERR_EXIST when the name is taken and NFS4ERR_BADTYPE or NFS4ERR_NOTSUPP when the server
     /// has no links.
     pub async fn make_link(
         &self,
@@ -44,11 +44,11 @@ impl Directory {
         text: &[u8],
         modified: Option<NfsTime>,
         owner: &Security,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let [mut of_none, mut of_time, mut of_owner] = [const { Vec::new() }; 3];
         let createattrs = Fattr::of(&[], &mut of_none);
         let making = create::Args { objtype: CreateType::Lnk(text), objname: name.as_bytes(), createattrs };
-        let set =
+        let setting =
             |obj_attributes| Args::SetAttr(setattr::Args { stateid: StateId::ANONYMOUS, obj_attributes });
         let owners = [
             owner.owner.as_deref().map(nfs_wire::attr::Attr::Owner),
@@ -57,28 +57,25 @@ impl Directory {
         let owners: Vec<_> = owners.into_iter().flatten().collect();
         let mut all = vec![Args::Create(making)];
         if !owners.is_empty() {
-            all.push(set(Fattr::of(&owners, &mut of_owner)));
+            all.push(setting(Fattr::of(&owners, &mut of_owner)));
         }
         if modified.is_some() {
-            all.push(set(Fattr::of(&settings(modified, None), &mut of_time)));
+            all.push(setting(Fattr::of(&settings(modified, None), &mut of_time)));
         }
         let answer = self.change(&all).await?;
         let mut results = answer.results();
         result_of!(results, PutFh)?;
         result_of!(results, Create)?;
         if !owners.is_empty() {
-            match results.next()? {
-                Res::SetAttr(done) if done.status.is_ok() => {}
-                other => return Err(Error::Refused { operation: OpNum::SetAttr, status: other.status() }),
-            }
+            set(&mut results)?;
         }
-        Ok(())
+        Ok(modified.is_none() || set(&mut results).is_ok())
     }
 
     /// Gives the file `name` of this directory the name `new_name` in `to` as well.
     ///
     /// # Errors
-    /// [`Error::Refused`], with NFS4ERR_EXIST when the name is taken.
+    /// [`Error::Refused`](crate::Error::Refused), with NFS4ERR_EXIST when the name is taken.
     pub async fn link(&self, name: &str, to: &Directory, new_name: &str) -> Result<()> {
         let linking = names::LinkArgs { newname: new_name.as_bytes() };
         let push = |writer: &mut CallWriter| {

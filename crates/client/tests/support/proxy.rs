@@ -3,10 +3,11 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle};
@@ -17,6 +18,8 @@ pub struct Proxy {
     carried: Arc<Mutex<Vec<AbortHandle>>>,
     held: watch::Sender<bool>,
     accepting: JoinHandle<()>,
+    /// Bytes that were carried, in both directions.
+    bytes: Arc<AtomicU64>,
 }
 
 impl Proxy {
@@ -27,26 +30,30 @@ impl Proxy {
         let carried: Arc<Mutex<Vec<AbortHandle>>> = Arc::default();
         let of_all = Arc::clone(&carried);
         let (held, holding) = watch::channel(false);
+        let bytes: Arc<AtomicU64> = Arc::default();
+        let count = Arc::clone(&bytes);
         let accepting = tokio::spawn(async move {
             while let Ok((mut inner, _)) = listener.accept().await {
                 let holding = holding.clone();
+                let count = Arc::clone(&count);
                 let carrying = tokio::spawn(async move {
                     if let Ok(outer) = TcpStream::connect(server).await {
-                        let ((mut from_client, to_client), (from_server, mut to_server)) =
+                        let ((from_client, to_client), (from_server, to_server)) =
                             (inner.split(), outer.into_split());
-                        let asking = async {
-                            let done = tokio::io::copy(&mut from_client, &mut to_server).await;
-                            let _ = to_server.shutdown().await;
-                            done
-                        };
+                        let asking = carry(from_client, to_server, watch::channel(false).1, &count);
                         // Half of what was under way gets lost in either direction, as on a real link.
-                        let _ = tokio::join!(asking, answer(from_server, to_client, holding));
+                        let _ = tokio::join!(asking, carry(from_server, to_client, holding, &count));
                     }
                 });
                 of_all.lock().unwrap().push(carrying.abort_handle());
             }
         });
-        Proxy { address, carried, held, accepting }
+        Proxy { address, carried, held, accepting, bytes }
+    }
+
+    /// Bytes that were carried so far, in both directions.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// Keeps answers of the server back, or lets them pass.
@@ -62,16 +69,18 @@ impl Proxy {
     }
 }
 
-/// Carries what the server says, unless it is held.
-async fn answer(
-    mut from: tokio::net::tcp::OwnedReadHalf,
-    mut to: tokio::net::tcp::WriteHalf<'_>,
+/// Carries what one side says, unless it is held, and counts it.
+async fn carry(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
     mut held: watch::Receiver<bool>,
+    bytes: &AtomicU64,
 ) {
     let mut room = vec![0; 64 * 1024];
     while let Ok(count @ 1..) = from.read(&mut room).await {
         // Without the proxy nothing is held.
         let _ = held.wait_for(|is_held| !is_held).await;
+        bytes.fetch_add(count as u64, Ordering::Relaxed);
         if to.write_all(&room[..count]).await.is_err() {
             return;
         }

@@ -110,7 +110,7 @@ impl Lost {
                 "those of files that run as their owner or group are kept with --owner only, and not every target has any, or \
                  gives them to everybody"
             }
-            Lost::Time => "the target has no times so far from now",
+            Lost::Time => "the target has no times so far from now, or none of links",
             Lost::Link => "the target has none, or not such as lead where they do",
             Lost::HardLink => "each name has become a file of its own; -H keeps them where the target can",
         }

@@ -1,6 +1,6 @@
 //! Symbolic links and further names of files, on whichever side they are.
 
-use super::{Facts, Like, Tree};
+use super::{Like, Tree};
 use crate::beside::Owner;
 use crate::error::{Done, Fault};
 
@@ -11,7 +11,6 @@ pub(crate) struct Link {
     pub(crate) text: Vec<u8>,
     /// Whether that is a directory, which Windows keeps apart; false where it is not known.
     pub(crate) is_directory: bool,
-    pub(crate) facts: Facts,
     /// Who owns the link itself, where that can be told.
     pub(crate) owner: Option<Owner>,
     /// The reparse point of a share, which says it as that share has it.
@@ -19,14 +18,12 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Whether `other` leads to the same and was made at the same time.
-    pub(crate) fn looks_like(&self, other: &Link, with_time: bool) -> bool {
-        let time = |it: &Link| it.facts.modified.div_euclid(100);
-        let is_same = match (&self.reparse, &other.reparse) {
+    /// Whether `other` leads to the same. As not every server sets the time of a link, that says nothing.
+    pub(crate) fn looks_like(&self, other: &Link) -> bool {
+        match (&self.reparse, &other.reparse) {
             (Some(one), Some(two)) => one == two,
             _ => self.text == other.text,
-        };
-        is_same && (!with_time || time(self) == time(other))
+        }
     }
 }
 
@@ -37,6 +34,8 @@ pub(crate) enum LinkMade {
     Yes,
     /// It is there, and its owner is not that of the source.
     WithoutOwner,
+    /// It is there, and its time is not that of the source.
+    WithoutTime,
     /// The target holds no such link.
     No,
 }

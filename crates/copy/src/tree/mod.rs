@@ -5,6 +5,7 @@
 //! piece, [`Tree::create`] and [`Tree::finish`] for the rest, or else its directory does ([`Tree::unnamed`]).
 
 mod holes;
+pub(crate) mod inside;
 pub(crate) mod links;
 mod local;
 mod nfs;

@@ -17,14 +17,16 @@ fn plant(server: &Running) {
 
 /// Has links of the share shown as links, or as what they lead to.
 fn start(follows: bool) -> Running {
+    if follows { Running::start() } else { start_with("follow_symlinks = false") }
+}
+
+/// A server whose share has one more line of configuration.
+fn start_with(line: &str) -> Running {
     let server = Running::start();
-    if follows {
-        return server;
-    }
     let Running { server: running, place } = server;
     drop(running);
     let config = fs::read_to_string(place.path().join("trunkline.toml")).unwrap();
-    place.write("trunkline.toml", &format!("{config}follow_symlinks = false\n"));
+    place.write("trunkline.toml", &format!("{config}{line}\n"));
     Running { server: Server::start(&place), place }
 }
 
@@ -89,8 +91,10 @@ fn links_become_links_of_a_share_whether_it_follows_them_or_not() {
 
 #[test]
 fn a_mirror_deletes_links_and_nothing_behind_them() {
-    for (follows, side) in [(true, "smb"), (false, "smb"), (true, "nfs"), (true, "local")] {
-        let server = start(follows);
+    let through = "delete_through_symlinks = true";
+    let shown = "follow_symlinks = false";
+    for (follows, side) in [(through, "smb"), ("", "smb"), (shown, "smb"), ("", "nfs"), ("", "local")] {
+        let server = start_with(follows);
         for path in ["here/linked/one", "here/deep/linked/below/one"] {
             server.place.write(path, "1");
         }

@@ -10,6 +10,7 @@ mod beside;
 #[path = "../cli/common.rs"]
 mod common;
 mod holes;
+mod inside;
 mod links;
 mod mirror;
 mod naming;

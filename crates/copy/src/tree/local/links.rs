@@ -25,7 +25,6 @@ impl Local {
             Ok(Some(Link {
                 text: fs::read_link(&at)?.into_os_string().into_vec(),
                 is_directory: fs::metadata(&at).is_ok_and(|known| known.is_dir()),
-                facts: facts_of(&known),
                 owner: Some(owner),
                 reparse: None,
             }))

@@ -2,7 +2,7 @@
 
 use client::nfs::{NfsStat, Security, has_no_links};
 
-use super::{Nfs, facts, time};
+use super::{Nfs, time};
 use crate::error::Done;
 use crate::tree::links::{Link, LinkMade};
 use crate::tree::{Like, split};
@@ -11,13 +11,7 @@ impl Nfs {
     pub(in crate::tree) async fn read_link(&self, path: &str) -> Done<Option<Link>> {
         let (directory, name) = self.place(path).await?;
         let read = directory.read_link(name).await?;
-        Ok(read.map(|(text, known)| Link {
-            text,
-            is_directory: false,
-            facts: facts(&known),
-            owner: None,
-            reparse: None,
-        }))
+        Ok(read.map(|(text, _)| Link { text, is_directory: false, owner: None, reparse: None }))
     }
 
     pub(in crate::tree) async fn put_link(
@@ -50,7 +44,11 @@ impl Nfs {
                     let _ = directory.remove(part).await;
                     return Err(error.into());
                 }
-                Ok(()) => break,
+                Ok(true) => break,
+                Ok(false) => {
+                    made = if made == LinkMade::Yes { LinkMade::WithoutTime } else { made };
+                    break;
+                }
             }
             // What is there leads elsewhere, or belongs to somebody else.
             let _ = directory.remove(part).await;

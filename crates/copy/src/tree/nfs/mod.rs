@@ -2,10 +2,12 @@
 
 mod beside;
 mod holes;
+mod inside;
 mod links;
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +16,7 @@ use client::nfs::{
     Options as NfsOptions, StableHow,
 };
 use nfs_wire::types::Verifier;
+use tokio::sync::OnceCell;
 
 use super::holes::Holes;
 use super::{Carried, Facts, Fetched, Kind, Like, Listing, MODE, join, split};
@@ -23,6 +26,7 @@ use crate::place::Remote;
 use crate::plan::Access;
 use crate::{Channel, Keep};
 use beside::Node;
+pub(crate) use inside::Inside;
 
 /// A directory of an export.
 #[derive(Debug)]
@@ -30,9 +34,15 @@ pub(crate) struct Nfs {
     client: Client,
     /// That of the export itself.
     export: Directory,
+    /// The way to the export.
+    share: String,
     root: String,
     /// Directories that were found already, by their paths in the export.
     found: Mutex<HashMap<String, Directory>>,
+    /// The export from which the server copies by itself.
+    inside: OnceCell<Directory>,
+    /// Whether files of the server can share storage, as long as nothing speaks against it.
+    clones: Arc<AtomicBool>,
 }
 
 /// A file that is open.
@@ -96,7 +106,9 @@ impl Nfs {
         let export = client.directory(&remote.share).await;
         let export =
             export.doing(|| format!("looking for the export /{} of {}", remote.share, remote.host))?;
-        Ok(Nfs { client, export, root: remote.path.clone(), found: Mutex::default() })
+        let (share, root, found) = (remote.share.clone(), remote.path.clone(), Mutex::default());
+        let (inside, clones) = (OnceCell::new(), Arc::new(AtomicBool::new(true)));
+        Ok(Nfs { client, export, share, root, found, inside, clones })
     }
 
     fn path(&self, path: &str) -> String {

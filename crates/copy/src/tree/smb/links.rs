@@ -6,11 +6,11 @@ use smb_wire::fscc::FileAttributes;
 use smb_wire::fscc::reparse::{MAX_REPARSE, NfsFile, Reparse};
 use smb_wire::{NtStatus, Utf16, utf16};
 
-use super::{Smb, delete, deleting, facts, moving, settings};
+use super::{Smb, delete, deleting, moving, settings};
 use crate::error::{Done, Fault};
 use crate::name::check_for_smb;
+use crate::tree::Like;
 use crate::tree::links::{Link, LinkMade};
-use crate::tree::{Facts, Kind, Like};
 
 /// Bytes of a reparse point around the names in it.
 const HEAD: usize = 20;
@@ -51,6 +51,8 @@ fn holds_none(refused: &client::Error) -> bool {
     let by_status = [
         NtStatus::ACCESS_DENIED,
         NtStatus::PRIVILEGE_NOT_HELD,
+        // So says Samba 4.17.
+        NtStatus::NOT_A_REPARSE_POINT,
         NtStatus::INVALID_PARAMETER,
         NtStatus::IO_REPARSE_TAG_INVALID,
         NtStatus::IO_REPARSE_DATA_INVALID,
@@ -75,7 +77,6 @@ impl Smb {
         Ok(Some(Link {
             text,
             is_directory: bits.contains(FileAttributes::DIRECTORY),
-            facts: Facts { kind: Kind::Link, size: 0, ..facts(&info) },
             owner: None,
             reparse: Some(buffer),
         }))
@@ -148,9 +149,7 @@ mod tests {
     use super::*;
 
     fn link(text: &str) -> Link {
-        let facts = super::super::facts_of(0, 0, 0, 0, None);
-        let facts = Facts { kind: Kind::Link, ..facts };
-        Link { text: text.into(), is_directory: false, facts, owner: None, reparse: None }
+        Link { text: text.into(), is_directory: false, owner: None, reparse: None }
     }
 
     #[test]

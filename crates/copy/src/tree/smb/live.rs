@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use client::{ChannelOptions, Connection, Session, Tree};
+use smb_wire::Guid;
 use smb_wire::create::FileInfo;
 use tokio::sync::{OnceCell, watch};
 
 use crate::Channel;
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Done, Error};
 use crate::place::Remote;
 use crate::plan::Access;
 use crate::tree::Carried;
@@ -56,6 +57,9 @@ pub(super) struct Live {
     pub(super) max_io: u32,
     /// Where further channels go, in turn, as soon as it is known.
     further: Arc<OnceCell<Vec<SocketAddr>>>,
+    server: Guid,
+    /// The share from which the server copies by itself, in this session.
+    beside: OnceCell<Tree>,
 }
 
 impl Live {
@@ -87,7 +91,8 @@ impl Live {
     fn new(connection: &Connection, session: Session, tree: Tree) -> Live {
         let negotiated = connection.negotiated();
         let max_io = negotiated.max_read_size.min(negotiated.max_write_size);
-        Live { session, tree, max_io, further: Arc::default() }
+        let server = negotiated.server_guid;
+        Live { session, tree, max_io, further: Arc::default(), server, beside: OnceCell::new() }
     }
 
     /// Asks where further channels go, while other things are done. Later that would wait behind what is being copied.
@@ -110,6 +115,17 @@ impl Live {
     /// Gives up channels until there are so many.
     pub(super) fn narrow(&self, channels: usize) {
         self.session.narrow(channels);
+    }
+
+    /// Whether both are with one server.
+    pub(super) fn is_at_server_of(&self, other: &Live) -> bool {
+        // MS-SMB2 2.2.4
+        self.server != Guid::ZERO && self.server == other.server
+    }
+
+    /// The share `share` in this session, which is always the same.
+    pub(super) async fn beside(&self, share: &str) -> Done<Tree> {
+        Ok(self.beside.get_or_try_init(|| self.session.connect(share)).await?.clone())
     }
 
     /// What its connections have carried.

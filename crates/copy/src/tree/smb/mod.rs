@@ -4,6 +4,7 @@
 
 mod beside;
 mod holes;
+mod inside;
 mod lanes;
 mod links;
 mod live;
@@ -11,12 +12,13 @@ mod times;
 mod together;
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use client::{OpenOptions, Settings, Tree};
+pub(crate) use inside::Inside;
 use smb_wire::create::{Access as Rights, CreateOptions, Disposition, FileInfo, ShareAccess};
 use smb_wire::fscc::{FileAttributes, ReparseTag};
 use smb_wire::{Command, Guid, NtStatus};
@@ -51,6 +53,8 @@ pub(crate) struct Smb {
     width: AtomicUsize,
     /// The session is begun anew by one for all.
     reviving: Together,
+    /// Whether files of the server can share storage, as long as nothing speaks against it.
+    clones: Arc<AtomicBool>,
 }
 
 /// A file that is open.
@@ -61,6 +65,8 @@ pub(crate) struct File {
     holes: Holes,
     /// Whether it keeps them, once that has been asked for.
     keeps_holes: OnceCell<bool>,
+    /// How far it reaches at least.
+    reach: tokio::sync::Mutex<u64>,
 }
 
 /// How long it may take to get in again: to connect, to log on and to go to the share.
@@ -273,6 +279,7 @@ impl Smb {
             ahead: Mutex::new(ahead),
             width: AtomicUsize::new(1),
             reviving: Together::default(),
+            clones: Arc::new(AtomicBool::new(true)),
         })
     }
 
@@ -556,7 +563,8 @@ impl Smb {
 
 impl File {
     fn new(file: client::File) -> File {
-        File { file, holes: Holes::default(), keeps_holes: OnceCell::new() }
+        let reach = tokio::sync::Mutex::new(file.info().end_of_file);
+        File { file, holes: Holes::default(), keeps_holes: OnceCell::new(), reach }
     }
 
     pub(super) async fn read(&self, offset: u64, length: u32) -> Done<Bytes> {

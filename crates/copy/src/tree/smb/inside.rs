@@ -1,0 +1,80 @@
+//! Copies inside an SMB server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use client::{CopySource, OpenOptions};
+
+use super::{File, Smb};
+use crate::error::{Done, Fault};
+
+/// What is a multiple of the clusters of every file system.
+const ALIGNED: u64 = 64 * 1024;
+
+/// A file of the source that is open in the session of the target.
+#[derive(Debug)]
+pub(crate) struct Inside {
+    file: client::File,
+    key: CopySource,
+    clones: Arc<AtomicBool>,
+}
+
+impl Smb {
+    pub(in crate::tree) fn is_at_server_of(&self, source: &Smb) -> bool {
+        let who = |it: &Smb| (it.remote.user.to_lowercase(), it.remote.domain.to_lowercase());
+        self.live().is_at_server_of(&source.live()) && who(self) == who(source)
+    }
+
+    pub(in crate::tree) async fn open_inside(&self, source: &Smb, path: &str) -> Done<Inside> {
+        let tree = self.live().beside(&source.remote.share).await?;
+        let file = tree.open(&source.path(path), &OpenOptions::read()).await?;
+        match file.copy_source().await {
+            Ok(key) => Ok(Inside { file, key, clones: Arc::clone(&self.clones) }),
+            Err(error) => {
+                // What counts is why it cannot be copied.
+                let _ = file.close().await;
+                Err(error.into())
+            }
+        }
+    }
+}
+
+impl Inside {
+    pub(in crate::tree) async fn copy(&self, writer: &File, at: u64, length: u64) -> Done<()> {
+        if self.clone(writer, at, length).await? {
+            return Ok(());
+        }
+        Ok(writer.file.copy_from(self.key, at, length).await?)
+    }
+
+    /// Has the two files share storage. False where they cannot.
+    async fn clone(&self, writer: &File, at: u64, length: u64) -> Done<bool> {
+        if !self.clones.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        // One after the other: the length that one sets must not cut off what another one has copied.
+        let mut reach = writer.reach.lock().await;
+        if !self.clones.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        // MS-FSCC 2.3.8: the target must reach so far.
+        if *reach < at + length {
+            writer.file.set_length(at + length).await?;
+            *reach = at + length;
+        }
+        match writer.file.share_storage_of(&self.file, at, length).await.map_err(Fault::from) {
+            Ok(()) => Ok(true),
+            Err(fault) if fault.is_interruption() => Err(fault),
+            // Only whole clusters can be shared; the end of a file may be none.
+            Err(_) if !length.is_multiple_of(ALIGNED) => Ok(false),
+            Err(_) => {
+                self.clones.store(false, Ordering::Relaxed);
+                Ok(false)
+            }
+        }
+    }
+
+    pub(in crate::tree) async fn close(self) -> Done<()> {
+        Ok(self.file.close().await?)
+    }
+}
