@@ -37,7 +37,7 @@ const TRIPS_TO_FIND_THE_RATE: u32 = 12;
 /// The round trip from which on a way is long, in ms.
 const LONG_WAY_MS: f64 = 5.0;
 /// Operations that a turn is to hold, where the course has the time: each of them is a part of it by which it may be off.
-const OPERATIONS_OF_A_TURN: u32 = 25;
+const OPERATIONS_OF_A_TURN: u32 = 12;
 /// The least time in which it is seen whether a rate still grows.
 const GROWTH_SLICE_AT_LEAST: Duration = Duration::from_millis(40);
 /// What is kept of the time for the end of an examination.
@@ -169,7 +169,7 @@ impl Patient<'_> {
             data.sawtooth = sawtooth::find(&run);
         }
         let is_turn = matches!(order.work, Work::Write | Work::Read);
-        let noted = if is_turn { run.clone().as_turn() } else { run.clone() };
+        let noted = if is_turn { run.clone().in_turn() } else { run.clone() };
         match data.runs.iter_mut().find(|it| is_turn && it.is_same(&noted)) {
             Some(earlier) => earlier.add_turn(&noted),
             None => data.runs.push(noted),

@@ -70,7 +70,7 @@ const PARTS_OF_TURN: usize = 5;
 
 impl Run {
     /// The same as the first of several turns.
-    pub(crate) fn as_turn(mut self) -> Run {
+    pub(crate) fn in_turn(mut self) -> Run {
         let size = self.parts.len().div_ceil(PARTS_OF_TURN).max(1);
         self.parts = self.parts.chunks(size).map(|it| it.iter().sum::<f64>() / it.len() as f64).collect();
         self
@@ -170,10 +170,10 @@ mod tests {
 
     #[test]
     fn a_run_takes_up_turns() {
-        let mut run = large(Work::Read, 1, 10.0, 1.0).as_turn();
+        let mut run = large(Work::Read, 1, 10.0, 1.0).in_turn();
         assert_eq!(run.parts.len(), PARTS_OF_TURN);
         (run.turns, run.waited) = (vec![40.0], Some(0.1));
-        let other = Run { turns: vec![80.0], waited: Some(0.3), ..large(Work::Read, 1, 20.0, 3.0).as_turn() };
+        let other = Run { turns: vec![80.0], waited: Some(0.3), ..large(Work::Read, 1, 20.0, 3.0).in_turn() };
         assert!(run.is_same(&other) && !run.is_same(&large(Work::Read, 2, 20.0, 1.0)));
         run.add_turn(&other);
         assert_eq!(

@@ -19,7 +19,7 @@ const LARGE_BLOCKS_AT_ONCE: u32 = 256;
 /// The longest time for which what is under way may keep the way busy, in s.
 const WAY_BUSY_AT_MOST_S: f64 = 0.3;
 /// The longest part of the warm-up, whatever the course.
-const WARM_UP_PART_AT_MOST: Duration = Duration::from_millis(500);
+const WARM_UP_PART_AT_MOST: Duration = Duration::from_millis(250);
 /// Bytes that are under way in the first part of the warm-up, where the way is not narrow.
 const WARM_UP_BYTES_AT_FIRST: u32 = 512 << 10;
 /// Bytes that are under way in its last part.

@@ -12,6 +12,8 @@ mod protocol;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_of_paths;
+#[cfg(test)]
 pub(crate) mod tests_support;
 
 use crate::facts::{Data, Facts, Run, Work};

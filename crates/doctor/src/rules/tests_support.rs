@@ -75,6 +75,32 @@ fn smb(echo_ms: Vec<f64>) -> Smb {
     }
 }
 
+/// Work with names, each of which takes its round trips and little more.
+fn metadata(rtt_ms: f64) -> Metadata {
+    let names = |what, trips: u32| NameWork {
+        what,
+        trips,
+        median_ms: (rtt_ms + 0.2) * f64::from(trips),
+        per_s: Some(32_000.0 / ((rtt_ms + 0.2) * f64::from(trips)) * 0.8),
+        depth: 32,
+        parts: vec![100.0, 90.0, 130.0, 70.0, 110.0],
+        idle: 0.5,
+    };
+    Metadata {
+        names: 1000,
+        operations: vec![
+            names("create", 2),
+            names("open", 2),
+            NameWork { per_s: None, parts: Vec::new(), depth: 1, ..names("close", 1) },
+            names("stat", 1),
+            names("delete", 1),
+        ],
+        list_ms: vec![rtt_ms * 2.0 + 1.0],
+        list_names_per_s: Some(1_000_000.0 / (rtt_ms * 2.0 + 1.0)),
+        missing_ms: Some(rtt_ms + 0.2),
+    }
+}
+
 /// A healthy server with these figures.
 pub(crate) fn situation(of: Situation) -> Facts {
     let address = [10, 0, 0, 1].into();
@@ -88,15 +114,6 @@ pub(crate) fn situation(of: Situation) -> Facts {
     let one = 1000.0 / (of.rtt_ms + 0.1);
     runs.extend([1, 8, 64].map(|depth| small(depth, one * f64::from(depth))));
     runs.push(large(Work::ReadAgain, 1, of.single, of.rtt_ms));
-    let names = |what, trips: u32| NameWork {
-        what,
-        trips,
-        median_ms: (of.rtt_ms + 0.2) * f64::from(trips),
-        per_s: Some(32_000.0 / ((of.rtt_ms + 0.2) * f64::from(trips)) * 0.8),
-        depth: 32,
-        parts: vec![100.0, 90.0, 130.0, 70.0, 110.0],
-        idle: 0.5,
-    };
     Facts {
         target: "smb://ann@files/docs".to_owned(),
         route: Some(Route {
@@ -133,19 +150,7 @@ pub(crate) fn situation(of: Situation) -> Facts {
             ..Connections::default()
         }),
         data: Some(Data { runs, ..Data::default() }),
-        metadata: Some(Metadata {
-            names: 1000,
-            operations: vec![
-                names("create", 2),
-                names("open", 2),
-                NameWork { per_s: None, parts: Vec::new(), depth: 1, ..names("close", 1) },
-                names("stat", 1),
-                names("delete", 1),
-            ],
-            list_ms: vec![of.rtt_ms * 2.0 + 1.0],
-            list_names_per_s: Some(1_000_000.0 / (of.rtt_ms * 2.0 + 1.0)),
-            missing_ms: Some(of.rtt_ms + 0.2),
-        }),
+        metadata: Some(metadata(of.rtt_ms)),
         ..Facts::default()
     }
 }

@@ -1,0 +1,120 @@
+//! What is said of hosts that are not reached, of paths that lose large packets, and of connections whose turns differ.
+
+use super::tests::{FAR, NEAR, leading, runs};
+use super::tests_support::{Situation, large, situation};
+use super::*;
+use crate::facts::{Address, Cause, Packets, Scope, Stage, Stopped};
+use crate::finding::Layer;
+use crate::verdict::{State, verdict};
+
+/// A server of which no address took a connection.
+fn not_reached(name: &str, refused: bool) -> Facts {
+    let mut facts = situation(NEAR);
+    let cause = if refused { Cause::Closed } else { Cause::Unreachable };
+    let why = "10.0.0.1:445: no connection".to_owned();
+    facts.stopped = Some(Stopped { stage: Stage::Connect, why, stalled: !refused, cause });
+    (facts.transport, facts.protocol, facts.connections) = (None, None, None);
+    (facts.data, facts.metadata) = (None, None);
+    if let Some(route) = &mut facts.route {
+        route.name = name.to_owned();
+        (route.addresses[0].reachable, route.addresses[0].refused) = (Some(false), refused);
+    }
+    facts
+}
+
+#[test]
+fn a_closed_port_and_a_dead_host_are_named_and_the_name_service_is_not() {
+    for name in ["files", "10.0.0.1"] {
+        for (refused, kind, part) in
+            [(true, "closed_port", "nobody listens on its port 445"), (false, "dead_host", "does not answer")]
+        {
+            let facts = not_reached(name, refused);
+            assert_eq!(leading(&facts), (State::Stopped, Some(Layer::Transport), Some(kind)), "{name}");
+            let found = findings(&facts);
+            let verdict = verdict(&facts, &found);
+            assert!(verdict.paragraph.contains(part), "{}", verdict.paragraph);
+            assert!(!verdict.paragraph.contains("name service"), "{}", verdict.paragraph);
+            assert!(
+                verdict.changes.iter().all(|it| !it.what.contains("name service")),
+                "{:?}",
+                verdict.changes
+            );
+        }
+    }
+}
+
+#[test]
+fn an_address_that_refuses_before_one_that_answers_costs_nothing() {
+    let mut facts = situation(NEAR);
+    if let Some(route) = &mut facts.route {
+        let address = "10.9.9.9".parse().unwrap();
+        let closed = Address { address, scope: Scope::Private, reachable: Some(false), refused: true };
+        route.addresses.insert(0, closed);
+    }
+    assert_eq!(leading(&facts).0, State::Healthy);
+    assert!(
+        findings(&facts).iter().any(|it| it.kind == "closed_address" && it.says.contains("nobody listens"))
+    );
+}
+
+#[test]
+fn a_silence_on_a_path_that_loses_large_packets_is_not_the_servers() {
+    let mut facts = situation(NEAR);
+    (facts.data, facts.metadata) = (None, None);
+    let packets = Packets { arrived: 1400, lost: Some(1420), sent_again: 3 };
+    facts.transport.get_or_insert_default().packets = Some(packets);
+    let why = "a first block: no answer within 3 s".to_owned();
+    facts.stopped = Some(Stopped { stage: Stage::Data, why, stalled: true, cause: Cause::LargePackets });
+    let verdict = verdict(&facts, &findings(&facts));
+    assert_eq!((verdict.state, verdict.layer), (State::Stopped, Some(Layer::Transport)));
+    assert!(
+        verdict.paragraph.contains("MTU is about 1400") && !verdict.paragraph.contains("stalls"),
+        "{}",
+        verdict.paragraph
+    );
+}
+
+#[test]
+fn what_connections_bring_is_said_with_its_knee_and_its_confidence() {
+    let mut facts = situation(FAR);
+    let two = runs(&mut facts).iter_mut().filter(|run| run.connections == 2);
+    two.for_each(|run| *run = large(run.work, 2, 90.0, 23.0));
+    let said = |facts: &Facts| {
+        let found = findings(facts).into_iter();
+        let kinds = ["worth", "little_gain", "gain_unsure", "no_gain"];
+        found.filter(|it| kinds.contains(&it.kind)).map(|it| (it.kind, it.says)).next().unwrap()
+    };
+    let (kind, says) = said(&facts);
+    assert_eq!(kind, "worth");
+    // 90 against 23 in each turn, which has 23 operations with one connection and may be off by one.
+    assert!(says.contains("2 of them are worth 3.91 times as much (3.75 to 4.08 in 4 turns)"), "{says}");
+    let mut wide = situation(Situation { single: 500.0, best: 900.0, ..NEAR });
+    let several = runs(&mut wide).iter_mut().filter(|run| run.connections > 1);
+    several.for_each(|run| run.turns = vec![run.per_s * 0.6, run.per_s, run.per_s * 1.4, run.per_s]);
+    assert_eq!(said(&wide).0, "gain_unsure");
+    assert_eq!(said(&situation(Situation { single: 780.0, best: 900.0, ..NEAR })).0, "little_gain");
+    assert_eq!(said(&situation(NEAR)).0, "no_gain");
+}
+
+#[test]
+fn what_other_programs_used_is_said_and_advice_waits_for_them() {
+    let said = |part: f64| {
+        let mut facts = situation(Situation { single: 500.0, best: 900.0, ..NEAR });
+        let others = crate::facts::Others { part, processors: 2, is_server_here: true };
+        facts.data.get_or_insert_default().others = Some(others);
+        let kinds = ["worth", "gain_unsure"];
+        let found = findings(&facts).into_iter().find(|it| kinds.contains(&it.kind)).unwrap();
+        (found.kind, found.change.is_some(), format!("{} [{}]", found.says, found.rests_on.join("; ")))
+    };
+    let (kind, is_advised, text) = said(0.01);
+    assert!((kind, is_advised) == ("worth", true) && !text.contains("other programs"), "{text}");
+    let (kind, is_advised, text) = said(0.4);
+    assert_eq!((kind, is_advised), ("gain_unsure", false), "{text}");
+    assert!(text.contains("other programs used 0.800 of the 2 processors"), "{text}");
+    let (kind, is_advised, text) = said(0.9);
+    assert_eq!((kind, is_advised), ("gain_unsure", false), "{text}");
+    assert!(
+        text.contains("was not measured: other programs used 1.80 of the 2") && text.contains("stop them"),
+        "{text}"
+    );
+}
