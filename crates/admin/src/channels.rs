@@ -106,11 +106,11 @@ pub struct Use {
 pub struct LargeReads {
     /// Whether the host sends it from its page cache; else it is copied.
     pub sendfile: bool,
-    /// What both ways cost when they were tried last; null before that.
+    /// The cost of both ways when they were tried last; null before that.
     pub tried: Option<Tried>,
 }
 
-/// What both ways cost: processor time of the server, and time, in microseconds for each MiB.
+/// The cost of both ways: processor time of the server, and time, in microseconds for each MiB.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tried {
     /// Processor time when it was copied.
@@ -130,7 +130,7 @@ impl LargeReads {
         if self.sendfile { "sendfile" } else { "copied" }
     }
 
-    /// What was measured, in words; none before both ways were tried.
+    /// The measurement in words; none before both ways were tried.
     #[must_use]
     pub fn reason(&self) -> Option<String> {
         let tried = self.tried.as_ref()?;

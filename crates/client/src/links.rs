@@ -26,7 +26,7 @@ impl OpenOptions {
 }
 
 impl Tree {
-    /// What is known of the reparse point `path`, and its buffer: CREATE, FSCTL_GET_REPARSE_POINT and CLOSE in one round trip.
+    /// The attributes of the reparse point `path`, and its buffer: CREATE, FSCTL_GET_REPARSE_POINT and CLOSE in one round trip.
     /// None where something else is there.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ const CHUNKS: usize = 16;
 /// Bytes that [`File::copy_from`] copies at once at most.
 pub const COPIED_AT_ONCE: u64 = CHUNK * CHUNKS as u64;
 
-/// What a server knows a file by from which it is to copy.
+/// The key by which a server knows the file that it is to copy from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopySource(ResumeKey);
 

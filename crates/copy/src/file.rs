@@ -26,7 +26,7 @@ use crate::error::{Done, Fault};
 use crate::front::Front;
 use crate::inside::{self, AtServer};
 use crate::link::{self, Outcome};
-use crate::mirror::Asked;
+use crate::mirror::LinkChecks;
 use crate::name;
 use crate::pace::Pace;
 use crate::progress::Progress;
@@ -73,7 +73,7 @@ pub(crate) struct Shared {
     /// What the source has where the copy begins, if that is how it must be known: names without regard to case, and
     /// sizes.
     pub(crate) root: OnceLock<BTreeMap<String, u64>>,
-    pub(crate) asked: Asked,
+    pub(crate) asked: LinkChecks,
     /// Whether the whole copy has ended, and nothing is of any use any more.
     over: watch::Sender<bool>,
     /// Whether both sides are at one server, which copies by itself.
@@ -113,7 +113,7 @@ impl Shared {
             trials,
             lost,
             root: OnceLock::new(),
-            asked: Asked::default(),
+            asked: LinkChecks::default(),
             over,
             at_server,
             nonce,
@@ -505,7 +505,7 @@ async fn pieces(
             if front.is_open(shared.depth()) {
                 if sparse {
                     let data = reader.data_from(front.next(), piece).await?;
-                    // Asked only where there is one, and before anything behind it is written.
+                    // LinkChecks only where there is one, and before anything behind it is written.
                     sparse = data == front.next() || writer.keeps_holes().await?;
                     let skipped = if sparse { front.skip(data) } else { 0 };
                     moved += skipped;

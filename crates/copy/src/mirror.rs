@@ -113,9 +113,9 @@ async fn is_behind_link(shared: &Shared, survey: &mut Survey, path: &str) -> boo
 
 /// Which directories of a share were asked whether they are links.
 #[derive(Debug, Default)]
-pub(crate) struct Asked(Mutex<HashMap<String, bool>>);
+pub(crate) struct LinkChecks(Mutex<HashMap<String, bool>>);
 
-impl Asked {
+impl LinkChecks {
     fn known(&self, path: &str) -> Option<bool> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(path).copied()
     }

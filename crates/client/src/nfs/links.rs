@@ -15,7 +15,7 @@ use super::{Directory, Security};
 use crate::Result;
 
 impl Directory {
-    /// Where the symbolic link `name` leads, and what is known of it, in one round trip. None where something else is there.
+    /// The text and the attributes of the symbolic link `name`, in one round trip. None where something else is there.
     ///
     /// # Errors
     /// [`Error::Refused`](crate::Error::Refused) when there is no such name.
