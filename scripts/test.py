@@ -72,7 +72,7 @@ ALONE = [
     ("metrics", ["proving/metrics/run.py"], 180),
     ("strangers", ["proving/strangers/run.py"], 180),
     ("kernel-doctor", ["proving/kernel-client/doctor.py"], 300),
-    ("doctor", ["proving/doctor/faults.py", "--short"], 90),
+    ("doctor", ["proving/doctor/faults.py", "--short"], 180),
 ]
 INSTALL = (["scripts/foreign"], 900)
 # All stages together. Whoever runs this as a job has a limit too, and a table that says what was cut off beats none.

@@ -203,6 +203,8 @@ def small_disk(megabytes):
         mounted.mkdir()
         image.write_bytes(b"")
         os.truncate(image, megabytes << 20)
+        if shutil.which("mkfs.ext4") is None:
+            raise Missing("needs the Debian package e2fsprogs")
         subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(image)], check=True)
         if subprocess.run(["mount", "-o", "loop", str(image), str(mounted)], capture_output=True).returncode:
             raise Missing("a loop device cannot be mounted here")

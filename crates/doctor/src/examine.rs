@@ -232,7 +232,8 @@ impl<'a> Patient<'a> {
             ..Transport::default()
         });
         if !route.is_here() {
-            let packets = packets::probe(to).await;
+            let probed = tokio::time::timeout(self.course.limit / 3, packets::probe(to)).await;
+            let packets = probed.unwrap_or_default();
             self.facts.transport.get_or_insert_default().packets = packets;
         }
         Ok(())

@@ -73,7 +73,14 @@ fn judge(all: &[(u32, Fate)]) -> Option<Packets> {
 async fn largest(to: SocketAddr) -> Option<u32> {
     let stream = connect(to).await?;
     let info = account(to, stream.local_addr().ok()?)?;
-    Some(info.path_mtu).filter(|it| *it > COMMON_MTUS[0])
+    Some(info.path_mtu.min(info.segment + headers(to))).filter(|it| *it > COMMON_MTUS[0])
+}
+
+/// Bytes in front of the data of a packet: the headers of IP and TCP, and TCP's timestamps, which Linux sends unless told otherwise
+/// (RFC 7323).
+fn headers(to: SocketAddr) -> u32 {
+    let ip = if to.is_ipv6() { 40 } else { 20 };
+    ip + 20 + 12
 }
 
 async fn connect(to: SocketAddr) -> Option<TcpStream> {
@@ -101,9 +108,7 @@ async fn one(to: SocketAddr, size: u32) -> Option<Fate> {
     let stream = connect(to).await?;
     let local = stream.local_addr().ok()?;
     let before = account(to, local)?;
-    // The kernel counts its headers and options in one of these and not in the other.
-    let headers = before.path_mtu.saturating_sub(before.segment);
-    let mut content = vec![0; size.saturating_sub(headers).max(FRAME.len() as u32) as usize];
+    let mut content = vec![0; size.saturating_sub(headers(to)).max(FRAME.len() as u32) as usize];
     content[..FRAME.len()].copy_from_slice(&FRAME);
     if stream.try_write(&content).ok()? < content.len() {
         return None;

@@ -19,7 +19,7 @@ const TURNS: usize = 6;
 /// caches fill with what this way needs.
 const TURN: u64 = 48 * MIB;
 const SKIPPED: u64 = 16 * MIB;
-/// A client that asks for nothing for so long (ns) ends the turn; it begins anew.
+/// A client that reads nothing large for so long (ns) ends the trial.
 const IDLE_NS: u64 = 50_000_000;
 /// Sending from the page cache may cost so many hundredths of the processor time and of the time that copying takes. The time of a
 /// turn says little on a busy host, but a client that reads at half the rate shows.
@@ -38,8 +38,8 @@ pub(crate) struct Choice {
 enum Phase {
     /// Nothing is tried before so many more bytes.
     Settled { left: u64 },
-    /// Both ways are tried.
-    Trying { costs: Vec<Cost>, turn: Turn },
+    /// Both ways are tried. `before`: whether data was not copied before that.
+    Trying { costs: Vec<Cost>, turn: Turn, before: bool },
 }
 
 /// A turn of one way.
@@ -47,18 +47,28 @@ enum Phase {
 struct Turn {
     bytes: u64,
     cpu_ns: u64,
-    /// When measuring began, and the last look at the connection (monotonic ns).
+    /// When measuring began, and when the client asked last (monotonic ns).
     began_ns: u64,
     last_ns: u64,
+    /// Something was done by other threads, whose time is not known.
+    is_void: bool,
 }
 
 impl Turn {
-    /// Takes in what was done until `now_ns`; tells the cost when the turn is over.
+    fn begin(now_ns: u64) -> Turn {
+        Turn { last_ns: now_ns, ..Turn::default() }
+    }
+
+    /// Whether it says nothing: the client has paused, or others have worked.
+    fn is_over(&self, now_ns: u64) -> bool {
+        self.is_void || now_ns.saturating_sub(self.last_ns) > IDLE_NS
+    }
+
+    /// Takes in what was done until `now_ns`; tells the cost when the turn is complete.
     fn count(&mut self, bytes: u64, cpu_ns: u64, now_ns: u64) -> Option<Cost> {
-        if self.last_ns != 0 && now_ns.saturating_sub(self.last_ns) > IDLE_NS {
-            *self = Turn::default();
+        if bytes > 0 {
+            self.last_ns = now_ns;
         }
-        self.last_ns = now_ns;
         let is_measured = self.bytes >= SKIPPED;
         self.bytes += bytes;
         if !is_measured {
@@ -66,7 +76,7 @@ impl Turn {
             return None;
         }
         self.cpu_ns += cpu_ns;
-        let each_mib = |ns: u64| ns * MIB / (self.bytes - SKIPPED).max(1);
+        let each_mib = |ns: u64| ns.saturating_mul(MIB) / (self.bytes - SKIPPED).max(1);
         let time_ns = now_ns.saturating_sub(self.began_ns);
         (self.bytes >= TURN).then(|| Cost { cpu_ns: each_mib(self.cpu_ns), time_ns: each_mib(time_ns) })
     }
@@ -84,6 +94,13 @@ impl Choice {
         matches!(self.phase, Phase::Trying { .. })
     }
 
+    /// Something is done for the connection by threads whose time is not read.
+    pub(crate) fn disturb(&mut self) {
+        if let Phase::Trying { turn, .. } = &mut self.phase {
+            turn.is_void = true;
+        }
+    }
+
     /// Takes in what was done on the connection until `now_ns`, in `cpu_ns` of processor time where that was read.
     pub(crate) fn note(&mut self, transfer: &Transfer, cpu_ns: u64, now_ns: u64) {
         let bytes = transfer.take_chosen();
@@ -91,14 +108,19 @@ impl Choice {
             Phase::Settled { left } => {
                 *left = left.saturating_sub(bytes);
                 if *left == 0 {
-                    self.phase = Phase::Trying { costs: Vec::with_capacity(TURNS), turn: Turn::default() };
+                    let (costs, turn) = (Vec::with_capacity(TURNS), Turn::begin(now_ns));
+                    self.phase = Phase::Trying { costs, turn, before: transfer.is_uncopied() };
                     transfer.set_uncopied(false);
                 }
             }
-            Phase::Trying { costs, turn } => {
+            Phase::Trying { turn, before, .. } if turn.is_over(now_ns) => {
+                transfer.set_uncopied(*before);
+                self.phase = Phase::Settled { left: BEFORE_FIRST };
+            }
+            Phase::Trying { costs, turn, .. } => {
                 let Some(cost) = turn.count(bytes, cpu_ns, now_ns) else { return };
                 costs.push(cost);
-                *turn = Turn::default();
+                *turn = Turn::begin(now_ns);
                 let trial = result(costs);
                 if costs.len() < TURNS && !(costs.len() == 2 && is_far_too_dear(&trial)) {
                     transfer.set_uncopied(costs.len() % 2 == 1);
@@ -208,15 +230,34 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_reads_little_at_a_time_ends_no_turn() {
-        let mut client = Client::new((150_000, 150_000), (110_000, 120_000));
-        client.read(BEFORE_FIRST / MIB);
-        for _ in 0..100 {
-            client.read(SKIPPED / MIB + 2);
+    fn a_client_that_pauses_ends_the_trial_and_keeps_the_way_that_it_had() {
+        for in_turn in 0..TURNS as u64 {
+            let mut client = Client::new((150_000, 150_000), (110_000, 120_000));
+            client.read(BEFORE_FIRST / MIB + in_turn * TURN / MIB + 20);
+            assert!(client.choice.measures());
             client.now_ns += 2 * IDLE_NS;
+            client.one();
+            assert!(!client.choice.measures() && client.transfer.trial().is_none());
+            assert_eq!(client.read(10), 0, "turn {in_turn}");
         }
-        assert!(client.choice.measures() && client.transfer.trial().is_none());
-        assert_eq!(client.read(10), 0);
+        let mut client = Client::new((150_000, 150_000), (110_000, 120_000));
+        client.read(BEFORE_FIRST / MIB + TRIAL + BETWEEN / MIB + 20);
+        assert!(client.choice.measures() && client.transfer.trial().is_some());
+        client.choice.disturb();
+        client.one();
+        assert_eq!((client.choice.measures(), client.read(10)), (false, 10));
+    }
+
+    #[test]
+    fn work_without_large_reads_does_not_keep_a_trial_alive() {
+        let mut client = Client::new((150_000, 150_000), (110_000, 120_000));
+        client.read(BEFORE_FIRST / MIB + TURN / MIB + 20);
+        assert!(client.choice.measures());
+        for _ in 0..60 {
+            client.now_ns += 1_000_000;
+            client.choice.note(&client.transfer, 900_000, client.now_ns);
+        }
+        assert!(!client.choice.measures() && !client.transfer.is_uncopied());
     }
 
     #[test]

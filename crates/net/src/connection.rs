@@ -315,6 +315,9 @@ impl<S: Service> Served<S> {
         let before_ns = self.connection.choice.measures().then(effort::cpu_ns);
         let polled = self.rounds(cx);
         let connection = &mut *self.connection;
+        if connection.core.is_none() || connection.outstanding > 0 {
+            connection.choice.disturb();
+        }
         if let Some(transfer) = connection.core.as_ref().and_then(|core| core.conversation.transfer()) {
             let cpu_ns = before_ns.map_or(0, |before_ns| effort::cpu_ns().saturating_sub(before_ns));
             connection.choice.note(transfer, cpu_ns, now_ns);

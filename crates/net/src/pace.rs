@@ -17,6 +17,8 @@ const PROBATION_MAX: u32 = 1024;
 const FORGIVEN_AFTER: u32 = 4096;
 /// Inline turns for which a slow one is remembered.
 const MEMORY: u32 = 16;
+/// The same for one that was far too slow, where a disk may stall once in a while.
+const LONG_MEMORY: u32 = 1024;
 /// A turn this many times over its bound is proof enough by itself, unless it moved much data: what such a turn does is better looked
 /// at, since it is a tenth dearer elsewhere.
 const VERY_SLOW: u64 = 50;
@@ -70,7 +72,8 @@ impl Pace {
                 let is_proof = effort.is_some() || bytes < MUCH;
                 let is_very_slow = is_proof && took_ns > bound_ns.saturating_mul(VERY_SLOW);
                 if self.warned == 0 && !is_very_slow {
-                    self.warned = MEMORY;
+                    let is_long = took_ns > bound_ns.saturating_mul(VERY_SLOW);
+                    self.warned = if is_long { LONG_MEMORY } else { MEMORY };
                     return;
                 }
                 self.warned = 0;
@@ -145,6 +148,8 @@ mod tests {
         assert!(pace.looks() && !pace.hops(), "it may have been put aside");
         pace.note(&large(put_aside));
         assert!(!pace.hops());
+        (0..LONG_MEMORY - 2).for_each(|_| pace.note(&Turn { bytes: 1 << 20, ..turn(1, 1000) }));
+        assert!(pace.looks(), "a disk that stalls once in a while is found out");
         pace.note(&large(waited));
         assert!(pace.hops());
     }

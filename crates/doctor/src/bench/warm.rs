@@ -147,8 +147,10 @@ async fn enough(
         }
         let had_too_little = crate::rules::had_too_little(&patient.facts, &run);
         let has_time = patient.left() > patient.course.limit / 2 + TIME_FOR_THE_END;
-        let next =
-            more((block, depth)).filter(|_| had_too_little && has_time && patient.args.max_rate.is_none());
+        // What a narrow way carries for seconds would be taken for a server that is silent.
+        let is_bearable = |depth: u32| sizes.block_time * depth < patient.course.stall / 3;
+        let wants_more = had_too_little && has_time && patient.args.max_rate.is_none();
+        let next = more((block, depth)).filter(|(_, depth)| wants_more && is_bearable(*depth));
         let Some(next) = next else { break };
         *(if work == Work::Write { &mut sizes.write } else { &mut sizes.read }) = next;
     }
@@ -196,6 +198,11 @@ async fn warm_up(
         let run = patient.run(bench, order).await?;
         // Each run begins at the beginning of the file.
         bytes = bytes.max(run.operations * u64::from(block));
+        if run.operations == 0 {
+            // A way so narrow that nothing came back in this time: no more than the first blocks showed.
+            let rate = f64::from(under_way) / WAY_BUSY_AT_MOST_S;
+            return Ok(Warm { rate, is_full: true, bytes });
+        }
         let (early, late) = halves(&run.parts);
         let is_growing = is_first && run.operations >= 16 && late > 1.25 * early;
         let is_full = crate::rules::waited(&patient.facts, &run) && !is_growing;

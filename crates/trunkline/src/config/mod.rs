@@ -281,7 +281,7 @@ pub struct Share {
     pub streams_max_gib: Setting<u64>,
     /// Clients may watch directories for changes.
     pub change_notify: Setting<bool>,
-    /// Large reads are sent from the host's page cache without being copied.
+    /// Whether large reads are sent from the host's page cache without being copied.
     pub send_file: Setting<SendFile>,
     /// Names, attributes and descriptors are remembered where the host tells of changes.
     pub metadata_caching: Setting<bool>,

@@ -395,7 +395,8 @@ fn advice_follows_the_measurement_where_there_is_one() {
     assert_eq!(advise("--numjobs 1"), (1, "rule".to_owned()));
     let run = |connections: u32, rate: u32| {
         format!(
-            "{{\"work\":\"read\",\"connections\":{connections},\"depth\":16,\"per_s\":{rate},\"mib_s\":{rate}}}"
+            "{{\"work\":\"read\",\"connections\":{connections},\"depth\":16,\"per_s\":{rate},\"mib_s\":{rate},\
+             \"turns\":[{rate},{rate},{rate},{rate}]}}"
         )
     };
     let runs = [run(1, 100), run(2, 199), run(4, 200)].join(",");
