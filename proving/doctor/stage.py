@@ -8,6 +8,7 @@ carries connections from one address to the other, at most RATE bytes a second o
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
