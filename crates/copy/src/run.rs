@@ -560,6 +560,9 @@ impl Run {
     /// may keep us from what is below.
     async fn settle(&mut self) {
         let mut touched = std::mem::take(&mut self.touched);
+        if self.shared.plan.dry_run {
+            return;
+        }
         if self.report.gave_up {
             return restore(&self.shared, touched).await;
         }

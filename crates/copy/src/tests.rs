@@ -413,6 +413,25 @@ fn times_behind_the_year_2262_are_kept_or_counted() {
 }
 
 #[test]
+fn a_dry_run_leaves_directories_as_they_are() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let dir = tempfile::tempdir().unwrap();
+    for path in ["source/there", "source/new", "target/there"] {
+        fs::create_dir_all(dir.path().join(path)).unwrap();
+    }
+    let there = fs::File::open(dir.path().join("target/there")).unwrap();
+    there.set_permissions(fs::Permissions::from_mode(0o700)).unwrap();
+    there.set_modified(std::time::UNIX_EPOCH).unwrap();
+    let root = || fs::metadata(dir.path().join("target")).unwrap().mtime_nsec();
+    let before = root();
+    let report = run(dir.path(), "--dry-run");
+    assert_eq!((report.status(), report.json()["failures"].to_string().as_str()), (0, "[]"));
+    let known = there.metadata().unwrap();
+    assert_eq!((known.mtime(), known.mode() & 0o777, root()), (0, 0o700, before));
+    assert_eq!(names(&dir.path().join("target")), ["there"]);
+}
+
+#[test]
 fn a_directory_without_w_gets_it_for_the_time_of_the_work() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
