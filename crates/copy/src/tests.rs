@@ -389,6 +389,38 @@ fn bits_that_restrict_are_kept_and_those_that_lend_rights_only_with_the_owner() 
     assert_eq!(mode("target", "shared"), 0o1777);
 }
 
+#[tokio::test]
+async fn bits_that_lend_rights_are_not_given_to_an_owner_who_is_another() {
+    use crate::beside::{Beside, Owner, Who};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let dir = tempfile::tempdir().unwrap();
+    let shared = shared(dir.path(), "--owner").await;
+    let source = dir.path().join("source/runs");
+    fs::write(&source, "x").unwrap();
+    fs::set_permissions(&source, fs::Permissions::from_mode(0o6755)).unwrap();
+    let job = job(&shared, "runs").await;
+    let known = fs::metadata(&source).unwrap();
+    let own = Owner { user: Who::Number(known.uid()), group: Who::Number(known.gid()) };
+    let other = Owner { user: Who::Name(b"mallory@example.com".to_vec()), ..own.clone() };
+    for (owner, kept) in [(Some(own), 0o6755), (Some(other), 0o755), (None, 0o755)] {
+        let like = shared.plan.keep.like(&job.facts);
+        let part = shared.target.create("part", true, &like).await.unwrap();
+        let found = Beside { owner, mode: job.facts.mode, ..Beside::default() };
+        let given = part.set_beside(&found, &shared.plan.keep).await.unwrap();
+        let like = like.beside(&given, job.facts.kind);
+        shared.target.finish(part, "part", "runs", &like).await.unwrap();
+        let mode = fs::metadata(dir.path().join("target/runs")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, kept, "{:?}", found.owner);
+        crate::beside::kept::check(&shared, "runs", &job.facts).await.unwrap();
+        assert_eq!(shared.lost().contains_key(&crate::beside::Lost::Special), kept == 0o755);
+    }
+    // What was listed may be another file's.
+    fs::set_permissions(&source, fs::Permissions::from_mode(0o755)).unwrap();
+    file::copy(&shared, &job).await.unwrap();
+    let mode = fs::metadata(dir.path().join("target/runs")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o755);
+}
+
 #[test]
 fn times_behind_the_year_2262_are_kept_or_counted() {
     use std::os::unix::fs::MetadataExt;
