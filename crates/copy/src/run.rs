@@ -78,6 +78,8 @@ struct Run {
     is_one_file: bool,
     /// Directories that are to have the times of the source when all is in them.
     touched: Vec<Directory>,
+    /// Directories that are to have them as soon as something has been put into them, by where they are.
+    watched: HashMap<String, Directory>,
     /// Files of several names, where these are kept.
     twins: Twins,
 }
@@ -255,6 +257,7 @@ impl Run {
             copying_since: None,
             is_one_file,
             touched: Vec::new(),
+            watched: HashMap::new(),
             twins: Twins::default(),
         }
     }
@@ -421,6 +424,8 @@ impl Run {
         let is_opened = directory.restore.is_some();
         if is_opened || survey.done && (survey.changes || differs) && directory.facts.are_known() {
             self.touched.push(directory);
+        } else if survey.may_change && directory.facts.are_known() {
+            self.watched.insert(directory.path.clone(), directory);
         }
         self.directories.extend(survey.directories);
         self.admit(survey.jobs, survey.alike);
@@ -535,6 +540,7 @@ impl Run {
             Ok(Outcome::Made(size)) => {
                 tally.files.copied += 1;
                 tally.bytes.copied += size;
+                self.touched.extend(self.watched.remove(split(&job.path).0));
                 // An empty one is not asked for at the source: how quick that is says nothing of the others.
                 if size > 0 && self.shared.is_small(size) {
                     self.crowd.took(took);
