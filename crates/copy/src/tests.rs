@@ -445,6 +445,33 @@ fn times_behind_the_year_2262_are_kept_or_counted() {
 }
 
 #[test]
+fn a_directory_that_a_mirror_leaves_keeps_its_bits() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("target");
+    fs::create_dir_all(dir.path().join("source")).unwrap();
+    for name in ["stays/deep/kept", "stays/goes"] {
+        fs::create_dir_all(target.join(name)).unwrap();
+    }
+    let set = |name: &str, mode| {
+        fs::set_permissions(target.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let mode = |name: &str| fs::metadata(target.join(name)).unwrap().permissions().mode() & 0o777;
+    for name in ["stays/deep", "stays/goes", "stays"] {
+        set(name, 0o555);
+    }
+    let report = run(dir.path(), "--mirror --exclude kept");
+    assert_eq!(report.json()["failures"].to_string(), "[]");
+    assert_eq!(
+        (mode("stays"), mode("stays/deep"), names(&target.join("stays"))),
+        (0o555, 0o555, vec!["deep".to_owned()])
+    );
+    for name in ["stays", "stays/deep"] {
+        set(name, 0o755);
+    }
+}
+
+#[test]
 fn a_dry_run_leaves_directories_as_they_are() {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     let dir = tempfile::tempdir().unwrap();
