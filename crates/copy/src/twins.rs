@@ -77,8 +77,7 @@ impl Twins {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::Spot;
-    use crate::tree::{Facts, Kind};
+    use crate::tree::{Facts, Kind, Spot};
 
     fn job(name: &str, size: u64, modified: i128) -> Job {
         let (kind, node) = (Kind::File, Some((7, 42)));
