@@ -23,6 +23,12 @@ pub struct Keep {
 const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2000;
 
+/// The bits of a mode that lend the rights of whoever owns the copy, so that they are kept only where that is the source's
+/// owner. The setgid of a directory lends nothing: files in it get its group.
+pub(crate) fn lent(kind: Kind) -> u32 {
+    if kind == Kind::Directory { SETUID } else { SETUID | SETGID }
+}
+
 /// What `--copy` takes.
 const LETTERS: &str = "D data, A attributes and permission bits, T times, S access lists, O owners and groups, \
     E extended attributes; X leaves named streams out";
@@ -59,21 +65,12 @@ impl Keep {
         self.lists || self.owners || self.xattrs
     }
 
-    /// The bits of a mode that are not kept. Setuid and setgid lend the rights of whoever owns the copy, and that is the source's
-    /// owner only where owners are kept. The setgid of a directory lends nothing: files in it get its group.
-    fn lent(&self, facts: &Facts) -> u32 {
-        match (self.owners, facts.kind) {
-            (true, _) => 0,
-            (false, Kind::Directory) => SETUID,
-            (false, _) => SETUID | SETGID,
-        }
-    }
-
-    /// What a copy of a file with these facts shall be like.
+    /// What a copy of a file with these facts shall be like, if it gets the owner that is kept.
     pub(crate) fn like(&self, facts: &Facts) -> Like {
+        let lent = if self.owners { 0 } else { lent(facts.kind) };
         Like {
             modified: self.times.then_some(facts.modified),
-            mode: facts.mode.filter(|_| self.attributes).map(|mode| mode & !self.lent(facts)),
+            mode: facts.mode.filter(|_| self.attributes).map(|mode| mode & !lent),
             attributes: facts.attributes.filter(|_| self.attributes),
             has_list: false,
         }

@@ -153,12 +153,29 @@ struct Doomed {
     unusable: Option<(String, String)>,
     /// Whether all that was looked at so far is gone.
     is_empty: bool,
+    /// The permission bits that it gets back if it stays.
+    restore: Option<u32>,
 }
 
 /// Deletes a file or a whole directory, and counts what is gone; in a dry run it only says and counts. False when it stays
 /// for what is in it. The way down is kept here and not on the stack, which a server could exhaust by a deep tree.
 async fn delete(shared: &Shared, path: String, facts: Facts, survey: &mut Survey) -> Done<bool> {
-    let mut way: Vec<Doomed> = Vec::new();
+    let mut way = Vec::new();
+    let deleted = delete_along(shared, path, facts, survey, &mut way).await;
+    for directory in way.into_iter().rev() {
+        close(shared, &directory.path, directory.restore).await;
+    }
+    deleted
+}
+
+/// The same; what is left on the way stays.
+async fn delete_along(
+    shared: &Shared,
+    path: String,
+    facts: Facts,
+    survey: &mut Survey,
+    way: &mut Vec<Doomed>,
+) -> Done<bool> {
     let mut next = Some((path, facts));
     loop {
         match next.take() {
@@ -182,12 +199,15 @@ async fn delete(shared: &Shared, path: String, facts: Facts, survey: &mut Survey
             }
             continue;
         }
-        let Some(directory) = way.pop() else { return Ok(true) };
-        if let Some((name, why)) = directory.unusable {
+        if let Some((name, why)) = directory.unusable.take() {
             return Err(Fault::Said(format!("{name}: {why}")));
         }
         if directory.is_empty {
-            gone(shared, directory.path, &directory.facts, survey).await?;
+            gone(shared, directory.path.clone(), &directory.facts, survey).await?;
+        }
+        let Some(directory) = way.pop() else { return Ok(true) };
+        if !directory.is_empty {
+            close(shared, &directory.path, directory.restore).await;
         }
         match way.last_mut() {
             Some(above) => above.is_empty &= directory.is_empty,
@@ -204,15 +224,30 @@ async fn is_link(shared: &Shared, path: &str) -> Done<bool> {
 
 /// Lists a directory that is to go.
 async fn begin(shared: &Shared, path: String, facts: Facts) -> Done<Doomed> {
-    if let Some(mode) = facts.mode.filter(|mode| mode & OWNERS != OWNERS && !shared.plan.dry_run) {
+    let restore = facts.mode.filter(|mode| mode & OWNERS != OWNERS && !shared.plan.dry_run);
+    if let Some(mode) = restore {
         let like = Like { mode: Some(mode | OWNERS), ..Like::default() };
         // Whoever may not do this is told so by what cannot be deleted.
         let _ = shared.target.settle_directory(&path, &like).await;
     }
-    let listing = patiently(shared, || shared.target.list(&path)).await?;
-    shared.spare_source(&listing.entries)?;
+    let listed = patiently(shared, || shared.target.list(&path)).await;
+    let listing = match listed.and_then(|it| shared.spare_source(&it.entries).map(|()| it)) {
+        Ok(listing) => listing,
+        Err(fault) => {
+            close(shared, &path, restore).await;
+            return Err(fault);
+        }
+    };
     let unusable = listing.unusable.into_iter().next();
-    Ok(Doomed { path, facts, left: listing.entries.into_iter(), unusable, is_empty: true })
+    Ok(Doomed { path, facts, left: listing.entries.into_iter(), unusable, is_empty: true, restore })
+}
+
+/// Gives a directory that stays its permission bits back, if it was opened.
+async fn close(shared: &Shared, path: &str, restore: Option<u32>) {
+    if restore.is_some() && !shared.target.is_lost() {
+        // What counts is why it stays.
+        let _ = shared.target.settle_directory(path, &Like { mode: restore, ..Like::default() }).await;
+    }
 }
 
 /// Removes a file or a directory in which nothing is left, or says that it would, and counts it.

@@ -78,6 +78,8 @@ struct Run {
     is_one_file: bool,
     /// Directories that are to have the times of the source when all is in them.
     touched: Vec<Directory>,
+    /// Directories that are to have them as soon as something has been put into them, by where they are.
+    watched: HashMap<String, Directory>,
     /// Files of several names, where these are kept.
     twins: Twins,
 }
@@ -222,8 +224,16 @@ async fn settle_directory(shared: &Shared, directory: &Directory) -> Done<()> {
     let Directory { path, from, facts, restore, .. } = directory;
     let like = carry_directory(shared, from, path, facts).await?;
     let like = Like { mode: like.mode.or(*restore), ..like };
-    shared.target.settle_directory(path, &like).await?;
-    kept::check(shared, path, facts).await
+    shared.target.settle_directory(path, &like).await
+}
+
+/// The same, as often as that may help. A directory that does not become like that of the source gets back what it had.
+async fn settle_patiently(shared: &Shared, directory: Directory) -> Done<()> {
+    if let Err(fault) = file::patiently(shared, || settle_directory(shared, &directory)).await {
+        restore(shared, vec![directory]).await;
+        return Err(fault);
+    }
+    file::patiently(shared, || kept::check(shared, &directory.path, &directory.facts)).await
 }
 
 /// Gives directories the permission bits back that they had before a copy that ends early, where that can still be done.
@@ -255,6 +265,7 @@ impl Run {
             copying_since: None,
             is_one_file,
             touched: Vec::new(),
+            watched: HashMap::new(),
             twins: Twins::default(),
         }
     }
@@ -421,6 +432,8 @@ impl Run {
         let is_opened = directory.restore.is_some();
         if is_opened || survey.done && (survey.changes || differs) && directory.facts.are_known() {
             self.touched.push(directory);
+        } else if survey.may_change && directory.facts.are_known() {
+            self.watched.insert(directory.path.clone(), directory);
         }
         self.directories.extend(survey.directories);
         self.admit(survey.jobs, survey.alike);
@@ -535,6 +548,7 @@ impl Run {
             Ok(Outcome::Made(size)) => {
                 tally.files.copied += 1;
                 tally.bytes.copied += size;
+                self.touched.extend(self.watched.remove(split(&job.path).0));
                 // An empty one is not asked for at the source: how quick that is says nothing of the others.
                 if size > 0 && self.shared.is_small(size) {
                     self.crowd.took(took);
@@ -560,6 +574,9 @@ impl Run {
     /// may keep us from what is below.
     async fn settle(&mut self) {
         let mut touched = std::mem::take(&mut self.touched);
+        if self.shared.plan.dry_run {
+            return;
+        }
         if self.report.gave_up {
             return restore(&self.shared, touched).await;
         }
@@ -569,9 +586,8 @@ impl Run {
             let is_last = touched.last().is_none_or(|next| depth(next) < depth(&directory));
             let shared = Arc::clone(&self.shared);
             self.events.spawn(async move {
-                let settle = || settle_directory(&shared, &directory);
-                let settled = file::patiently(&shared, settle).await;
-                Event::Settled(directory.path, settled)
+                let path = directory.path.clone();
+                Event::Settled(path, settle_patiently(&shared, directory).await)
             });
             let most = if is_last { 0 } else { SETTLING };
             while self.events.len() > most
@@ -653,9 +669,26 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::FATAL;
     use crate::tests::{directory_of, job, shared};
+
+    #[tokio::test]
+    async fn a_directory_that_was_opened_is_closed_again_where_it_cannot_be_made_like_the_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let shared = shared(dir.path(), "--owner --retries 0").await;
+        let target = dir.path().join("target/gone");
+        std::fs::create_dir(&target).unwrap();
+        let facts = shared.source.stat("").await.unwrap().unwrap();
+        let mut run = Run::new(Arc::clone(&shared), Report::new(&shared.plan), false);
+        let [path, from] = ["gone"; 2].map(str::to_owned);
+        run.touched.push(Directory { path, from, restore: Some(0o555), ..directory_of(facts) });
+        run.settle().await;
+        assert_eq!(run.report.tally.directories.failed, 1);
+        assert_eq!(std::fs::metadata(target).unwrap().permissions().mode() & 0o777, 0o555);
+    }
 
     #[tokio::test]
     async fn a_lost_connection_ends_the_copy_only_when_it_was_the_last_one() {

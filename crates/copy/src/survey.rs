@@ -71,6 +71,8 @@ pub(crate) struct Survey {
     pub(crate) deleting: Duration,
     /// Whether the target's directory has been changed, or will be.
     pub(crate) changes: bool,
+    /// Whether that may come of links and names that are looked at only when they are copied.
+    pub(crate) may_change: bool,
     /// Whether it could be looked at at all.
     pub(crate) done: bool,
     /// What waits until the directory has its name, if it has none yet.
@@ -183,7 +185,7 @@ pub(crate) async fn survey(shared: Arc<Shared>, directory: Directory, known: Kno
 /// Lets the owner of the target's directory put something into it, or take something out, if that is to be done and its
 /// permission bits forbid it. As with rsync it gets its bits back at the end.
 async fn open_up(shared: &Shared, survey: &mut Survey, directory: &Directory, has_extras: bool) {
-    let is_due = survey.changes || (shared.plan.mirror && has_extras);
+    let is_due = survey.changes || survey.may_change || (shared.plan.mirror && has_extras);
     let Some(mode) = directory.there.and_then(|there| there.mode) else { return };
     if !is_due || shared.plan.dry_run || mode & OWNERS == OWNERS {
         return;
@@ -269,6 +271,7 @@ fn consider(
     match target {
         // A share may show a link as what it leads to. What is there is looked at once more when the link is copied.
         Some(target) if is_link && (target.kind == Kind::Link || shared.target.is_share()) => {
+            survey.may_change = true;
             let (spot, twin) = (Spot::Taken, None);
             survey.jobs.push(Job { from, path, facts, spot, twin });
         }
@@ -293,6 +296,8 @@ fn consider(
             tally.bytes.skipped += facts.size;
             if shared.plan.hard_links && facts.node.is_some() {
                 let job = Job { from, path, facts, spot: Spot::Taken, twin: None };
+                // On a share it stays as it is.
+                survey.may_change |= !shared.target.is_share();
                 survey.alike.push((job, target.node));
             }
         }

@@ -389,6 +389,38 @@ fn bits_that_restrict_are_kept_and_those_that_lend_rights_only_with_the_owner() 
     assert_eq!(mode("target", "shared"), 0o1777);
 }
 
+#[tokio::test]
+async fn bits_that_lend_rights_are_not_given_to_an_owner_who_is_another() {
+    use crate::beside::{Beside, Owner, Who};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let dir = tempfile::tempdir().unwrap();
+    let shared = shared(dir.path(), "--owner").await;
+    let source = dir.path().join("source/runs");
+    fs::write(&source, "x").unwrap();
+    fs::set_permissions(&source, fs::Permissions::from_mode(0o6755)).unwrap();
+    let job = job(&shared, "runs").await;
+    let known = fs::metadata(&source).unwrap();
+    let own = Owner { user: Who::Number(known.uid()), group: Who::Number(known.gid()) };
+    let other = Owner { user: Who::Name(b"mallory@example.com".to_vec()), ..own.clone() };
+    for (owner, kept) in [(Some(own), 0o6755), (Some(other), 0o755), (None, 0o755)] {
+        let like = shared.plan.keep.like(&job.facts);
+        let part = shared.target.create("part", true, &like).await.unwrap();
+        let found = Beside { owner, mode: job.facts.mode, ..Beside::default() };
+        let given = part.set_beside(&found, &shared.plan.keep).await.unwrap();
+        let like = like.beside(&given, job.facts.kind);
+        shared.target.finish(part, "part", "runs", &like).await.unwrap();
+        let mode = fs::metadata(dir.path().join("target/runs")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, kept, "{:?}", found.owner);
+        crate::beside::kept::check(&shared, "runs", &job.facts).await.unwrap();
+        assert_eq!(shared.lost().contains_key(&crate::beside::Lost::Special), kept == 0o755);
+    }
+    // What was listed may be another file's.
+    fs::set_permissions(&source, fs::Permissions::from_mode(0o755)).unwrap();
+    file::copy(&shared, &job).await.unwrap();
+    let mode = fs::metadata(dir.path().join("target/runs")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o755);
+}
+
 #[test]
 fn times_behind_the_year_2262_are_kept_or_counted() {
     use std::os::unix::fs::MetadataExt;
@@ -410,6 +442,52 @@ fn times_behind_the_year_2262_are_kept_or_counted() {
     // What the host's own file system holds, the copy has.
     assert_eq!(differ, [0, 0]);
     assert_eq!(run(dir.path(), "").status(), 0, "the times are known again");
+}
+
+#[test]
+fn a_directory_that_a_mirror_leaves_keeps_its_bits() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("target");
+    fs::create_dir_all(dir.path().join("source")).unwrap();
+    for name in ["stays/deep/kept", "stays/goes"] {
+        fs::create_dir_all(target.join(name)).unwrap();
+    }
+    let set = |name: &str, mode| {
+        fs::set_permissions(target.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let mode = |name: &str| fs::metadata(target.join(name)).unwrap().permissions().mode() & 0o777;
+    for name in ["stays/deep", "stays/goes", "stays"] {
+        set(name, 0o555);
+    }
+    let report = run(dir.path(), "--mirror --exclude kept");
+    assert_eq!(report.json()["failures"].to_string(), "[]");
+    assert_eq!(
+        (mode("stays"), mode("stays/deep"), names(&target.join("stays"))),
+        (0o555, 0o555, vec!["deep".to_owned()])
+    );
+    for name in ["stays", "stays/deep"] {
+        set(name, 0o755);
+    }
+}
+
+#[test]
+fn a_dry_run_leaves_directories_as_they_are() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let dir = tempfile::tempdir().unwrap();
+    for path in ["source/there", "source/new", "target/there"] {
+        fs::create_dir_all(dir.path().join(path)).unwrap();
+    }
+    let there = fs::File::open(dir.path().join("target/there")).unwrap();
+    there.set_permissions(fs::Permissions::from_mode(0o700)).unwrap();
+    there.set_modified(std::time::UNIX_EPOCH).unwrap();
+    let root = || fs::metadata(dir.path().join("target")).unwrap().mtime_nsec();
+    let before = root();
+    let report = run(dir.path(), "--dry-run");
+    assert_eq!((report.status(), report.json()["failures"].to_string().as_str()), (0, "[]"));
+    let known = there.metadata().unwrap();
+    assert_eq!((known.mtime(), known.mode() & 0o777, root()), (0, 0o700, before));
+    assert_eq!(names(&dir.path().join("target")), ["there"]);
 }
 
 #[test]

@@ -6,9 +6,14 @@ use std::collections::HashMap;
 use crate::survey::Job;
 use crate::tree::Node;
 
-/// The files of several names that were found.
+/// The files of several names that were found. The number of one that is gone is given to the next: another size or time makes it
+/// another file.
 #[derive(Debug, Default)]
-pub(crate) struct Twins(HashMap<Node, First>);
+pub(crate) struct Twins(HashMap<(Node, u64, i128), First>);
+
+fn key(job: &Job) -> Option<(Node, u64, i128)> {
+    job.facts.node.map(|node| (node, job.facts.size, job.facts.modified))
+}
 
 /// What has become of the first name of a file.
 #[derive(Debug)]
@@ -22,9 +27,9 @@ enum First {
 impl Twins {
     /// Takes a job; answers what of it can be begun now. One that waits is answered when the first is done.
     pub(crate) fn admit(&mut self, mut job: Job) -> Option<Job> {
-        let Some(node) = job.facts.node else { return Some(job) };
-        match self.0.get_mut(&node) {
-            None => drop(self.0.insert(node, First::UnderWay(Vec::new()))),
+        let Some(key) = key(&job) else { return Some(job) };
+        match self.0.get_mut(&key) {
+            None => drop(self.0.insert(key, First::UnderWay(Vec::new()))),
             Some(First::UnderWay(waiting)) => {
                 waiting.push(job);
                 return None;
@@ -37,10 +42,10 @@ impl Twins {
     /// Takes a file that looks like that of the target, which is the file `there`. False when it is another one than that of the
     /// names before it, and has to be joined with them.
     pub(crate) fn is_joined(&mut self, job: &Job, there: Option<Node>) -> bool {
-        let Some(node) = job.facts.node else { return true };
-        match self.0.get(&node) {
+        let Some(key) = key(job) else { return true };
+        match self.0.get(&key) {
             None => {
-                self.0.insert(node, First::Whole(job.path.clone(), there));
+                self.0.insert(key, First::Whole(job.path.clone(), there));
                 true
             }
             Some(First::UnderWay(_)) => false,
@@ -50,12 +55,12 @@ impl Twins {
 
     /// Takes notice of a job that is done. Answers what can be begun now.
     pub(crate) fn end(&mut self, job: &Job, is_made: bool) -> Vec<Job> {
-        let Some(node) = job.facts.node.filter(|_| job.twin.is_none()) else { return Vec::new() };
+        let Some(key) = key(job).filter(|_| job.twin.is_none()) else { return Vec::new() };
         let first = if is_made { Some(First::Whole(job.path.clone(), None)) } else { None };
         let before = match first {
-            Some(first) => self.0.insert(node, first),
+            Some(first) => self.0.insert(key, first),
             // The next name is the first one then.
-            None => self.0.remove(&node),
+            None => self.0.remove(&key),
         };
         let Some(First::UnderWay(waiting)) = before else { return Vec::new() };
         waiting.into_iter().filter_map(|job| self.admit(job)).collect()
@@ -66,5 +71,31 @@ impl Twins {
         let all = self.0.drain().map(|(_, first)| first);
         all.flat_map(|first| if let First::UnderWay(waiting) = first { waiting } else { Vec::new() })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::{Facts, Kind, Spot};
+
+    fn job(name: &str, size: u64, modified: i128) -> Job {
+        let (kind, node) = (Kind::File, Some((7, 42)));
+        let facts = Facts { kind, size, modified, node, sparse: false, mode: None, attributes: None };
+        Job { from: name.to_owned(), path: name.to_owned(), facts, spot: Spot::Free, twin: None }
+    }
+
+    #[test]
+    fn the_number_of_a_file_that_is_gone_makes_another_one_no_name_of_it() {
+        let mut twins = Twins::default();
+        let first = twins.admit(job("a", 5, 100)).unwrap();
+        assert!(twins.admit(job("b", 5, 100)).is_none());
+        // Neither does it wait.
+        assert!(twins.admit(job("c", 6, 100)).is_some_and(|job| job.twin.is_none()));
+        let released = twins.end(&first, true);
+        assert_eq!(released.len(), 1);
+        assert_eq!(released[0].twin.as_deref(), Some("a"));
+        assert!(twins.admit(job("d", 5, 200)).is_some_and(|job| job.twin.is_none()));
+        assert!(twins.is_joined(&job("e", 7, 100), None));
     }
 }

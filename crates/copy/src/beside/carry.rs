@@ -6,6 +6,7 @@ use bytes::Bytes;
 use super::{Beside, Given, Lost};
 use crate::error::{Done, Fault};
 use crate::file::Shared;
+use crate::keep::{Keep, lent};
 use crate::survey::Job;
 use crate::tree::{Facts, File, Like};
 
@@ -23,12 +24,24 @@ pub(crate) async fn carry(
     if !keep.is_more() && !keep.streams {
         return Ok(like);
     }
-    let found = Beside { mode: job.facts.mode, ..reader.beside(keep).await? };
+    let beside = reader.beside(keep).await?;
+    let facts = as_it_is(reader, &job.facts, keep).await?;
+    let like = keep.like(&facts);
+    let found = Beside { mode: facts.mode, ..beside };
     // Streams alone are nothing to be set.
     let given = if keep.is_more() { writer.set_beside(&found, keep).await? } else { Given::default() };
     streams(shared, &found, &job.from, part).await?;
     shared.lose(&given.lost);
-    Ok(like.beside(&given))
+    Ok(like.beside(&given, facts.kind))
+}
+
+/// A file whose bits lend the rights of its owner as it is when its owner has been read: what was listed may be another file's.
+async fn as_it_is(reader: &File, listed: &Facts, keep: &Keep) -> Done<Facts> {
+    if !keep.owners || listed.special() & lent(listed.kind) == 0 {
+        return Ok(*listed);
+    }
+    let facts = reader.facts().await?;
+    if facts.looks_like(listed) { Ok(facts) } else { Err(Fault::Changed) }
 }
 
 /// The same for the directory `path`, which the source has at `from`.
@@ -43,7 +56,7 @@ pub(crate) async fn carry_directory(shared: &Shared, from: &str, path: &str, fac
         if keep.is_more() { shared.target.set_beside(path, &found, keep).await? } else { Given::default() };
     streams(shared, &found, from, path).await?;
     shared.lose(&given.lost);
-    Ok(like.beside(&given))
+    Ok(like.beside(&given, facts.kind))
 }
 
 /// Copies named streams, one after the other.

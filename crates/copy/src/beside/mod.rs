@@ -63,6 +63,8 @@ pub(crate) struct Xattr {
 pub(crate) struct Given {
     /// Whether it has got an access list, which permission bits would spoil.
     pub(crate) list: bool,
+    /// Whether it has got the owner and the group of the other one.
+    pub(crate) owner: bool,
     pub(crate) lost: Vec<Lost>,
 }
 

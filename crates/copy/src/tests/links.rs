@@ -83,6 +83,45 @@ fn a_link_that_goes_round_or_nowhere_fails_alone() {
 }
 
 #[test]
+fn a_directory_in_which_only_links_or_names_change_is_opened_and_keeps_its_time() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let [source, target] = ["source", "target"].map(|name| dir.path().join(name));
+    for name in ["links", "names"] {
+        fs::create_dir_all(source.join(name)).unwrap();
+    }
+    symlink("one", source.join("links/link")).unwrap();
+    fs::write(source.join("file"), "x").unwrap();
+    fs::hard_link(source.join("file"), source.join("names/name")).unwrap();
+    let set = |mode: u32| {
+        for name in ["source/links", "source/names", "target/links", "target/names"] {
+            fs::set_permissions(dir.path().join(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+    };
+    for closed in [0o755, 0o555] {
+        assert_eq!(run(dir.path(), "").status() & !1, 0);
+        set(0o755);
+        let _ = fs::remove_file(target.join("names/name"));
+        fs::copy(source.join("file"), target.join("names/name")).unwrap();
+        let modified = fs::metadata(source.join("file")).unwrap().modified().unwrap();
+        fs::File::open(target.join("names/name")).unwrap().set_modified(modified).unwrap();
+        fs::remove_file(source.join("links/link")).unwrap();
+        symlink(format!("other{closed}"), source.join("links/link")).unwrap();
+        for name in ["source/links", "source/names", "target/links", "target/names"] {
+            set_time(&dir.path().join(name), 1_000_000_000);
+        }
+        set(closed);
+        let report = run(dir.path(), "-H");
+        assert_eq!((report.status(), &report.json()["files"]["copied"]), (1, &2.into()), "{report}");
+        for name in ["links", "names"] {
+            let known = fs::metadata(target.join(name)).unwrap();
+            assert_eq!((known.mtime(), known.mode() & 0o777), (1_000_000_000, closed), "{name}");
+        }
+    }
+    set(0o755);
+}
+
+#[test]
 fn names_of_one_file_stay_one_file_with_h_and_are_counted_without() {
     let dir = tempfile::tempdir().unwrap();
     let [source, target] = ["source", "target"].map(|name| dir.path().join(name));

@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 
 use crate::beside::{Beside, Given};
 use crate::error::{Done, Error, Fault};
+use crate::keep::lent;
 use crate::name;
 use crate::plan::Access;
 use crate::{Channel, Keep, Place};
@@ -97,9 +98,11 @@ impl Like {
         if self.mode.is_some() { usual & 0o700 } else { usual }
     }
 
-    /// The same for one that has been given what the other has beside its data.
-    pub(crate) fn beside(self, given: &Given) -> Like {
-        Like { has_list: given.list, ..self }
+    /// The same for one of `kind` that has been given what the other has beside its data. Without its owner it does not get
+    /// the bits that lend the rights of that.
+    pub(crate) fn beside(self, given: &Given, kind: Kind) -> Like {
+        let lent = if given.owner { 0 } else { lent(kind) };
+        Like { mode: self.mode.map(|mode| mode & !lent), has_list: given.list, ..self }
     }
 }
 

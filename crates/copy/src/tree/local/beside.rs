@@ -48,13 +48,16 @@ pub(super) fn read(file: &fs::File, keep: &Keep) -> io::Result<Beside> {
 
 /// Gives a file or directory what another one has. Answers what this host cannot hold.
 pub(super) fn write(file: &fs::File, found: &Beside, keep: &Keep) -> io::Result<Given> {
-    let Given { mut list, mut lost } = Given::default();
+    let Given { mut list, owner: mut has_owner, mut lost } = Given::default();
     let known = file.metadata()?;
     if keep.owners
         && let Some(owner) = &found.owner
     {
         match (owner.user.number(false), owner.group.number(true)) {
-            (Some(uid), Some(gid)) => fchown(file, Some(uid), Some(gid))?,
+            (Some(uid), Some(gid)) => {
+                fchown(file, Some(uid), Some(gid))?;
+                has_owner = true;
+            }
             _ => lost.push(Lost::Owner),
         }
     }
@@ -82,7 +85,7 @@ pub(super) fn write(file: &fs::File, found: &Beside, keep: &Keep) -> io::Result<
             lost.push(Lost::Xattr);
         }
     }
-    Ok(Given { list, lost })
+    Ok(Given { list, owner: has_owner, lost })
 }
 
 /// The value of an attribute, if it is there and the file system has such.

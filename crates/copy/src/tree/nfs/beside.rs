@@ -51,7 +51,7 @@ impl Node<'_> {
 
     /// Gives it what another one has.
     pub(super) async fn set_beside(&self, found: &Beside, keep: &Keep) -> Done<Given> {
-        let Given { list: mut has_list, mut lost } = Given::default();
+        let Given { list: mut has_list, owner: mut has_owner, mut lost } = Given::default();
         // The owner goes first: what a list says of OWNER@ is said of who owns the file then.
         if keep.owners
             && let Some(owner) = &found.owner
@@ -60,7 +60,10 @@ impl Node<'_> {
             let security = Security { owner: user, group, list: None };
             match of_node!(self, node => node.set_security(&security).await) {
                 Err(error) if error.nfs_status() == Some(NfsStat::BadOwner) => lost.push(Lost::Owner),
-                other => other?,
+                other => {
+                    other?;
+                    has_owner = true;
+                }
             }
         }
         if keep.lists
@@ -87,7 +90,7 @@ impl Node<'_> {
                 other => other?,
             }
         }
-        Ok(Given { list: has_list, lost })
+        Ok(Given { list: has_list, owner: has_owner, lost })
     }
 }
 

@@ -37,12 +37,12 @@ impl Nfs {
                 }
                 Err(error) if error.nfs_status() == Some(NfsStat::Exist) && attempt < 2 => {}
                 Err(error) => {
-                    if error.nfs_status().is_some_and(has_no_links) {
-                        return Ok(LinkMade::No);
-                    }
                     // There may be none to remove; what counts is why it was not made.
                     let _ = directory.remove(part).await;
-                    return Err(error.into());
+                    return match error.nfs_status().is_some_and(has_no_links) {
+                        true => Ok(LinkMade::No),
+                        false => Err(error.into()),
+                    };
                 }
                 Ok(true) => break,
                 Ok(false) => {
@@ -53,7 +53,11 @@ impl Nfs {
             // What is there leads elsewhere, or belongs to somebody else.
             let _ = directory.remove(part).await;
         }
-        directory.rename(part, name).await?;
+        if let Err(error) = directory.rename(part, name).await {
+            // What counts is why it has not got its name.
+            let _ = directory.remove(part).await;
+            return Err(error.into());
+        }
         Ok(made)
     }
 

@@ -49,7 +49,9 @@ impl File {
     /// Gives it what another one has.
     pub(in crate::tree) async fn set_beside(&self, found: &Beside, keep: &Keep) -> Done<Given> {
         let mut given = Given::default();
-        given.list = self.set_security(found, keep, &mut given.lost).await?;
+        let set = self.set_security(found, keep, &mut given.lost).await?;
+        given.list = set.contains(SecurityInformation::DACL);
+        given.owner = set.contains(OWNERS);
         if !found.xattrs.is_empty() {
             self.set_xattrs(&found.xattrs, &mut given.lost).await?;
         }
@@ -61,8 +63,13 @@ impl File {
         Descriptor::parse(&self.file.security(parts).await?).map_err(unreadable)
     }
 
-    /// Sets owner and list; answers whether there is a list now.
-    async fn set_security(&self, found: &Beside, keep: &Keep, lost: &mut Vec<Lost>) -> Done<bool> {
+    /// Sets owner and list; answers what of them was taken.
+    async fn set_security(
+        &self,
+        found: &Beside,
+        keep: &Keep,
+        lost: &mut Vec<Lost>,
+    ) -> Done<SecurityInformation> {
         let (mut given, mut parts) = (Descriptor::default(), SecurityInformation::empty());
         if keep.lists
             && let Some(list) = &found.list
@@ -96,16 +103,16 @@ impl File {
             }
         }
         if parts.is_empty() {
-            return Ok(false);
+            return Ok(parts);
         }
         let too_long = |why| Fault::Said(format!("its access list is too long for a share: {why}"));
         let bytes = given.encode().map_err(too_long)?;
         match self.file.set_security(parts, &bytes).await.map_err(Fault::from) {
             Err(fault) if fault.is_unsupported() => {
                 lost.push(Lost::List);
-                Ok(false)
+                Ok(SecurityInformation::empty())
             }
-            other => other.map(|()| parts.contains(SecurityInformation::DACL)),
+            other => other.map(|()| parts),
         }
     }
 
