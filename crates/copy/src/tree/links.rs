@@ -54,6 +54,14 @@ impl Tree {
         }
     }
 
+    /// Whether `path` is a link of any kind, also one that cannot be copied.
+    pub(crate) async fn is_link(&self, path: &str) -> Done<bool> {
+        match self {
+            Tree::Smb(side) => side.is_link(path).await,
+            Tree::Local(_) | Tree::Nfs(_) => Ok(self.read_link(path).await?.is_some()),
+        }
+    }
+
     /// Makes the symbolic link `path`, by way of `part` beside it, in the place of another link there may be.
     pub(crate) async fn put_link(&self, path: &str, part: &str, link: &Link, like: &Like) -> Done<LinkMade> {
         match self {
