@@ -76,6 +76,7 @@ impl Inside {
         if self.clone(writer, at, length).await? {
             return Ok(());
         }
+        writer.reach.note(at + length).await;
         Ok(writer.file.copy_from(self.key, at, length).await?)
     }
 
@@ -84,15 +85,11 @@ impl Inside {
         if !self.clones.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        // One after the other: the length that one sets must not cut off what another one has copied.
-        let mut reach = writer.reach.lock().await;
+        // MS-FSCC 2.3.8: the target must reach so far.
+        let end = at + length;
+        let _turn = writer.reach.extend(end, async || Ok(writer.file.set_length(end).await?)).await?;
         if !self.clones.load(Ordering::Relaxed) {
             return Ok(false);
-        }
-        // MS-FSCC 2.3.8: the target must reach so far.
-        if *reach < at + length {
-            writer.file.set_length(at + length).await?;
-            *reach = at + length;
         }
         match writer.file.share_storage_of(&self.file, at, length).await.map_err(Fault::from) {
             Ok(()) => Ok(true),
