@@ -372,7 +372,7 @@ async fn large(shared: &Arc<Shared>, job: &Job) -> Done<()> {
     let Job { from, path, facts, .. } = job;
     let part = join(split(path).0, &part_of(path, facts));
     let reader = Arc::new(shared.source.open_file(from).await?);
-    let inside = inside::open(shared, from, facts.size).await?.map(Arc::new);
+    let inside = inside::open(shared, from, facts).await?.map(Arc::new);
     let done = match shared.target.create(&part, true, &shared.plan.keep.like(facts)).await {
         Ok(writer) => {
             let done =
@@ -461,7 +461,11 @@ async fn fill(shared: &Arc<Shared>, sources: &Sources<'_>, writer: &Arc<File>, f
         if shared.plan.verify {
             verify(shared, reader, writer, facts, &hashes).await?;
         }
-        match reader.facts().await?.looks_like(facts) {
+        let copied = match sources.inside {
+            Some(inside) => inside.facts().await?.looks_like(facts),
+            None => true,
+        };
+        match copied && reader.facts().await?.looks_like(facts) {
             true => Ok(()),
             false => Err(Fault::Changed),
         }

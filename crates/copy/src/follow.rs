@@ -41,6 +41,7 @@ pub(crate) async fn follow(shared: &Shared, directory: &Directory, link: &str) -
         Tree::Local(side) => side.follow(link).await?,
         Tree::Smb(_) | Tree::Nfs(_) => by_text(shared, link).await?,
     };
+    spare_target(shared, &from).await?;
     if facts.kind != Kind::Directory {
         return Ok(Followed { from, facts, trail: directory.trail.clone() });
     }
@@ -58,6 +59,20 @@ pub(crate) async fn follow(shared: &Shared, directory: &Directory, link: &str) -
     }
     let trail = Trail { entry: from.clone(), above: directory.trail.clone(), before: here };
     Ok(Followed { from, facts, trail: Some(Arc::new(trail)) })
+}
+
+/// Makes sure that a link does not lead to the copy itself: that would be copied into itself without end, or over itself.
+async fn spare_target(shared: &Shared, from: &str) -> Done<()> {
+    let (Tree::Local(source), Tree::Local(target)) = (&shared.source, &shared.target) else { return Ok(()) };
+    let (source, target) = (source.real("").await?, target.real_root().await?);
+    // A source that lies within the target is copied anyway.
+    let is_in_target = is_within(from, &target) && !is_within(from, &source);
+    if is_in_target || is_within(&target, from) {
+        let why = "it leads into DST, or to a directory that DST is in, and the copy would be copied into itself; \
+                   copy it as a link, or leave it out";
+        return Err(Fault::Said(why.to_owned()));
+    }
+    Ok(())
 }
 
 /// Whether `path` is on the way from `root` to the directory `here`.

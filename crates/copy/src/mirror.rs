@@ -93,8 +93,8 @@ async fn is_behind_link(shared: &Shared, survey: &mut Survey, path: &str) -> boo
     for above in ends.map(|end| &path[..end]).filter(|above| !above.is_empty()) {
         let is_link = match shared.asked.known(above) {
             Some(known) => known,
-            None => match patiently(shared, || shared.target.read_link(above)).await {
-                Ok(link) => shared.asked.learn(above, link.is_some()),
+            None => match patiently(shared, || shared.target.is_link(above)).await {
+                Ok(is_link) => shared.asked.learn(above, is_link),
                 Err(fault) => {
                     // Nothing is deleted where that is not known.
                     survey.fail(path.to_owned(), fault);
@@ -219,7 +219,7 @@ async fn delete_along(
 /// Whether what a share shows as a directory is a link: that goes itself, and nothing of what it leads to.
 async fn is_link(shared: &Shared, path: &str) -> Done<bool> {
     let is_asked = shared.target.is_share();
-    Ok(is_asked && patiently(shared, || shared.target.read_link(path)).await?.is_some())
+    Ok(is_asked && patiently(shared, || shared.target.is_link(path)).await?)
 }
 
 /// Lists a directory that is to go.

@@ -117,7 +117,7 @@ fn is_same_host(a: &str, b: &str) -> bool {
 }
 
 /// `path` without links and dots, as far as it exists.
-fn real(path: &std::path::Path) -> PathBuf {
+pub(crate) fn real(path: &std::path::Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     for above in absolute.ancestors() {
         if let Ok(found) = above.canonicalize() {

@@ -190,6 +190,17 @@ impl Directory {
         read_attributes(&mut results)
     }
 
+    /// What is known of the directory itself.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when the server refuses.
+    pub async fn known(&self) -> Result<Attributes> {
+        let answer = self.ask(&[attributes()]).await?;
+        let mut results = answer.results();
+        result_of!(results, PutFh)?;
+        read_attributes(&mut results)
+    }
+
     /// Takes `name` away.
     ///
     /// # Errors

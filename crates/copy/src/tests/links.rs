@@ -122,6 +122,37 @@ fn a_directory_in_which_only_links_or_names_change_is_opened_and_keeps_its_time(
 }
 
 #[test]
+fn a_link_that_leads_to_the_copy_itself_is_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let [source, target] = ["source", "backup/target"].map(|name| dir.path().join(name));
+    fs::create_dir_all(source.join("inner")).unwrap();
+    fs::create_dir_all(dir.path().join("backup")).unwrap();
+    fs::write(dir.path().join("backup/old"), "o").unwrap();
+    fs::write(source.join("inner/file"), "x").unwrap();
+    symlink("../backup", source.join("all")).unwrap();
+    symlink("inner", source.join("link")).unwrap();
+    let line = format!("copy {} {} --links follow", source.display(), target.display());
+    for there in [false, true] {
+        assert_eq!(target.exists(), there);
+        if there {
+            fs::write(target.join("beyond"), "b").unwrap();
+            symlink("../backup/target/beyond", source.join("one")).unwrap();
+        }
+        let args = <Cli as clap::Parser>::parse_from(line.split_whitespace()).args;
+        let plan = Plan::new(&args, &|_| unreachable!("nobody logs on")).unwrap();
+        let report = crate::run(plan).unwrap();
+        let json = report.json();
+        let failures = json["failures"].as_array().unwrap();
+        let mut failed: Vec<&str> = failures.iter().map(|it| it["path"].as_str().unwrap()).collect();
+        failed.sort_unstable();
+        assert_eq!(failed, ["all", "one"][..1 + usize::from(there)], "{json:#}");
+        assert!(failures[0].to_string().contains("copied into itself"), "{json:#}");
+        assert!(fs::read(target.join("inner/file")).is_ok() && fs::read(target.join("link/file")).is_ok());
+        assert!(!target.join("all").exists() && !target.join("one").exists());
+    }
+}
+
+#[test]
 fn names_of_one_file_stay_one_file_with_h_and_are_counted_without() {
     let dir = tempfile::tempdir().unwrap();
     let [source, target] = ["source", "target"].map(|name| dir.path().join(name));

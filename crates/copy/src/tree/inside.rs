@@ -2,7 +2,7 @@
 //!
 //! Source and target must be open in one session there, that of the target; so the source is opened in it once more.
 
-use super::{File, Tree, nfs, smb};
+use super::{Facts, File, Tree, nfs, smb};
 use crate::error::{Done, Fault};
 
 /// Bytes that a server is asked to copy at once.
@@ -25,6 +25,16 @@ impl Tree {
         }
     }
 
+    /// Whether the session of this target finds the very directory in which the copy begins at `source`. Two servers may
+    /// give themselves the same name, as machines do that were made from one image.
+    pub(crate) async fn has_root_of(&self, source: &Tree) -> Done<bool> {
+        match (self, source) {
+            (Tree::Smb(this), Tree::Smb(source)) => this.has_root_of(source).await,
+            (Tree::Nfs(this), Tree::Nfs(source)) => this.has_root_of(source).await,
+            _ => Ok(false),
+        }
+    }
+
     /// Opens the file `path` of `source` in the session of this target.
     pub(crate) async fn open_inside(&self, source: &Tree, path: &str) -> Done<Inside> {
         match (self, source) {
@@ -42,6 +52,22 @@ impl Inside {
             (Inside::Smb(source), File::Smb(writer)) => source.copy(writer, at, length).await,
             (Inside::Nfs(source), File::Nfs(writer)) => source.copy(writer, at, length).await,
             _ => Err(Fault::Said("a file of the other side".to_owned())),
+        }
+    }
+
+    /// What was known of it when it was opened.
+    pub(crate) async fn opened(&self) -> Done<Facts> {
+        match self {
+            Inside::Smb(source) => Ok(source.opened()),
+            Inside::Nfs(source) => source.facts().await,
+        }
+    }
+
+    /// What is known of it now.
+    pub(crate) async fn facts(&self) -> Done<Facts> {
+        match self {
+            Inside::Smb(source) => source.facts().await,
+            Inside::Nfs(source) => source.facts().await,
         }
     }
 

@@ -18,6 +18,11 @@ pub(crate) struct Link {
 }
 
 impl Link {
+    /// Whether it leads to a path of a Windows host (MS-FSCC 2.1.2.4), which nothing but a share can hold.
+    fn is_of_windows(&self) -> bool {
+        self.reparse.is_some() && self.text.starts_with(b"/??/")
+    }
+
     /// Whether `other` leads to the same. As not every server sets the time of a link, that says nothing.
     pub(crate) fn looks_like(&self, other: &Link) -> bool {
         match (&self.reparse, &other.reparse) {
@@ -54,8 +59,19 @@ impl Tree {
         }
     }
 
+    /// Whether `path` is a link of any kind, also one that cannot be copied.
+    pub(crate) async fn is_link(&self, path: &str) -> Done<bool> {
+        match self {
+            Tree::Smb(side) => side.is_link(path).await,
+            Tree::Local(_) | Tree::Nfs(_) => Ok(self.read_link(path).await?.is_some()),
+        }
+    }
+
     /// Makes the symbolic link `path`, by way of `part` beside it, in the place of another link there may be.
     pub(crate) async fn put_link(&self, path: &str, part: &str, link: &Link, like: &Like) -> Done<LinkMade> {
+        if link.is_of_windows() && !self.is_share() {
+            return Ok(LinkMade::No);
+        }
         match self {
             Tree::Local(side) => side.put_link(path, part, link, like).await,
             Tree::Smb(side) => side.put_link(path, part, link, like).await,
@@ -97,5 +113,31 @@ fn cannot_link(fault: &Fault) -> bool {
                 || error.nfs_status().is_some_and(|status| by_nfs_status.contains(&status))
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_link_to_a_drive_of_windows_is_no_link_of_this_host() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = Tree::Local(super::super::local::Local::new(dir.path()));
+        let link =
+            |text: &str, reparse| Link { text: text.into(), is_directory: false, owner: None, reparse };
+        for (text, reparse, made) in [
+            ("/??/C:/data", Some(vec![1]), LinkMade::No),
+            ("../data", Some(vec![1]), LinkMade::Yes),
+            ("/??/C:/data", None, LinkMade::Yes),
+        ] {
+            let put = tree.put_link("link", "part", &link(text, reparse), &Like::default()).await.unwrap();
+            assert_eq!(put, made, "{text}");
+            let there = std::fs::read_link(dir.path().join("link")).ok();
+            assert_eq!(there.as_deref(), (made == LinkMade::Yes).then_some(Path::new(text)));
+            let _ = std::fs::remove_file(dir.path().join("link"));
+        }
     }
 }

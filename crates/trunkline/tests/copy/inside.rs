@@ -82,3 +82,32 @@ fn what_a_server_copies_by_itself_is_whole_in_all_sizes_and_between_shares() {
         }
     }
 }
+
+/// A second server that takes itself for `server`, as a machine does that was made from the same image.
+fn twin_of(server: &Running) -> Running {
+    let place = Place::new();
+    let mut copy = std::process::Command::new("cp");
+    assert!(copy.arg("-a").arg(server.path("state")).arg(place.path()).status().unwrap().success());
+    Running::start_at(place)
+}
+
+#[test]
+fn a_server_of_the_same_identity_is_not_taken_for_that_of_the_source() {
+    let server = Running::start();
+    let twin = twin_of(&server);
+    let large = content(4 * MIB);
+    for (server, bytes) in [(&server, &large), (&twin, &vec![7; large.len()])] {
+        fs::create_dir_all(server.path("files/from")).unwrap();
+        let file = fs::File::create(server.path("files/from/large")).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, bytes, 0).unwrap();
+        // Neither size nor time tells the two apart.
+        file.set_modified(std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000)).unwrap();
+    }
+    for (from, to) in [(server.smb("from"), twin.smb("smb")), (server.nfs("from"), twin.nfs("nfs"))] {
+        let (status, report, said) = twin.copy(&format!("{from} {to}"));
+        assert_eq!((status, said.as_str()), (1, ""), "{to}: {report:#}");
+        assert_eq!(report["bytes_copied_by_server"].as_u64().unwrap_or(0), 0, "{to}: {report:#}");
+        let made = fs::read(twin.path("files").join(&to[..3]).join("large")).unwrap();
+        assert!(made == large, "{to}: it is that of the other server");
+    }
+}

@@ -49,6 +49,14 @@ impl Local {
         real.into_os_string().into_string().map_err(strange)
     }
 
+    /// The path at which the copy begins without any link in it, as far as it exists.
+    pub(crate) async fn real_root(&self) -> Done<String> {
+        let root = self.path("");
+        let real = away(move || Ok(crate::place::real(&root))).await?;
+        // A path that is not UTF-8 has none within it that is, nor the other way round: its text is close enough.
+        Ok(real.to_string_lossy().into_owned())
+    }
+
     pub(in crate::tree) async fn put_link(
         &self,
         path: &str,

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use client::nfs::OpenOptions;
+use client::nfs::{Attributes, Directory, OpenOptions};
 
-use super::{File, Nfs, NfsFile, split};
+use super::{Facts, File, Nfs, NfsFile, facts, split};
 use crate::error::{Done, Fault};
 
 /// A file of the source that is open by the client of the target.
@@ -22,8 +22,22 @@ impl Nfs {
         !this.owner.is_empty() && this.owner == source.owner && this.scope == source.scope
     }
 
+    /// The export of `source` as the client of this target sees it.
+    async fn export_of(&self, source: &Nfs) -> Done<&Directory> {
+        Ok(self.inside.get_or_try_init(|| self.client.directory(&source.share)).await?)
+    }
+
+    pub(in crate::tree) async fn has_root_of(&self, source: &Nfs) -> Done<bool> {
+        let root = source.path("");
+        let (here, there) =
+            (self.export_of(source).await?.directory(&root).await?, source.directory(&root).await?);
+        let (here, there) = tokio::try_join!(here.known(), there.known())?;
+        let who = |it: Attributes| (it.file_system, it.file_id, it.change);
+        Ok(who(here) == who(there))
+    }
+
     pub(in crate::tree) async fn open_inside(&self, source: &Nfs, path: &str) -> Done<Inside> {
-        let export = self.inside.get_or_try_init(|| self.client.directory(&source.share)).await?;
+        let export = self.export_of(source).await?;
         let whole = source.path(path);
         let (above, name) = split(&whole);
         let file = export.directory(above).await?.open(name, &OpenOptions::read()).await?;
@@ -50,6 +64,10 @@ impl Inside {
             done += count;
         }
         Ok(())
+    }
+
+    pub(in crate::tree) async fn facts(&self) -> Done<Facts> {
+        Ok(facts(&self.file.stat().await?))
     }
 
     pub(in crate::tree) async fn close(self) -> Done<()> {

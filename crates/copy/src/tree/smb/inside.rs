@@ -3,13 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use client::{CopySource, OpenOptions};
+use client::{CopySource, OpenOptions, Tree};
+use smb_wire::fscc::{FileInfoClass, FsInfoClass};
+use smb_wire::query_info::InfoType;
 
-use super::{File, Smb};
+use super::{Facts, File, Smb, facts};
 use crate::error::{Done, Fault};
 
 /// What is a multiple of the clusters of every file system.
 const ALIGNED: u64 = 64 * 1024;
+/// Room for what a server says of a volume, its label included.
+const VOLUME_ROOM: u32 = 1024;
 
 /// A file of the source that is open in the session of the target.
 #[derive(Debug)]
@@ -19,10 +23,38 @@ pub(crate) struct Inside {
     clones: Arc<AtomicBool>,
 }
 
+/// What tells a directory from those of other servers: its number, its volume and its times.
+#[derive(Debug, PartialEq, Eq)]
+struct Identity {
+    file: Vec<u8>,
+    volume: Vec<u8>,
+    times: [u64; 3],
+}
+
+async fn identity(tree: &Tree, path: &str) -> Done<Identity> {
+    let directory = tree.open(path, &OpenOptions::attributes()).await?;
+    let (file, volume) = tokio::join!(
+        directory.query(InfoType::File, FileInfoClass::INTERNAL.0, 8),
+        directory.query(InfoType::Filesystem, FsInfoClass::VOLUME.0, VOLUME_ROOM),
+    );
+    let info = directory.info();
+    let times = [info.creation_time, info.last_write_time, info.change_time];
+    let identity = file.and_then(|file| Ok(Identity { file, volume: volume?, times }));
+    directory.close().await?;
+    Ok(identity?)
+}
+
 impl Smb {
     pub(in crate::tree) fn is_at_server_of(&self, source: &Smb) -> bool {
         let who = |it: &Smb| (it.remote.user.to_lowercase(), it.remote.domain.to_lowercase());
         self.live().is_at_server_of(&source.live()) && who(self) == who(source)
+    }
+
+    pub(in crate::tree) async fn has_root_of(&self, source: &Smb) -> Done<bool> {
+        let (beside, root) = (self.live().beside(&source.remote.share).await?, source.path(""));
+        let tree = source.tree();
+        let (here, there) = tokio::try_join!(identity(&beside, &root), identity(&tree, &root))?;
+        Ok(here == there)
     }
 
     pub(in crate::tree) async fn open_inside(&self, source: &Smb, path: &str) -> Done<Inside> {
@@ -44,6 +76,7 @@ impl Inside {
         if self.clone(writer, at, length).await? {
             return Ok(());
         }
+        writer.reach.note(at + length).await;
         Ok(writer.file.copy_from(self.key, at, length).await?)
     }
 
@@ -52,15 +85,11 @@ impl Inside {
         if !self.clones.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        // One after the other: the length that one sets must not cut off what another one has copied.
-        let mut reach = writer.reach.lock().await;
+        // MS-FSCC 2.3.8: the target must reach so far.
+        let end = at + length;
+        let _turn = writer.reach.extend(end, async || Ok(writer.file.set_length(end).await?)).await?;
         if !self.clones.load(Ordering::Relaxed) {
             return Ok(false);
-        }
-        // MS-FSCC 2.3.8: the target must reach so far.
-        if *reach < at + length {
-            writer.file.set_length(at + length).await?;
-            *reach = at + length;
         }
         match writer.file.share_storage_of(&self.file, at, length).await.map_err(Fault::from) {
             Ok(()) => Ok(true),
@@ -72,6 +101,14 @@ impl Inside {
                 Ok(false)
             }
         }
+    }
+
+    pub(in crate::tree) fn opened(&self) -> Facts {
+        facts(self.file.info())
+    }
+
+    pub(in crate::tree) async fn facts(&self) -> Done<Facts> {
+        Ok(facts(&self.file.stat().await?))
     }
 
     pub(in crate::tree) async fn close(self) -> Done<()> {

@@ -1,12 +1,12 @@
 //! Symbolic links of a share, which are reparse points (MS-FSCC 2.1.2.4), and further names of files.
 
-use client::OpenOptions;
-use smb_wire::create::{Access as Rights, CreateOptions, Disposition};
-use smb_wire::fscc::FileAttributes;
+use client::{OpenOptions, Tree};
+use smb_wire::create::{Access as Rights, CreateOptions, Disposition, FileInfo};
 use smb_wire::fscc::reparse::{MAX_REPARSE, NfsFile, Reparse};
+use smb_wire::fscc::{FileAttributes, ReparseTag};
 use smb_wire::{NtStatus, Utf16, utf16};
 
-use super::{Smb, delete, deleting, moving, settings};
+use super::{LINKS, Smb, delete, deleting, moving, settings};
 use crate::error::{Done, Fault};
 use crate::name::check_for_smb;
 use crate::tree::Like;
@@ -62,17 +62,50 @@ fn holds_none(refused: &client::Error) -> bool {
     is_unsupported || refused.status().is_some_and(|status| by_status.contains(&status))
 }
 
+/// The reparse point `path`. None where something else is there, or nothing, or the share has no such thing.
+async fn reparse_point(tree: &Tree, path: &str) -> Done<Option<(FileInfo, Vec<u8>)>> {
+    match tree.reparse_point(path).await.map_err(Fault::from) {
+        Err(fault) if fault.is_missing() || has_none(&fault) => Ok(None),
+        found => found,
+    }
+}
+
+/// Whether a share says that it has no reparse points. A name that it does not take says nothing of what is there.
+fn has_none(fault: &Fault) -> bool {
+    let is_of_name =
+        matches!(fault, Fault::Server(error) if error.status() == Some(NtStatus::OBJECT_NAME_INVALID));
+    fault.is_unsupported() && !is_of_name
+}
+
+/// Reads a reparse point.
+fn parse(buffer: &[u8]) -> Done<Reparse<'_>> {
+    let why = "it is a reparse point that cannot be read; look at it on its server";
+    Reparse::parse(buffer).map_err(|_| Fault::Said(why.to_owned()))
+}
+
+/// Whether a reparse point leads elsewhere, whatever it says of where.
+fn leads_away(buffer: &[u8]) -> Done<bool> {
+    let tag = match buffer.first_chunk() {
+        Some(tag) => ReparseTag(u32::from_le_bytes(*tag)),
+        None => return parse(buffer).map(|_| true),
+    };
+    // MS-FSCC 2.1.2.1
+    Ok(tag.is_name_surrogate() || LINKS.contains(&tag))
+}
+
 impl Smb {
+    /// Whether what the share shows as `path` is something else, to which a link or a junction leads.
+    pub(in crate::tree) async fn is_link(&self, path: &str) -> Done<bool> {
+        match reparse_point(&self.tree(), &self.path(path)).await? {
+            Some((_, buffer)) => leads_away(&buffer),
+            None => Ok(false),
+        }
+    }
+
     pub(in crate::tree) async fn read_link(&self, path: &str) -> Done<Option<Link>> {
-        let found = match self.tree().reparse_point(&self.path(path)).await.map_err(Fault::from) {
-            // A share without reparse points has no links.
-            Err(fault) if fault.is_unsupported() => return Ok(None),
-            other => other?,
-        };
+        let found = reparse_point(&self.tree(), &self.path(path)).await?;
         let Some((info, buffer)) = found else { return Ok(None) };
-        let Some(text) = Reparse::parse(&buffer).ok().and_then(|reparse| text_of(&reparse)) else {
-            return Ok(None);
-        };
+        let Some(text) = text_of(&parse(&buffer)?) else { return Ok(None) };
         let bits = FileAttributes::from_bits_retain(info.file_attributes);
         Ok(Some(Link {
             text,
@@ -125,7 +158,7 @@ impl Smb {
         let how = moving();
         let how = OpenOptions { access: how.access | Rights::WRITE_ATTRIBUTES, ..how };
         let how = OpenOptions { options: CreateOptions::empty(), ..how }.of_link();
-        if tree.reparse_point(path).await.is_ok_and(|there| there.is_some()) {
+        if reparse_point(&tree, path).await?.is_some() {
             // Giving a name follows what has it, on a share that follows links.
             delete(&tree, path, &deleting()).await?;
         }
@@ -159,6 +192,38 @@ mod tests {
             let back = text_of(&Reparse::parse(&buffer).unwrap()).unwrap();
             assert_eq!(back, text.as_bytes(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_leads_away_is_told_by_its_tag_whatever_its_text() {
+        // A lone surrogate, and a buffer that is cut short.
+        let name = [0xD800_u16.to_le_bytes(), [b'x', 0]].concat();
+        let name = Utf16::new(&name).unwrap();
+        let mut buffer = Vec::new();
+        Reparse::Symlink { substitute_name: name, print_name: name, relative: true }.write(&mut buffer);
+        assert!(text_of(&parse(&buffer).unwrap()).is_none() && leads_away(&buffer).unwrap());
+        let cut = &buffer[..10];
+        assert!(parse(cut).is_err() && leads_away(cut).unwrap() && leads_away(&buffer[..3]).is_err());
+        for (tag, leads) in [
+            (ReparseTag::MOUNT_POINT, true),
+            (ReparseTag::NFS, true),
+            (ReparseTag::LX_SYMLINK, true),
+            // Deduplication.
+            (ReparseTag(0x8000_0013), false),
+        ] {
+            assert_eq!(leads_away(&tag.0.to_le_bytes()).unwrap(), leads, "{tag:?}");
+        }
+    }
+
+    #[test]
+    fn a_refused_name_does_not_say_that_there_are_no_links() {
+        let refused =
+            |status| Fault::from(client::Error::Status { command: smb_wire::Command::Create, status });
+        assert!(
+            has_none(&refused(NtStatus::NOT_SUPPORTED))
+                && has_none(&refused(NtStatus::INVALID_DEVICE_REQUEST))
+        );
+        assert!(![NtStatus::OBJECT_NAME_INVALID, NtStatus::ACCESS_DENIED].map(refused).iter().any(has_none));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod inside;
 mod lanes;
 mod links;
 mod live;
+mod reach;
 mod times;
 mod together;
 
@@ -35,6 +36,7 @@ use crate::plan::Access;
 use crate::{Channel, Keep};
 use lanes::Lanes;
 use live::{Live, Order};
+use reach::Reach;
 use together::{Together, is_alive};
 
 /// A directory of a share.
@@ -65,8 +67,8 @@ pub(crate) struct File {
     holes: Holes,
     /// Whether it keeps them, once that has been asked for.
     keeps_holes: OnceCell<bool>,
-    /// How far it reaches at least.
-    reach: tokio::sync::Mutex<u64>,
+    /// How far it reaches, or will when what is under way is done.
+    reach: Reach,
 }
 
 /// How long it may take to get in again: to connect, to log on and to go to the share.
@@ -563,7 +565,7 @@ impl Smb {
 
 impl File {
     fn new(file: client::File) -> File {
-        let reach = tokio::sync::Mutex::new(file.info().end_of_file);
+        let reach = Reach::new(file.info().end_of_file);
         File { file, holes: Holes::default(), keeps_holes: OnceCell::new(), reach }
     }
 
@@ -573,6 +575,7 @@ impl File {
     }
 
     pub(super) async fn write(&self, offset: u64, data: &Bytes) -> Done<u32> {
+        self.reach.note(offset + data.len() as u64).await;
         Ok(self.file.write(offset, data).await?)
     }
 
@@ -585,7 +588,7 @@ impl File {
     }
 
     pub(super) async fn set_length(&self, length: u64) -> Done<()> {
-        Ok(self.file.set_length(length).await?)
+        self.reach.set(length, async || Ok(self.file.set_length(length).await?)).await
     }
 
     pub(super) async fn sync(&self) -> Done<()> {
