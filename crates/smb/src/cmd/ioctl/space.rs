@@ -64,7 +64,6 @@ pub(super) fn allocated_ranges(cx: &Context<'_>, output: &mut Vec<u8>) -> Answer
     if len == 0 {
         return Ok(NtStatus::SUCCESS);
     }
-    cx.fits(Range::SIZE)?;
     let (engine, open) = cx.file()?;
     let most = (cx.limit / Range::SIZE + 1).min(MAX_RANGES);
     let (ranges, more) = engine.allocated_ranges(open, start..start + len, most)?;
