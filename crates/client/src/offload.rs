@@ -22,7 +22,7 @@ pub const COPIED_AT_ONCE: u64 = CHUNK * CHUNKS as u64;
 pub struct CopySource(ResumeKey);
 
 impl File {
-    /// What the server knows this file by as a source of copies, as long as it is open.
+    /// The key by which the server knows this file as a source of copies, as long as it is open.
     ///
     /// # Errors
     /// [`Error::Status`] when the server refuses, as one that does not copy.

@@ -87,13 +87,13 @@ pub struct Args {
     pub json: bool,
 }
 
-/// What becomes of symbolic links.
+/// The treatment of symbolic links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Links {
     /// They become links that lead to the same.
     #[default]
     Copy,
-    /// What they lead to is copied in their place.
+    /// Their targets are copied in their place.
     Follow,
     /// They are left out.
     Skip,

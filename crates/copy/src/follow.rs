@@ -1,6 +1,6 @@
 //! Links of the source that are followed, and what keeps that from going round for ever.
 //!
-//! What a link leads to is found by its path. On this host it is that without any further link in it, as the host finds it; on a
+//! The target of a link is found by its path. On this host it is that without any further link in it, as the host finds it; on a
 //! server it is found by the text of the link, and stays in SRC. A directory that the way to the link leads through is not
 //! copied into itself once more.
 

@@ -70,10 +70,9 @@ impl Pace {
             (true, false) => {
                 self.quick_turns = 0;
                 let is_proof = effort.is_some() || bytes < MUCH;
-                let is_very_slow = is_proof && took_ns > bound_ns.saturating_mul(VERY_SLOW);
-                if self.warned == 0 && !is_very_slow {
-                    let is_long = took_ns > bound_ns.saturating_mul(VERY_SLOW);
-                    self.warned = if is_long { LONG_MEMORY } else { MEMORY };
+                let is_very_slow = took_ns > bound_ns.saturating_mul(VERY_SLOW);
+                if self.warned == 0 && !(is_very_slow && is_proof) {
+                    self.warned = if is_very_slow { LONG_MEMORY } else { MEMORY };
                     return;
                 }
                 self.warned = 0;

@@ -190,7 +190,7 @@ impl Directory {
         read_attributes(&mut results)
     }
 
-    /// What is known of the directory itself.
+    /// The attributes of the directory itself.
     ///
     /// # Errors
     /// [`Error::Refused`] when the server refuses.

@@ -1,4 +1,4 @@
-//! What a target takes and then does not keep, without a word: setgid of who is not in the group (chmod(2)), a time that its
+//! Finds out what a target takes and then does not keep, without a word: setgid of who is not in the group (chmod(2)), a time that its
 //! file system cannot hold (timestamps are cut to its range). Where a file or directory has such a thing, the copy is looked
 //! at once more. Others have no further request for it.
 
