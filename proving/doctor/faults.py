@@ -272,7 +272,19 @@ def one(name, expected, stage, course, basis=None):
     is_found = basis is None or any(basis in said for finding in holding for said in finding["rests_on"])
     result = "pass" if named == expected and is_found else "fail"
     return {"name": name, "expected": expected, "named": named, "kinds": held, "result": result, "took_s": report["took_s"],
-            "latency": latency(said, examined["facts"]), "report": report}
+            "basis": grounds(holding, examined["facts"], said), "latency": latency(said, examined["facts"]), "report": report}
+
+
+def grounds(holding, facts, said):
+    """Lines that show whoever looks at a wrong verdict what it was built on: the findings, the runs, what the link counted."""
+    lines = [f"{it['kind']}: {'; '.join(it['rests_on'])}" for it in holding]
+    for run in (facts.get("data") or {}).get("runs", []):
+        tcp = run.get("tcp") or {}
+        lines.append(
+            f"{run['work']} by {run['connections']}: {run['mib_s']:.1f} MiB/s, idle {run['idle']:.2f}, again {tcp.get('sent_again')}"
+            f" of {tcp.get('sent')}, out of order {tcp.get('out_of_order')} of {tcp.get('came')}, round trip {tcp.get('rtt_ms', 0):.1f} ms"
+        )
+    return lines + said.splitlines()
 
 
 def latency(said, facts):
@@ -339,6 +351,8 @@ def main():
         shown = result.get("says") or f"named {result['named']} ({', '.join(result['kinds']) or 'nothing'}), {result['took_s']:.1f} s"
         print(f"{result['result']:5} {result['name']}: expected {result['expected']}; {shown}", flush=True)
         tally.add(result["result"], name, f"expected {layer}; {shown}")
+        if result["result"] == "fail":
+            print("".join(f"        {line}\n" for line in result.get("basis", [])), end="", flush=True)
         if arguments.out:
             arguments.out.write_text(json.dumps(results, indent=1))
     print_latency(results)

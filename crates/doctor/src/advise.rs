@@ -238,12 +238,14 @@ fn doubt(data: &Value, work: &str) -> Doubt {
     let runs = || data["runs"].as_array().into_iter().flatten().filter(|run| run["work"] == work);
     let waited = runs().map(|run| run["waited"].as_f64().unwrap_or(1.0)).fold(0.0, f64::max);
     let is_here = others["is_server_here"].as_bool() != Some(false);
-    let fewest = runs().filter_map(|run| {
+    // Reports of earlier versions have no `cut`, and count operations.
+    let by_operations = |run: &Value| {
         let turns = run["turns"].as_array().map_or(1, Vec::len).max(1);
-        Some(run["operations"].as_f64()? / turns as f64)
-    });
-    let operation = fewest.min_by(f64::total_cmp).map_or(0.0, |it| 1.0 / it.max(1.0));
-    Doubt { others: if is_here { part } else { part.min(waited) }, operation }
+        Some(turns as f64 / run["operations"].as_f64()?.max(1.0))
+    };
+    let cuts = runs().filter_map(|run| run["cut"].as_f64().or_else(|| by_operations(run)));
+    let cut = cuts.max_by(f64::total_cmp).unwrap_or(0.0).min(1.0);
+    Doubt { others: if is_here { part } else { part.min(waited) }, cut }
 }
 
 /// The least place of a curve at which it comes near to its best, and how much that is of its beginning.

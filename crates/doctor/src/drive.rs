@@ -20,6 +20,10 @@ use crate::tcp::TcpInfo;
 
 /// Parts of a run.
 const PARTS: usize = 20;
+/// Operations from which on one of them is so small a part of a run that it does not matter where the run begins and ends.
+const MANY_OPERATIONS: u64 = 100;
+/// How often the kernel's round trip is read during a run.
+const ROUND_TRIPS: u32 = 10;
 /// Student's t for 19 degrees of freedom, 95 %.
 const CONFIDENCE: f64 = 2.093;
 /// Latencies above this are counted as this.
@@ -255,7 +259,11 @@ async fn measured(
     }
     let from = window.open(order, begun, account).await;
     let before = Moment::read(account);
-    tokio::time::sleep_until((from + order.time).into()).await;
+    let mut longest_rtt_ms = 0.0f64;
+    for look in 1..=ROUND_TRIPS {
+        tokio::time::sleep_until((from + order.time * look / ROUND_TRIPS).into()).await;
+        longest_rtt_ms = longest_rtt_ms.max(rtt_ms(&account()));
+    }
     let after = Moment::read(account);
     end.send_replace(true);
     while let Some(done) = workers.join_next().await {
@@ -265,12 +273,14 @@ async fn measured(
         }
     }
     let tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(result(order, &tally, &before, &after))
+    Ok(result(order, &tally, &before, &after, longest_rtt_ms))
 }
 
-fn result(order: &Order, tally: &Tally, before: &Moment, after: &Moment) -> Run {
+fn result(order: &Order, tally: &Tally, before: &Moment, after: &Moment, longest_rtt_ms: f64) -> Run {
     let seconds = order.time.as_secs_f64();
-    let per_s = tally.operations as f64 / seconds;
+    let by_operations = (tally.operations as f64 / seconds, 1.0 / tally.operations.max(1) as f64);
+    let by_bytes = moved_per_s(order, tally.operations, before, after);
+    let (per_s, cut) = by_bytes.map_or(by_operations, |bytes| (bytes / f64::from(order.block), 0.0));
     let parts: Vec<f64> = tally.parts.iter().map(|count| *count as f64 * PARTS as f64 / seconds).collect();
     let at = |percent: f64| tally.latency.value_at_percentile(percent) as f64 / 1000.0;
     let wall = (after.at - before.at).as_nanos().max(1) as f64;
@@ -283,6 +293,7 @@ fn result(order: &Order, tally: &Tally, before: &Moment, after: &Moment) -> Run 
         lasted_s: seconds,
         operations: tally.operations,
         per_s,
+        cut,
         interval: interval(&parts),
         turns: vec![per_s],
         mib_s: per_s * f64::from(order.block) / 1_048_576.0,
@@ -295,8 +306,24 @@ fn result(order: &Order, tally: &Tally, before: &Moment, after: &Moment) -> Run 
             .waited_ns
             .zip(before.waited_ns)
             .map(|(after, before)| after.saturating_sub(before) as f64 / wall),
-        tcp: traffic(&before.tcp, &after.tcp),
+        tcp: traffic(&before.tcp, &after.tcp, longest_rtt_ms),
     }
+}
+
+/// Bytes that a run moved for a second by the kernel's count, which no border cuts. Nothing where operations are so many that
+/// they tell as much, or where the kernel does not count the same connections at both ends.
+fn moved_per_s(order: &Order, operations: u64, before: &Moment, after: &Moment) -> Option<f64> {
+    if operations >= MANY_OPERATIONS || before.tcp.is_empty() || before.tcp.len() != after.tcp.len() {
+        return None;
+    }
+    let direction = match order.work {
+        Work::Write => |it: &TcpInfo| it.bytes_acknowledged,
+        Work::Read | Work::ReadAgain => |it: &TcpInfo| it.bytes_came,
+        Work::SmallRead | Work::SmallFiles => return None,
+    };
+    let sum = |all: &[TcpInfo]| all.iter().map(direction).sum::<u64>();
+    let moved = sum(&after.tcp).checked_sub(sum(&before.tcp))?;
+    Some(moved as f64 / (after.at - before.at).as_secs_f64().max(1e-9))
 }
 
 /// The mean of the parts, less and more what it may be wrong by.
@@ -341,7 +368,12 @@ fn idle(usage: &Usage) -> f64 {
     if all == 0 { 1.0 } else { 1.0 - busy as f64 / all as f64 }
 }
 
-fn traffic(before: &[TcpInfo], after: &[TcpInfo]) -> Option<Traffic> {
+/// The mean round trip of the connections.
+fn rtt_ms(connections: &[TcpInfo]) -> f64 {
+    connections.iter().map(|it| it.rtt_ms).sum::<f64>() / connections.len().max(1) as f64
+}
+
+fn traffic(before: &[TcpInfo], after: &[TcpInfo], longest_rtt_ms: f64) -> Option<Traffic> {
     if after.is_empty() {
         return None;
     }
@@ -352,10 +384,10 @@ fn traffic(before: &[TcpInfo], after: &[TcpInfo]) -> Option<Traffic> {
     let busy = sum(|it| it.busy_us).max(1) as f64;
     Some(Traffic {
         sent: sum(|it| it.segments_sent.into()),
-        sent_again: sum(|it| it.segments_sent_again.into()),
+        sent_again: sum(|it| it.segments_sent_again.saturating_sub(it.sent_again_in_vain).into()),
         came: sum(|it| it.segments_came.into()),
         out_of_order: sum(|it| it.out_of_order.into()),
-        rtt_ms: after.iter().map(|it| it.rtt_ms).sum::<f64>() / after.len() as f64,
+        rtt_ms: longest_rtt_ms.max(rtt_ms(after)),
         held_by_peer_window: sum(|it| it.peer_window_full_us) as f64 / busy,
         held_by_send_buffer: sum(|it| it.send_buffer_full_us) as f64 / busy,
     })
@@ -482,6 +514,38 @@ mod tests {
     }
 
     #[test]
+    fn few_operations_are_counted_by_their_bytes() {
+        let order = |work| Order {
+            work,
+            block: 1000,
+            depth: 8,
+            connections: 1,
+            ramp: Duration::ZERO,
+            settling: Duration::ZERO,
+            slice: Duration::ZERO,
+            time: Duration::from_secs(2),
+            stall: Duration::from_secs(1),
+            most_per_s: None,
+        };
+        let at = Instant::now();
+        let moment = |at, tcp| Moment { at, own: None, all: Usage(Vec::new()), waited_ns: None, tcp };
+        let came = |bytes| vec![TcpInfo { bytes_came: bytes, ..TcpInfo::default() }];
+        let before = moment(at, came(500));
+        let after = moment(at + Duration::from_secs(2), came(30_500));
+        let per_s = |work, operations| moved_per_s(&order(work), operations, &before, &after);
+        assert_eq!((per_s(Work::Read, 7), per_s(Work::Write, 7)), (Some(15_000.0), Some(0.0)));
+        assert_eq!((per_s(Work::Read, MANY_OPERATIONS), per_s(Work::SmallRead, 7)), (None, None));
+        // A connection was lost.
+        let fewer = moment(after.at, Vec::new());
+        assert_eq!(moved_per_s(&order(Work::Read), 7, &before, &fewer), None);
+        let tally = Tally { operations: 7, latency: Histogram::new(3).unwrap(), parts: [0; PARTS] };
+        let run = result(&order(Work::Read), &tally, &before, &after, 0.0);
+        assert_eq!((run.per_s, run.cut, run.operations), (15.0, 0.0, 7));
+        let run = result(&order(Work::Read), &tally, &before, &fewer, 0.0);
+        assert_eq!((run.per_s, run.cut), (3.5, 1.0 / 7.0));
+    }
+
+    #[test]
     fn traffic_is_what_came_to_the_accounts() {
         let account = |sent, again, busy, full| TcpInfo {
             segments_sent: sent,
@@ -491,8 +555,8 @@ mod tests {
             rtt_ms: 23.0,
             ..TcpInfo::default()
         };
-        let traffic =
-            traffic(&[account(10, 1, 100, 0)], &[account(110, 3, 300, 100), account(5, 0, 0, 0)]).unwrap();
+        let vain = TcpInfo { sent_again_in_vain: 4, ..account(5, 4, 0, 0) };
+        let traffic = traffic(&[account(10, 1, 100, 0)], &[account(110, 3, 300, 100), vain], 0.0).unwrap();
         assert_eq!((traffic.sent, traffic.sent_again, traffic.rtt_ms), (105, 2, 23.0));
         assert_eq!(traffic.held_by_peer_window, 0.5);
     }

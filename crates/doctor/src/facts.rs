@@ -409,6 +409,9 @@ pub struct Run {
     pub operations: u64,
     /// Operations for a second.
     pub per_s: f64,
+    /// The part by which `per_s` may be off, since operations that are under way at the borders of a run count whole or not at
+    /// all. Nothing where the kernel counted the bytes.
+    pub cut: f64,
     /// Least and most of the turns; where there was one, the mean with 95 % confidence, from its parts.
     pub interval: [f64; 2],
     /// Operations for a second in each turn, in order: what runs with other numbers of connections have at the same place was
@@ -437,13 +440,14 @@ pub struct Run {
 pub struct Traffic {
     /// Segments that were sent, and those among them sent again.
     pub sent: u64,
-    /// Sent again.
+    /// Sent again, without those that the other side had already.
     pub sent_again: u64,
     /// Segments that came, and those among them that came out of order, as behind a lost one.
     pub came: u64,
     /// Out of order.
     pub out_of_order: u64,
-    /// The kernel's round trip at the end of the run, the mean of all connections.
+    /// The kernel's round trip, the mean of all connections: the longest that was seen during the run, since a flow that has
+    /// just slowed down finds the path empty.
     pub rtt_ms: f64,
     /// Part of the time with something to send in which the other side's window was full.
     pub held_by_peer_window: f64,

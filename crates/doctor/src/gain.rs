@@ -55,8 +55,7 @@ impl Data {
         let part = self
             .others
             .map_or(0.0, |it| if it.is_server_here { it.part } else { it.part.min(waited(one, many)) });
-        let fewest = |run: &Run| run.operations as f64 / run.turns.len().max(1) as f64;
-        Doubt { others: part, operation: 1.0 / fewest(one).min(fewest(many)).max(1.0) }
+        Doubt { others: part, cut: one.cut.max(many.cut).min(1.0) }
     }
 }
 
@@ -100,6 +99,7 @@ impl Run {
         (self.own_processors, self.idle, self.waited) = (own_processors, idle, waited);
         (self.median_ms, self.p99_ms, self.per_s) = (median_ms, p99_ms, per_s);
         (self.lasted_s, self.operations) = (seconds, self.operations + other.operations);
+        self.cut = self.cut.max(other.cut);
         self.mib_s = per_s * f64::from(self.block) / 1_048_576.0;
         self.depth = other.depth;
         self.parts.extend_from_slice(&other.parts);

@@ -603,6 +603,7 @@ fn run_of(work: Work, block: u32, depth: u32, job: &Value) -> Option<Run> {
         lasted_s: of["runtime"].as_f64()? / 1000.0,
         operations: of["total_ios"].as_u64()?,
         per_s,
+        cut: 1.0 / of["total_ios"].as_f64()?.max(1.0),
         interval: [(per_s - deviation).max(0.0), per_s + deviation],
         turns: vec![per_s],
         mib_s: bytes / 1_048_576.0,

@@ -27,6 +27,8 @@ pub struct TcpInfo {
     pub segments_sent: u32,
     /// Segments sent again.
     pub segments_sent_again: u32,
+    /// Segments among those that the other side had already, as it says in duplicate SACKs (RFC 2883).
+    pub sent_again_in_vain: u32,
     /// Segments that came.
     pub segments_came: u32,
     /// Segments that came out of order.
@@ -148,6 +150,7 @@ fn account(bytes: &[u8]) -> TcpInfo {
         busy_us: u64_at(168),
         peer_window_full_us: u64_at(176),
         send_buffer_full_us: u64_at(184),
+        sent_again_in_vain: u32_at(216),
         out_of_order: u32_at(224),
         peer_window: u32_at(228),
         congestion_control: String::new(),

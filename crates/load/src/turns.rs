@@ -48,8 +48,8 @@ pub enum Worth {
 pub struct Doubt {
     /// The part of the processors that other programs used meanwhile. They may have taken it from either side.
     pub others: f64,
-    /// The part of a turn that one operation is, where operations are few.
-    pub operation: f64,
+    /// The part by which the borders of a turn may have cut it.
+    pub cut: f64,
 }
 
 impl Range {
@@ -67,7 +67,7 @@ impl Range {
         // With fewer turns each that is missing adds half of the spread on both sides.
         let missing = ENOUGH_TURNS.saturating_sub(factors.len()) as f64;
         let wider = (most / least).powf(missing / 2.0)
-            * (1.0 + doubt.operation.max(CUT_PART))
+            * (1.0 + doubt.cut.max(CUT_PART))
             * widened_by(doubt.others)?;
         Some(Range { least: least / wider, middle: middle(&factors), most: most * wider })
     }

@@ -30,6 +30,7 @@ pub(crate) fn large(work: Work, connections: u32, mib_s: f64, rtt_ms: f64) -> Ru
         lasted_s: 1.0,
         operations: per_s as u64,
         per_s,
+        cut: 4.0 / per_s,
         interval: [per_s * 0.97, per_s * 1.03],
         turns: vec![per_s * 0.98, per_s * 1.03, per_s * 0.97, per_s * 1.02],
         mib_s,
