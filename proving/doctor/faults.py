@@ -236,10 +236,12 @@ SOUND = [
 ]
 
 # Those that `make test` runs: faults of five layers that differ most in how they are found, and two sound set-ups, near and far.
-SHORT = (
-    "Multichannel off at the server", "full disk", "the name gives the public address", "large packets are lost", "Trunkline, SMB",
-    "Trunkline behind 5 ms",
-)
+# The course is the quick one, but for what a slow host has no time for in it: two turns on a long way do not make it sure there what
+# several connections are worth.
+SHORT = {
+    "Multichannel off at the server": "usual", "full disk": "quick", "the name gives the public address": "quick",
+    "large packets are lost": "quick", "Trunkline, SMB": "quick", "Trunkline behind 5 ms": "quick",
+}
 
 
 def examine(before, target, environment, course):
@@ -346,7 +348,8 @@ def main():
         if not first <= number <= last or not is_asked or arguments.short and case[0] not in SHORT:
             continue
         name, layer, stage, *basis = case
-        result = one(name, layer, stage, arguments.course, *basis)
+        course = SHORT[name] if arguments.short else arguments.course
+        result = one(name, layer, stage, course, *basis)
         results.append(result)
         shown = result.get("says") or f"named {result['named']} ({', '.join(result['kinds']) or 'nothing'}), {result['took_s']:.1f} s"
         print(f"{result['result']:5} {result['name']}: expected {result['expected']}; {shown}", flush=True)

@@ -8,6 +8,10 @@ use crate::finding::{Finding, Layer, Side};
 const SLOW_NAME_MS: f64 = 500.0;
 /// A path that carries less is narrow for a file share, in MiB/s (700 Mbit/s).
 const NARROW_MIB_S: f64 = 83.0;
+/// A round trip that is longer by this factor, and by so many ms, shows a queue: what is lost then may have found it full. The
+/// kernel smooths its round trip (RFC 6298 2.3), so that a queue of a whole round trip, soon drained, shows little more.
+const QUEUED_TRIP: f64 = 1.25;
+const QUEUED_MS: f64 = 5.0;
 /// Part of the segments lost on a sound path at most.
 const SOUND_LOSS: f64 = 0.0025;
 
@@ -214,7 +218,7 @@ fn lost_part(facts: &Facts, base: f64) -> f64 {
     for run in facts.data.iter().flat_map(|it| &it.runs) {
         let Some(tcp) = run.tcp else { continue };
         // A host without time acknowledges late, and what was not lost is sent again.
-        if run.idle < 0.1 || is_here || loaded_rtt(facts, run) > (base * 1.5).max(base + 8.0) {
+        if run.idle < 0.1 || is_here || loaded_rtt(facts, run) > (base * QUEUED_TRIP).max(base + QUEUED_MS) {
             continue;
         }
         match run.work {
