@@ -20,8 +20,8 @@ use crate::tcp::TcpInfo;
 
 /// Parts of a run.
 const PARTS: usize = 20;
-/// Operations from which on one of them is so small a part of a run that it does not matter where the run begins and ends.
-const MANY_OPERATIONS: u64 = 100;
+/// How many times as many operations as are under way at once make a run so long that it does not matter where it begins and ends.
+const MANY_DEPTHS: u64 = 20;
 /// How often the kernel's round trip is read during a run.
 const ROUND_TRIPS: u32 = 10;
 /// Student's t for 19 degrees of freedom, 95 %.
@@ -313,7 +313,8 @@ fn result(order: &Order, tally: &Tally, before: &Moment, after: &Moment, longest
 /// Bytes that a run moved for a second by the kernel's count, which no border cuts. Nothing where operations are so many that
 /// they tell as much, or where the kernel does not count the same connections at both ends.
 fn moved_per_s(order: &Order, operations: u64, before: &Moment, after: &Moment) -> Option<f64> {
-    if operations >= MANY_OPERATIONS || before.tcp.is_empty() || before.tcp.len() != after.tcp.len() {
+    let is_long = operations >= MANY_DEPTHS * u64::from(order.depth);
+    if is_long || before.tcp.is_empty() || before.tcp.len() != after.tcp.len() {
         return None;
     }
     let direction = match order.work {
@@ -534,7 +535,7 @@ mod tests {
         let after = moment(at + Duration::from_secs(2), came(30_500));
         let per_s = |work, operations| moved_per_s(&order(work), operations, &before, &after);
         assert_eq!((per_s(Work::Read, 7), per_s(Work::Write, 7)), (Some(15_000.0), Some(0.0)));
-        assert_eq!((per_s(Work::Read, MANY_OPERATIONS), per_s(Work::SmallRead, 7)), (None, None));
+        assert_eq!((per_s(Work::Read, 8 * MANY_DEPTHS), per_s(Work::SmallRead, 7)), (None, None));
         // A connection was lost.
         let fewer = moment(after.at, Vec::new());
         assert_eq!(moved_per_s(&order(Work::Read), 7, &before, &fewer), None);
