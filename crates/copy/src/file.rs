@@ -265,17 +265,17 @@ where
     shared.unless_over(all).await
 }
 
-/// Copies a file or a link.
+/// Copies a file or a link. What most files do not need is boxed: all of this is moved for each of them.
 pub(crate) async fn copy(shared: &Arc<Shared>, job: &Job) -> Done<Outcome> {
     if job.facts.kind == Kind::Link {
-        return patiently(shared, || link::copy(shared, job)).await;
+        return Box::pin(patiently(shared, || link::copy(shared, job))).await;
     }
     if let Some(first) = &job.twin
-        && patiently(shared, || link::join_names(shared, first, job)).await?
+        && Box::pin(patiently(shared, || link::join_names(shared, first, job))).await?
     {
         return Ok(Outcome::Made(job.facts.size));
     }
-    let size = shared.unless_over(again_and_again(shared, job)).await?;
+    let size = shared.unless_over(Box::pin(again_and_again(shared, job))).await?;
     let is_parted = job.facts.node.is_some() && (job.twin.is_some() || !shared.plan.hard_links);
     if is_parted {
         shared.lose(&[Lost::HardLink]);
@@ -292,11 +292,11 @@ async fn again_and_again(shared: &Arc<Shared>, job: &Job) -> Done<u64> {
             Err(fault) if fault.may_pass() => fault,
             Err(fault) => return Err(fault),
         };
-        pauses.after(shared, &fault).await;
+        Box::pin(pauses.after(shared, &fault)).await;
         if fault.is_interruption() {
             continue;
         }
-        match shared.source.stat(&job.from).await {
+        match Box::pin(shared.source.stat(&job.from)).await {
             Ok(Some(now)) if now.kind == Kind::File => job.facts = now,
             // It is gone, or something else by now.
             Ok(_) => return Err(Fault::Changed),
@@ -305,7 +305,7 @@ async fn again_and_again(shared: &Arc<Shared>, job: &Job) -> Done<u64> {
             Err(fault) => return Err(fault),
         }
     }
-    once(shared, &job, shared.plan.retries).await?;
+    Box::pin(once(shared, &job, shared.plan.retries)).await?;
     done(shared, &job).await
 }
 
@@ -321,7 +321,7 @@ async fn once(shared: &Arc<Shared>, job: &Job, attempt: u32) -> Done<()> {
     if is_small && small(shared, job, attempt).await? {
         return Ok(());
     }
-    large(shared, job).await
+    Box::pin(large(shared, job)).await
 }
 
 /// Copies a file that fits one piece. False when it has more than that takes, and nothing was done.
