@@ -276,3 +276,29 @@ fn split_last(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let (above, last) = at.map_or((&path[..0], path), |at| (&path[..at], &path[at + 1..]));
     (!last.is_empty()).then_some((above, last))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_on_the_roots_own_file_system_is_birth_time_and_handle() {
+        let place = tempfile::tempdir().unwrap();
+        let files = place.path().join("files");
+        std::fs::create_dir(&files).unwrap();
+        std::fs::write(files.join("f"), "text").unwrap();
+        let volume = crate::PosixVolume::open(&files, &place.path().join("beside")).unwrap();
+        let node = volume.root.open_name(&Name::new(b"f").unwrap(), OpenHow::Read).unwrap();
+        let born = [&node.born.secs.to_le_bytes()[..], &node.born.nanos.to_le_bytes()].concat();
+        let handle = Handle::of(node.fd().unwrap().as_fd());
+        let handle = handle.map(|handle| [&handle.kind.to_le_bytes()[..], &handle.bytes].concat());
+        let expected = match (&volume.shared.table, handle) {
+            (None, handle) => [born, handle.unwrap()].concat(),
+            (Some(_), handle) => {
+                let by_table = [&BY_TABLE.to_le_bytes()[..], &node.id.inode.to_le_bytes()].concat();
+                [born, by_table, handle.unwrap_or_default()].concat()
+            }
+        };
+        assert_eq!(node.find_address(), Ok(expected));
+    }
+}

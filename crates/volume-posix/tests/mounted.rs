@@ -222,6 +222,16 @@ fn subvolumes_are_file_systems_of_their_own() {
     }
 }
 
+/// Mounts a directory once more by FUSE; none, and the test is skipped, where that is not possible.
+fn bindfs(from: &Path, to: &Path) -> Option<Mounted> {
+    let paths = [from, to].map(|path| path.to_str().unwrap());
+    if !common::is_root() || !run("bindfs", &["--no-allow-other", paths[0], paths[1]]) {
+        common::skipped("nothing can be mounted with bindfs here");
+        return None;
+    }
+    Some(Mounted(to.to_owned()))
+}
+
 #[test]
 fn what_lies_beside_files_on_fuse_is_found_after_it_was_mounted_anew() {
     let place = place();
@@ -229,15 +239,7 @@ fn what_lies_beside_files_on_fuse_is_found_after_it_was_mounted_anew() {
     std::fs::create_dir(&from).unwrap();
     std::fs::create_dir(&top).unwrap();
     std::fs::write(from.join("f"), "text").unwrap();
-    let mount = || {
-        let paths = [from.to_str().unwrap(), top.to_str().unwrap()];
-        let is_mounted = common::is_root() && run("bindfs", &["--no-allow-other", paths[0], paths[1]]);
-        if !is_mounted {
-            common::skipped("nothing can be mounted with bindfs here");
-        }
-        is_mounted.then(|| Mounted(top.clone()))
-    };
-    let Some(mounted) = mount() else { return };
+    let Some(mounted) = bindfs(&from, &top) else { return };
     let volume = open(&place);
     let f = at(&volume, "m/f").unwrap();
     f.open_stream(&name("s"), true, true).unwrap().write(0, b"beside").unwrap();
@@ -248,7 +250,7 @@ fn what_lies_beside_files_on_fuse_is_found_after_it_was_mounted_anew() {
     // Something else has its device number now.
     let other = files(&place).join("other");
     let Some(_other) = Mounted::new("tmpfs", "none", &other) else { return };
-    let Some(_mounted) = mount() else { return };
+    let Some(_mounted) = bindfs(&from, &top) else { return };
     for volume in [volume, open(&place)] {
         let f = at(&volume, "m/f").unwrap();
         assert_ne!(f.id().device, device);
@@ -256,4 +258,52 @@ fn what_lies_beside_files_on_fuse_is_found_after_it_was_mounted_anew() {
         assert_eq!(f.streams().unwrap().len(), 1);
         assert_eq!(f.note(Note::ObjectId).unwrap(), Some(vec![7; 5000]));
     }
+}
+
+#[test]
+fn what_an_earlier_version_laid_beside_files_on_fuse_is_found() {
+    let place = place();
+    let (from, top, beside) =
+        (place.path().join("from"), files(&place).join("m"), place.path().join("beside"));
+    std::fs::create_dir(&from).unwrap();
+    std::fs::create_dir(&top).unwrap();
+    std::fs::write(from.join("f"), "text").unwrap();
+    let Some(_mounted) = bindfs(&from, &top) else { return };
+    let f = at(&open(&place), "m/f").unwrap();
+    f.open_stream(&name("s"), true, true).unwrap();
+    let (device, number) = (f.id().device, f.stat().unwrap().file_system);
+    assert_ne!(device, number);
+    // An earlier version had no record, and took the device number for the file system.
+    std::fs::remove_file(beside.join("file-systems")).unwrap();
+    let folders =
+        std::fs::read_dir(&beside).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let folders: Vec<String> = folders.filter(|name| name.starts_with(&format!("{number:x}-"))).collect();
+    let [folder] = &folders[..] else { panic!("{folders:?}") };
+    let earlier = folder.replacen(&format!("{number:x}-"), &format!("{device:x}-"), 1);
+    std::fs::rename(beside.join(folder), beside.join(earlier)).unwrap();
+    for _ in 0..2 {
+        let f = at(&open(&place), "m/f").unwrap();
+        assert_eq!((f.stat().unwrap().file_system, f.streams().unwrap().len()), (device, 1));
+    }
+}
+
+#[test]
+fn a_share_on_fuse_stays_what_it_is() {
+    let place = place();
+    let from = place.path().join("from");
+    std::fs::create_dir(&from).unwrap();
+    std::fs::write(from.join("f"), "text").unwrap();
+    let Some(mounted) = bindfs(&from, &files(&place)) else { return };
+    let volume = open(&place);
+    let (device, serial) = (volume.root().unwrap().id().device, volume.facts().serial);
+    at(&volume, "f").unwrap().open_stream(&name("s"), true, true).unwrap();
+    drop(volume);
+    mounted.unmount();
+    let other = place.path().join("other");
+    let Some(_other) = Mounted::new("tmpfs", "none", &other) else { return };
+    let Some(_mounted) = bindfs(&from, &files(&place)) else { return };
+    let volume = open(&place);
+    assert_ne!(volume.root().unwrap().id().device, device);
+    let f = at(&volume, "f").unwrap();
+    assert_eq!((volume.facts().serial, f.streams().unwrap().len()), (serial, 1));
 }
