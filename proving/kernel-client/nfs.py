@@ -33,6 +33,8 @@ MOUNTS |= {"4.2-xfs": ("4.2", 2), "4.2-nobody": ("4.2", 4)}
 # Rounds of each of the four workers of `locks_beside_readers`: 2,000 in one of the mounts.
 LOCK_ROUNDS = {"4.2-nconnect4": 500}
 NOBODY = 65534
+# A file system that is mounted below the share of a server that is root, and its size.
+BELOW, BELOW_BYTES = "below", 8 << 20
 NOBODY_LACKS = {
     "special_files": "the server may make no devices",
     "modes_and_owners": "the server may give no file away",
@@ -82,10 +84,24 @@ def exercise(tally, kind, name):
         job = [sys.executable, script, "--address", guest.SERVER_ADDRESS, "--port", server.port, *words(name),
                "--size-bytes", room.f_blocks * room.f_frsize, "--size-files", room.f_files, "--host-directory", server.share_directory("files")]
         job += ["--clones"] if name == "4.2-xfs" else []
+        if kind == "trunkline" and user is None:
+            job += ["--below", BELOW, mount_below(server)]
         ran = guest.run(network, job, LIMIT_S), server.alive(), server.log()
         if name == "4.2-xfs":
             check_sharing(tally, name, server.share_directory("files") / "cloned-to")
     count(tally, name, ran, server, lacks(kind, user))
+
+
+def mount_below(server):
+    """Mount a small file system below the share, where the server sees it and until it ends; gives its bytes."""
+    path = server.share_directory("files") / BELOW
+    path.mkdir()
+    # A network namespace is entered with a mount namespace of its own.
+    command = ["nsenter", "--target", str(server.pid), "--mount", "mount", "-t", "tmpfs", "-o", f"size={BELOW_BYTES},mode=0777", "proof", path]
+    mounted = subprocess.run(command, capture_output=True, text=True)
+    if mounted.returncode != 0:
+        raise servers.CannotSetUp(f"nothing can be mounted: {mounted.stderr.strip()}")
+    return BELOW_BYTES
 
 
 def lacks(kind, user):

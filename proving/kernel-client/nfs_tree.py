@@ -456,6 +456,27 @@ def check_connections(options):
     expect(min(requests) > 10, f"requests of each connection: {requests}")
 
 
+def check_below(options):
+    """A file system that the server's host has mounted below the share is one to the client too."""
+    tops = [where / options.below[0] for where in (A, B)]
+    try:
+        # The client mounts it when it is entered, and not for stat.
+        expect([os.listdir(top) for top in tops] == [[], []], "it is not empty")
+        here, there = (top.stat().st_dev for top in tops)
+        expect(here not in (A.stat().st_dev, there), f"device {here} below {A.stat().st_dev}, {there}")
+        room = os.statvfs(tops[0])
+        size = int(options.below[1])
+        expect(abs(room.f_blocks * room.f_frsize - size) <= room.f_frsize, f"{room.f_blocks * room.f_frsize} bytes, not {size}")
+        (tops[0] / "made").write_bytes(b"below")
+        expect((tops[1] / "made").read_bytes() == b"below", "the second mount reads something else")
+        expect_error(errno.EXDEV, os.rename, tops[0] / "made", A / "made")
+        expect((tops[0] / "..").stat().st_ino == A.stat().st_ino, "the way up does not lead to the share")
+        (tops[0] / "made").unlink()
+    finally:
+        for top in tops:
+            subprocess.run(["umount", str(top)], capture_output=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     for name in ("address", "port", "share", "options", "host-directory"):
@@ -463,6 +484,7 @@ def main():
     for name in ("connections", "size-bytes", "size-files", "lock-rounds"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--clones", action="store_true", help="files of the share can share storage")
+    parser.add_argument("--below", nargs=2, help="a directory of the share at which a file system of so many bytes is mounted")
     parser.add_argument("--another", nargs=2, help="the network namespace of a second client, and the server's address there")
     options = parser.parse_args()
     LOCK_ROUNDS[0] = options.lock_rounds
@@ -479,6 +501,8 @@ def main():
         cases += V42_CASES + [clone if options.clones else no_clone]
     failures = tree.run_cases(cases, Path(options.host_directory))
     checks = {"statfs": check_statfs, "connections": check_connections}
+    if options.below:
+        checks["a file system below"] = check_below
     failures += tree.run_cases(list(checks.values()), options, list(checks))
     for where in (B, A):
         done = subprocess.run(["umount", str(where)], capture_output=True, text=True)

@@ -150,12 +150,12 @@ pub enum What<'a> {
         export: &'a Export,
         /// What is known of it.
         info: Info,
-        /// Room in the export, when it is asked for.
+        /// Room on its file system, when it is asked for.
         space: Option<Space>,
         /// Its descriptor, when its list is asked for.
         descriptor: Option<Descriptor>,
-        /// Whether it is the export's root.
-        is_root: bool,
+        /// The fileid of what it covers where it is the top of a file system, else its own.
+        mounted_on: u64,
     },
     /// The pseudo root.
     Root,
@@ -225,26 +225,44 @@ fn wants_list(wanted: &Bitmap) -> bool {
 /// # Errors
 /// As the engine says.
 pub fn of_item<'a>(export: &'a Export, item: &Item, wanted: &Bitmap) -> Result<What<'a>, NfsStat> {
-    let descriptor = || Ok(export.engine.item_descriptor(item)?.0);
-    of_known(export, export.engine.item_info(item), descriptor, wanted)
+    let info = export.engine.item_info(item);
+    let is_below = info.as_ref().is_ok_and(|info| info.file_system != 0);
+    let covered = if is_below && wanted.has(AttrNum::MountedOnFileid.get()) {
+        export.engine.covered(item).map_err(|why| crate::status::of(&why))?
+    } else {
+        None
+    };
+    of_known(export, info, || Ok(item.clone()), covered, wanted)
 }
 
-/// The same where the engine was asked already; `descriptor` asks it for more.
+/// The same where the engine was asked already; `item` is asked for more. `covered` is the number by which its directory lists it, if that
+/// may be another one than its own.
 ///
 /// # Errors
 /// As the engine says, or has said.
 pub fn of_known<'a>(
     export: &'a Export,
     info: Result<Info, share::Refusal>,
-    descriptor: impl FnOnce() -> Result<Descriptor, share::Refusal>,
+    item: impl Fn() -> Result<Item, share::Refusal>,
+    covered: Option<u64>,
     wanted: &Bitmap,
 ) -> Result<What<'a>, NfsStat> {
     let told = |why: share::Refusal| crate::status::of(&why);
     let info = info.map_err(told)?;
-    let space = if wants_space(wanted) { Some(export.engine.space().map_err(told)?) } else { None };
+    let space = match info.file_system {
+        _ if !wants_space(wanted) => None,
+        0 => Some(export.engine.space().map_err(told)?),
+        _ => Some(item().and_then(|item| export.engine.space_at(&item)).map_err(told)?),
+    };
     let is_root = info.kind == Kind::Directory && info.id == export.engine.root_item().id();
+    let mounted_on = match covered {
+        _ if is_root => pseudo_fileid(export),
+        Some(covered) if info.file_system != 0 => covered,
+        _ => info.id.inode,
+    };
+    let descriptor = || Ok(export.engine.item_descriptor(&item()?)?.0);
     let descriptor = if wants_list(wanted) { Some(descriptor().map_err(told)?) } else { None };
-    Ok(What::Of { export, info, space, descriptor, is_root })
+    Ok(What::Of { export, info, space, descriptor, mounted_on })
 }
 
 /// Whether a directory says by itself all that is wanted of an entry of this kind.
@@ -326,8 +344,8 @@ fn one(number: AttrNum, subject: &Subject<'_>, mut put: impl FnMut(Attr<'_>)) {
             {
                 list_of(number, export, descriptor, put);
             }
-            What::Of { export, info, space, is_root, .. } => {
-                one_of(number, export, info, space.as_ref(), *is_root, put);
+            What::Of { export, info, space, mounted_on, .. } => {
+                one_of(number, export, info, space.as_ref(), *mounted_on, put);
             }
             What::Root => one_of_root(number, subject.server, put),
         },
@@ -348,7 +366,7 @@ fn one_of(
     export: &Export,
     info: &Info,
     space: Option<&Space>,
-    is_root: bool,
+    mounted_on: u64,
     mut put: impl FnMut(Attr<'_>),
 ) {
     let room = |of: fn(&Space) -> u64| space.map_or(0, of);
@@ -356,14 +374,12 @@ fn one_of(
         AttrNum::Type => put(Attr::Type(file_type(info.kind))),
         AttrNum::Change => put(Attr::Change(info.version)),
         AttrNum::Size => put(Attr::Size(info.size)),
-        AttrNum::Fsid => put(Attr::Fsid(FsId { major: u64::from(export.id), minor: 0 })),
+        AttrNum::Fsid => put(Attr::Fsid(FsId { major: u64::from(export.id), minor: info.file_system })),
         AttrNum::Fileid => put(Attr::Fileid(info.id.inode)),
         AttrNum::FilesAvail => put(Attr::FilesAvail(room(|space| space.files_free))),
         AttrNum::FilesFree => put(Attr::FilesFree(room(|space| space.files_free))),
         AttrNum::FilesTotal => put(Attr::FilesTotal(room(|space| space.files))),
-        AttrNum::MountedOnFileid => {
-            put(Attr::MountedOnFileid(if is_root { pseudo_fileid(export) } else { info.id.inode }));
-        }
+        AttrNum::MountedOnFileid => put(Attr::MountedOnFileid(mounted_on)),
         AttrNum::Mode => put(Attr::Mode(info.mode)),
         AttrNum::Numlinks => put(Attr::Numlinks(info.links)),
         AttrNum::Owner => with_number(info.uid, |text| put(Attr::Owner(text))),

@@ -284,4 +284,12 @@ impl Share {
     pub fn space(&self) -> Result<volume::Space, Refusal> {
         Ok(self.volume.space()?)
     }
+
+    /// Room on the file system that an item is on.
+    ///
+    /// # Errors
+    /// As the host says.
+    pub fn space_at(&self, item: &Item) -> Result<volume::Space, Refusal> {
+        Ok(self.volume.space_at(item.node())?)
+    }
 }

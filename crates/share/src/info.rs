@@ -39,8 +39,10 @@ bitflags! {
 /// What is known of a file at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Info {
-    /// Identity.
+    /// Identity, as long as its file system is mounted.
     pub id: NodeId,
+    /// The file system that it is on, as `Stat::file_system` says: 0 for the share's own.
+    pub file_system: u64,
     /// What it is on the host.
     pub kind: Kind,
     /// Attribute bits; `NORMAL` alone when there is no other.
@@ -75,6 +77,33 @@ pub struct Info {
     pub rdev: u64,
     /// Moves with every change of the file, and never back; as [`crate::Share::item_info`] tells it.
     pub version: u64,
+}
+
+impl Info {
+    /// A number that no other file of the share has: the inode number on the share's own file system. On another one it is a mixture
+    /// with the highest bit set, which no inode number of a common file system has.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        number_on(self.file_system, self.id.inode)
+    }
+
+    /// The same in 128 bits, which hold the number of the other file system whole.
+    #[must_use]
+    pub fn wide_number(&self) -> u128 {
+        u128::from(self.file_system) << 64 | u128::from(self.id.inode)
+    }
+}
+
+/// [`Info::number`] of an inode number on a file system.
+pub(crate) fn number_on(file_system: u64, inode: u64) -> u64 {
+    if file_system == 0 {
+        return inode;
+    }
+    let mut mixed = inode.wrapping_add(file_system.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    for step in [30, 27, 31] {
+        mixed = (mixed ^ mixed >> step).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    }
+    mixed | 1 << 63
 }
 
 /// Size in bytes that extended attributes take in NT's list form; 0 for none.

@@ -1,14 +1,18 @@
 //! Addresses of nodes: how a file is found again without its name, also by a later process.
 //!
 //! An address is the host's own handle of the file and its birth time, since some file systems give the
-//! handle of a file that is gone to a later one. Only files on the same file system as the root have one. Where the host
+//! handle of a file that is gone to a later one. Where the host
 //! opens nothing by handle, an address has the inode number too, by which the table of nodes (`table`) knows where the
 //! file stands, and the handle, where there is one, only tells it from a later file with that number.
+//!
+//! On another file system than the root's an address has that file system's identity in front of the handle (`file_systems`), and
+//! only what the host opens by its handle has one.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use volume::{ADDRESS_MAX, Failure, Kind, Name, OpenHow, Result, Stat, Time};
 
 use crate::errno::failure;
@@ -21,13 +25,18 @@ use crate::table::{Key, Table};
 const FIXED: usize = 8 + 4 + 4;
 /// The kind of an address that leads through the table. No file system has a handle of this kind.
 const BY_TABLE: i32 = -2;
+/// The kind of an address on another file system than the root's. No file system has a handle of this kind either.
+const BELOW: i32 = -3;
 /// How often a node that others keep moving is asked after.
 const TRIES: usize = 8;
 
 impl PosixNode {
     pub(crate) fn find_address(&self) -> Result<Vec<u8>> {
-        if self.owner.is_some() || self.id.device != self.shared.root.device {
+        if self.owner.is_some() {
             return Err(Failure::NotSupported);
+        }
+        if self.id.device != self.shared.root.device {
+            return self.address_below();
         }
         if let Some(table) = &self.shared.table {
             self.note_place(table)?;
@@ -40,6 +49,20 @@ impl PosixNode {
         let mut out = self.address_of_kind(handle.kind);
         out.extend_from_slice(&handle.bytes);
         Ok(out)
+    }
+
+    /// An address on another file system than the root's.
+    fn address_below(&self) -> Result<Vec<u8>> {
+        let fd = self.fd()?;
+        let handle = Handle::of(fd.as_fd()).map_err(failure)?;
+        let file_system = self.shared.file_system_of(fd.as_fd(), self.id.device)?;
+        let mut out = self.address_of_kind(BELOW);
+        out.extend_from_slice(&file_system.to_le_bytes());
+        out.extend_from_slice(&handle.kind.to_le_bytes());
+        out.extend_from_slice(&handle.bytes);
+        // Not every file system that gives a handle opens it again, and not every process may.
+        let is_found = out.len() <= ADDRESS_MAX && self.find_below(self.born, &out[FIXED..]).is_ok();
+        if is_found { Ok(out) } else { Err(Failure::NotSupported) }
     }
 
     /// An address up to its kind.
@@ -121,12 +144,15 @@ impl PosixNode {
         Ok(true)
     }
 
-    /// Finds the node of an address on the file system of `self`, which is the root.
+    /// Finds the node of an address on a file system below the root, or on the root's.
     pub(crate) fn find_node(&self, address: &[u8]) -> Result<PosixNode> {
         let (secs, rest) = address.split_first_chunk::<8>().ok_or(Failure::Stale)?;
         let (nanos, rest) = rest.split_first_chunk::<4>().ok_or(Failure::Stale)?;
         let (kind, bytes) = rest.split_first_chunk::<4>().ok_or(Failure::Stale)?;
         let born = Time { secs: i64::from_le_bytes(*secs), nanos: u32::from_le_bytes(*nanos) };
+        if i32::from_le_bytes(*kind) == BELOW {
+            return self.find_below(born, bytes);
+        }
         let is_by_table = i32::from_le_bytes(*kind) == BY_TABLE;
         match &self.shared.table {
             Some(table) if is_by_table => return self.find_by_table(table, born, bytes, address),
@@ -142,6 +168,37 @@ impl PosixNode {
         if stat.links == 0 || stat.born.unwrap_or_default() != born {
             return Err(Failure::Stale);
         }
+        self.found_node(fd, &stat)
+    }
+
+    /// Finds the node of an address on another file system than the root's.
+    fn find_below(&self, born: Time, rest: &[u8]) -> Result<PosixNode> {
+        let (file_system, rest) = rest.split_first_chunk::<8>().ok_or(Failure::Stale)?;
+        let (kind, bytes) = rest.split_first_chunk::<4>().ok_or(Failure::Stale)?;
+        let file_system = u64::from_le_bytes(*file_system);
+        let handle = Handle { kind: i32::from_le_bytes(*kind), bytes: bytes.into() };
+        let (shared, mut failed) = (&self.shared, Failure::Stale);
+        let root = shared.root_fd.as_fd();
+        let found = shared.file_systems.at_mounts(file_system, root, |top| {
+            let fd = match kept_back::with_room(|| handle.open(top)) {
+                Ok(fd) => fd,
+                Err(errno) => {
+                    // Whether it is gone is known of the mount that it was on alone.
+                    if !is_gone(errno) && errno != Errno::OPNOTSUPP {
+                        failed = failure(errno);
+                    }
+                    return None;
+                }
+            };
+            let stat = stat_fd(&fd).ok()?;
+            let is_it = stat.links > 0
+                && stat.born.unwrap_or_default() == born
+                && shared.file_system_of(fd.as_fd(), stat.id.device).is_ok_and(|it| it == file_system)
+                // A part of a file system may be mounted alone, and a directory then stands there or does not.
+                && (stat.kind != Kind::Directory || is_below(fd.as_fd(), top));
+            is_it.then_some((fd, stat))
+        });
+        let (fd, stat) = found.ok_or(failed)?;
         self.found_node(fd, &stat)
     }
 
@@ -205,9 +262,43 @@ impl PosixNode {
     }
 }
 
+/// Whether a directory stands at another or below it, as the host says.
+fn is_below(directory: BorrowedFd<'_>, top: BorrowedFd<'_>) -> bool {
+    let path = |fd| rustix::fs::readlink(ProcPath::of(fd).as_c_str(), Vec::new());
+    let (Ok(path), Ok(top)) = (path(directory), path(top)) else { return false };
+    let rest = path.as_bytes().strip_prefix(top.as_bytes());
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/") || top.as_bytes() == b"/")
+}
+
 /// A path and its last name; none of an empty one.
 fn split_last(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = path.iter().rposition(|byte| *byte == b'/');
     let (above, last) = at.map_or((&path[..0], path), |at| (&path[..at], &path[at + 1..]));
     (!last.is_empty()).then_some((above, last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_on_the_roots_own_file_system_is_birth_time_and_handle() {
+        let place = tempfile::tempdir().unwrap();
+        let files = place.path().join("files");
+        std::fs::create_dir(&files).unwrap();
+        std::fs::write(files.join("f"), "text").unwrap();
+        let volume = crate::PosixVolume::open(&files, &place.path().join("beside")).unwrap();
+        let node = volume.root.open_name(&Name::new(b"f").unwrap(), OpenHow::Read).unwrap();
+        let born = [&node.born.secs.to_le_bytes()[..], &node.born.nanos.to_le_bytes()].concat();
+        let handle = Handle::of(node.fd().unwrap().as_fd());
+        let handle = handle.map(|handle| [&handle.kind.to_le_bytes()[..], &handle.bytes].concat());
+        let expected = match (&volume.shared.table, handle) {
+            (None, handle) => [born, handle.unwrap()].concat(),
+            (Some(_), handle) => {
+                let by_table = [&BY_TABLE.to_le_bytes()[..], &node.id.inode.to_le_bytes()].concat();
+                [born, by_table, handle.unwrap_or_default()].concat()
+            }
+        };
+        assert_eq!(node.find_address(), Ok(expected));
+    }
 }

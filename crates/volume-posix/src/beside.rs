@@ -17,7 +17,7 @@
 //! folder goes with the file's last name when it is removed through the volume; what others removed is
 //! found by [`Beside::collect`].
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
@@ -80,8 +80,6 @@ pub(crate) struct Beside {
     store: OwnedFd,
     /// All folders there are.
     index: RwLock<BTreeSet<Key>>,
-    /// A file system's own identity by its device number, which may differ after a restart.
-    file_systems: RwLock<HashMap<u64, u64>>,
     /// Held while folders are made and removed, so that neither happens within the other.
     folders: Mutex<()>,
     /// Where the collection of orphans stands.
@@ -110,7 +108,6 @@ impl Beside {
         Ok(Beside {
             store,
             index: RwLock::new(index),
-            file_systems: RwLock::default(),
             folders: Mutex::default(),
             collected: Mutex::default(),
             room: Room::default(),
@@ -157,6 +154,17 @@ impl Beside {
         Ok(used)
     }
 
+    /// Whether anything lies here under this number of a file system.
+    pub(crate) fn has_file_system(&self, file_system: u64) -> bool {
+        let first = Key { file_system, inode: 0, born: Time { secs: i64::MIN, nanos: 0 } };
+        self.index.read().range(first..).next().is_some_and(|key| key.file_system == file_system)
+    }
+
+    /// A descriptor of the store, for what else is kept there.
+    pub(crate) fn store(&self) -> Result<OwnedFd> {
+        call(|| rustix::io::fcntl_dupfd_cloexec(&self.store, 0))
+    }
+
     /// Whether no file has anything here.
     pub(crate) fn is_empty(&self) -> bool {
         self.index.read().is_empty()
@@ -168,14 +176,10 @@ impl Beside {
     }
 
     fn key(&self, node: &PosixNode) -> Result<Key> {
-        let known = self.file_systems.read().get(&node.id.device).copied();
-        let file_system = match known {
+        let shared = &node.shared;
+        let file_system = match shared.file_systems.known(node.id.device) {
             Some(id) => id,
-            None => {
-                let id = file_system_id(node.fd()?.as_fd(), node.id.device)?;
-                self.file_systems.write().insert(node.id.device, id);
-                id
-            }
+            None => shared.file_system_of(node.fd()?.as_fd(), node.id.device)?,
         };
         Ok(Key { file_system, inode: node.id.inode, born: node.born })
     }
@@ -337,10 +341,9 @@ impl Beside {
     }
 
     /// Looks at up to `at_most` folders, beginning behind those of the last call, and removes those whose
-    /// file on the file system of `root` is gone. Says how many were removed. Without the privilege to
+    /// file on the file system of `root`, whose identity is `here`, is gone. Says how many were removed. Without the privilege to
     /// open files by handle none is.
-    pub(crate) fn collect(&self, root: BorrowedFd<'_>, at_most: usize) -> Result<usize> {
-        let here = file_system_id(root, stat_fd(root)?.id.device)?;
+    pub(crate) fn collect(&self, root: BorrowedFd<'_>, here: u64, at_most: usize) -> Result<usize> {
         let mut place = self.collected.lock();
         let from = place.map_or(Bound::Unbounded, Bound::Excluded);
         let keys: Vec<Key> =
@@ -483,12 +486,6 @@ fn read_sealed(key: &Key, folder: BorrowedFd<'_>, name: &[u8]) -> Result<Option<
     }
 }
 
-/// A file system's own identity, or its device number where it has none.
-pub(crate) fn file_system_id(fd: BorrowedFd<'_>, device: u64) -> Result<u64> {
-    let id = call(|| rustix::fs::fstatvfs(fd))?.f_fsid;
-    Ok(if id == 0 { device } else { id })
-}
-
 fn open_folder(below: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd> {
     open_below(below, name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
 }
@@ -611,7 +608,8 @@ mod tests {
                         if is_note { Err(Failure::Io) } else { Ok(Some(value.to_vec())) },
                         "{at}"
                     );
-                    assert_eq!(beside.collect(node.fd().unwrap().as_fd(), 9).unwrap_or_default(), 0, "{at}");
+                    let collected = volume.collect_orphans(9).unwrap_or_default();
+                    assert_eq!(collected, 0, "{at}");
                 }
             }
             std::fs::write(&file, &whole).unwrap();

@@ -6,7 +6,6 @@ use rustix::fs::{Mode, OFlags, StatVfsMountFlags, XattrFlags};
 use rustix::io::Errno;
 use volume::{Facts, Result, Stat};
 
-use crate::beside::file_system_id;
 use crate::errno::call;
 use crate::node::ALWAYS;
 
@@ -56,15 +55,15 @@ pub(crate) fn may_use_trusted(root: BorrowedFd<'_>) -> bool {
     probe == Err(Errno::NODATA)
 }
 
-/// Everything that is constant about the volume whose root directory this is.
-pub(crate) fn find(root: BorrowedFd<'_>, stat: &Stat, tells_changes: bool) -> Result<Facts> {
+/// Everything that is constant about the volume whose root directory this is; `identity` is that of its file system.
+pub(crate) fn find(root: BorrowedFd<'_>, stat: &Stat, identity: u64, tells_changes: bool) -> Result<Facts> {
     let file_system = file_system_name(root)?;
     let room = call(|| rustix::fs::fstatvfs(root))?;
     let read_only = room.f_flag.contains(StatVfsMountFlags::RDONLY);
     let attributes = rustix::fs::fgetxattr(root, c"user.trunkline.probe", &mut [0_u8; 1]);
     Ok(Facts {
         file_system: file_system.to_owned(),
-        serial: serial(file_system_id(root, stat.id.device)?, stat.id.inode),
+        serial: serial(identity, stat.id.inode),
         born: stat.born.unwrap_or(stat.changed),
         name_max: u32::try_from(room.f_namemax).unwrap_or(255).clamp(1, 255),
         folds_case: folds_case(file_system, flags_of(root)),

@@ -7,7 +7,8 @@
 //! `names`, `data`, `attributes`, `streams` and `scan` are a node's calls by subject; `beside` keeps what
 //! the host's file system has no room for; `actor` runs a call as another user of the host; `address` finds a file
 //! again without its name, by `table` where the host does not; `pool` closes files that nobody uses when descriptors run short, `kept_back`
-//! says when; `events`
+//! says when; `file_systems` tells
+//! the file systems below a volume apart, `mounts` where they are; `events`
 //! tells what others change; `journal` keeps records over a crash; `errno` is the one table from the host's errors to ours, and `sys` the few
 //! system calls that need `unsafe`.
 
@@ -19,6 +20,7 @@ mod data;
 mod errno;
 mod events;
 mod facts;
+mod file_systems;
 mod journal;
 mod kept_back;
 mod mounts;

@@ -1,5 +1,5 @@
 //! What is mounted below a volume: the host tells of it in `/proc/self/mountinfo` alone (proc_pid_mountinfo(5)), and no other
-//! event says that a directory leads elsewhere now.
+//! event says that a directory leads elsewhere now. What a file system is by itself is said in [`crate::file_systems`].
 //!
 //! All volumes look at one open file, which the kernel marks when any mount of the process's namespace changes (poll(2), POLLPRI), and
 //! at what one of them has read of it since: a host may have thousands of mounts, and a server hundreds of volumes.
@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{AtFlags, StatxFlags};
 
 use crate::sys::ProcPath;
 
@@ -19,8 +20,22 @@ const TABLE: &str = "/proc/self/mountinfo";
 /// The host is asked at most once in so many milliseconds, whoever asks.
 const ASKED_EVERY_MS: u64 = 100;
 
-/// A mount's number and where it is, as the host escapes it.
-type Mount = (u64, Vec<u8>);
+/// A mount, as a line of the table has it. Paths and names stay as the host escapes them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mount {
+    /// Its number, which a later mount may get.
+    pub(crate) number: u64,
+    /// The device number of its file system, as `Stat` has it. The directories of btrfs have others.
+    pub(crate) device: u64,
+    /// The directory of the file system that is seen at its top.
+    pub(crate) root: Vec<u8>,
+    /// Where it is.
+    pub(crate) at: Vec<u8>,
+    /// The kind of file system, such as `ext4` and `fuse.sshfs`.
+    pub(crate) kind: Vec<u8>,
+    /// What was mounted, as who did it has said.
+    pub(crate) source: Vec<u8>,
+}
 
 static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
 /// The open table; none where the host shows none.
@@ -60,7 +75,7 @@ impl MountsBelow {
         let mut mounts = self.mounts.lock();
         let before = std::mem::replace(&mut *mounts, below(root, changes));
         let path = path_of(root);
-        let over = |mounts: &[Mount]| mounts.iter().filter(|(_, at)| *at == path).count();
+        let over = |mounts: &[Mount]| mounts.iter().filter(|mount| mount.at == path).count();
         if over(&mounts) > over(&before) {
             tracing::warn!(
                 directory = %String::from_utf8_lossy(&path),
@@ -79,11 +94,22 @@ fn changes() -> u64 {
     let asked_ms = ASKED_MS.load(Ordering::Relaxed);
     if now_ms >= asked_ms + ASKED_EVERY_MS
         && ASKED_MS.compare_exchange(asked_ms, now_ms, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        && table.as_ref().is_some_and(has_changed)
     {
-        CHANGES.fetch_add(1, Ordering::AcqRel);
+        note_change(table.as_ref());
     }
     CHANGES.load(Ordering::Acquire)
+}
+
+/// The same, for which the host is asked whenever it was asked last.
+pub(crate) fn changes_now() -> u64 {
+    note_change(OPENED.get_or_init(|| File::open(TABLE).ok()).as_ref());
+    CHANGES.load(Ordering::Acquire)
+}
+
+fn note_change(table: Option<&File>) {
+    if table.is_some_and(has_changed) {
+        CHANGES.fetch_add(1, Ordering::AcqRel);
+    }
 }
 
 /// Whether the table has changed since this was asked last; the kernel remembers that for each open file.
@@ -94,22 +120,45 @@ fn has_changed(table: &File) -> bool {
 }
 
 /// The mounts at a directory and below it, from a table that is not older than `changes`.
-fn below(root: BorrowedFd<'_>, changes: u64) -> Vec<Mount> {
+pub(crate) fn below(root: BorrowedFd<'_>, changes: u64) -> Vec<Mount> {
     let path = path_of(root);
-    let is_below = |at: &[u8]| {
-        at.strip_prefix(&*path).is_some_and(|rest| rest.is_empty() || rest[0] == b'/' || path == b"/")
-    };
+    with_table(changes, |mounts| {
+        mounts.iter().filter(|mount| mount.at == path || mount.below(&path).is_some()).cloned().collect()
+    })
+}
+
+/// The mount through which a descriptor was opened; none where the host does not say.
+pub(crate) fn mount_of(fd: BorrowedFd<'_>) -> Option<Mount> {
+    let seen = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
+    if seen.stx_mask & StatxFlags::MNT_ID.bits() == 0 {
+        return None;
+    }
+    let is_it = |mount: &&Mount| mount.number == seen.stx_mnt_id;
+    with_table(changes_now(), |mounts| mounts.iter().rev().find(is_it).cloned())
+}
+
+/// Reads the table anew where what was read is older than `changes`.
+fn with_table<T>(changes: u64, look: impl FnOnce(&[Mount]) -> T) -> T {
     let mut last = LAST.lock();
     if last.read_at < changes {
         let table = std::fs::read(TABLE).unwrap_or_default();
-        let mounts = table.split(|byte| *byte == b'\n').filter_map(mount_of).collect();
+        let mounts = table.split(|byte| *byte == b'\n').filter_map(parsed).collect();
         *last = Last { read_at: changes, mounts };
     }
-    last.mounts.iter().filter(|(_, at)| is_below(at)).cloned().collect()
+    look(&last.mounts)
+}
+
+impl Mount {
+    /// Its path below a directory, without a slash in front; none where it is not below that.
+    pub(crate) fn below(&self, path: &[u8]) -> Option<&[u8]> {
+        let rest = self.at.strip_prefix(path)?;
+        let rest = if path == b"/" { rest } else { rest.strip_prefix(b"/")? };
+        (!rest.is_empty()).then_some(rest)
+    }
 }
 
 /// Where a directory is, as the table has it; nothing is there where the host does not say.
-fn path_of(root: BorrowedFd<'_>) -> Vec<u8> {
+pub(crate) fn path_of(root: BorrowedFd<'_>) -> Vec<u8> {
     let path = rustix::fs::readlink(ProcPath::of(root.as_fd()).as_c_str(), Vec::new());
     path.map_or_else(|_| b"unknown".to_vec(), |path| escaped(path.as_bytes()))
 }
@@ -126,11 +175,35 @@ fn escaped(path: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Number and place of the mount in a line of the table: the first and the fifth field.
-fn mount_of(line: &[u8]) -> Option<Mount> {
+/// A path of the table as it is.
+pub(crate) fn unescaped(path: &[u8]) -> Vec<u8> {
+    let (mut out, mut at) = (Vec::with_capacity(path.len()), 0);
+    while let Some(byte) = path.get(at) {
+        let octal = path.get(at + 1..at + 4).and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()).filter(|_| *byte == b'\\') {
+            Some(meant) => {
+                out.push(meant);
+                at += 4;
+            }
+            None => {
+                out.push(*byte);
+                at += 1;
+            }
+        }
+    }
+    out
+}
+
+/// The mount in a line of the table.
+pub(crate) fn parsed(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
     let number = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
-    Some((number, fields.nth(3)?.to_vec()))
+    let (major, minor) = std::str::from_utf8(fields.nth(1)?).ok()?.split_once(':')?;
+    let device = major.parse::<u64>().ok()? << 32 | u64::from(minor.parse::<u32>().ok()?);
+    let (root, at) = (fields.next()?.to_vec(), fields.next()?.to_vec());
+    fields.find(|field| *field == b"-")?;
+    let (kind, source) = (fields.next()?.to_vec(), fields.next()?.to_vec());
+    Some(Mount { number, device, root, at, kind, source })
 }
 
 #[cfg(test)]
@@ -157,8 +230,34 @@ mod tests {
 
     #[test]
     fn a_line_of_the_table_is_read() {
-        let line = br"36 35 98:0 /mnt1 /srv/a\040b rw,noatime master:1 - ext3 /dev/root rw";
-        assert_eq!(mount_of(line), Some((36, escaped(b"/srv/a b"))));
-        assert_eq!((mount_of(b""), mount_of(b"36 35 98:0")), (None, None));
+        let line = br"36 35 98:7 /mnt1 /srv/a\040b rw,noatime master:1 shared:2 - ext3 /dev/root rw";
+        let mount = parsed(line).expect("a mount");
+        let fields = [&mount.root, &mount.at, &mount.kind, &mount.source].map(Vec::as_slice);
+        assert_eq!((mount.number, mount.device), (36, 98 << 32 | 7));
+        assert_eq!(fields, [&b"/mnt1"[..], br"/srv/a\040b", b"ext3", b"/dev/root"]);
+        assert_eq!((unescaped(&mount.at), escaped(b"/srv/a b")), (b"/srv/a b".to_vec(), mount.at.clone()));
+        for wrong in
+            [&b""[..], b"36 35 98:0", b"36 35 98 /mnt1 /srv - ext3 /dev/root", b"36 35 98:0 / /srv rw"]
+        {
+            assert_eq!(parsed(wrong), None);
+        }
+    }
+
+    #[test]
+    fn only_what_is_below_a_directory_counts() {
+        let mount = parsed(br"36 35 98:7 / /srv/ab rw - ext3 /dev/root rw").expect("a mount");
+        assert_eq!(mount.below(b"/srv"), Some(&b"ab"[..]));
+        assert_eq!(mount.below(b"/"), Some(&b"srv/ab"[..]));
+        for path in [&b"/srv/ab"[..], b"/srv/a", b"/srv/ab/c", b"unknown"] {
+            assert_eq!(mount.below(path), None);
+        }
+    }
+
+    #[test]
+    fn what_the_host_escapes_is_read_back() {
+        for path in [&b"a b\tc\nd\\e"[..], b"", b"\\", b"plain", "\u{e4}".as_bytes()] {
+            assert_eq!(unescaped(&escaped(path)), path);
+        }
+        assert_eq!(unescaped(br"\0"), br"\0");
     }
 }

@@ -96,6 +96,7 @@ fn stat_of(seen: &Statx) -> Stat {
     let has_birth = seen.stx_mask & StatxFlags::BTIME.bits() != 0;
     Stat {
         id: NodeId { device: pair(seen.stx_dev_major, seen.stx_dev_minor), inode: seen.stx_ino },
+        file_system: 0,
         kind,
         size: seen.stx_size,
         allocated: seen.stx_blocks.saturating_mul(512),
@@ -122,6 +123,9 @@ impl PosixNode {
         is_path: bool,
     ) -> PosixNode {
         let born = stat.born.unwrap_or_default();
+        // Without knowing where it is it is no news; who needs that asks for it.
+        let own = || rustix::io::fcntl_dupfd_cloexec(&fd, 0).map_err(failure);
+        let first = shared.located(*stat, own).ok();
         PosixNode {
             descriptor: Descriptor::of(&shared, fd, (stat.id, stat.kind, born), how, is_path),
             shared,
@@ -130,7 +134,7 @@ impl PosixNode {
             how,
             is_path,
             born,
-            first: Some(*stat),
+            first,
             owner: None,
         }
     }
@@ -265,10 +269,15 @@ impl Node for PosixNode {
 
     fn stat(&self) -> Result<Stat> {
         let own = stat_fd(self.fd()?)?;
-        match &self.owner {
-            None => Ok(own),
-            Some(owner) => Ok(Stat { size: own.size, allocated: own.allocated, ..stat_fd(owner.fd()?)? }),
-        }
+        let stat = match &self.owner {
+            None => own,
+            Some(owner) => Stat { size: own.size, allocated: own.allocated, ..stat_fd(owner.fd()?)? },
+        };
+        let open = || {
+            let own = self.base().fd()?;
+            call(|| rustix::io::fcntl_dupfd_cloexec(&own, 0))
+        };
+        self.shared.located(stat, open)
     }
 
     fn first_stat(&self) -> Option<Stat> {
@@ -381,7 +390,8 @@ impl Node for PosixNode {
     }
 
     fn stat_name(&self, name: &Name) -> Result<Stat> {
-        self.stat_child(name)
+        let open = || open_below(self.directory()?, name.as_bytes(), OFlags::PATH, Mode::empty());
+        self.shared.located(self.stat_child(name)?, open)
     }
 
     fn create_file(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<Arc<dyn Node>> {

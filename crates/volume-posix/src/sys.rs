@@ -133,6 +133,23 @@ pub(crate) fn clone_range(
     if unsafe { libc::ioctl(to.as_raw_fd(), libc::FICLONERANGE, &range) } == 0 { Ok(()) } else { Err(last()) }
 }
 
+/// The UUID of a directory's file system, where the host tells one; from Linux 6.9 on.
+pub(crate) fn file_system_uuid(directory: BorrowedFd<'_>) -> Option<[u8; 16]> {
+    /// `FS_IOC_GETFSUUID` of linux/fs.h: `_IOR(0x15, 0, struct fsuuid2)`.
+    const GETFSUUID: libc::c_ulong = 0x8011_1500;
+    /// `struct fsuuid2` of linux/fs.h.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Told {
+        len: u8,
+        uuid: [u8; 16],
+    }
+    let mut told = Told::default();
+    // SAFETY: the call writes one `fsuuid2`, which lives until it returns, and any bits are a value of it.
+    let done = unsafe { libc::ioctl(directory.as_raw_fd(), GETFSUUID as _, &raw mut told) };
+    (done == 0 && told.len == 16 && told.uuid != [0; 16]).then_some(told.uuid)
+}
+
 /// Extents that one call tells.
 const EXTENTS: usize = 64;
 

@@ -1,19 +1,20 @@
 //! The volume: opened once on a directory of the host.
 
 use std::fmt;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
-use volume::{Facts, Failure, HostEvent, Kind, Node, NodeId, Result, Space, Volume};
+use volume::{Facts, Failure, HostEvent, Kind, Node, NodeId, Result, Space, Stat, Volume};
 
 use crate::actor::Myself;
 use crate::beside::Beside;
 use crate::errno::{call, failure};
 use crate::events::Events;
 use crate::facts;
+use crate::file_systems::FileSystems;
 use crate::kept_back;
 use crate::mounts::MountsBelow;
 use crate::node::{ALWAYS, PosixNode, stat_fd};
@@ -25,6 +26,7 @@ use crate::table::Table;
 pub(crate) struct Shared {
     pub(crate) facts: Facts,
     pub(crate) beside: Beside,
+    pub(crate) file_systems: FileSystems,
     pub(crate) myself: Myself,
     /// Whether notes live where a file's owner cannot reach them.
     pub(crate) is_trusted: bool,
@@ -42,6 +44,28 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// The identity of the file system of a file, whose device number is `device`.
+    pub(crate) fn file_system_of(&self, fd: BorrowedFd<'_>, device: u64) -> Result<u64> {
+        let is_used = |number| self.beside.has_file_system(number);
+        self.file_systems.of((fd, device), self.root_fd.as_fd(), is_used)
+    }
+
+    /// The stat of a file with what the host does not say: which file system it is on. `open` opens it, where that must be asked.
+    pub(crate) fn located(&self, stat: Stat, open: impl FnOnce() -> Result<OwnedFd>) -> Result<Stat> {
+        let device = stat.id.device;
+        if device == self.root.device {
+            return Ok(stat);
+        }
+        let file_system = match self.file_systems.known(device) {
+            Some(id) => id,
+            None => {
+                let fd = open()?;
+                self.file_system_of(fd.as_fd(), stat_fd(&fd)?.id.device)?
+            }
+        };
+        Ok(Stat { file_system, ..stat })
+    }
+
     /// Forgets what is kept of a node that has just lost a name, if it was the last.
     pub(crate) fn lost_name(&self, node: Option<PosixNode>) {
         let Some(node) = node else { return };
@@ -110,9 +134,15 @@ impl PosixVolume {
         let mount_by_handle = Handle::with_mount(root.as_fd())
             .and_then(|(handle, mount)| handle.open(root.as_fd()).map(|_| mount));
         let file_system = facts::file_system_name(root.as_fd()).map_err(wrong)?;
+        let wrong_store = |why| OpenError::Beside { path: beside.to_owned(), why };
+        let store = Beside::open(beside).map_err(wrong_store)?;
+        let file_systems =
+            FileSystems::open(root.as_fd(), stat.id.device, store.store().map_err(wrong_store)?)
+                .map_err(wrong)?;
         let shared = Arc::new(Shared {
-            facts: facts::find(root.as_fd(), &stat, events.is_some()).map_err(wrong)?,
-            beside: Beside::open(beside).map_err(|why| OpenError::Beside { path: beside.to_owned(), why })?,
+            facts: facts::find(root.as_fd(), &stat, file_systems.own(), events.is_some()).map_err(wrong)?,
+            beside: store,
+            file_systems,
             myself: Myself::find().map_err(|errno| wrong(failure(errno)))?,
             is_trusted: facts::may_use_trusted(root.as_fd()),
             is_in_memory: matches!(file_system, "tmpfs" | "ramfs"),
@@ -150,7 +180,7 @@ impl PosixVolume {
         if let Some(table) = &self.shared.table {
             table.collect(at_most);
         }
-        self.shared.beside.collect(self.shared.root_fd.as_fd(), at_most)
+        self.shared.beside.collect(self.shared.root_fd.as_fd(), self.shared.file_systems.own(), at_most)
     }
 }
 
@@ -177,16 +207,12 @@ impl Volume for PosixVolume {
     }
 
     fn space(&self) -> Result<Space> {
-        let room = call(|| rustix::fs::fstatvfs(&self.shared.root_fd))?;
-        let block = if room.f_frsize == 0 { room.f_bsize } else { room.f_frsize };
-        Ok(Space {
-            total: room.f_blocks.saturating_mul(block),
-            free: room.f_bfree.saturating_mul(block),
-            available: room.f_bavail.saturating_mul(block),
-            block: u32::try_from(block).unwrap_or(4096),
-            files: room.f_files,
-            files_free: room.f_favail,
-        })
+        space_of(self.shared.root_fd.as_fd())
+    }
+
+    fn space_at(&self, node: &dyn Node) -> Result<Space> {
+        let node = PosixNode::of(node)?;
+        if node.id.device == self.shared.root.device { self.space() } else { space_of(node.fd()?.as_fd()) }
     }
 
     fn is_short(&self) -> bool {
@@ -231,4 +257,18 @@ impl Volume for PosixVolume {
             }
         }
     }
+}
+
+/// Room on the file system of a descriptor.
+fn space_of(fd: BorrowedFd<'_>) -> Result<Space> {
+    let room = call(|| rustix::fs::fstatvfs(fd))?;
+    let block = if room.f_frsize == 0 { room.f_bsize } else { room.f_frsize };
+    Ok(Space {
+        total: room.f_blocks.saturating_mul(block),
+        free: room.f_bfree.saturating_mul(block),
+        available: room.f_bavail.saturating_mul(block),
+        block: u32::try_from(block).unwrap_or(4096),
+        files: room.f_files,
+        files_free: room.f_favail,
+    })
 }

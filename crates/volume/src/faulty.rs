@@ -259,6 +259,11 @@ impl Volume for FaultyVolume {
         self.inner.space()
     }
 
+    fn space_at(&self, node: &dyn Node) -> Result<Space> {
+        self.plan.meet(Call::Space)?;
+        self.inner.space_at(FaultyNode::unwrap(node))
+    }
+
     fn watch(&self, directory: &dyn Node) -> Result<()> {
         self.plan.meet(Call::Watch)?;
         self.inner.watch(FaultyNode::unwrap(directory))

@@ -222,6 +222,7 @@ impl Inode {
         };
         Stat {
             id: NodeId { device, inode: self.number },
+            file_system: 0,
             kind: self.kind,
             size,
             allocated: state.data.allocated(),

@@ -414,6 +414,13 @@ pub struct MeteredVolume {
 }
 
 impl MeteredVolume {
+    /// The host's room within the bound. The host may have less than was promised.
+    fn bounded(&self, host: Space) -> Space {
+        let Some(quota) = self.meter.quota() else { return host };
+        let left = quota.saturating_sub(self.meter.usage().bytes);
+        Space { total: quota, free: left.min(host.free), available: left.min(host.available), ..host }
+    }
+
     /// Wraps a volume. `kept` is what [`Meter::to_keep`] said when it was served last; without it nothing is known
     /// until everything was counted once.
     #[must_use]
@@ -468,11 +475,11 @@ impl Volume for MeteredVolume {
     }
 
     fn space(&self) -> Result<Space> {
-        let host = self.meter.inner.space()?;
-        let Some(quota) = self.meter.quota() else { return Ok(host) };
-        let left = quota.saturating_sub(self.meter.usage().bytes);
-        // The host may have less than was promised.
-        Ok(Space { total: quota, free: left.min(host.free), available: left.min(host.available), ..host })
+        self.meter.inner.space().map(|host| self.bounded(host))
+    }
+
+    fn space_at(&self, node: &dyn Node) -> Result<Space> {
+        self.meter.inner.space_at(MeteredNode::unwrap(node)).map(|host| self.bounded(host))
     }
 
     fn watch(&self, directory: &dyn Node) -> Result<()> {

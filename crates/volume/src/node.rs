@@ -66,6 +66,15 @@ pub trait Volume: Send + Sync + 'static {
     /// As the host says.
     fn space(&self) -> Result<Space>;
 
+    /// Room on the file system that a node is on, which another may be mounted below the root.
+    ///
+    /// # Errors
+    /// As the host says.
+    fn space_at(&self, node: &dyn Node) -> Result<Space> {
+        let _ = node;
+        self.space()
+    }
+
     /// Whether what files take of the host (descriptors) is scarce, though what nobody uses was given back: then it is to be shared
     /// out fairly. As long as it is not, this costs next to nothing.
     fn is_short(&self) -> bool {

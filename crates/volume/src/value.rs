@@ -6,7 +6,7 @@ use crate::Name;
 /// [`Stat::born`] then tells them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId {
-    /// The file system within the host.
+    /// The file system within the host, as long as it is mounted.
     pub device: u64,
     /// The file within it.
     pub inode: u64,
@@ -68,6 +68,9 @@ impl Time {
 pub struct Stat {
     /// Its identity.
     pub id: NodeId,
+    /// Which file system it is on, by a number that stays the same when that is mounted anew and by which no two below one volume
+    /// are taken for each other; 0 for the one that the volume's root is on.
+    pub file_system: u64,
     /// What it is.
     pub kind: Kind,
     /// Length in bytes.

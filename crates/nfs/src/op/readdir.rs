@@ -4,6 +4,9 @@
 //! 8881 10.4.3). It is recalled, and the error stands for the attributes of that one entry where the client has asked for
 //! rdattr_error (5.8.1.12), as every client does that can go on without. For any other the list ends before the entry,
 //! and one that begins with it is NFS4ERR_DELAY. Linux' knfsd does the same, but gives up the whole list then.
+//!
+//! What has no filehandle, as on a file system below the export whose files the host finds by their names alone, is the same kind of
+//! entry. A client that has not asked for rdattr_error is told all of it but the filehandle.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -135,9 +138,9 @@ impl List<'_> {
                 Stop::Fail(status) => status,
                 _ => NfsStat::Delay,
             });
-            let descriptor = || Ok(export.engine.item_descriptor(&found.item()?)?.0);
-            let what =
-                may_tell.and_then(|()| attributes::of_known(export, found.item_info(), descriptor, &wanted));
+            let what = may_tell.and_then(|()| {
+                attributes::of_known(export, found.item_info(), || found.item(), Some(inode), &wanted)
+            });
             match entry(&mut writer, at, (server, minor, wanted), handle, what) {
                 Ok(fits) => is_whole = fits,
                 // What comes before it is told now; the next call begins with it.
@@ -166,13 +169,18 @@ fn entry(
     handle: Option<Result<Handle, NfsStat>>,
     what: Result<What<'_>, NfsStat>,
 ) -> Result<bool, NfsStat> {
+    let error = AttrNum::RdattrError.get();
+    let mut told = wanted;
     let (handle, what) = match (what, handle.transpose()) {
         (Ok(what), Ok(handle)) => (handle, Ok(what)),
+        (Ok(what), Err(NfsStat::NotSupp)) if !wanted.has(error) => {
+            told.remove(AttrNum::Filehandle.get());
+            (None, Ok(what))
+        }
         (Ok(_), Err(why)) | (Err(why), _) => (None, Err(why)),
     };
-    let error = AttrNum::RdattrError.get();
     match what {
-        Ok(what) => Ok(writer.entry(cookie, name, wanted, |attributes| {
+        Ok(what) => Ok(writer.entry(cookie, name, told, |attributes| {
             let subject = Subject { server, minor, handle: handle.as_ref(), what };
             attributes::write(attributes, &subject);
         })),

@@ -458,6 +458,7 @@ mod tests {
         let at = |secs| Time { secs, nanos: 0 };
         Stat {
             id: NodeId { device: 1, inode: 2 },
+            file_system: 0,
             kind: Kind::File,
             size: 0,
             allocated: 0,

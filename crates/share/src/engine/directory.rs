@@ -10,7 +10,7 @@ mod idle;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -66,6 +66,8 @@ pub(crate) struct Directory {
     /// Its entries, as they were listed.
     pub(super) pages: Pages,
     address: Address,
+    /// The number that the directory above lists for it, once it was asked for. It stays as long as this is mounted.
+    pub(super) covered: OnceLock<u64>,
     used: AtomicU64,
     /// When it was of use last, in monotonic seconds.
     used_s: AtomicU64,
@@ -156,6 +158,7 @@ impl Directory {
             own: Mutex::default(),
             pages: Pages::default(),
             address: Address::default(),
+            covered: OnceLock::new(),
             used: AtomicU64::new(0),
             used_s: AtomicU64::new(cache.now_s()),
             told_by: tells.then(|| Arc::clone(volume)),

@@ -411,6 +411,7 @@ pub(super) fn info_from(stat: &Stat, record: &Record, hides: bool) -> Info {
     }
     Info {
         id: stat.id,
+        file_system: stat.file_system,
         kind: stat.kind,
         attributes,
         created: record.created(stat),

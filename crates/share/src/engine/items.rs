@@ -3,6 +3,7 @@
 //! A path is one way to a file; the other is from something that was found before, by name or by the
 //! address that the volume gave it ([`Share::item`]). An [`Item`] is where that begins.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -171,6 +172,10 @@ impl Item {
         Ok(self.node.link_text()?)
     }
 
+    pub(super) fn node(&self) -> &dyn Node {
+        self.node.as_ref()
+    }
+
     fn directory(&self) -> Result<&Arc<Directory>, Refusal> {
         self.directory.as_ref().ok_or(Refusal::NotADirectory)
     }
@@ -197,6 +202,28 @@ impl Share {
     /// The root.
     pub fn root_item(&self) -> Item {
         Item::of_directory(Arc::clone(&self.root))
+    }
+
+    /// The number that its directory lists for an item at the top of a file system that is mounted there: that of what it covers. None
+    /// for any other.
+    ///
+    /// # Errors
+    /// As the volume says.
+    pub fn covered(&self, item: &Item) -> Result<Option<u64>, Refusal> {
+        let Some(directory) = &item.directory else { return Ok(None) };
+        let Some((above, name)) = directory.place() else { return Ok(None) };
+        if above.id.device == directory.id.device {
+            return Ok(None);
+        }
+        if let Some(known) = directory.covered.get() {
+            return Ok(Some(*known));
+        }
+        let mut listed = None;
+        above.node.entries(0, &mut |entry| {
+            listed = (entry.name == name).then_some(entry.inode);
+            if listed.is_none() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        Ok(listed.map(|listed| *directory.covered.get_or_init(|| listed)))
     }
 
     /// What has this address.

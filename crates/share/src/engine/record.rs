@@ -301,6 +301,7 @@ mod tests {
     fn stat(accessed: Time, modified: Time, changed: Time) -> Stat {
         Stat {
             id: volume::NodeId { device: 1, inode: 1 },
+            file_system: 0,
             kind: Kind::File,
             size: 0,
             allocated: 0,

@@ -11,6 +11,7 @@ use super::Share;
 use super::deleting::check_empty;
 use super::info::tag_of;
 use super::record::Record;
+use crate::info::number_on;
 use crate::{Caller, ChangeFilter, ChangeKind, Open, Refusal};
 
 /// Longest reparse point in bytes.
@@ -169,8 +170,9 @@ impl Share {
             return Err(Refusal::NoSuchNote);
         }
         self.check_note_change(open)?;
-        // No two files of a volume have had one inode number at one time.
-        let file = open.file.id.inode ^ self.volume.facts().serial.rotate_left(32);
+        // No two files of a volume have had one number at one time.
+        let number = number_on(open.node.stat()?.file_system, open.file.id.inode);
+        let file = number ^ self.volume.facts().serial.rotate_left(32);
         let mut id = [0; 16];
         id[..8].copy_from_slice(&file.to_le_bytes());
         id[8..].copy_from_slice(&now.wall_ns.to_le_bytes());

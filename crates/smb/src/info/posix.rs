@@ -55,8 +55,11 @@ impl Owners {
             end_of_file: shown.size(),
             allocation_size: shown.allocated(),
             dos_attributes: basic.file_attributes.bits(),
-            inode: info.id.inode,
-            device_id: info.id.device as u32,
+            inode: shown.file_id(),
+            device_id: match info.file_system {
+                0 => info.id.device as u32,
+                other => (other ^ other >> 32) as u32,
+            },
             posix: self.answer(info),
         }
     }

@@ -58,7 +58,12 @@ impl Shown {
 
     /// The 64-bit file ID, the same that the QFid context tells.
     pub fn file_id(&self) -> u64 {
-        self.info.id.inode
+        self.info.number()
+    }
+
+    /// The 128-bit file ID.
+    pub fn file_id_128(&self) -> u128 {
+        self.info.wide_number()
     }
 
     /// FileBasicInformation.
@@ -131,7 +136,7 @@ impl Shown {
             ea_size: self.info.extended_size,
             reparse_tag: self.tag(),
             file_id: self.file_id(),
-            file_id_128: u128::from(self.file_id()),
+            file_id_128: self.file_id_128(),
             apple: None,
         }
     }
@@ -148,6 +153,7 @@ mod tests {
         let at = |secs| Time { secs, nanos: 100 };
         Info {
             id: NodeId { device: 7, inode: 0x1_0000_0002 },
+            file_system: 0,
             kind,
             attributes,
             created: at(0),
@@ -189,6 +195,19 @@ mod tests {
     fn a_file_without_a_link_is_about_to_go() {
         let info = Info { links: 0, ..info(Kind::File, Attributes::ARCHIVE) };
         assert!(Shown::of_entry(&info).standard().delete_pending);
+    }
+
+    #[test]
+    fn the_ids_of_another_file_system_are_no_ids_of_the_shares_own() {
+        let own = info(Kind::File, Attributes::ARCHIVE);
+        let shown = |file_system| Shown::of_entry(&Info { file_system, ..own });
+        let ids = |shown: Shown| (shown.file_id(), shown.file_id_128());
+        assert_eq!(ids(shown(0)), (0x1_0000_0002, 0x1_0000_0002));
+        assert_eq!(ids(shown(7)), (0xd135_44f7_1fdd_e111, 7 << 64 | 0x1_0000_0002));
+        assert_ne!(ids(shown(8)), ids(shown(7)));
+        let entry = shown(7).entry();
+        assert_eq!((entry.file_id, entry.file_id_128), ids(shown(7)));
+        assert_eq!(shown(7).internal().index_number, shown(7).file_id());
     }
 
     #[test]

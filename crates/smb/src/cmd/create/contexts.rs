@@ -162,7 +162,7 @@ impl Asked {
             });
         }
         if self.on_disk_id {
-            answers.on_disk = Some((info.id.inode, engine.volume().facts().serial));
+            answers.on_disk = Some((info.number(), engine.volume().facts().serial));
         }
         answers.lease = lease.map(|lease| granted_lease(lease, granted));
         if posix && self.posix_mode.is_some() {

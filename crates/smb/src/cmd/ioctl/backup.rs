@@ -1,6 +1,6 @@
 //! What programs that save, search or measure a whole volume ask of NTFS, as far as the host has it (MS-FSCC 2.3.22, 2.3.62).
 
-use share::Refusal;
+use share::{Info, Refusal};
 use smb_wire::NtStatus;
 use smb_wire::fscc::fsctl::{
     MappedExtent, NtfsVolume, UsnRange, UsnRecord, room_for_pointers, write_pointers,
@@ -26,9 +26,11 @@ pub(super) fn file_usn_data(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered 
     if let Some(own) = open.name() {
         names::to_wire(own.as_bytes(), syntax(open), &mut name);
     }
+    // Version 2 has room for half of an id.
+    let id = |info: &Info| if asked.version() < 3 { info.number().into() } else { info.wide_number() };
     let record = UsnRecord {
-        file_reference_number: info.id.inode.into(),
-        parent_file_reference_number: parent.id.inode.into(),
+        file_reference_number: id(&info),
+        parent_file_reference_number: id(&parent),
         usn: 0,
         time_stamp: FileTime(0),
         reason: 0,

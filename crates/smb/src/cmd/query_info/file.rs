@@ -157,7 +157,7 @@ fn attribute_tag(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
 
 // MS-FSA 2.1.5.12.31
 fn id(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
-    let file_id = u128::from(query.shown()?.file_id());
+    let file_id = query.shown()?.file_id_128();
     let id = Id { volume_serial_number: query.engine.volume().facts().serial, file_id };
     fixed(out, |out| id.write(out))
 }

@@ -1,0 +1,287 @@
+//! The identity of each file system that a volume reaches: a number that stays the same when the file system is mounted anew or the
+//! host starts again. A device number does not: what is not on a block device (FUSE, btrfs, NFS) gets another one at each mount.
+//!
+//! Where the host gives a file system a lasting number of its own (`f_fsid` of statvfs(3)), that is it. ext4 makes it of the UUID, btrfs
+//! of the UUID and the subvolume, tmpfs of a UUID that lives as long as the files do. Many give none, or the device number, or that of a
+//! file system below (overlayfs). For these a number is kept in a file of the store beside the volume, found by
+//! the UUID, else by what was mounted and where below the volume. `records` keeps that file.
+//!
+//! A number is asked for once for each device number and state of the table of mounts. What is on the root's own file system costs a
+//! comparison.
+
+mod records;
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use parking_lot::{Mutex, RwLock};
+use rustix::fs::{Mode, OFlags};
+use volume::Result;
+
+use self::records::Records;
+use crate::errno::call;
+use crate::facts::file_system_name;
+use crate::mounts::{self, Mount};
+use crate::node::open_below;
+use crate::sys;
+
+/// Where the volume's root is below itself.
+const HERE: &[u8] = b".";
+
+/// The file systems of one volume.
+pub(crate) struct FileSystems {
+    /// The device number of the root's.
+    device: u64,
+    /// The identity of the root's.
+    own: u64,
+    seen: RwLock<Seen>,
+    records: Mutex<Records>,
+}
+
+/// What was found of those that are not the root's.
+#[derive(Default)]
+struct Seen {
+    /// How often mounts had changed by then.
+    changes: u64,
+    /// Identities by device numbers, which are given again once they are free.
+    by_device: HashMap<u64, u64>,
+}
+
+impl FileSystems {
+    /// For the volume with this root, whose device number is `device`. `store` keeps what must last.
+    ///
+    /// # Errors
+    /// As the host says.
+    pub(crate) fn open(root: BorrowedFd<'_>, device: u64, store: OwnedFd) -> Result<FileSystems> {
+        let found = Found { number: f_fsid(root)?, device, name: file_system_name(root)? };
+        let mut records = Records::open(store);
+        let own = found.lasting().unwrap_or_else(|| {
+            let key = mounts::mount_of(root).map(|mount| key(root, &mount, HERE));
+            key.map_or(found.today(), |key| records.number(&key, &[found.today()], &[]))
+        });
+        Ok(FileSystems { device, own, seen: RwLock::default(), records: Mutex::new(records) })
+    }
+
+    /// The identity of the root's file system.
+    pub(crate) fn own(&self) -> u64 {
+        self.own
+    }
+
+    /// The identity of the file system with this device number, if that is known without a look at the host's files.
+    pub(crate) fn known(&self, device: u64) -> Option<u64> {
+        if device == self.device {
+            return Some(self.own);
+        }
+        let seen = self.seen.read();
+        (seen.changes == mounts::changes_now()).then(|| seen.by_device.get(&device).copied()).flatten()
+    }
+
+    /// The identity of the file system of a file, whose device number is `device`. `root` is the volume's; `is_used` says whether
+    /// anything lies beside files of a file system under a number.
+    ///
+    /// # Errors
+    /// As the host says.
+    pub(crate) fn of(
+        &self,
+        (fd, device): (BorrowedFd<'_>, u64),
+        root: BorrowedFd<'_>,
+        is_used: impl Fn(u64) -> bool,
+    ) -> Result<u64> {
+        if let Some(known) = self.known(device) {
+            return Ok(known);
+        }
+        let changes = mounts::changes_now();
+        let found = Found { number: f_fsid(fd)?, device, name: file_system_name(fd)? };
+        let id = match mounts::mount_of(fd) {
+            Some(mount) => self.at_mount(&found, &mount, root, is_used),
+            // The host tells no more than it did earlier versions.
+            None => found.lasting().unwrap_or(mixed(&found.today().to_le_bytes())),
+        };
+        let mut seen = self.seen.write();
+        if seen.changes < changes {
+            *seen = Seen { changes, by_device: HashMap::new() };
+        }
+        if seen.changes == changes {
+            seen.by_device.insert(device, id);
+        }
+        Ok(id)
+    }
+
+    /// The identity of a file system that is reached through this mount.
+    fn at_mount(
+        &self,
+        found: &Found,
+        mount: &Mount,
+        root: BorrowedFd<'_>,
+        is_used: impl Fn(u64) -> bool,
+    ) -> u64 {
+        let path = mounts::path_of(root);
+        let below = mount.below(&path).unwrap_or(HERE);
+        if let Some(lasting) = found.lasting() {
+            let key = copy_key(lasting, mount, below);
+            let mut records = self.records.lock();
+            // A copy stays one, whichever of the two is met first by a later process.
+            return match records.given(&key) {
+                Some(given) => given,
+                None if self.is_another(lasting, found.device, root) => {
+                    records.number(&key, &[], &[self.own])
+                }
+                None => lasting,
+            };
+        }
+        let today = found.today();
+        // What was laid beside files under the number of earlier versions is found on.
+        let earlier =
+            Some(today).filter(|today| is_used(*today) && !self.is_another(*today, found.device, root));
+        let earlier: Vec<u64> = earlier.into_iter().collect();
+        self.records.lock().number(&key(root, mount, below), &earlier, &[self.own])
+    }
+
+    /// Whether a number is that of another file system that is there now: a copy of a disk has its UUID. One that is not on a block
+    /// device has its number from elsewhere, and may have had another device number just now.
+    fn is_another(&self, number: u64, device: u64, root: BorrowedFd<'_>) -> bool {
+        let mounted = || mounts::below(root, mounts::changes_now()).into_iter().map(|mount| mount.device);
+        let seen = self.seen.read();
+        let is_same = |(other, id): (&u64, &u64)| *id == number && *other != device && *other >> 32 != 0;
+        let mut same = seen.by_device.iter().filter(|one| is_same(*one));
+        number == self.own || same.any(|(other, _)| mounted().any(|device| device == *other))
+    }
+
+    /// What `look` finds at the first of the mounts below the root on which the file system `id` may be: those that are known to have
+    /// it, then those of which nothing is known. The root's own mount comes last, since a btrfs has several.
+    pub(crate) fn at_mounts<T>(
+        &self,
+        id: u64,
+        root: BorrowedFd<'_>,
+        mut look: impl FnMut(BorrowedFd<'_>) -> Option<T>,
+    ) -> Option<T> {
+        let path = mounts::path_of(root);
+        let mut likely: Vec<(bool, Mount)> = mounts::below(root, mounts::changes_now())
+            .into_iter()
+            .filter(|mount| mount.kind != b"autofs")
+            .map(|mount| (self.known(mount.device), mount))
+            .filter(|(known, _)| known.is_none_or(|known| known == id))
+            .map(|(known, mount)| (known.is_none(), mount))
+            .collect();
+        likely.sort_by_key(|(is_unknown, _)| *is_unknown);
+        let found = likely.iter().find_map(|(_, mount)| {
+            let top = open_top(root, mount.below(&path)?).ok()?;
+            look(top.as_fd())
+        });
+        found.or_else(|| look(root))
+    }
+}
+
+/// The top of a mount. It is closed again after each use: as long as it is open nobody can unmount it.
+fn open_top(root: BorrowedFd<'_>, below: &[u8]) -> Result<OwnedFd> {
+    open_below(root, &mounts::unescaped(below), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+}
+
+/// The number that statvfs(3) tells.
+fn f_fsid(fd: BorrowedFd<'_>) -> Result<u64> {
+    Ok(call(|| rustix::fs::fstatvfs(fd))?.f_fsid)
+}
+
+/// What the host says of a file system.
+struct Found {
+    /// The number that statvfs(3) tells.
+    number: u64,
+    device: u64,
+    name: &'static str,
+}
+
+impl Found {
+    /// The file system's own number, if that says nothing of where it is mounted.
+    fn lasting(&self) -> Option<u64> {
+        // overlayfs passes on that of the file system below it.
+        let is_own = self.number != 0 && self.number != encoded(self.device) && self.name != "overlay";
+        is_own.then_some(self.number)
+    }
+
+    /// The number by which earlier versions knew it.
+    fn today(&self) -> u64 {
+        if self.number == 0 { self.device } else { self.number }
+    }
+}
+
+/// A device number as the kernel makes an `f_fsid` of it (`huge_encode_dev`).
+fn encoded(device: u64) -> u64 {
+    let (major, minor) = (device >> 32, device & 0xffff_ffff);
+    minor & 0xff | major << 8 | (minor & !0xff) << 12
+}
+
+/// By what the number of a file system is found again that has none: its UUID, else what was mounted and where.
+fn key(root: BorrowedFd<'_>, mount: &Mount, below: &[u8]) -> Vec<u8> {
+    let uuid = if below == HERE {
+        sys::file_system_uuid(root)
+    } else {
+        open_top(root, below).ok().and_then(|top| sys::file_system_uuid(top.as_fd()))
+    };
+    match uuid {
+        Some(uuid) => format!("uuid {:032x}", u128::from_be_bytes(uuid)).into_bytes(),
+        None => mount_key(mount, below),
+    }
+}
+
+/// The same of one whose own number another one has.
+fn copy_key(number: u64, mount: &Mount, below: &[u8]) -> Vec<u8> {
+    [format!("copy {number:016x} ").as_bytes(), &mount_key(mount, below)].concat()
+}
+
+/// What was mounted and where below the root.
+fn mount_key(mount: &Mount, below: &[u8]) -> Vec<u8> {
+    [&mount.kind[..], &mount.source, &mount.root, below].join(&b' ')
+}
+
+/// Many bytes as one number, which is not zero.
+fn mixed(bytes: &[u8]) -> u64 {
+    let mut mixed = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in bytes {
+        mixed = (mixed ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    }
+    for step in [30, 27, 31] {
+        mixed = (mixed ^ mixed >> step).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    }
+    mixed.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_is_the_device_or_anothers_does_not_last() {
+        let (sda1, late) = (8 << 32 | 1, 259 << 32 | 0x1234);
+        assert_eq!((encoded(sda1), encoded(late)), (0x801, 0x0121_0334));
+        for (number, device, name, own, today) in [
+            (0x801, sda1, "xfs", None, 0x801),
+            (0x801, late, "ext4", Some(0x801), 0x801),
+            (0, 0x2f, "fuse", None, 0x2f),
+            (77, 0x2f, "overlay", None, 77),
+            (77, 0x2f, "btrfs", Some(77), 77),
+        ] {
+            let found = Found { number, device, name };
+            assert_eq!((found.lasting(), found.today()), (own, today), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_key_says_what_is_mounted_and_where_and_nothing_of_devices() {
+        let line = |number: u8, minor: u8| {
+            let line = format!("{number} 1 0:{minor} /part /srv/a/b rw shared:1 - fuse.sshfs me@there:/x rw");
+            mounts::parsed(line.as_bytes()).unwrap()
+        };
+        let keys = [line(36, 47), line(37, 48)].map(|mount| mount_key(&mount, mount.below(b"/srv").unwrap()));
+        assert_eq!(keys[0], b"fuse.sshfs me@there:/x /part a/b");
+        assert_eq!(keys[0], keys[1]);
+        assert_eq!(copy_key(0x2f, &line(1, 2), b"a/b")[..22], *b"copy 000000000000002f ");
+    }
+
+    #[test]
+    fn bytes_that_differ_give_numbers_that_differ() {
+        let numbers = [&b""[..], b"a", b"b", b"ab", b"ba", b"fuse a / x", b"fuse a / y"].map(mixed);
+        let all: std::collections::BTreeSet<_> = numbers.into_iter().collect();
+        assert_eq!(all.len(), numbers.len());
+        assert!(!all.contains(&0));
+    }
+}

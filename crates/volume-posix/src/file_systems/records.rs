@@ -1,0 +1,184 @@
+//! The numbers of file systems that have none of their own, in one small file of the store:
+//!
+//! ```text
+//! <number> <key>
+//! …
+//! sum <CRC-32 of all before>
+//! ```
+//!
+//! It is written anew, and put in the place of the old one, when a number is given.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use volume::{Failure, Result};
+
+use super::mixed;
+use crate::data::write_all;
+use crate::errno::call;
+use crate::node::{open_below, stat_fd};
+use crate::sys;
+
+const FILE: &str = "file-systems";
+const UNFINISHED: &str = "file-systems.new";
+const DAMAGED: &str = "file-systems.damaged";
+/// Largest file that is read.
+const LARGEST: u64 = 1 << 20;
+
+/// The numbers that were given.
+pub(super) struct Records {
+    store: OwnedFd,
+    numbers: BTreeMap<Vec<u8>, u64>,
+}
+
+impl Records {
+    /// Those in the store. What is damaged is put aside: numbers are given again then.
+    pub(super) fn open(store: OwnedFd) -> Records {
+        let numbers = match read(&store) {
+            Ok(None) => BTreeMap::new(),
+            Ok(Some(bytes)) => parsed(&bytes).unwrap_or_else(|| {
+                tracing::warn!(
+                    file = DAMAGED,
+                    "the numbers of file systems below a share are damaged: what lies beside their files may not be found"
+                );
+                let _ = rustix::fs::renameat(&store, FILE, &store, DAMAGED);
+                BTreeMap::new()
+            }),
+            Err(why) => {
+                tracing::warn!(%why, "the numbers of file systems below a share cannot be read");
+                BTreeMap::new()
+            }
+        };
+        Records { store, numbers }
+    }
+
+    /// The number that a key was given.
+    pub(super) fn given(&self, key: &[u8]) -> Option<u64> {
+        self.numbers.get(key).copied()
+    }
+
+    /// The number of a key: the one that it was given, else the first of `rather` that nobody has, else one that is made of the key.
+    /// None of `taken` is given.
+    pub(super) fn number(&mut self, key: &[u8], rather: &[u64], taken: &[u64]) -> u64 {
+        if let Some(given) = self.given(key) {
+            return given;
+        }
+        let is_free =
+            |number: &u64| !taken.contains(number) && self.numbers.values().all(|one| one != number);
+        let made = (0_u8..=u8::MAX).map(|turn| mixed(&[key, &[turn]].concat()));
+        let number = rather.iter().copied().chain(made).find(is_free).unwrap_or(mixed(key));
+        self.numbers.insert(key.to_vec(), number);
+        if let Err(why) = self.write() {
+            tracing::warn!(%why, "the number of a file system below a share cannot be kept");
+        }
+        number
+    }
+
+    fn write(&self) -> Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+        let file = open_below(self.store.as_fd(), UNFINISHED.as_bytes(), flags, Mode::RUSR | Mode::WUSR)?;
+        write_all(file.as_fd(), 0, &written(&self.numbers))?;
+        call(|| rustix::fs::fdatasync(&file))?;
+        call(|| rustix::fs::renameat(&self.store, UNFINISHED, &self.store, FILE))?;
+        call(|| rustix::fs::fsync(&self.store))
+    }
+}
+
+fn read(store: &OwnedFd) -> Result<Option<Vec<u8>>> {
+    let file = match open_below(store.as_fd(), FILE.as_bytes(), OFlags::RDONLY, Mode::empty()) {
+        Err(Failure::NotFound) => return Ok(None),
+        other => other?,
+    };
+    let size = stat_fd(&file)?.size;
+    if size > LARGEST {
+        return Ok(Some(Vec::new()));
+    }
+    let mut out = Vec::with_capacity(size as usize);
+    while (out.len() as u64) < size {
+        let at = out.len();
+        if call(|| sys::read_append(file.as_fd(), at as u64, size as usize - at, &mut out, false))? == 0 {
+            break;
+        }
+    }
+    Ok(Some(out))
+}
+
+fn written(numbers: &BTreeMap<Vec<u8>, u64>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (key, number) in numbers {
+        out.extend_from_slice(format!("{number:016x} ").as_bytes());
+        out.extend_from_slice(key);
+        out.push(b'\n');
+    }
+    let sum = crc32fast::hash(&out);
+    out.extend_from_slice(format!("sum {sum:08x}\n").as_bytes());
+    out
+}
+
+/// What was written; none where it is not whole.
+fn parsed(bytes: &[u8]) -> Option<BTreeMap<Vec<u8>, u64>> {
+    let mut numbers = BTreeMap::new();
+    for line in bytes.strip_suffix(b"\n")?.split(|byte| *byte == b'\n') {
+        let at = line.iter().position(|byte| *byte == b' ')?;
+        if &line[..at] != b"sum" {
+            let number = u64::from_str_radix(std::str::from_utf8(&line[..at]).ok()?, 16).ok()?;
+            numbers.insert(line[at + 1..].to_vec(), number);
+        }
+    }
+    (written(&numbers) == bytes).then_some(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn store(place: &tempfile::TempDir) -> OwnedFd {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open(place.path(), flags, Mode::empty()).unwrap()
+    }
+
+    #[test]
+    fn a_number_that_was_given_stays_whatever_the_device_is_later() {
+        let place = tempfile::tempdir().unwrap();
+        let mut records = Records::open(store(&place));
+        assert_eq!(records.number(b"fuse a / x", &[0x2f], &[]), 0x2f);
+        // The record wins, also in a later process.
+        assert_eq!(records.number(b"fuse a / x", &[0x30], &[]), 0x2f);
+        let mut later = Records::open(store(&place));
+        assert_eq!(later.number(b"fuse a / x", &[0x31], &[]), 0x2f);
+    }
+
+    #[test]
+    fn no_two_keys_have_one_number() {
+        let place = tempfile::tempdir().unwrap();
+        let mut records = Records::open(store(&place));
+        let first = records.number(b"fuse a / x", &[0x2f], &[7]);
+        let second = records.number(b"fuse b / y", &[0x2f], &[7]);
+        let third = records.number(b"fuse c / z", &[7], &[7]);
+        assert!(first != second && second != third && third != 7 && first == 0x2f);
+        // What is made of a key needs no record.
+        let elsewhere = tempfile::tempdir().unwrap();
+        assert_eq!(Records::open(store(&elsewhere)).number(b"fuse b / y", &[], &[]), second);
+    }
+
+    #[test]
+    fn what_is_damaged_is_put_aside() {
+        let place = tempfile::tempdir().unwrap();
+        Records::open(store(&place)).number(b"fuse a / x", &[0x2f], &[]);
+        let file = place.path().join(FILE);
+        let whole = std::fs::read(&file).unwrap();
+        for at in 0..whole.len() {
+            let mut changed = whole.clone();
+            changed[at] ^= 1;
+            for bytes in [&changed[..], &whole[..at]] {
+                std::fs::write(&file, bytes).unwrap();
+                assert!(Records::open(store(&place)).numbers.is_empty(), "{at}");
+                assert_eq!(std::fs::read(place.path().join(DAMAGED)).unwrap(), bytes, "{at}");
+                assert!(!file.exists());
+            }
+        }
+        std::fs::write(&file, &whole).unwrap();
+        assert_eq!(Records::open(store(&place)).number(b"fuse a / x", &[1], &[]), 0x2f);
+    }
+}

@@ -1,0 +1,308 @@
+//! File systems that are mounted below a volume. Without the privilege to mount, or without the program that makes a file system, each
+//! test says that it was skipped.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use common::{files, name, open};
+use volume::{Failure, Node, Note, OpenHow, Volume};
+use volume_posix::PosixVolume;
+
+/// Runs a program; false when it is not there or fails.
+fn run(program: &str, arguments: &[&str]) -> bool {
+    let done = Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    done.is_ok_and(|status| status.success())
+}
+
+/// Something mounted, and unmounted when it is dropped.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    /// Mounts `source` at `at`, which is made; none, and the test is skipped, where that is not possible.
+    fn new(kind: &str, source: &str, at: &Path) -> Option<Mounted> {
+        std::fs::create_dir_all(at).unwrap();
+        let options = if source.starts_with('/') { "loop" } else { "rw" };
+        if !common::is_root() || !run("mount", &["-t", kind, "-o", options, source, at.to_str().unwrap()]) {
+            common::skipped(&format!("no {kind} can be mounted here"));
+            return None;
+        }
+        Some(Mounted(at.to_owned()))
+    }
+
+    /// Unmounts it. Whoever has something open there keeps it from that. A program that another test begins may have it for a moment.
+    fn unmount(self) {
+        let is_done = (0..20).any(|_| run("umount", &[self.0.to_str().unwrap()]));
+        assert!(is_done, "{} is in use", self.0.display());
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        run("umount", &["-l", self.0.to_str().unwrap()]);
+    }
+}
+
+/// A file with a new file system in it; none, and the test is skipped, where it cannot be made.
+fn image(kind: &str, place: &tempfile::TempDir) -> Option<String> {
+    let path = place.path().join(format!("{kind}.image"));
+    std::fs::File::create(&path).unwrap().set_len(if kind == "ext4" { 8 << 20 } else { 320 << 20 }).unwrap();
+    let path = path.to_str().unwrap().to_owned();
+    if !run(&format!("mkfs.{kind}"), &["-q", &path]) {
+        common::skipped(&format!("there is no mkfs.{kind} here"));
+        return None;
+    }
+    Some(path)
+}
+
+fn place() -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::create_dir(files(&place)).unwrap();
+    place
+}
+
+/// What a path below the root leads to.
+fn at(volume: &PosixVolume, path: &str) -> volume::Result<std::sync::Arc<dyn Node>> {
+    let root = volume.root()?;
+    path.split('/').try_fold(root, |above, part| above.lookup(&name(part), OpenHow::Read))
+}
+
+fn file_system(volume: &PosixVolume, path: &str) -> u64 {
+    at(volume, path).unwrap().stat().unwrap().file_system
+}
+
+#[test]
+fn a_file_on_another_file_system_is_found_by_its_address_again() {
+    let place = place();
+    for kind in ["ext4", "xfs", "tmpfs", "btrfs"] {
+        let source = if kind == "tmpfs" { Some("none".to_owned()) } else { image(kind, &place) };
+        let Some(source) = source else { continue };
+        let top = files(&place).join(kind);
+        let Some(mounted) = Mounted::new(kind, &source, &top) else { continue };
+        std::fs::create_dir(top.join("d")).unwrap();
+        std::fs::write(top.join("d/f"), kind).unwrap();
+        let volume = open(&place);
+        let (d, f) = (format!("{kind}/d"), format!("{kind}/d/f"));
+        let addresses = [kind, &d, &f].map(|path| at(&volume, path).unwrap().address().unwrap());
+        let other = file_system(&volume, &f);
+        assert_ne!(other, 0, "{kind}");
+        assert_eq!(at(&volume, &d).unwrap().stat_name(&name("f")).unwrap().file_system, other);
+        assert_eq!(volume.root().unwrap().stat_name(&name(kind)).unwrap().file_system, other);
+        for (address, path) in addresses.iter().zip([kind, &d, &f]) {
+            let found = volume.find(address).unwrap();
+            assert_eq!(found.id(), at(&volume, path).unwrap().id(), "{path}");
+        }
+        // The directories lead up to the root of the volume.
+        let above = |node: &dyn Node| node.place().unwrap().unwrap();
+        {
+            let (top, text) = above(&*volume.find(&addresses[1]).unwrap());
+            assert_eq!((top.id(), text), (at(&volume, kind).unwrap().id(), name("d")));
+            let (root, text) = above(&*top);
+            assert_eq!((root.id(), text), (volume.root().unwrap().id(), name(kind)));
+        }
+        // Nothing of it stays open, and what is unmounted is gone.
+        mounted.unmount();
+        for address in &addresses {
+            assert_eq!(volume.find(address).err(), Some(Failure::Stale), "{kind}");
+        }
+        if kind == "tmpfs" {
+            continue;
+        }
+        // Mounted again it is the same, for this process and for a later one.
+        let Some(mounted) = Mounted::new(kind, &source, &top) else { continue };
+        for volume in [volume, open(&place)] {
+            assert_eq!(file_system(&volume, &f), other, "{kind}");
+            for (address, path) in addresses.iter().zip([kind, &d, &f]) {
+                let found = volume.find(address).unwrap();
+                assert_eq!(found.id(), at(&volume, path).unwrap().id(), "{path}");
+            }
+        }
+        mounted.unmount();
+    }
+}
+
+#[test]
+fn what_is_on_the_roots_own_file_system_is_as_before() {
+    let place = place();
+    let volume = open(&place);
+    let f = common::file(&volume, "f");
+    let stat = f.stat().unwrap();
+    assert_eq!((stat.file_system, volume.root().unwrap().stat().unwrap().file_system), (0, 0));
+    assert_eq!(f.first_stat().unwrap().file_system, 0);
+    assert_eq!(volume.root().unwrap().stat_name(&name("f")).unwrap().file_system, 0);
+    // The birth time, and the handle or what the table has instead of it: no other number.
+    let (address, born) = (f.address().unwrap(), stat.born.unwrap_or_default());
+    let head = [&born.secs.to_le_bytes()[..], &born.nanos.to_le_bytes()].concat();
+    assert_eq!(address[..12], head);
+    assert_ne!(address[12..16], (-3_i32).to_le_bytes());
+}
+
+#[test]
+fn two_file_systems_with_one_uuid_are_told_apart() {
+    let place = place();
+    let Some(source) = image("ext4", &place) else { return };
+    let copy = format!("{source}.copy");
+    std::fs::copy(&source, &copy).unwrap();
+    let Some(_one) = Mounted::new("ext4", &source, &files(&place).join("one")) else { return };
+    let Some(_two) = Mounted::new("ext4", &copy, &files(&place).join("two")) else { return };
+    let volume = open(&place);
+    let (one, two) = (file_system(&volume, "one"), file_system(&volume, "two"));
+    assert!(one != two && one != 0 && two != 0);
+    std::fs::write(files(&place).join("one/f"), "one").unwrap();
+    std::fs::write(files(&place).join("two/f"), "two").unwrap();
+    for top in ["one", "two"] {
+        let node = at(&volume, &format!("{top}/f")).unwrap();
+        assert_eq!(volume.find(&node.address().unwrap()).unwrap().id(), node.id(), "{top}");
+    }
+    // A later process meets them in another order.
+    let later = open(&place);
+    assert_eq!((file_system(&later, "two"), file_system(&later, "one")), (two, one));
+}
+
+#[test]
+fn parts_of_one_file_system_that_are_mounted_alone_lead_up_each_at_its_place() {
+    let place = place();
+    let outside = place.path().join("outside");
+    let Some(_outside) = Mounted::new("tmpfs", "none", &outside) else { return };
+    for part in ["a", "b"] {
+        std::fs::create_dir_all(outside.join(part).join("d")).unwrap();
+        std::fs::create_dir(files(&place).join(part)).unwrap();
+    }
+    let bind = |part: &str| {
+        let [from, to] = [outside.join(part), files(&place).join(part)];
+        assert!(run("mount", &["--bind", from.to_str().unwrap(), to.to_str().unwrap()]));
+        Mounted(to)
+    };
+    let _bound = ["a", "b"].map(bind);
+    let volume = open(&place);
+    for part in ["a", "b"] {
+        let node = at(&volume, &format!("{part}/d")).unwrap();
+        let (above, _) = volume.find(&node.address().unwrap()).unwrap().place().unwrap().unwrap();
+        let (root, text) = above.place().unwrap().unwrap();
+        assert_eq!((root.id(), text), (volume.root().unwrap().id(), name(part)));
+    }
+}
+
+#[test]
+fn room_is_that_of_the_file_system_that_a_file_is_on() {
+    let place = place();
+    let top = files(&place).join("m");
+    let Some(_mounted) = Mounted::new("tmpfs", "none", &top) else { return };
+    assert!(run("mount", &["-o", "remount,size=256k", top.to_str().unwrap()]));
+    let volume = open(&place);
+    assert_eq!(volume.space_at(&*at(&volume, "m").unwrap()).unwrap().total, 256 << 10);
+    let own = volume.space_at(&*volume.root().unwrap()).unwrap();
+    assert_eq!(own.total, volume.space().unwrap().total);
+    assert_ne!(own.total, 256 << 10);
+}
+
+#[test]
+fn subvolumes_are_file_systems_of_their_own() {
+    let place = place();
+    let Some(source) = image("btrfs", &place) else { return };
+    let Some(_mounted) = Mounted::new("btrfs", &source, &files(&place)) else { return };
+    for made in ["one", "two"] {
+        let path = files(&place).join(made);
+        if !run("btrfs", &["subvolume", "create", path.to_str().unwrap()]) {
+            common::skipped("there is no btrfs program here");
+            return;
+        }
+        std::fs::write(path.join("f"), made).unwrap();
+    }
+    let volume = open(&place);
+    let numbers = ["one/f", "two/f"].map(|path| file_system(&volume, path));
+    assert!(numbers[0] != numbers[1] && !numbers.contains(&0));
+    let later = open(&place);
+    for (path, number) in ["one/f", "two/f"].into_iter().zip(numbers) {
+        let node = at(&volume, path).unwrap();
+        let found = later.find(&node.address().unwrap()).unwrap();
+        assert_eq!((found.id(), found.stat().unwrap().file_system), (node.id(), number), "{path}");
+    }
+}
+
+/// Mounts a directory once more by FUSE; none, and the test is skipped, where that is not possible.
+fn bindfs(from: &Path, to: &Path) -> Option<Mounted> {
+    let paths = [from, to].map(|path| path.to_str().unwrap());
+    if !common::is_root() || !run("bindfs", &["--no-allow-other", paths[0], paths[1]]) {
+        common::skipped("nothing can be mounted with bindfs here");
+        return None;
+    }
+    Some(Mounted(to.to_owned()))
+}
+
+#[test]
+fn what_lies_beside_files_on_fuse_is_found_after_it_was_mounted_anew() {
+    let place = place();
+    let (from, top) = (place.path().join("from"), files(&place).join("m"));
+    std::fs::create_dir(&from).unwrap();
+    std::fs::create_dir(&top).unwrap();
+    std::fs::write(from.join("f"), "text").unwrap();
+    let Some(mounted) = bindfs(&from, &top) else { return };
+    let volume = open(&place);
+    let f = at(&volume, "m/f").unwrap();
+    f.open_stream(&name("s"), true, true).unwrap().write(0, b"beside").unwrap();
+    f.set_note(Note::ObjectId, Some(&[7; 5000])).unwrap();
+    let (device, number) = (f.id().device, f.stat().unwrap().file_system);
+    drop(f);
+    // It keeps its device number as long as somebody uses it, so the next one gets another.
+    let _used = std::fs::File::open(top.join("f")).unwrap();
+    drop(mounted);
+    let Some(_mounted) = bindfs(&from, &top) else { return };
+    for volume in [volume, open(&place)] {
+        let f = at(&volume, "m/f").unwrap();
+        assert_ne!(f.id().device, device);
+        assert_eq!(f.stat().unwrap().file_system, number);
+        assert_eq!(f.streams().unwrap().len(), 1);
+        assert_eq!(f.note(Note::ObjectId).unwrap(), Some(vec![7; 5000]));
+    }
+}
+
+#[test]
+fn what_an_earlier_version_laid_beside_files_on_fuse_is_found() {
+    let place = place();
+    let (from, top, beside) =
+        (place.path().join("from"), files(&place).join("m"), place.path().join("beside"));
+    std::fs::create_dir(&from).unwrap();
+    std::fs::create_dir(&top).unwrap();
+    std::fs::write(from.join("f"), "text").unwrap();
+    let Some(_mounted) = bindfs(&from, &top) else { return };
+    let f = at(&open(&place), "m/f").unwrap();
+    f.open_stream(&name("s"), true, true).unwrap();
+    let (device, number) = (f.id().device, f.stat().unwrap().file_system);
+    assert_ne!(device, number);
+    // An earlier version had no record, and took the device number for the file system.
+    std::fs::remove_file(beside.join("file-systems")).unwrap();
+    let folders =
+        std::fs::read_dir(&beside).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let folders: Vec<String> = folders.filter(|name| name.starts_with(&format!("{number:x}-"))).collect();
+    let [folder] = &folders[..] else { panic!("{folders:?}") };
+    let earlier = folder.replacen(&format!("{number:x}-"), &format!("{device:x}-"), 1);
+    std::fs::rename(beside.join(folder), beside.join(earlier)).unwrap();
+    for _ in 0..2 {
+        let f = at(&open(&place), "m/f").unwrap();
+        assert_eq!((f.stat().unwrap().file_system, f.streams().unwrap().len()), (device, 1));
+    }
+}
+
+#[test]
+fn a_share_on_fuse_stays_what_it_is() {
+    let place = place();
+    let from = place.path().join("from");
+    std::fs::create_dir(&from).unwrap();
+    std::fs::write(from.join("f"), "text").unwrap();
+    let Some(mounted) = bindfs(&from, &files(&place)) else { return };
+    let volume = open(&place);
+    let (device, serial) = (volume.root().unwrap().id().device, volume.facts().serial);
+    at(&volume, "f").unwrap().open_stream(&name("s"), true, true).unwrap();
+    drop(volume);
+    // It keeps its device number as long as somebody uses it, so the next one gets another.
+    let _used = std::fs::File::open(files(&place).join("f")).unwrap();
+    drop(mounted);
+    let Some(_mounted) = bindfs(&from, &files(&place)) else { return };
+    let volume = open(&place);
+    assert_ne!(volume.root().unwrap().id().device, device);
+    let f = at(&volume, "f").unwrap();
+    assert_eq!((volume.facts().serial, f.streams().unwrap().len()), (serial, 1));
+}
