@@ -83,9 +83,10 @@ const ENOUGH_TO_SHOW: u64 = 100;
 /// After so many failures the rest need not be run.
 const ENOUGH: usize = 10;
 
-fn wanted(usual: Range<u64>) -> Range<u64> {
-    let Ok(text) = std::env::var("SIMULATED_HISTORIES") else { return usual };
-    let (first, count) = text.split_once('+').expect("SIMULATED_HISTORIES is FIRST+COUNT");
+/// The seeds that a variable of the environment names.
+fn wanted(variable: &str, usual: Range<u64>) -> Range<u64> {
+    let Ok(text) = std::env::var(variable) else { return usual };
+    let (first, count) = text.split_once('+').unwrap_or_else(|| panic!("{variable} is FIRST+COUNT"));
     let first: u64 = first.parse().expect("a number");
     first..first + count.parse::<u64>().expect("a number")
 }
@@ -106,7 +107,7 @@ fn run<T: Default + std::ops::AddAssign + std::fmt::Debug + Copy + Send>(
     history: impl Fn(u64) -> T + Sync + RefUnwindSafe,
     usual: Range<u64>,
 ) -> (T, u64) {
-    let (range, total) = (wanted(usual), Mutex::new(T::default()));
+    let (range, total) = (wanted("SIMULATED_HISTORIES", usual), Mutex::new(T::default()));
     let next = AtomicU64::new(range.start);
     let failed = Mutex::new(Vec::new());
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -150,11 +151,11 @@ fn all_parts(seed: u64) -> (String, Vec<&'static str>) {
     (text, failed)
 }
 
-/// What `cargo run -p xtask -- simulate` runs, with the seeds of `SIMULATED_HISTORIES`.
+/// What `cargo run -p xtask -- simulate` runs, with the seeds of `SIMULATED_SEEDS`.
 #[test]
 fn one_seed_of_all_parts() {
     let mut differ = Vec::new();
-    for seed in wanted(0..1) {
+    for seed in wanted("SIMULATED_SEEDS", 0..1) {
         let (text, failed) = all_parts(seed);
         if std::env::var_os("SIMULATED_LOG").is_some() {
             print!("{text}");
