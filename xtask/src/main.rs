@@ -2,9 +2,11 @@
 //!
 //! Start with [`layers`] (which crate may know what) and [`tidy`] (how a source file looks). Both read
 //! sources through [`source`], which tells code from comments and literals. Each check returns all its
-//! findings as lines `path:line: what is wrong`; one finding is enough for exit status 1.
+//! findings as lines `path:line: what is wrong`; one finding is enough for exit status 1. [`simulate`] runs the server in a
+//! simulated network over a failing disk.
 
 mod layers;
+mod simulate;
 mod source;
 mod tidy;
 mod words;
@@ -12,11 +14,14 @@ mod words;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask layers | tidy | all";
+const USAGE: &str = "usage: cargo xtask layers | tidy | all | simulate [--seed FIRST] [--count N] [--log]";
 
 fn main() -> ExitCode {
     let root = workspace_root();
     let wanted = std::env::args().nth(1).unwrap_or_else(|| "all".to_owned());
+    if wanted == "simulate" {
+        return simulate::run(&root, std::env::args().skip(2));
+    }
     let findings = match wanted.as_str() {
         "layers" => layers::check(&root),
         "tidy" => tidy::check(&root),

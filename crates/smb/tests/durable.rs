@@ -17,6 +17,8 @@ use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::lock::{self, Flags, LockElement};
 use smb_wire::negotiate::Dialect;
 use smb_wire::{Command, FileId, Guid, LeaseKey, List, NtStatus, logoff, tree_disconnect};
+use volume::Failure;
+use volume::faulty::Call;
 
 const SECOND: Duration = Duration::from_secs(1);
 const KEY: LeaseKey = LeaseKey(*b"the client's key");
@@ -487,4 +489,17 @@ fn more_handles_than_a_share_keeps_are_closed() {
     let mut client = world.client();
     let back = ids.map(|id| v1_back(&mut client, id));
     assert_eq!(back.iter().filter(|&&status| status == NtStatus::SUCCESS).count(), 1);
+}
+
+#[test]
+fn who_comes_back_while_the_disk_fails_can_come_back_again() {
+    let (world, plan) = World::faulty();
+    let mut client = world.client();
+    let id = durable(&mut client, "f", v2(CREATE));
+    client.hang_up();
+    let (mut client, back) = (world.client(), [reconnect_v2(id, CREATE)]);
+    plan.always(Call::Stat, Some(Failure::Io));
+    assert_eq!(come_back(&mut client, "f", &back).status(), NtStatus::IO_DEVICE_ERROR);
+    plan.always(Call::Stat, None);
+    assert_eq!(come_back(&mut client, "f", &back).file_id().persistent, id.persistent);
 }

@@ -17,6 +17,8 @@ use smb_wire::lock::{self, Flags, LockElement};
 use smb_wire::negotiate::Dialect;
 use smb_wire::tree_connect::{self, ShareCapabilities};
 use smb_wire::{Command, FileId, Guid, LeaseKey, List, NtStatus};
+use volume::Failure;
+use volume::faulty::{Call, Fault};
 
 const SECOND: Duration = Duration::from_secs(1);
 const KEY: LeaseKey = LeaseKey(*b"the client's key");
@@ -301,6 +303,25 @@ fn a_create_that_is_sent_again_after_a_restart_gets_what_it_made() {
     assert_eq!(client.write(answer.file_id(), 0, b"text"), NtStatus::SUCCESS);
     // It is in use now.
     assert_eq!(again(&mut world.client(), ShareAccess::empty()).status(), NtStatus::FILE_NOT_AVAILABLE);
+}
+
+#[test]
+fn a_create_whose_handle_cannot_be_recorded_gets_what_it_made_all_the_same() {
+    let mut store = Store::new();
+    let (world, plan) = store.serve_faulty();
+    let mut client = world.client();
+    client.make("f", b"text");
+    // What is recorded of the file begins with that.
+    plan.add(Call::Stat, 1, Fault::Fail(Failure::Io));
+    let asked = [persistent(CREATE)];
+    let first = create(&mut client, "f", OplockLevel::Batch, &asked);
+    assert_eq!(granted(&first), Some((60_000, false)));
+    client.hang_up();
+    let (share, contexts) = (ShareAccess::empty(), Contexts::Requests(&asked));
+    let open = OpenFile { share, oplock: OplockLevel::Batch, contexts, ..OpenFile::named("f") };
+    let again = replay(&mut world.client(), &open);
+    assert_eq!(granted(&again), Some((60_000, false)));
+    assert_eq!(again.file_id().persistent, first.file_id().persistent);
 }
 
 // MS-SMB2 3.3.5.9

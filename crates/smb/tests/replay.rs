@@ -14,6 +14,8 @@ use smb_wire::header::Flags;
 use smb_wire::negotiate::Dialect;
 use smb_wire::oplock_break;
 use smb_wire::{Command, Guid, LeaseKey, NtStatus};
+use volume::Failure;
+use volume::faulty::{Call, Fault};
 
 const CREATE: Guid = Guid(*b"first of creates");
 const OTHER_CREATE: Guid = Guid(*b"second of create");
@@ -457,4 +459,43 @@ fn a_create_under_way_on_a_lost_channel_keeps_its_name_while_it_would_wait() {
     let first = said(&again(&mut second, &open));
     assert_eq!(said(&again(&mut second, &open)), first);
     assert_eq!(world.server.opens.len(), 1);
+}
+
+// Told of a failing disk its client would give up an Open that is there.
+#[test]
+fn a_create_that_is_replayed_while_the_disk_fails_is_to_be_tried_again() {
+    let (world, plan) = World::faulty();
+    let mut client = world.client();
+    let asked = [v2(CREATE)];
+    let open = makes("f", OplockLevel::Batch, &asked);
+    let first = said(&client.create(&open));
+    plan.always(Call::Stat, Some(Failure::Io));
+    assert_eq!(again(&mut client, &open).status(), NtStatus::FILE_NOT_AVAILABLE);
+    plan.always(Call::Stat, None);
+    assert_eq!(said(&again(&mut client, &open)), first);
+}
+
+#[test]
+fn a_create_that_fails_at_any_call_leaves_nothing_open() {
+    for call in [Call::Create, Call::Stat, Call::Note, Call::Lookup, Call::OpenAgain] {
+        let (mut failed, mut nth) = (0, 1);
+        loop {
+            let (world, plan) = World::faulty();
+            let mut client = world.client();
+            plan.add(call, nth, Fault::Fail(Failure::Io));
+            let status = client.create(&makes("f", OplockLevel::Batch, &[])).status();
+            if plan.met().is_empty() {
+                assert_eq!(status, NtStatus::SUCCESS);
+                break;
+            }
+            if status != NtStatus::SUCCESS {
+                failed += 1;
+                assert_eq!((status, world.engine.open_count()), (NtStatus::IO_DEVICE_ERROR, 0));
+                let alone = OpenFile { share: ShareAccess::empty(), ..OpenFile::named("f") };
+                assert_eq!(client.create(&alone).status(), NtStatus::SUCCESS, "{call:?} {nth}");
+            }
+            nth += 1;
+        }
+        assert!(failed > 0 || !matches!(call, Call::Create | Call::Stat), "{call:?} fails a CREATE");
+    }
 }

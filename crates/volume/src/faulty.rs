@@ -97,6 +97,8 @@ pub enum Fault {
     Half(Failure),
     /// It waits for [`Plan::release`] and is then done.
     Hold,
+    /// It is done, and is said to have taken so long: nothing waits, whoever keeps the time reads it with [`Plan::met`].
+    Slow(Duration),
 }
 
 /// Which calls fail or wait.
@@ -125,6 +127,7 @@ struct PlanState {
     always: HashMap<Call, Failure>,
     held: usize,
     released: u64,
+    met: Vec<(Call, Fault)>,
 }
 
 impl Plan {
@@ -147,6 +150,17 @@ impl Plan {
             Some(failure) => state.always.insert(call, failure),
             None => state.always.remove(&call),
         };
+    }
+
+    /// The faults that calls have met since this was asked last, in their order.
+    #[must_use]
+    pub fn met(&self) -> Vec<(Call, Fault)> {
+        std::mem::take(&mut self.state.lock().met)
+    }
+
+    /// Forgets what [`Plan::add`] has planned and no call has met. What fails always still does.
+    pub fn forget(&self) {
+        self.state.lock().once.clear();
     }
 
     /// Has every call about names and attributes wait before it is done, for good. The first of several counts.
@@ -196,7 +210,9 @@ impl Plan {
         let count = state.counts.entry(call).or_default();
         *count += 1;
         let at = *count;
-        match state.once.remove(&(call, at)) {
+        let once = state.once.remove(&(call, at));
+        state.met.extend(once.map(|fault| (call, fault)));
+        match once {
             Some(Fault::Fail(failure)) => return Err(failure),
             Some(Fault::Half(failure)) => return Ok(Some(failure)),
             Some(Fault::Hold) => {
@@ -205,9 +221,13 @@ impl Plan {
                 self.moved.notify_all();
                 self.moved.wait_while(&mut state, |s| s.released == until);
             }
-            None => {}
+            Some(Fault::Slow(_)) | None => {}
         }
-        state.always.get(&call).map_or(Ok(None), |failure| Err(*failure))
+        let Some(&failure) = state.always.get(&call) else { return Ok(None) };
+        if failure != Failure::WouldBlock {
+            state.met.push((call, Fault::Fail(failure)));
+        }
+        Err(failure)
     }
 }
 
@@ -317,8 +337,25 @@ mod tests {
         volume.plan().always(Call::Space, Some(Failure::Io));
         assert_eq!(volume.space(), Err(Failure::Io));
         assert_eq!(volume.space(), Err(Failure::Io));
+        assert_eq!(volume.plan().met().len(), 2);
         volume.plan().always(Call::Space, None);
         assert!(volume.space().is_ok());
+    }
+
+    #[test]
+    fn what_was_met_is_told_once_and_what_was_not_can_be_forgotten() {
+        let volume = faulty();
+        let plan = volume.plan();
+        let slow = Fault::Slow(Duration::from_secs(3));
+        plan.add(Call::Space, 1, slow);
+        plan.add(Call::Space, 2, Fault::Fail(Failure::Io));
+        plan.add(Call::Root, 1, Fault::Fail(Failure::Io));
+        assert!(volume.space().is_ok());
+        assert_eq!(volume.space(), Err(Failure::Io));
+        assert_eq!(plan.met(), [(Call::Space, slow), (Call::Space, Fault::Fail(Failure::Io))]);
+        assert_eq!(plan.met(), []);
+        plan.forget();
+        assert!(volume.root().is_ok());
     }
 
     #[test]

@@ -74,26 +74,24 @@ impl Share {
         let id = reserved.id;
         let file = Arc::clone(&reserved.file);
         let furnished = self.furnish(caller, request, &node, (descriptor, &above), &file);
-        let (record, data) = match furnished {
-            Ok(done) => done,
+        let seen = furnished.and_then(|(record, data)| {
+            let is_as_made = !record.has_descriptor && stays_plain;
+            let stat = if is_as_made { self.just_seen(node.as_ref())? } else { node.stat()? };
+            let of_stream = stream_stat(&reserved.stream, data.as_ref())?;
+            Ok((record, data, stat, of_stream))
+        });
+        let (record, data, stat, of_stream) = match seen {
+            Ok(seen) => seen,
             Err(why) => {
                 unmake(caller, parent, name, is_directory);
                 self.abandon(&file, id);
                 return Err(why);
             }
         };
-        let is_as_made = !record.has_descriptor && stays_plain;
         self.tell_made(caller, parent, &reserved);
-        let stat = if is_as_made { self.just_seen(node.as_ref())? } else { node.stat()? };
         file.note_mode(stat.mode);
         file.state.lock().made = made;
-        let info = self.info_of(
-            &file,
-            reserved.link.as_ref(),
-            &stat,
-            &record,
-            stream_stat(&reserved.stream, data.as_ref())?,
-        );
+        let info = self.info_of(&file, reserved.link.as_ref(), &stat, &record, of_stream);
         Ok(self.hand_out(caller, request, reserved, (node, data), (Outcome::Created, info)))
     }
 

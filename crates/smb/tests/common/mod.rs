@@ -48,6 +48,11 @@ impl Clock {
         self.0.get()
     }
 
+    /// The time, as it is without a reading.
+    pub fn time(&self) -> Now {
+        self.0.get()
+    }
+
     /// Lets time pass.
     pub fn advance(&self, by: Duration) {
         self.0.set(self.0.get().plus(by));
@@ -75,10 +80,18 @@ impl Store {
 
     /// A server on it. What an earlier one writes from now on is as if it had never been.
     pub fn serve(&mut self) -> World {
+        self.serve_faulty().0
+    }
+
+    /// The same, with a plan by which calls on the volume fail.
+    pub fn serve_faulty(&mut self) -> (World, Arc<Plan>) {
         let journal = Arc::new(MemoryJournal::default());
         journal.replace(&mut self.journal.records().into_iter()).expect("room for the records");
         self.journal = journal;
-        World::lasting(&self.memory, &self.journal)
+        let volume = FaultyVolume::new(Arc::new(self.memory.clone()));
+        let plan = Arc::clone(volume.plan());
+        let world = World::lasting_over(Arc::new(volume), self.journal.clone(), &self.journal.records());
+        (world, plan)
     }
 }
 
@@ -107,9 +120,9 @@ impl World {
 
     /// In memory, as a volume that has nothing at hand: every READ must leave the connection's thread.
     pub fn cold() -> World {
-        let volume = FaultyVolume::new(Arc::new(MemoryVolume::new(1)));
-        volume.plan().always(Call::ReadCached, Some(Failure::WouldBlock));
-        World::over(Arc::new(volume))
+        let (world, plan) = World::faulty();
+        plan.always(Call::ReadCached, Some(Failure::WouldBlock));
+        world
     }
 
     /// In memory, with a plan by which calls on the volume fail or wait.

@@ -6,20 +6,27 @@
 
 use std::time::Duration;
 
-use smb_wire::create::{CreateAction, OplockLevel};
+use smb_wire::create::{CreateAction, OplockLevel, ShareAccess};
 use smb_wire::create_context::ResponseContext;
 use smb_wire::{Command, FileId, Guid, NtStatus, create, read};
+use volume::Failure;
+use volume::faulty::Call;
 
 use super::common::client::{Dial, OpenFile};
 use super::common::peer::Answer;
 use super::common::{Peer, World};
 use super::dice::Dice;
+use super::disk::{self, Disk, Failed, Trouble};
+use super::log;
 use super::model::{Model, NAMES, Op};
 use super::requests::{self, Place, Task};
 use super::session::Session;
 
 /// A history that takes more steps than this does not end.
 const MOST_STEPS: usize = 20_000;
+
+/// More often than that the disk does not fail who takes a file up again.
+const MOST_TIMES: usize = 20;
 
 /// What a history is made of.
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +64,7 @@ pub struct Tally {
     pub replays: u64,
     pub late: u64,
     pub refused_late: u64,
+    pub disk: disk::Tally,
 }
 
 impl std::ops::AddAssign for Tally {
@@ -67,6 +75,7 @@ impl std::ops::AddAssign for Tally {
         self.replays += other.replays;
         self.late += other.late;
         self.refused_late += other.refused_late;
+        self.disk += other.disk;
     }
 }
 
@@ -77,6 +86,8 @@ struct Pending {
     sent: Option<(u64, u64)>,
     /// It was sent on a session that is lost.
     is_orphan: bool,
+    /// How often the disk had failed when it was begun.
+    failed: Failed,
 }
 
 #[derive(Default)]
@@ -96,6 +107,7 @@ pub struct History {
     session: Session,
     workers: Vec<Worker>,
     tally: Tally,
+    disk: Disk,
 }
 
 impl History {
@@ -103,19 +115,28 @@ impl History {
     ///
     /// # Panics
     /// When the server and the model differ.
-    pub fn run(seed: u64) -> Tally {
+    pub fn run(seed: u64, trouble: Trouble) -> Tally {
         let mut dice = Dice::new(seed);
         let shape = Shape::roll(&mut dice);
-        let world = if shape.is_cold { World::cold() } else { World::in_memory() };
+        let (world, plan) = World::faulty();
+        if shape.is_cold {
+            plan.always(Call::ReadCached, Some(Failure::WouldBlock));
+        }
+        log::is_at(world.clock.time().mono_ns);
+        log::line(|| format!("one session, seed {seed}, {trouble:?}: {shape:?}"));
         world.configure_server(|config| config.max_channels = 32);
         let mut guid = *b"a simulated mach";
         guid[..8].copy_from_slice(&seed.to_le_bytes());
         let session = Session::new(&world, Guid(guid));
         let workers =
             (0..shape.workers).map(|_| Worker { left: shape.operations, ..Worker::default() }).collect();
-        let mut history = History { dice, world, shape, session, workers, tally: Tally::default() };
+        let disk = Disk::new(seed, trouble, plan);
+        let mut history = History { dice, world, shape, session, workers, tally: Tally::default(), disk };
         history.play();
+        history.disk.mend();
         history.check_files();
+        history.check_nothing_left();
+        history.tally.disk = history.disk.tally;
         history.tally
     }
 
@@ -132,6 +153,10 @@ impl History {
     }
 
     fn step(&mut self) {
+        let took = self.disk.look();
+        self.world.clock.advance(took);
+        log::is_at(self.world.clock.time().mono_ns);
+        self.disk.step();
         if self.session.heard() == 0 {
             return self.start_over();
         }
@@ -161,7 +186,7 @@ impl History {
         }
         let is_last = worker.left == 1;
         let op = match &worker.model.held {
-            Some(_) if is_last => Op::Close,
+            Some(held) if is_last && held.doubtful.is_none() => Op::Close,
             None if is_last => {
                 worker.left = 0;
                 return;
@@ -169,7 +194,8 @@ impl History {
             _ => worker.model.propose(&mut self.dice),
         };
         let task = worker.task(at, op);
-        worker.pending = Some(Pending { task, sent: None, is_orphan: false });
+        let failed = self.disk.failed;
+        worker.pending = Some(Pending { task, sent: None, is_orphan: false, failed });
         self.send(at);
     }
 
@@ -195,6 +221,9 @@ impl History {
         let (frame, id) = requests::build(&mut line.peer, &pending.task, place);
         line.requests.push_back(frame);
         pending.sent = Some((line.number, id));
+        let Task { op, is_replay, .. } = &pending.task;
+        let again = if *is_replay { " again" } else { "" };
+        log::line(|| format!("worker {at} sends {id} on line {}{again}: {}", line.number, op.describe()));
     }
 
     // The network -----------------------------------------------------------------------------------
@@ -208,6 +237,7 @@ impl History {
         }
         self.tally.late += u64::from(!line.is_heard);
         if let Some(frame) = line.requests.pop_front() {
+            log::line(|| format!("the server: a request comes on line {}", line.number));
             line.peer.deliver(frame);
         }
         assert!(!line.peer.is_closed, "the server hangs up on a client that keeps to the protocol");
@@ -218,6 +248,9 @@ impl History {
         let line = &mut self.session.lines[on];
         let (number, is_heard) = (line.number, line.is_heard);
         let Some(answer) = line.peer.next() else { return };
+        let of = if is_heard { "" } else { ", which nobody hears" };
+        let (id, status) = (answer.header.message_id(), answer.status());
+        log::line(|| format!("the client hears {status:?} to {id} on line {number}{of}"));
         if !is_heard {
             self.tally.refused_late += u64::from(answer.status() == NtStatus::FILE_NOT_AVAILABLE);
         } else if answer.status() != NtStatus::PENDING {
@@ -230,6 +263,7 @@ impl History {
         let Some(on) = self.session.pick(&mut self.dice, |line| line.peer.held_jobs() > 0) else { return };
         let jobs = self.session.lines[on].peer.held_jobs();
         let job = self.dice.below(jobs);
+        log::line(|| format!("the server goes on with a request of line {}", self.session.lines[on].number));
         self.session.lines[on].peer.run_job(job);
     }
 
@@ -237,6 +271,7 @@ impl History {
         let Some(on) = self.session.pick(&mut self.dice, |line| line.is_heard) else { return };
         self.tally.cuts += 1;
         let number = self.session.lines[on].number;
+        log::line(|| format!("line {number} is cut"));
         self.session.give_up(on);
         // Some of what is on its way may never arrive.
         let kept = self.dice.below(self.session.lines[on].requests.len() + 1);
@@ -261,11 +296,12 @@ impl History {
     /// All channels are lost: a new session takes the Opens up again.
     fn start_over(&mut self) {
         self.tally.sessions_lost += 1;
+        log::line(|| "the session is lost; the client logs on again".to_owned());
         self.session.log_on(&self.world);
         let line = self.session.lines.last_mut().expect("the line that has just logged on");
         line.peer.holds_jobs = false;
         for (at, worker) in self.workers.iter_mut().enumerate() {
-            worker.take_up(at, &mut line.peer);
+            worker.take_up(at, &mut line.peer, &mut self.disk);
         }
         line.peer.holds_jobs = true;
     }
@@ -283,7 +319,9 @@ impl History {
             worker.pending = Some(pending);
             return;
         }
-        worker.finish(&pending, answer);
+        // What the calls have met that came to this answer.
+        self.disk.see();
+        worker.finish(&pending, answer, &mut self.disk);
         worker.left = worker.left.saturating_sub(1).max(usize::from(worker.model.held.is_some()));
         self.tally.operations += 1;
     }
@@ -296,21 +334,39 @@ impl History {
                 let path = requests::path(at, name);
                 let open = OpenFile { disposition: create::Disposition::Open, ..OpenFile::named(&path) };
                 let answer = peer.create(&open);
-                let Some(content) = worker.model.files.get(&name) else {
-                    assert_eq!(
-                        answer.status(),
-                        NtStatus::OBJECT_NAME_NOT_FOUND,
-                        "{path} should not be there"
-                    );
+                let content = worker.model.files.get(&name);
+                if answer.status() == NtStatus::OBJECT_NAME_NOT_FOUND {
+                    assert!(content.is_none_or(|content| content.may_be_absent), "{path} is not there");
                     continue;
-                };
+                }
+                let content = content.unwrap_or_else(|| panic!("{path} should not be there"));
                 let id = answer.file_id();
                 let response = create::Response::parse(&answer.message).expect("a CREATE response");
-                assert_eq!(response.info.end_of_file, content.len() as u64, "the size of {path}");
-                if !content.is_empty() {
-                    assert_eq!(peer.read(id, 0, 4096).data(), content, "what is in {path}");
-                }
+                let data = match response.info.end_of_file {
+                    0 => Vec::new(),
+                    _ => peer.read(id, 0, 4096).data().to_vec(),
+                };
+                assert_eq!(response.info.end_of_file, data.len() as u64, "the size of {path}");
+                assert!(content.ways.contains(&data), "what is in {path}: {data:?}, and not {content:?}");
                 peer.close(id);
+            }
+        }
+    }
+
+    /// Everything works, for somebody else too, and nothing is left of the session.
+    fn check_nothing_left(&mut self) {
+        let mut peer = self.world.dial(&Dial::elsewhere());
+        self.world.advance(Duration::from_secs(61));
+        assert_eq!(self.world.engine.open_count(), 0, "all is closed");
+        assert!(self.world.engine.held_ranges().is_empty(), "and no range is held");
+        for at in 0..self.workers.len() {
+            for name in 0..NAMES {
+                let path = requests::path(at, name);
+                let alone = OpenFile { share: ShareAccess::empty(), ..OpenFile::named(&path) };
+                let id = peer.create(&alone).file_id();
+                assert_eq!(peer.write(id, 0, b"all is well"), NtStatus::SUCCESS, "{path}");
+                assert_eq!(peer.read(id, 0, 11).data(), b"all is well", "{path}");
+                assert_eq!(peer.close(id), NtStatus::SUCCESS, "{path}");
             }
         }
     }
@@ -333,34 +389,62 @@ impl Worker {
     }
 
     /// An answer to what was asked; it must be the model's.
-    fn finish(&mut self, pending: &Pending, answer: &Answer) {
+    fn finish(&mut self, pending: &Pending, answer: &Answer, disk: &mut Disk) {
         let (task, status) = (&pending.task, answer.status());
+        let disk_failed = disk.failed.any_since(pending.failed);
+        if disk::is_of_disk(status) {
+            disk.refused(pending.failed, status, task);
+            return self.failed(task);
+        }
         match &task.op {
-            Op::Make { name } if pending.is_orphan && status == NtStatus::OBJECT_NAME_COLLISION => {
-                // The lost session made it, and nobody can take that Open up.
-                self.model.files.insert(*name, Vec::new());
-                return;
+            Op::Make { name } if status == NtStatus::OBJECT_NAME_COLLISION => {
+                // The lost session made it, and nobody can take that Open up; or a CREATE made it that failed.
+                let may_be_there = self.model.files.contains_key(name);
+                let was_made = pending.is_orphan || (task.is_replay && disk_failed);
+                assert!(may_be_there || was_made, "nobody made it: {task:?}");
+                return self.model.found(*name, was_made);
             }
             Op::Close if task.is_replay && status == NtStatus::FILE_CLOSED => {}
-            Op::Read { offset, length } => {
-                let expected = self.model.expected(*offset, *length);
-                if expected.is_empty() {
-                    assert_eq!(status, NtStatus::END_OF_FILE, "{task:?}");
-                    return;
-                }
-                assert_eq!(status, NtStatus::SUCCESS, "{task:?}");
-                let response = read::Response::parse(&answer.message).expect("a READ response");
-                assert_eq!(response.data, expected, "{task:?}");
-            }
+            Op::Read { offset, length } => return self.read((*offset, *length), task, answer),
             _ => assert_eq!(status, NtStatus::SUCCESS, "{task:?}"),
         }
-        self.model.apply(&task.op);
+        match &task.op {
+            Op::Close => self.model.let_go(disk_failed),
+            op => self.model.apply(op),
+        }
         match &task.op {
             Op::Make { .. } => self.opened(task, answer, CreateAction::Created),
             Op::Open { .. } => self.opened(task, answer, CreateAction::Opened),
             Op::Close => self.file = None,
             _ => {}
         }
+    }
+
+    /// A failing disk has refused the operation. Only what is to go with the CLOSE can keep that from going well.
+    fn failed(&mut self, task: &Task) {
+        let op = &task.op;
+        let is_doomed = self.model.held.as_ref().is_some_and(|held| held.doomed);
+        let can_fail = match op {
+            Op::Close => is_doomed,
+            Op::Lock { .. } | Op::Unlock { .. } => false,
+            _ => true,
+        };
+        assert!(can_fail, "{op:?} needs no disk");
+        self.model.failed(op, task.is_replay);
+        if *op == Op::Close {
+            self.file = None;
+        }
+    }
+
+    fn read(&mut self, (offset, length): (usize, usize), task: &Task, answer: &Answer) {
+        let mut data: &[u8] = &[];
+        if answer.status() != NtStatus::END_OF_FILE {
+            assert_eq!(answer.status(), NtStatus::SUCCESS, "{task:?}");
+            data = read::Response::parse(&answer.message).expect("a READ response").data;
+            assert!(!data.is_empty(), "{task:?}");
+        }
+        let before = self.model.content().clone();
+        assert!(self.model.saw(offset, length, data), "{task:?}: {data:?} is not of {before:?}");
     }
 
     fn opened(&mut self, task: &Task, answer: &Answer, action: CreateAction) {
@@ -370,13 +454,14 @@ impl Worker {
         let mut contexts = response.contexts.responses();
         let is_durable = contexts.any(|it| matches!(it, Ok(ResponseContext::DurableHandleV2 { .. })));
         assert!(is_durable, "{task:?} can be replayed");
-        let held = self.model.held.as_ref().expect("the model has opened it");
-        assert_eq!(response.info.end_of_file, self.model.files[&held.name].len() as u64, "{task:?}");
+        let size = response.info.end_of_file;
+        assert!(self.model.content().narrow(|way| way.len() as u64 == size), "{task:?}: {size} bytes");
         self.file = Some((response.file_id, task.create_guid));
     }
 
     /// Takes the Open up again on a new session.
-    fn take_up(&mut self, number: usize, peer: &mut Peer) {
+    fn take_up(&mut self, number: usize, peer: &mut Peer, disk: &mut Disk) {
+        let failed = self.pending.as_ref().map_or(disk.failed, |pending| pending.failed);
         if let Some(pending) = &mut self.pending {
             pending.sent = None;
             match &pending.task.op {
@@ -384,24 +469,36 @@ impl Worker {
                 Op::Make { .. } | Op::Open { .. } => {
                     let op = pending.task.op.clone();
                     let task = self.task(number, op);
-                    self.pending = Some(Pending { task, sent: None, is_orphan: true });
+                    self.pending = Some(Pending { task, sent: None, is_orphan: true, failed });
                 }
                 _ => pending.task.is_replay = true,
             }
         }
         let (Some((old, guid)), Some(held)) = (self.file, &self.model.held) else { return };
-        let answer = peer.call(Command::Create, |out| {
-            out.extend_from_slice(&requests::reconnect(number, held.name, old, guid));
-        });
+        let mut answer = reconnect(peer, number, held.name, (old, guid));
+        // Who is refused by a failing disk asks again.
+        for _ in 0..MOST_TIMES {
+            if !disk::is_of_disk(answer.status()) {
+                break;
+            }
+            disk.see();
+            disk.refused(failed, answer.status(), held);
+            answer = reconnect(peer, number, held.name, (old, guid));
+        }
+        log::line(|| format!("worker {number} takes file {} up again: {:?}", held.name, answer.status()));
         let closes = self.pending.as_ref().is_some_and(|pending| pending.task.op == Op::Close);
         if closes && answer.status() == NtStatus::OBJECT_NAME_NOT_FOUND {
+            disk.see();
             self.pending = None;
             self.file = None;
-            self.model.let_go();
-            return;
+            return self.model.let_go(disk.failed.any_since(failed));
         }
         assert_eq!(answer.status(), NtStatus::SUCCESS, "taking {held:?} up again");
         assert_eq!(answer.file_id().persistent, old.persistent);
         self.file = Some((answer.file_id(), guid));
     }
+}
+
+fn reconnect(peer: &mut Peer, number: usize, name: usize, (old, guid): (FileId, Guid)) -> Answer {
+    peer.call(Command::Create, |out| out.extend_from_slice(&requests::reconnect(number, name, old, guid)))
 }

@@ -1,6 +1,6 @@
 //! Sessions over many channels, against a reference model, in a network that cuts, delays, duplicates and replays.
 //!
-//! Each seed is a history. There are two kinds of them, which have their seeds each:
+//! Each seed is a history. There are two kinds of them, over a sound disk and over one that fails:
 //!
 //! - [`history`]: workers open, write, read, rename and lock files of their own over one session of one to eight
 //!   channels. Channels are cut while requests and answers are under way; the server may see that at once, or after
@@ -11,27 +11,34 @@
 //!   in memory; time passes, clients are gone for a while, and the server is killed and comes back with what persistent
 //!   handles have on record. What both saw must be what one server that does everything once can have answered.
 //!
+//! - [`disk`]: calls of the volume fail for want of space and otherwise, write the first half, or take long, and both
+//!   models say what may be so afterwards. When the disk is sound again everything works, and nothing is left open.
+//!
 //! TCP itself delivers nothing twice: a duplicate is a late request and its replay, which come to the server in either
 //! order.
 //!
-//! `SIMULATED_HISTORIES=FIRST+COUNT` runs those seeds of both kinds, or of one whose test is named; with
-//! `SIMULATED_TRACE=1` those of two clients tell what happens. A seed that once failed stays in [`REGRESSIONS`] or
-//! [`REGRESSIONS_OF_TWO`].
+//! `SIMULATED_HISTORIES=FIRST+COUNT` runs those seeds of both kinds, or of those whose test is named; with
+//! `SIMULATED_LOG=1` each tells what happened in it. `cargo run -p xtask -- simulate --seed N` runs all [`PARTS`] of one
+//! seed, which is the test `one_seed_of_all_parts`. A seed that once failed stays in [`REGRESSIONS`],
+//! [`REGRESSIONS_OF_TWO`] or [`REGRESSIONS_OF_DISKS`].
 
 #[path = "../common/mod.rs"]
 mod common;
 mod dice;
+mod disk;
 mod history;
+mod log;
 mod model;
 mod pair;
 mod requests;
 mod session;
 
 use std::ops::Range;
-use std::panic::catch_unwind;
+use std::panic::{RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use disk::Trouble;
 use history::History;
 
 /// Seeds that found something, by what they found.
@@ -45,9 +52,30 @@ const REGRESSIONS: &[(&str, u64)] = &[
 /// The same of two clients.
 const REGRESSIONS_OF_TWO: &[(&str, u64)] = &[];
 
+/// Seeds of all parts that found something where the disk fails.
+const REGRESSIONS_OF_DISKS: &[(&str, u64)] = &[
+    ("a CREATE that failed when the file was made stood in the way of others", 4),
+    ("who came back for an Open and was refused by the disk could not come back again", 23),
+    ("a replay of a CREATE that the disk refused left its Open behind", 448),
+    ("a CREATE for a persistent handle that could only be durable was refused to the next session", 232),
+];
+
+/// A history of a seed, of one kind.
+type Part = fn(u64);
+
+/// All that one seed is: what the parts are called, and their histories.
+const PARTS: [(&str, Part); 5] = [
+    ("one session", |seed| _ = History::run(seed, Trouble::Nothing)),
+    ("one session over a failing disk", |seed| _ = History::run(seed, Trouble::Disk)),
+    ("two clients", |seed| _ = pair::History::run(seed, Trouble::Nothing)),
+    ("two clients over a failing disk", |seed| _ = pair::History::run(seed, Trouble::Disk)),
+    ("two clients, kills and a failing disk", |seed| _ = pair::History::run(seed, Trouble::DiskAndKills)),
+];
+
 /// How many histories are run when nobody says otherwise.
 const USUAL: Range<u64> = 0..300;
 const USUAL_OF_TWO: Range<u64> = 0..200;
+const USUAL_OF_DISKS: Range<u64> = 0..100;
 
 /// So many histories show all that the network can do.
 const ENOUGH_TO_SHOW: u64 = 100;
@@ -55,19 +83,31 @@ const ENOUGH_TO_SHOW: u64 = 100;
 /// After so many failures the rest need not be run.
 const ENOUGH: usize = 10;
 
-fn wanted(usual: Range<u64>) -> Range<u64> {
-    let Ok(text) = std::env::var("SIMULATED_HISTORIES") else { return usual };
-    let (first, count) = text.split_once('+').expect("SIMULATED_HISTORIES is FIRST+COUNT");
+/// The seeds that a variable of the environment names.
+fn wanted(variable: &str, usual: Range<u64>) -> Range<u64> {
+    let Ok(text) = std::env::var(variable) else { return usual };
+    let (first, count) = text.split_once('+').unwrap_or_else(|| panic!("{variable} is FIRST+COUNT"));
     let first: u64 = first.parse().expect("a number");
     first..first + count.parse::<u64>().expect("a number")
 }
 
+/// Runs one history, and prints what happened in it where `SIMULATED_LOG` is set.
+fn logged<T>(history: impl FnOnce() -> T + UnwindSafe) -> std::thread::Result<T> {
+    if std::env::var_os("SIMULATED_LOG").is_none() {
+        return catch_unwind(history);
+    }
+    log::begin();
+    let result = catch_unwind(history);
+    print!("{}", log::end().unwrap_or_default());
+    result
+}
+
 /// Runs the wanted histories and sums up what happened in them.
 fn run<T: Default + std::ops::AddAssign + std::fmt::Debug + Copy + Send>(
-    history: fn(u64) -> T,
+    history: impl Fn(u64) -> T + Sync + RefUnwindSafe,
     usual: Range<u64>,
 ) -> (T, u64) {
-    let (range, total) = (wanted(usual), Mutex::new(T::default()));
+    let (range, total) = (wanted("SIMULATED_HISTORIES", usual), Mutex::new(T::default()));
     let next = AtomicU64::new(range.start);
     let failed = Mutex::new(Vec::new());
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -79,7 +119,7 @@ fn run<T: Default + std::ops::AddAssign + std::fmt::Debug + Copy + Send>(
                     if seed >= range.end || failed.lock().expect("no panic with it held").len() >= ENOUGH {
                         return;
                     }
-                    match catch_unwind(|| history(seed)) {
+                    match logged(|| history(seed)) {
                         Ok(tally) => *total.lock().expect("no panic with it held") += tally,
                         Err(_) => {
                             println!("seed {seed} differs");
@@ -98,26 +138,87 @@ fn run<T: Default + std::ops::AddAssign + std::fmt::Debug + Copy + Send>(
     (total, count)
 }
 
+/// The logs of all parts of a seed, and which of them differ from the model.
+fn all_parts(seed: u64) -> (String, Vec<&'static str>) {
+    let (mut text, mut failed) = (String::new(), Vec::new());
+    for (name, part) in PARTS {
+        log::begin();
+        if catch_unwind(|| part(seed)).is_err() {
+            failed.push(name);
+        }
+        text.push_str(&log::end().expect("it was begun"));
+    }
+    (text, failed)
+}
+
+/// What `cargo run -p xtask -- simulate` runs, with the seeds of `SIMULATED_SEEDS`.
+#[test]
+fn one_seed_of_all_parts() {
+    let mut differ = Vec::new();
+    for seed in wanted("SIMULATED_SEEDS", 0..1) {
+        let (text, failed) = all_parts(seed);
+        if std::env::var_os("SIMULATED_LOG").is_some() {
+            print!("{text}");
+        }
+        println!("seed {seed}: {}", if failed.is_empty() { "ok" } else { "differs from the model" });
+        differ.extend(failed.into_iter().map(|part| (seed, part)));
+    }
+    assert!(differ.is_empty(), "seeds that differ from the model: {differ:?}");
+}
+
+#[test]
+fn the_same_seed_has_the_same_log() {
+    let mut before = String::new();
+    for seed in 0..2 {
+        let (first, second) = (all_parts(seed).0, all_parts(seed).0);
+        let differs = first.lines().zip(second.lines()).find(|(one, other)| one != other);
+        assert_eq!(differs, None, "seed {seed}");
+        assert_eq!(first.len(), second.len(), "seed {seed}");
+        assert_ne!(first, before, "another seed is another history");
+        before = first;
+    }
+}
+
 #[test]
 fn histories_agree_with_the_model() {
-    let (total, count) = run(History::run, USUAL);
+    let (total, count) = run(|seed| History::run(seed, Trouble::Nothing), USUAL);
     let shows = total.cuts > 0 && total.sessions_lost > 0 && total.replays > 0;
     let shows = shows && total.late > 0 && total.refused_late > 0;
     assert!(shows || count < ENOUGH_TO_SHOW, "the network does what it is for");
 }
 
 #[test]
+fn histories_over_failing_disks_agree_with_the_model() {
+    let (total, count) = run(|seed| History::run(seed, Trouble::Disk), USUAL_OF_DISKS);
+    assert!(total.disk.shows_all() || count < ENOUGH_TO_SHOW, "the disk does what it is for: {total:?}");
+}
+
+#[test]
 fn histories_of_two_clients_are_those_of_a_server_that_does_everything_once() {
-    let (total, count) = run(pair::History::run, USUAL_OF_TWO);
+    let (total, count) = run(|seed| pair::History::run(seed, Trouble::Nothing), USUAL_OF_TWO);
     assert!(total.shows_all() || count < ENOUGH_TO_SHOW, "all that can happen does: {total:?}");
+}
+
+#[test]
+fn histories_of_two_clients_over_failing_disks_are_those_of_a_server_that_does_everything_once() {
+    let trouble = |seed| if seed % 2 == 0 { Trouble::Disk } else { Trouble::DiskAndKills };
+    let (total, count) = run(|seed| pair::History::run(seed, trouble(seed)), USUAL_OF_DISKS);
+    let shows = total.shows_all() && total.disk.shows_all();
+    assert!(shows || count < ENOUGH_TO_SHOW, "all that can happen does: {total:?}");
 }
 
 #[test]
 fn what_was_found_once_stays_mended() {
     for (what, seed) in REGRESSIONS {
-        assert!(catch_unwind(|| History::run(*seed)).is_ok(), "{what}: seed {seed}");
+        assert!(catch_unwind(|| History::run(*seed, Trouble::Nothing)).is_ok(), "{what}: seed {seed}");
+    }
+    for (what, seed) in REGRESSIONS_OF_DISKS {
+        assert_eq!(all_parts(*seed).1, [""; 0], "{what}: seed {seed}");
     }
     for (what, seed) in REGRESSIONS_OF_TWO {
-        assert!(catch_unwind(|| pair::History::run(*seed)).is_ok(), "{what}: seed {seed} of two clients");
+        assert!(
+            catch_unwind(|| pair::History::run(*seed, Trouble::Nothing)).is_ok(),
+            "{what}: seed {seed} of two clients"
+        );
     }
 }

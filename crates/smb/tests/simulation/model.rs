@@ -1,5 +1,6 @@
 //! What one worker's files must be: a map of names to contents, and one open file with its locks. It knows
-//! nothing of connections: an operation that succeeded was done once.
+//! nothing of connections: an operation that succeeded was done once. One that a failing disk refused may have been
+//! done by half where it is a WRITE, or have left an empty file where it is a CREATE, and has changed nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,18 +49,55 @@ pub enum Op {
     Close,
 }
 
+impl Op {
+    /// In a line of a log, without all the data.
+    pub fn describe(&self) -> String {
+        match self {
+            Op::Write { offset, data } => format!("Write {{ {} times {} at {offset} }}", data.len(), data[0]),
+            other => format!("{other:?}"),
+        }
+    }
+}
+
+/// A file: all that it may hold, and whether it may not be there at all. Without a failing disk that is one thing.
+#[derive(Debug, Clone)]
+pub struct Content {
+    pub ways: Vec<Vec<u8>>,
+    pub may_be_absent: bool,
+}
+
+impl Content {
+    fn empty() -> Content {
+        Content { ways: vec![Vec::new()], may_be_absent: false }
+    }
+
+    /// All that `change` makes of all that it may hold.
+    fn change(&mut self, change: impl Fn(&[u8]) -> Vec<Vec<u8>>) {
+        let ways: BTreeSet<Vec<u8>> = self.ways.iter().flat_map(|way| change(way)).collect();
+        self.ways = ways.into_iter().collect();
+    }
+
+    /// What was seen of it `fits` only some of what it may hold; false when none is left.
+    pub fn narrow(&mut self, fits: impl Fn(&[u8]) -> bool) -> bool {
+        self.ways.retain(|way| fits(way));
+        !self.ways.is_empty()
+    }
+}
+
 /// The file that is open.
 #[derive(Debug, Clone)]
 pub struct Held {
     pub name: usize,
     pub locked: BTreeSet<usize>,
     pub doomed: bool,
+    /// May have been done; it is done again before anything else.
+    pub doubtful: Option<Op>,
 }
 
 /// One worker's files.
 #[derive(Debug, Clone, Default)]
 pub struct Model {
-    pub files: BTreeMap<usize, Vec<u8>>,
+    pub files: BTreeMap<usize, Content>,
     pub held: Option<Held>,
 }
 
@@ -67,8 +105,15 @@ impl Model {
     /// Something that can be done now.
     pub fn propose(&self, dice: &mut Dice) -> Op {
         let Some(held) = &self.held else { return self.propose_open(dice) };
+        if let Some(op) = &held.doubtful {
+            return op.clone();
+        }
+        let content = &self.files[&held.name];
+        if content.ways.len() > 1 {
+            return Op::Read { offset: 0, length: LARGEST };
+        }
         loop {
-            let size = self.files[&held.name].len();
+            let size = content.ways[0].len();
             return match dice.weighted(&[6, 5, 1, 2, 1, 1, 3, 2, 2]) {
                 0 => {
                     let offset = dice.below(LARGEST - 100);
@@ -95,7 +140,8 @@ impl Model {
 
     fn propose_open(&self, dice: &mut Dice) -> Op {
         let name = dice.below(NAMES);
-        if self.files.contains_key(&name) { Op::Open { name } } else { Op::Make { name } }
+        let is_there = self.files.get(&name).is_some_and(|content| !content.may_be_absent);
+        if is_there { Op::Open { name } } else { Op::Make { name } }
     }
 
     fn free_name(&self, dice: &mut Dice) -> Option<usize> {
@@ -103,27 +149,58 @@ impl Model {
         (!self.files.contains_key(&name)).then_some(name)
     }
 
-    /// What a READ must answer.
-    pub fn expected(&self, offset: usize, length: usize) -> &[u8] {
-        let content = &self.files[&self.held.as_ref().expect("only an open file is read").name];
-        let end = (offset + length).min(content.len());
-        content.get(offset..end).unwrap_or(&[])
+    /// A READ was answered with this data, which is empty at the end of the file; false when that cannot be.
+    pub fn saw(&mut self, offset: usize, length: usize, data: &[u8]) -> bool {
+        self.content().narrow(|way| {
+            let end = (offset + length).min(way.len());
+            way.get(offset..end).unwrap_or(&[]) == data
+        })
+    }
+
+    /// A CREATE of a file that must not exist has found it. One that was sent before may have made it.
+    pub fn found(&mut self, name: usize, may_be_new: bool) {
+        if may_be_new {
+            self.may_be_made(name);
+        }
+        self.files.get_mut(&name).expect("it may be there").may_be_absent = false;
+    }
+
+    fn may_be_made(&mut self, name: usize) {
+        let absent = Content { ways: Vec::new(), may_be_absent: true };
+        let content = self.files.entry(name).or_insert(absent);
+        if content.may_be_absent && !content.ways.contains(&Vec::new()) {
+            content.ways.push(Vec::new());
+        }
+    }
+
+    /// A failing disk has refused the operation. One that was sent before may have been done then.
+    pub fn failed(&mut self, op: &Op, is_replay: bool) {
+        match op {
+            Op::Make { name } => self.may_be_made(*name),
+            Op::Write { offset, data } => self.content().change(|way| {
+                let prefixes = (1..=data.len()).map(|end| written(way, *offset, &data[..end]));
+                std::iter::once(way.to_vec()).chain(prefixes).collect()
+            }),
+            Op::Resize { size } => self.content().change(|way| vec![way.to_vec(), resized(way, *size)]),
+            Op::Close => self.let_go(true),
+            Op::Rename { .. } | Op::Doom if is_replay => self.held_mut().doubtful = Some(op.clone()),
+            _ => {}
+        }
     }
 
     /// The operation has been done.
     pub fn apply(&mut self, op: &Op) {
+        if let Some(held) = &mut self.held {
+            held.doubtful = None;
+        }
         match op {
             Op::Make { name } => {
-                self.files.insert(*name, Vec::new());
+                self.files.insert(*name, Content::empty());
                 self.hold(*name);
             }
             Op::Open { name } => self.hold(*name),
-            Op::Write { offset, data } => {
-                let content = self.content();
-                content.resize(content.len().max(offset + data.len()), 0);
-                content[*offset..offset + data.len()].copy_from_slice(data);
-            }
-            Op::Resize { size } => self.content().resize(*size, 0),
+            Op::Write { offset, data } => self.content().change(|way| vec![written(way, *offset, data)]),
+            Op::Resize { size } => self.content().change(|way| vec![resized(way, *size)]),
             Op::Rename { to } => {
                 let held = self.held.as_mut().expect("only an open file is renamed");
                 let content = self.files.remove(&held.name).expect("an open file has a name");
@@ -133,28 +210,44 @@ impl Model {
             Op::Doom => self.held_mut().doomed = true,
             Op::Lock { slot } => drop(self.held_mut().locked.insert(*slot)),
             Op::Unlock { slot } => drop(self.held_mut().locked.remove(slot)),
-            Op::Close => self.let_go(),
+            Op::Close => self.let_go(false),
             Op::Read { .. } | Op::Flush => {}
         }
     }
 
-    /// The file is open no more.
-    pub fn let_go(&mut self) {
-        if let Some(held) = self.held.take().filter(|held| held.doomed) {
+    /// The file is open no more. A name that was to go then may be there all the same where the disk has failed.
+    pub fn let_go(&mut self, disk_failed: bool) {
+        let Some(held) = self.held.take().filter(|held| held.doomed) else { return };
+        if disk_failed {
+            self.files.get_mut(&held.name).expect("an open file has a name").may_be_absent = true;
+        } else {
             self.files.remove(&held.name);
         }
     }
 
     fn hold(&mut self, name: usize) {
-        self.held = Some(Held { name, locked: BTreeSet::new(), doomed: false });
+        self.held = Some(Held { name, locked: BTreeSet::new(), doomed: false, doubtful: None });
     }
 
     fn held_mut(&mut self) -> &mut Held {
         self.held.as_mut().expect("a file is open")
     }
 
-    fn content(&mut self) -> &mut Vec<u8> {
+    /// The content of the file that is open.
+    pub fn content(&mut self) -> &mut Content {
         let name = self.held_mut().name;
         self.files.get_mut(&name).expect("an open file has a name")
     }
+}
+
+fn written(way: &[u8], offset: usize, data: &[u8]) -> Vec<u8> {
+    let mut way = resized(way, way.len().max(offset + data.len()));
+    way[offset..offset + data.len()].copy_from_slice(data);
+    way
+}
+
+fn resized(way: &[u8], size: usize) -> Vec<u8> {
+    let mut way = way.to_vec();
+    way.resize(size, 0);
+    way
 }

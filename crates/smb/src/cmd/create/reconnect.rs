@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use share::{CacheKey, Caching, Caller, Share};
+use share::{CacheKey, Caching, Caller, Info, Share};
 use smb_wire::create::CreateAction;
 use smb_wire::create_context::Lease;
 use smb_wire::fscc::names::Syntax;
@@ -70,12 +70,14 @@ pub(crate) fn handle(
     }
     connection.outlast(request, &found)?;
     let caller = Caller { identity, client: session.client, waiter: None, now: request.now };
+    // Nothing may fail once it is taken up: its client could not come back for it a second time.
+    let info = engine.info(file)?;
     let open = take_up(&server, &session, tree, (&found, &survival), &caller)?;
     drop(survival);
     // A session counts from its own beginning, and nothing of the old one can be late any more.
     open.moving.sequence.start(request.header.channel_sequence());
     request.related.file_id = Some(open.id);
-    respond(connection, &open, contexts, body)
+    respond(connection, &open, (contexts, info), body)
 }
 
 /// The Open under the persistent half of its id, as it is reached now.
@@ -142,11 +144,16 @@ pub(super) fn take_up(
     Ok(open)
 }
 
-fn respond(connection: &Connection, open: &Open, contexts: &Asked, body: &mut Vec<u8>) -> Handled {
-    let (Some((engine, file)), Some(made)) = (open.file(), open.made.get()) else { return Err(NOT_FOUND) };
+fn respond(
+    connection: &Connection,
+    open: &Open,
+    (contexts, info): (&Asked, Info),
+    body: &mut Vec<u8>,
+) -> Handled {
+    let (Some((_, file)), Some(made)) = (open.file(), open.made.get()) else { return Err(NOT_FOUND) };
     let (lease, granted) = (made.lease, file.caching());
     let response = Response {
-        info: engine.info(file)?,
+        info,
         action: CreateAction::Opened,
         oplock_level: contexts::level(lease, granted),
         lease,

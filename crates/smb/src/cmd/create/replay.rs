@@ -46,7 +46,11 @@ pub(super) fn begin(
     let server = &connection.server;
     let is_replay = request.header.flags().contains(Flags::REPLAY_OPERATION);
     let take_up = |request: &mut Request<'_>| match (is_replay, lasts) {
-        (true, true) => take_up(connection, request, tree, (asked, v2.create_guid), session),
+        // What could not be made to outlive the server was opened as one that does not.
+        (true, true) => match take_up(connection, request, tree, (asked, v2.create_guid), session)? {
+            None => take_up_durable(connection, request, tree, (contexts, v2.create_guid), session),
+            taken => Ok(taken),
+        },
         (true, false) => take_up_durable(connection, request, tree, (contexts, v2.create_guid), session),
         (false, _) => Ok(None),
     };
@@ -221,8 +225,11 @@ pub(super) fn answer(
         less if rank(less) < rank(held) => less,
         _ => held,
     };
+    // The Open is there, and a client that were told otherwise would leave it behind: it tries again, as while a CREATE
+    // is under way.
+    let info = engine.info(file).map_err(|_| Stop::Fail(NtStatus::FILE_NOT_AVAILABLE))?;
     let response = Response {
-        info: engine.info(file)?,
+        info,
         action: made.action,
         oplock_level,
         lease: made.lease,

@@ -1,7 +1,7 @@
 //! One of the clients: its session, its workers with their open files, what it keeps in memory, and what it
 //! makes of the server's answers.
 
-use smb_wire::create_context::{LeaseState, ResponseContext};
+use smb_wire::create_context::{DurableFlags, LeaseState, ResponseContext};
 use smb_wire::oplock_break::{Notification, NotificationFlags};
 use smb_wire::{Command, FileId, Guid, LeaseKey, NtStatus, create, read};
 
@@ -12,12 +12,17 @@ use super::{CELLS, FILES, SLOTS, Shape, Tally};
 use crate::common::World;
 use crate::common::peer::Answer;
 use crate::dice::Dice;
+use crate::disk::{self, Disk, Failed};
+use crate::log;
 use crate::session::Session;
 
 use std::collections::BTreeMap;
 
 /// How long a handle is kept for its client, in seconds.
 const KEPT: u64 = 60;
+
+/// More often than that the disk does not fail who takes a handle up again.
+const MOST_TIMES: usize = 20;
 
 /// Whose a request is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +46,8 @@ struct Pending {
     generation: u64,
     /// What is asked for.
     hold: Option<usize>,
+    /// How often the disk had failed when it was begun.
+    failed: Failed,
 }
 
 /// An open file.
@@ -83,6 +90,7 @@ pub struct Scene<'a> {
     pub seconds: u64,
     /// Gives values and numbers of handles that are nobody else's.
     pub next: &'a mut u64,
+    pub disk: &'a mut Disk,
 }
 
 impl Scene<'_> {
@@ -339,7 +347,9 @@ impl Client {
             _ => {}
         }
         let task = Task { op, create_guid: Guid(guid), epoch, lock_sequence, is_replay: false };
-        self.pending.push(Pending { owner, task, sent: None, start: scene.now, generation, hold });
+        scene.disk.see();
+        let failed = scene.disk.failed;
+        self.pending.push(Pending { owner, task, sent: None, start: scene.now, generation, hold, failed });
         self.send(self.pending.len() - 1, scene);
     }
 
@@ -376,7 +386,11 @@ impl Client {
         let (frame, id) = requests::build(&mut line.peer, &pending.task, place);
         line.requests.push_back(frame);
         pending.sent = Some((line.number, id));
-        super::trace(|| format!("{} {} sends on {}: {pending:?}", scene.now, self.number, line.number));
+        let (owner, op) = (pending.owner, pending.task.op);
+        let again = if pending.task.is_replay { " again" } else { "" };
+        log::line(|| {
+            format!("client {} {owner:?} sends {id} on line {}{again}: {op:?}", self.number, line.number)
+        });
     }
 
     // Channels --------------------------------------------------------------------------------------
@@ -409,7 +423,7 @@ impl Client {
         let Some(down) = self.down.take() else { return };
         scene.tally.sessions_lost += 1;
         self.session.log_on(world);
-        super::trace(|| format!("{} {} is back, down since {down:?}", scene.now, self.number));
+        log::line(|| format!("client {} is back, down since step {} at {} s", self.number, down.0, down.1));
         for at in 0..self.workers.len() {
             let is_back = self.take_up(at, down, scene);
             let handle = if is_back { None } else { self.workers[at].handle.take() };
@@ -449,6 +463,36 @@ impl Client {
         };
         let (wish, old) = (handle.wish, (handle.id, handle.create_guid));
         let epoch = self.files[wish.file].epoch;
+        let failed = scene.disk.failed;
+        let mut answer = self.reconnect(wish, epoch, old);
+        // Who is refused by a failing disk asks again.
+        for _ in 0..MOST_TIMES {
+            if !disk::is_of_disk(answer.status()) {
+                break;
+            }
+            scene.disk.see();
+            scene.disk.refused(failed, answer.status(), &wish);
+            answer = self.reconnect(wish, epoch, old);
+        }
+        let handle = self.workers[at].handle.as_mut().expect("it is being taken up");
+        log::line(|| {
+            format!("client {} takes file {} up again: {:?}", self.number, wish.file, answer.status())
+        });
+        if answer.status() == NtStatus::OBJECT_NAME_NOT_FOUND {
+            let closes = self.pending.iter().any(|p| p.owner == Owner::Worker(at) && p.task.op == Op::Close);
+            let is_over = scene.seconds - down.1 >= KEPT;
+            assert!(!wish.persistent || closes || is_over, "a persistent handle is gone: {handle:?}");
+            return false;
+        }
+        assert_eq!(answer.status(), NtStatus::SUCCESS, "taking {handle:?} up again");
+        assert_eq!(answer.file_id().persistent, old.0.persistent);
+        handle.id = answer.file_id();
+        scene.tally.taken_up += 1;
+        self.see_lease(wish.file, &answer);
+        true
+    }
+
+    fn reconnect(&mut self, wish: Wish, epoch: u16, old: (FileId, Guid)) -> Answer {
         let line = self.session.lines.last_mut().expect("the line that has just logged on");
         line.peer.holds_jobs = false;
         let create = line.peer.start(Command::Create, |out| requests::reconnect(wish, epoch, old, out));
@@ -462,19 +506,7 @@ impl Client {
             answer = line.peer.answer(create).expect("the answer behind the last change");
         }
         self.session.lines.last_mut().expect("the same line").peer.holds_jobs = true;
-        super::trace(|| format!("{} {} takes {handle:?} up: {:?}", scene.now, self.number, answer.status()));
-        if answer.status() == NtStatus::OBJECT_NAME_NOT_FOUND {
-            let closes = self.pending.iter().any(|p| p.owner == Owner::Worker(at) && p.task.op == Op::Close);
-            let is_over = scene.seconds - down.1 >= KEPT;
-            assert!(!wish.persistent || closes || is_over, "a persistent handle is gone: {handle:?}");
-            return false;
-        }
-        assert_eq!(answer.status(), NtStatus::SUCCESS, "taking {handle:?} up again");
-        assert_eq!(answer.file_id().persistent, old.0.persistent);
-        handle.id = answer.file_id();
-        scene.tally.taken_up += 1;
-        self.see_lease(wish.file, &answer);
-        true
+        answer
     }
 
     /// A handle is gone that nobody has closed, or whose CLOSE was not answered.
@@ -507,7 +539,10 @@ impl Client {
         let id = Some((line, answer.header.message_id()));
         let Some(at) = self.pending.iter().position(|pending| pending.sent == id) else { return };
         let (status, mut pending) = (answer.status(), self.pending.swap_remove(at));
-        super::trace(|| format!("{} {} hears {status:?} to {pending:?}", scene.now, self.number));
+        let (owner, op, of) = (pending.owner, pending.task.op, answer.header.message_id());
+        log::line(|| {
+            format!("client {} {owner:?} hears {status:?} to {of} on line {line}: {op:?}", self.number)
+        });
         if status == NtStatus::FILE_NOT_AVAILABLE {
             // MS-SMB2 3.2.5.12: an earlier one is still under way, or what was sent after a cut was quicker.
             (pending.sent, pending.task.is_replay) = (None, true);
@@ -518,6 +553,10 @@ impl Client {
         if let Owner::Worker(at) = pending.owner {
             self.workers[at].left = self.workers[at].left.saturating_sub(1);
         }
+        if disk::is_of_disk(status) {
+            scene.disk.refused(pending.failed, status, &pending);
+            return self.refused_by_disk(&pending, scene);
+        }
         self.finish(&pending, status, answer, scene);
     }
 
@@ -526,11 +565,31 @@ impl Client {
         let Notification::Lease { new_epoch, flags, key, current_state, new_state } = notice else {
             panic!("nobody has an oplock: {notice:?}");
         };
-        super::trace(|| format!("{} {} hears {notice:?}", scene.now, self.number));
+        log::line(|| format!("client {} hears {notice:?}", self.number));
         assert!(current_state.contains(new_state), "it gives nothing: {notice:?}");
         scene.tally.breaks += 1;
         let file = self.files.iter_mut().find(|file| file.key == key).expect("one of the client's keys");
         file.broken(new_epoch, new_state, flags.contains(NotificationFlags::ACK_REQUIRED));
+    }
+
+    /// A failing disk has refused a request: a write may have been done, and nothing else was.
+    fn refused_by_disk(&mut self, pending: &Pending, scene: &mut Scene<'_>) {
+        match pending.task.op {
+            Op::Open(_) => {
+                let hold = pending.hold.expect("an open is held against others");
+                scene.record.holds[hold].until = (scene.now, scene.now);
+            }
+            Op::Write { file, cell, value } => {
+                self.files[file].forget(cell);
+                scene.record.gives_up((file, cell), value, scene.now);
+            }
+            // It is still to be written back.
+            Op::WriteBack { file, cell, value } => scene.record.sends_again((file, cell), value),
+            Op::Read { .. } => {}
+            Op::Lock { .. } | Op::Unlock { .. } | Op::Close | Op::Acknowledge { .. } => {
+                panic!("that needs no disk: {pending:?}")
+            }
+        }
     }
 
     fn finish(&mut self, pending: &Pending, status: NtStatus, answer: &Answer, scene: &mut Scene<'_>) {
@@ -614,9 +673,16 @@ impl Client {
         }
         assert_eq!(answer.status(), NtStatus::SUCCESS, "{pending:?}");
         let response = create::Response::parse(&answer.message).expect("a CREATE response");
-        let mut contexts = response.contexts.responses();
-        let is_durable = contexts.any(|it| matches!(it, Ok(ResponseContext::DurableHandleV2 { .. })));
-        assert!(is_durable || !wish.persistent, "{pending:?} outlives the server");
+        let durable = response.contexts.responses().find_map(|it| match it {
+            Ok(ResponseContext::DurableHandleV2 { flags, .. }) => Some(flags),
+            _ => None,
+        });
+        let (is_durable, flags) = (durable.is_some(), durable.unwrap_or(DurableFlags::empty()));
+        // What cannot be recorded is opened without outliving the server.
+        let outlives = flags.contains(DurableFlags::PERSISTENT);
+        let may_fail = scene.disk.failed.any_since(pending.failed);
+        assert!(outlives || !wish.persistent || may_fail, "{pending:?} outlives the server");
+        let wish = Wish { persistent: outlives, ..wish };
         scene.record.holds[hold].from.1 = scene.now;
         let number = scene.record.holds[hold].by;
         let (id, create_guid) = (response.file_id, pending.task.create_guid);

@@ -11,16 +11,19 @@ mod record;
 mod requests;
 mod watch;
 
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use share::ClientKey;
 use smb_wire::create_context::LeaseState;
 use smb_wire::{NtStatus, create};
+use volume::Failure;
+use volume::faulty::Call;
 
 use crate::common::client::OpenFile;
 use crate::common::{Dial, Store, World};
 use crate::dice::Dice;
+use crate::disk::{self, Disk, Trouble};
+use crate::log;
 
 use client::{Client, Scene};
 use record::Record;
@@ -61,9 +64,9 @@ pub struct Shape {
 }
 
 impl Shape {
-    fn roll(dice: &mut Dice) -> Shape {
+    fn roll(dice: &mut Dice, trouble: Trouble) -> Shape {
         let is_lasting = dice.chance(1, 3);
-        Shape {
+        let shape = Shape {
             channels: [1 + dice.below(8), 1 + dice.below(8)],
             workers: 1 + dice.below(3),
             operations: 10 + dice.below(40),
@@ -76,6 +79,12 @@ impl Shape {
             pauses: [4, 10][dice.below(2)],
             is_cold: !is_lasting && dice.chance(1, 3),
             closes: false,
+        };
+        match trouble {
+            Trouble::DiskAndKills => {
+                Shape { is_lasting: true, is_cold: false, kills: 1 + dice.below(3) as u64, ..shape }
+            }
+            Trouble::Nothing | Trouble::Disk => shape,
         }
     }
 
@@ -106,6 +115,7 @@ pub struct Tally {
     pub refused_opens: u64,
     pub refused_ranges: u64,
     pub refused_accesses: u64,
+    pub disk: disk::Tally,
 }
 
 impl Tally {
@@ -140,14 +150,7 @@ impl Tally {
 impl std::ops::AddAssign for Tally {
     fn add_assign(&mut self, mut other: Tally) {
         self.parts().into_iter().zip(other.parts()).for_each(|(part, more)| *part += *more);
-    }
-}
-
-/// Says what happens, where `SIMULATED_TRACE` is set.
-fn trace(what: impl FnOnce() -> String) {
-    static WANTED: OnceLock<bool> = OnceLock::new();
-    if *WANTED.get_or_init(|| std::env::var_os("SIMULATED_TRACE").is_some()) {
-        println!("{}", what());
+        self.disk += other.disk;
     }
 }
 
@@ -163,6 +166,9 @@ pub struct History {
     seconds: u64,
     next: u64,
     watch: Watch,
+    disk: Disk,
+    /// The time before the server was started, over its restarts.
+    before_ns: u64,
 }
 
 impl History {
@@ -170,24 +176,37 @@ impl History {
     ///
     /// # Panics
     /// When what the clients saw cannot be.
-    pub fn run(seed: u64) -> Tally {
+    pub fn run(seed: u64, trouble: Trouble) -> Tally {
         let mut dice = Dice::new(seed);
-        let shape = Shape::roll(&mut dice);
-        trace(|| format!("{shape:?}"));
+        let shape = Shape::roll(&mut dice, trouble);
         let mut store = Store::new();
-        let world = match (shape.is_lasting, shape.is_cold) {
-            (true, _) => store.serve(),
-            (false, true) => World::cold(),
-            (false, false) => World::in_memory(),
-        };
+        let (world, plan) = if shape.is_lasting { store.serve_faulty() } else { World::faulty() };
+        if shape.is_cold {
+            plan.always(Call::ReadCached, Some(Failure::WouldBlock));
+        }
+        log::is_at(world.clock.time().mono_ns);
+        log::line(|| format!("two clients, seed {seed}, {trouble:?}: {shape:?}"));
         allow_channels(&world);
         let mut record = Record::default();
         make_files(&world, &mut record);
         let clients = [1, 2].map(|number| Client::new(&world, number, seed, &shape));
-        let (tally, watch) = (Tally::default(), Watch::default());
-        let mut history =
-            History { dice, world, store, shape, clients, record, tally, now: 1, seconds: 0, next: 0, watch };
+        let mut history = History {
+            dice,
+            world,
+            store,
+            shape,
+            clients,
+            record,
+            tally: Tally::default(),
+            now: 1,
+            seconds: 0,
+            next: 0,
+            watch: Watch::default(),
+            disk: Disk::new(seed, trouble, plan),
+            before_ns: 0,
+        };
         history.play();
+        history.disk.mend();
         history.settle();
         history.check_beliefs();
         history.shape.closes = true;
@@ -196,6 +215,7 @@ impl History {
         history.settle();
         history.check_end();
         history.record.check(history.shape.slot_cells());
+        history.tally.disk = history.disk.tally;
         history.tally
     }
 
@@ -209,6 +229,7 @@ impl History {
             now: self.now,
             seconds: self.seconds,
             next: &mut self.next,
+            disk: &mut self.disk,
         };
         (&mut self.clients[of], &self.world, scene)
     }
@@ -226,6 +247,8 @@ impl History {
 
     fn step(&mut self) {
         self.now += 1;
+        self.see_disk();
+        self.disk.step();
         let of = self.dice.below(2);
         let Shape { cuts, losses, pauses, .. } = self.shape;
         let cuts = if self.tally.cuts < self.shape.most_cuts { cuts } else { 0 };
@@ -252,6 +275,16 @@ impl History {
             }
             12 => self.cut_all(of),
             _ => self.kill(),
+        }
+    }
+
+    /// The disk has taken time, and whole seconds are seen by all.
+    fn see_disk(&mut self) {
+        let took = self.disk.look();
+        self.world.clock.advance(Duration::from_nanos(u64::from(took.subsec_nanos())));
+        log::is_at(self.before_ns + self.world.clock.time().mono_ns);
+        if took.as_secs() > 0 {
+            self.pause(took.as_secs());
         }
     }
 
@@ -311,6 +344,8 @@ impl History {
         let line = &mut client.session.lines[on];
         let (number, is_heard) = (line.number, line.is_heard);
         let Some(answer) = line.peer.next() else { return false };
+        // What the calls have met that came to this answer counts; the time they took passes later.
+        scene.disk.see();
         if is_heard && answer.status() != NtStatus::PENDING {
             client.take(number, &answer, &mut scene);
         }
@@ -334,7 +369,7 @@ impl History {
 
     fn cut_line(&mut self, of: usize, on: usize) {
         let (client, _, mut scene) = self.scene(of);
-        trace(|| format!("{} line {} of {of} is cut", scene.now, client.session.lines[on].number));
+        log::line(|| format!("line {} of client {} is cut", client.session.lines[on].number, of + 1));
         client.give_up(on, &mut scene);
         // Some of what is on its way may never arrive.
         let kept = scene.dice.below(client.session.lines[on].requests.len() + 1);
@@ -359,9 +394,12 @@ impl History {
 
     /// The server is gone from one moment to the next, and is started again.
     fn kill(&mut self) {
-        trace(|| format!("{} the server is killed", self.now));
+        log::line(|| "the server is killed, and started again".to_owned());
         self.tally.kills += 1;
-        let world = self.store.serve();
+        self.see_disk();
+        self.before_ns += self.world.clock.time().mono_ns;
+        let (world, plan) = self.store.serve_faulty();
+        self.disk.serve(plan);
         allow_channels(&world);
         for of in 0..2 {
             self.act(of, |client, _, scene| client.lose_server(scene));
@@ -372,7 +410,7 @@ impl History {
 
     /// Time passes. What comes to a client's host is read, and what is on its way to the server stays there.
     fn pause(&mut self, seconds: u64) {
-        trace(|| format!("{} {seconds} s pass", self.now));
+        log::line(|| format!("{seconds} s pass"));
         for _ in 0..seconds {
             self.each_line(
                 |history, of, on| {
@@ -381,6 +419,7 @@ impl History {
             );
             self.seconds += 1;
             self.world.advance(Duration::from_secs(1));
+            log::is_at(self.before_ns + self.world.clock.time().mono_ns);
             self.each_line(|history, of, on| {
                 let line = &mut history.clients[of].session.lines[on];
                 line.peer.answer_receipts(line.is_heard);

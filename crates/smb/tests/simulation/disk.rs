@@ -1,0 +1,216 @@
+//! The disk below the server: its calls fail, are done by half, or take long, at the dice's will.
+//!
+//! The dice are the disk's own, so that a seed whose disk is sound has the history that it always had.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use smb_wire::NtStatus;
+use volume::Failure;
+use volume::faulty::{Call, Fault, Plan};
+
+use super::dice::Dice;
+use super::log;
+
+/// What goes wrong beside the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    Nothing,
+    Disk,
+    /// The disk, and the server is killed.
+    DiskAndKills,
+}
+
+/// Calls that fail, and how likely. The second ones also fail for want of space.
+const READING: [(Call, usize); 8] = [
+    (Call::Read, 4),
+    (Call::ReadCached, 3),
+    (Call::Stat, 2),
+    (Call::Lookup, 3),
+    (Call::OpenAgain, 2),
+    (Call::Note, 1),
+    (Call::Remove, 3),
+    (Call::CheckRemoval, 1),
+];
+const WRITING: [(Call, usize); 7] = [
+    (Call::Write, 10),
+    (Call::Sync, 3),
+    (Call::Resize, 3),
+    (Call::Create, 4),
+    (Call::Rename, 2),
+    (Call::SetAttributes, 1),
+    (Call::SetNote, 1),
+];
+/// What needs space.
+const FILLING: [Call; 4] = [Call::Write, Call::Resize, Call::Create, Call::SetNote];
+
+/// How long slow calls take, in milliseconds.
+const SLOW: [u64; 4] = [20, 300, 2000, 12_000];
+
+/// How many calls have failed, by the reason.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Failed {
+    pub io: u64,
+    pub no_space: u64,
+}
+
+impl Failed {
+    /// Whether any call has failed since.
+    pub fn any_since(self, before: Failed) -> bool {
+        self != before
+    }
+
+    /// Whether a call has failed since in a way that comes to this status.
+    pub fn explains(self, before: Failed, status: NtStatus) -> bool {
+        match status {
+            NtStatus::IO_DEVICE_ERROR => self.io > before.io,
+            NtStatus::DISK_FULL => self.no_space > before.no_space,
+            _ => false,
+        }
+    }
+}
+
+/// Whether a status is one that a failing disk comes to.
+pub fn is_of_disk(status: NtStatus) -> bool {
+    matches!(status, NtStatus::IO_DEVICE_ERROR | NtStatus::DISK_FULL)
+}
+
+/// What happened to the disk in a history, to show that the wanted things do happen.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tally {
+    pub io: u64,
+    pub no_space: u64,
+    pub half: u64,
+    pub slow: u64,
+    /// Requests that were answered so.
+    pub refused: u64,
+}
+
+impl Tally {
+    fn parts(&mut self) -> [&mut u64; 5] {
+        [&mut self.io, &mut self.no_space, &mut self.half, &mut self.slow, &mut self.refused]
+    }
+
+    /// Whether each of these things has happened.
+    pub fn shows_all(mut self) -> bool {
+        self.parts().into_iter().all(|part| *part > 0)
+    }
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, mut other: Tally) {
+        self.parts().into_iter().zip(other.parts()).for_each(|(part, more)| *part += *more);
+    }
+}
+
+/// The disk of a history.
+pub struct Disk {
+    dice: Dice,
+    plan: Arc<Plan>,
+    /// How many faults are still to come, and how often one does: at one of so many steps.
+    left: usize,
+    rarity: usize,
+    is_full: bool,
+    /// What slow calls have taken and nobody has let pass.
+    took: Duration,
+    pub failed: Failed,
+    pub tally: Tally,
+}
+
+impl Disk {
+    pub fn new(seed: u64, trouble: Trouble, plan: Arc<Plan>) -> Disk {
+        let mut dice = Dice::new(seed ^ 0x6469_736b);
+        let (left, rarity) = (1 + dice.below(40), [5, 15, 40, 100][dice.below(4)]);
+        let left = if trouble == Trouble::Nothing { 0 } else { left };
+        let (failed, tally) = (Failed::default(), Tally::default());
+        Disk { dice, plan, left, rarity, is_full: false, took: Duration::ZERO, failed, tally }
+    }
+
+    /// The server is another one, with the same disk.
+    pub fn serve(&mut self, plan: Arc<Plan>) {
+        self.plan = plan;
+        self.set_full(self.is_full);
+    }
+
+    /// One step of the history: something may be about to fail.
+    pub fn step(&mut self) {
+        if self.is_full && self.dice.chance(1, 50) {
+            self.set_full(false);
+        }
+        if self.left == 0 || !self.dice.chance(1, self.rarity) {
+            return;
+        }
+        self.left -= 1;
+        if self.dice.chance(1, 12) {
+            return self.set_full(true);
+        }
+        let weights: Vec<usize> = READING.iter().chain(&WRITING).map(|(_, weight)| *weight).collect();
+        let at = self.dice.weighted(&weights);
+        let (call, writes) = match READING.get(at) {
+            Some((call, _)) => (*call, false),
+            None => (WRITING[at - READING.len()].0, true),
+        };
+        let failure = if writes && self.dice.chance(1, 2) { Failure::NoSpace } else { Failure::Io };
+        let fault = match self.dice.below(4) {
+            0 => Fault::Slow(Duration::from_millis(SLOW[self.dice.weighted(&[6, 6, 3, 1])])),
+            1 if call == Call::Write => Fault::Half(failure),
+            _ => Fault::Fail(failure),
+        };
+        self.plan.add(call, 1 + self.dice.below(2) as u64, fault);
+    }
+
+    fn set_full(&mut self, is_full: bool) {
+        if self.is_full != is_full {
+            log::line(|| format!("the disk {}", if is_full { "is full" } else { "has space again" }));
+        }
+        self.is_full = is_full;
+        for call in FILLING {
+            self.plan.always(call, is_full.then_some(Failure::NoSpace));
+        }
+    }
+
+    /// No call fails any more.
+    pub fn mend(&mut self) {
+        self.left = 0;
+        self.set_full(false);
+        self.plan.forget();
+        log::line(|| "the disk is sound".to_owned());
+    }
+
+    /// Takes in what calls have met, and gives the time that they took.
+    pub fn look(&mut self) -> Duration {
+        self.see();
+        std::mem::take(&mut self.took)
+    }
+
+    /// Takes in what calls have met.
+    pub fn see(&mut self) {
+        for (call, fault) in self.plan.met() {
+            log::line(|| format!("the disk: {call:?} meets {fault:?}"));
+            match fault {
+                Fault::Fail(failure) | Fault::Half(failure) => {
+                    self.tally.half += u64::from(matches!(fault, Fault::Half(_)));
+                    let is_full = failure == Failure::NoSpace;
+                    self.failed.io += u64::from(!is_full);
+                    self.failed.no_space += u64::from(is_full);
+                }
+                Fault::Slow(time) => {
+                    self.tally.slow += 1;
+                    self.took += time;
+                }
+                Fault::Hold => unreachable!("nothing is held in a history"),
+            }
+        }
+        (self.tally.io, self.tally.no_space) = (self.failed.io, self.failed.no_space);
+    }
+
+    /// A request was answered with a status that a failing disk comes to.
+    ///
+    /// # Panics
+    /// When no call has failed in that way since the request was first sent.
+    pub fn refused(&mut self, before: Failed, status: NtStatus, what: &dyn std::fmt::Debug) {
+        let explains = self.failed.explains(before, status);
+        assert!(explains, "the disk did not fail: {status:?} to {what:?}; {before:?}, {:?}", self.failed);
+        self.tally.refused += 1;
+    }
+}
