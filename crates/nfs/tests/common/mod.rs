@@ -79,6 +79,12 @@ impl World {
         (World::start_on(Arc::new(volume), memory, REPLY_BYTES, None, instance, now), plan)
     }
 
+    /// Whose share is on this volume.
+    pub fn on(volume: Arc<dyn Volume>) -> World {
+        let World { memory, now, instance, .. } = World::new();
+        World::start_on(volume, memory, REPLY_BYTES, None, instance, now)
+    }
+
     /// Around a server that somebody else has made, and its engine.
     pub fn around(server: Arc<Server>, engine: Arc<share::Share>, now: Now) -> World {
         let instance = server.config().instance;

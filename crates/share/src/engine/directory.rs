@@ -6,6 +6,7 @@
 //! at least [`SETTLED`] old when it was made, so that a change within the clock's grain cannot hide.
 
 mod idle;
+mod placed;
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -66,6 +67,8 @@ pub(crate) struct Directory {
     /// Its entries, as they were listed.
     pub(super) pages: Pages,
     address: Address,
+    /// How often directories had been moved by others when it was known that this one stands where it is said to.
+    placed_at: AtomicU64,
     used: AtomicU64,
     /// When it was of use last, in monotonic seconds.
     used_s: AtomicU64,
@@ -141,6 +144,7 @@ impl Directory {
         place: Option<(Arc<Directory>, Name)>,
         cache: &Arc<Cache>,
     ) -> Arc<Directory> {
+        let placed_at = place.as_ref().map_or(0, |(parent, _)| parent.placed_at.load(Ordering::Acquire));
         let tells = volume.facts().tells_changes && volume.watch(node.as_ref()).is_ok();
         Arc::new(Directory {
             id: node.id(),
@@ -156,6 +160,7 @@ impl Directory {
             own: Mutex::default(),
             pages: Pages::default(),
             address: Address::default(),
+            placed_at: AtomicU64::new(placed_at),
             used: AtomicU64::new(0),
             used_s: AtomicU64::new(cache.now_s()),
             told_by: tells.then(|| Arc::clone(volume)),
@@ -506,6 +511,8 @@ pub(super) struct Directories {
     looked_s: AtomicU64,
     /// There was one of which the host tells nothing.
     has_untold: AtomicBool,
+    /// How often others may have moved one.
+    moved: AtomicU64,
 }
 
 struct Table {
@@ -536,6 +543,7 @@ impl Directories {
             wall_secs: AtomicI64::new(0),
             looked_s: AtomicU64::new(0),
             has_untold,
+            moved: AtomicU64::new(0),
         }
     }
 
