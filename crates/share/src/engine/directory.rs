@@ -552,6 +552,11 @@ impl Directories {
         self.has_untold.load(Ordering::Relaxed)
     }
 
+    /// Takes note that there may be one, or a file whose directory is not known.
+    pub fn note_untold(&self) {
+        self.has_untold.store(true, Ordering::Relaxed);
+    }
+
     /// Takes note of the time.
     pub fn set_time(&self, now: wire::Now) {
         self.wall_secs.store(now.wall_ns.div_euclid(1_000_000_000), Ordering::Relaxed);
@@ -598,7 +603,7 @@ impl Directories {
         self.clock.fetch_add(1, Ordering::Relaxed);
         self.touch(&directory);
         if !directory.is_told() {
-            self.has_untold.store(true, Ordering::Relaxed);
+            self.note_untold();
         }
         if directory.id.device != self.root.id.device {
             self.cache.note_mounted();
