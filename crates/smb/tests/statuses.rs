@@ -61,6 +61,25 @@ fn what_finds_no_room_beside_its_file_is_told_that_the_disk_is_full() {
     assert_eq!(client.create(&stream).status(), NtStatus::DISK_FULL);
 }
 
+// MS-FSCC 2.4.41
+#[test]
+fn an_empty_file_with_a_descriptor_and_extended_attributes_takes_no_room() {
+    let world = World::on_disk();
+    let mut client = world.client();
+    let file = client.open("f");
+    let pair = [&b"\0\0\0\0\0\x01\xe8\x03A\0"[..], &[b'x'; 1000]].concat();
+    let allocation = |client: &mut Peer| {
+        let standard = query(client, file, InfoType::File, FileInfoClass::STANDARD.0);
+        (number(&standard, 0), number(&standard, 8))
+    };
+    assert_eq!(allocation(&mut client), (0, 0));
+    assert_eq!(set(&mut client, file, FileInfoClass::FULL_EA, &pair), OK);
+    assert_eq!(allocation(&mut client), (0, 0), "the block of the attributes is none of the data's");
+    assert_eq!(set(&mut client, file, FileInfoClass::ALLOCATION, &65536_u64.to_le_bytes()), OK);
+    let (room, size) = allocation(&mut client);
+    assert!(room >= 65536 && size == 0, "{room}");
+}
+
 // MS-FSA 2.1.5.15.7
 // MS-FSA 2.1.5.15.12
 // MS-FSA 2.1.5.15.14
