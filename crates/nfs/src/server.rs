@@ -445,6 +445,10 @@ impl Server {
     pub fn item(&self, export: &Export, handle: &Handle, now: Now) -> Result<Item, NfsStat> {
         let kept = self.items.lock().get(handle, now.mono_ns);
         if let Some(item) = kept {
+            if let Err(why) = export.engine.check_place(&item) {
+                self.forget_item(handle);
+                return Err(crate::status::of(&why));
+            }
             return Ok(item);
         }
         // What is open may have lost its last name, so that its address leads nowhere.

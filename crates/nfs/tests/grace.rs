@@ -508,7 +508,11 @@ fn with_a_delegation() -> (World, Wire, Wire, Client, Vec<u8>) {
     maker.on(&mut second, &handle, &[closing(made)]).ok();
     let mut client = Client::new(&mut first, b"client", 1);
     bind_back(&mut first, &client);
-    let given = client.on(&mut first, &handle, &[anew(READ | ShareAccess::WANT_READ_DELEG, NONE)]).ok();
+    let mut by_name = anew(READ | ShareAccess::WANT_READ_DELEG, NONE);
+    if let Args::Open(args) = &mut by_name {
+        args.claim = open::Claim::Null(b"file");
+    }
+    let given = client.run(&mut first, &[Args::PutRootFh, lookup(EXPORT), by_name]).ok();
     let Res::Open(Ok(open)) = given.last() else { panic!("{given:?}") };
     assert!(matches!(open.delegation, open::Delegation::Read(_)), "{open:?}");
     (world, first, second, maker, handle)

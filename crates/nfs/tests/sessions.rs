@@ -4,8 +4,9 @@ mod common;
 
 use common::*;
 use nfs_wire::NfsStat;
-use nfs_wire::op::{Args, Res, create_session, destroy, exchange_id, names, open, read, stateid};
+use nfs_wire::op::{Args, Res, commit, create_session, destroy, exchange_id, names, open, read, stateid};
 use nfs_wire::types::StateId;
+use volume::faulty::{Call, Fault};
 
 // RFC 8881 2.10.6.1
 #[test]
@@ -204,4 +205,41 @@ fn nobody_can_tell_the_ids_of_others_from_their_own() {
     guess[..8].copy_from_slice(&sessions[1][..8]);
     let end = Args::DestroySession(destroy::SessionArgs { sessionid: guess });
     assert_eq!(wire.call(1, &[end]).status(), NfsStat::BadSession);
+}
+
+// RFC 8881 18.36.3, 18.35.4
+#[test]
+fn a_client_that_begins_anew_waits_for_nothing_that_its_old_session_still_does() {
+    let (world, plan) = World::counted();
+    let (mut wire, mut second) = (world.connect(), world.connect());
+    let mut client = Client::new(&mut wire, b"client", 1);
+    let (file, stateid) = client.create(&mut wire, b"file");
+    let commit = Args::Commit(commit::Args { offset: 0, count: 0 });
+    wire.begin(1, &[client.sequence(1, true), put(&file), commit]);
+    plan.add(Call::Write, 1, Fault::Hold);
+    std::thread::scope(|scope| {
+        let request = [client.sequence(2, true), put(&file), writing(stateid, 0, b"late")];
+        let late = scope.spawn(move || second.call(1, &request).status());
+        assert!(plan.wait_held(1, std::time::Duration::from_secs(20)));
+        let (done, is_done) = std::sync::mpsc::channel();
+        let mut third = world.connect();
+        scope.spawn(move || {
+            let mut introduced = introduce(b"client");
+            if let Args::ExchangeId(args) = &mut introduced {
+                args.clientowner.verifier = [2; 8];
+            }
+            let known = third.call(1, &[introduced]).ok();
+            let Res::ExchangeId(Ok(known)) = known.last() else { panic!("{known:?}") };
+            let begun = third.call(1, &[begin_session(known.clientid, known.sequenceid, CHANNEL)]);
+            let _ = done.send((known.clientid, begun.status()));
+        });
+        let told = is_done.recv_timeout(std::time::Duration::from_secs(20));
+        plan.release();
+        let (clientid, status) = told.expect("it does not wait");
+        assert!(clientid != client.clientid && status == NfsStat::Ok);
+        late.join().expect("the request that was under way ends");
+    });
+    assert_eq!(world.engine.open_count(), 0, "what it had open is closed");
+    assert_eq!(wire.work().len(), 1, "so does the one that waited for the disk");
+    assert_eq!(client.run(&mut wire, &[Args::PutRootFh]).status(), NfsStat::BadSession);
 }

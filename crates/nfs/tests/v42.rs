@@ -30,6 +30,28 @@ fn begin() -> (Wire, Client, Vec<u8>, StateId) {
     (wire, client, handle, stateid)
 }
 
+// RFC 8276 8.4.2
+#[test]
+fn attributes_that_find_no_room_are_told_apart_from_one_that_is_too_large() {
+    let (world, plan) = World::counted();
+    let mut wire = world.connect();
+    let mut client = Client::new(&mut wire, b"client", 2);
+    let (file, _) = client.create(&mut wire, b"file");
+    let mut set = |key, size| {
+        let value = vec![b'v'; size];
+        let set = xattr::SetArgs { option: xattr::SetOption::Either, key, value: &value };
+        client.on(&mut wire, &file, &[Args::SetXattr(set)]).status()
+    };
+    assert_eq!(set(b"one", 40_000), NfsStat::Ok);
+    assert_eq!(set(b"two", 40_000), NfsStat::NoSpc);
+    assert_eq!(set(b"two", 20_000), NfsStat::Ok);
+    assert_eq!(set(b"three", 65_530), NfsStat::Xattr2Big);
+    plan.always(Call::SetAttributes, Some(Failure::NoSpace));
+    assert_eq!(set(b"four", 10), NfsStat::NoSpc);
+    plan.always(Call::SetAttributes, Some(Failure::TooLarge));
+    assert_eq!(set(b"four", 10), NfsStat::Xattr2Big);
+}
+
 #[test]
 fn a_hole_is_made_found_and_told_of() {
     let (mut wire, mut client, file, stateid) = begin();

@@ -315,6 +315,30 @@ fn what_is_of_a_stranger_of_another_version_or_unknown_is_refused() {
 }
 
 #[test]
+fn a_right_on_a_file_that_is_found_without_its_name_ends_by_itself() {
+    let before = Recorded::new();
+    let one = before.world.client_of(1, user(4711));
+    let open = one.open("f").disposition(Disposition::Create).keyed(9, RWH).open();
+    let address = one.share.item_of(&open).address().unwrap();
+    one.share.enlist(&open, &address, b"note".to_vec()).unwrap();
+    one.share.write_changes();
+    let root = before.world.memory.root().unwrap();
+    let ended_after = |seconds: u64| {
+        let (after, restored) = before.restart();
+        let open = &restored[0].open;
+        let one = after.world.client_of(1, user(4711));
+        leave(&one, open);
+        one.caller(true, now(), |caller| one.share.reclaim(open, caller)).unwrap();
+        let later = Now { mono_ns: seconds * 1_000_000_000, ..now() };
+        one.share.before_batch(later);
+        one.ears.notices.lock().unwrap().len()
+    };
+    assert_eq!(ended_after(100), 0, "its name is known");
+    root.rename(&name("f"), root.as_ref(), &name("g"), false, None).unwrap();
+    assert_eq!([ended_after(59), ended_after(61)], [0, 1]);
+}
+
+#[test]
 fn an_enlisted_open_is_found_wherever_its_file_is_and_is_anybodys_who_claims_it() {
     let before = Recorded::new();
     let one = before.world.client_of(1, user(4711));

@@ -7,8 +7,9 @@ use share::{
     Change, ChangeFilter, ChangeKind, Config, Deny, Disposition, LockRule, Options, RangeKind, RangeRequest,
     Refusal, Step, Waiter,
 };
+use volume::faulty::{Call, Fault};
 use volume::security::Rights;
-use volume::{HostChange, HostEvent, Volume};
+use volume::{Failure, HostChange, HostEvent, Volume};
 
 #[test]
 fn a_rename_moves_the_name_and_what_is_open_with_it() {
@@ -225,6 +226,25 @@ fn overwriting_removes_streams_and_extended_attributes() {
     assert_eq!(world.share.streams(&open).unwrap(), []);
     assert_eq!(world.share.extended(&open).unwrap(), []);
     assert_eq!(world.share.info(&open).unwrap().extended_size, 0);
+}
+
+#[test]
+fn extended_attributes_of_which_one_finds_no_room_leave_all_as_it_was() {
+    let (world, plan) = World::planned(Config::default());
+    let client = world.client(1);
+    let open = client.open("f").disposition(Disposition::Create).open();
+    let set = |changes: &[(&[u8], &[u8])]| {
+        let changes: Vec<_> = changes.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+        client.call(|c| world.share.set_extended(c, &open, &changes))
+    };
+    set(&[(b"one", b"1"), (b"two", b"2")]).unwrap();
+    let before = (world.share.extended(&open).unwrap(), world.share.info(&open).unwrap().extended_size);
+    // The removal and the first of the new ones are done.
+    plan.add(Call::SetAttributes, 3, Fault::Fail(Failure::NoSpace));
+    let told = set(&[(b"one", b""), (b"two", b"22"), (b"three", b"3")]);
+    assert_eq!(told, Err(Refusal::NoSpace));
+    let after = (world.share.extended(&open).unwrap(), world.share.info(&open).unwrap().extended_size);
+    assert_eq!(after, before);
 }
 
 fn taken(world: &World, open: &std::sync::Arc<share::Open>) -> Vec<(ChangeKind, String)> {

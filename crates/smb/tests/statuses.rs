@@ -10,6 +10,8 @@ use smb_wire::fscc::{FileInfoClass, FsInfoClass};
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::{Command, FileId, NtStatus, change_notify, utf16};
+use volume::Failure;
+use volume::faulty::Call;
 
 const OK: NtStatus = NtStatus::SUCCESS;
 const INVALID: NtStatus = NtStatus::INVALID_PARAMETER;
@@ -31,6 +33,51 @@ fn query(client: &mut Peer, file: FileId, info_type: InfoType, class: u8) -> Vec
 /// A number of a structure.
 fn number(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+// MS-FSA 2.1.5.15.6
+// MS-FSA 2.1.5.16
+#[test]
+fn what_finds_no_room_beside_its_file_is_told_that_the_disk_is_full() {
+    const DESCRIPTOR: &[u8] = b"\x01\0\x04\x80\0\0\0\0\0\0\0\0\0\0\0\0\x14\0\0\0\x02\0\x08\0\0\0\0\0";
+    let (world, plan) = World::faulty();
+    let mut client = world.client();
+    let file = client.open("f");
+    let pair = |name: u8, size: u16| {
+        let value = vec![b'x'; size.into()];
+        [&b"\0\0\0\0\0\x01"[..], &size.to_le_bytes(), &[name, 0], &value].concat()
+    };
+    assert_eq!(set(&mut client, file, FileInfoClass::FULL_EA, &pair(b'A', 40_000)), OK);
+    assert_eq!(set(&mut client, file, FileInfoClass::FULL_EA, &pair(b'B', 40_000)), NtStatus::EA_TOO_LARGE);
+    plan.always(Call::SetAttributes, Some(Failure::NoSpace));
+    assert_eq!(set(&mut client, file, FileInfoClass::FULL_EA, &pair(b'B', 1)), NtStatus::DISK_FULL);
+    plan.always(Call::SetAttributes, Some(Failure::TooLarge));
+    assert_eq!(set(&mut client, file, FileInfoClass::FULL_EA, &pair(b'B', 1)), NtStatus::EA_TOO_LARGE);
+    plan.always(Call::SetNote, Some(Failure::NoSpace));
+    let told = client.set_info(file, InfoType::Security, 0, 4, DESCRIPTOR);
+    assert_eq!(told, NtStatus::DISK_FULL);
+    plan.always(Call::Streams, Some(Failure::NoSpace));
+    let stream = OpenFile { disposition: Disposition::Create, ..OpenFile::named("f:stream") };
+    assert_eq!(client.create(&stream).status(), NtStatus::DISK_FULL);
+}
+
+// MS-FSCC 2.4.41
+#[test]
+fn an_empty_file_with_a_descriptor_and_extended_attributes_takes_no_room() {
+    let world = World::on_disk();
+    let mut client = world.client();
+    let file = client.open("f");
+    let pair = [&b"\0\0\0\0\0\x01\xe8\x03A\0"[..], &[b'x'; 1000]].concat();
+    let allocation = |client: &mut Peer| {
+        let standard = query(client, file, InfoType::File, FileInfoClass::STANDARD.0);
+        (number(&standard, 0), number(&standard, 8))
+    };
+    assert_eq!(allocation(&mut client), (0, 0));
+    assert_eq!(set(&mut client, file, FileInfoClass::FULL_EA, &pair), OK);
+    assert_eq!(allocation(&mut client), (0, 0), "the block of the attributes is none of the data's");
+    assert_eq!(set(&mut client, file, FileInfoClass::ALLOCATION, &65536_u64.to_le_bytes()), OK);
+    let (room, size) = allocation(&mut client);
+    assert!(room >= 65536 && size == 0, "{room}");
 }
 
 // MS-FSA 2.1.5.15.7

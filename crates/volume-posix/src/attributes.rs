@@ -208,7 +208,7 @@ impl PosixNode {
             }
         }
         done.map_err(|errno| match errno {
-            Errno::TOOBIG | Errno::RANGE | Errno::NOSPC => Failure::NoSpace,
+            Errno::TOOBIG | Errno::RANGE => Failure::TooLarge,
             Errno::PERM if !self.has_users_attributes() => Failure::NotSupported,
             other => failure(other),
         })

@@ -147,6 +147,17 @@ mod here {
     }
 
     #[test]
+    fn attributes_that_fill_a_file_are_told_apart_from_one_that_no_file_has_room_for() {
+        let (volume, _place) = fresh();
+        let f = file(&volume, "f");
+        assert_eq!(f.set_attribute(b"huge", Some(&[0; 65_537])), Err(Failure::TooLarge));
+        // Some file systems have room for all of them.
+        let set = |n: u32| f.set_attribute(format!("number {n}").as_bytes(), Some(&[7; 1000]));
+        let first = (0..100).map(set).find(Result::is_err);
+        assert!(matches!(first, None | Some(Err(Failure::NoSpace))), "{first:?}");
+    }
+
+    #[test]
     fn nothing_stays_beside_when_nothing_is_kept() {
         let (volume, place) = fresh();
         let beside = place.path().join("beside");

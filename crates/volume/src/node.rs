@@ -281,7 +281,8 @@ pub trait Node: Any + Send + Sync {
     /// Sets or (with `None`) removes one; removing what is not there is no error.
     ///
     /// # Errors
-    /// [`crate::Failure::NoSpace`] when the file system's own limit is reached; as the host says.
+    /// [`crate::Failure::NoSpace`] when the file has no more room for attributes, [`crate::Failure::TooLarge`] when no
+    /// file has room for this one; as the host says.
     fn set_attribute(&self, name: &[u8], value: Option<&[u8]>) -> Result<()>;
 
     // Named streams ---------------------------------------------------------------------------------

@@ -204,6 +204,21 @@ async fn refusal_of(tree: &Tree, name: &str, is_repeated: impl Fn() -> bool) -> 
     }
 }
 
+/// What a step came to. Where it failed, which one and of which name, and whether a channel was lost meanwhile.
+async fn must<T>(
+    session: &Session,
+    step: &str,
+    name: &str,
+    done: impl Future<Output = client::Result<T>>,
+) -> T {
+    let before = session.losses();
+    let done = done.await;
+    let after = session.losses();
+    done.unwrap_or_else(|error| {
+        panic!("{step} {name}: {error:?}; channels lost before: {before}, by now: {after}")
+    })
+}
+
 /// Makes and deletes one name after the other, each of which must be there exactly as long as it should.
 async fn make_and_delete((session, tree): (Session, Tree), number: u64, over: Arc<AtomicBool>) {
     for round in 0.. {
@@ -211,18 +226,19 @@ async fn make_and_delete((session, tree): (Session, Tree), number: u64, over: Ar
             return;
         }
         let name = format!("name.{number}.{round}");
-        tree.put(&name, &OpenOptions::file(Disposition::Create), b"once").await.unwrap();
+        let (how, delete) = (OpenOptions::file(Disposition::Create), OpenOptions::delete());
+        must(&session, "make", &name, tree.put(&name, &how, b"once")).await;
         let losses = session.losses();
-        assert_eq!(tree.stat(&name).await.unwrap().end_of_file, 4);
-        let how = OpenOptions::file(Disposition::Create);
-        let there = tree.open(&name, &how).await.unwrap_err().status();
-        assert_eq!(there, Some(NtStatus::OBJECT_NAME_COLLISION), "{name}");
-        tree.touch(&name, &OpenOptions::delete()).await.unwrap();
+        let lost = || format!("{name}; channels lost before: {losses}, by now: {}", session.losses());
+        assert_eq!(must(&session, "look at", &name, tree.stat(&name)).await.end_of_file, 4, "{}", lost());
+        let there = tree.open(&name, &how).await.map(|_| "a second file").unwrap_err().status();
+        assert_eq!(there, Some(NtStatus::OBJECT_NAME_COLLISION), "{}", lost());
+        must(&session, "delete", &name, tree.touch(&name, &delete)).await;
         let refusal = refusal_of(&tree, &name, || session.losses() > losses).await;
-        assert_eq!(refusal, Some(NtStatus::OBJECT_NAME_NOT_FOUND), "{name}");
-        let file = tree.open(&name, &how).await.unwrap();
-        file.write(0, b"twice").await.unwrap();
-        file.close().await.unwrap();
-        tree.touch(&name, &OpenOptions::delete()).await.unwrap();
+        assert_eq!(refusal, Some(NtStatus::OBJECT_NAME_NOT_FOUND), "{}", lost());
+        let file = must(&session, "make again", &name, tree.open(&name, &how)).await;
+        must(&session, "write", &name, file.write(0, b"twice")).await;
+        must(&session, "close", &name, file.close()).await;
+        must(&session, "delete again", &name, tree.touch(&name, &delete)).await;
     }
 }

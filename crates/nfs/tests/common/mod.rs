@@ -79,7 +79,7 @@ impl World {
         (World::start_on(Arc::new(volume), memory, REPLY_BYTES, None, instance, now), plan)
     }
 
-    /// On a volume of this kind.
+    /// Whose share is on this volume.
     pub fn on(volume: Arc<dyn Volume>) -> World {
         let World { memory, now, instance, .. } = World::new();
         World::start_on(volume, memory, REPLY_BYTES, None, instance, now)

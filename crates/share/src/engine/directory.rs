@@ -6,6 +6,7 @@
 //! at least [`SETTLED`] old when it was made, so that a change within the clock's grain cannot hide.
 
 mod idle;
+mod placed;
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -68,6 +69,8 @@ pub(crate) struct Directory {
     address: Address,
     /// The number that the directory above lists for it, once it was asked for. It stays as long as this is mounted.
     pub(super) covered: OnceLock<u64>,
+    /// How often directories had been moved by others when it was known that this one stands where it is said to.
+    placed_at: AtomicU64,
     used: AtomicU64,
     /// When it was of use last, in monotonic seconds.
     used_s: AtomicU64,
@@ -143,6 +146,7 @@ impl Directory {
         place: Option<(Arc<Directory>, Name)>,
         cache: &Arc<Cache>,
     ) -> Arc<Directory> {
+        let placed_at = place.as_ref().map_or(0, |(parent, _)| parent.placed_at.load(Ordering::Acquire));
         let tells = volume.facts().tells_changes && volume.watch(node.as_ref()).is_ok();
         Arc::new(Directory {
             id: node.id(),
@@ -159,6 +163,7 @@ impl Directory {
             pages: Pages::default(),
             address: Address::default(),
             covered: OnceLock::new(),
+            placed_at: AtomicU64::new(placed_at),
             used: AtomicU64::new(0),
             used_s: AtomicU64::new(cache.now_s()),
             told_by: tells.then(|| Arc::clone(volume)),
@@ -509,6 +514,8 @@ pub(super) struct Directories {
     looked_s: AtomicU64,
     /// There was one of which the host tells nothing.
     has_untold: AtomicBool,
+    /// How often others may have moved one.
+    moved: AtomicU64,
 }
 
 struct Table {
@@ -539,12 +546,18 @@ impl Directories {
             wall_secs: AtomicI64::new(0),
             looked_s: AtomicU64::new(0),
             has_untold,
+            moved: AtomicU64::new(0),
         }
     }
 
     /// Whether there may be one of which the host tells nothing.
     pub fn has_untold(&self) -> bool {
         self.has_untold.load(Ordering::Relaxed)
+    }
+
+    /// Takes note that there may be one, or a file whose directory is not known.
+    pub fn note_untold(&self) {
+        self.has_untold.store(true, Ordering::Relaxed);
     }
 
     /// Takes note of the time.
@@ -593,7 +606,7 @@ impl Directories {
         self.clock.fetch_add(1, Ordering::Relaxed);
         self.touch(&directory);
         if !directory.is_told() {
-            self.has_untold.store(true, Ordering::Relaxed);
+            self.note_untold();
         }
         if directory.id.device != self.root.id.device {
             self.cache.note_mounted();

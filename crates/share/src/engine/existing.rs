@@ -9,6 +9,7 @@ use wire::Now;
 use super::Share;
 use super::access::Facts;
 use super::create::{Attempt, Reserved, Target, how_for_rights, settable};
+use super::extended;
 use super::file::{Deletion, File, Member, State, Stream, counted, looks_only, only_looks};
 use super::followed::acts_on_name;
 use super::names::same_folded;
@@ -508,7 +509,7 @@ impl Share {
                 node.set_attribute(&name, None)?;
             }
             for (name, value) in request.extended {
-                node.set_attribute(name, Some(value))?;
+                extended::set(node.as_ref(), name, value)?;
             }
             new.extended_size = extended_size(request.extended);
         }

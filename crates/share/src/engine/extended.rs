@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use parking_lot::MutexGuard;
-use volume::Failure;
 use volume::security::Rights;
+use volume::{Failure, Node};
 
 use super::Share;
 use super::names::same_folded;
@@ -111,6 +111,11 @@ impl Share {
             (None, Some(value)) => all.push((name.to_vec(), value.to_vec())),
             (None, None) => {}
         }
+        let is_large = |list: &[_]| extended_size(list) > MAX_SIZE;
+        // Too large is what is so by itself (RFC 8276 8.4.2).
+        if is_large(&all) && value.is_none_or(|value| !is_large(&[(name.to_vec(), value.to_vec())])) {
+            return Err(Refusal::NoSpace);
+        }
         self.store_extended(open, &all, beside)
     }
 
@@ -125,11 +130,10 @@ impl Share {
             return Err(Refusal::AttributesTooLarge);
         }
         let before = open.node.attributes()?;
-        for (name, _) in before.iter().filter(|(name, _)| !all.iter().any(|(kept, _)| kept == name)) {
-            open.node.set_attribute(name, None)?;
-        }
-        for (name, value) in all.iter().filter(|pair| !before.contains(pair)) {
-            open.node.set_attribute(name, Some(value)).map_err(too_large)?;
+        if let Err(why) = replace(open.node.as_ref(), &before, all) {
+            // As far as the host lets it: what was refused shall have changed nothing.
+            let _ = open.node.attributes().map(|now| replace(open.node.as_ref(), &now, &before));
+            return Err(why);
         }
         let record = self.record_of(open)?;
         self.store_record(open, Record { extended_size: extended_size(all), ..record })?;
@@ -142,12 +146,24 @@ impl Share {
     }
 }
 
-/// The file system's own limit for one file's attributes is below NT's.
-fn too_large(failure: Failure) -> Refusal {
-    match failure {
-        Failure::NoSpace | Failure::TooLarge => Refusal::AttributesTooLarge,
-        other => other.into(),
+/// Takes away what only `before` has and sets what is new in `all`.
+fn replace(node: &dyn Node, before: &Extended, all: &Extended) -> Result<(), Refusal> {
+    for (name, _) in before.iter().filter(|(name, _)| !all.iter().any(|(kept, _)| kept == name)) {
+        node.set_attribute(name, None)?;
     }
+    for (name, value) in all.iter().filter(|pair| !before.contains(pair)) {
+        set(node, name, value)?;
+    }
+    Ok(())
+}
+
+/// Sets one extended attribute. Attributes that fill their room on the host are [`Refusal::NoSpace`]; only one that no
+/// file can have is too large.
+pub(super) fn set(node: &dyn Node, name: &[u8], value: &[u8]) -> Result<(), Refusal> {
+    node.set_attribute(name, Some(value)).map_err(|failure| match failure {
+        Failure::TooLarge => Refusal::AttributesTooLarge,
+        other => other.into(),
+    })
 }
 
 // MS-FSCC 2.4.15

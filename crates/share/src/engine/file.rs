@@ -297,6 +297,11 @@ impl State {
         self.links.iter_mut().find(|l| Arc::ptr_eq(&l.link, link))
     }
 
+    /// Whether it is known by any of its names.
+    pub fn has_known_name(&self) -> bool {
+        self.links.iter().any(|entry| !entry.removed)
+    }
+
     /// Whether it is known only by a part of its names, so that any name that goes may be one of its.
     pub fn has_unknown_names(&self) -> bool {
         (self.links.iter().filter(|entry| !entry.removed).count() as u64) < u64::from(self.names)

@@ -12,6 +12,7 @@ use super::cache::Made;
 use super::create::{Attempt, Reserved, settable};
 use super::directory::Directory;
 use super::existing::stream_stat;
+use super::extended;
 use super::file::{Deletion, File, Member, counted, only_looks};
 use super::host_lists::{HostNumbers, lists_of, shown_now};
 use super::record::Record;
@@ -326,7 +327,7 @@ impl Share {
             record.attributes = Some(attributes);
         }
         for (name, value) in request.extended {
-            node.set_attribute(name, Some(value))?;
+            extended::set(node.as_ref(), name, value)?;
         }
         record.extended_size = extended_size(request.extended);
         if !record.is_nothing() {

@@ -69,12 +69,20 @@ impl Share {
 
     /// Forgets what an event makes untrue; says whose data, attributes or name were changed.
     fn believe(&self, event: &HostEvent) -> Option<NodeId> {
+        use HostChange::{Removed, RenamedFrom, RenamedTo};
+        match event {
+            HostEvent::Changed { change: RenamedFrom, is_directory: true, .. }
+            | HostEvent::Renamed { is_directory: true, .. }
+            | HostEvent::Overflow
+            | HostEvent::Mounts => self.directories.note_moved(),
+            _ => {}
+        }
         match event {
             HostEvent::Changed { directory, name: Some(name), change, is_directory } => {
                 let directory = self.directories.get(*directory)?;
                 match change {
-                    HostChange::Created | HostChange::RenamedTo => self.believe_came(&directory, name),
-                    HostChange::Removed | HostChange::RenamedFrom => {
+                    HostChange::Created | RenamedTo => self.believe_came(&directory, name),
+                    Removed | RenamedFrom => {
                         self.believe_went(&directory, name, *is_directory);
                         None
                     }

@@ -419,7 +419,7 @@ pub(super) fn info_from(stat: &Stat, record: &Record, hides: bool) -> Info {
         modified: record.modified(stat),
         changed: record.changed(stat),
         size: stat.size,
-        allocated: stat.allocated,
+        allocated: allocated(stat, record),
         links: stat.links,
         delete_pending: false,
         mode: record.mode(stat),
@@ -430,6 +430,16 @@ pub(super) fn info_from(stat: &Stat, record: &Record, hides: bool) -> Info {
         rdev: stat.rdev,
         version: super::versions::number(stat.changed),
     }
+}
+
+/// The largest block that file systems put what lies beside a file into.
+const ATTRIBUTE_BLOCK: u64 = 4096;
+
+/// Bytes backed by storage. File systems count the block of a file's extended attributes, the descriptor among them, and
+/// do not say so: of an empty file no more than that is nothing.
+fn allocated(stat: &Stat, record: &Record) -> u64 {
+    let has_more = record.has_descriptor || record.extended_size > 0;
+    if stat.size == 0 && has_more && stat.allocated <= ATTRIBUTE_BLOCK { 0 } else { stat.allocated }
 }
 
 /// The tag at the beginning of a reparse point's bytes.

@@ -238,15 +238,30 @@ impl Share {
         Ok(Item::of_directory(self.enter_found(node)?))
     }
 
+    /// Makes sure that what was found before is still in the share, where it is a directory that others may have moved.
+    ///
+    /// # Errors
+    /// [`Refusal::Gone`]; as the volume says.
+    pub fn check_place(&self, item: &Item) -> Result<(), Refusal> {
+        match &item.directory {
+            Some(known) if !self.directories.is_placed(known) => {
+                self.enter_found(Arc::clone(&item.node)).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The directory behind a node that was not reached from the root: those above it are entered first.
     fn enter_found(&self, node: Arc<dyn Node>) -> Result<Arc<Directory>, Refusal> {
+        let moved = self.directories.moved();
+        let is_sure = |known: &Arc<Directory>| known.is_told() && self.directories.is_placed(known);
         let mut below = Vec::new();
         let mut at = node;
         let mut known = loop {
             if at.id() == self.root.id {
                 break Arc::clone(&self.root);
             }
-            if let Some(known) = self.directories.get(at.id()).filter(|known| known.is_told()) {
+            if let Some(known) = self.directories.get(at.id()).filter(is_sure) {
                 break known;
             }
             let (above, name) = at.place()?.ok_or(Refusal::Gone)?;
@@ -258,6 +273,7 @@ impl Share {
         };
         for (name, node) in below.into_iter().rev() {
             known = self.directories.enter(&self.volume, &known, (&name, &name), node, None);
+            self.directories.note_placed(&known, moved);
         }
         Ok(known)
     }

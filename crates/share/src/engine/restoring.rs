@@ -109,6 +109,10 @@ impl Share {
                 return Err(why);
             }
         };
+        if right.is_some() && found.place.is_none() {
+            // Nobody would say that a program of the host has changed it.
+            self.directories.note_untold();
+        }
         Ok(self.enter_again(&file, (entry, right), found.place.as_ref(), nodes, identity))
     }
 

@@ -41,6 +41,7 @@ impl Share {
             return self.directories.get(file.id).is_some_and(|directory| directory.is_told());
         }
         let above: Vec<_> = file.state.lock().links.iter().map(|of| of.link.place().0).collect();
-        above.iter().all(|directory| directory.is_told())
+        // A file that was found by its address has no directory that is known.
+        !above.is_empty() && above.iter().all(|directory| directory.is_told())
     }
 }

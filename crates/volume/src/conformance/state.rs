@@ -115,7 +115,7 @@ pub(super) fn attributes_are_listed_set_and_removed(volume: &dyn Volume) {
     assert_eq!(f.set_attribute(b"", Some(b"x")), Err(Failure::Invalid));
     assert_eq!(f.set_attribute(b"a\0b", Some(b"x")), Err(Failure::Invalid));
     assert_eq!(f.set_attribute(&[b'n'; 251], Some(b"x")), Err(Failure::NameTooLong));
-    assert_eq!(f.set_attribute(b"large", Some(&[0; 70_000])), Err(Failure::NoSpace));
+    assert_eq!(f.set_attribute(b"large", Some(&[0; 70_000])), Err(Failure::TooLarge));
     let link = root.create_link(&name("l"), b"f", None).unwrap();
     assert_eq!(link.set_attribute(b"a", Some(b"b")), Err(Failure::NotSupported));
 }

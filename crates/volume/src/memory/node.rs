@@ -392,7 +392,7 @@ impl Node for MemoryNode {
             return Err(Failure::NameTooLong);
         }
         if value.is_some_and(|v| v.len() > 64 * 1024) {
-            return Err(Failure::NoSpace);
+            return Err(Failure::TooLarge);
         }
         let mut state = self.changed();
         match value {

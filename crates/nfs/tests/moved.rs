@@ -1,0 +1,135 @@
+//! What a program of the host moves while clients have its filehandle.
+
+mod common;
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use common::*;
+use nfs_wire::NfsStat;
+use nfs_wire::op::open::{ShareAccess, ShareDeny};
+use nfs_wire::op::{Args, Res, bind_conn_to_session, open};
+use nfs_wire::types::{Identity, Owner};
+use volume_posix::PosixVolume;
+
+/// A share on a directory of the host, beside which others lie.
+struct Bench {
+    place: tempfile::TempDir,
+    world: World,
+    wire: Wire,
+    client: Client,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(place.path().join("files/above/moved/below")).unwrap();
+        let (world, wire, client) = Bench::serve(&place);
+        Bench { place, world, wire, client }
+    }
+
+    /// A server on it, and a client that can be called.
+    fn serve(place: &tempfile::TempDir) -> (World, Wire, Client) {
+        let volume = PosixVolume::open(&place.path().join("files"), &place.path().join("beside")).unwrap();
+        let world = World::on(Arc::new(volume));
+        let mut wire = world.connect();
+        let client = Client::new(&mut wire, b"client", 1);
+        let bind = bind_conn_to_session::Args {
+            sessid: client.session,
+            dir: bind_conn_to_session::FromClient::BackOrBoth,
+            use_conn_in_rdma_mode: false,
+        };
+        wire.call(1, &[Args::BindConnToSession(bind)]).ok();
+        (world, wire, client)
+    }
+
+    /// Another server takes the place of this one.
+    fn restart(&mut self) {
+        (self.world, self.wire, self.client) = Bench::serve(&self.place);
+    }
+
+    /// A program of the host does something: what this process does is no news to the server in it.
+    fn runs<'a>(&self, program: &str, arguments: impl IntoIterator<Item = &'a OsStr>) {
+        assert!(std::process::Command::new(program).args(arguments).status().unwrap().success());
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.place.path().join("files").join(path)
+    }
+
+    fn moves(&self, from: PathBuf, to: PathBuf) {
+        self.runs("mv", [from.as_os_str(), to.as_os_str()]);
+    }
+
+    fn outside(&self) -> PathBuf {
+        self.place.path().join("outside")
+    }
+
+    /// The handle of what a path leads to.
+    fn handle(&mut self, path: &[&'static [u8]]) -> Vec<u8> {
+        let names = path.iter().map(|name| lookup(name));
+        let all: Vec<_> =
+            [Args::PutRootFh, lookup(EXPORT)].into_iter().chain(names).chain([Args::GetFh]).collect();
+        let answer = self.client.run(&mut self.wire, &all).ok();
+        let Res::GetFh(Ok(handle)) = answer.last() else { panic!("{answer:?}") };
+        handle.object.0.to_vec()
+    }
+
+    /// What a request is told that looks a name up below a handle, in a later batch of requests.
+    fn looks(&mut self, handle: &[u8], name: &[u8]) -> NfsStat {
+        self.wire.now.mono_ns += 1_000_000;
+        self.client.on(&mut self.wire, handle, &[lookup(name)]).status()
+    }
+}
+
+#[test]
+fn a_directory_that_the_host_moves_out_of_the_share_is_stale_with_all_that_is_below() {
+    let mut it = Bench::new();
+    assert!(it.world.engine.volume().facts().tells_changes);
+    let moved = it.handle(&[b"above", b"moved"]);
+    let below = it.handle(&[b"above", b"moved", b"below"]);
+    let above = it.handle(&[b"above"]);
+    std::fs::write(it.at("above/moved/below/f"), "f").unwrap();
+    assert_eq!(it.looks(&below, b"f"), NfsStat::Ok);
+    // Within the share it is followed.
+    it.moves(it.at("above/moved"), it.at("elsewhere"));
+    assert_eq!([it.looks(&moved, b"below"), it.looks(&below, b"f")], [NfsStat::Ok; 2]);
+    it.moves(it.at("elsewhere"), it.outside());
+    assert_eq!(it.looks(&moved, b"below"), NfsStat::Stale);
+    assert_eq!(it.looks(&below, b"f"), NfsStat::Stale);
+    assert_eq!(it.looks(&above, b"moved"), NfsStat::NoEnt, "nothing else is");
+    it.moves(it.outside(), it.at("above/back"));
+    assert_eq!([it.looks(&moved, b"below"), it.looks(&below, b"f")], [NfsStat::Ok; 2]);
+}
+
+/// OPEN by handle that wants a READ delegation; whether it is given.
+fn is_delegated(it: &mut Bench, handle: &[u8]) -> bool {
+    let open = Args::Open(open::Args {
+        seqid: 0,
+        share_access: ShareAccess::READ | ShareAccess::WANT_READ_DELEG,
+        share_deny: ShareDeny::empty(),
+        owner: Owner { clientid: 0, owner: Identity(b"owner") },
+        openhow: open::OpenHow::NoCreate,
+        claim: open::Claim::Fh,
+    });
+    let answer = it.client.on(&mut it.wire, handle, &[open]).ok();
+    let Res::Open(Ok(opened)) = answer.last() else { panic!("{answer:?}") };
+    it.client.on(&mut it.wire, handle, &[closing(opened.stateid)]).ok();
+    matches!(opened.delegation, open::Delegation::Read(_))
+}
+
+#[test]
+fn a_file_whose_name_is_not_known_after_a_restart_is_not_delegated_and_one_that_is_known_is_recalled() {
+    let mut it = Bench::new();
+    std::fs::write(it.at("f"), "f").unwrap();
+    let handle = it.handle(&[b"f"]);
+    it.restart();
+    assert!(!is_delegated(&mut it, &handle), "nobody would tell that the host changes it");
+    assert_eq!(it.handle(&[b"f"]), handle);
+    assert!(is_delegated(&mut it, &handle));
+    it.runs("sh", ["-c".as_ref(), "echo more >> \"$0\"".as_ref(), it.at("f").as_os_str()]);
+    it.wire.now.mono_ns += 1_000_000;
+    it.world.engine.before_batch(it.wire.now);
+    assert_eq!(it.wire.called().len(), 1, "recalled");
+}
