@@ -66,9 +66,8 @@ impl Range {
         let (least, most) = (factors[0], factors[factors.len() - 1]);
         // With fewer turns each that is missing adds half of the spread on both sides.
         let missing = ENOUGH_TURNS.saturating_sub(factors.len()) as f64;
-        let wider = (most / least).powf(missing / 2.0)
-            * (1.0 + doubt.cut.max(CUT_PART))
-            * widened_by(doubt.others)?;
+        let wider =
+            (most / least).powf(missing / 2.0) * (1.0 + doubt.cut.max(CUT_PART)) * widened_by(doubt.others)?;
         Some(Range { least: least / wider, middle: middle(&factors), most: most * wider })
     }
 
