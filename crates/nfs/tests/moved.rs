@@ -120,12 +120,27 @@ fn is_delegated(it: &mut Bench, handle: &[u8]) -> bool {
 }
 
 #[test]
-fn a_file_whose_name_is_not_known_after_a_restart_is_not_delegated_and_one_that_is_known_is_recalled() {
+fn a_delegation_of_a_file_whose_name_is_not_known_after_a_restart_ends_by_itself() {
     let mut it = Bench::new();
     std::fs::write(it.at("f"), "f").unwrap();
     let handle = it.handle(&[b"f"]);
     it.restart();
-    assert!(!is_delegated(&mut it, &handle), "nobody would tell that the host changes it");
+    assert!(is_delegated(&mut it, &handle));
+    it.wire.now.mono_ns += 1_000_000;
+    it.world.engine.before_batch(it.wire.now);
+    assert_eq!(it.wire.called().len(), 0);
+    // Nobody would tell that the host changes it.
+    it.wire.now.mono_ns += 61_000_000_000;
+    it.world.engine.before_batch(it.wire.now);
+    assert_eq!(it.wire.called().len(), 1, "recalled");
+}
+
+#[test]
+fn a_delegation_of_a_file_whose_name_is_known_is_recalled_when_the_host_changes_it() {
+    let mut it = Bench::new();
+    std::fs::write(it.at("f"), "f").unwrap();
+    let handle = it.handle(&[b"f"]);
+    it.restart();
     assert_eq!(it.handle(&[b"f"]), handle);
     assert!(is_delegated(&mut it, &handle));
     it.runs("sh", ["-c".as_ref(), "echo more >> \"$0\"".as_ref(), it.at("f").as_os_str()]);

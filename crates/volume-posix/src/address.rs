@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use volume::{ADDRESS_MAX, Failure, Kind, Name, OpenHow, Result, Stat, Time};
 
 use crate::errno::failure;
+use crate::file_systems::{at_mount, mount_mark};
 use crate::kept_back;
 use crate::node::{PosixNode, open_below, stat_below, stat_fd};
 use crate::sys::{Handle, ProcPath, is_gone};
@@ -56,7 +57,9 @@ impl PosixNode {
         let fd = self.fd()?;
         let handle = Handle::of(fd.as_fd()).map_err(failure)?;
         let file_system = self.shared.file_system_of(fd.as_fd(), self.id.device)?;
+        let mark = mount_mark(fd.as_fd(), self.shared.root_fd.as_fd())?;
         let mut out = self.address_of_kind(BELOW);
+        out.extend_from_slice(&mark.to_le_bytes());
         out.extend_from_slice(&file_system.to_le_bytes());
         out.extend_from_slice(&handle.kind.to_le_bytes());
         out.extend_from_slice(&handle.bytes);
@@ -173,32 +176,25 @@ impl PosixNode {
 
     /// Finds the node of an address on another file system than the root's.
     fn find_below(&self, born: Time, rest: &[u8]) -> Result<PosixNode> {
+        let (mark, rest) = rest.split_first_chunk::<4>().ok_or(Failure::Stale)?;
         let (file_system, rest) = rest.split_first_chunk::<8>().ok_or(Failure::Stale)?;
         let (kind, bytes) = rest.split_first_chunk::<4>().ok_or(Failure::Stale)?;
         let file_system = u64::from_le_bytes(*file_system);
         let handle = Handle { kind: i32::from_le_bytes(*kind), bytes: bytes.into() };
-        let (shared, mut failed) = (&self.shared, Failure::Stale);
+        let shared = &self.shared;
         let root = shared.root_fd.as_fd();
-        let found = shared.file_systems.at_mounts(file_system, root, |top| {
-            let fd = match kept_back::with_room(|| handle.open(top)) {
-                Ok(fd) => fd,
-                Err(errno) => {
-                    // Whether it is gone is known of the mount that it was on alone.
-                    if !is_gone(errno) && errno != Errno::OPNOTSUPP {
-                        failed = failure(errno);
-                    }
-                    return None;
-                }
-            };
-            let stat = stat_fd(&fd).ok()?;
+        let (fd, stat) = at_mount(u32::from_le_bytes(*mark), root, |top| {
+            let is_stale = |errno| is_gone(errno) || errno == Errno::OPNOTSUPP;
+            let fd = kept_back::with_room(|| handle.open(top))
+                .map_err(|errno| if is_stale(errno) { Failure::Stale } else { failure(errno) })?;
+            let stat = stat_fd(&fd)?;
             let is_it = stat.links > 0
                 && stat.born.unwrap_or_default() == born
                 && shared.file_system_of(fd.as_fd(), stat.id.device).is_ok_and(|it| it == file_system)
                 // A part of a file system may be mounted alone, and a directory then stands there or does not.
                 && (stat.kind != Kind::Directory || is_below(fd.as_fd(), top));
-            is_it.then_some((fd, stat))
-        });
-        let (fd, stat) = found.ok_or(failed)?;
+            is_it.then_some((fd, stat)).ok_or(Failure::Stale)
+        })?;
         self.found_node(fd, &stat)
     }
 

@@ -29,6 +29,7 @@ use volume::{Failure, Name, Note, Result, Time};
 
 use crate::data::write_all;
 use crate::errno::{call, failure};
+use crate::facts::file_system_name;
 use crate::node::{PosixNode, open_below, stat_below, stat_fd};
 use crate::room::{Room, cost};
 use crate::scan::scan;
@@ -181,6 +182,7 @@ impl Beside {
             Some(id) => id,
             None => shared.file_system_of(node.fd()?.as_fd(), node.id.device)?,
         };
+        let file_system = if has_passing_number(node)? { node.id.device } else { file_system };
         Ok(Key { file_system, inode: node.id.inode, born: node.born })
     }
 
@@ -484,6 +486,24 @@ fn read_sealed(key: &Key, folder: BorrowedFd<'_>, name: &[u8]) -> Result<Option<
         },
         Err(why) => Err(why),
     }
+}
+
+/// Whether a file's number is that of its node in the memory of a FUSE process, which gives it to another file after a remount. A
+/// birth time would tell the two apart.
+fn has_passing_number(node: &PosixNode) -> Result<bool> {
+    if node.born != Time::default() {
+        return Ok(false);
+    }
+    let fd = node.fd()?;
+    if file_system_name(fd.as_fd())? != "fuse" {
+        return Ok(false);
+    }
+    // The kernel makes a handle of FUSE of the two halves of the number, the upper one first (`fuse_encode_fh`).
+    let Ok(handle) = Handle::of(fd.as_fd()) else { return Ok(true) };
+    let half =
+        |at: usize| handle.bytes.get(at..at + 4).and_then(|it| it.try_into().ok()).map(u32::from_ne_bytes);
+    let number = half(0).zip(half(4)).map(|(upper, lower)| u64::from(upper) << 32 | u64::from(lower));
+    Ok(number == Some(node.id.inode))
 }
 
 fn open_folder(below: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd> {

@@ -16,13 +16,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{Mode, OFlags};
-use volume::Result;
+use volume::{Failure, Result};
 
 use self::records::Records;
 use crate::errno::call;
 use crate::facts::file_system_name;
 use crate::mounts::{self, Mount};
-use crate::node::open_below;
+use crate::node::{open_below, stat_fd};
 use crate::sys;
 
 /// Where the volume's root is below itself.
@@ -34,6 +34,8 @@ pub(crate) struct FileSystems {
     device: u64,
     /// The identity of the root's.
     own: u64,
+    /// Whether handles of the root's lead to the same file after a remount.
+    has_lasting_handles: bool,
     seen: RwLock<Seen>,
     records: Mutex<Records>,
 }
@@ -55,11 +57,20 @@ impl FileSystems {
     pub(crate) fn open(root: BorrowedFd<'_>, device: u64, store: OwnedFd) -> Result<FileSystems> {
         let found = Found { number: f_fsid(root)?, device, name: file_system_name(root)? };
         let mut records = Records::open(store);
-        let own = found.lasting().unwrap_or_else(|| {
-            let key = mounts::mount_of(root).map(|mount| key(root, &mount, HERE));
-            key.map_or(found.today(), |key| records.number(&key, &[found.today()], &[]))
-        });
-        Ok(FileSystems { device, own, seen: RwLock::default(), records: Mutex::new(records) })
+        let own = match (found.lasting(), mounts::mount_of(root)) {
+            (Some(lasting), _) => lasting,
+            (None, Some(mount)) => records.number(&keys(root, device, &mount, HERE)?, &[found.today()], &[]),
+            (None, None) => found.today(),
+        };
+        // A handle of FUSE is a number in the memory of its process, and leads nowhere after a remount.
+        let has_lasting_handles = found.name != "fuse";
+        let (seen, records) = (RwLock::default(), Mutex::new(records));
+        Ok(FileSystems { device, own, has_lasting_handles, seen, records })
+    }
+
+    /// Whether a handle of the root's file system that leads nowhere is that of a file that is gone.
+    pub(crate) fn has_lasting_handles(&self) -> bool {
+        self.has_lasting_handles
     }
 
     /// The identity of the root's file system.
@@ -93,7 +104,7 @@ impl FileSystems {
         let changes = mounts::changes_now();
         let found = Found { number: f_fsid(fd)?, device, name: file_system_name(fd)? };
         let id = match mounts::mount_of(fd) {
-            Some(mount) => self.at_mount(&found, &mount, root, is_used),
+            Some(mount) => self.at_mount(&found, mount, root, is_used)?,
             // The host tells no more than it did earlier versions.
             None => found.lasting().unwrap_or(mixed(&found.today().to_le_bytes())),
         };
@@ -111,30 +122,45 @@ impl FileSystems {
     fn at_mount(
         &self,
         found: &Found,
-        mount: &Mount,
+        mount: Mount,
         root: BorrowedFd<'_>,
         is_used: impl Fn(u64) -> bool,
-    ) -> u64 {
+    ) -> Result<u64> {
         let path = mounts::path_of(root);
         let below = mount.below(&path).unwrap_or(HERE);
         if let Some(lasting) = found.lasting() {
-            let key = copy_key(lasting, mount, below);
+            let key = copy_key(lasting, &mount, below);
             let mut records = self.records.lock();
             // A copy stays one, whichever of the two is met first by a later process.
-            return match records.given(&key) {
+            return Ok(match records.given(&key) {
                 Some(given) => given,
                 None if self.is_another(lasting, found.device, root) => {
-                    records.number(&key, &[], &[self.own])
+                    records.number(&[key], &[], &[self.own])
                 }
                 None => lasting,
-            };
+            });
         }
         let today = found.today();
         // What was laid beside files under the number of earlier versions is found on.
         let earlier =
             Some(today).filter(|today| is_used(*today) && !self.is_another(*today, found.device, root));
         let earlier: Vec<u64> = earlier.into_iter().collect();
-        self.records.lock().number(&key(root, mount, below), &earlier, &[self.own])
+        let keys = self.keys_of(found.device, mount, root)?;
+        Ok(self.records.lock().number(&keys, &earlier, &[self.own]))
+    }
+
+    /// The keys of a file system that may be mounted at several places: those of the first place that has a number, else of the first.
+    fn keys_of(&self, device: u64, reached: Mount, root: BorrowedFd<'_>) -> Result<Vec<Vec<u8>>> {
+        let path = mounts::path_of(root);
+        let mut mounted = mounts::below(root, mounts::changes_now());
+        mounted.retain(|mount| mount.device == device && mount.below(&path).is_some());
+        mounted.sort_by(|one, other| one.at.cmp(&other.at));
+        let has_number = |mount: &&Mount| {
+            let key = mount_key(mount, mount.below(&path).unwrap_or(HERE));
+            self.records.lock().given(&key).is_some()
+        };
+        let chosen = mounted.iter().find(has_number).or(mounted.first()).unwrap_or(&reached);
+        keys(root, device, chosen, chosen.below(&path).unwrap_or(HERE))
     }
 
     /// Whether a number is that of another file system that is there now: a copy of a disk has its UUID. One that is not on a block
@@ -146,30 +172,32 @@ impl FileSystems {
         let mut same = seen.by_device.iter().filter(|one| is_same(*one));
         number == self.own || same.any(|(other, _)| mounted().any(|device| device == *other))
     }
+}
 
-    /// What `look` finds at the first of the mounts below the root on which the file system `id` may be: those that are known to have
-    /// it, then those of which nothing is known. The root's own mount comes last, since a btrfs has several.
-    pub(crate) fn at_mounts<T>(
-        &self,
-        id: u64,
-        root: BorrowedFd<'_>,
-        mut look: impl FnMut(BorrowedFd<'_>) -> Option<T>,
-    ) -> Option<T> {
-        let path = mounts::path_of(root);
-        let mut likely: Vec<(bool, Mount)> = mounts::below(root, mounts::changes_now())
-            .into_iter()
-            .filter(|mount| mount.kind != b"autofs")
-            .map(|mount| (self.known(mount.device), mount))
-            .filter(|(known, _)| known.is_none_or(|known| known == id))
-            .map(|(known, mount)| (known.is_none(), mount))
-            .collect();
-        likely.sort_by_key(|(is_unknown, _)| *is_unknown);
-        let found = likely.iter().find_map(|(_, mount)| {
-            let top = open_top(root, mount.below(&path)?).ok()?;
-            look(top.as_fd())
-        });
-        found.or_else(|| look(root))
+/// Which mount a file is reached through: a checksum of its path below the root, which is [`HERE`] for the root's own mount. The
+/// same file may be read-only, or not there, through another one.
+///
+/// # Errors
+/// [`volume::Failure::NotSupported`] where the host does not say.
+pub(crate) fn mount_mark(fd: BorrowedFd<'_>, root: BorrowedFd<'_>) -> Result<u32> {
+    let mount = mounts::mount_of(fd).ok_or(Failure::NotSupported)?;
+    Ok(crc32fast::hash(mount.below(&mounts::path_of(root)).unwrap_or(HERE)))
+}
+
+/// What `look` finds at the mount with this mark; no other is touched, since somebody may have to be waited for there.
+pub(crate) fn at_mount<T>(
+    mark: u32,
+    root: BorrowedFd<'_>,
+    look: impl FnOnce(BorrowedFd<'_>) -> Result<T>,
+) -> Result<T> {
+    if mark == crc32fast::hash(HERE) {
+        return look(root);
     }
+    let path = mounts::path_of(root);
+    let mounted = mounts::below(root, mounts::changes_now());
+    let below = mounted.iter().filter(|mount| mount.kind != b"autofs").filter_map(|mount| mount.below(&path));
+    let below = below.into_iter().find(|below| crc32fast::hash(below) == mark).ok_or(Failure::Stale)?;
+    look(open_top(root, below).map_err(|_| Failure::Stale)?.as_fd())
 }
 
 /// The top of a mount. It is closed again after each use: as long as it is open nobody can unmount it.
@@ -210,17 +238,21 @@ fn encoded(device: u64) -> u64 {
     minor & 0xff | major << 8 | (minor & !0xff) << 12
 }
 
-/// By what the number of a file system is found again that has none: its UUID, else what was mounted and where.
-fn key(root: BorrowedFd<'_>, mount: &Mount, below: &[u8]) -> Vec<u8> {
+/// By what the number of a file system is found again that has none: its UUID, and what was mounted and where. An older kernel does
+/// not tell the UUID of each.
+fn keys(root: BorrowedFd<'_>, device: u64, mount: &Mount, below: &[u8]) -> Result<Vec<Vec<u8>>> {
     let uuid = if below == HERE {
         sys::file_system_uuid(root)
     } else {
-        open_top(root, below).ok().and_then(|top| sys::file_system_uuid(top.as_fd()))
+        match open_top(root, below) {
+            Ok(top) if stat_fd(&top)?.id.device == device => sys::file_system_uuid(top.as_fd()),
+            // A file alone is mounted there, or something else over it.
+            Ok(_) | Err(Failure::NotADirectory) => None,
+            Err(why) => return Err(why),
+        }
     };
-    match uuid {
-        Some(uuid) => format!("uuid {:032x}", u128::from_be_bytes(uuid)).into_bytes(),
-        None => mount_key(mount, below),
-    }
+    let by_uuid = uuid.map(|uuid| format!("uuid {:032x}", u128::from_be_bytes(uuid)).into_bytes());
+    Ok(by_uuid.into_iter().chain([mount_key(mount, below)]).collect())
 }
 
 /// The same of one whose own number another one has.

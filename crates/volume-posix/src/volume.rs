@@ -180,6 +180,9 @@ impl PosixVolume {
         if let Some(table) = &self.shared.table {
             table.collect(at_most);
         }
+        if !self.shared.file_systems.has_lasting_handles() {
+            return Ok(0);
+        }
         self.shared.beside.collect(self.shared.root_fd.as_fd(), self.shared.file_systems.own(), at_most)
     }
 }

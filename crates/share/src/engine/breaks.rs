@@ -285,11 +285,14 @@ impl Share {
             return Grant { state, epoch, parent, breaking: None, whole };
         };
         let is_first = state.streams.iter().all(|stream| stream.grants.is_empty());
-        // Of a file without a known name nobody would say that a program of the host has changed it.
-        let want = if file.is_directory || state.has_known_name() { request.want } else { Caching::empty() };
+        let has_known_name = file.is_directory || state.has_known_name();
         let entry = state.stream(stream);
-        let grant = entry.grants.grant(client, &CachingRequest { want, ..*request }, around);
+        let grant = entry.grants.grant(client, request, around);
         if !grant.state.is_empty() {
+            if !has_known_name {
+                // Nobody would say that a program of the host has changed it: the right ends by itself.
+                self.directories.note_untold();
+            }
             stream.gave.fetch_add(1, Ordering::SeqCst);
             if is_first {
                 file.granted_s.store(self.cache.now_s(), Ordering::Relaxed);

@@ -111,12 +111,16 @@ impl Share {
             (None, Some(value)) => all.push((name.to_vec(), value.to_vec())),
             (None, None) => {}
         }
-        let is_large = |list: &[_]| extended_size(list) > MAX_SIZE;
         // Too large is what is so by itself (RFC 8276 8.4.2).
-        if is_large(&all) && value.is_none_or(|value| !is_large(&[(name.to_vec(), value.to_vec())])) {
+        if value.is_some_and(|value| extended_size(&[(name.to_vec(), value.to_vec())]) > MAX_SIZE) {
+            return Err(Refusal::AttributesTooLarge);
+        }
+        // A program of the host may have set more than there may be: what makes it less is done.
+        let size = extended_size(&all);
+        if size > MAX_SIZE && size > extended_size(&open.node.attributes()?) {
             return Err(Refusal::NoSpace);
         }
-        self.store_extended(open, &all, beside)
+        self.keep_extended(open, &all, beside)
     }
 
     /// Makes `all` what there is, and says so.
@@ -129,6 +133,16 @@ impl Share {
         if extended_size(all) > MAX_SIZE {
             return Err(Refusal::AttributesTooLarge);
         }
+        self.keep_extended(open, all, beside)
+    }
+
+    /// The same whatever its size.
+    fn keep_extended(
+        &self,
+        open: &Arc<Open>,
+        all: &Extended,
+        beside: MutexGuard<'_, ()>,
+    ) -> Result<(), Refusal> {
         let before = open.node.attributes()?;
         if let Err(why) = replace(open.node.as_ref(), &before, all) {
             // As far as the host lets it: what was refused shall have changed nothing.

@@ -29,13 +29,16 @@ const LARGEST: u64 = 1 << 20;
 /// The numbers that were given.
 pub(super) struct Records {
     store: OwnedFd,
+    /// What could not be read is not written over.
+    is_readable: bool,
     numbers: BTreeMap<Vec<u8>, u64>,
 }
 
 impl Records {
     /// Those in the store. What is damaged is put aside: numbers are given again then.
     pub(super) fn open(store: OwnedFd) -> Records {
-        let numbers = match read(&store) {
+        let (mut is_readable, found) = (true, read(&store));
+        let numbers = match found {
             Ok(None) => BTreeMap::new(),
             Ok(Some(bytes)) => parsed(&bytes).unwrap_or_else(|| {
                 tracing::warn!(
@@ -47,10 +50,11 @@ impl Records {
             }),
             Err(why) => {
                 tracing::warn!(%why, "the numbers of file systems below a share cannot be read");
+                is_readable = false;
                 BTreeMap::new()
             }
         };
-        Records { store, numbers }
+        Records { store, is_readable, numbers }
     }
 
     /// The number that a key was given.
@@ -58,27 +62,40 @@ impl Records {
         self.numbers.get(key).copied()
     }
 
-    /// The number of a key: the one that it was given, else the first of `rather` that nobody has, else one that is made of the key.
-    /// None of `taken` is given.
-    pub(super) fn number(&mut self, key: &[u8], rather: &[u64], taken: &[u64]) -> u64 {
+    /// The number of a file system with these keys, the best one first: the one that any of them was given, else the first of `rather`
+    /// that nobody has, else one that is made of the key. None of `taken` is given.
+    pub(super) fn number(&mut self, keys: &[Vec<u8>], rather: &[u64], taken: &[u64]) -> u64 {
+        let Some(key) = keys.first() else { return 0 };
         if let Some(given) = self.given(key) {
+            return given;
+        }
+        if let Some(given) = keys.iter().find_map(|key| self.numbers.remove(key)) {
+            self.keep(key, given);
             return given;
         }
         let is_free =
             |number: &u64| !taken.contains(number) && self.numbers.values().all(|one| one != number);
-        let made = (0_u8..=u8::MAX).map(|turn| mixed(&[key, &[turn]].concat()));
+        let made = (0_u8..=u8::MAX).map(|turn| mixed(&[&key[..], &[turn]].concat()));
         let number = rather.iter().copied().chain(made).find(is_free).unwrap_or(mixed(key));
+        self.keep(key, number);
+        number
+    }
+
+    fn keep(&mut self, key: &[u8], number: u64) {
         self.numbers.insert(key.to_vec(), number);
         if let Err(why) = self.write() {
             tracing::warn!(%why, "the number of a file system below a share cannot be kept");
         }
-        number
     }
 
     fn write(&self) -> Result<()> {
+        let bytes = written(&self.numbers);
+        if !self.is_readable || bytes.len() as u64 > LARGEST {
+            return Err(Failure::NoSpace);
+        }
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
         let file = open_below(self.store.as_fd(), UNFINISHED.as_bytes(), flags, Mode::RUSR | Mode::WUSR)?;
-        write_all(file.as_fd(), 0, &written(&self.numbers))?;
+        write_all(file.as_fd(), 0, &bytes)?;
         call(|| rustix::fs::fdatasync(&file))?;
         call(|| rustix::fs::renameat(&self.store, UNFINISHED, &self.store, FILE))?;
         call(|| rustix::fs::fsync(&self.store))
@@ -142,30 +159,51 @@ mod tests {
     fn a_number_that_was_given_stays_whatever_the_device_is_later() {
         let place = tempfile::tempdir().unwrap();
         let mut records = Records::open(store(&place));
-        assert_eq!(records.number(b"fuse a / x", &[0x2f], &[]), 0x2f);
+        assert_eq!(records.number(&[b"fuse a / x".to_vec()], &[0x2f], &[]), 0x2f);
         // The record wins, also in a later process.
-        assert_eq!(records.number(b"fuse a / x", &[0x30], &[]), 0x2f);
+        assert_eq!(records.number(&[b"fuse a / x".to_vec()], &[0x30], &[]), 0x2f);
         let mut later = Records::open(store(&place));
-        assert_eq!(later.number(b"fuse a / x", &[0x31], &[]), 0x2f);
+        assert_eq!(later.number(&[b"fuse a / x".to_vec()], &[0x31], &[]), 0x2f);
+    }
+
+    #[test]
+    fn a_uuid_takes_over_the_number_of_where_it_was_mounted() {
+        let place = tempfile::tempdir().unwrap();
+        let [by_place, by_uuid] = [b"xfs /dev/sda1 / .".to_vec(), b"uuid 07".to_vec()];
+        let mut records = Records::open(store(&place));
+        assert_eq!(records.number(std::slice::from_ref(&by_place), &[0x801], &[]), 0x801);
+        assert_eq!(records.number(&[by_uuid.clone(), by_place.clone()], &[0x801], &[]), 0x801);
+        let mut later = Records::open(store(&place));
+        assert_eq!((later.given(&by_uuid), later.given(&by_place)), (Some(0x801), None));
+        assert_ne!(later.number(&[by_place], &[0x801], &[]), 0x801);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_written_over() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::create_dir(place.path().join(FILE)).unwrap();
+        let mut records = Records::open(store(&place));
+        records.number(&[b"fuse a / x".to_vec()], &[0x2f], &[]);
+        assert!(place.path().join(FILE).is_dir() && !place.path().join(UNFINISHED).exists());
     }
 
     #[test]
     fn no_two_keys_have_one_number() {
         let place = tempfile::tempdir().unwrap();
         let mut records = Records::open(store(&place));
-        let first = records.number(b"fuse a / x", &[0x2f], &[7]);
-        let second = records.number(b"fuse b / y", &[0x2f], &[7]);
-        let third = records.number(b"fuse c / z", &[7], &[7]);
+        let first = records.number(&[b"fuse a / x".to_vec()], &[0x2f], &[7]);
+        let second = records.number(&[b"fuse b / y".to_vec()], &[0x2f], &[7]);
+        let third = records.number(&[b"fuse c / z".to_vec()], &[7], &[7]);
         assert!(first != second && second != third && third != 7 && first == 0x2f);
         // What is made of a key needs no record.
         let elsewhere = tempfile::tempdir().unwrap();
-        assert_eq!(Records::open(store(&elsewhere)).number(b"fuse b / y", &[], &[]), second);
+        assert_eq!(Records::open(store(&elsewhere)).number(&[b"fuse b / y".to_vec()], &[], &[]), second);
     }
 
     #[test]
     fn what_is_damaged_is_put_aside() {
         let place = tempfile::tempdir().unwrap();
-        Records::open(store(&place)).number(b"fuse a / x", &[0x2f], &[]);
+        Records::open(store(&place)).number(&[b"fuse a / x".to_vec()], &[0x2f], &[]);
         let file = place.path().join(FILE);
         let whole = std::fs::read(&file).unwrap();
         for at in 0..whole.len() {
@@ -179,6 +217,6 @@ mod tests {
             }
         }
         std::fs::write(&file, &whole).unwrap();
-        assert_eq!(Records::open(store(&place)).number(b"fuse a / x", &[1], &[]), 0x2f);
+        assert_eq!(Records::open(store(&place)).number(&[b"fuse a / x".to_vec()], &[1], &[]), 0x2f);
     }
 }
