@@ -5,6 +5,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use common::{files, name, open};
 use volume::{Failure, Node, Note, OpenHow, Volume};
@@ -186,6 +187,36 @@ fn parts_of_one_file_system_that_are_mounted_alone_lead_up_each_at_its_place() {
 }
 
 #[test]
+fn an_address_leads_through_the_mount_by_which_it_was_found_and_through_no_other() {
+    let place = place();
+    let outside = place.path().join("outside");
+    let Some(_outside) = Mounted::new("tmpfs", "none", &outside) else { return };
+    std::fs::create_dir(outside.join("public")).unwrap();
+    std::fs::write(outside.join("public/x"), "x").unwrap();
+    let bind = |from: &str, part: &str| {
+        let [from, to] = [outside.join(from), files(&place).join(part)];
+        std::fs::create_dir(&to).unwrap();
+        assert!(run("mount", &["--bind", from.to_str().unwrap(), to.to_str().unwrap()]));
+        Mounted(to)
+    };
+    let (_all, public) = (bind(".", "all"), bind("public", "public"));
+    assert!(run("mount", &["-o", "remount,bind,ro", public.0.to_str().unwrap()]));
+    let volume = open(&place);
+    let write = |address: &[u8]| volume.find(address)?.open_again(OpenHow::ReadWrite).map(drop);
+    let [read_only, other] =
+        ["public/x", "all/public/x"].map(|path| at(&volume, path).unwrap().address().unwrap());
+    assert_eq!((write(&read_only), write(&other)), (Err(Failure::ReadOnly), Ok(())));
+    public.unmount();
+    // The host is asked for its mounts every tenth of a second.
+    let until = Instant::now() + Duration::from_secs(20);
+    while volume.find(&read_only).is_ok() {
+        assert!(Instant::now() < until, "it leads through another mount");
+        std::thread::yield_now();
+    }
+    assert_eq!((volume.find(&read_only).err(), write(&other)), (Some(Failure::Stale), Ok(())));
+}
+
+#[test]
 fn room_is_that_of_the_file_system_that_a_file_is_on() {
     let place = place();
     let top = files(&place).join("m");
@@ -305,4 +336,6 @@ fn a_share_on_fuse_stays_what_it_is() {
     assert_ne!(volume.root().unwrap().id().device, device);
     let f = at(&volume, "f").unwrap();
     assert_eq!((volume.facts().serial, f.streams().unwrap().len()), (serial, 1));
+    // The handle that was kept of it leads nowhere now, though it is there.
+    assert_eq!((volume.collect_orphans(9), f.streams().unwrap().len()), (Ok(0), 1));
 }
