@@ -104,7 +104,7 @@ impl FileSystems {
         let changes = mounts::changes_now();
         let found = Found { number: f_fsid(fd)?, device, name: file_system_name(fd)? };
         let id = match mounts::mount_of(fd) {
-            Some(mount) => self.at_mount(&found, mount, root, is_used)?,
+            Some(mount) => self.number_at(&found, mount, root, is_used)?,
             // The host tells no more than it did earlier versions.
             None => found.lasting().unwrap_or(mixed(&found.today().to_le_bytes())),
         };
@@ -119,7 +119,7 @@ impl FileSystems {
     }
 
     /// The identity of a file system that is reached through this mount.
-    fn at_mount(
+    fn number_at(
         &self,
         found: &Found,
         mount: Mount,
@@ -195,8 +195,9 @@ pub(crate) fn at_mount<T>(
     }
     let path = mounts::path_of(root);
     let mounted = mounts::below(root, mounts::changes_now());
-    let below = mounted.iter().filter(|mount| mount.kind != b"autofs").filter_map(|mount| mount.below(&path));
-    let below = below.into_iter().find(|below| crc32fast::hash(below) == mark).ok_or(Failure::Stale)?;
+    let mut below =
+        mounted.iter().filter(|mount| mount.kind != b"autofs").filter_map(|mount| mount.below(&path));
+    let below = below.find(|below| crc32fast::hash(below) == mark).ok_or(Failure::Stale)?;
     look(open_top(root, below).map_err(|_| Failure::Stale)?.as_fd())
 }
 

@@ -5,7 +5,7 @@
 //! rdattr_error (5.8.1.12), as every client does that can go on without. For any other the list ends before the entry,
 //! and one that begins with it is NFS4ERR_DELAY. Linux' knfsd does the same, but gives up the whole list then.
 //!
-//! What has no filehandle, as on a file system below the export whose files the host finds by their names alone, is the same kind of
+//! A file without a filehandle, as on a file system below the export whose files the host finds by their names alone, is the same kind of
 //! entry. A client that has not asked for rdattr_error is told all of it but the filehandle.
 
 use std::ops::ControlFlow;

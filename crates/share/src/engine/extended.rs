@@ -99,6 +99,7 @@ impl Share {
     ) -> Result<(), Refusal> {
         let beside = open.file.beside.lock();
         let mut all = open.node.attributes()?;
+        let size_before = extended_size(&all);
         let known = all.iter().position(|(known, _)| known == name);
         match (known, present) {
             (None, Some(true)) => return Err(Refusal::NoSuchAttribute),
@@ -117,7 +118,7 @@ impl Share {
         }
         // A program of the host may have set more than there may be: what makes it less is done.
         let size = extended_size(&all);
-        if size > MAX_SIZE && size > extended_size(&open.node.attributes()?) {
+        if size > MAX_SIZE && size > size_before {
             return Err(Refusal::NoSpace);
         }
         self.keep_extended(open, &all, beside)

@@ -23,7 +23,7 @@ pub(crate) struct Inside {
     clones: Arc<AtomicBool>,
 }
 
-/// What tells a directory from those of other servers: its number, its volume and its times.
+/// The marks of a directory by which it is told from those of other servers: its number, its volume and its times.
 #[derive(Debug, PartialEq, Eq)]
 struct Identity {
     file: Vec<u8>,
