@@ -1,6 +1,6 @@
 //! Short measured runs: so many operations under way over so many connections for so long. The measured time is divided
-//! into parts, whose rates say how even it was and how sure the mean is. It begins when the rate does not grow any more: a
-//! connection that still looks for its rate would be measured too slow.
+//! into parts, whose rates say how even it was and how sure the mean is. It begins when the rate is even: a
+//! connection that still looks for its rate would be measured too slow, and one that has just dropped segments too fast.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -52,7 +52,7 @@ pub(crate) struct Order {
     pub(crate) connections: u32,
     /// What goes before the measured time at least.
     pub(crate) ramp: Duration,
-    /// How much longer that may go on while the rate grows, and in what steps the rate is looked at.
+    /// How much longer that may go on while the rate changes, and in what steps the rate is looked at.
     pub(crate) settling: Duration,
     pub(crate) slice: Duration,
     pub(crate) time: Duration,
@@ -103,7 +103,7 @@ impl Window {
         now.checked_duration_since(*self.from.get()?).filter(|it| *it < self.time)
     }
 
-    /// Waits until the rate does not grow any more, and lets what counts begin then; answers when that is.
+    /// Waits until the rate is even, and lets what counts begin then; answers when that is.
     async fn open(&self, order: &Order, begun: Instant, account: &Accounting<'_>) -> Instant {
         let last = begun + order.ramp + order.settling;
         let mut from = begun + order.ramp;
@@ -111,11 +111,11 @@ impl Window {
             // The last two slices of what goes before are looked at already.
             from = begun + order.ramp.saturating_sub(order.slice * 2);
             tokio::time::sleep_until(from.into()).await;
-            let mut growth = Growth { seen: moved(&account()), before: None };
+            let mut change = Change { seen: moved(&account()), before: None };
             while from + order.slice <= last {
                 from += order.slice;
                 tokio::time::sleep_until(from.into()).await;
-                if !growth.goes_on(moved(&account())) {
+                if !change.goes_on(moved(&account())) {
                     break;
                 }
             }
@@ -133,21 +133,23 @@ fn moved(connections: &[TcpInfo]) -> u64 {
     connections.iter().map(|it| it.bytes_came + it.bytes_acknowledged).sum()
 }
 
-/// Whether slices bring more and more. Bytes show that better than operations, which may be few.
+/// Whether the rate still changes from slice to slice: it grows while a connection looks for its rate, and it falls to what the path
+/// carries when segments that a full queue dropped have come. Bytes show that better than operations, which may be few.
 #[derive(Debug)]
-struct Growth {
+struct Change {
     /// Moved at the end of the last slice.
     seen: u64,
     /// What that one brought.
     before: Option<u64>,
 }
 
-impl Growth {
-    /// Takes what was moved until the end of one more slice; whether it brought clearly more than the one before it, or is the first.
+impl Change {
+    /// Takes what was moved until the end of one more slice; whether it brought clearly more or less than the one before it, or is
+    /// the first.
     fn goes_on(&mut self, moved: u64) -> bool {
         // Less when a connection was lost, and its count with it.
         let now = moved.saturating_sub(self.seen);
-        let goes_on = self.before.is_none_or(|before| now > before + before / 8);
+        let goes_on = self.before.is_none_or(|before| now.abs_diff(before) > before / 8);
         (self.seen, self.before) = (moved, Some(now));
         goes_on
     }
@@ -317,13 +319,12 @@ fn moved_per_s(order: &Order, operations: u64, before: &Moment, after: &Moment) 
     if is_long || before.tcp.is_empty() || before.tcp.len() != after.tcp.len() {
         return None;
     }
-    let direction = match order.work {
-        Work::Write => |it: &TcpInfo| it.bytes_acknowledged,
-        Work::Read | Work::ReadAgain => |it: &TcpInfo| it.bytes_came,
+    let of: fn((&TcpInfo, &TcpInfo)) -> u64 = match order.work {
+        Work::Write => |(before, after)| after.bytes_delivered().saturating_sub(before.bytes_delivered()),
+        Work::Read | Work::ReadAgain => |(before, after)| after.bytes_came_since(before),
         Work::SmallRead | Work::SmallFiles => return None,
     };
-    let sum = |all: &[TcpInfo]| all.iter().map(direction).sum::<u64>();
-    let moved = sum(&after.tcp).checked_sub(sum(&before.tcp))?;
+    let moved: u64 = before.tcp.iter().zip(&after.tcp).map(of).sum();
     Some(moved as f64 / (after.at - before.at).as_secs_f64().max(1e-9))
 }
 
@@ -440,14 +441,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_that_grows_is_told_from_one_that_varies() {
+    fn a_rate_that_changes_is_told_from_one_that_varies() {
         // After how many slices what counts begins.
         let settled = |slices: &[u64]| {
-            let mut growth = Growth { seen: 7, before: None };
+            let mut change = Change { seen: 7, before: None };
             let mut done = 7;
             slices.iter().position(|count| {
                 done += count;
-                !growth.goes_on(done)
+                !change.goes_on(done)
             })
         };
         assert_eq!(settled(&[100, 112]), Some(1));
@@ -455,8 +456,11 @@ mod tests {
         assert_eq!(settled(&[1, 2, 4, 8, 16, 31, 33, 32]), Some(6));
         assert_eq!(settled(&[80, 70]), Some(1));
         assert_eq!(settled(&[1, 3, 9, 27]), None);
+        // Segments that a full queue dropped come late, and all that came behind them with them.
+        assert_eq!(settled(&[96, 30, 0, 340, 96, 94]), Some(5));
         // A connection was lost, and its count with it.
-        assert!(!Growth { seen: 1000, before: Some(100) }.goes_on(400));
+        let mut change = Change { seen: 1000, before: Some(100) };
+        assert!(change.goes_on(400) && change.goes_on(500) && !change.goes_on(600));
         let account = |came, acknowledged| TcpInfo {
             bytes_came: came,
             bytes_acknowledged: acknowledged,

@@ -35,8 +35,14 @@ pub struct TcpInfo {
     pub out_of_order: u32,
     /// Bytes that came.
     pub bytes_came: u64,
+    /// Segments that came with data, those out of order too.
+    pub data_segments_came: u32,
+    /// Bytes of data in a segment that comes.
+    pub segment_that_comes: u32,
     /// Bytes of ours that the other side has.
     pub bytes_acknowledged: u64,
+    /// Segments of ours that the other side has beyond a gap (SACK, RFC 2018).
+    pub acknowledged_beyond_gap: u32,
     /// Microseconds with something to send.
     pub busy_us: u64,
     /// Microseconds of those in which the other side's window was full.
@@ -45,6 +51,26 @@ pub struct TcpInfo {
     pub send_buffer_full_us: u64,
     /// Name of the congestion control.
     pub congestion_control: String,
+}
+
+impl TcpInfo {
+    /// Bytes of ours that the other side has, those beyond a gap too. `bytes_acknowledged` stands still until a lost segment is there,
+    /// and then leaps over all that came behind it.
+    #[must_use]
+    pub fn bytes_delivered(&self) -> u64 {
+        self.bytes_acknowledged + u64::from(self.acknowledged_beyond_gap) * u64::from(self.segment)
+    }
+
+    /// Bytes that came since `before`, those beyond a gap too, for the same reason. They are exact until a segment comes out of order;
+    /// from then on full segments are counted.
+    #[must_use]
+    pub fn bytes_came_since(&self, before: &TcpInfo) -> u64 {
+        let segments = self.data_segments_came.saturating_sub(before.data_segments_came);
+        if self.out_of_order == 0 || segments == 0 {
+            return self.bytes_came.saturating_sub(before.bytes_came);
+        }
+        u64::from(segments) * u64::from(self.segment_that_comes)
+    }
 }
 
 /// SOCK_DIAG_BY_FAMILY, of which the answers are too.
@@ -138,6 +164,8 @@ fn account(bytes: &[u8]) -> TcpInfo {
     let min_rtt = Some(u32_at(148)).filter(|it| *it != u32::MAX).unwrap_or(0);
     TcpInfo {
         segment: u32_at(16),
+        segment_that_comes: u32_at(20),
+        acknowledged_beyond_gap: u32_at(28),
         path_mtu: u32_at(60),
         rtt_ms: f64::from(u32_at(68)) / 1000.0,
         congestion_window: u32_at(80),
@@ -147,6 +175,7 @@ fn account(bytes: &[u8]) -> TcpInfo {
         segments_sent: u32_at(136),
         segments_came: u32_at(140),
         min_rtt_ms: f64::from(min_rtt) / 1000.0,
+        data_segments_came: u32_at(152),
         busy_us: u64_at(168),
         peer_window_full_us: u64_at(176),
         send_buffer_full_us: u64_at(184),
@@ -181,6 +210,7 @@ mod tests {
         assert!((1..=100_001).contains(&info.bytes_acknowledged), "{info:?}");
         assert!(info.rtt_ms > 0.0 && info.rtt_ms < 1000.0 && info.congestion_window > 0, "{info:?}");
         assert_eq!(ports(peer.ip()).unwrap().iter().filter(|port| **port == peer.port()).count(), 1);
+        assert_eq!((info.data_segments_came, info.bytes_delivered()), (1, info.bytes_acknowledged));
         assert!(info.path_mtu > 500 && !info.congestion_control.is_empty(), "{info:?}");
     }
 
@@ -191,5 +221,27 @@ mod tests {
         bytes[68..].copy_from_slice(&23_000u32.to_ne_bytes());
         assert_eq!(account(&bytes).rtt_ms, 23.0);
         assert!(connection(&mut Cursor::new(&[0; 60])).is_err());
+    }
+
+    #[test]
+    fn what_comes_behind_a_gap_counts_when_it_comes() {
+        let before = TcpInfo {
+            bytes_acknowledged: 1000,
+            segment: 100,
+            acknowledged_beyond_gap: 7,
+            ..TcpInfo::default()
+        };
+        let after = TcpInfo { bytes_acknowledged: 1800, segment: 100, ..TcpInfo::default() };
+        assert_eq!(after.bytes_delivered() - before.bytes_delivered(), 100, "one segment filled the gap");
+        let before = TcpInfo {
+            bytes_came: 1000,
+            data_segments_came: 17,
+            segment_that_comes: 100,
+            ..TcpInfo::default()
+        };
+        let after = TcpInfo { bytes_came: 1790, data_segments_came: 25, ..before.clone() };
+        assert_eq!(after.bytes_came_since(&before), 790, "nothing came out of order");
+        let after = TcpInfo { bytes_came: 1900, out_of_order: 7, data_segments_came: 18, ..before.clone() };
+        assert_eq!(after.bytes_came_since(&before), 100, "one segment filled the gap");
     }
 }
