@@ -256,7 +256,7 @@ def section(results):
         "and Linux (6.1, user-mode-linux behind a virtual cable; `dd` with blocks of 4 MiB past its caches; an operation is a MiB there).\n"
         "Over NFS, and wherever Linux is the client, the files lie on an XFS whose image is in memory, since Ganesha 15 exports no tmpfs.\n\n"
         + _table(results, [*smb, *moved["smb"]], "SMB", "Trunkline", "", *samba, "")
-        + "\n" + _table(results, [*NFS, *moved["nfs"]], "NFSv4.1", "Trunkline", "", *ganesha, "")
+        + "\n" + _table(results, [*NFS, *moved["nfs"]], "NFSv4.1 (Linux: 4.2)", "Trunkline", "", *ganesha, "")
         + f"\nTrees: what people do to {linux.FILES} files in {linux.DIRECTORIES} directories, through Linux' own client, with the mount's options as they come.\n"
         "Each step begins with nothing in the client's caches. × is the peer's time over ours, within a round.\n\n"
         + _table(results, trees["smb"], "SMB", "Trunkline", "Samba, ×", "tuned, ×", "") + "\n"
