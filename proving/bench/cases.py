@@ -1,8 +1,10 @@
 """What is measured, what it must come to, and the load command for it."""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import every_segment
 from harness import server as servers
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -22,8 +24,9 @@ OPERATIONS = {"create": 3_000, "open": 20_000, "stat": 20_000, "unlink": 5_000}
 class Case:
     """`workload` is --rw or --metadata of the load command; `protection` is plain, gmac, cmac or sealed.
 
-    `cpu_ratio` is how many times Samba's operations for a CPU-second are wanted. `extra_us_per_mib` is the most that the
-    protection may add to the server's CPU for a MiB, over the plain case `base`.
+    `cpu_ratio` is how many times Samba's operations for a CPU-second are wanted, and `rate_ratio` how many times those for a second.
+    `extra_us_per_mib` is the most that the protection may add to the server's CPU for a MiB, over the plain case `base`. `counts` is how
+    many operations on names our server does in a round, and how many another: fewer, since each costs it so much more.
     """
 
     name: str
@@ -35,10 +38,18 @@ class Case:
     base: str = ""
     share: str = SHARE
     extra_us_per_mib: float | None = None
+    rate_ratio: float | None = None
+    counts: tuple[int, int] | None = None
 
     @property
     def metadata(self):
         return self.block == 0
+
+    def operations(self, server):
+        """How many on names this server does in one round."""
+        if self.counts is None:
+            return OPERATIONS[self.workload]
+        return self.counts[0 if server.kind == "trunkline" else 1]
 
 
 CASES = [
@@ -82,12 +93,23 @@ def trunkline_load(case, server, user, password_file, seconds):
     """The command line of our own generator."""
     command = trunkline_target(server, case.share, user, password_file)
     if case.metadata:
-        command += ["--metadata", case.workload, "--files", str(NAMES), "--number-ios", str(OPERATIONS[case.workload]),
+        command += ["--metadata", case.workload, "--files", str(NAMES), "--number-ios", str(case.operations(server)),
                     "--iodepth", str(case.depth)]
     else:
         command += ["--rw", case.workload, "--bs", str(case.block), "--iodepth", str(case.depth), "--runtime", f"{seconds * 1000:.0f}ms",
                     "--ramp_time", "1", "--filesize", str(FILE_BYTES)]
     return command + PROTECTION[case.protection]
+
+
+def every_segment_load(case, server, user, password_file, seconds):
+    """The same with a client that is woken for every segment of what comes, as most clients are."""
+    return [*every_segment.COMMAND, *trunkline_load(case, server, user, password_file, seconds)]
+
+
+def torture_load(case, server, user, password_file, seconds):
+    """The command line of smbtorture's benches."""
+    return [sys.executable, str(Path(__file__).resolve().parent / "torture_load.py"), str(server.port), case.share, user,
+            Path(password_file).read_text(), case.workload, str(seconds), str(case.depth), str(case.block)]
 
 
 def peer_load(case, server, user, password_file, seconds):

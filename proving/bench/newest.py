@@ -1,36 +1,68 @@
 """This year's peers: Samba as it comes and as administrators tune it, and Ganesha, beside ours.
 
-All servers of one protocol run at the same time and are loaded in turn within each round, first by our own generator, then by the crate
-`smb2`, which nobody here wrote. A ratio is taken within a round, and told with the least and the most of all rounds. Start reading
-at `run`. What the peers are and where they come from says servers/README.md.
+All servers of one protocol run at the same time and are loaded in turn within each round: by our own generator, by the crate `smb2` and
+by the benches of smbtorture (torture_load.py), and by Linux' own client (linux.py). Nobody here wrote the last three. A ratio is taken
+within a round, and told with the least and the most of all rounds. Start reading at `run`. What the peers are and where they come from
+says servers/README.md.
 """
 
 import contextlib
+import dataclasses
 import os
-import statistics
 import subprocess
 import sys
 from dataclasses import dataclass
 
+import against
+import every_segment
+import linux
 import loads
 import nfs
-import spread
-from cases import DIRECTORY, GENERATORS, SHARE, Case
+from cases import DIRECTORY, SHARE, Case, every_segment_load, peer_load, torture_load, trunkline_load
 from harness import server as servers
 
-MIB = 1 << 20
+KIB, MIB = 1 << 10, 1 << 20
 OURS, PLAIN, TUNED = "trunkline", "samba", "samba, tuned"
+# Kind, profile and label.
+SMB_STARTS = [(OURS, "bench", None), ("samba", "bench", PLAIN), ("samba", "bench-tuned", TUNED)]
+NFS_STARTS = [(kind, "nfs", None) for kind in nfs.KINDS]
+# Operations on names in a round, ours and a peer's.
+COUNTS = {"create": (3_000, 750), "open": (20_000, 5_000), "stat": (20_000, 5_000), "unlink": (5_000, 1_250), "list": (40, 10)}
+COUNTS_ALONE = {"create": (1_000, 250), "open": (4_000, 1_000), "stat": (4_000, 1_000), "unlink": (2_000, 500)}
+
+
+def _data(name, workload, block, depth, cost, rate):
+    return Case(name, workload, block, depth, cpu_ratio=cost, rate_ratio=rate)
+
+
+def _names(name, workload, depth, cost, rate):
+    counts = COUNTS_ALONE if depth == 1 and workload in COUNTS_ALONE else COUNTS
+    return Case(name, workload, depth=depth, cpu_ratio=cost, rate_ratio=rate, counts=counts[workload])
+
+
 SMB = [
-    Case("random read 4 KiB, depth 32", "randread", 4096, 32),
-    Case("random write 4 KiB, depth 32", "randwrite", 4096, 32),
-    Case("read 64 KiB, depth 8", "read", 64 << 10, 8),
-    Case("write 64 KiB, depth 8", "write", 64 << 10, 8),
-    Case("read 1 MiB, depth 8", "read", MIB, 8),
-    Case("write 1 MiB, depth 8", "write", MIB, 8),
-    Case("create, write 4 KiB, close, depth 32", "create", depth=32),
-    Case("open, close, depth 32", "open", depth=32),
-    Case("stat, depth 32", "stat", depth=32),
-    Case("unlink, depth 32", "unlink", depth=32),
+    _data("random read 4 KiB, depth 32", "randread", 4 * KIB, 32, 4.5, 2),
+    _data("random write 4 KiB, depth 32", "randwrite", 4 * KIB, 32, 3.5, 2),
+    _data("random read 4 KiB, depth 1", "randread", 4 * KIB, 1, 1.2, 1.1),
+    _data("random write 4 KiB, depth 1", "randwrite", 4 * KIB, 1, 1.2, 1.1),
+    _data("read 64 KiB, depth 8", "read", 64 * KIB, 8, 1.3, 1.1),
+    _data("write 64 KiB, depth 8", "write", 64 * KIB, 8, 1.3, 1.1),
+    _data("read 1 MiB, depth 8", "read", MIB, 8, 1.2, 1.05),
+    _data("write 1 MiB, depth 8", "write", MIB, 8, 1.15, 1.1),
+    _names("create, write 4 KiB, close, depth 32", "create", 32, 5, 5),
+    _names("open, close, depth 32", "open", 32, 8, 5),
+    _names("stat, depth 32", "stat", 32, 8, 5),
+    _names("unlink, depth 32", "unlink", 32, 8, 5),
+    _names("create, write 4 KiB, close, depth 1", "create", 1, 1.9, 1.1),
+    _names("open, close, depth 1", "open", 1, 1.9, 1.1),
+    _names("stat, depth 1", "stat", 1, 1.9, 1.1),
+    _names("unlink, depth 1", "unlink", 1, 1.9, 1.1),
+    _names("list 10,000 names", "list", 1, 6, 5),
+]
+# By our own client as it is, which asks to be woken for whole parts of large replies. All other rows of it go without.
+WHOLE_PARTS = [
+    _data("read 64 KiB, depth 8, SO_RCVLOWAT", "read", 64 * KIB, 8, None, None),
+    _data("read 1 MiB, depth 8, SO_RCVLOWAT", "read", MIB, 8, None, None),
 ]
 # What the foreign generator can make.
 FOREIGN = [
@@ -38,6 +70,15 @@ FOREIGN = [
     Case("crate smb2: read 1 MiB, depth 8", "read", MIB, 8),
     Case("crate smb2: stat, depth 8", "stat", depth=8),
 ]
+TORTURE = [
+    _data("torture: read 4 KiB, depth 32", "read", 4 * KIB, 32, 2.5, 2),
+    _data("torture: write 4 KiB, depth 32", "write", 4 * KIB, 32, 2, 2),
+    _data("torture: read 64 KiB, depth 8", "read", 64 * KIB, 8, 1.3, 1.1),
+    _data("torture: write 64 KiB, depth 8", "write", 64 * KIB, 8, 1.3, 1.1),
+    _data("torture: read 1 MiB, depth 8", "read", MIB, 8, 1, 1.05),
+    _data("torture: write 1 MiB, depth 8", "write", MIB, 8, 1.15, 1.1),
+]
+GENERATED = [(every_segment_load, SMB), (trunkline_load, WHOLE_PARTS), (peer_load, FOREIGN), (torture_load, TORTURE)]
 
 
 @dataclass(frozen=True)
@@ -45,18 +86,24 @@ class OverNfs:
     """One case of nfs.py, under a name of its own."""
 
     of: nfs.Case
+    cpu_ratio: float
+    rate_ratio: float
 
     @property
     def name(self):
         return f"NFS: {self.of.name}"
 
 
-NFS = [OverNfs(case) for case in nfs.CASES]
-ALL = [*SMB, *FOREIGN, *NFS]
+# What is wanted of cost and rate, by workload and block.
+_OVER_NFS = {
+    ("randread", 4 * KIB): (8, 1.2), ("read", 64 * KIB): (2, 1.2), ("write", 64 * KIB): (2, 1.2), ("read", MIB): (2.5, 1.2), ("write", MIB): (1.5, 1.2),
+    ("create", 0): (4, 2.5), ("open", 0): (4, 2.5), ("stat", 0): (4, 2.5), ("unlink", 0): (4, 2.5), ("list", 0): (1.5, 1.5),
+}
+NFS = [OverNfs(dataclasses.replace(case, counts=COUNTS.get(case.workload)), *_OVER_NFS[case.workload, case.block])
+       for case in (*nfs.CASES, nfs.Case("list 10,000 names", "list", depth=1))]
+ALL = [*(case for _, cases in GENERATED for case in cases), *NFS, *linux.CASES]
 # Room for all files of the NFS cases, which are made in one run.
 STORAGE_BYTES = 2 << 30
-# CPU µs for an operation and operations for a second, as loads.measure gives them.
-CPU, RATE = 0, 1
 
 
 @contextlib.contextmanager
@@ -75,39 +122,44 @@ def _of_this_year():
 
 def run(options, is_chosen, results):
     """Measures what is chosen, says it line by line and adds it to `results`; gives whether nothing is missing."""
-    ours, foreign, over_nfs = ([case for case in cases if is_chosen(case, results)] for cases in (SMB, FOREIGN, NFS))
+    chosen = {case.name for case in ALL if is_chosen(case, results)}
+
+    def of(cases):
+        return [case for case in cases if case.name in chosen]
+
     with _of_this_year():
-        for generator, cases in ("trunkline", ours), ("smb2-crate", foreign):
-            if cases:
-                _smb(generator, cases, options, results)
-        if over_nfs:
-            _nfs(over_nfs, options, results)
-    return len(results.fresh) == len(ours) + len(foreign) + len(over_nfs)
+        _smb([(generator, of(cases)) for generator, cases in GENERATED], options, results)
+        _nfs(of(NFS), options, results)
+        for protocol, starts in ("smb", SMB_STARTS), ("nfs", NFS_STARTS):
+            _linux(protocol, starts, of(case for case in linux.CASES if case.protocol == protocol), options, results)
+    return chosen <= results.fresh
 
 
-def _smb(generator, cases, options, results):
-    starts = (OURS, "bench", None), ("samba", "bench", PLAIN), ("samba", "bench-tuned", TUNED)
+def _smb(generated, options, results):
+    if not any(cases for _, cases in generated):
+        return
     with contextlib.ExitStack() as stack:
         try:
-            running = [stack.enter_context(servers.Server(kind, profile, label=label)) for kind, profile, label in starts]
+            running = [stack.enter_context(servers.Server(kind, profile, label=label)) for kind, profile, label in SMB_STARTS]
         except servers.CannotStart as reason:
             print(f"bench: newest: {reason}", file=sys.stderr)
             return
+        is_foreign = any(cases for generator, cases in generated if generator is peer_load)
         for server in running:
-            loads.prepare(server, generator)
-        versions = [servers.version(kind) for kind in (OURS, "samba")]
-        for case in cases:
-            with _told(case):
-                rounds = loads.measure(case, running, GENERATORS[generator], options)
-                results[case.name] = {"versions": versions, "rounds": rounds}
-                print(f"newest, {case.name}: {'; '.join(_smb_row(results[case.name]['rounds']))}", flush=True)
+            loads.prepare(server, "smb2-crate" if is_foreign else "trunkline")
+        for generator, cases in generated:
+            for case in cases:
+                with _told(case):
+                    _keep(case, loads.measure(case, running, generator, options), results)
 
 
 def _nfs(cases, options, results):
+    if not cases:
+        return
     with contextlib.ExitStack() as stack:
         try:
             # Ganesha 15 exports no tmpfs: an XFS whose image lies in memory, for both.
-            running = [stack.enter_context(servers.Server(kind, "nfs", shares_storage=True, storage_bytes=STORAGE_BYTES)) for kind in nfs.KINDS]
+            running = [stack.enter_context(servers.Server(kind, profile, shares_storage=True, storage_bytes=STORAGE_BYTES)) for kind, profile, _ in NFS_STARTS]
         except (servers.CannotStart, servers.CannotSetUp) as reason:
             print(f"bench: newest: {reason}", file=sys.stderr)
             return
@@ -115,12 +167,24 @@ def _nfs(cases, options, results):
             directory = server.share_directory(SHARE) / DIRECTORY
             directory.mkdir()
             directory.chmod(0o777)
-        versions = [servers.version(kind) for kind in nfs.KINDS]
         for case in cases:
             with _told(case):
-                results[case.name] = {"versions": versions, "rounds": nfs.measure(case.of, running, options)}
-                for connections in nfs.CONNECTIONS:
-                    print(f"newest, {case.name}, {connections} connections: {'; '.join(_nfs_row(results[case.name]['rounds'], connections))}", flush=True)
+                _keep(case, nfs.measure(case.of, running, options, through=every_segment.COMMAND), results)
+
+
+def _linux(protocol, starts, cases, options, results):
+    if not cases:
+        return
+    try:
+        with linux.client(protocol, starts) as client:
+            for case in cases:
+                with _told(case):
+                    _keep(case, client.measure(case, options.rounds), results)
+    except (servers.CannotStart, servers.CannotSetUp, *_TROUBLE) as reason:
+        print(f"bench: newest: {reason}", file=sys.stderr)
+
+
+_TROUBLE = (loads.CannotMeasure, linux.guest.Ended, subprocess.SubprocessError, OSError, ValueError, KeyError, StopIteration, ZeroDivisionError)
 
 
 @contextlib.contextmanager
@@ -128,52 +192,73 @@ def _told(case):
     """Says what could not be measured, and goes on."""
     try:
         yield
-    except (loads.CannotMeasure, subprocess.CalledProcessError, OSError, ValueError, KeyError, StopIteration, ZeroDivisionError) as reason:
+    except _TROUBLE as reason:
         print(f"newest, {case.name}: not measured: {reason}", file=sys.stderr)
 
 
-def _within_rounds(ours, theirs, of):
-    """What `of` makes of the pair of each round."""
-    return [of(one, other) for one, other in zip(ours, theirs) if one and other]
+def _keep(case, rounds, results):
+    if rounds is None:
+        print(f"newest, {case.name}: the generator cannot make it", file=sys.stderr)
+        return
+    results[case.name] = {"versions": [servers.version(kind) for kind in _kinds(case)], "rounds": rounds}
+    for name, shown in _lines(case, results[case.name]["rounds"]):
+        print(f"newest, {name}: {'; '.join(shown)}", flush=True)
 
 
-def _smb_row(rounds):
-    """The columns behind the name: our cost and rate, then each peer's cost over ours and our rate over its own."""
-    columns = {label: ([row[CPU] for row in rows], [row[RATE] for row in rows]) for label, rows in rounds.items()}
-    cpu, rate = columns[OURS]
-    shown = [f"{spread.told(cpu, 1)} µs", f"{statistics.median(rate):,.0f}/s"]
-    for label in PLAIN, TUNED:
-        their_cpu, their_rate = columns[label]
-        shown.append(spread.told(_within_rounds(cpu, their_cpu, lambda own, other: other / own)))
-        shown.append(spread.told(_within_rounds(rate, their_rate, lambda own, other: own / other)))
-    return shown
+def _kinds(case):
+    over_nfs = isinstance(case, OverNfs) or isinstance(case, linux.Case) and case.protocol == "nfs"
+    return nfs.KINDS if over_nfs else (OURS, "samba")
 
 
-def _nfs_row(rounds, connections):
-    ours, theirs = (rounds[kind][connections] for kind in nfs.KINDS)
-    pairs = list(zip(ours, theirs))
-    return [f"{spread.told((one.cpu for one in ours), 1)} µs", f"{statistics.median(one.ops for one in ours):,.0f}/s",
-            spread.told(other.cpu / one.cpu for one, other in pairs if one.cpu), spread.told(one.ops / other.ops for one, other in pairs)]
+def _peers(case):
+    return nfs.KINDS[1:] if _kinds(case) == nfs.KINDS else (PLAIN, TUNED)
+
+
+def _lines(case, rounds):
+    """The rows of one case: name and columns."""
+    if isinstance(case, OverNfs):
+        for connections in nfs.CONNECTIONS:
+            columns = {kind: ([it.cpu for it in rounds[kind][connections]], [it.ops for it in rounds[kind][connections]]) for kind in nfs.KINDS}
+            yield f"{case.name}, {connections} connection{'s' if connections > 1 else ''}", against.row(columns, OURS, _peers(case), case.cpu_ratio, case.rate_ratio)
+    elif isinstance(case, linux.Case) and case.work == "trees":
+        for step in linux.STEPS:
+            yield f"{case.name}: {step}", linux.tree_row(case, rounds, step, OURS, _peers(case))
+    else:
+        columns = {label: ([row[against.CPU] for row in rows], [row[against.RATE] for row in rows]) for label, rows in rounds.items()}
+        yield case.name, against.row(columns, OURS, _peers(case), case.cpu_ratio, case.rate_ratio)
+
+
+def _table(results, cases, *head):
+    """The rows of these cases under a head."""
+    rows = []
+    for case in cases:
+        if case.name in results:
+            rows += [f"| {name} | {' | '.join(shown)} |" for name, shown in _lines(case, results[case.name]["rounds"])]
+        else:
+            rows.append(f"| {case.name} | {'– | ' * (len(head) - 2)}not measured |")
+    return f"| {' | '.join(head)} |\n{'|---' * len(head)}|\n" + "\n".join(rows) + "\n"
 
 
 def section(results):
     """The part of the page that leads it."""
-    def rows(cases, row, width):
-        for case in cases:
-            shown = row(results[case.name]["rounds"]) if case.name in results else ["–"] * (width - 1) + ["not measured"]
-            yield f"| {case.name} | {' | '.join(shown)} |"
-
-    over_nfs = []
-    for connections in nfs.CONNECTIONS:
-        each = rows(NFS, lambda rounds, connections=connections: _nfs_row(rounds, connections), 4)
-        over_nfs += [line.replace("| NFS: ", f"| {connections} | ", 1) for line in each]
     versions = sorted({version for case in ALL if case.name in results for version in results[case.name]["versions"]})
+    moved, trees = ({protocol: [case for case in linux.CASES if case.protocol == protocol and (case.work == "trees") == of_trees] for protocol in ("smb", "nfs")}
+                    for of_trees in (False, True))
+    smb = [case for _, cases in GENERATED for case in cases]
+    samba, ganesha = ("Samba: cost, ×", "rate, ×", "tuned: cost, ×", "rate, ×"), ("Ganesha: cost, ×", "rate, ×")
     return (
         "\n## This year's peers\n\n" + "".join(f"* {version}\n" for version in versions)
         + "\nCost is processor time of the server for an operation. × is the peer's cost over ours, and our rate over the peer's, within a round: above 1\n"
-        "Trunkline is ahead. Samba is measured as it comes, and tuned: `aio read size = 0`, `aio write size = 0`, `use sendfile = yes`,\n"
-        "`min receivefile size = 16384`. The crate `smb2` is a client that nobody here wrote; it signs. Over NFS the files lie\n"
-        "on an XFS whose image is in memory, since Ganesha 15 exports no tmpfs.\n\n"
-        "| SMB | Trunkline | | Samba: cost, × | rate, × | tuned: cost, × | rate, × |\n" + "|---" * 7 + "|\n" + "\n".join(rows([*SMB, *FOREIGN], _smb_row, 6))
-        + "\n\n| connections | NFSv4.1 | Trunkline | | Ganesha: cost, × | rate, × |\n" + "|---" * 6 + "|\n" + "\n".join(over_nfs) + "\n"
+        "Trunkline is ahead. What is wanted counts against the best of the peers in that row. Samba is measured as it comes, and tuned:\n"
+        "`aio read size = 0`, `aio write size = 0`, `use sendfile = yes`, `min receivefile size = 16384`. The client is `trunkline load` where no other is\n"
+        "named, and here it is woken for every segment, as most clients are; where SO_RCVLOWAT is named it asks for whole parts of large replies. Nobody here\n"
+        "wrote the crate `smb2` (it signs), smbtorture of this year's Samba (`smb2.bench.read` and `.write`; the files that it reads are holes),\n"
+        "and Linux (6.1, user-mode-linux behind a virtual cable; `dd` with blocks of 4 MiB past its caches; an operation is a MiB there).\n"
+        "Over NFS, and wherever Linux is the client, the files lie on an XFS whose image is in memory, since Ganesha 15 exports no tmpfs.\n\n"
+        + _table(results, [*smb, *moved["smb"]], "SMB", "Trunkline", "", *samba, "")
+        + "\n" + _table(results, [*NFS, *moved["nfs"]], "NFSv4.1 (Linux: 4.2)", "Trunkline", "", *ganesha, "")
+        + f"\nTrees: what people do to {linux.FILES} files in {linux.DIRECTORIES} directories, through Linux' own client, with the mount's options as they come.\n"
+        "Each step begins with nothing in the client's caches. × is the peer's time over ours, within a round.\n\n"
+        + _table(results, trees["smb"], "SMB", "Trunkline", "Samba, ×", "tuned, ×", "") + "\n"
+        + _table(results, trees["nfs"], "NFSv4.2", "Trunkline", "Ganesha, ×", "")
     )

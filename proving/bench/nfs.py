@@ -40,6 +40,14 @@ class Case:
     block: int = 0
     depth: int = 32
     cpu_ratio: float | None = None
+    # Operations on names in one round, ours and another server's; else as many as OPERATIONS says.
+    counts: tuple[int, int] | None = None
+
+    def operations(self, server):
+        """How many on names this server does in one round."""
+        if self.counts is None:
+            return OPERATIONS[self.workload]
+        return self.counts[0 if server.kind == KINDS[0] else 1]
 
 
 CASES = [
@@ -82,10 +90,11 @@ class Sample:
     carried: float
 
 
-def _load(server, channels, *options, below=""):
-    """Loads with each of `channels` connections in turn, in a directory below ours; gives connections -> Sample."""
+def _load(server, channels, *options, below="", through=()):
+    """Loads with each of `channels` connections in turn, in a directory below ours; gives connections -> Sample. `through` is a command
+    that runs the generator."""
     target = f"nfs://127.0.0.1:{server.port}/{SHARE}/{DIRECTORY}{below}"
-    command = [servers.program(), "load", target, "--json", "--server-pid", str(server.pid), "--channels", ",".join(map(str, channels)), *options]
+    command = [*through, servers.program(), "load", target, "--json", "--server-pid", str(server.pid), "--channels", ",".join(map(str, channels)), *options]
     done = subprocess.run(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, check=True)
     return {int(job["job options"]["channels"]): _sample(job) for job in json.loads(done.stdout)["jobs"]}
 
@@ -103,32 +112,33 @@ def _data(workload, block, depth, options):
             "--ramp_time", "1", "--filesize", str(FILE_BYTES)]
 
 
-def _options(case, options):
+def _options(case, server, options):
     if case.block:
         return _data(case.workload, case.block, case.depth, options)
-    return ["--metadata", case.workload, "--files", str(NAMES), "--number-ios", str(OPERATIONS[case.workload]), "--iodepth", str(case.depth),
+    return ["--metadata", case.workload, "--files", str(NAMES), "--number-ios", str(case.operations(server)), "--iodepth", str(case.depth),
             "--bs", "4096"]
 
 
-def _measure_once(case, server, number, options):
+def _measure_once(case, server, number, options, through):
     """Pairs of connections and Sample. Names are made in a new directory each time, and none is deleted before the end:
     ext4 without a journal does not use a deleted file's inode again for a minute to six, and passes over each such inode at
     every file it makes, which would cost more than either server, and most for whoever comes last."""
     if case.workload != "create":
-        return list(_load(server, CONNECTIONS, *_options(case, options)).items())
+        return list(_load(server, CONNECTIONS, *_options(case, server, options), through=through).items())
     order = CONNECTIONS if number % 2 == 0 else reversed(CONNECTIONS)
-    made = ["--metadata", "create", "--keep", "--files", str(NAMES_BEFORE), "--number-ios", str(OPERATIONS["create"]), "--iodepth",
+    made = ["--metadata", "create", "--keep", "--files", str(NAMES_BEFORE), "--number-ios", str(case.operations(server)), "--iodepth",
             str(case.depth), "--bs", "4096"]
-    return [(connections, _load(server, [connections], *made, below=f"/create-{number}-{connections}")[connections]) for connections in order]
+    return [(connections, _load(server, [connections], *made, below=f"/create-{number}-{connections}", through=through)[connections])
+            for connections in order]
 
 
-def measure(case, running, options):
+def measure(case, running, options, through=()):
     """One case on every server in turn, `rounds` times; gives kind -> connections -> list of samples."""
     samples = {server.kind: {connections: [] for connections in CONNECTIONS} for server in running}
     for number in range(options.rounds):
         # Whoever goes first in one round goes last in the next.
         for server in running if number % 2 == 0 else reversed(running):
-            for connections, sample in _measure_once(case, server, number, options):
+            for connections, sample in _measure_once(case, server, number, options, through):
                 samples[server.kind][connections].append(sample)
     return samples
 

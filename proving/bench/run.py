@@ -5,7 +5,8 @@
            [--case TEXT ...] [--go-on]
 
 Both servers run at the same time and are loaded in turn, so that what drifts on the machine meets both; medians are taken
-over the rounds. The peers of this year follow (newest.py; `--case 'newest, '` measures them alone), NFS with Ganesha in Samba's
+over the rounds. The peers of this year follow, with clients that nobody here wrote (newest.py; `--case 'newest, '` measures them alone,
+`--case 'newest, torture'` and `'newest, Linux'` smbtorture and Linux' own client), NFS with Ganesha in Samba's
 place (nfs.py; `--case 'nfs, '`), what remembering names brings (cache.py; `--case 'cache, '`), the machine's own limit (null.py;
 `--case 'null, '`), the tables that users of several connections go by (seeds.py; `--case 'seed, '`; needs root), and copies over a
 long path (copies.py; `--case 'copy, '`; needs root).

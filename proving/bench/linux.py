@@ -1,0 +1,197 @@
+"""Linux' own client (6.1, in user-mode-linux) beside this year's peers: large reads and writes, and what people do to trees of files.
+
+One guest for each protocol has a mount of every server, which are loaded in turn within each round. Servers and guest are joined by a
+virtual cable (kernel-client/guest.py). The files of all servers lie on an XFS whose image is in memory. Large files are read and written
+past the client's caches; of trees the time is taken of each step (linux_agent.py). Start reading at `Client.measure`.
+"""
+
+import contextlib
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import against
+import cpu
+import network
+from cases import SHARE
+from harness import server as servers
+from loads import CannotMeasure
+
+HERE = Path(__file__).resolve().parent
+# Behind this folder, which has names of its own for some of what lies there.
+sys.path.append(str(HERE.parent / "kernel-client"))
+
+import console  # noqa: E402
+import guest  # noqa: E402
+
+# What is moved in each sample, and how often: processor time is counted in ticks of 10 ms. user-mode-linux is slow to send.
+READ_MIB, READ_PASSES, WRITTEN_MIB = 1024, 2, 512
+LARGE_FILE = "large"
+# A tree with sizes spread as those of a library of sources.
+DIRECTORIES, FILES, MEDIAN_BYTES, SPREAD, LARGEST_BYTES = 40, 400, 6_000, 1.2, 200_000
+# As linux_agent.py names them.
+STEPS = ("untar", "find with stat", "read all", "cp -r", "git clone", "git status", "rm -rf")
+# The large file, the trees, and what XFS keeps for itself.
+STORAGE_BYTES = 2 << 30
+MEMORY_MIB = 768
+BOOT_LIMIT_S, LIMIT_S = 60, 600
+PROGRAMS = {"smb": ("mount.cifs", "cifs-utils"), "nfs": ("mount.nfs", "nfs-common")}
+# As they come: a mount with these words has no others set. Where large files are moved the client caches nothing.
+OPTIONS = {"smb": "vers=3.1.1,sec=ntlmssp", "nfs": "vers=4.2"}
+UNCACHED = {"smb": ",cache=none", "nfs": ""}
+WORKS = {"read": "read 1 GiB", "write": "write 512 MiB", "trees": "trees"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """`work` is read, write or trees; an operation of read and write is a MiB, and one of trees is a step."""
+
+    protocol: str
+    work: str
+    cpu_ratio: float | None
+    rate_ratio: float
+
+    @property
+    def name(self):
+        return f"Linux {self.protocol.upper()}: {WORKS[self.work]}"
+
+
+READ, WRITE = (1.2, 1.05), (1.15, 1.1)
+CASES = [Case(protocol, *rest) for protocol in ("smb", "nfs") for rest in (("read", *READ), ("write", *WRITE), ("trees", None, 1.1))]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The tree that is worked on, as an archive and as a bare repository, with its names and the bytes of its files."""
+
+    archive: Path
+    repository: Path
+    names: int
+    size: int
+
+
+def make_tree(directory):
+    """Makes the same tree every time, below `directory`."""
+    made, chance, size = directory / "tree", random.Random(1), 0
+    places = [made]
+    made.mkdir()
+    for number in range(DIRECTORIES):
+        places.append(chance.choice(places) / f"directory-{number}")
+        places[-1].mkdir()
+    for number in range(FILES):
+        content = chance.randbytes(min(LARGEST_BYTES, int(MEDIAN_BYTES * chance.lognormvariate(0, SPREAD)))).hex().encode()
+        content = content[: len(content) // 2]
+        (chance.choice(places) / f"file-{number}.pm").write_bytes(content)
+        size += len(content)
+    archive, repository = directory / "tree.tar", directory / "tree.git"
+    with tarfile.open(archive, "w") as out:
+        out.add(made, "tree")
+    git = ["git", "-c", "user.name=bench", "-c", "user.email=bench@localhost"]
+    at = [*git, f"--git-dir={repository}", f"--work-tree={made}"]
+    for words in ([*git, "init", "--quiet", "--bare", str(repository)], [*at, "add", "--all"], [*at, "commit", "--quiet", "--message=tree"]):
+        subprocess.run(words, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=60)
+    return Tree(archive, repository, len(places) + FILES, size)
+
+
+class Client:
+    """The guest with its agent, and the servers of one protocol, the `number`th mounted at /mnt/`number`."""
+
+    def __init__(self, machine, protocol, running, tree):
+        self._machine, self._protocol, self.running, self._tree = machine, protocol, running, tree
+
+    def _ask(self, do, **arguments):
+        said = self._machine.ask(LIMIT_S, do=do, **arguments)
+        if "refused" in said:
+            raise CannotMeasure(f"{do}: {said['refused']}")
+        return said["done"]
+
+    @contextlib.contextmanager
+    def mounted(self, more=""):
+        """With a mount of each server; `more` are further options."""
+        user, password = servers.accounts()[0]
+        with contextlib.ExitStack() as stack:
+            for number, server in enumerate(self.running):
+                options = f"port={server.port},{OPTIONS[self._protocol]}{more}"
+                if self._protocol == "smb":
+                    kind, source, options = "cifs", f"//{guest.SERVER_ADDRESS}/{SHARE}", f"user={user},password={password},{options}"
+                else:
+                    kind, source = "nfs4", f"{guest.SERVER_ADDRESS}:/{SHARE}"
+                self._ask("mount", kind=kind, where=f"/mnt/{number}", source=source, options=options)
+                stack.callback(self._ask, "umount", where=f"/mnt/{number}")
+            yield
+
+    def measure(self, case, rounds):
+        """A case on every server in turn: label -> samples as loads.measure gives them, or label -> seconds by step."""
+        samples = {server.label: [] for server in self.running}
+        with self.mounted("" if case.work == "trees" else UNCACHED[self._protocol]):
+            for number in range(rounds):
+                order = list(enumerate(self.running))
+                # Whoever goes first in one round goes last in the next.
+                for place, server in order if number % 2 == 0 else reversed(order):
+                    samples[server.label].append(self._trees(f"/mnt/{place}/trees") if case.work == "trees" else self._large(place, case.work == "write"))
+        return samples
+
+    def _large(self, number, write):
+        """One sample of one server; an operation is a MiB."""
+        pid, mib, passes = self.running[number].pid, *((WRITTEN_MIB, 1) if write else (READ_MIB, READ_PASSES))
+        before = cpu.seconds(pid)
+        seconds = self._ask("large", path=f"/mnt/{number}/{LARGE_FILE}", mib=mib, passes=passes, write=write)
+        spent = (cpu.seconds(pid) - before) * 1e6 / (mib * passes)
+        return spent, mib * passes / seconds, spent
+
+    def _trees(self, where):
+        """The seconds of each step in a directory of the guest."""
+        return self._ask("tree", where=where, repository=str(self._tree.repository), names=self._tree.names, size=self._tree.size)
+
+    def begin(self):
+        """Hands the tree over, and makes what the servers must have. All steps are done once in the guest's memory, by which it has read
+        its programs before they are timed."""
+        self._ask("take", archive=str(self._tree.archive))
+        self._trees("/run/scratch")
+        block = os.urandom(1 << 20)
+        for server in self.running:
+            share = server.share_directory(SHARE)
+            (share / "trees").mkdir()
+            (share / "trees").chmod(0o777)
+            with (share / LARGE_FILE).open("wb") as file:
+                for _ in range(READ_MIB):
+                    file.write(block)
+                # Nothing is written back while something is measured.
+                os.fsync(file.fileno())
+            (share / LARGE_FILE).chmod(0o666)
+
+
+@contextlib.contextmanager
+def client(protocol, starts):
+    """The servers in a network with a guest; `starts` are their kinds, profiles and labels."""
+    if reason := guest.missing(PROGRAMS[protocol]):
+        raise CannotMeasure(reason)
+    with contextlib.ExitStack() as stack:
+        cable = stack.enter_context(guest.Network())
+        # As on the loopback of all other rows (network.py).
+        route = ["ip", "route", "replace", f"{guest.SERVER_ADDRESS.rpartition('.')[0]}.0/24", "dev", "tap0", "src", guest.SERVER_ADDRESS]
+        subprocess.run(cable.inside([*route, "congctl", network.CONGESTION_CONTROL]), check=True, timeout=30)
+        running = [stack.enter_context(servers.Server(kind, profile, cable, label=label, shares_storage=True, storage_bytes=STORAGE_BYTES))
+                   for kind, profile, label in starts]
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-guest-")))
+        directory.chmod(0o755)
+        tree = make_tree(directory)
+        agent = console.lay([HERE / "linux_agent.py"], directory)
+        machine = stack.enter_context(guest.Guest(cable, [sys.executable, agent], MEMORY_MIB))
+        machine.answer(BOOT_LIMIT_S)
+        found = Client(machine, protocol, running, tree)
+        found.begin()
+        yield found
+
+
+def tree_row(case, rounds, step, ours, peers):
+    """The columns behind the step's name: our seconds, each peer's over ours, and what is wanted of them."""
+    ratios = {peer: [theirs[step] / own[step] for own, theirs in zip(rounds[ours], rounds[peer])] for peer in peers}
+    return [f"{statistics.median(own[step] for own in rounds[ours]):.2f} s", *(against.told(ratios[peer]) for peer in peers),
+            against.verdict(rate=(list(ratios.values()), case.rate_ratio))]

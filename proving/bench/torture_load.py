@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""A load by the benches of this year's smbtorture, told as loads.py takes it from any foreign generator.
+
+    torture_load.py PORT SHARE USER PASSWORD read|write SECONDS DEPTH BLOCK
+
+smb2.bench.read and smb2.bench.write keep one request of BLOCK bytes under way on each of DEPTH files of BLOCK bytes, over one connection.
+The files that are read are holes: nobody wrote into them. It says `ready` and `over` around what is measured, and ends with one JSON
+object of ops, bytes and seconds.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+sys.path.append(str(Path(__file__).resolve().parent.parent / "smbtorture"))
+
+import torture  # noqa: E402
+
+# What it says after all of its seconds: how long they were, and operations for a second of its own counting.
+RESULT = re.compile(r"([\d.]+) second: (?:read|write)\[num/s=([\d,]+);")
+# For a connection, the files and their removal.
+ASIDE_S = 60
+
+
+def command(release, target, kind, seconds, depth, block):
+    """The command line of one bench; `target` is port, share, user and password."""
+    port, share, user, password = target
+    settings = {"progress": "false", "nprocs": 1, "qdepth": depth, "io_size": block, "timelimit": seconds}
+    return [*release.command, f"//127.0.0.1/{share}", "-p", port, "-U", f"{user}%{password}",
+            *(f"--option=torture:{key}={value}" for key, value in settings.items()), f"smb2.bench.{kind}"]
+
+
+def listen(lines):
+    """Hands on when it begins and ends; gives the seconds and the operations for each of them, or nothing, and all that was said."""
+    found, said = None, []
+    for line in lines:
+        said.append(line.strip())
+        if line.startswith("Running for"):
+            print("ready", flush=True)
+        elif result := RESULT.search(line):
+            print("over", flush=True)
+            found = float(result[1]), int(result[2].replace(",", ""))
+    return found, said
+
+
+def main():
+    *target, kind, seconds, depth, block = sys.argv[1:]
+    release = torture.newest()
+    if release is None:
+        sys.exit("torture_load.py: this year's smbtorture is missing: scripts/foreign")
+    # Its clock knows whole seconds.
+    limit = max(1, round(float(seconds)))
+    with tempfile.TemporaryDirectory(prefix="torture-") as directory:
+        process = subprocess.Popen(command(release, target, kind, limit, int(depth), int(block)), cwd=directory, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=torture.environment(), start_new_session=True)
+        watchdog = threading.Timer(limit + ASIDE_S, os.killpg, (process.pid, signal.SIGKILL))
+        watchdog.start()
+        found, said = listen(process.stdout)
+        status = process.wait()
+        watchdog.cancel()
+    if found is None or status != 0:
+        sys.exit(f"torture_load.py: ended with {status}: {' | '.join(said[-3:])}")
+    elapsed, for_a_second = found
+    operations = for_a_second * limit
+    print(json.dumps({"ops": operations, "bytes": operations * int(block), "seconds": elapsed}))
+
+
+if __name__ == "__main__":
+    main()
