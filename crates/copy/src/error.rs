@@ -240,3 +240,18 @@ impl<T, F: Into<Fault>> Doing<T> for Result<T, F> {
         self.map_err(|why| Error::new(what(), why.into()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_whose_server_restarted_is_taken_up_where_it_was() {
+        let lost = client::Error::StateLost { status: NfsStat::NoGrace };
+        for fault in [Fault::Restarted, lost.into()] {
+            assert!(fault.is_interruption() && fault.may_pass(), "{fault}");
+        }
+        // What was read back wrong is thrown away, and copied from its beginning.
+        assert!(Fault::Differs.may_pass() && !Fault::Differs.is_interruption());
+    }
+}

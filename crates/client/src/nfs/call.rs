@@ -205,8 +205,7 @@ impl Inner {
             let channel = &chosen.channel;
             match Answer::read_sequenced(message)? {
                 Sequenced::Done(sequence, mut answer) => {
-                    self.take_notice(session, lease, &sequence)?;
-                    (answer.flags, answer.instance) = (sequence.status_flags, session.instance);
+                    self.take_notice(session, lease, &sequence, &mut answer)?;
                     // RFC 8881 2.10.6.1.3: the error may also be that of the operation behind SEQUENCE.
                     return Ok(match answer.status {
                         NfsStat::RetryUncachedRep => Attempt::Forgotten,
@@ -283,7 +282,13 @@ impl Inner {
     }
 
     /// What a SEQUENCE that was accepted says.
-    fn take_notice(&self, session: &Session, lease: &mut Lease, sequence: &sequence::ResOk) -> Result<()> {
+    fn take_notice(
+        &self,
+        session: &Session,
+        lease: &mut Lease,
+        sequence: &sequence::ResOk,
+        answer: &mut Answer,
+    ) -> Result<()> {
         let same = (sequence.sessionid, sequence.slotid, sequence.sequenceid);
         if same != (session.id, lease.slot, lease.sequence) {
             return Err(Error::Protocol("a reply to another SEQUENCE"));
@@ -291,6 +296,7 @@ impl Inner {
         lease.consumed();
         session.slots.set_target(sequence.target_highest_slotid);
         self.note(sequence.status_flags);
+        (answer.flags, answer.instance) = (sequence.status_flags, session.instance);
         Ok(())
     }
 
