@@ -123,3 +123,32 @@ async fn a_file_that_the_restarted_server_has_no_record_of_is_lost() {
         assert!(matches!(lost, Err(Error::StateLost { status: NfsStat::NoGrace })), "{lost:?}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_to_nfs_goes_on_over_a_restart() {
+    let mut server = Running::start();
+    let way = Way::to(&server).await;
+    let content: Vec<u8> = (0..6u32 << 20).map(|at| (at % 251) as u8).collect();
+    let [source, files] = ["source", "files"].map(|name| server.place.path().join(name));
+    std::fs::create_dir(&source).unwrap();
+    std::fs::write(source.join("film"), &content).unwrap();
+    let place = Arc::clone(&server.place);
+    let line = format!("copy source nfs://{}/files --rate 3m", way.address);
+    let copying = tokio::task::spawn_blocking(move || place.trunkline(&line).output().unwrap());
+    // What is under way has another name.
+    let has_begun = || {
+        let mut found = std::fs::read_dir(&files).unwrap().map(Result::unwrap);
+        found.any(|entry| entry.metadata().is_ok_and(|it| it.len() > 1 << 20))
+    };
+    is_soon(has_begun).await;
+    assert!(!files.join("film").exists());
+    server.restart();
+    way.lead_to(&server);
+    let output = copying.await.unwrap();
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    // Files were copied, and none failed.
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(std::fs::read(files.join("film")).unwrap() == content);
+    let names: Vec<_> = std::fs::read_dir(&files).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(names, ["film"]);
+}
