@@ -10,8 +10,8 @@ use smb_wire::{Command, Malformed, NtStatus};
 
 /// Why an operation did not succeed.
 ///
-/// [`Error::Status`] and [`Error::Refused`] are the server's refusal of one request and leave the connection as it was. Every
-/// other kind that a reply leads to ends the connection: all its requests fail with the same error.
+/// [`Error::Status`] and [`Error::Refused`] are the server's refusal of one request and leave the connection as it was, and so
+/// does [`Error::StateLost`]. Every other kind that a reply leads to ends the connection: all its requests fail with the same error.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// The server refused the request.
@@ -28,6 +28,15 @@ pub enum Error {
         /// The operation.
         operation: OpNum,
         /// The answer.
+        status: NfsStat,
+    },
+    /// The NFS server has restarted, or has given the client up, and has not given a file back that was open: others may have
+    /// changed it meanwhile. Only the user of the file knows whether it can be opened again.
+    #[error(
+        "the server restarted or gave this client up, and did not give the open file back: NFS4ERR {status:?}"
+    )]
+    StateLost {
+        /// What the server answered when the file was claimed, or why it was not claimed.
         status: NfsStat,
     },
     /// A server refused a whole call: its program, its version or its credential.

@@ -37,6 +37,11 @@ pub(crate) enum Fault {
     /// What was read back is not what was written.
     #[error("the target lost or changed what was written to it; what there was of it was thrown away")]
     Differs,
+    /// A server may have lost what it had not on its store when it restarted.
+    #[error(
+        "the server restarted while the file was written; run the same command again, it goes on where it stopped"
+    )]
+    Restarted,
     /// The whole copy has ended.
     #[error("the copy ended before it was done; run the same command again")]
     Over,
@@ -151,12 +156,13 @@ impl Fault {
         matches!(self, Fault::Server(error) if error.is_loss())
     }
 
-    /// What was open is not any more, since the server or its connection was lost meanwhile: what has been written is
+    /// The server or its connection was lost meanwhile, and with it perhaps what was open: what the server had on its store is
     /// there all the same.
     pub(crate) fn is_interruption(&self) -> bool {
         let lost = [NfsStat::BadStateId, NfsStat::StaleStateId, NfsStat::Expired, NfsStat::AdminRevoked];
         let closed = [NtStatus::FILE_CLOSED, NtStatus::USER_SESSION_DELETED, NtStatus::NETWORK_NAME_DELETED];
         match self {
+            Fault::Restarted | Fault::Server(client::Error::StateLost { .. }) => true,
             Fault::Server(error) => {
                 error.is_loss()
                     || error.nfs_status().is_some_and(|status| lost.contains(&status))
@@ -169,7 +175,7 @@ impl Fault {
     /// Whether another attempt may fare better.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
-            Fault::Changed | Fault::Differs => true,
+            Fault::Changed | Fault::Differs | Fault::Restarted => true,
             Fault::Host(kind, _) => matches!(
                 kind,
                 io::ErrorKind::Interrupted | io::ErrorKind::TimedOut | io::ErrorKind::ResourceBusy
@@ -232,5 +238,20 @@ pub(crate) trait Doing<T> {
 impl<T, F: Into<Fault>> Doing<T> for Result<T, F> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error> {
         self.map_err(|why| Error::new(what(), why.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_whose_server_restarted_is_taken_up_where_it_was() {
+        let lost = client::Error::StateLost { status: NfsStat::NoGrace };
+        for fault in [Fault::Restarted, lost.into()] {
+            assert!(fault.is_interruption() && fault.may_pass(), "{fault}");
+        }
+        // What was read back wrong is thrown away, and copied from its beginning.
+        assert!(Fault::Differs.may_pass() && !Fault::Differs.is_interruption());
     }
 }

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use nfs_wire::compound;
 use nfs_wire::op::Res;
+use nfs_wire::op::sequence::StatusFlags;
 use nfs_wire::rpc::{Accepted, Message as RpcMessage};
 use nfs_wire::{NfsStat, op};
 
@@ -15,6 +16,10 @@ use crate::{Error, Result};
 pub(crate) struct Answer {
     message: Message,
     pub(crate) status: NfsStat,
+    /// What SEQUENCE said, where there was one.
+    pub(crate) flags: StatusFlags,
+    /// The instance of the server whose session it came in.
+    pub(crate) instance: u64,
     count: u32,
     results: Range<usize>,
 }
@@ -43,7 +48,7 @@ impl Answer {
             return Err(Error::NotOffered("this minor version of NFSv4"));
         }
         let (status, count, results) = (reply.status, reply.count, message.range_of(reply.resarray));
-        Ok(Answer { message, status, count, results })
+        Ok(Answer { message, status, flags: StatusFlags::empty(), instance: 0, count, results })
     }
 
     /// Reads the reply to a call with SEQUENCE in front.

@@ -48,10 +48,10 @@ struct Node<'a> {
 
 /// Gives a type that stands for a file or directory what [`Node`] can do.
 macro_rules! beside {
-    ($type:ident) => {
+    ($type:ident, $($handle:tt)+) => {
         impl $type {
             fn node(&self) -> Node<'_> {
-                Node { client: &self.client, handle: &self.handle }
+                Node { client: &self.client, handle: &self.$($handle)+ }
             }
 
             /// Owner and group, and with `list` the access list.
@@ -98,8 +98,8 @@ macro_rules! beside {
     };
 }
 
-beside!(File);
-beside!(Directory);
+beside!(File, open.handle);
+beside!(Directory, handle);
 
 impl Node<'_> {
     fn push(&self, then: &Args<'_>, writer: &mut CallWriter) {

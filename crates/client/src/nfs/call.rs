@@ -2,21 +2,25 @@
 //!
 //! A request keeps its slot and its number while it goes from one connection to the next, so that the server finds
 //! what it has done already in its reply cache (RFC 8881 2.10.6). A session that is lost is made anew, once for each
-//! request; what was under way in it is then sent again, since nobody can tell whether it was done.
+//! request; what was under way in it is then sent again, since nobody can tell whether it was done. Operations are written
+//! for each attempt, with the stateids that opens have then.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use nfs_wire::compound::CallWriter;
 use nfs_wire::op::bind_conn_to_session::{self, FromClient};
+use nfs_wire::op::sequence::StatusFlags;
 use nfs_wire::op::{Args, OpNum, sequence};
+use nfs_wire::types::StateId;
 use nfs_wire::{NfsStat, op};
 
 use super::answer::{Answer, Sequenced, result_of};
 use super::channels::{Channel, Chosen};
 use super::client::Inner;
 use super::link::Operations;
-use super::session::Session;
+use super::opens::Open;
+use super::session::{Loss, Session};
 use super::slots::Lease;
 use crate::patience::{Patience, answered};
 use crate::transport::Message;
@@ -79,17 +83,22 @@ impl Inner {
         loop {
             let session = self.session()?;
             match self.attempt(&session, &request, &mut patience).await? {
-                Attempt::Answered(answer) if is_for_now(&request, &answer) => match patience.next() {
-                    Some(pause) => tokio::time::sleep(pause).await,
-                    None => return Ok(answer),
-                },
-                Attempt::Answered(answer) => return Ok(answer),
+                Attempt::Answered(answer) => {
+                    if answer.flags.contains(StatusFlags::RESTART_RECLAIM_NEEDED) {
+                        // Where this fails, the next answer says so again.
+                        let _recovered = self.recover(&session, Loss::State).await;
+                    }
+                    match is_for_now(&request, &answer).then(|| patience.next()).flatten() {
+                        Some(pause) => tokio::time::sleep(pause).await,
+                        None => return Ok(answer),
+                    }
+                }
                 Attempt::SessionLost(status) if recovered => {
                     return Err(Error::Refused { operation: OpNum::Sequence, status });
                 }
                 Attempt::SessionLost(status) => {
                     recovered = true;
-                    self.recover(&session, status).await?;
+                    self.recover(&session, Loss::Session(status)).await?;
                 }
                 // RFC 8881 15.1.10.11
                 Attempt::Forgotten if request.once.is_some() => {
@@ -101,17 +110,44 @@ impl Inner {
         }
     }
 
-    /// Asks for one operation in `session` alone.
+    /// As [`Inner::call`], of operations that name the stateids of `opens` ([`Open::argument`]). They are sent again where the
+    /// server's restart has given one of these another stateid meanwhile.
+    ///
+    /// # Errors
+    /// As [`Inner::call`], and [`Error::StateLost`].
+    pub(crate) async fn call_on<const N: usize>(
+        &self,
+        opens: [&Open; N],
+        request: Request<'_>,
+    ) -> Result<Answer> {
+        let mut named = stateids(opens)?;
+        loop {
+            let answer = self.call(request).await?;
+            if !matches!(answer.status, NfsStat::BadStateId | NfsStat::StaleStateId) {
+                return Ok(answer);
+            }
+            let now = stateids(opens)?;
+            if now == named {
+                return Ok(answer);
+            }
+            named = now;
+        }
+    }
+
+    /// Asks for `operations`, the last of which must be answered within [`Options::connect_timeout`](super::Options), in
+    /// `session` alone.
     ///
     /// # Errors
     /// As [`Inner::call`], also when the session is gone.
-    pub(crate) async fn ask_in(&self, session: &Arc<Session>, operation: &Args<'_>) -> Result<Answer> {
+    pub(crate) async fn ask_in(&self, session: &Arc<Session>, operations: &[Args<'_>]) -> Result<Answer> {
         let push = |writer: &mut CallWriter| {
-            writer.push(operation);
+            for operation in operations {
+                writer.push(operation);
+            }
         };
         let mut patience = Patience::new(self.options.patience);
-        let operations = Operations { step: operation.number().name(), ..Operations::of(&push) };
-        let request = Request { operations, once: None };
+        let step = operations.last().and_then(|operation| operation.number().name());
+        let request = Request { operations: Operations { step, ..Operations::of(&push) }, once: Some(0) };
         match self.attempt(session, &request, &mut patience).await? {
             Attempt::Answered(answer) => Ok(answer),
             Attempt::SessionLost(status) => Err(Error::Refused { operation: OpNum::Sequence, status }),
@@ -168,8 +204,8 @@ impl Inner {
             let (chosen, message) = self.deliver(sequenced).await?;
             let channel = &chosen.channel;
             match Answer::read_sequenced(message)? {
-                Sequenced::Done(sequence, answer) => {
-                    self.take_notice(session, lease, &sequence)?;
+                Sequenced::Done(sequence, mut answer) => {
+                    self.take_notice(session, lease, &sequence, &mut answer)?;
                     // RFC 8881 2.10.6.1.3: the error may also be that of the operation behind SEQUENCE.
                     return Ok(match answer.status {
                         NfsStat::RetryUncachedRep => Attempt::Forgotten,
@@ -246,7 +282,13 @@ impl Inner {
     }
 
     /// What a SEQUENCE that was accepted says.
-    fn take_notice(&self, session: &Session, lease: &mut Lease, sequence: &sequence::ResOk) -> Result<()> {
+    fn take_notice(
+        &self,
+        session: &Session,
+        lease: &mut Lease,
+        sequence: &sequence::ResOk,
+        answer: &mut Answer,
+    ) -> Result<()> {
         let same = (sequence.sessionid, sequence.slotid, sequence.sequenceid);
         if same != (session.id, lease.slot, lease.sequence) {
             return Err(Error::Protocol("a reply to another SEQUENCE"));
@@ -254,6 +296,7 @@ impl Inner {
         lease.consumed();
         session.slots.set_target(sequence.target_highest_slotid);
         self.note(sequence.status_flags);
+        (answer.flags, answer.instance) = (sequence.status_flags, session.instance);
         Ok(())
     }
 
@@ -274,6 +317,15 @@ impl Inner {
 
 fn refused(status: NfsStat) -> Result<Attempt> {
     Err(Error::Refused { operation: OpNum::Sequence, status })
+}
+
+/// What `opens` have now.
+fn stateids<const N: usize>(opens: [&Open; N]) -> Result<[StateId; N]> {
+    let mut stateids = [StateId::INVALID; N];
+    for (stateid, open) in stateids.iter_mut().zip(opens) {
+        *stateid = open.stateid()?;
+    }
+    Ok(stateids)
 }
 
 /// Whether the same can be sent again: the server has asked to come later, and has not done what must not be done

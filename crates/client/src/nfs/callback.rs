@@ -170,6 +170,11 @@ impl Responder {
         self.lock().slots.clear();
     }
 
+    /// The server has none of the delegations any more.
+    pub(crate) fn lose_delegations(&self) {
+        self.lock().delegations.clear();
+    }
+
     /// Gives a delegation back, once this call has been answered.
     fn recall(&self, stateid: StateId) -> NfsStat {
         // RFC 8881 20.2.3

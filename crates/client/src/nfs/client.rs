@@ -17,6 +17,7 @@ use super::answer::result_of;
 use super::callback::Responder;
 use super::channels::{Channel, Channels};
 use super::link::Caller;
+use super::opens::Opens;
 use super::owners::Owners;
 use super::session::{Known, Session};
 use super::{ConnectionStatus, Directory, Options};
@@ -57,6 +58,7 @@ pub(crate) struct Inner {
     /// The client ID; whoever holds it may make sessions.
     pub(crate) known: tokio::sync::Mutex<Option<Known>>,
     pub(crate) owners: Owners,
+    pub(crate) opens: Opens,
     pub(crate) responder: Option<Arc<Responder>>,
     /// Whether the lease was renewed since the keeper looked.
     renewed: AtomicBool,
@@ -120,6 +122,7 @@ impl Client {
             session: RwLock::default(),
             known: tokio::sync::Mutex::default(),
             owners: Owners::default(),
+            opens: Opens::default(),
             responder,
             renewed: AtomicBool::new(true),
             flags: AtomicU32::new(0),
@@ -288,6 +291,10 @@ impl Inner {
         }
     }
 
+    fn lease(&self) -> Duration {
+        Duration::from_secs(self.lease_time_s.load(Ordering::Relaxed).into())
+    }
+
     /// The places whose connections are lost.
     fn free_places(&self) -> Vec<usize> {
         self.channels.free_places(self.wanted.load(Ordering::Relaxed))
@@ -340,14 +347,14 @@ impl Inner {
     }
 }
 
-/// The longest time between two attempts to connect.
+/// The longest time between two attempts to connect, where a lease is long.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Renews the lease when nothing else does, whatever becomes of connections (RFC 8881 8.3).
 async fn renew(client: Weak<Inner>) {
     loop {
-        let Some(lease) = client.upgrade().map(|it| it.lease_time_s.load(Ordering::Relaxed)) else { return };
-        tokio::time::sleep(Duration::from_secs(lease.into()) / 3).await;
+        let Some(lease) = client.upgrade().map(|it| it.lease()) else { return };
+        tokio::time::sleep(lease / 3).await;
         let Some(client) = client.upgrade() else { return };
         if !client.renewed.swap(false, Ordering::Relaxed) {
             // What went wrong will show where something is asked for.
@@ -376,8 +383,9 @@ async fn keep(client: Weak<Inner>) {
             continue;
         }
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST);
         let Some(client) = client.upgrade() else { return };
+        // RFC 8881 8.4.2.1: a server that has restarted waits a lease for what is claimed.
+        pause = (pause * 2).min(client.lease() / 3).min(LONGEST);
         for place in client.free_places() {
             match client.reconnect(place).await {
                 Ok(()) => pause = after,

@@ -18,8 +18,9 @@ use super::answer::{Answer, Results, result_of};
 use super::attributes::{Attributes, WANTED};
 use super::call::Request;
 use super::client::Inner;
-use super::file::{File, Open};
+use super::file::File;
 use super::link::Operations;
+use super::opens::Open;
 use super::owners;
 use crate::{Error, Result};
 
@@ -68,7 +69,7 @@ impl OpenOptions {
     }
 
     // RFC 8881 18.16.3
-    fn access(self, wants_delegation: bool) -> ShareAccess {
+    pub(super) fn access(self, wants_delegation: bool) -> ShareAccess {
         let mut access = ShareAccess::empty();
         access.set(ShareAccess::READ, self.read);
         access.set(ShareAccess::WRITE, self.write);
@@ -233,11 +234,12 @@ impl Directory {
         let opened: open::ResOk<'_> = result_of!(results, Open)?;
         let handle = handle(&mut results)?;
         let attributes = read_attributes(&mut results)?;
-        if let Some(responder) = &self.client.responder {
-            responder.hold(&opened.delegation, &handle);
+        let open = Open::new((handle, taken.keep()), *how, opened.stateid, answer.instance);
+        let file = File::new(Arc::clone(&self.client), open, attributes);
+        if let Some(responder) = self.client.responder.as_ref().filter(|_| !file.is_lost()) {
+            responder.hold(&opened.delegation, &file.open.handle);
         }
-        let open = Open { stateid: opened.stateid, owner: taken.keep() };
-        Ok(File::new(Arc::clone(&self.client), handle, open, attributes))
+        Ok(file)
     }
 
     /// Opens a file and closes it again, in one COMPOUND.
@@ -293,8 +295,8 @@ impl Directory {
             return Ok(());
         }
         // The file is open: what is left is done step by step.
-        let open = Open { stateid, owner: taken.keep() };
-        let file = File::new(Arc::clone(&self.client), handle, open, Attributes::UNKNOWN);
+        let open = Open::new((handle, taken.keep()), *how, stateid, answer.instance);
+        let file = File::new(Arc::clone(&self.client), open, Attributes::UNKNOWN);
         let written = file.write_all(0, data).await;
         let closed = file.close().await;
         written.and(closed)

@@ -8,37 +8,38 @@ use nfs_wire::attr::{Attr, Fattr};
 use nfs_wire::compound::CallWriter;
 use nfs_wire::op::filehandle::PutArgs;
 use nfs_wire::op::{Args, Res, close, commit, read, setattr, write};
-use nfs_wire::types::{FileHandle, NfsTime, StableHow, StateId, Verifier};
+use nfs_wire::types::{FileHandle, NfsTime, StableHow, Verifier};
 use nfs_wire::{Malformed, op};
 
-use super::answer::result_of;
+use super::answer::{Answer, result_of};
 use super::attributes::Attributes;
 use super::call::Request;
 use super::client::Inner;
 use super::directory::{attributes, read_attributes};
 use super::link::Operations;
+use super::opens::Open;
 use super::whole::settings;
 use crate::transport::Message;
 use crate::{Error, Result};
 
 /// A file that is open. All operations can be under way at once, in any number.
 ///
-/// Dropping it does not close it on the server, where it stays open as long as the client lives; use
-/// [`File::close`].
+/// Dropping it does not close it on the server, where it stays open as long as the client lives or until the server restarts;
+/// use [`File::close`].
+///
+/// It stays open over a restart of the server. Where the server does not give it back, everything that is done with it fails
+/// with [`Error::StateLost`], since others may have changed the file meanwhile: it is for the user to open it again.
 #[derive(Debug)]
 pub struct File {
     pub(super) client: Arc<Inner>,
-    pub(super) handle: Arc<[u8]>,
-    pub(super) open: Open,
+    pub(super) open: Arc<Open>,
     attributes: Attributes,
 }
 
-/// An open of the server.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Open {
-    pub(crate) stateid: StateId,
-    /// The open-owner, which has no other open.
-    pub(crate) owner: u32,
+impl Drop for File {
+    fn drop(&mut self) {
+        self.client.opens.remove(&self.open);
+    }
 }
 
 /// The bytes that a READ brought, in the buffer in which they came.
@@ -76,8 +77,15 @@ pub struct Written {
 }
 
 impl File {
-    pub(crate) fn new(client: Arc<Inner>, handle: Arc<[u8]>, open: Open, attributes: Attributes) -> File {
-        File { client, handle, open, attributes }
+    pub(crate) fn new(client: Arc<Inner>, open: Open, attributes: Attributes) -> File {
+        let open = client.opens.enter(open);
+        File { client, open, attributes }
+    }
+
+    /// Whether the server has restarted and not given it back.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.open.stateid().is_err()
     }
 
     /// What was known of it when it was opened.
@@ -87,7 +95,16 @@ impl File {
     }
 
     pub(super) fn here(&self) -> Args<'_> {
-        Args::PutFh(PutArgs { object: FileHandle(&self.handle) })
+        Args::PutFh(PutArgs { object: FileHandle(&self.open.handle) })
+    }
+
+    /// Sends `operations` on this open, any of which may be done twice.
+    pub(super) async fn ask(&self, push: &(dyn Fn(&mut CallWriter) + Sync)) -> Result<Answer> {
+        self.call(Request { operations: Operations::of(push), once: None }).await
+    }
+
+    async fn call(&self, request: Request<'_>) -> Result<Answer> {
+        self.client.call_on([&self.open], request).await
     }
 
     /// Reads up to `length` bytes at `offset`: fewer at the end of the file, and none behind it. A length above
@@ -97,11 +114,11 @@ impl File {
     /// [`Error::Refused`] when the server refuses.
     pub async fn read(&self, offset: u64, length: u32) -> Result<Data> {
         let count = length.min(self.client.session()?.room.1);
-        let args = read::Args { stateid: self.open.stateid, offset, count };
         let push = |writer: &mut CallWriter| {
+            let args = read::Args { stateid: self.open.argument(), offset, count };
             writer.push(&self.here()).push(&Args::Read(args));
         };
-        let answer = self.client.ask(&push).await?;
+        let answer = self.ask(&push).await?;
         let (range, eof) = {
             let mut results = answer.results();
             result_of!(results, PutFh)?;
@@ -125,11 +142,11 @@ impl File {
         let data = if data.len() > most { &data.slice(..most) } else { data };
         let push = |writer: &mut CallWriter| {
             writer.push(&self.here());
-            writer.push_write_apart(self.open.stateid, offset, stable, data.len());
+            writer.push_write_apart(self.open.argument(), offset, stable, data.len());
         };
         let request =
             Request { operations: Operations { payload: Some(data), ..Operations::of(&push) }, once: None };
-        let answer = self.client.call(request).await?;
+        let answer = self.call(request).await?;
         let mut results = answer.results();
         result_of!(results, PutFh)?;
         let done: write::ResOk = result_of!(results, Write)?;
@@ -164,7 +181,7 @@ impl File {
         let push = |writer: &mut CallWriter| {
             writer.push(&self.here()).push(&Args::Commit(commit::Args { offset: 0, count: 0 }));
         };
-        let answer = self.client.ask(&push).await?;
+        let answer = self.ask(&push).await?;
         let mut results = answer.results();
         result_of!(results, PutFh)?;
         let done: commit::ResOk = result_of!(results, Commit)?;
@@ -179,7 +196,7 @@ impl File {
         let push = |writer: &mut CallWriter| {
             writer.push(&self.here()).push(&attributes());
         };
-        let answer = self.client.ask(&push).await?;
+        let answer = self.ask(&push).await?;
         let mut results = answer.results();
         result_of!(results, PutFh)?;
         read_attributes(&mut results)
@@ -204,11 +221,11 @@ impl File {
     async fn set(&self, attributes: &[Attr<'_>]) -> Result<()> {
         let mut room = Vec::new();
         let obj_attributes = Fattr::of(attributes, &mut room);
-        let args = Args::SetAttr(setattr::Args { stateid: self.open.stateid, obj_attributes });
         let push = |writer: &mut CallWriter| {
-            writer.push(&self.here()).push(&args);
+            let args = setattr::Args { stateid: self.open.argument(), obj_attributes };
+            writer.push(&self.here()).push(&Args::SetAttr(args));
         };
-        let answer = self.client.ask(&push).await?;
+        let answer = self.ask(&push).await?;
         let mut results = answer.results();
         result_of!(results, PutFh)?;
         match results.next()? {
@@ -222,15 +239,23 @@ impl File {
     /// # Errors
     /// [`Error::Refused`] when the server refuses.
     pub async fn close(self) -> Result<()> {
-        let args = close::Args { seqid: 0, open_stateid: self.open.stateid };
+        let closed = self.close_open().await;
+        // The server has nothing of an open that it has not given back.
+        if matches!(closed, Ok(()) | Err(Error::StateLost { .. })) {
+            self.client.opens.remove(&self.open);
+            self.client.owners.give_back(self.open.owner);
+        }
+        closed
+    }
+
+    async fn close_open(&self) -> Result<()> {
         let push = |writer: &mut CallWriter| {
+            let args = close::Args { seqid: 0, open_stateid: self.open.argument() };
             writer.push(&self.here()).push(&Args::Close(args));
         };
-        let answer = self.client.change(1, &push).await?;
+        let answer = self.call(Request { operations: Operations::of(&push), once: Some(1) }).await?;
         let mut results = answer.results();
         result_of!(results, PutFh)?;
-        result_of!(results, Close)?;
-        self.client.owners.give_back(self.open.owner);
-        Ok(())
+        result_of!(results, Close).map(drop)
     }
 }

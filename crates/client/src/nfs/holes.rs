@@ -21,15 +21,14 @@ impl File {
     /// [`Error::Refused`] when the server refuses: with NFS4ERR_OP_ILLEGAL or NFS4ERR_NOTSUPP where the version, the server or
     /// its file system cannot tell.
     pub async fn data_from(&self, offsets: &[u64]) -> Result<Vec<Option<u64>>> {
-        let stateid = self.open.stateid;
         let push = |writer: &mut CallWriter| {
             writer.push(&self.here());
             for offset in offsets.iter().take(SEEKS) {
-                let (offset, what) = (*offset, ContentType::Data);
+                let (stateid, offset, what) = (self.open.argument(), *offset, ContentType::Data);
                 writer.push(&Args::Seek(seek::Args { stateid, offset, what }));
             }
         };
-        let answer = self.client.ask(&push).await?;
+        let answer = self.ask(&push).await?;
         let mut results = answer.results();
         result_of!(results, PutFh)?;
         let mut found = Vec::new();

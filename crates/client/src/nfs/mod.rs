@@ -29,6 +29,9 @@
 //! may have one (`port`). Delegations are taken only where [`Options::delegations`] asks for them, and given back when the
 //! server asks (`callback`).
 //!
+//! A server that restarts forgets what is open. The client claims it again before it goes on (`reclaim`); a file that the
+//! server does not give back fails with [`crate::Error::StateLost`] from then on.
+//!
 //! An operation that is dropped is still done by the server. The data of a WRITE goes from its [`crate::Bytes`] to the
 //! socket, and that of a large READ from the socket to its [`Data`], without being copied in between.
 
@@ -45,9 +48,11 @@ mod holes;
 mod link;
 mod links;
 mod offload;
+mod opens;
 mod options;
 mod owners;
 mod port;
+mod reclaim;
 mod session;
 mod slots;
 mod whole;

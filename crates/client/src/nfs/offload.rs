@@ -9,6 +9,8 @@ use nfs_wire::xdr::List;
 
 use super::File;
 use super::answer::result_of;
+use super::call::Request;
+use super::link::Operations;
 use crate::{Error, Result};
 
 impl File {
@@ -18,9 +20,9 @@ impl File {
     /// # Errors
     /// [`Error::Refused`] when the server refuses, as one of NFSv4.1, or when it would go on behind its answer.
     pub async fn copy_from(&self, source: &File, at: u64, length: u64) -> Result<(u64, Verifier)> {
-        let args = copy::Args {
-            src_stateid: source.open.stateid,
-            dst_stateid: self.open.stateid,
+        let args = || copy::Args {
+            src_stateid: source.open.argument(),
+            dst_stateid: self.open.argument(),
             src_offset: at,
             dst_offset: at,
             count: length,
@@ -28,7 +30,9 @@ impl File {
             synchronous: true,
             source_server: List::of(&[]),
         };
-        let answer = self.client.ask(&|writer| self.push_both(source, &Args::Copy(args), writer)).await?;
+        let push = |writer: &mut CallWriter| self.push_both(source, &Args::Copy(args()), writer);
+        let request = Request { operations: Operations::of(&push), once: None };
+        let answer = self.client.call_on([&source.open, &self.open], request).await?;
         let mut results = answer.results();
         result_of!(results, PutFh)?;
         result_of!(results, SaveFh)?;
@@ -51,14 +55,16 @@ impl File {
     /// # Errors
     /// [`Error::Refused`] when the server refuses, as where its file system cannot do that.
     pub async fn share_storage_of(&self, source: &File, at: u64, length: u64) -> Result<()> {
-        let args = clone::Args {
-            src_stateid: source.open.stateid,
-            dst_stateid: self.open.stateid,
+        let args = || clone::Args {
+            src_stateid: source.open.argument(),
+            dst_stateid: self.open.argument(),
             src_offset: at,
             dst_offset: at,
             count: length,
         };
-        let answer = self.client.ask(&|writer| self.push_both(source, &Args::Clone(args), writer)).await?;
+        let push = |writer: &mut CallWriter| self.push_both(source, &Args::Clone(args()), writer);
+        let request = Request { operations: Operations::of(&push), once: None };
+        let answer = self.client.call_on([&source.open, &self.open], request).await?;
         let mut results = answer.results();
         result_of!(results, PutFh)?;
         result_of!(results, SaveFh)?;

@@ -1,15 +1,15 @@
 //! Client ID and session: how they are made, made again when the server has lost them, and ended (RFC 8881 2.4
-//! and 2.10).
+//! and 2.10). What is open under a client ID that the server has lost is claimed under the next one (`reclaim`).
 
 use std::sync::{Arc, PoisonError};
 
 use nfs_wire::NfsStat;
 use nfs_wire::compound::CallWriter;
-use nfs_wire::op::Args;
 use nfs_wire::op::backchannel_ctl::SecParms;
 use nfs_wire::op::create_session::{self, ChannelAttrs, SessionFlags};
-use nfs_wire::op::destroy::{ClientIdArgs, ReclaimCompleteArgs, SessionArgs};
+use nfs_wire::op::destroy::{ClientIdArgs, SessionArgs};
 use nfs_wire::op::exchange_id::{self, ClientOwner, ExchangeFlags, StateProtectArgs};
+use nfs_wire::op::{Args, OpNum};
 use nfs_wire::rpc::AuthSys;
 use nfs_wire::types::{ClientId, Identity, SessionId};
 use nfs_wire::xdr::List;
@@ -27,6 +27,8 @@ use crate::{Error, Result};
 pub(crate) struct Session {
     pub(crate) id: SessionId,
     client_id: ClientId,
+    /// The instance of the server that made it, as [`Opens`](super::opens::Opens) counts them.
+    pub(crate) instance: u64,
     pub(crate) slots: Arc<Slots>,
     pub(crate) has_back_channel: bool,
     /// The most data that a request of it, and a reply, has room for.
@@ -40,12 +42,25 @@ pub(crate) struct Session {
 pub(crate) struct Known {
     client_id: ClientId,
     sequence: u32,
+    /// Whether the server has been told that all is claimed.
+    has_reclaimed: bool,
+}
+
+/// Why another session is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// The server refuses the one there is.
+    Session(NfsStat),
+    /// The server has kept the session over a restart, and not what was open.
+    State,
 }
 
 /// What the headers around the data of a READ or WRITE take at most, in bytes.
 const HEADERS: u32 = 4096;
 /// Longest reply that is worth keeping: those of changes, which carry no data.
 const CACHED: u32 = 2048;
+/// How often a server may lose what was made in the middle of making it.
+const ATTEMPTS: usize = 4;
 /// Operations of a COMPOUND that are asked for.
 pub(super) const OPERATIONS: u32 = 32;
 
@@ -67,31 +82,32 @@ impl Inner {
         }
     }
 
-    /// A session of the client ID `known`, or of a new one where there is none or the server knows it no more.
+    /// A session of the client ID `known`, or of a new one where there is none or the server knows it no more. All that is
+    /// open is claimed in it.
     pub(crate) async fn establish(&self, known: &mut Option<Known>) -> Result<Arc<Session>> {
-        let mut is_new = false;
-        for _ in 0..2 {
+        for _ in 0..ATTEMPTS {
             let client = match *known {
                 Some(client) => client,
-                None => {
-                    is_new = true;
-                    *known.insert(self.exchange_id().await?)
-                }
+                None => *known.insert(self.exchange_id().await?),
             };
-            match self.create_session(client).await {
-                Ok(session) => {
-                    *known = Some(Known { sequence: client.sequence.wrapping_add(1), ..client });
-                    let session = Arc::new(session);
-                    if is_new {
-                        self.reclaim_complete(&session).await?;
-                    }
-                    return Ok(session);
-                }
+            let session = match self.create_session(client).await {
+                Ok(session) => Arc::new(session),
                 Err(Error::Refused { status: NfsStat::StaleClientId | NfsStat::SeqMisordered, .. }) => {
                     *known = None;
+                    continue;
                 }
                 Err(error) => return Err(error),
+            };
+            let known = known.insert(Known { sequence: client.sequence.wrapping_add(1), ..client });
+            if !client.has_reclaimed {
+                match self.reclaim(&session).await {
+                    // The server has restarted once more.
+                    Err(Error::Refused { operation: OpNum::Sequence, status }) if is_gone(status) => continue,
+                    done => done?,
+                }
+                known.has_reclaimed = true;
             }
+            return Ok(session);
         }
         Err(Error::Protocol("a client ID that is stale as soon as it is made"))
     }
@@ -112,8 +128,18 @@ impl Inner {
             scope: client.server_scope.0.to_vec(),
             software: client.server_impl_id.map(|it| String::from_utf8_lossy(it.name).into_owned()),
         };
-        *self.about.lock().unwrap_or_else(PoisonError::into_inner) = about;
-        Ok(Known { client_id: client.clientid, sequence: client.sequenceid })
+        let scope = about.scope.clone();
+        let before =
+            std::mem::replace(&mut *self.about.lock().unwrap_or_else(PoisonError::into_inner), about);
+        // A confirmed client ID is one that the server knows with all that belongs to it.
+        if !client.flags.contains(ExchangeFlags::CONFIRMED_R) {
+            self.begin_instance();
+        }
+        // RFC 8881 2.10.4: in another scope the filehandles may be those of other files.
+        if before.scope != scope {
+            self.opens.unclaimed().iter().for_each(|open| open.lose(NfsStat::Stale));
+        }
+        Ok(Known { client_id: client.clientid, sequence: client.sequenceid, has_reclaimed: false })
     }
 
     // RFC 8881 18.36
@@ -154,6 +180,7 @@ impl Inner {
         Ok(Session {
             id: made.sessionid,
             client_id: client.client_id,
+            instance: self.opens.instance(),
             slots: Slots::new(granted.maxrequests.min(fore.maxrequests)),
             has_back_channel: made.flags.contains(SessionFlags::CONN_BACK_CHAN),
             room: (room(granted.maxrequestsize), room(granted.maxresponsesize)),
@@ -161,28 +188,24 @@ impl Inner {
         })
     }
 
-    /// A client that begins anew says that it reclaims nothing more (RFC 8881 18.51).
-    async fn reclaim_complete(&self, session: &Arc<Session>) -> Result<()> {
-        let args = Args::ReclaimComplete(ReclaimCompleteArgs { one_fs: false });
-        let answer = self.ask_in(session, &args).await?;
-        match result_of!(answer.results(), ReclaimComplete) {
-            Err(Error::Refused { status: NfsStat::CompleteAlready, .. }) => Ok(()),
-            done => done,
-        }
-    }
-
     /// Puts another session in the place of `lost`, unless somebody has done so before.
-    pub(crate) async fn recover(&self, lost: &Arc<Session>, why: NfsStat) -> Result<()> {
+    pub(crate) async fn recover(&self, lost: &Arc<Session>, why: Loss) -> Result<()> {
         let mut known = self.known.lock().await;
         if !Arc::ptr_eq(&self.session()?, lost) {
             return Ok(());
         }
-        if why == NfsStat::StaleClientId {
-            *known = None;
-        } else if !matches!(why, NfsStat::BadSession | NfsStat::DeadSession) {
-            // The server still has it; it may also be gone by now, or not be reached over this connection.
-            let args = Args::DestroySession(SessionArgs { sessionid: lost.id });
-            let _gone = self.bare(&args).await?;
+        if let (Loss::State, Some(known)) = (why, known.as_mut()) {
+            self.begin_instance();
+            known.has_reclaimed = false;
+        }
+        match why {
+            Loss::Session(NfsStat::StaleClientId) => *known = None,
+            Loss::Session(status) if is_gone(status) => {}
+            Loss::Session(_) | Loss::State => {
+                // The server still has it; it may also be gone by now, or not be reached over this connection.
+                let args = Args::DestroySession(SessionArgs { sessionid: lost.id });
+                let _gone = self.bare(&args).await?;
+            }
         }
         let session = self.establish(&mut known).await?;
         if let Some(responder) = &self.responder {
@@ -216,7 +239,12 @@ impl Inner {
     /// Ends a session with a SEQUENCE, since the connection may be one that has not been bound yet (RFC 8881 18.37.3).
     async fn destroy_session(&self, session: &Arc<Session>) -> Result<()> {
         let args = Args::DestroySession(SessionArgs { sessionid: session.id });
-        let answer = self.ask_in(session, &args).await?;
+        let answer = self.ask_in(session, &[args]).await?;
         result_of!(answer.results(), DestroySession)
     }
+}
+
+/// Whether a server that says this of a session has it no more.
+fn is_gone(status: NfsStat) -> bool {
+    matches!(status, NfsStat::BadSession | NfsStat::DeadSession | NfsStat::StaleClientId)
 }

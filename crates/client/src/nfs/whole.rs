@@ -15,8 +15,9 @@ use super::answer::{Results, result_of};
 use super::attributes::Attributes;
 use super::call::Request;
 use super::directory::{CLOSE, Taken, attributes, handle, lookup, read_attributes};
-use super::file::{Data, File, Open};
+use super::file::{Data, File};
 use super::link::Operations;
+use super::opens::Open;
 use super::{Creation, Directory, OpenOptions};
 use crate::{Error, Result};
 
@@ -119,8 +120,8 @@ impl Directory {
         })();
         if let Err(error) = rest {
             // The file is open, and only what comes of its data matters.
-            let open = Open { stateid, owner: taken.keep() };
-            let file = File::new(Arc::clone(&self.client), handle, open, Attributes::UNKNOWN);
+            let open = Open::new((handle, taken.keep()), how, stateid, answer.instance);
+            let file = File::new(Arc::clone(&self.client), open, Attributes::UNKNOWN);
             let _ = file.close().await;
             return Err(match error.nfs_status() {
                 Some(NfsStat::NotSame) => Error::Protocol("a WRITE was done in part"),

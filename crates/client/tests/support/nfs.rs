@@ -1,6 +1,8 @@
 //! An NFSv4.1 server with one directory and one file in it, which counts what it does and plays the tricks it is
 //! told to.
 
+#![allow(dead_code, reason = "each test uses a part of it")]
+
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -11,7 +13,7 @@ use nfs_wire::compound::{Call, CallWriter, ReplyWriter, Target};
 use nfs_wire::op::bind_conn_to_session::{self, FromServer};
 use nfs_wire::op::create_session::{self, SessionFlags};
 use nfs_wire::op::exchange_id::{self, ExchangeFlags, ServerOwner, StateProtectRes};
-use nfs_wire::op::open::{self, Delegation, ReadDelegation, ResultFlags};
+use nfs_wire::op::open::{self, Claim, Delegation, DelegationType, ReadDelegation, ResultFlags, ShareAccess};
 use nfs_wire::op::readdir::EntriesWriter;
 use nfs_wire::op::sequence::{self, StatusFlags};
 use nfs_wire::op::{Args, OpNum, close, filehandle, names, read, write};
@@ -36,6 +38,8 @@ pub enum Trick {
     ForgetSessions(OpNum),
     /// Has forgotten all sessions and client IDs.
     ForgetClients(OpNum),
+    /// Has restarted, and kept sessions and client IDs.
+    Restart(OpNum),
     /// Does everything, and answers when the test says so.
     Hold(OpNum),
 }
@@ -48,6 +52,7 @@ impl Trick {
             | Trick::CutBefore(operation)
             | Trick::ForgetSessions(operation)
             | Trick::ForgetClients(operation)
+            | Trick::Restart(operation)
             | Trick::Hold(operation) => operation,
         }
     }
@@ -88,8 +93,16 @@ pub struct State {
     pub is_old: bool,
     /// Whether replies come in many fragments.
     pub fragments: bool,
-    /// Whether every OPEN gets a delegation.
+    /// Whether every OPEN gets a delegation that does not refuse it.
     pub delegates: bool,
+    /// Where its filehandles mean the same.
+    pub scope: &'static [u8],
+    /// The opens that were claimed: the owner, and what for.
+    pub claimed: Vec<(Vec<u8>, ShareAccess)>,
+    /// How often it has restarted: what it gave before is void.
+    restarts: u8,
+    /// Whether it has restarted and nobody has said that all is claimed.
+    in_grace: bool,
     /// After so many entries a listing goes on with its first one.
     pub circle: u64,
     clients: Vec<u64>,
@@ -115,7 +128,6 @@ pub struct Server {
     state: Arc<Mutex<State>>,
 }
 
-const STATE: StateId = StateId { seqid: 1, other: [3; 12] };
 const DELEGATION: StateId = StateId { seqid: 1, other: [4; 12] };
 
 /// What becomes of a COMPOUND.
@@ -134,6 +146,7 @@ impl Server {
         {
             let mut state = server.state();
             (state.slots, state.operations, state.lease_s) = (64, 64, 90);
+            state.scope = b"peer";
         }
         let accepting = server.clone();
         tokio::spawn(async move {
@@ -271,7 +284,9 @@ impl Server {
             Some(Trick::ForgetClients(_)) => {
                 state.sessions.clear();
                 state.clients.clear();
+                state.restart();
             }
+            Some(Trick::Restart(_)) => state.restart(),
             _ => {}
         }
         let reply = state.compound(call.xid, &operations, trick);
@@ -284,6 +299,51 @@ impl Server {
 }
 
 impl State {
+    fn restart(&mut self) {
+        self.restarts += 1;
+        self.in_grace = true;
+    }
+
+    /// What an OPEN by `owner` leads to.
+    fn stateid(&self, owner: &[u8]) -> StateId {
+        let mut other = [3; 12];
+        other[0] = self.restarts;
+        other[1..5].copy_from_slice(owner);
+        StateId { seqid: 1, other }
+    }
+
+    /// Whether a stateid is one that was given since the last restart.
+    fn is_valid(&self, stateid: StateId) -> bool {
+        stateid == StateId::CURRENT || stateid.seqid == 1 && stateid.other[0] == self.restarts
+    }
+
+    fn open(&mut self, args: &open::Args<'_>, writer: &mut ReplyWriter) -> NfsStat {
+        // RFC 8881 8.4.2.1
+        match args.claim {
+            Claim::Previous(DelegationType::None) if self.in_grace => {
+                self.claimed.push((args.owner.owner.0.to_vec(), args.share_access));
+            }
+            Claim::Previous(_) => return NfsStat::NoGrace,
+            _ if self.in_grace => return NfsStat::Grace,
+            _ => {}
+        }
+        let permissions = attr::Ace {
+            ace_type: attr::AceType::Allowed,
+            flag: attr::AceFlags::empty(),
+            access_mask: attr::AceMask::empty(),
+            who: b"EVERYONE@",
+        };
+        let read = ReadDelegation { stateid: DELEGATION, recall: false, permissions };
+        let is_wanted = !args.share_access.contains(ShareAccess::WANT_NO_DELEG);
+        let delegation = if self.delegates && is_wanted { Delegation::Read(read) } else { Delegation::None };
+        let stateid = self.stateid(args.owner.owner.0);
+        let cinfo = ChangeInfo { atomic: true, before: 1, after: 2 };
+        let rflags = ResultFlags::empty();
+        let opened = open::ResOk { stateid, cinfo, rflags, attrset: Bitmap::EMPTY, delegation };
+        writer.put(OpNum::Open, &Ok::<_, NfsStat>(opened));
+        NfsStat::Ok
+    }
+
     fn compound(&mut self, xid: u32, operations: &[Args<'_>], trick: Option<Trick>) -> Vec<u8> {
         let mut writer = ReplyWriter::begin(Frame::with_capacity(1024), xid, b"");
         let mut status = NfsStat::Ok;
@@ -303,7 +363,7 @@ impl State {
                     }
                     Ok(None) => {
                         slot = Some(*args);
-                        writer.put(OpNum::Sequence, &Ok::<_, NfsStat>(sequenced(args, self.slots)));
+                        writer.put(OpNum::Sequence, &Ok::<_, NfsStat>(self.sequenced(args)));
                         continue;
                     }
                     Err(status) => status,
@@ -323,6 +383,18 @@ impl State {
             session.insert(args.slotid, (args.sequenceid, reply.clone()));
         }
         reply
+    }
+
+    fn sequenced(&self, args: &sequence::Args) -> sequence::ResOk {
+        let needed = StatusFlags::RESTART_RECLAIM_NEEDED;
+        sequence::ResOk {
+            sessionid: args.sessionid,
+            sequenceid: args.sequenceid,
+            slotid: args.slotid,
+            highest_slotid: self.slots - 1,
+            target_highest_slotid: self.slots - 1,
+            status_flags: if self.in_grace { needed } else { StatusFlags::empty() },
+        }
     }
 
     /// The reply in the cache, if this is a retry (RFC 8881 2.10.6.1).
@@ -351,7 +423,7 @@ impl State {
                     flags: ExchangeFlags::USE_NON_PNFS,
                     state_protect: StateProtectRes::None,
                     server_owner: ServerOwner { minor_id: 0, major_id: Identity(b"peer") },
-                    server_scope: Identity(b"peer"),
+                    server_scope: Identity(self.scope),
                     server_impl_id: None,
                 };
                 writer.put(OpNum::ExchangeId, &Ok::<_, NfsStat>(made));
@@ -418,21 +490,17 @@ impl State {
                 writer.put(OpNum::Rename, &Ok::<_, NfsStat>(renamed));
             }
             Args::Remove(_) => writer.put(OpNum::Remove, &Ok::<_, NfsStat>(names::Changed { cinfo })),
-            Args::Open(_) => {
-                let permissions = attr::Ace {
-                    ace_type: attr::AceType::Allowed,
-                    flag: attr::AceFlags::empty(),
-                    access_mask: attr::AceMask::empty(),
-                    who: b"EVERYONE@",
-                };
-                let read = ReadDelegation { stateid: DELEGATION, recall: false, permissions };
-                let delegation = if self.delegates { Delegation::Read(read) } else { Delegation::None };
-                let rflags = ResultFlags::empty();
-                let opened =
-                    open::ResOk { stateid: STATE, cinfo, rflags, attrset: Bitmap::EMPTY, delegation };
-                writer.put(OpNum::Open, &Ok::<_, NfsStat>(opened));
+            Args::ReclaimComplete(_) => {
+                self.in_grace = false;
+                writer.put_status(OpNum::ReclaimComplete, NfsStat::Ok);
             }
-            Args::Close(args) if args.open_stateid == STATE || args.open_stateid == StateId::CURRENT => {
+            Args::Open(args) => return self.open(args, writer),
+            Args::Read(read::Args { stateid, .. }) | Args::Write(write::Args { stateid, .. })
+                if !self.is_valid(*stateid) =>
+            {
+                return NfsStat::BadStateId;
+            }
+            Args::Close(args) if self.is_valid(args.open_stateid) => {
                 writer.put(OpNum::Close, &Ok::<_, NfsStat>(close::ResOk { open_stateid: StateId::INVALID }));
             }
             Args::Close(_) => return NfsStat::BadStateId,
@@ -455,17 +523,6 @@ impl State {
             other => writer.put_status(other.number(), NfsStat::Ok),
         }
         NfsStat::Ok
-    }
-}
-
-fn sequenced(args: &sequence::Args, slots: u32) -> sequence::ResOk {
-    sequence::ResOk {
-        sessionid: args.sessionid,
-        sequenceid: args.sequenceid,
-        slotid: args.slotid,
-        highest_slotid: slots - 1,
-        target_highest_slotid: slots - 1,
-        status_flags: StatusFlags::empty(),
     }
 }
 

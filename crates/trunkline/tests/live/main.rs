@@ -3,6 +3,7 @@
 mod api;
 mod missing_state;
 mod moving;
+mod restarting;
 mod vanishing;
 // Of what the tests of the command line share, these need the directory and the program.
 #[allow(dead_code)]

@@ -315,7 +315,7 @@ impl File {
         // RFC 8881 18.32.3
         match *first.get_or_insert(verifier) == verifier {
             true => Ok(()),
-            false => Err(Fault::Differs),
+            false => Err(Fault::Restarted),
         }
     }
 

@@ -1,0 +1,193 @@
+//! The opens of a client, which it claims again when the server has restarted (RFC 8881 8.4.2).
+//!
+//! A restart voids every stateid of the server, while the open lives on in the client. So an [`Open`] is known by its file and
+//! its open-owner, and its stateid changes: `reclaim` gives it the next one, or says that it is lost. [`Opens`] counts the
+//! instances of the server that the client has met, and so tells of which one a stateid is.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nfs_wire::NfsStat;
+use nfs_wire::types::StateId;
+
+use super::OpenOptions;
+use crate::{Error, Result};
+
+/// An open of the server, whose stateid a restart of the server replaces.
+#[derive(Debug)]
+pub(crate) struct Open {
+    /// The file.
+    pub(crate) handle: Arc<[u8]>,
+    /// The open-owner, which has no other open.
+    pub(crate) owner: u32,
+    pub(crate) how: OpenOptions,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    /// The stateid, and the instance of the server that gave it.
+    Valid(StateId, u64),
+    /// Why no later instance has it.
+    Lost(NfsStat),
+}
+
+impl Open {
+    /// What an OPEN of `handle` by `owner` led to: `stateid`, from this `instance` of the server.
+    pub(crate) fn new(
+        (handle, owner): (Arc<[u8]>, u32),
+        how: OpenOptions,
+        stateid: StateId,
+        instance: u64,
+    ) -> Open {
+        Open { handle, owner, how, state: Mutex::new(State::Valid(stateid, instance)) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The stateid that it has now.
+    ///
+    /// # Errors
+    /// [`Error::StateLost`].
+    pub(crate) fn stateid(&self) -> Result<StateId> {
+        match *self.lock() {
+            State::Valid(stateid, _) => Ok(stateid),
+            State::Lost(status) => Err(Error::StateLost { status }),
+        }
+    }
+
+    /// The stateid for a request that is written now. That of a lost open is one that no server takes for another's
+    /// (RFC 8881 8.2.3).
+    pub(crate) fn argument(&self) -> StateId {
+        self.stateid().unwrap_or(StateId::INVALID)
+    }
+
+    /// Has this `stateid` of a later instance of the server.
+    pub(crate) fn renew(&self, stateid: StateId, instance: u64) {
+        *self.lock() = State::Valid(stateid, instance);
+    }
+
+    /// Is over, as the server has not given it back.
+    pub(crate) fn lose(&self, why: NfsStat) {
+        *self.lock() = State::Lost(why);
+    }
+
+    /// Whether it is neither lost nor known to this `instance` of the server.
+    fn is_before(&self, instance: u64) -> bool {
+        matches!(*self.lock(), State::Valid(_, of) if of < instance)
+    }
+}
+
+/// All opens of a client.
+#[derive(Debug, Default)]
+pub(crate) struct Opens(Mutex<Registry>);
+
+#[derive(Debug, Default)]
+struct Registry {
+    instance: u64,
+    by_owner: HashMap<u32, Arc<Open>>,
+}
+
+impl Opens {
+    fn lock(&self) -> MutexGuard<'_, Registry> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of the server's instance that the client knows.
+    pub(crate) fn instance(&self) -> u64 {
+        self.lock().instance
+    }
+
+    /// The server has restarted, or has given up all that the client had.
+    pub(crate) fn begin_instance(&self) {
+        self.lock().instance += 1;
+    }
+
+    /// Enters an open. One that an earlier instance gave is lost: what could be claimed was claimed without it.
+    pub(crate) fn enter(&self, open: Open) -> Arc<Open> {
+        let (open, mut registry) = (Arc::new(open), self.lock());
+        if open.is_before(registry.instance) {
+            open.lose(NfsStat::StaleStateId);
+        } else {
+            registry.by_owner.insert(open.owner, Arc::clone(&open));
+        }
+        open
+    }
+
+    /// Forgets an open: it is closed, or nobody has it any more.
+    pub(crate) fn remove(&self, open: &Arc<Open>) {
+        let mut registry = self.lock();
+        // Its owner may have another one by now.
+        if registry.by_owner.get(&open.owner).is_some_and(|it| Arc::ptr_eq(it, open)) {
+            registry.by_owner.remove(&open.owner);
+        }
+    }
+
+    /// Those that the server's present instance has not given back, and not refused.
+    pub(crate) fn unclaimed(&self) -> Vec<Arc<Open>> {
+        let registry = self.lock();
+        let is_unclaimed = |open: &&Arc<Open>| open.is_before(registry.instance);
+        registry.by_owner.values().filter(is_unclaimed).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(owner: u32, instance: u64) -> Open {
+        let stateid = StateId { seqid: 1, other: [owner as u8; 12] };
+        Open::new((Arc::from(&b"file"[..]), owner), OpenOptions::read(), stateid, instance)
+    }
+
+    fn owners(opens: &[Arc<Open>]) -> Vec<u32> {
+        let mut owners: Vec<_> = opens.iter().map(|open| open.owner).collect();
+        owners.sort_unstable();
+        owners
+    }
+
+    #[test]
+    fn what_is_open_when_the_server_restarts_is_unclaimed_until_it_is_given_back_or_lost() {
+        let opens = Opens::default();
+        let all = [1, 2, 3].map(|owner| opens.enter(open(owner, 0)));
+        assert_eq!(owners(&opens.unclaimed()), []);
+        opens.begin_instance();
+        assert_eq!(owners(&opens.unclaimed()), [1, 2, 3]);
+        let again = StateId { seqid: 1, other: [9; 12] };
+        all[0].renew(again, opens.instance());
+        all[1].lose(NfsStat::ReclaimBad);
+        assert_eq!(owners(&opens.unclaimed()), [3]);
+        assert_eq!(all[0].stateid().unwrap(), again);
+        let lost = all[1].stateid().unwrap_err();
+        assert!(matches!(lost, Error::StateLost { status: NfsStat::ReclaimBad }), "{lost}");
+        assert_eq!(all[1].argument(), StateId::INVALID);
+        // A lost one stays lost; the others are claimed of the next instance as well.
+        opens.begin_instance();
+        assert_eq!(owners(&opens.unclaimed()), [1, 3]);
+        opens.remove(&all[2]);
+        assert_eq!(owners(&opens.unclaimed()), [1]);
+    }
+
+    #[test]
+    fn an_open_that_is_told_of_after_the_next_restart_is_lost() {
+        let opens = Opens::default();
+        opens.begin_instance();
+        let late = opens.enter(open(1, 0));
+        assert!(matches!(late.stateid(), Err(Error::StateLost { status: NfsStat::StaleStateId })));
+        assert_eq!(owners(&opens.unclaimed()), []);
+    }
+
+    #[test]
+    fn a_closed_open_leaves_that_which_has_its_owner_next() {
+        let opens = Opens::default();
+        let first = opens.enter(open(1, 0));
+        opens.remove(&first);
+        let next = opens.enter(open(1, 0));
+        opens.remove(&first);
+        opens.begin_instance();
+        assert_eq!(owners(&opens.unclaimed()), [1]);
+        assert!(Arc::ptr_eq(&opens.unclaimed()[0], &next));
+    }
+}
