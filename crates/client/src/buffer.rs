@@ -17,6 +17,14 @@ impl Reply {
         Reply(message)
     }
 
+    /// What stands for the answers to several requests, or for that to a request which was not sent.
+    pub(crate) fn made(command: Command, status: NtStatus, body: impl FnOnce(&mut Vec<u8>)) -> Reply {
+        let mut message = Vec::new();
+        Header::response_to(&Header::request(command, 0), status).push(&mut message);
+        body(&mut message);
+        Reply(Message::own(message))
+    }
+
     /// Where `part`, which was read out of the message, lies in it.
     pub(crate) fn range_of(&self, part: &[u8]) -> Range<usize> {
         self.0.range_of(part)
