@@ -61,6 +61,7 @@ mod offload;
 mod options;
 mod patience;
 mod protection;
+mod ranges;
 mod series;
 mod session;
 mod transport;

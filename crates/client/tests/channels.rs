@@ -6,6 +6,7 @@ mod peer;
 mod support;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use client::{ChannelOptions, Connection, Credentials, Error, File, OpenOptions, Opened, Options, Session};
@@ -385,6 +386,103 @@ async fn a_lock_is_sent_again_by_the_number_it_had_and_no_other_has_that() {
     assert_eq!((lost, seen[0]), ((1, 0), (1, 0)));
     let following: Vec<_> = (2..=64).map(|index| (index, 0)).chain([(1, 1)]).collect();
     assert_eq!(seen[1..], following);
+}
+
+/// What a LOCK asks for: the range, how, and by which number.
+fn locking(message: &Message) -> (u64, u64, lock::Flags, (u32, u8)) {
+    let request = lock::Request::parse(message).unwrap();
+    let element = request.locks.iter().next().unwrap();
+    (element.offset, element.length, element.flags, lock_sequence(message))
+}
+
+fn locked(out: &mut Vec<u8>) {
+    lock::Response.write(out);
+}
+
+/// A range that is asked for on two channels, since the first is lost. Answers the other end behind the refusal of the second
+/// request.
+async fn refused_again(file: Arc<File>, mut first: Peer, second: &mut Peer) -> JoinHandle<client::Result<()>> {
+    let locking = tokio::spawn(async move { file.lock(20, 10).await });
+    let lost = lock_sequence(&first.next_of(Command::Lock).await);
+    drop(first);
+    let request = second.next_of(Command::Lock).await;
+    assert_eq!(lock_sequence(&request), lost);
+    second.refuse(&request, NtStatus::LOCK_NOT_GRANTED).await;
+    locking
+}
+
+const NOW: lock::Flags = lock::Flags::FAIL_IMMEDIATELY;
+const EXCLUSIVE: lock::Flags = lock::Flags::EXCLUSIVE_LOCK.union(NOW);
+const UNLOCK: lock::Flags = lock::Flags::UNLOCK;
+
+#[tokio::test]
+async fn a_range_is_refused_only_when_the_first_request_for_it_has_not_taken_it_and_never_will() {
+    for was_taken in [false, true] {
+        let (_session, file, first, mut second) = two_channels().await;
+        let client = refused_again(Arc::new(file), first, &mut second).await;
+        // What is done under its number is not done again when it comes.
+        let request = second.next_of(Command::Lock).await;
+        assert_eq!(locking(&request), (0, 0, lock::Flags::SHARED_LOCK | NOW, (1, 0)));
+        second.accept(&request, locked).await;
+        let request = second.next_of(Command::Lock).await;
+        assert_eq!(locking(&request), (20, 10, UNLOCK, (2, 0)));
+        match was_taken {
+            true => second.accept(&request, locked).await,
+            false => second.refuse(&request, NtStatus::RANGE_NOT_LOCKED).await,
+        }
+        let request = second.next_of(Command::Lock).await;
+        assert_eq!(locking(&request), (0, 0, UNLOCK, (3, 0)));
+        second.accept(&request, locked).await;
+        if was_taken {
+            // It was in its own way.
+            let request = second.next_of(Command::Lock).await;
+            assert_eq!(locking(&request), (20, 10, EXCLUSIVE, (4, 0)));
+            second.accept(&request, locked).await;
+        }
+        let expected = if was_taken { None } else { Some(NtStatus::LOCK_NOT_GRANTED) };
+        assert_eq!(client.await.unwrap().err().and_then(|error| error.status()), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_range_that_an_open_has_already_stays_when_it_is_refused_once_more() {
+    let (_session, file, mut first, mut second) = two_channels().await;
+    let file = Arc::new(file);
+    let taking = tokio::spawn({
+        let file = Arc::clone(&file);
+        async move { file.lock(20, 10).await }
+    });
+    let request = first.next_of(Command::Lock).await;
+    first.accept(&request, locked).await;
+    taking.await.unwrap().unwrap();
+    let client = refused_again(Arc::clone(&file), first, &mut second).await;
+    // Asking for anything more, it would wait for an answer.
+    assert_eq!(client.await.unwrap().unwrap_err().status(), Some(NtStatus::LOCK_NOT_GRANTED));
+    let giving = tokio::spawn(async move { file.unlock(20, 10).await });
+    let request = second.next_of(Command::Lock).await;
+    assert_eq!(locking(&request), (20, 10, UNLOCK, (3, 0)));
+    second.accept(&request, locked).await;
+    giving.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_range_whose_return_is_asked_for_twice_is_given_back() {
+    let (_session, file, mut first, mut second) = two_channels().await;
+    let client = tokio::spawn(async move {
+        file.lock(20, 10).await?;
+        file.unlock(20, 10).await?;
+        Ok::<_, Error>(file.unlock(20, 10).await.unwrap_err().status())
+    });
+    let request = first.next_of(Command::Lock).await;
+    first.accept(&request, locked).await;
+    first.next_of(Command::Lock).await;
+    drop(first);
+    // As a server says that does not count: the first request has done it.
+    for _ in 0..2 {
+        let request = second.next_of(Command::Lock).await;
+        second.refuse(&request, NtStatus::RANGE_NOT_LOCKED).await;
+    }
+    assert_eq!(client.await.unwrap().unwrap(), Some(NtStatus::RANGE_NOT_LOCKED));
 }
 
 #[tokio::test]
