@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use share::{Caller, LockRule, RangeKind, RangeNote, RangeRequest, Step};
-use smb_wire::NtStatus;
 use smb_wire::lock::{self, Flags, LockElement};
 use smb_wire::negotiate::{Capabilities, Dialect};
+use smb_wire::{Command, Header, NtStatus};
 
 use crate::connection::Connection;
 use crate::dispatch::Request;
@@ -29,6 +29,9 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     let elements: Vec<LockElement> = asked.locks.iter().collect();
     let (index, number) = (asked.lock_sequence_index, asked.lock_sequence_number);
     let is_verified = is_sequenced(connection, &open)?;
+    if is_late(request, &open, (index, number)) {
+        return Err(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE));
+    }
     let engine = open.file().filter(|(_, file)| file.is_lasting()).map(|(engine, _)| Arc::clone(engine));
     let told = Arc::clone(&open);
     let tell = move || !is_verified || told.locks.tell(index, number);
@@ -63,6 +66,10 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
                 engine.cancel(ticket);
                 return replayed(body);
             }
+            Err(Stop::Fail(status)) => {
+                note_refused(connection, &open, request.header, (index, number));
+                return Err(Stop::Fail(status));
+            }
             locked => locked?,
         }
     }
@@ -85,6 +92,37 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
             Err(persistent::when_lasting(&engine, tell, undo))
         }
         None => Ok(NtStatus::SUCCESS),
+    }
+}
+
+/// Whether a LOCK takes nothing since what sent it again was refused. A range that it was woken for goes to the next.
+fn is_late(request: &Request<'_>, open: &Open, numbered: (u32, u8)) -> bool {
+    let is_late = open.refused_locks.is_late(numbered, request.header.channel_sequence());
+    if is_late
+        && request.resumed
+        && let Some((engine, file)) = open.file()
+    {
+        engine.pass_turn(file);
+    }
+    is_late
+}
+
+/// A LOCK was refused: if it was sent again after a channel was lost, its first copy takes nothing when it comes late.
+fn note_refused(connection: &Connection, open: &Open, header: &Header, numbered: (u32, u8)) {
+    // MS-SMB2 2.2.1.1: before 3.0 the field says something else.
+    if connection.negotiated.as_ref().is_some_and(|it| it.protection.dialect.is_smb3()) {
+        open.refused_locks.note(numbered, header.channel_sequence());
+    }
+}
+
+/// A LOCK that waits is about to be taken back by its client.
+pub(crate) fn note_cancelled(connection: &Connection, async_id: u64) {
+    let Some(waiting) = connection.suspended.get(&async_id) else { return };
+    let id = waiting.compound.related.file_id.filter(|_| waiting.header.command() == Command::Lock);
+    let open = id.and_then(|id| connection.server.opens.get(id.volatile).filter(|open| open.id == id));
+    if let (Some(open), Ok(asked)) = (open, lock::Request::parse(&waiting.rest)) {
+        let numbered = (asked.lock_sequence_index, asked.lock_sequence_number);
+        note_refused(connection, &open, &waiting.header, numbered);
     }
 }
 
