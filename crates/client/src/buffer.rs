@@ -17,7 +17,7 @@ impl Reply {
         Reply(message)
     }
 
-    /// What stands for the answers to several requests, or for that to a request which was not sent.
+    /// A reply in the place of those to several requests, or of one to a request that was not sent.
     pub(crate) fn made(command: Command, status: NtStatus, body: impl FnOnce(&mut Vec<u8>)) -> Reply {
         let mut message = Vec::new();
         Header::response_to(&Header::request(command, 0), status).push(&mut message);

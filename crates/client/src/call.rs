@@ -9,7 +9,7 @@
 //! * Everything else changes nothing when it is done twice, or says on the second time that it is done. Who
 //!   reads such an answer is told by [`Answer::replayed`].
 //!
-//! What the credits of a connection do not pay for goes as a [`Series`].
+//! A frame that the credits of a connection do not pay for goes as a [`Series`].
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(crate) struct Answer<const N: usize> {
     pub(crate) replayed: bool,
 }
 
-/// What the requests of a frame go by, whichever channel they take.
+/// The terms on which the requests of a frame go, whichever channel they take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {
     pub(crate) tree_id: u32,
@@ -76,7 +76,7 @@ impl SessionInner {
         match self.carry(terms, parts, &mut replayed).await {
             Err(Error::Credits { granted, .. }) if granted > 0 => {
                 let series = Series::new(self, terms, granted, replayed);
-                // Boxed, so that what the credits pay for is not the larger for it.
+                // Boxed, so that the future of a frame that is paid for is not the larger for it.
                 Box::pin(series.send(parts)).await
             }
             carried => carried.map(|replies| Answer { replies, replayed }),
@@ -119,6 +119,9 @@ impl SessionInner {
                 }
                 Err(error) => error,
             };
+            if let Error::Credits { .. } = error {
+                chosen.uncount();
+            }
             let others = error.is_loss() && self.channels.lose(&chosen.channel, &error);
             if !others || (posted && !terms.again) {
                 return Err(error);

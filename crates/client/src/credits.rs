@@ -243,7 +243,11 @@ mod tests {
         credits.bind(2);
         assert_eq!(woken.0.swap(0, Ordering::Relaxed), 1, "who waits for more than that is told");
         assert_eq!(credits.take(4, Some(large), &next), Taken::Starved(2));
-        assert_eq!(credits.take(4, None, Waker::noop()), Taken::Starved(2), "at once, though one is under way");
+        assert_eq!(
+            credits.take(4, None, Waker::noop()),
+            Taken::Starved(2),
+            "at once, though one is under way"
+        );
         credits.settle(1, 8, 2);
         assert!(woken.0.load(Ordering::Relaxed) > 0);
         assert!(matches!(credits.take(1, Some(behind), &next), Taken::Ask(_)));

@@ -3,8 +3,8 @@
 //! A LOCK whose answer is lost with its channel is sent again over another by the number it had, and a server that counts
 //! (MS-SMB2 3.3.5.14) takes it once. A refusal of the second copy is not the whole answer: a server that does not count may
 //! have refused it because of what the first one has taken, and the first one may still come, out of the buffers of the lost
-//! channel, when nothing is in its way any more. So whoever is told that a range was refused is told so when neither can
-//! be: [`File::was_taken`].
+//! channel, when nothing is in its way any more. A caller hears of a refusal only when neither copy has the range or ever will:
+//! [`File::was_taken`].
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,10 +1,9 @@
-//! What the credits of a connection do not pay for at once: the requests of a frame one after the other, READ and WRITE in
-//! pieces.
+//! Frames that the credits of a connection do not pay for: their requests go one after the other, READ and WRITE in pieces.
 //!
 //! A server may never grant more than a few credits. It takes no compound of more requests then, and no READ or WRITE of more
 //! than 64 KiB for each of them (MS-SMB2 3.2.4.1.5). [`Series::send`] answers what the frame would have been answered by a
-//! server that stops where something fails (MS-SMB2 3.3.5.2.7.2): what stands behind that is not sent, but for the CLOSE of
-//! what is open.
+//! server that stops where something fails (MS-SMB2 3.3.5.2.7.2). The requests behind that are not sent, but for the CLOSE of
+//! an open file.
 
 use smb_wire::header::{self, Header};
 use smb_wire::{
@@ -51,8 +50,8 @@ impl<'a> Series<'a> {
     /// Sends the requests of a frame, each behind the answer to the one before it.
     ///
     /// # Errors
-    /// What ended the last channel, or [`Error::Credits`] for a request that cannot be made smaller. What was opened is closed
-    /// then.
+    /// What ended the last channel, or [`Error::Credits`] for a request that cannot be made smaller. An open that
+    /// the series has made is closed then.
     pub(crate) async fn send<const N: usize>(mut self, parts: [Part<'_>; N]) -> Result<Answer<N>> {
         let mut replies = [const { None }; N];
         let mut failed = None;
@@ -209,7 +208,7 @@ impl<'a> Series<'a> {
         }
     }
 
-    /// A query with no more room for its answer than the credits pay for. What goes with it is little.
+    /// A query with no more room for its answer than the credits pay for. Its own data is little.
     async fn query(&mut self, command: Command, message: &[u8]) -> Result<Reply> {
         let answered = match command {
             Command::QueryInfo => {
@@ -258,7 +257,7 @@ impl<'a> Series<'a> {
     /// Closes what is open, since nobody will know of it.
     async fn give_up(&mut self) {
         if let Some(file_id) = self.file_id.filter(|_| self.is_open) {
-            // What counts is why the series has ended.
+            // The reason why the series has ended counts, and not this.
             let _ = self.close(close::Request { flags: close::Flags::empty(), file_id }).await;
         }
     }

@@ -401,7 +401,11 @@ fn locked(out: &mut Vec<u8>) {
 
 /// A range that is asked for on two channels, since the first is lost. Answers the other end behind the refusal of the second
 /// request.
-async fn refused_again(file: Arc<File>, mut first: Peer, second: &mut Peer) -> JoinHandle<client::Result<()>> {
+async fn refused_again(
+    file: Arc<File>,
+    mut first: Peer,
+    second: &mut Peer,
+) -> JoinHandle<client::Result<()>> {
     let locking = tokio::spawn(async move { file.lock(20, 10).await });
     let lost = lock_sequence(&first.next_of(Command::Lock).await);
     drop(first);
@@ -420,7 +424,7 @@ async fn a_range_is_refused_only_when_the_first_request_for_it_has_not_taken_it_
     for was_taken in [false, true] {
         let (_session, file, first, mut second) = two_channels().await;
         let client = refused_again(Arc::new(file), first, &mut second).await;
-        // What is done under its number is not done again when it comes.
+        // It takes nothing any more behind something that was done under its number.
         let request = second.next_of(Command::Lock).await;
         assert_eq!(locking(&request), (0, 0, lock::Flags::SHARED_LOCK | NOW, (1, 0)));
         second.accept(&request, locked).await;

@@ -407,16 +407,16 @@ fn a_lock_that_comes_after_its_replay_was_refused_takes_nothing() {
     let mut next = world.bind(&Dial::default(), &lost);
     let (file, theirs) = (lost.open("file"), other.open("file"));
     assert_eq!(locked(&mut other, theirs, (0, 0), true), NtStatus::SUCCESS);
-    // What was sent on the first channel is still on its way when it is sent again on the second.
+    // The request on the first channel is still on its way when it is sent again on the second.
     assert_eq!(asked(&mut next, file, first(1), (7, 9)), NtStatus::LOCK_NOT_GRANTED);
     assert_eq!(locked(&mut other, theirs, (0, 0), false), NtStatus::SUCCESS);
     assert_eq!(asked(&mut lost, file, first(0), (7, 9)), NtStatus::FILE_NOT_AVAILABLE);
     assert_eq!(locked(&mut other, theirs, (0, 0), true), NtStatus::SUCCESS, "nobody has it");
     assert_eq!(locked(&mut other, theirs, (0, 0), false), NtStatus::SUCCESS);
-    // What was under way on a channel that is not lost, under another number, is not late.
+    // A request under another number, on a channel that is not lost, is not late.
     assert_eq!(asked(&mut lost, file, first(0), (8, 9)), NtStatus::SUCCESS);
     assert_eq!(locked(&mut next, file, (9, 9), false), NtStatus::SUCCESS);
-    // Nor is what has the same number once more, in its turn.
+    // Nor is one with the same number once more, in its turn.
     assert_eq!(asked(&mut next, file, first(1), (7, 9)), NtStatus::SUCCESS);
 }
 
@@ -446,7 +446,11 @@ fn what_is_done_under_the_number_of_a_refused_lock_keeps_its_first_copy_from_tak
     assert_eq!(change(&mut next, 7, 9, shared), NtStatus::SUCCESS);
     assert_eq!(change(&mut next, 8, 9, lock::Flags::UNLOCK), NtStatus::SUCCESS);
     assert_eq!(locked(&mut other, theirs, (0, 0), false), NtStatus::SUCCESS);
-    assert_eq!(asked(&mut lost, file, first(0), (7, 9)), NtStatus::SUCCESS, "as the answer of one that was done");
+    assert_eq!(
+        asked(&mut lost, file, first(0), (7, 9)),
+        NtStatus::SUCCESS,
+        "as the answer of one that was done"
+    );
     assert_eq!(locked(&mut other, theirs, (0, 0), true), NtStatus::SUCCESS, "nobody has it");
 }
 

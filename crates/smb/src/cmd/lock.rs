@@ -95,7 +95,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     }
 }
 
-/// Whether a LOCK takes nothing since what sent it again was refused. A range that it was woken for goes to the next.
+/// Whether a LOCK takes nothing since a second copy of it was refused. A range that it was woken for goes to the next.
 fn is_late(request: &Request<'_>, open: &Open, numbered: (u32, u8)) -> bool {
     let is_late = open.refused_locks.is_late(numbered, request.header.channel_sequence());
     if is_late

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use client::{ChannelOptions, Options, Settings, Tree};
+use client::{ChannelOptions, OpenOptions, Options, Settings, Tree};
 use smb_wire::NtStatus;
 use smb_wire::create::{Access, Disposition};
 
 use crate::Running;
 use crate::support::USER;
 use crate::support::channels::log_on;
-use client::OpenOptions;
 
 /// Fewer than any compound needs, and fewer than a block of 1 MiB.
 const FEW: [u32; 4] = [1, 2, 3, 8];
@@ -92,8 +91,12 @@ async fn all_that_a_client_does_works_with_few_credits() {
         let server = few(credits);
         let (session, tree) = log_on(server.address, &Options::default(), false).await;
         everything(&server, &tree).await;
-        let connection = &session.channels()[0].connection;
-        assert_eq!(connection.most_credits(), Some(credits));
+        let carried = || session.channels()[0].bytes as usize;
+        let file = tree.open("blocks", &OpenOptions::read()).await.unwrap();
+        let before = carried();
+        file.read(0, MIB as u32).await.unwrap();
+        assert!((MIB..MIB + 64 * 1024).contains(&(carried() - before)), "each byte counts once");
+        assert_eq!(session.channels()[0].connection.most_credits(), Some(credits));
         session.log_off().await.unwrap();
     }
 }
