@@ -29,9 +29,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     let elements: Vec<LockElement> = asked.locks.iter().collect();
     let (index, number) = (asked.lock_sequence_index, asked.lock_sequence_number);
     let is_verified = is_sequenced(connection, &open)?;
-    if is_late(request, &open, (index, number)) {
-        return Err(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE));
-    }
+    refuse_late(request, &open, (index, number))?;
     let engine = open.file().filter(|(_, file)| file.is_lasting()).map(|(engine, _)| Arc::clone(engine));
     let told = Arc::clone(&open);
     let tell = move || !is_verified || told.locks.tell(index, number);
@@ -60,15 +58,11 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     if unlocks {
         unlock(&open, &elements, &note)?;
     } else {
-        match lock(connection, request, (&open, &note), &elements) {
+        match lock(connection, request, (&open, &note, (index, number)), &elements) {
             // It was done between the look above and this.
             Err(Stop::Wait(Some((engine, ticket)))) if is_done() => {
                 engine.cancel(ticket);
                 return replayed(body);
-            }
-            Err(Stop::Fail(status)) => {
-                note_refused(connection, &open, request.header, (index, number));
-                return Err(Stop::Fail(status));
             }
             locked => locked?,
         }
@@ -95,16 +89,15 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     }
 }
 
-/// Whether a LOCK takes nothing since a second copy of it was refused. A range that it was woken for goes to the next.
-fn is_late(request: &Request<'_>, open: &Open, numbered: (u32, u8)) -> bool {
-    let is_late = open.refused_locks.is_late(numbered, request.header.channel_sequence());
-    if is_late
-        && request.resumed
-        && let Some((engine, file)) = open.file()
-    {
+/// Refuses a LOCK of which a second copy was refused before. A range that it was woken for goes to the next.
+fn refuse_late(request: &Request<'_>, open: &Open, numbered: (u32, u8)) -> Result<(), Stop> {
+    if !open.refused_locks.is_late(numbered, request.header.channel_sequence()) {
+        return Ok(());
+    }
+    if let Some((engine, file)) = open.file().filter(|_| request.resumed) {
         engine.pass_turn(file);
     }
-    is_late
+    Err(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE))
 }
 
 /// A LOCK was refused: if it was sent again after a channel was lost, its first copy takes nothing when it comes late.
@@ -178,7 +171,7 @@ fn unlock(open: &Open, elements: &[LockElement], note: RangeNote<'_>) -> Result<
 fn lock(
     connection: &mut Connection,
     request: &mut Request<'_>,
-    (open, note): (&Open, RangeNote<'_>),
+    (open, note, numbered): (&Open, RangeNote<'_>, (u32, u8)),
     elements: &[LockElement],
 ) -> Result<(), Stop> {
     let (engine, file) = open.file().ok_or(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST))?;
@@ -205,6 +198,9 @@ fn lock(
     match engine.lock_noting(&caller, file, open.lock_owner(), LockRule::Exact, &ranges, note) {
         Step::Done(()) => Ok(()),
         Step::Wait(ticket) => Err(Stop::Wait(Some((engine.clone(), ticket)))),
-        Step::Refused(refusal) => Err(refusal.into()),
+        Step::Refused(refusal) => {
+            note_refused(connection, open, request.header, numbered);
+            Err(refusal.into())
+        }
     }
 }
