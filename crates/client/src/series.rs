@@ -5,6 +5,7 @@
 //! server that stops where something fails (MS-SMB2 3.3.5.2.7.2). The requests behind that are not sent, but for the CLOSE of
 //! an open file.
 
+use smb_wire::create_context::Contexts;
 use smb_wire::header::{self, Header};
 use smb_wire::{
     Command, FileId, Malformed, NtStatus, close, create, error, ioctl, query_directory, query_info, read,
@@ -89,14 +90,7 @@ impl<'a> Series<'a> {
                 self.terms.tree_id = reply.header().tree_id();
                 Ok(reply)
             }
-            Command::Create => {
-                let reply = self.carry(part).await?;
-                if reply.status().is_success() {
-                    self.file_id = Some(create::Response::parse(reply.message())?.file_id);
-                    self.is_open = true;
-                }
-                Ok(reply)
-            }
+            Command::Create => self.create(part, create::Request::parse(&message)?).await,
             Command::Close => {
                 let asked = close::Request::parse(&message)?;
                 let file_id = self.name(asked.file_id);
@@ -125,6 +119,21 @@ impl<'a> Series<'a> {
                 id
             }
         }
+    }
+
+    /// CREATE. In a compound it has no name by which the server finds what it has opened, since it is used there at once; here
+    /// it may have to be repeated alone.
+    async fn create(&mut self, part: Part<'_>, asked: create::Request<'_>) -> Result<Reply> {
+        let contexts: std::result::Result<Vec<_>, _> = asked.contexts.requests().collect();
+        let mut contexts = contexts?;
+        contexts.extend(self.session.create_contexts().into_iter().flatten());
+        let asked = create::Request { contexts: Contexts::Requests(&contexts), ..asked };
+        let reply = self.carry(Part { body: &|out| asked.write(out), ..part }).await?;
+        if reply.status().is_success() {
+            self.file_id = Some(create::Response::parse(reply.message())?.file_id);
+            self.is_open = true;
+        }
+        Ok(reply)
     }
 
     /// Sends one request as it is.

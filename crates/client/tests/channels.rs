@@ -46,7 +46,19 @@ async fn with_channels_by<F>(
 where
     F: Future<Output: Send + 'static> + Send + 'static,
 {
-    let mut server = Server::start().await;
+    with_channels_of(Server::start().await, connecting, options, script).await
+}
+
+/// The same to this server.
+async fn with_channels_of<F>(
+    mut server: Server,
+    connecting: Options,
+    options: ChannelOptions,
+    script: impl FnOnce(Server, Peer) -> F,
+) -> (Session, Opened, F::Output)
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
     let address = server.address;
     let client = tokio::spawn(async move {
         let connection = Connection::connect(address, "peer", &connecting).await.unwrap();
@@ -69,12 +81,17 @@ async fn two_channels() -> (Session, File, Peer, Peer) {
 }
 
 async fn two_channels_by(options: ChannelOptions) -> (Session, File, Peer, Peer) {
-    let (session, opened, (mut first, second)) = with_channels(options, |mut server, first| async move {
+    two_channels_of(Server::start().await, options).await
+}
+
+async fn two_channels_of(server: Server, options: ChannelOptions) -> (Session, File, Peer, Peer) {
+    let script = |mut server: Server, first| async move {
         let mut second = server.accept().await;
         server.bind(&mut second).await;
         (first, second)
-    })
-    .await;
+    };
+    let (session, opened, (mut first, second)) =
+        with_channels_of(server, Options::default(), options, script).await;
     assert_eq!((opened.channels, opened.failure.is_none()), (2, true));
     let of_client = session.clone();
     let opening = tokio::spawn(async move {
@@ -326,6 +343,30 @@ async fn a_create_whose_answer_is_lost_is_replayed_under_the_same_name() {
     assert_eq!(create_guid(&replayed), create_guid(&lost));
     second.accept(&replayed, created).await;
     assert_eq!(opening.await.unwrap().unwrap(), FILE);
+}
+
+#[tokio::test]
+async fn a_create_out_of_a_compound_that_is_not_paid_for_is_replayed_under_the_same_name() {
+    let mut server = Server::start().await;
+    server.grants = 1;
+    let (session, _file, mut first, mut second) = two_channels_of(server, wanting(2)).await;
+    let looking = tokio::spawn(async move { session.connect("files").await?.stat("file").await });
+    first.connect_tree().await;
+    // It asks for more credits once.
+    let asked = first.next().await;
+    first.echo(&asked).await;
+    let lost = first.next_of(Command::Create).await;
+    assert_eq!(marks(&lost), (0, false));
+    drop(first);
+    let replayed = second.next_of(Command::Create).await;
+    assert_eq!((marks(&replayed), create_guid(&replayed)), ((1, true), create_guid(&lost)));
+    second.accept(&replayed, created).await;
+    let request = second.next_of(Command::QueryInfo).await;
+    second.refuse(&request, NtStatus::ACCESS_DENIED).await;
+    let request = second.next_of(Command::Close).await;
+    assert_eq!(close::Request::parse(&request).unwrap().file_id, FILE);
+    second.accept(&request, |out| close::Response { info: None }.write(out)).await;
+    assert_eq!(looking.await.unwrap().unwrap_err().status(), Some(NtStatus::ACCESS_DENIED));
 }
 
 #[tokio::test]
