@@ -62,6 +62,7 @@ fn server_config() -> smb::ServerConfig {
         max_connections: 100,
         anonymous: false,
         smbtorture_controls: false,
+        max_credits: smb::limits::MAX_CREDITS,
         multichannel: true,
         max_channels: smb::limits::DEFAULT_CHANNELS,
         accounts: Vec::new(),

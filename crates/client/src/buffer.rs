@@ -17,6 +17,14 @@ impl Reply {
         Reply(message)
     }
 
+    /// A reply in the place of those to several requests, or of one to a request that was not sent.
+    pub(crate) fn made(command: Command, status: NtStatus, body: impl FnOnce(&mut Vec<u8>)) -> Reply {
+        let mut message = Vec::new();
+        Header::response_to(&Header::request(command, 0), status).push(&mut message);
+        body(&mut message);
+        Reply(Message::own(message))
+    }
+
     /// Where `part`, which was read out of the message, lies in it.
     pub(crate) fn range_of(&self, part: &[u8]) -> Range<usize> {
         self.0.range_of(part)

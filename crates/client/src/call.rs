@@ -8,6 +8,8 @@
 //!   worked on, and refuses the first one when it comes after its replay.
 //! * Everything else changes nothing when it is done twice, or says on the second time that it is done. Who
 //!   reads such an answer is told by [`Answer::replayed`].
+//!
+//! A frame that the credits of a connection do not pay for goes as a [`Series`].
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,6 +21,7 @@ use crate::channels::Chosen;
 use crate::link::{Envelope, Part};
 use crate::patience::Patience;
 use crate::protection::Protection;
+use crate::series::Series;
 use crate::session::SessionInner;
 use crate::{Error, Result};
 
@@ -32,6 +35,16 @@ pub(crate) struct Answer<const N: usize> {
     pub(crate) replies: [Reply; N],
     /// Whether the server may have done it before, with a reply that was lost.
     pub(crate) replayed: bool,
+}
+
+/// The terms on which the requests of a frame go, whichever channel they take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    pub(crate) tree_id: u32,
+    /// How they are protected at least.
+    pub(crate) at_least: Protection,
+    /// Whether what the server may have seen is sent a second time.
+    pub(crate) again: bool,
 }
 
 impl SessionInner {
@@ -58,14 +71,34 @@ impl SessionInner {
         parts: [Part<'_>; N],
         again: bool,
     ) -> Result<Answer<N>> {
+        let terms = Terms { tree_id, at_least, again };
+        let mut replayed = false;
+        match self.carry(terms, parts, &mut replayed).await {
+            Err(Error::Credits { granted, .. }) if granted > 0 => {
+                let series = Series::new(self, terms, granted, replayed);
+                // Boxed, so that the future of a frame that is paid for is not the larger for it.
+                Box::pin(series.send(parts)).await
+            }
+            carried => carried.map(|replies| Answer { replies, replayed }),
+        }
+    }
+
+    /// Sends one frame, over one channel after the other if need be, and waits for all replies. `replayed` is, or becomes,
+    /// true when the server may have seen it on a channel that is lost.
+    pub(crate) async fn carry<const N: usize>(
+        &self,
+        terms: Terms,
+        parts: [Part<'_>; N],
+        replayed: &mut bool,
+    ) -> Result<[Reply; N]> {
         let weight = parts.iter().map(|part| u64::from(part.payload) + HEADERS).sum();
-        let (mut replayed, mut renewed) = (false, false);
+        let mut renewed = false;
         let mut patience = Patience::new(PATIENCE);
         loop {
             let renewals = self.renewals.load(Ordering::Relaxed);
             let chosen = self.channels.choose(weight)?;
             let mut posted = false;
-            let error = match self.attempt(&chosen, tree_id, at_least, parts, replayed, &mut posted).await {
+            let error = match self.attempt(&chosen, terms, parts, *replayed, &mut posted).await {
                 // Nothing was done.
                 Ok(replies) if !renewed && replies.first().is_some_and(is_expired) => {
                     drop(replies);
@@ -74,23 +107,26 @@ impl SessionInner {
                     continue;
                 }
                 Ok(replies) => {
-                    let for_now = self.channels_matter() && is_refused_for_now(&parts, &replies, replayed);
-                    let Some(pause) = (for_now && again).then(|| patience.next()).flatten() else {
-                        return Ok(Answer { replies, replayed });
+                    let for_now = self.channels_matter() && is_refused_for_now(&parts, &replies, *replayed);
+                    let Some(pause) = (for_now && terms.again).then(|| patience.next()).flatten() else {
+                        return Ok(replies);
                     };
                     drop((chosen, replies));
                     // MS-SMB2 3.2.5.12
-                    replayed = true;
+                    *replayed = true;
                     tokio::time::sleep(pause).await;
                     continue;
                 }
                 Err(error) => error,
             };
+            if let Error::Credits { .. } = error {
+                chosen.uncount();
+            }
             let others = error.is_loss() && self.channels.lose(&chosen.channel, &error);
-            if !others || (posted && !again) {
+            if !others || (posted && !terms.again) {
                 return Err(error);
             }
-            replayed |= posted;
+            *replayed |= posted;
         }
     }
 
@@ -98,8 +134,7 @@ impl SessionInner {
     async fn attempt<const N: usize>(
         &self,
         chosen: &Chosen<'_>,
-        tree_id: u32,
-        at_least: Protection,
+        terms: Terms,
         parts: [Part<'_>; N],
         is_replay: bool,
         posted: &mut bool,
@@ -107,8 +142,8 @@ impl SessionInner {
         let channel = &chosen.channel;
         let envelope = Envelope {
             session_id: self.id,
-            tree_id,
-            protection: self.protect(at_least),
+            tree_id: terms.tree_id,
+            protection: self.protect(terms.at_least),
             keys: Some(channel.keys.as_ref()),
             channel_sequence: chosen.sequence,
             is_replay,

@@ -104,6 +104,14 @@ pub(crate) struct Chosen<'a> {
     tuner: Option<&'a Tuner>,
 }
 
+impl Chosen<'_> {
+    /// The request was not sent: the channel has carried nothing of it.
+    pub(crate) fn uncount(&self) {
+        self.channel.requests.fetch_sub(1, Ordering::Relaxed);
+        self.channel.weight.fetch_sub(self.weight, Ordering::Relaxed);
+    }
+}
+
 impl Drop for Chosen<'_> {
     fn drop(&mut self) {
         if let Some(tuner) = self.tuner {

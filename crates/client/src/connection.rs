@@ -81,6 +81,13 @@ impl Connection {
         self.inner.link.credits()
     }
 
+    /// The most credits that the server grants at once, where a request needed more and the server was asked for them in
+    /// vain. Such requests go in parts then, and compounds as single requests.
+    #[must_use]
+    pub fn most_credits(&self) -> Option<u32> {
+        self.inner.link.most_credits()
+    }
+
     /// Our end of it.
     #[must_use]
     pub fn local(&self) -> SocketAddr {

@@ -2,6 +2,8 @@
 //!
 //! Each message id that is used costs a credit; every reply grants some. [`Credits`] keeps count, says how
 //! many to ask for so that the stock comes back to its target, and queues requests that must wait, in order.
+//!
+//! A request that costs more than the server ever grants does not wait: [`Credits::bind`] notes how many that are.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -17,6 +19,8 @@ pub(crate) struct Credits {
     asked: u32,
     /// How many the client wants to own.
     target: u32,
+    /// The most that the server grants at once, where it was asked for more in vain.
+    most: Option<u32>,
     queue: VecDeque<Waiter>,
     next_ticket: u64,
 }
@@ -35,7 +39,7 @@ pub(crate) enum Taken {
     Ask(u16),
     /// Not yet. The waker is called when it is worth another try with this ticket.
     Wait(u64),
-    /// Nothing is under way that could bring more.
+    /// Nothing is under way that could bring more than these, or the server is known to grant no more.
     Starved(u32),
 }
 
@@ -44,7 +48,8 @@ impl Credits {
     pub(crate) fn new(target: u16) -> Credits {
         // MS-SMB2 3.2.4.2.2
         let target = u32::from(target.max(1));
-        Credits { available: 1, in_flight: 0, asked: 0, target, queue: VecDeque::new(), next_ticket: 0 }
+        let queue = VecDeque::new();
+        Credits { available: 1, in_flight: 0, asked: 0, target, most: None, queue, next_ticket: 0 }
     }
 
     /// What the server has granted and not taken back, used or not.
@@ -52,9 +57,29 @@ impl Credits {
         self.available + self.in_flight
     }
 
+    /// The most that the server grants at once, where it was asked for more in vain.
+    pub(crate) fn most(&self) -> Option<u32> {
+        self.most
+    }
+
+    /// Notes that the server grants no more than `most` at once, until it does.
+    pub(crate) fn bind(&mut self, most: u32) {
+        self.most = Some(most);
+        self.wake_next();
+    }
+
+    fn is_beyond(&self, charge: u16) -> Option<u32> {
+        self.most.filter(|most| u32::from(charge) > *most)
+    }
+
     /// Takes `charge` credits, if nobody waits in front. `ticket` is that of an earlier [`Taken::Wait`].
     pub(crate) fn take(&mut self, charge: u16, ticket: Option<u64>, waker: &Waker) -> Taken {
         let place = ticket.and_then(|ticket| self.queue.iter().position(|it| it.ticket == ticket));
+        if let Some(most) = self.is_beyond(charge) {
+            place.and_then(|at| self.queue.remove(at));
+            self.wake_next();
+            return Taken::Starved(most);
+        }
         let is_next = place == Some(0) || (place.is_none() && self.queue.is_empty());
         let enough = u32::from(charge) <= self.available;
         if is_next && (enough || self.in_flight == 0) {
@@ -100,6 +125,8 @@ impl Credits {
         self.asked -= u32::from(asked);
         // More than the whole range of message ids in one window is of no use to anybody.
         self.available = (self.available + u32::from(granted)).min(u32::from(u16::MAX));
+        // Those under way do not count: a server may grant anew for each of them before it has answered it.
+        self.most = self.most.filter(|most| self.available <= *most);
         self.wake_next();
     }
 
@@ -116,7 +143,9 @@ impl Credits {
 
     fn wake_next(&self) {
         if let Some(next) = self.queue.front()
-            && (u32::from(next.charge) <= self.available || self.in_flight == 0)
+            && (u32::from(next.charge) <= self.available
+                || self.in_flight == 0
+                || self.is_beyond(next.charge).is_some())
         {
             next.waker.wake_by_ref();
         }
@@ -202,5 +231,31 @@ mod tests {
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
         assert_eq!(credits.take(16, Some(ticket), &large), Taken::Starved(2));
         assert!(matches!(credits.take(2, None, &large), Taken::Ask(_)));
+    }
+
+    #[test]
+    fn what_the_server_was_asked_for_in_vain_is_not_waited_for_until_it_grants_more() {
+        let (woken, next) = waker();
+        let mut credits = Credits::new(8);
+        assert_eq!(credits.take(1, None, Waker::noop()), Taken::Ask(8));
+        let Taken::Wait(large) = credits.take(4, None, &next) else { panic!("no credit is left") };
+        let Taken::Wait(behind) = credits.take(1, None, &next) else { panic!("somebody is in front") };
+        credits.bind(2);
+        assert_eq!(woken.0.swap(0, Ordering::Relaxed), 1, "who waits for more than that is told");
+        assert_eq!(credits.take(4, Some(large), &next), Taken::Starved(2));
+        assert_eq!(
+            credits.take(4, None, Waker::noop()),
+            Taken::Starved(2),
+            "at once, though one is under way"
+        );
+        credits.settle(1, 8, 2);
+        assert!(woken.0.load(Ordering::Relaxed) > 0);
+        assert!(matches!(credits.take(1, Some(behind), &next), Taken::Ask(_)));
+        assert_eq!(credits.most(), Some(2), "2 are no more than that");
+        // Granted before the request in front is answered: there are three in all, and no more than two at once.
+        credits.settle(0, 0, 1);
+        assert_eq!((credits.granted(), credits.most()), (3, Some(2)));
+        credits.settle(1, 0, 1);
+        assert_eq!((credits.granted(), credits.most()), (3, None));
     }
 }

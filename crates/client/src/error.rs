@@ -83,7 +83,7 @@ pub enum Error {
     /// The server broke another rule of the protocol.
     #[error("the server broke the protocol: {0}")]
     Protocol(&'static str),
-    /// The server grants fewer credits than one request needs, and none of ours is under way.
+    /// The server grants none, or fewer credits than a request needs that cannot go in parts, and none of ours is under way.
     #[error("a request needs {needed} credits, the server grants no more than {granted}")]
     Credits {
         /// What the request is charged.

@@ -2,7 +2,6 @@
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
 use smb_wire::create::FileInfo;
 use smb_wire::fscc::directory::{self, DirectoryClass};
@@ -14,6 +13,7 @@ use smb_wire::{
 
 use crate::buffer::Reply;
 use crate::link::Part;
+use crate::ranges::Ranges;
 use crate::tree::{NETWORK_OPEN_SIZE, TreeInner, network_open};
 use crate::{Error, Result};
 
@@ -26,8 +26,7 @@ pub struct File {
     pub(crate) tree: Arc<TreeInner>,
     pub(crate) id: FileId,
     info: FileInfo,
-    /// How many LOCK requests were made over it.
-    pub(crate) locks: Arc<AtomicU32>,
+    pub(crate) ranges: Arc<Ranges>,
 }
 
 /// The bytes that a READ brought, in the buffer in which they came.
@@ -69,7 +68,7 @@ const MOST_BARREN: u32 = 1000;
 
 impl File {
     pub(crate) fn new(tree: Arc<TreeInner>, id: FileId, info: FileInfo) -> File {
-        File { tree, id, info, locks: Arc::default() }
+        File { tree, id, info, ranges: Arc::default() }
     }
 
     /// The number by which the server knows the open.

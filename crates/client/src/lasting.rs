@@ -1,22 +1,18 @@
-//! Files that stay open when the server ends and starts again (persistent handles), and byte ranges of files.
+//! Files that stay open when the server ends and starts again (persistent handles).
 //!
 //! [`Tree::open_lasting`] opens one and gives with it what names it; after a new log-on [`Tree::take_up`]
 //! goes on with it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use smb_wire::create;
 use smb_wire::create_context::{DurableFlags, RequestContext, ResponseContext};
-use smb_wire::lock::{self, Flags, LockElement};
-use smb_wire::{Command, FileId, Guid, List};
+use smb_wire::{Command, FileId, Guid};
 
 use crate::link::Part;
+use crate::ranges::Ranges;
 use crate::tree::{create_request, wire_path};
 use crate::{Error, File, OpenOptions, Result, Tree};
-
-/// Places for sequence numbers of LOCK that a server has for each open.
-const LOCK_PLACES: u32 = 64;
 
 /// What names a file that outlives the server.
 #[derive(Debug, Clone)]
@@ -25,8 +21,8 @@ pub struct Lasting {
     how: OpenOptions,
     id: FileId,
     create_guid: Guid,
-    /// Those made over it: the server remembers their numbers as long as it has the file.
-    locks: Arc<AtomicU32>,
+    /// Its byte ranges: the server keeps them, and the numbers of their LOCKs, as long as it has the file.
+    ranges: Arc<Ranges>,
     /// For how long the server keeps it while nobody is there, in milliseconds.
     pub timeout_ms: u32,
 }
@@ -46,8 +42,8 @@ impl Tree {
             file.close().await?;
             return Err(Error::NotOffered("files that outlive the server"));
         };
-        let (path, how, id, locks) = (path.to_owned(), *how, file.id(), Arc::clone(&file.locks));
-        Ok((file, Lasting { path, how, id, create_guid, locks, timeout_ms }))
+        let (path, how, id, ranges) = (path.to_owned(), *how, file.id(), Arc::clone(&file.ranges));
+        Ok((file, Lasting { path, how, id, create_guid, ranges, timeout_ms }))
     }
 
     /// Goes on with a file that was opened by a session that is lost.
@@ -56,11 +52,11 @@ impl Tree {
     /// [`Error::Status`] when the server has it no more.
     // MS-SMB2 3.2.4.4
     pub async fn take_up(&self, lasting: &Lasting) -> Result<File> {
-        let Lasting { path, how, id, create_guid, locks, .. } = lasting;
+        let Lasting { path, how, id, create_guid, ranges, .. } = lasting;
         let (file_id, create_guid, flags) = (*id, *create_guid, DurableFlags::PERSISTENT);
         let asked = RequestContext::DurableHandleReconnectV2 { file_id, create_guid, flags };
         let mut file = self.create_with(path, how, asked).await?.0;
-        file.locks = Arc::clone(locks);
+        file.ranges = Arc::clone(ranges);
         Ok(file)
     }
 
@@ -83,44 +79,5 @@ impl Tree {
             }
         }
         Ok((File::new(Arc::clone(&self.inner), response.file_id, response.info), timeout_ms))
-    }
-}
-
-impl File {
-    /// Takes `len` bytes from `offset` on for this open alone, or fails at once.
-    ///
-    /// # Errors
-    /// [`Error::Status`] when somebody else has some of them.
-    pub async fn lock(&self, offset: u64, len: u64) -> Result<()> {
-        self.change_range(offset, len, Flags::EXCLUSIVE_LOCK | Flags::FAIL_IMMEDIATELY).await
-    }
-
-    /// Gives a range back just as it was taken.
-    ///
-    /// # Errors
-    /// [`Error::Status`] when it is not held.
-    pub async fn unlock(&self, offset: u64, len: u64) -> Result<()> {
-        self.change_range(offset, len, Flags::UNLOCK).await
-    }
-
-    /// Index and number by which a server knows the next LOCK when it is sent again over another channel, and does it once:
-    /// each of the places in turn with the number behind that of its last use. Zeros where that cannot happen.
-    // MS-SMB2 3.2.4.19
-    fn next_lock(&self) -> (u32, u8) {
-        if !self.tree.session.channels_matter() {
-            return (0, 0);
-        }
-        let count = self.locks.fetch_add(1, Ordering::Relaxed);
-        (count % LOCK_PLACES + 1, (count / LOCK_PLACES % 16) as u8)
-    }
-
-    async fn change_range(&self, offset: u64, length: u64, flags: Flags) -> Result<()> {
-        let elements = [LockElement { offset, length, flags }];
-        let (file_id, locks) = (self.id(), List::Values(&elements));
-        let (lock_sequence_index, lock_sequence_number) = self.next_lock();
-        let request = lock::Request { lock_sequence_number, lock_sequence_index, file_id, locks };
-        let reply = self.call(Command::Lock, 0, &|out| request.write(out)).await?;
-        lock::Response::parse(reply.message())?;
-        Ok(())
     }
 }

@@ -29,6 +29,9 @@
 //! channels are lost meanwhile; `channels` chooses among them; `link` is the heart, where requests wait for credits,
 //! are written, and meet their replies; `protection` signs and seals.
 //!
+//! Few credits make the client slower, and nothing fails of them: a large request goes in parts, and a compound as single
+//! requests, one after the other (`series`). Where one round trip is promised below, the credits for it are taken for granted.
+//!
 //! The client asks for no oplocks and no leases. A lease saves asking again for what was read, and sending at once what is
 //! written: a copy reads and writes each byte once, and a load is to reach the server. It would gain nothing and cost
 //! whoever opens the same file the wait for a break, so no server ever has to break one of ours.
@@ -58,6 +61,8 @@ mod offload;
 mod options;
 mod patience;
 mod protection;
+mod ranges;
+mod series;
 mod session;
 mod transport;
 mod tree;

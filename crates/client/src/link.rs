@@ -18,6 +18,7 @@ use wire::frame::Frame;
 
 use crate::buffer::Reply;
 use crate::credits::{Credits, Taken};
+use crate::negotiate::CREDIT;
 use crate::protection::{ChannelKeys, Protection};
 use crate::transport::{Entry, PREFIX, Pending, Protocol, Tasks, Transport};
 use crate::{Error, Result};
@@ -131,6 +132,11 @@ impl Link {
         self.lock().own.credits.granted()
     }
 
+    /// The most credits that the server grants at once, where it was asked for more in vain.
+    pub(crate) fn most_credits(&self) -> Option<u32> {
+        self.lock().own.credits.most()
+    }
+
     /// Makes the keys known with which replies to a session are checked and opened.
     pub(crate) fn add_channel(&self, keys: &Arc<ChannelKeys>) {
         let mut state = self.lock();
@@ -150,21 +156,26 @@ impl Link {
     /// nothing is under way that brings more, as with the first large request, an ECHO asks for them.
     ///
     /// # Errors
-    /// What ended the link, or [`Error::Credits`] when there come no more.
+    /// What ended the link, or [`Error::Credits`] when there come no more: also for what is sent later, without asking
+    /// again, until the server grants more.
     pub(crate) async fn send<const N: usize>(
         self: &Arc<Self>,
         envelope: Envelope<'_>,
         parts: [Part<'_>; N],
         mut kept: Option<&mut Vec<u8>>,
     ) -> Result<[Pending<Smb>; N]> {
+        let mut known = None;
         loop {
             match self.send_now(envelope, parts, kept.as_deref_mut()).await {
                 Err(Error::Credits { needed, granted }) if granted > 0 => {
-                    let [asked] = self.send_now(Envelope::PLAIN, [ECHO], None).await?;
-                    asked.await?;
-                    if self.credits() <= granted {
+                    known = known.max(self.most_credits());
+                    if known.is_some_and(|known| granted <= known) {
+                        self.lock().own.credits.bind(granted);
                         return Err(Error::Credits { needed, granted });
                     }
+                    known = Some(granted);
+                    let [asked] = self.send_now(Envelope::PLAIN, [ECHO], None).await?;
+                    asked.await?;
                 }
                 sent => return sent,
             }
@@ -269,7 +280,7 @@ impl Drop for Waiting<'_> {
 
 /// CreditCharge for a payload (MS-SMB2 3.1.5.2).
 pub(crate) fn charge(payload: u32) -> u16 {
-    (payload.saturating_sub(1) / 65536 + 1) as u16
+    (payload.saturating_sub(1) / CREDIT + 1) as u16
 }
 
 /// Bytes that a request itself carries, as far as they matter for the choice of a buffer.

@@ -61,7 +61,7 @@ impl Negotiated {
 }
 
 /// What one credit pays for, in bytes (MS-SMB2 3.2.4.1.5).
-const CREDIT: u32 = 65536;
+pub(crate) const CREDIT: u32 = 65536;
 
 /// With less room for a buffer a server cannot be worked with, in bytes: for Windows (MS-SMB2 note 189 on 3.2.5.2; the
 /// specification itself says 64 KiB, below which some servers can be configured).

@@ -6,6 +6,7 @@ mod peer;
 mod support;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use client::{ChannelOptions, Connection, Credentials, Error, File, OpenOptions, Opened, Options, Session};
@@ -45,7 +46,19 @@ async fn with_channels_by<F>(
 where
     F: Future<Output: Send + 'static> + Send + 'static,
 {
-    let mut server = Server::start().await;
+    with_channels_of(Server::start().await, connecting, options, script).await
+}
+
+/// The same to this server.
+async fn with_channels_of<F>(
+    mut server: Server,
+    connecting: Options,
+    options: ChannelOptions,
+    script: impl FnOnce(Server, Peer) -> F,
+) -> (Session, Opened, F::Output)
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
     let address = server.address;
     let client = tokio::spawn(async move {
         let connection = Connection::connect(address, "peer", &connecting).await.unwrap();
@@ -68,12 +81,17 @@ async fn two_channels() -> (Session, File, Peer, Peer) {
 }
 
 async fn two_channels_by(options: ChannelOptions) -> (Session, File, Peer, Peer) {
-    let (session, opened, (mut first, second)) = with_channels(options, |mut server, first| async move {
+    two_channels_of(Server::start().await, options).await
+}
+
+async fn two_channels_of(server: Server, options: ChannelOptions) -> (Session, File, Peer, Peer) {
+    let script = |mut server: Server, first| async move {
         let mut second = server.accept().await;
         server.bind(&mut second).await;
         (first, second)
-    })
-    .await;
+    };
+    let (session, opened, (mut first, second)) =
+        with_channels_of(server, Options::default(), options, script).await;
     assert_eq!((opened.channels, opened.failure.is_none()), (2, true));
     let of_client = session.clone();
     let opening = tokio::spawn(async move {
@@ -328,6 +346,30 @@ async fn a_create_whose_answer_is_lost_is_replayed_under_the_same_name() {
 }
 
 #[tokio::test]
+async fn a_create_out_of_a_compound_that_is_not_paid_for_is_replayed_under_the_same_name() {
+    let mut server = Server::start().await;
+    server.grants = 1;
+    let (session, _file, mut first, mut second) = two_channels_of(server, wanting(2)).await;
+    let looking = tokio::spawn(async move { session.connect("files").await?.stat("file").await });
+    first.connect_tree().await;
+    // It asks for more credits once.
+    let asked = first.next().await;
+    first.echo(&asked).await;
+    let lost = first.next_of(Command::Create).await;
+    assert_eq!(marks(&lost), (0, false));
+    drop(first);
+    let replayed = second.next_of(Command::Create).await;
+    assert_eq!((marks(&replayed), create_guid(&replayed)), ((1, true), create_guid(&lost)));
+    second.accept(&replayed, created).await;
+    let request = second.next_of(Command::QueryInfo).await;
+    second.refuse(&request, NtStatus::ACCESS_DENIED).await;
+    let request = second.next_of(Command::Close).await;
+    assert_eq!(close::Request::parse(&request).unwrap().file_id, FILE);
+    second.accept(&request, |out| close::Response { info: None }.write(out)).await;
+    assert_eq!(looking.await.unwrap().unwrap_err().status(), Some(NtStatus::ACCESS_DENIED));
+}
+
+#[tokio::test]
 async fn what_changes_nothing_twice_is_sent_again_and_a_second_close_finds_it_closed() {
     let (_session, file, mut first, mut second) = two_channels().await;
     let working = tokio::spawn(async move {
@@ -385,6 +427,107 @@ async fn a_lock_is_sent_again_by_the_number_it_had_and_no_other_has_that() {
     assert_eq!((lost, seen[0]), ((1, 0), (1, 0)));
     let following: Vec<_> = (2..=64).map(|index| (index, 0)).chain([(1, 1)]).collect();
     assert_eq!(seen[1..], following);
+}
+
+/// What a LOCK asks for: the range, how, and by which number.
+fn locking(message: &Message) -> (u64, u64, lock::Flags, (u32, u8)) {
+    let request = lock::Request::parse(message).unwrap();
+    let element = request.locks.iter().next().unwrap();
+    (element.offset, element.length, element.flags, lock_sequence(message))
+}
+
+fn locked(out: &mut Vec<u8>) {
+    lock::Response.write(out);
+}
+
+/// A range that is asked for on two channels, since the first is lost. Answers the other end behind the refusal of the second
+/// request.
+async fn refused_again(
+    file: Arc<File>,
+    mut first: Peer,
+    second: &mut Peer,
+) -> JoinHandle<client::Result<()>> {
+    let locking = tokio::spawn(async move { file.lock(20, 10).await });
+    let lost = lock_sequence(&first.next_of(Command::Lock).await);
+    drop(first);
+    let request = second.next_of(Command::Lock).await;
+    assert_eq!(lock_sequence(&request), lost);
+    second.refuse(&request, NtStatus::LOCK_NOT_GRANTED).await;
+    locking
+}
+
+const NOW: lock::Flags = lock::Flags::FAIL_IMMEDIATELY;
+const EXCLUSIVE: lock::Flags = lock::Flags::EXCLUSIVE_LOCK.union(NOW);
+const UNLOCK: lock::Flags = lock::Flags::UNLOCK;
+
+#[tokio::test]
+async fn a_range_is_refused_only_when_the_first_request_for_it_has_not_taken_it_and_never_will() {
+    for was_taken in [false, true] {
+        let (_session, file, first, mut second) = two_channels().await;
+        let client = refused_again(Arc::new(file), first, &mut second).await;
+        // It takes nothing any more behind something that was done under its number.
+        let request = second.next_of(Command::Lock).await;
+        assert_eq!(locking(&request), (0, 0, lock::Flags::SHARED_LOCK | NOW, (1, 0)));
+        second.accept(&request, locked).await;
+        let request = second.next_of(Command::Lock).await;
+        assert_eq!(locking(&request), (20, 10, UNLOCK, (2, 0)));
+        match was_taken {
+            true => second.accept(&request, locked).await,
+            false => second.refuse(&request, NtStatus::RANGE_NOT_LOCKED).await,
+        }
+        let request = second.next_of(Command::Lock).await;
+        assert_eq!(locking(&request), (0, 0, UNLOCK, (3, 0)));
+        second.accept(&request, locked).await;
+        if was_taken {
+            // It was in its own way.
+            let request = second.next_of(Command::Lock).await;
+            assert_eq!(locking(&request), (20, 10, EXCLUSIVE, (4, 0)));
+            second.accept(&request, locked).await;
+        }
+        let expected = if was_taken { None } else { Some(NtStatus::LOCK_NOT_GRANTED) };
+        assert_eq!(client.await.unwrap().err().and_then(|error| error.status()), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_range_that_an_open_has_already_stays_when_it_is_refused_once_more() {
+    let (_session, file, mut first, mut second) = two_channels().await;
+    let file = Arc::new(file);
+    let taking = tokio::spawn({
+        let file = Arc::clone(&file);
+        async move { file.lock(20, 10).await }
+    });
+    let request = first.next_of(Command::Lock).await;
+    first.accept(&request, locked).await;
+    taking.await.unwrap().unwrap();
+    let client = refused_again(Arc::clone(&file), first, &mut second).await;
+    // Asking for anything more, it would wait for an answer.
+    assert_eq!(client.await.unwrap().unwrap_err().status(), Some(NtStatus::LOCK_NOT_GRANTED));
+    let giving = tokio::spawn(async move { file.unlock(20, 10).await });
+    let request = second.next_of(Command::Lock).await;
+    assert_eq!(locking(&request), (20, 10, UNLOCK, (3, 0)));
+    second.accept(&request, locked).await;
+    giving.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_range_whose_return_is_asked_for_twice_is_given_back() {
+    let (_session, file, mut first, mut second) = two_channels().await;
+    let client = tokio::spawn(async move {
+        file.lock(20, 10).await?;
+        file.unlock(20, 10).await?;
+        Ok::<_, Error>(file.unlock(20, 10).await.unwrap_err().status())
+    });
+    let request = first.next_of(Command::Lock).await;
+    first.accept(&request, locked).await;
+    first.next_of(Command::Lock).await;
+    drop(first);
+    // As a server says that does not count: the first request has done it.
+    for _ in 0..2 {
+        let request = second.next_of(Command::Lock).await;
+        second.refuse(&request, NtStatus::RANGE_NOT_LOCKED).await;
+    }
+    assert_eq!(client.await.unwrap().unwrap(), Some(NtStatus::RANGE_NOT_LOCKED));
 }
 
 #[tokio::test]

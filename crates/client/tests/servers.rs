@@ -14,7 +14,9 @@ use smb_wire::create::{self, CreateAction, Disposition, FileInfo, OplockLevel};
 use smb_wire::create_context::Contexts;
 use smb_wire::fscc::directory::{DirectoryClass, Entry, EntryName, Listing};
 use smb_wire::negotiate::{Capabilities, Dialect};
-use smb_wire::{Command, FileId, Header, NtStatus, Utf16, echo, query_directory, read, utf16};
+use smb_wire::{
+    Command, FileId, Header, NtStatus, Utf16, close, echo, query_directory, query_info, read, utf16, write,
+};
 use support::USER;
 use tokio::task::JoinHandle;
 
@@ -94,17 +96,173 @@ async fn credits_that_come_little_by_little_are_asked_for_until_a_large_request_
     assert_eq!(reading.await.unwrap().unwrap(), 0);
 }
 
-#[tokio::test]
-async fn a_server_that_grants_no_more_is_not_asked_for_ever() {
+/// A share and an open file on a server that never grants more than one credit, which it has been asked for more already.
+async fn with_one_credit() -> (Tree, File, Peer) {
     let (tree, _server, mut peer) = connected(server(|it| it.grants = 1).await).await;
     let opening = opening(&tree);
     let request = peer.next_of(Command::Create).await;
     peer.accept(&request, opened).await;
     let file = opening.await.unwrap().unwrap();
-    let reading = tokio::spawn(async move { file.read(0, 1 << 20).await.map(|data| data.len()) });
+    let reading = tokio::spawn(async move { (file.read(0, 1 << 20).await.map(|data| data.len()), file) });
+    let request = peer.next().await;
+    assert_eq!(Header::parse(&request).unwrap().command(), Command::Echo);
+    peer.accept(&request, |out| echo::Response.write(out)).await;
+    let request = peer.next_of(Command::Read).await;
+    peer.refuse(&request, NtStatus::END_OF_FILE).await;
+    let (read, file) = reading.await.unwrap();
+    assert_eq!(read.unwrap(), 0);
+    (tree, file, peer)
+}
+
+#[tokio::test]
+async fn what_a_server_grants_no_credits_for_is_read_and_written_in_parts() {
+    let (_tree, file, mut peer) = with_one_credit().await;
+    let working = tokio::spawn(async move {
+        let read = file.read(7, 200_000).await.unwrap().to_vec();
+        (file.write(9, &read).await, file.read(0, 200_000).await.map(|data| data.len()), read)
+    });
+    let content: Vec<u8> = (0..200_000_u32).map(|at| (at % 251) as u8).collect();
+    let parts = [0..65_536, 65_536..131_072, 131_072..196_608, 196_608..200_000];
+    for part in parts.clone() {
+        let request = peer.next_of(Command::Read).await;
+        assert_eq!(Header::parse(&request).unwrap().credit_charge(), 1);
+        let asked = read::Request::parse(&request).unwrap();
+        assert_eq!((asked.offset, asked.length as usize), (7 + part.start as u64, part.len()));
+        let data = &content[part];
+        peer.accept(&request, |out| read::Response { data_remaining: 0, flags: 0, data }.write(out)).await;
+    }
+    for part in parts {
+        let request = peer.next_of(Command::Write).await;
+        let asked = write::Request::parse(&request).unwrap();
+        assert_eq!(asked.offset, 9 + part.start as u64);
+        assert!(asked.data == &content[part.clone()], "{part:?}");
+        let count = part.len() as u32;
+        peer.accept(&request, |out| write::Response { count }.write(out)).await;
+    }
+    // The file ends in the second part.
+    for length in [65_536, 1000] {
+        let request = peer.next_of(Command::Read).await;
+        let data = &content[..length];
+        peer.accept(&request, |out| read::Response { data_remaining: 0, flags: 0, data }.write(out)).await;
+    }
+    let (written, read_to_its_end, read) = working.await.unwrap();
+    assert_eq!((written.unwrap(), read_to_its_end.unwrap()), (200_000, 66_536));
+    assert!(read == content);
+}
+
+#[tokio::test]
+async fn what_a_part_of_a_large_request_is_refused_for_is_what_the_whole_is_refused_for() {
+    let (_tree, file, mut peer) = with_one_credit().await;
+    let working = tokio::spawn(async move {
+        (file.write(0, &[7; 200_000]).await, file.read(0, 200_000).await.map(|data| data.len()))
+    });
+    for status in [NtStatus::DISK_FULL, NtStatus::FILE_LOCK_CONFLICT] {
+        let request = peer.next().await;
+        match status {
+            NtStatus::DISK_FULL => {
+                peer.accept(&request, |out| write::Response { count: 65_536 }.write(out)).await;
+            }
+            _ => {
+                let data = &[0; 65_536];
+                let all = read::Response { data_remaining: 0, flags: 0, data };
+                peer.accept(&request, |out| all.write(out)).await;
+            }
+        }
+        let request = peer.next().await;
+        peer.refuse(&request, status).await;
+    }
+    let (written, read) = working.await.unwrap();
+    assert_eq!(written.unwrap_err().status(), Some(NtStatus::DISK_FULL));
+    assert_eq!(read.unwrap_err().status(), Some(NtStatus::FILE_LOCK_CONFLICT));
+}
+
+/// Which open a QUERY_INFO or CLOSE is about.
+fn file_of(message: &[u8]) -> FileId {
+    match Header::parse(message).unwrap().command() {
+        Command::QueryInfo => query_info::Request::parse(message).unwrap().file_id,
+        _ => close::Request::parse(message).unwrap().file_id,
+    }
+}
+
+#[tokio::test]
+async fn a_compound_that_the_credits_do_not_pay_for_goes_as_single_requests() {
+    let (tree, _file, mut peer) = with_one_credit().await;
+    let id = FileId { persistent: 1, volatile: 2 };
+    let closed = |out: &mut Vec<u8>| close::Response::default().write(out);
+    for refused in [None, Some(Command::QueryInfo), Some(Command::Create)] {
+        let tree = tree.clone();
+        let looking = tokio::spawn(async move { tree.stat("file").await });
+        let opening = peer.next_of(Command::Create).await;
+        if refused == Some(Command::Create) {
+            // Nothing more is sent.
+            peer.refuse(&opening, NtStatus::OBJECT_NAME_NOT_FOUND).await;
+        } else {
+            peer.accept(&opening, opened).await;
+            let asking = peer.next_of(Command::QueryInfo).await;
+            assert_eq!(file_of(&asking), id);
+            match refused {
+                None => {
+                    let output_buffer = &[3; 56];
+                    let all = query_info::Response { output_buffer };
+                    peer.accept(&asking, |out| all.write(out)).await;
+                }
+                Some(_) => peer.refuse(&asking, NtStatus::ACCESS_DENIED).await,
+            }
+            // It is closed whatever came of the query.
+            let closing = peer.next_of(Command::Close).await;
+            assert_eq!(file_of(&closing), id);
+            assert!(!Header::parse(&closing).unwrap().is_related());
+            peer.accept(&closing, closed).await;
+        }
+        let found = looking.await.unwrap();
+        let status = found.as_ref().err().and_then(Error::status);
+        match refused {
+            None => assert_eq!(found.unwrap().end_of_file, 0x0303_0303_0303_0303),
+            Some(Command::QueryInfo) => assert_eq!(status, Some(NtStatus::ACCESS_DENIED)),
+            _ => assert_eq!(status, Some(NtStatus::OBJECT_NAME_NOT_FOUND)),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_share_is_looked_at_with_one_credit() {
+    let mut server = server(|it| it.grants = 1).await;
+    let address = server.address;
+    let client = tokio::spawn(async move {
+        let connection = Connection::connect(address, "peer", &Options::default()).await?;
+        let session = Session::log_on(&connection, &Credentials::new(USER.0, USER.1), false).await?;
+        session.connect_and_look("files", "place").await
+    });
+    let mut peer = server.accept().await;
+    server.log_on(&mut peer).await;
     let request = peer.next().await;
     peer.accept(&request, |out| echo::Response.write(out)).await;
-    assert!(matches!(reading.await.unwrap(), Err(Error::Credits { needed: 16, granted: 1 })));
+    peer.connect_tree().await;
+    for command in [Command::Create, Command::Close] {
+        let request = peer.next_of(command).await;
+        assert_eq!(Header::parse(&request).unwrap().tree_id(), peer::TREE);
+        match command {
+            Command::Create => peer.accept(&request, opened).await,
+            _ => peer.accept(&request, |out| close::Response::default().write(out)).await,
+        }
+    }
+    client.await.unwrap().unwrap().1.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_grants_more_later_is_asked_for_whole_blocks_again() {
+    let (_tree, file, mut peer) = with_one_credit().await;
+    peer.grants = 32;
+    let reading = tokio::spawn(async move {
+        file.read(0, 1).await?;
+        file.read(0, 1 << 20).await.map(|data| data.len())
+    });
+    for charge in [1, 16] {
+        let request = peer.next_of(Command::Read).await;
+        assert_eq!(Header::parse(&request).unwrap().credit_charge(), charge);
+        peer.refuse(&request, NtStatus::END_OF_FILE).await;
+    }
+    assert_eq!(reading.await.unwrap().unwrap(), 0);
 }
 
 #[tokio::test]

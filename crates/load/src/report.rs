@@ -138,6 +138,8 @@ pub(crate) struct Channel {
     pub(crate) sent: u64,
     /// Bytes that came from it.
     pub(crate) received: u64,
+    /// The most credits that the server granted on it at once, where some request needed more.
+    pub(crate) most_credits: Option<u32>,
 }
 
 /// Processor time in nanoseconds, where it is known.
@@ -228,6 +230,12 @@ impl Report {
         let latencies = self.all.read.latency.len() + self.all.write.latency.len();
         let expected = latencies * u64::from(self.facts.block);
         self.facts.is_data.then_some(expected == self.bytes())
+    }
+
+    /// The most credits that a connection has had at once, where that was too few for what was to be sent.
+    #[must_use]
+    pub fn most_credits(&self) -> Option<u32> {
+        self.measured.channels.iter().filter_map(|it| it.most_credits).min()
     }
 
     /// Operations for a second times the mean latency: how many were under way at once on average.

@@ -359,6 +359,7 @@ pub(crate) mod tests {
             max_connections: 1,
             anonymous: false,
             smbtorture_controls: false,
+            max_credits: crate::limits::MAX_CREDITS,
             multichannel,
             max_channels: 4,
             accounts,

@@ -73,6 +73,9 @@ pub struct ServerConfig {
     /// padding and requests take long. Never for
     /// a server that serves anybody: whoever reaches it may send them.
     pub smbtorture_controls: bool,
+    /// Credits that a connection may hold, from 1 to [`MAX_CREDITS`](crate::limits::MAX_CREDITS). Only a test of clients has
+    /// reason to grant few.
+    pub max_credits: u16,
     /// Whether a session may have more than one connection (MS-SMB2 3.3.1.5 IsMultiChannelCapable).
     pub multichannel: bool,
     /// Channels that one session may have, from 1 to [`MAX_CHANNELS`](crate::limits::MAX_CHANNELS).

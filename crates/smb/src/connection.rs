@@ -143,7 +143,7 @@ impl Connection {
             account: None,
             preauth: [0; 64],
             desk,
-            window: Window::default(),
+            window: Window::new(server.config().max_credits),
             channels: Vec::new(),
             parting: Vec::new(),
             setups: Vec::new(),

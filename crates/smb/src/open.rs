@@ -19,7 +19,7 @@ use crate::cmd::query_directory::Listing;
 use crate::durable::{Made, Survival};
 use crate::info::Kept;
 use crate::persistent::Promise;
-use crate::sequence::{ChannelSequence, LockSequences};
+use crate::sequence::{ChannelSequence, LockSequences, RefusedLocks};
 use crate::table::Keyed;
 use crate::tree::Tree;
 
@@ -82,6 +82,8 @@ pub struct Body {
     pub(crate) awaiting: Awaiting,
     /// The numbers of its LOCK requests.
     pub(crate) locks: LockSequences,
+    /// Those of them whose first copies take nothing any more.
+    pub(crate) refused_locks: RefusedLocks,
     /// The lease it was opened with.
     pub lease_key: OnceLock<[u8; 16]>,
     /// How it was asked for, where that is needed later.
@@ -151,6 +153,7 @@ impl Body {
             looks: Looks::default(),
             awaiting: Awaiting::default(),
             locks: LockSequences::default(),
+            refused_locks: RefusedLocks::default(),
             lease_key: OnceLock::new(),
             made: OnceLock::new(),
             survival: Mutex::default(),
@@ -159,6 +162,12 @@ impl Body {
             oplock_key,
             lock_owner: LockOwner { client, owner: u128::from(id.persistent) },
         }
+    }
+
+    /// Its session is a new one, which sends its first request for it under this ChannelSequence.
+    pub(crate) fn start_sequence(&self, sequence: u16) {
+        self.refused_locks.forget();
+        self.moving.sequence.start(sequence);
     }
 
     /// What it leads to has been opened.

@@ -8,6 +8,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use parking_lot::Mutex;
+
 use crate::open::Open;
 
 /// Places for the sequence numbers of locks.
@@ -198,6 +200,43 @@ impl LockSequences {
         let Some(place) = self.place(index) else { return true };
         let untold = (number + 1) | UNTOLD;
         place.compare_exchange(untold, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+/// LOCKs that were refused since their channels' loss. A client that loses a channel sends again what was not answered, under
+/// the next ChannelSequence. When that is refused, its first copy may still come, and must not take then what the client
+/// was told that it has not.
+#[derive(Debug, Default)]
+pub struct RefusedLocks(Mutex<Vec<RefusedLock>>);
+
+#[derive(Debug)]
+struct RefusedLock {
+    index: u32,
+    number: u8,
+    sequence: u16,
+}
+
+impl RefusedLocks {
+    /// The LOCK with this index and number was refused under this ChannelSequence. Of each index the last one counts.
+    pub fn note(&self, (index, number): (u32, u8), sequence: u16) {
+        // Nothing is sent again before a channel is lost.
+        if sequence == 0 || !LockSequences::has_place(index) {
+            return;
+        }
+        let mut refused = self.0.lock();
+        refused.retain(|it| it.index != index);
+        refused.push(RefusedLock { index, number, sequence });
+    }
+
+    /// Whether the LOCK with this index and number was refused under a later ChannelSequence.
+    pub fn is_late(&self, (index, number): (u32, u8), sequence: u16) -> bool {
+        let refused = self.0.lock();
+        refused.iter().any(|it| (it.index, it.number) == (index, number) && is_before(sequence, it.sequence))
+    }
+
+    /// The ChannelSequence begins anew.
+    pub fn forget(&self) {
+        self.0.lock().clear();
     }
 }
 

@@ -6,9 +6,11 @@ const BITS: usize = 64;
 const WORDS: usize = MAX_CREDITS as usize / BITS;
 
 /// The message ids that were granted and are not used yet: a window that slides up as its low end is
-/// used, at most [`MAX_CREDITS`] wide.
+/// used.
 #[derive(Debug)]
 pub struct Window {
+    /// The most that it may be wide, up to [`MAX_CREDITS`].
+    most: u16,
     /// Lowest id that is not used.
     low: u64,
     /// First id that is not granted.
@@ -19,14 +21,13 @@ pub struct Window {
     free: u32,
 }
 
-impl Default for Window {
-    /// A new connection may use message id 0 (MS-SMB2 3.3.1.1).
-    fn default() -> Self {
-        Window { low: 0, end: 1, used: Box::new([0; WORDS]), free: 1 }
-    }
-}
-
 impl Window {
+    /// That of a new connection, which may use message id 0 (MS-SMB2 3.3.1.1).
+    #[must_use]
+    pub fn new(most: u16) -> Window {
+        Window { most: most.clamp(1, MAX_CREDITS), low: 0, end: 1, used: Box::new([0; WORDS]), free: 1 }
+    }
+
     /// Takes `count` ids from `first` on; false when one of them is not granted or was used before.
     pub fn take(&mut self, first: u64, count: u16) -> bool {
         let count = u64::from(count.max(1));
@@ -49,7 +50,7 @@ impl Window {
 
     /// Grants up to `wanted` further ids and says how many. A client is never left without any.
     pub fn grant(&mut self, wanted: u16) -> u16 {
-        let room = u64::from(MAX_CREDITS) - (self.end - self.low);
+        let room = u64::from(self.most) - (self.end - self.low);
         let least = u16::from(self.free == 0);
         let granted = u64::from(wanted.max(least)).min(room);
         self.end += granted;
@@ -80,7 +81,7 @@ mod tests {
 
     #[test]
     fn an_id_is_good_once_and_only_when_granted() {
-        let mut window = Window::default();
+        let mut window = Window::new(MAX_CREDITS);
         assert!(!window.take(1, 1));
         assert!(window.take(0, 1));
         assert!(!window.take(0, 1));
@@ -93,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_client_without_credits_gets_one() {
-        let mut window = Window::default();
+        let mut window = Window::new(MAX_CREDITS);
         assert!(window.take(0, 1));
         assert_eq!(window.grant(0), 1);
         assert_eq!(window.grant(0), 0);
@@ -101,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_skipped_id_stops_the_window_from_growing() {
-        let mut window = Window::default();
+        let mut window = Window::new(MAX_CREDITS);
         assert_eq!(window.grant(u16::MAX), MAX_CREDITS - 1);
         for id in 1..u64::from(MAX_CREDITS) {
             assert!(window.take(id, 1));
@@ -109,5 +110,17 @@ mod tests {
         }
         assert!(window.take(0, 1));
         assert_eq!(window.grant(10), 10);
+    }
+
+    #[test]
+    fn a_window_grants_no_more_than_it_may_and_never_leaves_a_client_without_any() {
+        for most in [1, 2, 3, 8] {
+            let mut window = Window::new(most);
+            assert!(window.take(0, 1));
+            assert_eq!(window.grant(512), most);
+            assert!(window.take(1, most));
+            assert!(!window.take(1 + u64::from(most), 1));
+            assert_eq!((window.grant(0), window.grant(512)), (1, most - 1));
+        }
     }
 }

@@ -393,3 +393,87 @@ fn a_range_goes_to_the_next_when_who_was_woken_for_it_is_gone() {
         assert_eq!(next.answer(replay).expect("an answer").status(), NtStatus::SUCCESS);
     }
 }
+
+/// Asks for the first ten bytes at once, as `sent` and by this number.
+fn asked(client: &mut Peer, file: FileId, sent: Sent, (index, number): (u32, u8)) -> NtStatus {
+    let now = lock::Flags::EXCLUSIVE_LOCK | lock::Flags::FAIL_IMMEDIATELY;
+    sent.status(client, Command::Lock, |out| locking(file, index, number, now).write(out))
+}
+
+#[test]
+fn a_lock_that_comes_after_its_replay_was_refused_takes_nothing() {
+    let world = World::in_memory();
+    let (mut lost, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
+    let mut next = world.bind(&Dial::default(), &lost);
+    let (file, theirs) = (lost.open("file"), other.open("file"));
+    assert_eq!(locked(&mut other, theirs, (0, 0), true), NtStatus::SUCCESS);
+    // The request on the first channel is still on its way when it is sent again on the second.
+    assert_eq!(asked(&mut next, file, first(1), (7, 9)), NtStatus::LOCK_NOT_GRANTED);
+    assert_eq!(locked(&mut other, theirs, (0, 0), false), NtStatus::SUCCESS);
+    assert_eq!(asked(&mut lost, file, first(0), (7, 9)), NtStatus::FILE_NOT_AVAILABLE);
+    assert_eq!(locked(&mut other, theirs, (0, 0), true), NtStatus::SUCCESS, "nobody has it");
+    assert_eq!(locked(&mut other, theirs, (0, 0), false), NtStatus::SUCCESS);
+    // A request under another number, on a channel that is not lost, is not late.
+    assert_eq!(asked(&mut lost, file, first(0), (8, 9)), NtStatus::SUCCESS);
+    assert_eq!(locked(&mut next, file, (9, 9), false), NtStatus::SUCCESS);
+    // Nor is one with the same number once more, in its turn.
+    assert_eq!(asked(&mut next, file, first(1), (7, 9)), NtStatus::SUCCESS);
+}
+
+#[test]
+fn what_is_done_under_the_number_of_a_refused_lock_keeps_its_first_copy_from_taking_anything() {
+    let world = World::in_memory();
+    let (mut lost, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
+    let mut next = world.bind(&Dial::default(), &lost);
+    let (file, theirs) = (lost.open("file"), other.open("file"));
+    assert_eq!(locked(&mut other, theirs, (0, 0), true), NtStatus::SUCCESS);
+    assert_eq!(asked(&mut next, file, first(0), (7, 9)), NtStatus::LOCK_NOT_GRANTED);
+    // No byte at all, beside whatever is locked.
+    let nothing = |flags| [LockElement { offset: 0, length: 0, flags }];
+    let change = |next: &mut Peer, index, number, flags| {
+        let elements = nothing(flags);
+        next.status(Command::Lock, |out| {
+            lock::Request {
+                lock_sequence_number: number,
+                lock_sequence_index: index,
+                file_id: file,
+                locks: smb_wire::List::Values(&elements),
+            }
+            .write(out);
+        })
+    };
+    let shared = lock::Flags::SHARED_LOCK | lock::Flags::FAIL_IMMEDIATELY;
+    assert_eq!(change(&mut next, 7, 9, shared), NtStatus::SUCCESS);
+    assert_eq!(change(&mut next, 8, 9, lock::Flags::UNLOCK), NtStatus::SUCCESS);
+    assert_eq!(locked(&mut other, theirs, (0, 0), false), NtStatus::SUCCESS);
+    assert_eq!(
+        asked(&mut lost, file, first(0), (7, 9)),
+        NtStatus::SUCCESS,
+        "as the answer of one that was done"
+    );
+    assert_eq!(locked(&mut other, theirs, (0, 0), true), NtStatus::SUCCESS, "nobody has it");
+}
+
+#[test]
+fn a_lock_that_waits_takes_nothing_once_its_replay_was_taken_back() {
+    let world = World::in_memory();
+    let (mut silent, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
+    let mut next = world.bind(&Dial::default(), &silent);
+    let mut third = world.dial(&Dial::elsewhere());
+    let (file, theirs) = (silent.open("file"), other.open("file"));
+    let last = third.open("file");
+    assert_eq!(locked(&mut other, theirs, (0, 0), true), NtStatus::SUCCESS);
+    let waiting = wait_for(&mut silent, file, (7, 9));
+    let asked = |out: &mut Vec<u8>| locking(file, 7, 9, lock::Flags::EXCLUSIVE_LOCK).write(out);
+    let replay = first(1).start(&mut next, Command::Lock, asked);
+    let told = next.answer(replay).expect("an interim answer");
+    let behind = wait_for(&mut third, last, (1, 0));
+    let mut header = next.header(Command::Cancel);
+    header.set_async_id(told.header.async_id());
+    next.send(whole(&header, |out| cancel::Request.write(out)));
+    assert_eq!(next.answer(replay).expect("taken back").status(), NtStatus::CANCELLED);
+    assert_eq!(locked(&mut other, theirs, (0, 0), false), NtStatus::SUCCESS);
+    assert_eq!(silent.answer(waiting).expect("an answer").status(), NtStatus::FILE_NOT_AVAILABLE);
+    // Its turn goes to who stands behind it.
+    assert_eq!(third.answer(behind).expect("an answer").status(), NtStatus::SUCCESS);
+}

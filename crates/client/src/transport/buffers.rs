@@ -49,6 +49,12 @@ impl Message {
         Message { buffer, range, store: Arc::clone(store) }
     }
 
+    /// A message that came from nowhere, all of `buffer`.
+    pub(crate) fn own(buffer: Vec<u8>) -> Message {
+        let range = 0..buffer.len();
+        Message { buffer, range, store: Arc::default() }
+    }
+
     /// A copy of `message`.
     pub(crate) fn copy(message: &[u8], store: &Arc<Buffers>) -> Message {
         let mut buffer = store.take(message.len());

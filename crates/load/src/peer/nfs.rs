@@ -43,7 +43,8 @@ pub(super) async fn open(plan: &Plan, options: &Options) -> Result<(Client, Shar
 
 pub(super) fn channel(it: ConnectionStatus) -> Channel {
     let Traffic { sent, received, .. } = it.traffic;
-    Channel { local: it.local, peer: it.peer, requests: it.requests, bytes: it.bytes, sent, received }
+    let ConnectionStatus { local, peer, requests, bytes, .. } = it;
+    Channel { local, peer, requests, bytes, sent, received, most_credits: None }
 }
 
 pub(super) fn security() -> Security {

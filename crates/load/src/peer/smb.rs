@@ -71,6 +71,7 @@ impl Line {
             bytes: it.bytes,
             sent: it.traffic.sent,
             received: it.traffic.received,
+            most_credits: it.connection.most_credits(),
         };
         self.session.channels().into_iter().map(channel).collect()
     }

@@ -92,6 +92,7 @@ fn channel(channel: &Channel) -> Value {
         "bytes": channel.bytes,
         "sent": channel.sent,
         "received": channel.received,
+        "most_credits": channel.most_credits,
     })
 }
 

@@ -47,6 +47,12 @@ impl fmt::Display for Report {
             "{} {}, signing {}, encryption {}",
             security.protocol, security.dialect, security.signing, security.encryption
         )?;
+        if let Some(credits) = self.most_credits() {
+            writeln!(
+                f,
+                "the server grants {credits} credits at once: what they do not pay for went in parts, one after the other"
+            )?;
+        }
         self.input(f)?;
         self.time(f)?;
         self.processors(f)?;

@@ -3,6 +3,7 @@
 use smb_wire::cancel;
 use wire::Output;
 
+use super::lock;
 use crate::connection::Connection;
 use crate::dispatch::Request;
 use crate::event::Event;
@@ -24,6 +25,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &Request<'_>, out: &m
         named.next().map(|(&id, _)| id)
     };
     if let Some(async_id) = found {
+        lock::note_cancelled(connection, async_id);
         connection.cancel(async_id, out);
     }
     Err(Stop::Silent)

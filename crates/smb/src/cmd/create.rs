@@ -323,7 +323,7 @@ pub(crate) fn reserve(
     let id = reserve().or_else(|| if tree.relieve(request.now) { reserve() } else { None });
     let id = id.ok_or(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES))?;
     let open = Arc::new(Open::new(id, session.id, session.client, Arc::clone(tree), request.now));
-    open.moving.sequence.start(request.header.channel_sequence());
+    open.start_sequence(request.header.channel_sequence());
     connection.server.opens.fill(Arc::clone(&open));
     Ok(open)
 }

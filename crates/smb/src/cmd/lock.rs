@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use share::{Caller, LockRule, RangeKind, RangeNote, RangeRequest, Step};
-use smb_wire::NtStatus;
 use smb_wire::lock::{self, Flags, LockElement};
 use smb_wire::negotiate::{Capabilities, Dialect};
+use smb_wire::{Command, Header, NtStatus};
 
 use crate::connection::Connection;
 use crate::dispatch::Request;
@@ -29,6 +29,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     let elements: Vec<LockElement> = asked.locks.iter().collect();
     let (index, number) = (asked.lock_sequence_index, asked.lock_sequence_number);
     let is_verified = is_sequenced(connection, &open)?;
+    refuse_late(request, &open, (index, number))?;
     let engine = open.file().filter(|(_, file)| file.is_lasting()).map(|(engine, _)| Arc::clone(engine));
     let told = Arc::clone(&open);
     let tell = move || !is_verified || told.locks.tell(index, number);
@@ -57,7 +58,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     if unlocks {
         unlock(&open, &elements, &note)?;
     } else {
-        match lock(connection, request, (&open, &note), &elements) {
+        match lock(connection, request, (&open, &note, (index, number)), &elements) {
             // It was done between the look above and this.
             Err(Stop::Wait(Some((engine, ticket)))) if is_done() => {
                 engine.cancel(ticket);
@@ -85,6 +86,36 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
             Err(persistent::when_lasting(&engine, tell, undo))
         }
         None => Ok(NtStatus::SUCCESS),
+    }
+}
+
+/// Refuses a LOCK of which a second copy was refused before. A range that it was woken for goes to the next.
+fn refuse_late(request: &Request<'_>, open: &Open, numbered: (u32, u8)) -> Result<(), Stop> {
+    if !open.refused_locks.is_late(numbered, request.header.channel_sequence()) {
+        return Ok(());
+    }
+    if let Some((engine, file)) = open.file().filter(|_| request.resumed) {
+        engine.pass_turn(file);
+    }
+    Err(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE))
+}
+
+/// A LOCK was refused: if it was sent again after a channel was lost, its first copy takes nothing when it comes late.
+fn note_refused(connection: &Connection, open: &Open, header: &Header, numbered: (u32, u8)) {
+    // MS-SMB2 2.2.1.1: before 3.0 the field says something else.
+    if connection.negotiated.as_ref().is_some_and(|it| it.protection.dialect.is_smb3()) {
+        open.refused_locks.note(numbered, header.channel_sequence());
+    }
+}
+
+/// A LOCK that waits is about to be taken back by its client.
+pub(crate) fn note_cancelled(connection: &Connection, async_id: u64) {
+    let Some(waiting) = connection.suspended.get(&async_id) else { return };
+    let id = waiting.compound.related.file_id.filter(|_| waiting.header.command() == Command::Lock);
+    let open = id.and_then(|id| connection.server.opens.get(id.volatile).filter(|open| open.id == id));
+    if let (Some(open), Ok(asked)) = (open, lock::Request::parse(&waiting.rest)) {
+        let numbered = (asked.lock_sequence_index, asked.lock_sequence_number);
+        note_refused(connection, &open, &waiting.header, numbered);
     }
 }
 
@@ -140,7 +171,7 @@ fn unlock(open: &Open, elements: &[LockElement], note: RangeNote<'_>) -> Result<
 fn lock(
     connection: &mut Connection,
     request: &mut Request<'_>,
-    (open, note): (&Open, RangeNote<'_>),
+    (open, note, numbered): (&Open, RangeNote<'_>, (u32, u8)),
     elements: &[LockElement],
 ) -> Result<(), Stop> {
     let (engine, file) = open.file().ok_or(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST))?;
@@ -167,6 +198,9 @@ fn lock(
     match engine.lock_noting(&caller, file, open.lock_owner(), LockRule::Exact, &ranges, note) {
         Step::Done(()) => Ok(()),
         Step::Wait(ticket) => Err(Stop::Wait(Some((engine.clone(), ticket)))),
-        Step::Refused(refusal) => Err(refusal.into()),
+        Step::Refused(refusal) => {
+            note_refused(connection, open, request.header, numbered);
+            Err(refusal.into())
+        }
     }
 }

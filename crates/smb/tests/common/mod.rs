@@ -238,6 +238,7 @@ fn server_config() -> ServerConfig {
         max_connections: 1000,
         anonymous: false,
         smbtorture_controls: false,
+        max_credits: smb::limits::MAX_CREDITS,
         multichannel: true,
         max_channels: smb::limits::DEFAULT_CHANNELS,
         accounts: Vec::new(),

@@ -172,6 +172,8 @@ pub struct Server {
     /// `[server.testing]`: how much longer each call on a share's directory takes that is about names or attributes, in
     /// microseconds, as if it were a store far away. For measurements.
     pub metadata_delay_us: Setting<u64>,
+    /// `[server.testing]`: the credits that a connection may hold over SMB. For tests of clients, which get few from some servers.
+    pub max_credits: Setting<u64>,
 }
 
 /// The least that one address may have of all connections, where that is not set: a client with as many channels as there

@@ -17,6 +17,7 @@ use super::{
     Share, Signing, Spn, User,
 };
 use share::engine::Symlinks;
+use smb::limits::MAX_CREDITS;
 use wire::SendFile;
 
 use super::{Cipher, Dialect, Encryption, endpoints, limits};
@@ -60,7 +61,7 @@ pub const MAX_CHANNELS: u64 = 32;
 /// The longest that a try of a password waits for the one before it: a minute.
 const MAX_GUESS_DELAY_S: u64 = 60;
 
-const TESTING: &[&str] = &["break_timeout_ms", "smbtorture_controls", "metadata_delay_us"];
+const TESTING: &[&str] = &["break_timeout_ms", "smbtorture_controls", "metadata_delay_us", "max_credits"];
 const USER: &[&str] = &["name", "password_file", "sid", "uid", "gid", "groups", "admin"];
 /// Keys of `[account.NAME]`.
 pub const ACCOUNT: &[&str] = &[
@@ -208,13 +209,14 @@ fn server_table(table: &Section<'_>, base: &Path) -> Result<Server, ConfigError>
     };
     let netbios_name = or_default(table.parsed("netbios_name", netbios)?, netbios_of(&name.value));
     let testing = table.section("testing", TESTING)?;
-    let (break_timeout_ms, smbtorture_controls, metadata_delay_us) = match testing {
+    let (break_timeout_ms, smbtorture_controls, metadata_delay_us, max_credits) = match testing {
         Some(testing) => (
             testing.number("break_timeout_ms", 100, 600_000)?,
             testing.boolean("smbtorture_controls")?,
             testing.number("metadata_delay_us", 0, 1_000_000)?,
+            testing.number("max_credits", 1, MAX_CREDITS.into())?,
         ),
-        None => (None, None, None),
+        None => (None, None, None, None),
     };
     Ok(Server {
         listen,
@@ -259,6 +261,7 @@ fn server_table(table: &Section<'_>, base: &Path) -> Result<Server, ConfigError>
         break_timeout_ms: or_default(break_timeout_ms, 35_000),
         smbtorture_controls: or_default(smbtorture_controls, false),
         metadata_delay_us: or_default(metadata_delay_us, 0),
+        max_credits: or_default(max_credits, MAX_CREDITS.into()),
     })
 }
 
@@ -506,7 +509,7 @@ mod tests {
     fn a_whole_file_is_read_with_the_line_of_each_value() {
         let config = read(
             "[server]\nlisten = [\"127.0.0.1\", \"::1\"]\nsmb_port = 4450\nmin_dialect = \"3.0\"\n\
-             [server.testing]\nbreak_timeout_ms = 1000\nsmbtorture_controls = true\nmetadata_delay_us = 9\n\
+             [server.testing]\nbreak_timeout_ms = 1000\nsmbtorture_controls = true\nmetadata_delay_us = 9\nmax_credits = 3\n\
              [[user]]\nname = \"Ann\"\npassword_file = \"ann.pw\"\nuid = 1000\n\
              [account.team]\nusers = { ann = \"read\" }\nencryption = \"required\"\nmetadata_caching = false\n\
              [share.docs]\npath = \"/srv/docs\"\naccount = \"team\"\nusers = { Bob = \"full\" }\n",
@@ -516,6 +519,7 @@ mod tests {
         assert_eq!(config.server.break_timeout_ms.value, 1000);
         assert!(config.server.smbtorture_controls.value);
         assert_eq!(config.server.metadata_delay_us.value, 9);
+        assert_eq!(config.server.max_credits.value, 3);
         let ann = &config.users["ann"];
         assert_eq!(ann.name.value, "Ann");
         assert_eq!(ann.password_file.as_ref().unwrap().value, Path::new("/etc/trunkline/ann.pw"));
@@ -526,7 +530,7 @@ mod tests {
         assert_eq!(docs.min_dialect.origin, Origin::Inherited("[server]".to_owned()));
         assert_eq!(docs.min_dialect.value, Dialect::Smb30);
         assert_eq!(docs.users["ann"].value, Access::Read);
-        assert_eq!(docs.users["bob"], Setting { value: Access::Full, origin: Origin::File { line: 20 } });
+        assert_eq!(docs.users["bob"], Setting { value: Access::Full, origin: Origin::File { line: 21 } });
         assert_eq!(docs.signing.origin, Origin::Default);
     }
 
@@ -567,7 +571,7 @@ mod tests {
             ),
             (
                 "[server.testing]\nx = 1\n",
-                "t.toml:2: unknown key `x` in [server.testing]; known: break_timeout_ms, smbtorture_controls, metadata_delay_us",
+                "t.toml:2: unknown key `x` in [server.testing]; known: break_timeout_ms, smbtorture_controls, metadata_delay_us, max_credits",
             ),
             (
                 "[share.d]\npath=\"/x\"\nencryption = \"on\"\n",

@@ -126,6 +126,7 @@ impl Page<'_> {
         self.plain("testing.break_timeout_ms", &server.break_timeout_ms);
         self.plain("testing.smbtorture_controls", &server.smbtorture_controls);
         self.plain("testing.metadata_delay_us", &server.metadata_delay_us);
+        self.plain("testing.max_credits", &server.max_credits);
     }
 
     fn admin(&mut self) {

@@ -64,6 +64,7 @@ impl Plan {
             ("min_dialect", new.min_dialect.value != old.min_dialect.value),
             ("testing.break_timeout_ms", new.break_timeout_ms.value != old.break_timeout_ms.value),
             ("testing.smbtorture_controls", new.smbtorture_controls.value != old.smbtorture_controls.value),
+            ("testing.max_credits", new.max_credits.value != old.max_credits.value),
         ];
         pairs.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
     }

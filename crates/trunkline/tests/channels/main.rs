@@ -1,10 +1,11 @@
 //! Several channels to a running server, and what is left of the work when they are lost; and what is left when
-//! the server itself is killed ([`lasting`]).
+//! the server itself is killed ([`lasting`]), or grants few credits ([`credits`]).
 
 // Of what the tests of the command line share, these need the directory and the program.
 #[allow(dead_code)]
 #[path = "../cli/common.rs"]
 mod common;
+mod credits;
 mod lasting;
 #[allow(dead_code)]
 #[path = "../cli/server.rs"]

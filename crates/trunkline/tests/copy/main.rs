@@ -47,6 +47,11 @@ impl Running {
     }
 
     fn start_at(place: Place) -> Running {
+        Running::start_with(place, "")
+    }
+
+    /// Starts one, with `settings` for the server as a whole.
+    fn start_with(place: Place, settings: &str) -> Running {
         let password = place.write("password", "Trunk-ann-7\n");
         let wrong = place.write("wrong", "no\n");
         for file in [password, wrong] {
@@ -56,10 +61,12 @@ impl Running {
         fs::create_dir(place.path().join("here")).unwrap();
         place.write(
             "trunkline.toml",
-            "[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\ndiscovery = false\n\
-             [[user]]\nname = \"ann\"\npassword_file = \"password\"\n\
-             [share.files]\npath = \"files\"\nusers = { \"*\" = \"full\" }\nprotocols = [\"smb\", \"nfs\"]\n\
-             root_squash = \"none\"\nnfs_secure_port = false\n",
+            &format!(
+                "[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\ndiscovery = false\n{settings}\
+                 [[user]]\nname = \"ann\"\npassword_file = \"password\"\n\
+                 [share.files]\npath = \"files\"\nusers = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \"nfs\"]\n\
+                 root_squash = \"none\"\nnfs_secure_port = false\n"
+            ),
         );
         Running { server: Server::start(&place), place }
     }
@@ -155,6 +162,31 @@ fn a_tree_goes_over_both_protocols_and_comes_back_with_what_both_know_of_it() {
         assert_eq!((status, &report["files"]["skipped"]), (0, &201.into()), "{line}: {said}{report:#}");
     }
     assert!(!server.place.files().keys().any(|path| path.to_string_lossy().ends_with("-part")));
+}
+
+#[test]
+fn a_tree_goes_there_and_back_where_the_server_grants_few_credits() {
+    for credits in [1, 2, 3, 8] {
+        let settings = format!("[server.testing]\nmax_credits = {credits}\n");
+        let server = Running::start_with(Place::new(), &settings);
+        for number in 0..40u32 {
+            server.place.write(&format!("here/many/{number}"), &"x".repeat(number as usize * 5000));
+        }
+        server.place.write("here/large", &"0123456789abcdef".repeat(200_000));
+        let smb = server.smb("to");
+        let (status, report, said) = server.copy(&format!("here {smb} --verify --channels 2"));
+        assert_eq!((status, said.as_str(), &report["files"]["copied"]), (1, "", &41.into()), "{report:#}");
+        let (status, report, said) = server.copy(&format!("{smb} back"));
+        assert_eq!((status, said.as_str(), &report["files"]["copied"]), (1, "", &41.into()), "{report:#}");
+        for name in ["large", "many/0", "many/39"] {
+            let [here, back] = ["here", "back"].map(|dir| fs::read(server.path(dir).join(name)).unwrap());
+            assert!(here == back, "{credits}: {name}");
+        }
+        fs::remove_dir_all(server.path("here/many")).unwrap();
+        let (status, report, said) = server.copy(&format!("here {smb} --mirror"));
+        assert_eq!((status, said.as_str(), &report["files"]["extras"]), (2, "", &40.into()), "{report:#}");
+        assert_eq!(names(&server.path("files/to")), ["large"]);
+    }
 }
 
 #[test]

@@ -121,6 +121,18 @@ fn a_server_is_examined_layer_by_layer_over_both_protocols_and_left_as_it_was() 
 }
 
 #[test]
+fn a_server_that_grants_few_credits_is_examined_to_its_end() {
+    let server = Running::start("[server.testing]\nmax_credits = 2", "");
+    let (status, report, said) = examine(&server.place, &format!("{} --quick", server.smb()));
+    assert_eq!((status, said.as_str()), (0, ""), "{report:#}");
+    let facts = &report["targets"][0]["facts"];
+    assert_eq!(facts["stopped"], Value::Null, "{facts:#}");
+    assert!(facts["protocol"]["credits"].as_u64().unwrap() < 64, "{facts:#}");
+    assert_eq!(facts["metadata"]["operations"].as_array().unwrap().len(), 5, "{facts:#}");
+    assert!(server.files().is_empty(), "{:?}", server.files());
+}
+
+#[test]
 fn two_targets_are_held_against_each_other_and_the_page_holds_all_it_shows() {
     let server = Running::start("multichannel = false", "");
     let line = format!("{} {} --quick --connections 2 --html page.html", server.smb(), server.nfs());

@@ -75,7 +75,7 @@ pub(crate) fn handle(
     let open = take_up(&server, &session, tree, (&found, &survival), &caller)?;
     drop(survival);
     // A session counts from its own beginning, and nothing of the old one can be late any more.
-    open.moving.sequence.start(request.header.channel_sequence());
+    open.start_sequence(request.header.channel_sequence());
     request.related.file_id = Some(open.id);
     respond(connection, &open, (contexts, info), body)
 }

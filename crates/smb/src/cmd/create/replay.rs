@@ -139,7 +139,7 @@ fn resume(
     let identity = tree.identity().ok_or(Stop::Fail(NtStatus::ACCESS_DENIED))?;
     let caller = Caller { identity, client: session.client, waiter: None, now: request.now };
     let open = super::reconnect::take_up(server, session, tree, found, &caller)?;
-    open.moving.sequence.start(request.header.channel_sequence());
+    open.start_sequence(request.header.channel_sequence());
     Ok(open)
 }
 

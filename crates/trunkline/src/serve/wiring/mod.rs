@@ -593,6 +593,7 @@ fn server_config(plan: &Plan, session_memory: Arc<share::ClientMemory>) -> smb::
         max_connections: usize::try_from(server.max_connections.value).unwrap_or(usize::MAX),
         anonymous: server.anonymous.value,
         smbtorture_controls: server.smbtorture_controls.value,
+        max_credits: server.max_credits.value.try_into().unwrap_or(smb::limits::MAX_CREDITS),
         multichannel: server.multichannel.value,
         max_channels: accounts::channels(&server.max_channels),
         accounts: accounts::of(&plan.config),
