@@ -446,7 +446,10 @@ impl Server {
         let kept = self.items.lock().get(handle, now.mono_ns);
         if let Some(item) = kept {
             if let Err(why) = export.engine.check_place(&item) {
-                self.forget_item(handle);
+                // Any other failure may be over soon, and the directory stands where it did.
+                if why == share::Refusal::Gone {
+                    self.forget_item(handle);
+                }
                 return Err(crate::status::of(&why));
             }
             return Ok(item);

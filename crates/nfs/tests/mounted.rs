@@ -247,6 +247,66 @@ fn a_filehandle_outlives_the_server_and_a_remount_and_is_stale_in_between() {
     }
 }
 
+/// Mounts a file system of FUSE whose process is gone, for this user. Nobody but them may ask it anything.
+fn fuse_of_nobody(top: &Path, user: u32) -> Option<Mounted> {
+    std::fs::create_dir_all(top).expect("a directory");
+    let device = std::fs::File::options().read(true).write(true).open("/dev/fuse").ok()?;
+    let options = format!("fd=0,rootmode=40000,user_id={user},group_id={user}");
+    let mut mount = Command::new("mount");
+    mount.args(["-i", "-t", "fuse", "-o", &options, "none"]).arg(top).stdin(device).stderr(Stdio::null());
+    mount.status().is_ok_and(|status| status.success()).then(|| Mounted(top.to_owned()))
+}
+
+#[test]
+fn what_the_host_lists_and_does_not_show_is_listed_with_an_error() {
+    let Some(scene) = Scene::new(tmpfs) else { return };
+    for (user, expected) in [(0, NfsStat::Stale), (1, NfsStat::Access)] {
+        let world = scene.serve();
+        let mut wire = world.connect();
+        let mut client = Client::new(&mut wire, b"client", 1);
+        let Some(_dead) = fuse_of_nobody(&scene.place.path().join("files/dead"), user) else {
+            return skipped("FUSE cannot be mounted here");
+        };
+        let list = |client: &mut Client, wire: &mut Wire, more: &[AttrNum]| -> Vec<(String, NfsStat)> {
+            list(client, wire, more).into_iter().map(|(name, _, _, error)| (name, error)).collect()
+        };
+        let all = |of_dead| [("dead", of_dead), ("m", NfsStat::Ok), ("own", NfsStat::Ok)];
+        let all = |of_dead| all(of_dead).map(|(name, error)| (name.to_owned(), error));
+        assert_eq!(list(&mut client, &mut wire, &[AttrNum::RdattrError]), all(expected));
+        assert_eq!(list(&mut client, &mut wire, &[]), all(NfsStat::Ok), "no attributes, no error");
+    }
+}
+
+/// A part of a file system is mounted, and a directory is moved to another part, which is not.
+#[test]
+fn what_the_host_moves_out_of_the_part_that_is_mounted_is_stale() {
+    let outside = |place: &Path| place.join("outside");
+    let bind = |place: &Path, top: &Path| {
+        std::fs::create_dir_all(outside(place)).expect("a directory");
+        let is_mounted = tmpfs(place, &outside(place));
+        std::fs::create_dir_all(outside(place).join("part/d/e")).expect("a directory");
+        let part = outside(place).join("part");
+        is_mounted && run("mount", &["--bind", part.to_str().expect("text"), top.to_str().expect("text")])
+    };
+    let Some(scene) = Scene::new(bind) else { return };
+    let outside = Mounted(outside(scene.place.path()));
+    let world = scene.serve();
+    let mut wire = world.connect();
+    let mut client = Client::new(&mut wire, b"client", 1);
+    let handles = [&["m", "d"][..], &["m", "d", "e"]].map(|path| look(&mut client, &mut wire, path).1);
+    let mut statuses = || {
+        wire.now.mono_ns += 1_000_000;
+        let get = || Args::GetAttr(getattr::Args { attr_request: bitmap(ASKED) });
+        handles.each_ref().map(|handle| client.on(&mut wire, handle, &[get()]).status())
+    };
+    assert_eq!(statuses(), [NfsStat::Ok; 2]);
+    let [from, to] = ["part/d", "d"].map(|path| outside.0.join(path).to_str().expect("text").to_owned());
+    assert!(run("mv", &[&from, &to]));
+    assert_eq!(statuses(), [NfsStat::Stale; 2]);
+    assert!(run("mv", &[&to, &from]));
+    assert_eq!(statuses(), [NfsStat::Ok; 2]);
+}
+
 #[test]
 fn what_has_no_filehandle_is_listed_all_the_same() {
     // An overlay gives no handles unless it is mounted for that.

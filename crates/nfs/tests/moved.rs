@@ -9,8 +9,10 @@ use std::sync::Arc;
 use common::*;
 use nfs_wire::NfsStat;
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
-use nfs_wire::op::{Args, Res, bind_conn_to_session, open};
+use nfs_wire::op::{Args, Res, bind_conn_to_session, names, open};
 use nfs_wire::types::{Identity, Owner};
+use volume::faulty::{Call, Fault, Plan};
+use volume::{Failure, HostEvent, Name, Volume};
 use volume_posix::PosixVolume;
 
 /// A share on a directory of the host, beside which others lie.
@@ -101,6 +103,78 @@ fn a_directory_that_the_host_moves_out_of_the_share_is_stale_with_all_that_is_be
     assert_eq!(it.looks(&above, b"moved"), NfsStat::NoEnt, "nothing else is");
     it.moves(it.outside(), it.at("above/back"));
     assert_eq!([it.looks(&moved, b"below"), it.looks(&below, b"f")], [NfsStat::Ok; 2]);
+}
+
+#[test]
+fn a_directory_that_the_host_moves_away_while_its_changes_are_lost_is_stale() {
+    let mut it = Bench::new();
+    let moved = it.handle(&[b"above", b"moved"]);
+    let above = it.handle(&[b"above"]);
+    assert_eq!(it.looks(&moved, b"below"), NfsStat::Ok);
+    // More than the host keeps for who does not ask for it.
+    let script = "cd \"$0\"; seq 40000 | xargs touch; mv moved ../../outside";
+    it.runs("sh", ["-ec".as_ref(), script.as_ref(), it.at("above").as_os_str()]);
+    assert_eq!(it.looks(&moved, b"below"), NfsStat::Stale);
+    assert_eq!(it.looks(&above, b"40000"), NfsStat::Ok);
+    it.moves(it.outside(), it.at("back"));
+    assert_eq!(it.looks(&moved, b"below"), NfsStat::Ok);
+}
+
+#[test]
+fn a_directory_that_a_client_moves_is_known_where_it_is() {
+    let mut it = Bench::new();
+    let [moved, below] =
+        [&[&b"above"[..], b"moved"][..], &[b"above", b"moved", b"below"]].map(|path| it.handle(path));
+    let rename = Args::Rename(names::RenameArgs { oldname: b"moved", newname: b"elsewhere" });
+    let from = [Args::PutRootFh, lookup(EXPORT), lookup(b"above"), Args::SaveFh];
+    let all: Vec<_> = from.into_iter().chain([Args::PutRootFh, lookup(EXPORT), rename]).collect();
+    it.client.run(&mut it.wire, &all).ok();
+    assert_eq!([it.looks(&moved, b"below"), it.looks(&below, b"none")], [NfsStat::Ok, NfsStat::NoEnt]);
+    let path = |it: &Bench| {
+        let handle = it.world.server.handles.check(&below).unwrap();
+        it.world.server.known_item(&handle).and_then(|item| item.path())
+    };
+    let expected = [&b"elsewhere"[..], b"below"].map(|name| Name::new(name).unwrap());
+    assert_eq!(path(&it).as_deref(), Some(&expected[..]));
+    it.moves(it.at("elsewhere"), it.outside());
+    assert_eq!([it.looks(&moved, b"below"), it.looks(&below, b"none")], [NfsStat::Stale; 2]);
+}
+
+/// A directory `d` with `below` in it, in a share whose host fails as it is told, and its handle.
+fn failing() -> (World, Arc<Plan>, Wire, Client, Vec<u8>) {
+    let (world, plan) = World::counted();
+    let root = world.memory.root().unwrap();
+    let d = root.create_directory(&Name::new(b"d").unwrap(), 0o777, None).unwrap();
+    d.create_directory(&Name::new(b"below").unwrap(), 0o777, None).unwrap();
+    let mut wire = world.connect();
+    let mut client = Client::new(&mut wire, b"client", 1);
+    let answer = client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), lookup(b"d"), Args::GetFh]).ok();
+    let Res::GetFh(Ok(handle)) = answer.last() else { panic!("{answer:?}") };
+    let handle = handle.object.0.to_vec();
+    (world, plan, wire, client, handle)
+}
+
+#[test]
+fn a_host_that_fails_for_a_moment_makes_no_directory_stale_and_nothing_of_it_unknown() {
+    let (world, plan, mut wire, mut client, handle) = failing();
+    let mut looks = |is_moved: bool| {
+        if is_moved {
+            world.memory.tell(HostEvent::Overflow);
+        }
+        wire.now.mono_ns += 1_000_000;
+        let before = plan.count(Call::Lookup);
+        let status = client.on(&mut wire, &handle, &[lookup(b"below")]).status();
+        (status, plan.count(Call::Lookup) - before)
+    };
+    let as_ever = looks(true);
+    assert_eq!(as_ever.0, NfsStat::Ok);
+    plan.always(Call::Lookup, Some(Failure::Io));
+    assert_eq!(looks(true).0, NfsStat::Io);
+    plan.always(Call::Lookup, None);
+    assert_eq!(looks(false), as_ever, "it is not looked for by its address");
+    // What is kept for speed alone makes room.
+    plan.add(Call::Lookup, 1, Fault::Fail(Failure::Exhausted));
+    assert_eq!(looks(true).0, NfsStat::Ok);
 }
 
 /// OPEN by handle that wants a READ delegation; whether it is given.

@@ -285,6 +285,14 @@ impl Share {
         Ok(self.volume.space()?)
     }
 
+    /// Room on the file system that an open is on.
+    ///
+    /// # Errors
+    /// As the host says.
+    pub fn space_of(&self, open: &crate::Open) -> Result<volume::Space, Refusal> {
+        Ok(self.volume.space_at(open.node.as_ref())?)
+    }
+
     /// Room on the file system that an item is on.
     ///
     /// # Errors

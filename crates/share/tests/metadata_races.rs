@@ -178,6 +178,40 @@ fn an_open_whose_name_went_meanwhile_is_of_what_stands_there_now() {
     assert_eq!(client.open("g").result().unwrap().info.id, held.node_id());
 }
 
+/// Each time that the host is asked about a file for an open, others open it and close it, so that it is open to nobody when the
+/// host has answered: a slow host and a few quick clients bring that about by themselves.
+#[test]
+fn an_open_does_not_fail_because_others_close_the_file_while_it_is_looked_at() {
+    for at in ["", "d", "d/f"] {
+        let (world, plan) = forgetful();
+        let (slow, quick) = (world.client(1), world.client(2));
+        quick.make_directory("d");
+        quick.make_with("d/f", "");
+        let looking = |client| Client::open(client, at).access(Rights::READ_ATTRIBUTES);
+        plan.add(Call::Stat, 1, Fault::Hold);
+        std::thread::scope(|scope| {
+            let opening = scope.spawn(|| looking(&slow).result().map(|opened| opened.open));
+            let mut held = 0;
+            while !opening.is_finished() && held < 1000 {
+                if plan.wait_held(1, Duration::from_millis(5)) {
+                    quick.close(&looking(&quick).open());
+                    plan.add(Call::Stat, 1, Fault::Hold);
+                    held += 1;
+                    plan.release();
+                }
+            }
+            plan.forget();
+            plan.release();
+            assert!(held > 0, "{at}: the host was not asked");
+            match opening.join().unwrap() {
+                Ok(open) => slow.close(&open),
+                Err(why) => panic!("{at}: {why} after {held} others"),
+            }
+        });
+        assert_eq!(world.share.open_count(), 0);
+    }
+}
+
 #[test]
 fn no_version_before_a_change_is_older_than_one_that_was_told() {
     let world = World::new();

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use volume::{ADDRESS_MAX, Failure, Kind, Name, OpenHow, Result, Stat, Time};
 
 use crate::errno::failure;
-use crate::file_systems::{at_mount, mount_mark};
+use crate::file_systems::mount_mark;
 use crate::kept_back;
 use crate::node::{PosixNode, open_below, stat_below, stat_fd};
 use crate::sys::{Handle, ProcPath, is_gone};
@@ -63,9 +63,15 @@ impl PosixNode {
         out.extend_from_slice(&file_system.to_le_bytes());
         out.extend_from_slice(&handle.kind.to_le_bytes());
         out.extend_from_slice(&handle.bytes);
-        // Not every file system that gives a handle opens it again, and not every process may.
-        let is_found = out.len() <= ADDRESS_MAX && self.find_below(self.born, &out[FIXED..]).is_ok();
-        if is_found { Ok(out) } else { Err(Failure::NotSupported) }
+        if out.len() > ADDRESS_MAX {
+            return Err(Failure::NotSupported);
+        }
+        match self.find_below(self.born, &out[FIXED..]) {
+            Ok(_) => Ok(out),
+            Err(why @ (Failure::Exhausted | Failure::Busy)) => Err(why),
+            // Not every file system that gives a handle opens it again, and not every process may.
+            Err(_) => Err(Failure::NotSupported),
+        }
     }
 
     /// An address up to its kind.
@@ -183,14 +189,14 @@ impl PosixNode {
         let handle = Handle { kind: i32::from_le_bytes(*kind), bytes: bytes.into() };
         let shared = &self.shared;
         let root = shared.root_fd.as_fd();
-        let (fd, stat) = at_mount(u32::from_le_bytes(*mark), root, |top| {
+        let (fd, stat) = shared.file_systems.at_mount(u32::from_le_bytes(*mark), root, |top| {
             let is_stale = |errno| is_gone(errno) || errno == Errno::OPNOTSUPP;
             let fd = kept_back::with_room(|| handle.open(top))
                 .map_err(|errno| if is_stale(errno) { Failure::Stale } else { failure(errno) })?;
             let stat = stat_fd(&fd)?;
             let is_it = stat.links > 0
                 && stat.born.unwrap_or_default() == born
-                && shared.file_system_of(fd.as_fd(), stat.id.device).is_ok_and(|it| it == file_system)
+                && shared.file_system_of(fd.as_fd(), stat.id.device)? == file_system
                 // A part of a file system may be mounted alone, and a directory then stands there or does not.
                 && (stat.kind != Kind::Directory || is_below(fd.as_fd(), top));
             is_it.then_some((fd, stat)).ok_or(Failure::Stale)
@@ -237,24 +243,45 @@ impl PosixNode {
     }
 
     /// Where a directory stands, as the host says.
+    ///
+    /// # Errors
+    /// [`Failure::Stale`] when it stands nowhere that can be reached; as the host says.
     pub(crate) fn find_place(&self) -> Result<Option<(PosixNode, Name)>> {
         let directory = self.directory()?;
         if self.id == self.shared.root {
             return Ok(None);
         }
+        for _ in 0..TRIES {
+            match self.try_find_place(directory) {
+                Ok(Some(found)) => return Ok(Some(found)),
+                // Moved in between, or removed.
+                Ok(None) | Err(Failure::NotFound | Failure::NotADirectory | Failure::IsALink) => {}
+                Err(why) => return Err(why),
+            }
+            if stat_fd(directory).is_ok_and(|stat| stat.links == 0) {
+                break;
+            }
+        }
+        Err(Failure::Stale)
+    }
+
+    /// Asks the host where a directory stands; none when the name that it tells does not lead there.
+    fn try_find_place(&self, directory: BorrowedFd<'_>) -> Result<Option<(PosixNode, Name)>> {
         let text = rustix::fs::readlink(ProcPath::of(directory).as_c_str(), Vec::new()).map_err(failure)?;
         let text = text.into_bytes();
         let last = text.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let name = Name::new(last).map_err(|_| Failure::Stale)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let above = rustix::fs::openat(directory, c"..", flags, Mode::empty()).map_err(failure)?;
-        let above = self.opened_directory(above)?;
-        // A name that moved meanwhile, or was removed, or the host's own root.
-        let is_there = above.stat_child(&name).is_ok_and(|stat| stat.id == self.id);
-        if above.id == self.id || !is_there {
+        let open = || rustix::fs::openat(directory, c"..", flags, Mode::empty());
+        let above = kept_back::with_room(open).map_err(failure)?;
+        // Nothing is above the host's own root, or the top of what was unmounted while it is in use.
+        if stat_fd(&above)?.id == self.id {
             return Err(Failure::Stale);
         }
-        Ok(Some((above, name)))
+        if stat_below(above.as_fd(), name.as_bytes())?.id != self.id {
+            return Ok(None);
+        }
+        Ok(Some((self.opened_directory(above)?, name)))
     }
 }
 

@@ -36,17 +36,45 @@ pub(crate) struct FileSystems {
     own: u64,
     /// Whether handles of the root's lead to the same file after a remount.
     has_lasting_handles: bool,
-    seen: RwLock<Seen>,
+    /// What was found of those that are not the root's, by their device numbers.
+    seen: RwLock<HashMap<u64, Seen>>,
+    marks: RwLock<Marks>,
     records: Mutex<Records>,
 }
 
-/// What was found of those that are not the root's.
-#[derive(Default)]
+/// What was found of a file system. Its device number is given to another one once it is free.
+#[derive(Clone, Copy)]
 struct Seen {
+    id: u64,
     /// How often mounts had changed by then.
     changes: u64,
-    /// Identities by device numbers, which are given again once they are free.
-    by_device: HashMap<u64, u64>,
+}
+
+/// Where something is mounted below the root, by the marks of the paths ([`mount_mark`]).
+#[derive(Default)]
+struct Marks {
+    /// How often mounts had changed by then.
+    changes: u64,
+    paths: HashMap<u32, Vec<Vec<u8>>>,
+}
+
+impl Marks {
+    /// Those of a table of mounts that is not older than `changes`.
+    fn read(root: BorrowedFd<'_>, changes: u64) -> Marks {
+        let path = mounts::path_of(root);
+        let mut paths = HashMap::<u32, Vec<Vec<u8>>>::new();
+        for mount in mounts::below(root, changes) {
+            let below = mount.below(&path).filter(|_| mount.kind != b"autofs");
+            if let Some(below) = below {
+                let same = paths.entry(crc32fast::hash(below)).or_default();
+                // One may be mounted over another.
+                if same.iter().all(|known| known != below) {
+                    same.push(below.to_vec());
+                }
+            }
+        }
+        Marks { changes, paths }
+    }
 }
 
 impl FileSystems {
@@ -64,8 +92,8 @@ impl FileSystems {
         };
         // A handle of FUSE is a number in the memory of its process, and leads nowhere after a remount.
         let has_lasting_handles = found.name != "fuse";
-        let (seen, records) = (RwLock::default(), Mutex::new(records));
-        Ok(FileSystems { device, own, has_lasting_handles, seen, records })
+        let (seen, marks, records) = (RwLock::default(), RwLock::default(), Mutex::new(records));
+        Ok(FileSystems { device, own, has_lasting_handles, seen, marks, records })
     }
 
     /// Whether a handle of the root's file system that leads nowhere is that of a file that is gone.
@@ -83,8 +111,9 @@ impl FileSystems {
         if device == self.device {
             return Some(self.own);
         }
-        let seen = self.seen.read();
-        (seen.changes == mounts::changes_now()).then(|| seen.by_device.get(&device).copied()).flatten()
+        let changes = mounts::changes_now();
+        let seen = self.seen.read().get(&device).copied();
+        seen.filter(|seen| seen.changes == changes).map(|seen| seen.id)
     }
 
     /// The identity of the file system of a file, whose device number is `device`. `root` is the volume's; `is_used` says whether
@@ -105,15 +134,17 @@ impl FileSystems {
         let found = Found { number: f_fsid(fd)?, device, name: file_system_name(fd)? };
         let id = match mounts::mount_of(fd) {
             Some(mount) => self.number_at(&found, mount, root, is_used)?,
-            // The host tells no more than it did earlier versions.
-            None => found.lasting().unwrap_or(mixed(&found.today().to_le_bytes())),
+            // Unmounted while files are open on it (`umount -l`): until they are closed nothing else gets its device number.
+            None => match self.seen.read().get(&device) {
+                Some(seen) => seen.id,
+                // The host tells no more than it did earlier versions.
+                None => found.lasting().unwrap_or(mixed(&found.today().to_le_bytes())),
+            },
         };
         let mut seen = self.seen.write();
-        if seen.changes < changes {
-            *seen = Seen { changes, by_device: HashMap::new() };
-        }
-        if seen.changes == changes {
-            seen.by_device.insert(device, id);
+        let known = seen.entry(device).or_insert(Seen { id, changes });
+        if known.changes <= changes {
+            *known = Seen { id, changes };
         }
         Ok(id)
     }
@@ -166,11 +197,61 @@ impl FileSystems {
     /// Whether a number is that of another file system that is there now: a copy of a disk has its UUID. One that is not on a block
     /// device has its number from elsewhere, and may have had another device number just now.
     fn is_another(&self, number: u64, device: u64, root: BorrowedFd<'_>) -> bool {
-        let mounted = || mounts::below(root, mounts::changes_now()).into_iter().map(|mount| mount.device);
+        let changes = mounts::changes_now();
+        let mounted = || mounts::below(root, changes).into_iter().map(|mount| mount.device);
         let seen = self.seen.read();
-        let is_same = |(other, id): (&u64, &u64)| *id == number && *other != device && *other >> 32 != 0;
-        let mut same = seen.by_device.iter().filter(|one| is_same(*one));
+        let is_same = |(other, seen): (&u64, &Seen)| {
+            (seen.id, seen.changes) == (number, changes) && *other != device && *other >> 32 != 0
+        };
+        let mut same = seen.iter().filter(|one| is_same(*one));
         number == self.own || same.any(|(other, _)| mounted().any(|device| device == *other))
+    }
+
+    /// What `look` finds at the mount with this mark; no other is touched, since somebody may have to be waited for there. Of two paths
+    /// with one mark the file is at one; where both have it, nobody knows which was meant.
+    ///
+    /// # Errors
+    /// [`Failure::Stale`] when nothing with this mark is mounted; as `look` says, and the host.
+    pub(crate) fn at_mount<T>(
+        &self,
+        mark: u32,
+        root: BorrowedFd<'_>,
+        look: impl Fn(BorrowedFd<'_>) -> Result<T>,
+    ) -> Result<T> {
+        if mark == crc32fast::hash(HERE) {
+            return look(root);
+        }
+        let look_at = |below: Vec<u8>| match open_top(root, &below) {
+            Ok(top) => look(top.as_fd()),
+            Err(Failure::NotFound | Failure::NotADirectory | Failure::IsALink) => Err(Failure::Stale),
+            Err(why) => Err(why),
+        };
+        let mut found = Err(Failure::Stale);
+        for below in self.paths_of(mark, root) {
+            match (look_at(below), &found) {
+                (Ok(_), Ok(_)) => return Err(Failure::Stale),
+                (Ok(it), Err(_)) => found = Ok(it),
+                (Err(why), Err(Failure::Stale)) => found = Err(why),
+                (Err(_), _) => {}
+            }
+        }
+        found
+    }
+
+    /// The paths of the mounts with this mark. The host is asked for its mounts when there is none among those that were read.
+    fn paths_of(&self, mark: u32, root: BorrowedFd<'_>) -> Vec<Vec<u8>> {
+        let changes = mounts::changes();
+        let marks = self.marks.read();
+        if let Some(paths) = marks.paths.get(&mark).filter(|_| marks.changes == changes) {
+            return paths.clone();
+        }
+        drop(marks);
+        let changes = mounts::changes_now();
+        let mut marks = self.marks.write();
+        if marks.changes < changes {
+            *marks = Marks::read(root, changes);
+        }
+        marks.paths.get(&mark).cloned().unwrap_or_default()
     }
 }
 
@@ -182,23 +263,6 @@ impl FileSystems {
 pub(crate) fn mount_mark(fd: BorrowedFd<'_>, root: BorrowedFd<'_>) -> Result<u32> {
     let mount = mounts::mount_of(fd).ok_or(Failure::NotSupported)?;
     Ok(crc32fast::hash(mount.below(&mounts::path_of(root)).unwrap_or(HERE)))
-}
-
-/// What `look` finds at the mount with this mark; no other is touched, since somebody may have to be waited for there.
-pub(crate) fn at_mount<T>(
-    mark: u32,
-    root: BorrowedFd<'_>,
-    look: impl FnOnce(BorrowedFd<'_>) -> Result<T>,
-) -> Result<T> {
-    if mark == crc32fast::hash(HERE) {
-        return look(root);
-    }
-    let path = mounts::path_of(root);
-    let mounted = mounts::below(root, mounts::changes_now());
-    let mut below =
-        mounted.iter().filter(|mount| mount.kind != b"autofs").filter_map(|mount| mount.below(&path));
-    let below = below.find(|below| crc32fast::hash(below) == mark).ok_or(Failure::Stale)?;
-    look(open_top(root, below).map_err(|_| Failure::Stale)?.as_fd())
 }
 
 /// The top of a mount. It is closed again after each use: as long as it is open nobody can unmount it.

@@ -87,7 +87,7 @@ impl MountsBelow {
 }
 
 /// How often anything was mounted or unmounted, as far as has been seen.
-fn changes() -> u64 {
+pub(crate) fn changes() -> u64 {
     let table = OPENED.get_or_init(|| File::open(TABLE).ok());
     let now_ms =
         u64::try_from(BEGUN.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(ASKED_EVERY_MS);

@@ -24,9 +24,14 @@ fn leads_to(volume: &PosixVolume, address: &[u8], content: &[u8]) -> bool {
 }
 
 mod here {
-    use super::common::{file, files, found, fresh, name, open, others};
+    use super::common::{file, files, found, fresh, is_root, name, open, others};
     use super::{find, leads_to};
-    use volume::{Failure, Kind, Volume};
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+    use volume::{Failure, Kind, OpenHow, Volume};
+
+    /// How often a directory is moved while somebody asks where it is.
+    const TURNS: usize = 3000;
 
     /// A directory `d/e` with a file `f` in it, and their addresses.
     pub fn tree(volume: &volume_posix::PosixVolume) -> [Vec<u8>; 3] {
@@ -68,6 +73,46 @@ mod here {
             assert_eq!(volume.find(&e).unwrap().place().unwrap().unwrap().1, name("other"));
             assert!(leads_to(volume, &f, b"content"));
         }
+    }
+
+    #[test]
+    fn where_a_directory_stands_is_found_while_the_host_moves_it() {
+        let (volume, place) = fresh();
+        tree(&volume);
+        let e = found(&volume, "d").unwrap().lookup(&name("e"), OpenHow::Read).unwrap();
+        std::fs::create_dir(files(&place).join("x")).unwrap();
+        let paths = ["d/e", "x/other"].map(|path| files(&place).join(path));
+        let turn = std::sync::Barrier::new(2);
+        let mut lost = 0;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 0..TURNS {
+                    turn.wait();
+                    std::fs::rename(&paths[number % 2], &paths[(number + 1) % 2]).unwrap();
+                }
+            });
+            for _ in 0..TURNS {
+                turn.wait();
+                lost += usize::from(e.place().is_err());
+            }
+        });
+        assert_eq!(lost, 0);
+    }
+
+    #[test]
+    fn who_may_not_see_where_a_directory_stands_is_not_told_that_it_is_gone() {
+        let (volume, place) = fresh();
+        tree(&volume);
+        let e = found(&volume, "d").unwrap().lookup(&name("e"), OpenHow::Read).unwrap();
+        let d = files(&place).join("d");
+        let set = |mode| std::fs::set_permissions(&d, Permissions::from_mode(mode)).unwrap();
+        set(0o000);
+        let told = e.place().map(|place| place.map(|(_, name)| name));
+        set(0o755);
+        let expected = if is_root() { Ok(Some(name("e"))) } else { Err(Failure::Denied) };
+        assert_eq!(told, expected);
+        std::fs::remove_dir_all(&d).unwrap();
+        assert_eq!(e.place().err(), Some(Failure::Stale));
     }
 
     #[test]
@@ -280,7 +325,7 @@ mod by_table {
 
 #[test]
 fn the_same_again_without_privileges() {
-    for (filter, count) in [("here::", 7), ("by_table::", 4)] {
+    for (filter, count) in [("here::", 9), ("by_table::", 4)] {
         if let Some(passed) = common::again_as_nobody(filter) {
             assert_eq!(passed, count, "{filter}");
         }

@@ -216,6 +216,58 @@ fn an_address_leads_through_the_mount_by_which_it_was_found_and_through_no_other
     assert_eq!((volume.find(&read_only).err(), write(&other)), (Some(Failure::Stale), Ok(())));
 }
 
+/// An address has a checksum of the path of its mount, and these two have the same.
+#[test]
+fn two_mounts_whose_paths_have_one_checksum_are_told_apart() {
+    let place = place();
+    let paths = ["plumless", "buckeroo"];
+    let [one, other] = paths.map(|path| Mounted::new("tmpfs", "none", &files(&place).join(path)));
+    let (Some(_one), Some(_other)) = (one, other) else { return };
+    for path in paths {
+        std::fs::write(files(&place).join(path).join("f"), path).unwrap();
+    }
+    let volume = open(&place);
+    let addresses = paths.map(|path| at(&volume, &format!("{path}/f")).unwrap().address().unwrap());
+    assert_eq!(addresses[0][16..20], addresses[1][16..20], "the checksums");
+    for (address, path) in addresses.iter().zip(paths) {
+        let found = volume.find(address).unwrap();
+        assert_eq!(found.id(), at(&volume, &format!("{path}/f")).unwrap().id(), "{path}");
+    }
+}
+
+/// One file at two mounts whose paths have one checksum: it may be that only one of them lets anybody write.
+#[test]
+fn a_file_at_two_mounts_whose_paths_have_one_checksum_has_no_address() {
+    let place = place();
+    let outside = place.path().join("outside");
+    let Some(_outside) = Mounted::new("tmpfs", "none", &outside) else { return };
+    std::fs::write(outside.join("f"), "text").unwrap();
+    let _bound = ["plumless", "buckeroo"].map(|path| {
+        let to = files(&place).join(path);
+        std::fs::create_dir(&to).unwrap();
+        assert!(run("mount", &["--bind", outside.to_str().unwrap(), to.to_str().unwrap()]));
+        Mounted(to)
+    });
+    let volume = open(&place);
+    assert_eq!(at(&volume, "plumless/f").unwrap().address(), Err(Failure::NotSupported));
+}
+
+#[test]
+fn an_open_file_keeps_the_number_of_its_file_system_when_that_is_unmounted() {
+    let place = place();
+    let (from, top) = (place.path().join("from"), files(&place).join("m"));
+    std::fs::create_dir(&from).unwrap();
+    std::fs::create_dir(&top).unwrap();
+    std::fs::write(from.join("f"), "text").unwrap();
+    let Some(mounted) = bindfs(&from, &top) else { return };
+    let volume = open(&place);
+    let f = at(&volume, "m/f").unwrap();
+    let number = f.stat().unwrap().file_system;
+    drop(mounted);
+    assert!(at(&volume, "m/f").is_err());
+    assert_eq!(f.stat().unwrap().file_system, number);
+}
+
 #[test]
 fn room_is_that_of_the_file_system_that_a_file_is_on() {
     let place = place();

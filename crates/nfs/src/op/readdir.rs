@@ -5,6 +5,9 @@
 //! rdattr_error (5.8.1.12), as every client does that can go on without. For any other the list ends before the entry,
 //! and one that begins with it is NFS4ERR_DELAY. Linux' knfsd does the same, but gives up the whole list then.
 //!
+//! A directory that the host only lists, since the process behind what is mounted there is gone, is an entry with an error, too, or with no
+//! attributes for who has not asked for that.
+//!
 //! A file without a filehandle, as on a file system below the export whose files the host finds by their names alone, is the same kind of
 //! entry. A client that has not asked for rdattr_error is told all of it but the filehandle.
 
@@ -132,8 +135,15 @@ impl List<'_> {
             }
             let handle = wanted.has(AttrNum::Filehandle.get());
             let handle = handle.then(|| handle_at(server, export, found.address()));
-            // What has vanished since is not shown.
-            let Ok(id) = found.id() else { return ControlFlow::Continue(()) };
+            let id = match found.id() {
+                Ok(id) => id,
+                Err(why) if found.listed_info().is_some() => {
+                    is_whole = failed_entry(&mut writer, at, wanted, crate::status::of(&why));
+                    return if is_whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+                }
+                // What has vanished since is not shown.
+                Err(_) => return ControlFlow::Continue(()),
+            };
             let may_tell = recall_writers(run, export, id, &wanted).map_err(|stop| match stop {
                 Stop::Fail(status) => status,
                 _ => NfsStat::Delay,
@@ -184,11 +194,28 @@ fn entry(
             let subject = Subject { server, minor, handle: handle.as_ref(), what };
             attributes::write(attributes, &subject);
         })),
-        // RFC 8881 18.23.3: where the client has asked for it, the error stands for the attributes.
-        Err(why) if wanted.has(error) => Ok(writer
-            .entry(cookie, name, Bitmap::of(&[error]), |attributes| attributes.put(&Attr::RdattrError(why)))),
-        // What has vanished since has none, and is not shown the next time.
-        Err(NfsStat::Stale | NfsStat::NoEnt) => Ok(writer.entry(cookie, name, Bitmap::EMPTY, |_| {})),
+        // What has vanished since has no attributes, and is not shown the next time.
+        Err(why) if wanted.has(error) || matches!(why, NfsStat::Stale | NfsStat::NoEnt) => {
+            Ok(failed_entry(writer, (cookie, name), wanted, why))
+        }
         Err(why) => Err(why),
     }
+}
+
+/// Writes an entry whose attributes cannot be told; false when it does not fit. Where the client has asked for it, the error stands for
+/// them.
+// RFC 8881 18.23.3
+fn failed_entry(
+    writer: &mut EntriesWriter<'_>,
+    (cookie, name): (u64, &[u8]),
+    wanted: Bitmap,
+    why: NfsStat,
+) -> bool {
+    let error = AttrNum::RdattrError.get();
+    let told = if wanted.has(error) { Bitmap::of(&[error]) } else { Bitmap::EMPTY };
+    writer.entry(cookie, name, told, |attributes| {
+        if !told.is_empty() {
+            attributes.put(&Attr::RdattrError(why));
+        }
+    })
 }

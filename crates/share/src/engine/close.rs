@@ -77,8 +77,8 @@ impl Share {
             made.closed(now);
         }
         drop(state);
-        if is_last && self.files.leave(&open.file) {
-            self.versions.closed(open.file.id, open.file.changes.load(Ordering::Relaxed));
+        if is_last {
+            self.leave_file(&open.file);
         }
         // What was removed is not to take room any longer.
         if is_last && stays && self.cache.is_on() {
@@ -205,7 +205,7 @@ impl Share {
         _swept = state.sweep();
         let wakes = std::mem::take(&mut state.waiting);
         drop(state);
-        self.files.leave(file);
+        self.leave_file(file);
         self.wake_all(wakes);
     }
 }

@@ -137,7 +137,7 @@ impl Drop for Directory {
 
 impl Directory {
     pub fn root(volume: &Arc<dyn Volume>, node: Arc<dyn Node>, cache: &Arc<Cache>) -> Arc<Directory> {
-        Directory::new(volume, node, None, cache)
+        Directory::new(volume, node, None, cache, 0)
     }
 
     fn new(
@@ -145,8 +145,8 @@ impl Directory {
         node: Arc<dyn Node>,
         place: Option<(Arc<Directory>, Name)>,
         cache: &Arc<Cache>,
+        placed_at: u64,
     ) -> Arc<Directory> {
-        let placed_at = place.as_ref().map_or(0, |(parent, _)| parent.placed_at.load(Ordering::Acquire));
         let tells = volume.facts().tells_changes && volume.watch(node.as_ref()).is_ok();
         Arc::new(Directory {
             id: node.id(),
@@ -599,8 +599,9 @@ impl Directories {
                 known
             }
             None => {
+                let placed_at = self.placed_in(parent, (real, node.id()), generation);
                 let place = (Arc::clone(parent), real.clone());
-                Directory::new(volume, node, Some(place), &self.cache)
+                Directory::new(volume, node, Some(place), &self.cache, placed_at)
             }
         };
         self.clock.fetch_add(1, Ordering::Relaxed);

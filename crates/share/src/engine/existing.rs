@@ -76,17 +76,13 @@ impl Share {
             }
             return Err(why);
         }
-        let file = self.files.enter(target.node.id(), target.node.kind());
+        let file = self.enter_file(target.node.id(), target.node.kind());
         let result = self.plan_and_reserve(caller, request, &target, &file);
         let (facts, plan, reserved) = match result {
             Ok((facts, plan, Tried::Reserved(reserved))) => (facts, plan, reserved),
-            Ok((.., Tried::Wait(ticket))) => {
-                self.files.leave(&file);
-                return Ok(Attempt::Wait(ticket));
-            }
+            Ok((.., Tried::Wait(ticket))) => return Ok(Attempt::Wait(ticket)),
             Ok((.., Tried::Again)) => return Ok(Attempt::Again),
             Err(Refusal::Gone) => {
-                self.files.leave(&file);
                 // Its event is still on the way.
                 if let Some((parent, name)) = &target.place {
                     parent.forget_name(name);
@@ -95,12 +91,9 @@ impl Share {
                 let is_again = target.is_from_memory && !target.may_be_gone;
                 return if is_again { Ok(Attempt::Again) } else { Err(Refusal::Gone) };
             }
-            Err(why) => {
-                self.files.leave(&file);
-                return Err(why);
-            }
+            Err(why) => return Err(why),
         };
-        let id = reserved.id;
+        let (file, id) = (file.into_open(), reserved.id);
         let finished = self.finish_existing(caller, request, &target, facts, plan, reserved);
         if finished.is_err() {
             self.abandon(&file, id);
@@ -259,11 +252,7 @@ impl Share {
     ) -> Result<Tried, Refusal> {
         let mut effects = Effects::default();
         let mut state = file.state.lock();
-        let tried = if state.dead {
-            Ok(Tried::Again)
-        } else {
-            self.reserve_locked(caller, request, target, file, plan, &mut state, &mut effects)
-        };
+        let tried = self.reserve_locked(caller, request, target, file, plan, &mut state, &mut effects);
         drop(state);
         self.settle(effects);
         tried

@@ -1,9 +1,9 @@
 //! What is kept of a file while anybody has it open: its opens, names, streams and rights.
 //!
-//! A [`File`] is in the table from its first open to its last close. Everything that two opens must
-//! agree on is in its one [`State`], under one lock.
+//! A [`File`] is in the table from its first open to its last close, and longer while somebody refers to it (`table`). Everything
+//! that two opens must agree on is in its one [`State`], under one lock.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -34,6 +34,8 @@ pub(crate) struct File {
     pub id: NodeId,
     pub kind: Kind,
     pub is_directory: bool,
+    /// How many decide about it and do not have it open yet ([`FileRef`](super::table::FileRef)).
+    pub references: AtomicUsize,
     /// Counts changes of data since it was opened.
     pub changes: AtomicU64,
     /// Whether the time of modification was put back: the next change of data sets it, as it may have come before that.
@@ -186,8 +188,6 @@ pub(crate) struct Swept {
 /// Everything about an open file that changes.
 #[derive(Default)]
 pub(crate) struct State {
-    /// It has left the table; whoever found it there must look again.
-    pub dead: bool,
     /// Closes that are just removing what goes with them. Until they are done it stays in the table, and what is known of its
     /// names with it: who comes meanwhile must find that they go.
     pub removing: u32,
@@ -216,6 +216,7 @@ impl File {
             id,
             kind,
             is_directory,
+            references: AtomicUsize::new(0),
             changes: AtomicU64::new(0),
             time_put_back: AtomicBool::new(false),
             failed_syncs: AtomicU64::new(0),

@@ -16,6 +16,7 @@ use super::extended;
 use super::file::{Deletion, File, Member, counted, only_looks};
 use super::host_lists::{HostNumbers, lists_of, shown_now};
 use super::record::Record;
+use super::table::FileRef;
 use crate::info::extended_size;
 use crate::{
     Attributes, Caller, ChangeFilter, ChangeKind, Disposition, OpenRequest, Options, Outcome, Refusal,
@@ -70,7 +71,7 @@ impl Share {
         drop(changing);
         let reserved = match reserved {
             Ok(reserved) => reserved,
-            Err(file) => return self.outrun(caller, request, &node, (descriptor, &above), &file),
+            Err(file) => return self.outrun(caller, request, &node, (descriptor, &above), file),
         };
         let id = reserved.id;
         let file = Arc::clone(&reserved.file);
@@ -186,11 +187,10 @@ impl Share {
         request: &OpenRequest<'_>,
         node: &Arc<dyn Node>,
         security: (Option<Descriptor>, &Security),
-        file: &Arc<File>,
+        file: FileRef<'_>,
     ) -> Result<Attempt, Refusal> {
-        let furnished = self.furnish(caller, request, node, security, file);
-        self.files.leave(file);
-        furnished?;
+        self.furnish(caller, request, node, security, &file)?;
+        drop(file);
         match request.disposition {
             Disposition::Create => Err(Refusal::SharingConflict),
             _ => Ok(Attempt::Again),
@@ -252,43 +252,39 @@ impl Share {
         name: &Name,
         node: &Arc<dyn Node>,
         granted: Rights,
-    ) -> Result<Reserved, Arc<File>> {
-        loop {
-            let file = self.files.enter(node.id(), node.kind());
-            let mut state = file.state.lock();
-            if state.dead {
-                continue;
-            }
-            let link = state.enter_link(parent, name);
-            let stream = state.enter_stream(request.stream);
-            let may_hold = request.disposition == Disposition::Create;
-            let is_free = !state.is_deleted(Some(&link))
-                && (may_hold || state.stream(&stream).grants.is_empty())
-                && state.shares(&stream, granted, request.deny);
-            if !is_free {
-                drop(state);
-                return Err(file);
-            }
-            let (asker, caching) = self.asking(caller, request, &stream);
-            state.share_node(Arc::clone(node));
-            let id = self.next_open_id();
-            state.members.push(Member {
-                id,
-                stream: Arc::clone(&stream),
-                link: Some(Arc::clone(&link)),
-                access: counted(granted, request.options),
-                looks: only_looks(granted, request.options),
-                deny: request.deny,
-                asker,
-                delete_on_close: Deletion::on_close(id, request.options),
-                open: Weak::new(),
-            });
-            let grant = caching.map(|caching| self.grant(&file, &mut state, &stream, &asker, caching, 0));
-            self.note_goes(&asker, &stream, request.options);
+    ) -> Result<Reserved, FileRef<'_>> {
+        let file = self.enter_file(node.id(), node.kind());
+        let mut state = file.state.lock();
+        let link = state.enter_link(parent, name);
+        let stream = state.enter_stream(request.stream);
+        let may_hold = request.disposition == Disposition::Create;
+        let is_free = !state.is_deleted(Some(&link))
+            && (may_hold || state.stream(&stream).grants.is_empty())
+            && state.shares(&stream, granted, request.deny);
+        if !is_free {
             drop(state);
-            let given = stream.given();
-            return Ok(Reserved { id, file, stream, link: Some(link), asker, granted, grant, given });
+            return Err(file);
         }
+        let (asker, caching) = self.asking(caller, request, &stream);
+        state.share_node(Arc::clone(node));
+        let id = self.next_open_id();
+        state.members.push(Member {
+            id,
+            stream: Arc::clone(&stream),
+            link: Some(Arc::clone(&link)),
+            access: counted(granted, request.options),
+            looks: only_looks(granted, request.options),
+            deny: request.deny,
+            asker,
+            delete_on_close: Deletion::on_close(id, request.options),
+            open: Weak::new(),
+        });
+        let grant = caching.map(|caching| self.grant(&file, &mut state, &stream, &asker, caching, 0));
+        self.note_goes(&asker, &stream, request.options);
+        drop(state);
+        let given = stream.given();
+        let file = file.into_open();
+        Ok(Reserved { id, file, stream, link: Some(link), asker, granted, grant, given })
     }
 
     /// Gives something new its descriptor, attributes, extended attributes, stream and storage.

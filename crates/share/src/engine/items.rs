@@ -241,7 +241,7 @@ impl Share {
     /// Makes sure that what was found before is still in the share, where it is a directory that others may have moved.
     ///
     /// # Errors
-    /// [`Refusal::Gone`]; as the volume says.
+    /// [`Refusal::Gone`] when it has left the share; as the volume says, which proves nothing of where it stands.
     pub fn check_place(&self, item: &Item) -> Result<(), Refusal> {
         match &item.directory {
             Some(known) if !self.directories.is_placed(known) => {
@@ -264,7 +264,7 @@ impl Share {
             if let Some(known) = self.directories.get(at.id()).filter(is_sure) {
                 break known;
             }
-            let (above, name) = at.place()?.ok_or(Refusal::Gone)?;
+            let (above, name) = self.with_room(|| Ok(at.place()?))?.ok_or(Refusal::Gone)?;
             below.push((name, at));
             if below.len() > MAX_DEPTH {
                 return Err(Refusal::Gone);
@@ -456,9 +456,9 @@ impl Share {
             return Ok(security);
         }
         let node = item.node.as_ref();
-        let file = self.files.enter(node.id(), node.kind());
+        let file = self.enter_file(node.id(), node.kind());
         let is_kept = self.keep_what_the_host_set(&file, node);
-        self.files.leave(&file);
+        drop(file);
         if is_kept { self.item_security_as_found(item) } else { Ok(security) }
     }
 

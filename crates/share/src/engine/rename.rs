@@ -300,7 +300,7 @@ impl Share {
         posix: bool,
     ) -> Result<Step<()>, Refusal> {
         let node = parent.node.lookup(real, OpenHow::Attributes)?;
-        let file = self.files.enter(node.id(), node.kind());
+        let file = self.enter_file(node.id(), node.kind());
         let facts = self.facts(&file, node.as_ref(), None, None);
         let checked = facts.and_then(|facts| {
             if facts.record.bits(&facts.stat).contains(Attributes::READ_ONLY) && !posix {
@@ -309,13 +309,11 @@ impl Share {
             self.rights_on(caller, &facts.security, Some(parent), Rights::DELETE, Options::empty())
         });
         let is_same_file = file.id == open.file.id;
-        let step = match checked {
+        match checked {
             Err(why) => Err(why),
             Ok(_) if is_same_file => Ok(Step::Done(())),
             Ok(_) => Ok(self.ask_to_close(caller, open, &file, posix && !is_held_fast(&file))),
-        };
-        self.files.leave(&file);
-        step
+        }
     }
 
     /// Moves the name; false when things are no longer as they were found.
@@ -369,10 +367,12 @@ impl Share {
         link.set_place(Arc::clone(&to.parent), to.name.clone());
         // MS-SMB2 3.3.5.21.1
         self.keys.set_goes(&open.asker(), &open.stream, false);
-        if open.file.is_directory
-            && let Some(directory) = self.directories.get(open.file.id)
-        {
-            directory.set_place(Arc::clone(&to.parent), to.name.clone());
+        if open.file.is_directory {
+            // Another thread may have asked for its place before the move, and note what it was told after it.
+            self.directories.note_moved();
+            if let Some(directory) = self.directories.get(open.file.id) {
+                directory.set_place(Arc::clone(&to.parent), to.name.clone());
+            }
         }
         // Only now: whoever removes either name next must know where this one is, and what it has replaced.
         drop(locks);

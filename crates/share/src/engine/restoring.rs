@@ -92,28 +92,18 @@ impl Share {
         let found = self.find_again(made)?;
         let cannot = |_: volume::Failure| "its file cannot be opened";
         let granted = Rights::from_bits_retain(made.granted);
-        let file = self.files.enter(found.node.id(), found.node.kind());
-        let nodes = (|| {
-            let how = if made.stream.is_some() { OpenHow::Attributes } else { how_for_rights(granted) };
-            let node = self.shared_node(&file, &found.node, how).map_err(|_| "its file cannot be opened")?;
-            let data = match &made.stream {
-                None => Arc::clone(&node),
-                Some(name) => node.open_stream(name, false, false).map_err(cannot)?,
-            };
-            Ok((node, data))
-        })();
-        let nodes = match nodes {
-            Ok(nodes) => nodes,
-            Err(why) => {
-                self.files.leave(&file);
-                return Err(why);
-            }
+        let file = self.enter_file(found.node.id(), found.node.kind());
+        let how = if made.stream.is_some() { OpenHow::Attributes } else { how_for_rights(granted) };
+        let node = self.shared_node(&file, &found.node, how).map_err(|_| "its file cannot be opened")?;
+        let data = match &made.stream {
+            None => Arc::clone(&node),
+            Some(name) => node.open_stream(name, false, false).map_err(cannot)?,
         };
         if right.is_some() && found.place.is_none() {
             // Nobody would say that a program of the host has changed it.
             self.directories.note_untold();
         }
-        Ok(self.enter_again(&file, (entry, right), found.place.as_ref(), nodes, identity))
+        Ok(self.enter_again(&file, (entry, right), found.place.as_ref(), (node, data), identity))
     }
 
     /// Enters the open among the others of its file.

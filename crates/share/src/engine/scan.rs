@@ -8,13 +8,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use volume::security::Rights;
-use volume::{DirEntry, Kind, Name, Node, NodeId, OpenHow, Stat};
+use volume::{DirEntry, Failure, Kind, Name, Node, NodeId, OpenHow, Stat, Time};
 
 use super::Share;
 use super::cache::KeptNode;
 use super::directory::Directory;
 use super::info::{info_from, tag_of};
 use super::look_up::{Named, Search};
+use super::record::Record;
 use crate::{Caller, Info, Item, Open, Options, Refusal};
 
 /// One entry of a listing.
@@ -237,6 +238,36 @@ impl<'a> Entry<'a> {
         Ok(info)
     }
 
+    /// What its directory alone knows of a directory that the host lists and does not show: a file system is mounted there whose
+    /// process is gone (`ENOTCONN`) or lets nobody in (`EACCES`). None of anything else.
+    pub fn listed_info(&self) -> Option<Info> {
+        let is_hidden =
+            || matches!(self.open.node.stat_name(&self.entry.name), Err(Failure::Stale | Failure::Denied));
+        if self.entry.kind != Some(Kind::Directory) || !is_hidden() {
+            return None;
+        }
+        let unknown = Time::default();
+        let stat = Stat {
+            id: self.likely_id(),
+            file_system: 0,
+            kind: Kind::Directory,
+            size: 0,
+            allocated: 0,
+            links: 1,
+            mode: 0,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            accessed: unknown,
+            modified: unknown,
+            changed: unknown,
+            born: None,
+            fixed: false,
+        };
+        let hides = self.share.config.load().hides(self.entry.name.as_bytes());
+        Some(info_from(&stat, &Record::default(), hides))
+    }
+
     /// Whether the caller may look into it.
     fn is_readable(&self) -> bool {
         let caller = self.caller;
@@ -316,8 +347,13 @@ impl Share {
         let here = self.directory_here(open);
         let search =
             Search { exact: self.is_exact(open.options), how: OpenHow::Attributes, rather_missing: false };
-        let Some(Named { name, node, .. }) = self.look_up(&here, name, search)? else {
-            return Ok(false);
+        let Named { name, node, .. } = match self.look_up(&here, name, search) {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(false),
+            Err(why @ (Refusal::Gone | Refusal::AccessDenied)) => {
+                return self.find_listed(caller, open, name, visit)?.then_some(true).ok_or(why);
+            }
+            Err(why) => return Err(why),
         };
         let entry = DirEntry { name, inode: node.id().inode, kind: Some(node.kind()), cookie: 0 };
         let here = self.cache.is_on().then_some(&here);
@@ -327,5 +363,24 @@ impl Share {
         }
         visit(&entry);
         Ok(true)
+    }
+
+    /// The same for a name that the host only lists ([`Entry::listed_info`]).
+    fn find_listed(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        name: &Name,
+        visit: &mut dyn FnMut(&Entry<'_>),
+    ) -> Result<bool, Refusal> {
+        let mut is_listed = false;
+        self.scan(caller, open, 0, &mut |one| one == name, &mut |entry| {
+            is_listed = entry.listed_info().is_some();
+            if is_listed {
+                visit(entry);
+            }
+            ControlFlow::Break(())
+        })?;
+        Ok(is_listed)
     }
 }

@@ -1,12 +1,18 @@
 //! The table of open files.
+//!
+//! A file is in it as long as somebody has it open, or has a [`FileRef`] of it. So there is never a second [`File`] of one node while
+//! anybody decides about the first.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use volume::{Kind, NodeId};
 use wire::Shrink;
 
+use super::Share;
 use super::file::File;
 
 /// Shards of the table; opens of different files seldom meet in one.
@@ -30,10 +36,12 @@ impl Files {
         &self.shards[(mixed >> 58) as usize % SHARDS]
     }
 
-    /// The file, entered when it is not there.
-    pub fn enter(&self, id: NodeId, kind: Kind) -> Arc<File> {
+    /// The file, entered when it is not there, with one reference more.
+    fn enter(&self, id: NodeId, kind: Kind) -> Arc<File> {
         let mut shard = self.shard(id).lock();
-        Arc::clone(shard.entry(id).or_insert_with(|| Arc::new(File::new(id, kind))))
+        let file = shard.entry(id).or_insert_with(|| Arc::new(File::new(id, kind)));
+        file.references.fetch_add(1, Ordering::Relaxed);
+        Arc::clone(file)
     }
 
     /// The file, if it is open.
@@ -41,22 +49,26 @@ impl Files {
         self.shard(id).lock().get(&id).map(Arc::clone)
     }
 
-    /// Takes a file out that nobody has open any more. True when it was.
-    pub fn leave(&self, file: &Arc<File>) -> bool {
+    /// Forgets what is kept of a file for its opens when there is none any more, and takes it out if nobody refers to it. True when it
+    /// was taken out.
+    fn leave(&self, file: &Arc<File>) -> bool {
         // What is dropped may close a descriptor, so it outlives the locks.
         let _dropped;
         let mut shard = self.shard(file.id).lock();
         let mut state = file.state.lock();
-        if state.members.is_empty() && state.removing == 0 && !state.dead {
-            state.dead = true;
-            _dropped = (state.node.take(), state.sweep());
-            if shard.get(&file.id).is_some_and(|kept| Arc::ptr_eq(kept, file)) {
-                shard.remove(&file.id);
-                shard.shrink();
-            }
-            return true;
+        if !state.members.is_empty() || state.removing > 0 {
+            return false;
         }
-        false
+        _dropped = (state.node.take(), state.sweep(), state.security.take(), state.made.take());
+        (state.record, state.extended_size) = (None, None);
+        // References are taken under the shard's lock alone, so that none comes now.
+        let is_referred_to = file.references.load(Ordering::Acquire) > 0;
+        if is_referred_to || !shard.get(&file.id).is_some_and(|kept| Arc::ptr_eq(kept, file)) {
+            return false;
+        }
+        shard.remove(&file.id);
+        shard.shrink();
+        true
     }
 
     /// All files that are open.
@@ -65,5 +77,54 @@ impl Files {
             .iter()
             .flat_map(|shard| shard.lock().values().map(Arc::clone).collect::<Vec<_>>())
             .collect()
+    }
+}
+
+/// A file that stays in the table while somebody decides about it, whoever closes it meanwhile.
+///
+/// On a slow host a decision takes longer than others have the file open. If the file left the table with the last of
+/// them, the decision would have to begin anew each time.
+pub(super) struct FileRef<'a> {
+    share: &'a Share,
+    file: Arc<File>,
+    is_open: bool,
+}
+
+impl FileRef<'_> {
+    /// Gives the reference up for an open that is among the file's members by now and keeps the file in the table.
+    pub fn into_open(mut self) -> Arc<File> {
+        self.is_open = true;
+        Arc::clone(&self.file)
+    }
+}
+
+impl Deref for FileRef<'_> {
+    type Target = Arc<File>;
+
+    fn deref(&self) -> &Arc<File> {
+        &self.file
+    }
+}
+
+impl Drop for FileRef<'_> {
+    fn drop(&mut self) {
+        self.file.references.fetch_sub(1, Ordering::AcqRel);
+        if !self.is_open {
+            self.share.leave_file(&self.file);
+        }
+    }
+}
+
+impl Share {
+    /// The file of a node, entered in the table when it is not there.
+    pub(super) fn enter_file(&self, id: NodeId, kind: Kind) -> FileRef<'_> {
+        FileRef { share: self, file: self.files.enter(id, kind), is_open: false }
+    }
+
+    /// Takes a file out of the table that nobody has open any more.
+    pub(super) fn leave_file(&self, file: &Arc<File>) {
+        if self.files.leave(file) {
+            self.versions.closed(file.id, file.changes.load(Ordering::Relaxed));
+        }
     }
 }

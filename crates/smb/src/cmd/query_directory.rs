@@ -252,7 +252,8 @@ fn put(entry: &Entry<'_>, sink: &mut Sink<'_>) -> Option<Result<End, Refusal>> {
     let info = if sink.needs_info() {
         match entry.info() {
             Ok(info) => Some(info),
-            Err(Refusal::NotFound | Refusal::Gone | Refusal::AccessDenied) => return None,
+            Err(Refusal::NotFound) => return None,
+            Err(Refusal::Gone | Refusal::AccessDenied) => Some(entry.listed_info()?),
             // What is in the reply already is told first; the next request meets the failure again.
             Err(_) if !sink.is_empty() => return Some(Ok(End::Full)),
             Err(refusal) => return Some(Err(refusal)),

@@ -2,10 +2,15 @@
 
 use std::sync::atomic::Ordering;
 
+use volume::{Name, NodeId};
+
 use super::{Directories, Directory};
 
+/// Where nobody knows whether a directory stands where it is said to, however often others have moved one.
+const NEVER: u64 = u64::MAX;
+
 impl Directories {
-    /// Others may have moved a directory: of each, and of those above it, it is asked where it stands before it is used by
+    /// A directory may have been moved: of each, and of those above it, it is asked where it stands before it is used by
     /// its address again.
     pub fn note_moved(&self) {
         self.moved.fetch_add(1, Ordering::AcqRel);
@@ -19,6 +24,28 @@ impl Directories {
     /// Whether others have moved no directory since it was asked where this one stands.
     pub fn is_placed(&self, directory: &Directory) -> bool {
         directory.id == self.root.id || directory.placed_at.load(Ordering::Acquire) == self.moved()
+    }
+
+    /// As of which move a directory that was found as `name` in `parent` a moment ago is known to stand there, if no name of
+    /// `parent` has changed since `generation`. Without a generation the volume is asked.
+    pub(super) fn placed_in(
+        &self,
+        parent: &Directory,
+        (name, id): (&Name, NodeId),
+        generation: Option<u64>,
+    ) -> u64 {
+        // Before the name is looked at: what is moved after that has another number.
+        let placed = match parent.id == self.root.id {
+            true => self.moved(),
+            false => parent.placed_at.load(Ordering::Acquire),
+        };
+        let stands_there = match generation {
+            // No directory was moved yet.
+            _ if placed == 0 => true,
+            Some(generation) => parent.generation() == generation,
+            None => parent.holds(name, id),
+        };
+        if stands_there { placed } else { NEVER }
     }
 
     /// Takes note that a directory stands where it is said to.

@@ -25,6 +25,41 @@ fn two() -> (Directories, [Arc<Directory>; 2]) {
 }
 
 #[test]
+fn a_directory_that_is_found_after_others_were_moved_is_known_to_stand_where_it_was_found() {
+    let (directories, [a, _]) = two();
+    let (root, volume): (_, Arc<dyn Volume>) =
+        (Arc::clone(&directories.root), Arc::new(MemoryVolume::new(1)));
+    let find = |parent: &Arc<Directory>, text: &str, is_looked_up: bool, happens: &dyn Fn()| {
+        let own = name(text);
+        let generation = parent.generation();
+        let node = parent.node.create_directory(&own, 0o755, None).unwrap();
+        happens();
+        let generation = is_looked_up.then_some(generation);
+        directories.is_placed(&directories.enter(&volume, parent, (&own, &own), node, generation))
+    };
+    let is_moved = || {
+        directories.note_moved();
+        root.seen_gone(&name("other"));
+    };
+    assert!(find(&root, "c", true, &|| ()));
+    assert!(directories.is_placed(&a));
+    directories.note_moved();
+    assert!(!directories.is_placed(&a));
+    for is_looked_up in [true, false] {
+        assert!(find(&root, &format!("d{is_looked_up}"), is_looked_up, &|| ()));
+        assert!(!find(&a, &format!("e{is_looked_up}"), is_looked_up, &|| ()), "the one above is not known");
+    }
+    directories.note_placed(&a, directories.moved());
+    assert!(find(&a, "f", true, &|| ()));
+    // What happened since it was looked up may have moved it.
+    assert!(!find(&root, "g", true, &is_moved));
+    assert!(!find(&root, "h", false, &|| {
+        directories.note_moved();
+        root.node.rename(&name("h"), root.node.as_ref(), &name("i"), false, None).unwrap();
+    }));
+}
+
+#[test]
 fn indexes_are_bounded_together_and_what_is_dropped_counts_no_more() {
     let (directories, [a, b]) = two();
     let names = || directories.names.load(Ordering::Relaxed);

@@ -191,7 +191,8 @@ pub(crate) struct Units {
 
 impl Units {
     fn of(query: &Query<'_>) -> Result<Units, Stop> {
-        Ok(Units::count(query.engine.space()?))
+        // Of what is mounted below the share, where the file is there.
+        Ok(Units::count(query.engine.space_of(query.file)?))
     }
 
     /// From what the file system says.
