@@ -200,3 +200,37 @@ fn what_is_too_large_is_scanned_each_time() {
     it.world.memory.tell(HostEvent::Overflow);
     assert_eq!([(); 2].map(|()| it.names(0, FILES).1), [1, 0], "it fits by now");
 }
+
+#[test]
+fn that_a_directory_is_too_large_is_found_out_once() {
+    const FILES: usize = (1 << 16) + 1;
+    let mut it = Listed::new(FILES);
+    assert_eq!([(); 2].map(|()| it.pages(FILES, 30_000)), [[1, 2, 1, 1], [1, 1, 1, 1]]);
+    let (directory, name) = (it.directory.id(), Some(name("f5")));
+    let change = HostChange::Created;
+    it.world.memory.tell(HostEvent::Changed { directory, name, is_directory: false, change });
+    // What is believed of the event is asked for, too. Another set of names may be smaller.
+    assert_eq!(it.pages(FILES, 30_000)[1..], [2, 1, 1]);
+}
+
+#[test]
+fn a_change_of_a_file_is_no_change_of_the_names_that_were_listed() {
+    let mut it = Listed::new(3);
+    assert_eq!(it.names(0, 99).1, 1);
+    for change in [HostChange::Attributes, HostChange::Modified] {
+        let (directory, name) = (it.directory.id(), Some(name("f1")));
+        it.world.memory.tell(HostEvent::Changed { directory, name, is_directory: false, change });
+        it.directory
+            .lookup(&volume::Name::new(b"f1").unwrap(), OpenHow::ReadWrite)
+            .unwrap()
+            .write(0, b"more")
+            .unwrap();
+        let scans = it.plan.count(Call::Entries);
+        let mut sizes = Vec::new();
+        it.scan(0, &mut |_| true, &mut |entry| {
+            sizes.push(entry.info().unwrap().size);
+            ControlFlow::Continue(())
+        });
+        assert_eq!((sizes, it.plan.count(Call::Entries) - scans), (vec![0, 4, 0], 0));
+    }
+}

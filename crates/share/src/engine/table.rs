@@ -1,6 +1,5 @@
 //! The table of open files.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -8,13 +7,14 @@ use volume::{Kind, NodeId};
 use wire::Shrink;
 
 use super::file::File;
+use super::ids::ById;
 
 /// Shards of the table; opens of different files seldom meet in one.
 const SHARDS: usize = 64;
 
 /// Every file that is open, by its identity.
 pub(super) struct Files {
-    shards: [Mutex<HashMap<NodeId, Arc<File>>>; SHARDS],
+    shards: [Mutex<ById<Arc<File>>>; SHARDS],
 }
 
 impl Default for Files {
@@ -24,7 +24,7 @@ impl Default for Files {
 }
 
 impl Files {
-    fn shard(&self, id: NodeId) -> &Mutex<HashMap<NodeId, Arc<File>>> {
+    fn shard(&self, id: NodeId) -> &Mutex<ById<Arc<File>>> {
         // Inode numbers that follow each other go to different shards.
         let mixed = (id.inode ^ id.device.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &self.shards[(mixed >> 58) as usize % SHARDS]
