@@ -1,5 +1,5 @@
 //! Cached 4 KiB READs and unstable WRITEs over NFSv4.1, many under way on one connection: what one costs in allocations,
-//! copies and system calls, as `hot_path.rs` counts it for SMB.
+//! copies and system calls, as `hot_path.rs` counts it for SMB. And READDIR: what a name more costs in allocations.
 //!
 //! It is alone in its program since the counters replace functions of the whole process.
 
@@ -13,14 +13,16 @@ use std::time::Duration;
 
 use counting::{Expected, Run, the_counters_count, undisturbed};
 use nfs_wire::NfsStat;
+use nfs_wire::attr::{AttrNum, Bitmap};
 use nfs_wire::compound::{CallWriter, Reply, Target};
 use nfs_wire::op::{
-    Args, Res, create_session, destroy, exchange_id, filehandle, names, open, read, sequence, write,
+    Args, Res, create_session, destroy, exchange_id, filehandle, names, open, read, readdir, sequence, write,
 };
 use nfs_wire::rpc::record::MARK;
 use nfs_wire::rpc::{self, Accepted, AuthSys, Credential, Message};
 use nfs_wire::types::{ClientId, FileHandle, Identity, Owner, SessionId, StableHow, StateId};
 use nfs_wire::xdr::List;
+use volume::{Name, Volume};
 use wire::Frame;
 
 /// Requests on their way at once, each in a slot of its own. All of a batch of WRITEs fit into what is received at once.
@@ -29,14 +31,30 @@ const DEPTH: usize = 16;
 const LENGTH: usize = 4096;
 const ROUNDS: usize = 300;
 const WARM: usize = 30;
+/// Directories that are listed, each with so many files.
+const LISTED: [(&str, usize); 2] = [("few", 8), ("many", 400)];
 
-/// A share on `directory`, served by one worker on a port of the host's choice.
+/// A volume in memory with directories to list. Nothing in it is so young that it would not be remembered.
+fn listed() -> volume::memory::MemoryVolume {
+    let memory = volume::memory::MemoryVolume::new(5);
+    let root = memory.root().expect("a root");
+    let name = |text: &str| Name::new(text.as_bytes()).expect("a name");
+    for (directory, files) in LISTED {
+        let made = root.create_directory(&name(directory), 0o755, None).expect("a directory");
+        for file in 0..files {
+            made.create_file(&name(&format!("file-{file:05}")), 0o644, None).expect("a file");
+        }
+    }
+    memory
+}
+
+/// A share on `directory`, and one of what is listed, served by one worker on a port of the host's choice.
 fn serve(directory: &Path) -> (net::Handle<nfs::service::Nfs>, SocketAddr) {
     let (root, beside) = (directory.join("share"), directory.join("beside"));
     std::fs::create_dir(&root).expect("the share's root");
     std::fs::write(root.join("file"), vec![0x5a; 2 * DEPTH * LENGTH]).expect("a file");
     let volume = volume_posix::PosixVolume::open(&root, &beside).expect("the directory can be served");
-    let engine = share::Share::open(Arc::new(volume), share::Config::default()).expect("the share opens");
+    let engine = |volume: Arc<dyn Volume>| share::Share::open(volume, share::Config::default());
     let server = nfs::Server::new(nfs::ServerConfig {
         name: b"server".to_vec(),
         handle_key: [7; 32],
@@ -49,16 +67,17 @@ fn serve(directory: &Path) -> (net::Handle<nfs::service::Nfs>, SocketAddr) {
     });
     // Whoever runs the test is let at the file as who owns it.
     let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    server.set_exports([nfs::Export {
-        name: "share".into(),
-        id: 1,
-        engine,
+    let export = |name: &str, id, volume| nfs::Export {
+        name: name.into(),
+        id,
+        engine: engine(volume).expect("the share opens"),
         read_only: false,
         squash: nfs::Squash::All,
         anonymous: own,
         clients: Vec::new(),
         secure: false,
-    }]);
+    };
+    server.set_exports([export("share", 1, Arc::new(volume)), export("listed", 2, Arc::new(listed()))]);
     let listeners = net::Listeners::bind(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]).expect("a port");
     let config = net::Config { workers: 1, ..net::Config::default() };
     let handle = net::serve(listeners, Arc::new(nfs::service::Nfs(server)), config).expect("it serves");
@@ -105,6 +124,10 @@ fn ask<T>(socket: &mut TcpStream, operations: &[Args<'_>], take: impl FnOnce(&[R
     let reply = Reply::parse(&body).expect("COMPOUND4res");
     assert_eq!(reply.status, NfsStat::Ok);
     take(&reply.results().map(|result| result.expect("a result")).collect::<Vec<_>>())
+}
+
+fn lookup(name: &str) -> Args<'_> {
+    Args::Lookup(names::LookupArgs { objname: name.as_bytes() })
 }
 
 fn begin_session(clientid: ClientId, sequence: u32) -> Args<'static> {
@@ -188,8 +211,7 @@ impl Client {
             claim: open::Claim::Null(b"file"),
         });
         self.sequence += 1;
-        let lookup = Args::Lookup(names::LookupArgs { objname: b"share" });
-        let operations = [self.slot(0), Args::PutRootFh, lookup, opening, Args::GetFh];
+        let operations = [self.slot(0), Args::PutRootFh, lookup("share"), opening, Args::GetFh];
         (self.stateid, self.handle) = ask(&mut self.socket, &operations, |results| match results[3..] {
             [Res::Open(Ok(ref open)), Res::GetFh(Ok(ref handle))] => (open.stateid, handle.object.0.to_vec()),
             ref other => panic!("{other:?}"),
@@ -198,6 +220,27 @@ impl Client {
         for sequence in sequences {
             ask(&mut self.socket, &[sequence], |_| ());
         }
+    }
+
+    /// Asks in the first slot, and uses the others for nothing.
+    fn in_first_slot<T>(&mut self, operations: &[Args<'_>], take: impl FnOnce(&[Res<'_>]) -> T) -> T {
+        self.sequence += 1;
+        let all = [&[self.slot(0)], operations].concat();
+        let taken = ask(&mut self.socket, &all, take);
+        for slot in 1..DEPTH as u32 {
+            let sequence = self.slot(slot);
+            ask(&mut self.socket, &[sequence], |_| ());
+        }
+        taken
+    }
+
+    /// The handle of a directory that is listed.
+    fn find(&mut self, name: &str) -> Vec<u8> {
+        let path = [Args::PutRootFh, lookup("listed"), lookup(name), Args::GetFh];
+        self.in_first_slot(&path, |results| {
+            let Some(Res::GetFh(Ok(handle))) = results.last() else { panic!("{results:?}") };
+            handle.object.0.to_vec()
+        })
     }
 
     /// One request in every slot.
@@ -255,6 +298,50 @@ fn measure(
     run.costs(&Expected { name, count: (ROUNDS * DEPTH) as u64, from_file, most });
 }
 
+/// The least that listing a directory of `files` files allocates, once what is listed is remembered: with the attributes that Linux
+/// asks for, among them filehandles and owners.
+fn list(server: &net::Handle<nfs::service::Nfs>, client: &mut Client, (name, files): (&str, usize)) -> u64 {
+    let handle = client.find(name);
+    let wanted = [
+        AttrNum::Type,
+        AttrNum::Change,
+        AttrNum::Size,
+        AttrNum::Fsid,
+        AttrNum::RdattrError,
+        AttrNum::Filehandle,
+        AttrNum::Fileid,
+        AttrNum::Mode,
+        AttrNum::Numlinks,
+        AttrNum::Owner,
+        AttrNum::OwnerGroup,
+        AttrNum::Rawdev,
+        AttrNum::SpaceUsed,
+        AttrNum::TimeAccess,
+        AttrNum::TimeMetadata,
+        AttrNum::TimeModify,
+        AttrNum::MountedOnFileid,
+    ];
+    let attr_request = Bitmap::of(&wanted.map(AttrNum::get));
+    let args =
+        readdir::Args { cookie: 0, cookieverf: [0; 8], dircount: 1 << 18, maxcount: 1 << 18, attr_request };
+    let operations = [Args::PutFh(filehandle::PutArgs { object: FileHandle(&handle) }), Args::ReadDir(args)];
+    let mut least = u64::MAX;
+    for _ in 0..WARM {
+        let run = Run::of(server, || {
+            client.in_first_slot(&operations, |results| {
+                let Some(Res::ReadDir(Ok(found))) = results.last() else { panic!("{results:?}") };
+                assert!(found.eof);
+                assert_eq!(
+                    found.entries.iter().filter(|entry| entry.attrs.mask == attr_request).count(),
+                    files
+                );
+            });
+        });
+        least = least.min(run.allocations());
+    }
+    least
+}
+
 /// The length of the body of an answer in which all went well.
 fn check(body: &[u8]) -> usize {
     let reply = Reply::parse(body).expect("COMPOUND4res");
@@ -278,5 +365,10 @@ fn a_cached_read_and_a_write_cost_one_call_on_the_file_and_no_allocation() {
     let mut client = Client::log_on(address);
     measure(&server, &mut client, "READ", reading, (LENGTH as u64, 1.4));
     measure(&server, &mut client, "WRITE", writing, (0, 1.6));
+    let [few, many] = LISTED.map(|directory| list(&server, &mut client, directory));
+    println!("READDIR: {few} and {many} allocations");
+    let more = (LISTED[1].1 - LISTED[0].1) as u64;
+    // The buffers of a longer answer grow a few times.
+    assert!(many < few + more / 8, "{few} and {many}: a name more takes no allocation");
     server.shutdown(Duration::from_secs(5));
 }

@@ -9,7 +9,7 @@ mod kdf;
 mod sealer;
 mod signer;
 
-pub use hash::{fill_random, hmac_sha256, preauth_hash, random, sha512};
+pub use hash::{HmacKey, fill_random, hmac_sha256, preauth_hash, random, sha512};
 pub use kdf::kdf;
 pub use sealer::{Cipher, NONCE_FIELD_LEN, Sealer, WrongKeyLength};
 pub use signer::{GmacNonce, Signer, SigningAlgorithm};

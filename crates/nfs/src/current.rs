@@ -126,18 +126,14 @@ impl Current {
 /// # Errors
 /// When it has no address.
 pub fn handle_of(server: &Server, export: &Export, item: &Item) -> Result<Handle, NfsStat> {
-    handle_at(server, export, item.address())
+    let address = item.address().map_err(|why| crate::status::of(&why))?;
+    handle_at(server, export, &address)
 }
 
 /// The filehandle of what has this address.
 ///
 /// # Errors
-/// When it has none.
-pub fn handle_at(
-    server: &Server,
-    export: &Export,
-    address: Result<Vec<u8>, share::Refusal>,
-) -> Result<Handle, NfsStat> {
-    let address = address.map_err(|why| crate::status::of(&why))?;
-    server.handles.make(export.id, &address).ok_or(NfsStat::ServerFault)
+/// When it is too long.
+pub fn handle_at(server: &Server, export: &Export, address: &[u8]) -> Result<Handle, NfsStat> {
+    server.handles.make(export.id, address).ok_or(NfsStat::ServerFault)
 }

@@ -7,7 +7,7 @@
 //! The code is made with a key that only the server knows, over everything before it. A handle stays good as long as
 //! the file lives, over renames and restarts. The pseudo root is export 0 with an empty address.
 
-use auth::crypto::hmac_sha256;
+use auth::crypto::HmacKey;
 use nfs_wire::NfsStat;
 
 /// Of this layout.
@@ -56,13 +56,13 @@ impl Handle {
 }
 
 /// Makes handles and knows them again.
-pub struct HandleKey([u8; 32]);
+pub struct HandleKey(HmacKey);
 
 impl HandleKey {
     /// With the server's own key.
     #[must_use]
     pub fn new(key: [u8; 32]) -> HandleKey {
-        HandleKey(key)
+        HandleKey(HmacKey::new(&key))
     }
 
     /// The handle of a node of an export; none when its address is too long.
@@ -77,7 +77,7 @@ impl HandleKey {
         bytes[0] = VERSION;
         bytes[1..HEAD].copy_from_slice(&export.to_be_bytes());
         bytes[HEAD..end].copy_from_slice(address);
-        let code = hmac_sha256(&self.0, &bytes[..end]);
+        let code = self.0.code(&bytes[..end]);
         bytes[end..len].copy_from_slice(&code[..CODE]);
         Some(Handle { len: len as u8, bytes })
     }
@@ -91,7 +91,7 @@ impl HandleKey {
             return Err(NfsStat::BadHandle);
         }
         let (body, code) = sent.split_at(sent.len() - CODE);
-        let right = hmac_sha256(&self.0, body);
+        let right = self.0.code(body);
         // Every byte is looked at, whatever the first ones say.
         let differs = right[..CODE].iter().zip(code).fold(0, |differs, (a, b)| differs | (a ^ b));
         if differs != 0 {

@@ -7,7 +7,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `config` | settings, and who is who |
-//! | `table`, `file`, `record` | open files: the table of them, one of them, its attribute record |
+//! | `table`, `ids`, `file`, `record` | open files: the table of them, how it is hashed, one of them, its attribute record |
 //! | `directory`, `names`, `look_up`, `walk` | directories on the way, names without regard to case, one name, paths and links |
 //! | `followed` | links that were followed, and the last of them in the place of what it leads to |
 //! | `link_making` | which symbolic links may be made |
@@ -73,6 +73,7 @@ mod fresh;
 pub(crate) mod giving_back;
 mod host;
 mod host_lists;
+mod ids;
 mod info;
 mod items;
 mod keeping;

@@ -195,8 +195,44 @@ fn what_is_too_large_is_scanned_each_time() {
     const FILES: usize = (1 << 16) + 1;
     let mut it = Listed::new(FILES);
     assert_eq!([(); 2].map(|()| it.names(0, FILES + 1).1), [1, 1]);
-    assert_eq!(it.pages(FILES, 30_000), [1, 2, 1, 1]);
+    assert_eq!(it.pages(FILES, 30_000), [1, 1, 1, 1], "that it is too large is known by now");
     it.directory.remove(&name("f5"), false, None).unwrap();
     it.world.memory.tell(HostEvent::Overflow);
     assert_eq!([(); 2].map(|()| it.names(0, FILES).1), [1, 0], "it fits by now");
+}
+
+#[test]
+fn that_a_directory_is_too_large_is_found_out_once() {
+    const FILES: usize = (1 << 16) + 1;
+    let mut it = Listed::new(FILES);
+    assert_eq!([(); 2].map(|()| it.pages(FILES, 30_000)), [[1, 2, 1, 1], [1, 1, 1, 1]]);
+    // A name more makes no directory smaller; one that has gone may have.
+    for (change, scans) in [(HostChange::Created, [1, 1, 1]), (HostChange::Removed, [2, 1, 1])] {
+        let (directory, name) = (it.directory.id(), Some(name("f5")));
+        it.world.memory.tell(HostEvent::Changed { directory, name, is_directory: false, change });
+        assert_eq!(it.pages(FILES, 30_000)[1..], scans, "{change:?}");
+    }
+}
+
+#[test]
+fn a_change_of_a_file_is_no_change_of_the_names_that_were_listed() {
+    let mut it = Listed::new(3);
+    assert_eq!(it.names(0, 99).1, 1);
+    for (change, content) in [(HostChange::Attributes, b"more".as_slice()), (HostChange::Modified, b"longer")]
+    {
+        let (directory, name) = (it.directory.id(), Some(name("f1")));
+        it.world.memory.tell(HostEvent::Changed { directory, name, is_directory: false, change });
+        it.directory
+            .lookup(&volume::Name::new(b"f1").unwrap(), OpenHow::ReadWrite)
+            .unwrap()
+            .write(0, content)
+            .unwrap();
+        let scans = it.plan.count(Call::Entries);
+        let mut sizes = Vec::new();
+        it.scan(0, &mut |_| true, &mut |entry| {
+            sizes.push(entry.info().unwrap().size);
+            ControlFlow::Continue(())
+        });
+        assert_eq!((sizes, it.plan.count(Call::Entries) - scans), (vec![0, content.len() as u64, 0], 0));
+    }
 }

@@ -113,6 +113,11 @@ impl Run {
         }
     }
 
+    /// How often it has allocated.
+    pub fn allocations(&self) -> u64 {
+        self.allocations
+    }
+
     /// By how much one of the transport's counts has grown.
     fn grown(&self, count: impl Fn(&net::Totals) -> u64) -> u64 {
         count(&self.totals.1) - count(&self.totals.0)
@@ -127,7 +132,7 @@ impl Run {
 
     /// No allocation, no copy but the host's, no request that left its thread, and few system calls.
     pub fn costs(&self, Expected { name, count, from_file, most }: &Expected<'_>) {
-        assert_eq!(self.allocations, 0, "allocations for {count} {name}s");
+        assert_eq!(self.allocations(), 0, "allocations for {count} {name}s");
         assert_eq!(self.copied, 0, "bytes copied in user space for {count} {name}s");
         assert_eq!(self.grown(|totals| totals.jobs), 0, "no {name} left its thread");
         assert_eq!(self.grown(|totals| totals.records), *count);

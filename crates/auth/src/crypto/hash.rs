@@ -20,10 +20,27 @@ pub fn preauth_hash(previous: &[u8; 64], message: &[u8]) -> [u8; 64] {
     sha512(&[previous, message])
 }
 
-/// HMAC-SHA256 (RFC 2104) over one message.
+/// A key of HMAC-SHA256 (RFC 2104), expanded once: half of the work for a short message is that of its key.
+pub struct HmacKey(hmac::Key);
+
+impl HmacKey {
+    /// From the key's bytes.
+    #[must_use]
+    pub fn new(key: &[u8]) -> HmacKey {
+        HmacKey(hmac::Key::new(hmac::HMAC_SHA256, key))
+    }
+
+    /// The code of a message.
+    #[must_use]
+    pub fn code(&self, message: &[u8]) -> [u8; 32] {
+        copied(hmac::sign(&self.0, message).as_ref())
+    }
+}
+
+/// HMAC-SHA256 over one message with a key that is used once.
 #[must_use]
 pub fn hmac_sha256(key: &[u8], message: &[u8]) -> [u8; 32] {
-    copied(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), message).as_ref())
+    HmacKey::new(key).code(message)
 }
 
 /// Fills `out` with bytes from the cryptographic generator of the host. That of aws-lc is seeded from it too, but measures the
@@ -70,6 +87,9 @@ mod tests {
     fn hmac_sha256_matches_rfc_4231_case_2() {
         let expected = hex("5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
         assert_eq!(hmac_sha256(b"Jefe", b"what do ya want for nothing?").as_slice(), expected);
+        let key = HmacKey::new(b"Jefe");
+        assert_ne!(key.code(b"something else").as_slice(), expected);
+        assert_eq!(key.code(b"what do ya want for nothing?").as_slice(), expected, "a key serves again");
     }
 
     #[test]

@@ -54,21 +54,39 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
     let wanted = attributes::readable(&args.attr_request, run.minor);
     let found = run.found()?;
     let (server, minor) = (Arc::clone(&run.server), run.minor);
-    let mut room = Vec::new();
     let max = (args.maxcount as usize).min(room_left(run));
-    let mut list = List { server: &server, minor, wanted, args, room: &mut room, max };
-    let whole = match found {
-        None => list.exports(run)?,
-        Some((_, item)) if item.kind() != Kind::Directory => return Err(NfsStat::NotDir.into()),
+    run.writer.begin_result(OpNum::ReadDir, NfsStat::Ok);
+    let mut reply = Reply::of(run);
+    let Reply { run, out } = &mut reply;
+    let mut list = List { server: &server, minor, wanted, args, out, max };
+    match found {
+        None => list.exports(run),
+        Some((_, item)) if item.kind() != Kind::Directory => Err(NfsStat::NotDir.into()),
         Some((export, item)) => {
             let access = (Rights::LIST_DIRECTORY, Options::UNSHARED_METADATA);
-            with_open(run, &export, &item, access, |open| list.entries(run, &export, open))?
+            with_open(run, &export, &item, access, |open| list.entries(run, &export, open))
         }
-    };
-    debug_assert!(whole, "a list that does not fit is an error");
-    let out = run.writer.begin_result(OpNum::ReadDir, NfsStat::Ok);
-    out.extend_from_slice(&room);
-    Ok(())
+    }
+}
+
+/// The reply's bytes apart from the rest of the COMPOUND, so that entries are written straight into it while the rest is asked. They
+/// are put back when it is dropped; a COMPOUND takes back what an operation that failed has written.
+struct Reply<'a> {
+    run: &'a mut Run,
+    out: Vec<u8>,
+}
+
+impl<'a> Reply<'a> {
+    fn of(run: &'a mut Run) -> Reply<'a> {
+        let out = std::mem::take(run.writer.tail());
+        Reply { run, out }
+    }
+}
+
+impl Drop for Reply<'_> {
+    fn drop(&mut self) {
+        *self.run.writer.tail() = std::mem::take(&mut self.out);
+    }
 }
 
 /// What the session leaves for the list.
@@ -83,14 +101,14 @@ struct List<'a> {
     minor: u32,
     wanted: Bitmap,
     args: &'a Args,
-    room: &'a mut Vec<u8>,
+    out: &'a mut Vec<u8>,
     max: usize,
 }
 
 impl List<'_> {
     /// Lists the exports that the client may use.
-    fn exports(&mut self, run: &Run) -> Result<bool, Stop> {
-        let mut writer = EntriesWriter::begin(self.room, VERIFIER, self.max).ok_or(NfsStat::TooSmall)?;
+    fn exports(&mut self, run: &Run) -> Done {
+        let mut writer = EntriesWriter::begin(self.out, VERIFIER, self.max).ok_or(NfsStat::TooSmall)?;
         let exports = self.server.exports();
         let mut is_whole = true;
         for (at, export) in exports.list().iter().enumerate() {
@@ -112,15 +130,15 @@ impl List<'_> {
             return Err(NfsStat::TooSmall.into());
         }
         writer.finish(is_whole);
-        Ok(true)
+        Ok(())
     }
 
     /// Lists a directory.
-    fn entries(&mut self, run: &Run, export: &Arc<Export>, open: &Arc<share::Open>) -> Result<bool, Stop> {
+    fn entries(&mut self, run: &Run, export: &Arc<Export>, open: &Arc<share::Open>) -> Done {
         let identity = run.identity(export);
         let client = run.session()?.client.key;
         let caller = share::Caller { identity: &identity, client, waiter: None, now: run.now };
-        let mut writer = EntriesWriter::begin(self.room, VERIFIER, self.max).ok_or(NfsStat::TooSmall)?;
+        let mut writer = EntriesWriter::begin(self.out, VERIFIER, self.max).ok_or(NfsStat::TooSmall)?;
         let mut is_whole = true;
         let mut failed = Ok(());
         let (server, minor, wanted) = (self.server, self.minor, self.wanted);
@@ -134,9 +152,10 @@ impl List<'_> {
                 return if is_whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
             }
             let handle = wanted.has(AttrNum::Filehandle.get());
-            let handle = handle.then(|| handle_at(server, export, found.address()));
-            let id = match found.id() {
-                Ok(id) => id,
+            let handle = handle.then(|| found.with_address(|address| handle_at(server, export, address)));
+            let handle = handle.map(|made| made.unwrap_or_else(|why| Err(crate::status::of(&why))));
+            let (id, is_open) = match found.id().and_then(|id| Ok((id, found.is_open()?))) {
+                Ok(told) => told,
                 Err(why) if found.listed_info().is_some() => {
                     is_whole = failed_entry(&mut writer, at, wanted, crate::status::of(&why));
                     return if is_whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
@@ -144,7 +163,8 @@ impl List<'_> {
                 // What has vanished since is not shown.
                 Err(_) => return ControlFlow::Continue(()),
             };
-            let may_tell = recall_writers(run, export, id, &wanted).map_err(|stop| match stop {
+            let recalled = if is_open { recall_writers(run, export, id, &wanted) } else { Ok(()) };
+            let may_tell = recalled.map_err(|stop| match stop {
                 Stop::Fail(status) => status,
                 _ => NfsStat::Delay,
             });
@@ -164,7 +184,7 @@ impl List<'_> {
             return Err(NfsStat::TooSmall.into());
         }
         writer.finish(is_whole);
-        Ok(true)
+        Ok(())
     }
 }
 

@@ -34,6 +34,7 @@ use volume::{Name, Node, NodeId, Stat, Time};
 use super::Share;
 use super::access::Security;
 use super::address::Address;
+use super::ids::IdHash;
 use super::record::Record;
 use bounded::{Bounded, PARTS, Weight};
 pub use descriptors::Descriptors;
@@ -136,7 +137,7 @@ pub struct MetadataCaching {
 pub(crate) struct Cache {
     is_on: AtomicBool,
     names: Bounded<(u64, Name), Answer>,
-    figures: Bounded<NodeId, Arc<Known>>,
+    figures: Bounded<NodeId, Arc<Known>, IdHash>,
     made: Bounded<(u64, Name), Arc<Made>>,
     written: Box<[AtomicU64]>,
     /// How often the engine has stored something with any file.
@@ -360,20 +361,19 @@ impl Cache {
         (self.is_on() && self.stores() == stores).then(|| Arc::new(made))
     }
 
-    /// Whether something is known of a file, at some figures.
-    pub fn has_figures(&self, id: NodeId) -> bool {
-        self.is_on() && self.figures.get(&id, self.now_s()).is_some()
+    /// What is known of a file at some figures, which [`Cache::counts`] compares with those that it shows.
+    pub fn figures_of(&self, id: NodeId) -> Option<Arc<Known>> {
+        if self.is_on() { self.figures.get(&id, self.now_s()) } else { None }
+    }
+
+    /// Whether what is known of a file holds for these figures of it, now.
+    pub fn counts(&self, known: &Known, stat: &Stat) -> bool {
+        (known.changed, known.born, known.written) == (stat.changed, stat.born, self.written(stat.id))
     }
 
     /// What is known of a file that shows these figures.
     pub fn known(&self, stat: &Stat) -> Option<Arc<Known>> {
-        if !self.is_on() {
-            return None;
-        }
-        let known = self.figures.get(&stat.id, self.now_s())?;
-        let counts =
-            (known.changed, known.born, known.written) == (stat.changed, stat.born, self.written(stat.id));
-        counts.then_some(known)
+        self.figures_of(stat.id).filter(|known| self.counts(known, stat))
     }
 
     /// Remembers what was read of a file that showed these figures before, and shows a time of change that no later change

@@ -282,6 +282,7 @@ impl Directory {
     /// Forgets what a name leads to; that it stands there is still known.
     pub fn forget_name(&self, name: &Name) {
         self.generation.fetch_add(1, Ordering::AcqRel);
+        self.pages.names_changed();
         self.cache.forget(self.serial.load(Ordering::Acquire), name);
         self.contents.lock().forget(name);
         self.cache.name_went();
@@ -378,7 +379,7 @@ impl Directory {
     /// A name was made.
     pub fn added(&self, name: &Name) {
         self.generation.fetch_add(1, Ordering::AcqRel);
-        self.pages.forget();
+        self.pages.name_added();
         self.cache.forget(self.serial.load(Ordering::Acquire), name);
         let mut contents = self.contents.lock();
         match &mut contents.index {
@@ -391,7 +392,7 @@ impl Directory {
     /// A name was removed.
     pub fn removed(&self, name: &Name) {
         self.generation.fetch_add(1, Ordering::AcqRel);
-        self.pages.forget();
+        self.pages.names_changed();
         self.cache.forget(self.serial.load(Ordering::Acquire), name);
         let mut contents = self.contents.lock();
         match &mut contents.index {
@@ -424,7 +425,7 @@ impl Directory {
     /// Nothing that is remembered of its names can be trusted.
     pub fn forget_names(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
-        self.pages.forget();
+        self.pages.names_changed();
         self.serial.store(self.cache.next_serial(), Ordering::Release);
         self.misses.store(0, Ordering::Relaxed);
         let mut contents = self.contents.lock();

@@ -121,14 +121,9 @@ impl Share {
         if self.is_told_of(file, stat) { file.state.lock().record } else { None }
     }
 
-    /// Whether a record of this file may be known; its figures tell whether it still counts.
-    pub(super) fn knows_record(&self, id: NodeId) -> bool {
-        self.cache.has_figures(id) || self.versions.has_plain(id) || self.files.get(id).is_some()
-    }
-
-    /// The attribute record of a file with these figures, where nothing has to be read for it.
-    pub(super) fn known_record(&self, stat: &Stat) -> Option<Record> {
-        self.told_record(stat).or_else(|| self.remembered_record(stat))
+    /// Whether a record of a file may be known that is not remembered with its figures; they tell whether it still counts.
+    pub(super) fn may_know_record(&self, id: NodeId) -> bool {
+        self.versions.has_plain(id) || self.files.get(id).is_some()
     }
 
     /// The attribute record of a file with these figures, whether somebody has it open or not.
@@ -143,7 +138,8 @@ impl Share {
         self.files.get(stat.id).and_then(|file| self.record_if_told(&file, stat))
     }
 
-    fn remembered_record(&self, stat: &Stat) -> Option<Record> {
+    /// The attribute record of a file with these figures, where nothing has to be read for it.
+    pub(super) fn remembered_record(&self, stat: &Stat) -> Option<Record> {
         if let Some(known) = self.cache.known(stat) {
             return Some(known.record);
         }

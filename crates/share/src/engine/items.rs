@@ -376,23 +376,27 @@ impl Share {
     /// The same for a node that shows these figures.
     pub(super) fn info_of_node(&self, node: &dyn Node, stat: &Stat) -> Result<Info, Refusal> {
         // Told first: that a file has no record is noted only of one that was told of.
-        let version = self.version_if_there(stat)?;
+        let version = self.version_if_there(stat, self.files.get(stat.id).as_deref())?;
         let record = self.record_of_node(node, stat)?;
         Ok(Info { version, ..info_from(stat, &record, false) })
     }
 
-    /// The same for a file with this attribute record.
-    pub(super) fn info_with(&self, stat: &Stat, record: &Record) -> Result<Info, Refusal> {
-        Ok(Info { version: self.version_if_there(stat)?, ..info_from(stat, record, false) })
+    /// The same for a file with this attribute record, which somebody may have open.
+    pub(super) fn info_with(
+        &self,
+        stat: &Stat,
+        record: &Record,
+        file: Option<&File>,
+    ) -> Result<Info, Refusal> {
+        Ok(Info { version: self.version_if_there(stat, file)?, ..info_from(stat, record, false) })
     }
 
     /// The version of a file, unless it has no name left and nobody has it open.
-    fn version_if_there(&self, stat: &Stat) -> Result<u64, Refusal> {
-        let file = self.files.get(stat.id);
+    fn version_if_there(&self, stat: &Stat, file: Option<&File>) -> Result<u64, Refusal> {
         if stat.links == 0 && file.is_none() {
             return Err(Refusal::Gone);
         }
-        Ok(self.version_of(stat, file.as_deref()))
+        Ok(self.version_of(stat, file))
     }
 
     /// The version of an item alone, as [`Share::item_info`] tells it.

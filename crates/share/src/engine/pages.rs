@@ -2,14 +2,14 @@
 //! page, with another pattern, by the next client.
 //!
 //! Kept are names, kinds, numbers of nodes and cookies, and no figures: these are asked for with each listing that wants them. All
-//! of it counts as long as no name of the directory has changed ([`Directory::generation`]), where the volume tells of changes by
+//! of it counts as long as no name of the directory has changed ([`Pages::names_changed`]), where the volume tells of changes by
 //! others. A listing that is shown whole is kept as it passes. One that breaks off, since its page is full, is not: only when the next
 //! page is asked for, and nothing has changed, the directory is scanned to its end. So who wants one page of a large directory
 //! waits for no more than that.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use volume::{DirEntry, Node};
@@ -22,11 +22,11 @@ use crate::Refusal;
 const MAX_ENTRIES: usize = 1 << 16;
 
 /// Shows an entry; may break off.
-type Show<'a> = &'a mut dyn FnMut(DirEntry) -> ControlFlow<()>;
+type Show<'a> = &'a mut dyn FnMut(&DirEntry) -> ControlFlow<()>;
 
 /// All entries of a directory, in the volume's order.
 pub(super) struct Listed {
-    /// That of the directory's names.
+    /// That of the names.
     generation: u64,
     entries: Vec<DirEntry>,
     /// Whether cookies only grow.
@@ -65,37 +65,74 @@ impl Drop for Listed {
 
 /// What is kept of one directory's listings.
 #[derive(Default)]
-pub(super) struct Pages(Mutex<State>);
+pub(super) struct Pages {
+    /// Moves with each change of names, and with no change of a file behind one.
+    generation: AtomicU64,
+    state: Mutex<State>,
+}
 
 #[derive(Default)]
 struct State {
     listed: Option<Arc<Listed>>,
     /// The generation at which a listing has broken off.
     broke_off_at: Option<u64>,
+    /// There were more entries than are kept, and no name has gone since.
+    too_many: bool,
 }
 
 impl Pages {
+    /// To be taken before the volume is asked for entries.
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// A name was made, which makes no directory smaller.
+    pub fn name_added(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        self.forget();
+    }
+
+    /// A name was removed, moved or given to something else, or may have been.
+    pub fn names_changed(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        self.state.lock().too_many = false;
+        self.forget();
+    }
+
     /// All entries, if they are those of this generation.
     fn get(&self, generation: u64) -> Option<Arc<Listed>> {
-        self.0.lock().listed.as_ref().filter(|listed| listed.generation == generation).map(Arc::clone)
+        self.state.lock().listed.as_ref().filter(|listed| listed.generation == generation).map(Arc::clone)
     }
 
     fn keep(&self, listed: Arc<Listed>) {
-        let before = self.0.lock().listed.replace(listed);
+        let before = self.state.lock().listed.replace(listed);
         drop(before);
     }
 
     fn break_off(&self, generation: u64) {
-        self.0.lock().broke_off_at = Some(generation);
+        self.state.lock().broke_off_at = Some(generation);
     }
 
+    /// Whether a listing that has broken off can be kept whole.
     fn broke_off(&self, generation: u64) -> bool {
-        self.0.lock().broke_off_at == Some(generation)
+        let state = self.state.lock();
+        state.broke_off_at == Some(generation) && !state.too_many
     }
 
-    /// Forgets everything.
+    fn has_too_many(&self) -> bool {
+        self.state.lock().too_many
+    }
+
+    fn note_too_many(&self) {
+        self.state.lock().too_many = true;
+    }
+
+    /// Forgets the listings.
     pub fn forget(&self) {
-        let before = std::mem::take(&mut *self.0.lock());
+        let mut state = self.state.lock();
+        state.broke_off_at = None;
+        let before = state.listed.take();
+        drop(state);
         drop(before);
     }
 }
@@ -126,9 +163,9 @@ impl Share {
         show: Show<'_>,
     ) -> Result<(), Refusal> {
         if !here.is_told() {
-            return Ok(node.entries(cookie, show)?);
+            return Ok(node.entries(cookie, &mut |entry| show(&entry))?);
         }
-        let generation = here.generation();
+        let generation = here.pages.generation();
         let listed = match here.pages.get(generation) {
             None if cookie != 0 && here.pages.broke_off(generation) => {
                 self.list_whole(here, node, generation)?
@@ -136,19 +173,23 @@ impl Share {
             known => known,
         };
         if let Some(behind) = listed.as_ref().and_then(|listed| listed.behind(cookie)) {
-            let _shown = behind.iter().try_for_each(|entry| show(entry.clone()));
+            let _shown = behind.iter().try_for_each(show);
             return Ok(());
         }
         if cookie != 0 {
-            return Ok(node.entries(cookie, show)?);
+            return Ok(node.entries(cookie, &mut |entry| show(&entry))?);
         }
-        let (mut passing, mut is_whole) = (Passing(Some(Vec::new())), true);
+        let was_too_many = here.pages.has_too_many();
+        let (mut passing, mut is_whole) = (Passing((!was_too_many).then(Vec::new)), true);
         node.entries(0, &mut |entry| {
             passing.add(&entry);
-            let flow = show(entry);
+            let flow = show(&entry);
             is_whole = flow.is_continue();
             flow
         })?;
+        if passing.0.is_none() && !was_too_many {
+            here.pages.note_too_many();
+        }
         match passing.0.filter(|_| is_whole) {
             Some(entries) => drop(self.keep_listed(here, generation, entries)),
             None => here.pages.break_off(generation),
@@ -167,13 +208,16 @@ impl Share {
         node.entries(0, &mut |entry| {
             if passing.add(&entry) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
-        // It is not tried again for each page.
+        // It is not tried again for each page, nor for each listing of a directory that is too large.
         here.pages.forget();
+        if passing.0.is_none() {
+            here.pages.note_too_many();
+        }
         Ok(passing.0.and_then(|entries| self.keep_listed(here, generation, entries)))
     }
 
     fn keep_listed(&self, here: &Directory, generation: u64, entries: Vec<DirEntry>) -> Option<Arc<Listed>> {
-        if here.generation() != generation || !self.cache.is_on() {
+        if here.pages.generation() != generation || !self.cache.is_on() {
             return None;
         }
         let listed = Arc::new(Listed::new(generation, entries, self.directories.names()));

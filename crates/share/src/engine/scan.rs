@@ -1,7 +1,7 @@
 //! Listing directories.
 //!
 //! The volume tells the figures of a name in one call. Everything else is remembered for as long as the figures stay the same, so a
-//! file is opened only when they are new.
+//! file is opened only when they are new. A table is asked once for each entry, and the entry keeps what it said.
 
 use std::cell::OnceCell;
 use std::ops::ControlFlow;
@@ -11,8 +11,9 @@ use volume::security::Rights;
 use volume::{DirEntry, Failure, Kind, Name, Node, NodeId, OpenHow, Stat, Time};
 
 use super::Share;
-use super::cache::KeptNode;
+use super::cache::{KeptNode, Known};
 use super::directory::Directory;
+use super::file::File;
 use super::info::{info_from, tag_of};
 use super::look_up::{Named, Search};
 use super::record::Record;
@@ -25,7 +26,11 @@ pub struct Entry<'a> {
     open: &'a Open,
     /// The directory that is listed, where names are remembered.
     here: Option<&'a Arc<Directory>>,
-    entry: DirEntry,
+    entry: &'a DirEntry,
+    /// What is remembered of the file with the number that the directory tells.
+    figures: OnceCell<Option<Arc<Known>>>,
+    /// The file that its name leads to, while somebody has it open.
+    file: OnceCell<Option<Arc<File>>>,
     /// The figures of what the name leads to, as the volume told them of the name.
     seen: OnceCell<Stat>,
     /// What the name leads to, once somebody has wanted it.
@@ -49,11 +54,21 @@ impl<'a> Entry<'a> {
     fn of(
         (share, caller, open): (&'a Share, &'a Caller<'a>, &'a Open),
         here: Option<&'a Arc<Directory>>,
-        entry: DirEntry,
+        entry: &'a DirEntry,
     ) -> Entry<'a> {
-        let (seen, found) = (OnceCell::new(), OnceCell::new());
-        let (asked, led_to) = (OnceCell::new(), OnceCell::new());
-        Entry { share, caller, open, here, entry, seen, found, asked, led_to }
+        Entry {
+            share,
+            caller,
+            open,
+            here,
+            entry,
+            figures: OnceCell::new(),
+            file: OnceCell::new(),
+            seen: OnceCell::new(),
+            found: OnceCell::new(),
+            asked: OnceCell::new(),
+            led_to: OnceCell::new(),
+        }
     }
 
     /// Its name.
@@ -79,23 +94,37 @@ impl<'a> Entry<'a> {
         Ok(self.stat()?.id)
     }
 
+    /// Whether somebody has open what its name leads to.
+    ///
+    /// # Errors
+    /// As [`Entry::info`].
+    pub fn is_open(&self) -> Result<bool, Refusal> {
+        Ok(self.file(self.stat()?.id).is_some())
+    }
+
     /// The address of what its name leads to, as [`Item::address`] tells it. Ask it first: the rest is then told of the same file.
     ///
     /// # Errors
     /// As [`Entry::info`]; [`Refusal::NotSupported`] when it has none.
     pub fn address(&self) -> Result<Vec<u8>, Refusal> {
-        let cache = &self.share.cache;
-        if self.found.get().is_none() && cache.has_figures(self.likely_id()) {
+        self.with_address(<[u8]>::to_vec)
+    }
+
+    /// The same for who makes something of it, without a copy.
+    ///
+    /// # Errors
+    /// As [`Entry::address`].
+    pub fn with_address<T>(&self, make: impl FnOnce(&[u8]) -> T) -> Result<T, Refusal> {
+        if self.found.get().is_none() && self.figures().is_some() {
             let seen = self.open.node.stat_name(&self.entry.name)?;
-            let known = cache.known(&seen).and_then(|known| known.address.clone());
-            if let Some(address) = known {
+            if let Some(address) = self.known(&seen).and_then(|known| known.address.as_deref()) {
                 self.seen.get_or_init(|| seen);
-                return Ok(address.into());
+                return Ok(make(address));
             }
         }
-        let epoch = cache.epoch();
+        let epoch = self.share.cache.epoch();
         let address = self.item_behind(self.found()?).address()?;
-        Ok(self.asked.get_or_init(|| (epoch, address)).1.clone())
+        Ok(make(&self.asked.get_or_init(|| (epoch, address)).1))
     }
 
     /// What its name leads to.
@@ -117,8 +146,12 @@ impl<'a> Entry<'a> {
     /// As [`Entry::info`].
     pub fn item_info(&self) -> Result<Info, Refusal> {
         let mut stat = self.stat()?;
-        let info = match self.share.known_record(&stat) {
-            Some(record) => self.share.info_with(&stat, &record)?,
+        let info = match self.known_record(&stat) {
+            Some(record) => {
+                // Whoever had it open may have closed it since, and what is counted of it then counts no more.
+                let file = self.file(stat.id).and_then(|_| self.share.files.get(stat.id));
+                self.share.info_with(&stat, &record, file.as_deref())?
+            }
             None => {
                 let found = self.opened()?;
                 stat = found.stat;
@@ -137,12 +170,34 @@ impl<'a> Entry<'a> {
         NodeId { inode: self.entry.inode, ..self.open.node.id() }
     }
 
+    fn figures(&self) -> Option<&Known> {
+        self.figures.get_or_init(|| self.share.cache.figures_of(self.likely_id())).as_deref()
+    }
+
+    /// What is remembered of a file that shows these figures.
+    fn known(&self, stat: &Stat) -> Option<&Known> {
+        let is_it = |known: &&Known| stat.id == self.likely_id() && self.share.cache.counts(known, stat);
+        self.figures().filter(is_it)
+    }
+
+    /// The file that its name leads to, while somebody has it open.
+    fn file(&self, id: NodeId) -> Option<&File> {
+        self.file.get_or_init(|| self.share.files.get(id)).as_deref().filter(|file| file.id == id)
+    }
+
+    /// The attribute record of what its name leads to and shows these figures, where nothing has to be read for it.
+    fn known_record(&self, stat: &Stat) -> Option<Record> {
+        let told = self.file(stat.id).and_then(|file| self.share.record_if_told(file, stat));
+        let known = || self.known(stat).map(|known| known.record);
+        told.or_else(known).or_else(|| self.share.remembered_record(stat))
+    }
+
     /// The figures of what its name leads to, which is opened for them only where it has to be opened anyway.
     fn stat(&self) -> Result<Stat, Refusal> {
         if let Some(stat) = self.found.get().map(|found| &found.stat).or(self.seen.get()) {
             return Ok(*stat);
         }
-        if !self.share.knows_record(self.likely_id()) {
+        if self.figures().is_none() && !self.share.may_know_record(self.likely_id()) {
             return Ok(self.found()?.stat);
         }
         if let Some(found) = self.remembered()? {
@@ -219,7 +274,7 @@ impl<'a> Entry<'a> {
         let may_be_followed = |kind: Option<Kind>| kind.is_none_or(|kind| kind == Kind::Link) && !stops;
         if !may_be_followed(self.entry.kind) {
             let stat = self.stat()?;
-            if let Some(record) = self.share.known_record(&stat)
+            if let Some(record) = self.known_record(&stat)
                 && !may_be_followed(Some(stat.kind))
                 && !record.has_reparse
             {
@@ -309,7 +364,7 @@ impl Share {
         let here = self.cache.is_on().then(|| self.directory_here(open));
         let hides = self.config.load().hide_unreadable;
         let from = if cookie <= 2 { 0 } else { cookie };
-        let show = &mut |entry: DirEntry| {
+        let show = &mut |entry: &DirEntry| {
             if !wants(&entry.name) {
                 return ControlFlow::Continue(());
             }
@@ -321,7 +376,7 @@ impl Share {
         };
         match &here {
             Some(here) => self.entries(here, open.node.as_ref(), from, show),
-            None => Ok(open.node.entries(from, show)?),
+            None => Ok(open.node.entries(from, &mut |entry| show(&entry))?),
         }
     }
 
@@ -357,7 +412,7 @@ impl Share {
         };
         let entry = DirEntry { name, inode: node.id().inode, kind: Some(node.kind()), cookie: 0 };
         let here = self.cache.is_on().then_some(&here);
-        let entry = Entry::of((self, caller, open), here, entry);
+        let entry = Entry::of((self, caller, open), here, &entry);
         if self.config.load().hide_unreadable && !entry.is_readable() {
             return Ok(false);
         }

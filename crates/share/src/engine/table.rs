@@ -3,7 +3,6 @@
 //! A file is in it as long as somebody has it open, or has a [`FileRef`] of it. So there is never a second [`File`] of one node while
 //! anybody decides about the first.
 
-use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,13 +13,14 @@ use wire::Shrink;
 
 use super::Share;
 use super::file::File;
+use super::ids::ById;
 
 /// Shards of the table; opens of different files seldom meet in one.
 const SHARDS: usize = 64;
 
 /// Every file that is open, by its identity.
 pub(super) struct Files {
-    shards: [Mutex<HashMap<NodeId, Arc<File>>>; SHARDS],
+    shards: [Mutex<ById<Arc<File>>>; SHARDS],
 }
 
 impl Default for Files {
@@ -30,7 +30,7 @@ impl Default for Files {
 }
 
 impl Files {
-    fn shard(&self, id: NodeId) -> &Mutex<HashMap<NodeId, Arc<File>>> {
+    fn shard(&self, id: NodeId) -> &Mutex<ById<Arc<File>>> {
         // Inode numbers that follow each other go to different shards.
         let mixed = (id.inode ^ id.device.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &self.shards[(mixed >> 58) as usize % SHARDS]

@@ -9,7 +9,6 @@
 //! run is told [`LEAD`] more than its time, which is more than it can have been told before. That holds as long as the
 //! host's clock is not set back.
 
-use std::collections::HashMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -18,6 +17,7 @@ use volume::{NodeId, Time};
 use wire::Now;
 
 use super::Share;
+use super::ids::ById;
 use crate::lasting::ledger::Ledger;
 use crate::lasting::record::Ahead;
 
@@ -46,7 +46,7 @@ struct Told {
 
 /// What was told of which file.
 pub(super) struct Versions {
-    shards: [Mutex<HashMap<NodeId, Told>>; SHARDS],
+    shards: [Mutex<ById<Told>>; SHARDS],
     len: AtomicUsize,
     /// When this run began (wall ns).
     began: AtomicU64,
@@ -93,7 +93,7 @@ impl Versions {
         if may_be_behind { host + LEAD } else { host }
     }
 
-    fn shard(&self, id: NodeId) -> &Mutex<HashMap<NodeId, Told>> {
+    fn shard(&self, id: NodeId) -> &Mutex<ById<Told>> {
         &self.shards[index(id)]
     }
 

@@ -37,17 +37,17 @@ impl Weight {
 }
 
 /// What is kept under keys.
-pub(super) struct Bounded<K, V> {
-    parts: [Mutex<Part<K, V>>; PARTS],
-    hasher: RandomState,
+pub(super) struct Bounded<K, V, S = RandomState> {
+    parts: [Mutex<Part<K, V, S>>; PARTS],
+    hasher: S,
     /// Most bytes in one part.
     limit: usize,
     /// Where descriptors come from.
     drawn: Drawn,
 }
 
-struct Part<K, V> {
-    slots: HashMap<K, Slot<V>>,
+struct Part<K, V, S> {
+    slots: HashMap<K, Slot<V>, S>,
     /// Every key, in the order in which they came; some keys that are gone too, and some twice.
     order: VecDeque<K>,
     /// What all of it takes.
@@ -65,20 +65,20 @@ struct Slot<V> {
     used_s: u64,
 }
 
-impl<K: Hash + Eq + Clone, V: Clone> Bounded<K, V> {
+impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> {
     /// A table for at most `limit` bytes, whose descriptors come from there.
-    pub fn new(limit: usize, descriptors: &Arc<Descriptors>) -> Bounded<K, V> {
+    pub fn new(limit: usize, descriptors: &Arc<Descriptors>) -> Bounded<K, V, S> {
         let nothing = Weight::of_bytes(0);
-        let empty = || Part { slots: HashMap::new(), order: VecDeque::new(), weight: nothing, crowd: 0 };
+        let empty = || Part { slots: HashMap::default(), order: VecDeque::new(), weight: nothing, crowd: 0 };
         Bounded {
             parts: std::array::from_fn(|_| Mutex::new(empty())),
-            hasher: RandomState::new(),
+            hasher: S::default(),
             limit: limit / PARTS,
             drawn: Drawn::new(descriptors),
         }
     }
 
-    fn part(&self, key: &K) -> MutexGuard<'_, Part<K, V>> {
+    fn part(&self, key: &K) -> MutexGuard<'_, Part<K, V, S>> {
         self.parts[self.hasher.hash_one(key) as usize % PARTS].lock()
     }
 
@@ -135,7 +135,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Bounded<K, V> {
         drop(gone);
     }
 
-    fn pass_over(&self, part: &mut Part<K, V>, gone: &mut Vec<Slot<V>>) {
+    fn pass_over(&self, part: &mut Part<K, V, S>, gone: &mut Vec<Slot<V>>) {
         if let Some(slot) = part.pass_over() {
             self.drawn.give_back(slot.weight.descriptors);
             gone.push(slot);
@@ -216,7 +216,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Bounded<K, V> {
     }
 }
 
-impl<K: Hash + Eq + Clone, V> Part<K, V> {
+impl<K: Hash + Eq + Clone, V, S: BuildHasher> Part<K, V, S> {
     fn add(&mut self, key: K, slot: Slot<V>) {
         self.weight.bytes += slot.weight.bytes;
         self.weight.descriptors += slot.weight.descriptors;
