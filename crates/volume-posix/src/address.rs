@@ -68,9 +68,9 @@ impl PosixNode {
         }
         match self.find_below(self.born, &out[FIXED..]) {
             Ok(_) => Ok(out),
-            Err(why @ (Failure::Exhausted | Failure::Busy)) => Err(why),
             // Not every file system that gives a handle opens it again, and not every process may.
-            Err(_) => Err(Failure::NotSupported),
+            Err(Failure::Stale | Failure::NotSupported | Failure::Denied) => Err(Failure::NotSupported),
+            Err(why) => Err(why),
         }
     }
 

@@ -48,6 +48,16 @@ struct Seen {
     id: u64,
     /// How often mounts had changed by then.
     changes: u64,
+    /// What the host said of it.
+    number: u64,
+    name: &'static str,
+}
+
+impl Seen {
+    /// Whether the host still says the same of what has this device number.
+    fn is_of(&self, found: &Found) -> bool {
+        (self.number, self.name) == (found.number, found.name)
+    }
 }
 
 /// Where something is mounted below the root, by the marks of the paths ([`mount_mark`]).
@@ -135,16 +145,17 @@ impl FileSystems {
         let id = match mounts::mount_of(fd) {
             Some(mount) => self.number_at(&found, mount, root, is_used)?,
             // Unmounted while files are open on it (`umount -l`): until they are closed nothing else gets its device number.
-            None => match self.seen.read().get(&device) {
+            None => match self.seen.read().get(&device).filter(|seen| seen.is_of(&found)) {
                 Some(seen) => seen.id,
                 // The host tells no more than it did earlier versions.
                 None => found.lasting().unwrap_or(mixed(&found.today().to_le_bytes())),
             },
         };
+        let now = Seen { id, changes, number: found.number, name: found.name };
         let mut seen = self.seen.write();
-        let known = seen.entry(device).or_insert(Seen { id, changes });
+        let known = seen.entry(device).or_insert(now);
         if known.changes <= changes {
-            *known = Seen { id, changes };
+            *known = now;
         }
         Ok(id)
     }
@@ -194,15 +205,15 @@ impl FileSystems {
         keys(root, device, chosen, chosen.below(&path).unwrap_or(HERE))
     }
 
-    /// Whether a number is that of another file system that is there now: a copy of a disk has its UUID. One that is not on a block
-    /// device has its number from elsewhere, and may have had another device number just now.
+    /// Whether a number is that of another file system that is there now: a copy of a disk has its UUID. One that was seen before the
+    /// copy was mounted counts as long as it is mounted itself. One that is not on a block device has its number from elsewhere, and
+    /// may have had another device number just now.
     fn is_another(&self, number: u64, device: u64, root: BorrowedFd<'_>) -> bool {
         let changes = mounts::changes_now();
         let mounted = || mounts::below(root, changes).into_iter().map(|mount| mount.device);
         let seen = self.seen.read();
-        let is_same = |(other, seen): (&u64, &Seen)| {
-            (seen.id, seen.changes) == (number, changes) && *other != device && *other >> 32 != 0
-        };
+        let is_same =
+            |(other, seen): (&u64, &Seen)| seen.id == number && *other != device && *other >> 32 != 0;
         let mut same = seen.iter().filter(|one| is_same(*one));
         number == self.own || same.any(|(other, _)| mounted().any(|device| device == *other))
     }

@@ -163,6 +163,21 @@ fn two_file_systems_with_one_uuid_are_told_apart() {
 }
 
 #[test]
+fn a_copy_that_is_mounted_later_and_asked_for_first_takes_no_number_away() {
+    let place = place();
+    let Some(source) = image("ext4", &place) else { return };
+    let copy = format!("{source}.copy");
+    std::fs::copy(&source, &copy).unwrap();
+    let Some(_one) = Mounted::new("ext4", &source, &files(&place).join("one")) else { return };
+    let volume = open(&place);
+    let before = file_system(&volume, "one");
+    let Some(_two) = Mounted::new("ext4", &copy, &files(&place).join("two")) else { return };
+    let two = file_system(&volume, "two");
+    assert_ne!(two, before);
+    assert_eq!((file_system(&volume, "one"), file_system(&volume, "two")), (before, two));
+}
+
+#[test]
 fn parts_of_one_file_system_that_are_mounted_alone_lead_up_each_at_its_place() {
     let place = place();
     let outside = place.path().join("outside");
