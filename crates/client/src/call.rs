@@ -96,7 +96,7 @@ impl SessionInner {
         let mut patience = Patience::new(PATIENCE);
         loop {
             let renewals = self.renewals.load(Ordering::Relaxed);
-            let chosen = self.channels.choose(weight)?;
+            let mut chosen = self.channels.choose(weight)?;
             let mut posted = false;
             let error = match self.attempt(&chosen, terms, parts, *replayed, &mut posted).await {
                 // Nothing was done.

@@ -106,7 +106,10 @@ pub(crate) struct Chosen<'a> {
 
 impl Chosen<'_> {
     /// The request was not sent: the channel has carried nothing of it.
-    pub(crate) fn uncount(&self) {
+    pub(crate) fn uncount(&mut self) {
+        if let Some(tuner) = self.tuner.take() {
+            tuner.withdraw();
+        }
         self.channel.requests.fetch_sub(1, Ordering::Relaxed);
         self.channel.weight.fetch_sub(self.weight, Ordering::Relaxed);
     }

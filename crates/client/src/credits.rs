@@ -3,7 +3,7 @@
 //! Each message id that is used costs a credit; every reply grants some. [`Credits`] keeps count, says how
 //! many to ask for so that the stock comes back to its target, and queues requests that must wait, in order.
 //!
-//! A request that costs more than the server ever grants does not wait: [`Credits::bind`] notes how many that are.
+//! A request that costs more than the server ever grants does not wait: [`Credits::is_bound`] notes how many that are.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -62,10 +62,14 @@ impl Credits {
         self.most
     }
 
-    /// Notes that the server grants no more than `most` at once, until it does.
-    pub(crate) fn bind(&mut self, most: u32) {
-        self.most = Some(most);
-        self.wake_next();
+    /// Whether the server is known to grant no more than `granted` at once. With `in_vain` it was asked for more just now: that is
+    /// noted until it grants more, unless it has done so meanwhile.
+    pub(crate) fn is_bound(&mut self, granted: u32, in_vain: bool) -> bool {
+        if in_vain && self.available <= granted {
+            self.most = Some(granted);
+            self.wake_next();
+        }
+        in_vain || self.most == Some(granted)
     }
 
     fn is_beyond(&self, charge: u16) -> Option<u32> {
@@ -240,7 +244,9 @@ mod tests {
         assert_eq!(credits.take(1, None, Waker::noop()), Taken::Ask(8));
         let Taken::Wait(large) = credits.take(4, None, &next) else { panic!("no credit is left") };
         let Taken::Wait(behind) = credits.take(1, None, &next) else { panic!("somebody is in front") };
-        credits.bind(2);
+        assert!(!credits.is_bound(2, false), "it was not asked yet");
+        assert!(credits.is_bound(2, true));
+        assert!(credits.is_bound(2, false) && !credits.is_bound(1, false), "fewer are asked about anew");
         assert_eq!(woken.0.swap(0, Ordering::Relaxed), 1, "who waits for more than that is told");
         assert_eq!(credits.take(4, Some(large), &next), Taken::Starved(2));
         assert_eq!(
@@ -257,5 +263,7 @@ mod tests {
         assert_eq!((credits.granted(), credits.most()), (3, Some(2)));
         credits.settle(1, 0, 1);
         assert_eq!((credits.granted(), credits.most()), (3, None));
+        assert!(credits.is_bound(2, true));
+        assert_eq!(credits.most(), None, "it has granted more meanwhile");
     }
 }

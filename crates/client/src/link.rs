@@ -164,16 +164,15 @@ impl Link {
         parts: [Part<'_>; N],
         mut kept: Option<&mut Vec<u8>>,
     ) -> Result<[Pending<Smb>; N]> {
-        let mut known = None;
+        let mut before = None;
         loop {
             match self.send_now(envelope, parts, kept.as_deref_mut()).await {
                 Err(Error::Credits { needed, granted }) if granted > 0 => {
-                    known = known.max(self.most_credits());
-                    if known.is_some_and(|known| granted <= known) {
-                        self.lock().own.credits.bind(granted);
+                    let in_vain = before.is_some_and(|before| granted <= before);
+                    if self.lock().own.credits.is_bound(granted, in_vain) {
                         return Err(Error::Credits { needed, granted });
                     }
-                    known = Some(granted);
+                    before = Some(granted);
                     let [asked] = self.send_now(Envelope::PLAIN, [ECHO], None).await?;
                     asked.await?;
                 }

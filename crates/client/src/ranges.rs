@@ -3,8 +3,8 @@
 //! A LOCK whose answer is lost with its channel is sent again over another by the number it had, and a server that counts
 //! (MS-SMB2 3.3.5.14) takes it once. A refusal of the second copy is not the whole answer: a server that does not count may
 //! have refused it because of what the first one has taken, and the first one may still come, out of the buffers of the lost
-//! channel, when nothing is in its way any more. A caller hears of a refusal only when neither copy has the range or ever will:
-//! [`File::was_taken`].
+//! channel, when nothing is in its way any more. At a server that counts, a caller hears of a refusal only when neither copy has
+//! the range or ever will: [`File::was_taken`].
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -52,11 +52,11 @@ impl Ranges {
         self.taken().contains(&range)
     }
 
-    fn forget(&self, range: Range) {
+    /// Whether it was there to be forgotten.
+    fn forget(&self, range: Range) -> bool {
         let mut taken = self.taken();
-        if let Some(at) = taken.iter().position(|it| *it == range) {
-            taken.swap_remove(at);
-        }
+        let at = taken.iter().position(|it| *it == range);
+        at.map(|at| taken.swap_remove(at)).is_some()
     }
 }
 
@@ -95,33 +95,48 @@ impl File {
     pub async fn unlock(&self, offset: u64, length: u64) -> Result<()> {
         let range = Range { offset, length };
         let _changing = self.ranges.changing.read().await;
+        // Forgotten before it is sent: what comes of it may never be heard of.
+        let had = self.ranges.forget(range);
         let answer = self.change(range, Flags::UNLOCK, self.next_lock()).await?;
         let replayed = answer.replayed;
         match answer.success() {
+            Ok(_) => Ok(()),
             // The first copy has given it back, at a server that does not count.
-            Err(error) if replayed && is_not_locked(&error) && self.ranges.has(range) => {}
-            other => drop(other?),
+            Err(error) if replayed && is_not_locked(&error) && had => Ok(()),
+            Err(error) => {
+                // A refusal of the only copy says that it is still held.
+                if had && !replayed && !is_not_locked(&error) {
+                    self.ranges.taken().push(range);
+                }
+                Err(error)
+            }
         }
-        self.ranges.forget(range);
-        Ok(())
     }
 
     /// Whether the first copy of a LOCK whose second copy was refused had taken the range, which it then has no more. If not,
-    /// it takes nothing any more.
+    /// it takes nothing any more, at a server that counts.
+    ///
+    /// # Errors
+    /// Why that cannot be known.
     async fn was_taken(&self, range: Range, sequence: Sequence) -> Result<bool> {
         let _changing = self.ranges.changing.write().await;
-        if self.ranges.has(range) {
-            // This open has it by another LOCK, which has refused both copies.
-            return Ok(false);
-        }
         // Done under the number of the first copy, which a server that counts now takes for this one when it comes.
-        let settled = self.change(NOTHING, Flags::SHARED_LOCK | Flags::FAIL_IMMEDIATELY, sequence).await?;
-        let given_back = self.change(range, Flags::UNLOCK, self.next_lock()).await?;
-        if settled.success().is_ok() {
-            // It is not held where the first copy has come in between.
-            self.change(NOTHING, Flags::UNLOCK, self.next_lock()).await?;
+        let settled =
+            self.change(NOTHING, Flags::SHARED_LOCK | Flags::FAIL_IMMEDIATELY, sequence).await?.success();
+        // A range that this open has by another LOCK stays: that has refused both copies.
+        let given_back = match self.ranges.has(range) {
+            true => None,
+            false => Some(self.change(range, Flags::UNLOCK, self.next_lock()).await?.success()),
+        };
+        settled?;
+        // It is not held where the first copy has come in between. A lock of no byte is in nobody's way.
+        self.change(NOTHING, Flags::UNLOCK, self.next_lock()).await?;
+        match given_back {
+            None => Ok(false),
+            Some(Ok(_)) => Ok(true),
+            Some(Err(error)) if is_not_locked(&error) => Ok(false),
+            Some(Err(error)) => Err(error),
         }
-        Ok(given_back.success().is_ok())
     }
 
     /// Index and number by which a server knows the next LOCK when it is sent again over another channel, and does it once:

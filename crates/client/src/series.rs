@@ -5,7 +5,7 @@
 //! server that stops where something fails (MS-SMB2 3.3.5.2.7.2). The requests behind that are not sent, but for the CLOSE of
 //! an open file.
 
-use smb_wire::create_context::Contexts;
+use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::header::{self, Header};
 use smb_wire::{
     Command, FileId, Malformed, NtStatus, close, create, error, ioctl, query_directory, query_info, read,
@@ -127,8 +127,11 @@ impl<'a> Series<'a> {
         let contexts: std::result::Result<Vec<_>, _> = asked.contexts.requests().collect();
         let mut contexts = contexts?;
         contexts.extend(self.session.create_contexts().into_iter().flatten());
+        // By its CreateGuid the server knows it again (MS-SMB2 3.3.5.9.10): an open of which nobody hears would stay behind.
+        let is_named = contexts.iter().any(|it| matches!(it, RequestContext::DurableHandleRequestV2 { .. }));
+        let terms = Terms { again: self.terms.again || is_named, ..self.terms };
         let asked = create::Request { contexts: Contexts::Requests(&contexts), ..asked };
-        let reply = self.carry(Part { body: &|out| asked.write(out), ..part }).await?;
+        let reply = self.carry_by(terms, Part { body: &|out| asked.write(out), ..part }).await?;
         if reply.status().is_success() {
             self.file_id = Some(create::Response::parse(reply.message())?.file_id);
             self.is_open = true;
@@ -138,8 +141,12 @@ impl<'a> Series<'a> {
 
     /// Sends one request as it is.
     async fn carry(&mut self, part: Part<'_>) -> Result<Reply> {
+        self.carry_by(self.terms, part).await
+    }
+
+    async fn carry_by(&mut self, terms: Terms, part: Part<'_>) -> Result<Reply> {
         let mut replayed = self.was_seen;
-        let carried = self.session.carry(self.terms, [part], &mut replayed).await;
+        let carried = self.session.carry(terms, [part], &mut replayed).await;
         self.replayed |= replayed;
         let [reply] = carried?;
         Ok(reply)

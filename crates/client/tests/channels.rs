@@ -370,6 +370,30 @@ async fn a_create_out_of_a_compound_that_is_not_paid_for_is_replayed_under_the_s
 }
 
 #[tokio::test]
+async fn an_open_for_a_change_that_is_not_paid_for_in_one_frame_does_not_stay_behind_a_lost_channel() {
+    let mut server = Server::start().await;
+    server.grants = 1;
+    let (session, _file, mut first, mut second) = two_channels_of(server, wanting(2)).await;
+    let renaming = tokio::spawn(async move {
+        session.connect("files").await?.rename("file", "other", client::Settings::default()).await
+    });
+    first.connect_tree().await;
+    let asked = first.next().await;
+    first.echo(&asked).await;
+    let lost = first.next_of(Command::Create).await;
+    drop(first);
+    let replayed = second.next_of(Command::Create).await;
+    assert_eq!((marks(&replayed), create_guid(&replayed)), ((1, true), create_guid(&lost)));
+    second.accept(&replayed, created).await;
+    let request = second.next_of(Command::SetInfo).await;
+    second.refuse(&request, NtStatus::ACCESS_DENIED).await;
+    let request = second.next_of(Command::Close).await;
+    assert_eq!(close::Request::parse(&request).unwrap().file_id, FILE);
+    second.accept(&request, |out| close::Response { info: None }.write(out)).await;
+    assert_eq!(renaming.await.unwrap().unwrap_err().status(), Some(NtStatus::ACCESS_DENIED));
+}
+
+#[tokio::test]
 async fn what_changes_nothing_twice_is_sent_again_and_a_second_close_finds_it_closed() {
     let (_session, file, mut first, mut second) = two_channels().await;
     let working = tokio::spawn(async move {
@@ -501,13 +525,71 @@ async fn a_range_that_an_open_has_already_stays_when_it_is_refused_once_more() {
     first.accept(&request, locked).await;
     taking.await.unwrap().unwrap();
     let client = refused_again(Arc::clone(&file), first, &mut second).await;
-    // Asking for anything more, it would wait for an answer.
+    // The number of the first request is settled, and the range is not given back.
+    let request = second.next_of(Command::Lock).await;
+    assert_eq!(locking(&request), (0, 0, lock::Flags::SHARED_LOCK | NOW, (2, 0)));
+    second.accept(&request, locked).await;
+    let request = second.next_of(Command::Lock).await;
+    assert_eq!(locking(&request), (0, 0, UNLOCK, (3, 0)));
+    second.accept(&request, locked).await;
     assert_eq!(client.await.unwrap().unwrap_err().status(), Some(NtStatus::LOCK_NOT_GRANTED));
     let giving = tokio::spawn(async move { file.unlock(20, 10).await });
     let request = second.next_of(Command::Lock).await;
-    assert_eq!(locking(&request), (20, 10, UNLOCK, (3, 0)));
+    assert_eq!(locking(&request), (20, 10, UNLOCK, (4, 0)));
     second.accept(&request, locked).await;
     giving.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_range_whose_return_was_not_waited_for_is_not_taken_for_held() {
+    let (_session, file, mut first, mut second) = two_channels().await;
+    let file = Arc::new(file);
+    let client = tokio::spawn({
+        let file = Arc::clone(&file);
+        async move {
+            file.lock(20, 10).await?;
+            file.unlock(20, 10).await
+        }
+    });
+    let request = first.next_of(Command::Lock).await;
+    first.accept(&request, locked).await;
+    first.next_of(Command::Lock).await;
+    client.abort();
+    assert!(client.await.unwrap_err().is_cancelled());
+    let client = refused_again(file, first, &mut second).await;
+    let expected = [(0, 0, lock::Flags::SHARED_LOCK | NOW, (3, 0)), (20, 10, UNLOCK, (4, 0))];
+    for expected in expected {
+        let request = second.next_of(Command::Lock).await;
+        assert_eq!(locking(&request), expected);
+        second.accept(&request, locked).await;
+    }
+    client.abort();
+}
+
+#[tokio::test]
+async fn a_range_of_which_it_cannot_be_known_who_has_it_is_not_said_to_be_refused() {
+    for settles in [false, true] {
+        let (_session, file, first, mut second) = two_channels().await;
+        let client = refused_again(Arc::new(file), first, &mut second).await;
+        let request = second.next_of(Command::Lock).await;
+        match settles {
+            true => second.accept(&request, locked).await,
+            false => second.refuse(&request, NtStatus::INSUFFICIENT_RESOURCES).await,
+        }
+        let request = second.next_of(Command::Lock).await;
+        assert_eq!(locking(&request), (20, 10, UNLOCK, (2, 0)));
+        match settles {
+            true => second.refuse(&request, NtStatus::INSUFFICIENT_RESOURCES).await,
+            false => second.refuse(&request, NtStatus::RANGE_NOT_LOCKED).await,
+        }
+        if settles {
+            let request = second.next_of(Command::Lock).await;
+            assert_eq!(locking(&request), (0, 0, UNLOCK, (3, 0)));
+            second.accept(&request, locked).await;
+        }
+        let status = client.await.unwrap().unwrap_err().status();
+        assert_eq!(status, Some(NtStatus::INSUFFICIENT_RESOURCES), "settles: {settles}");
+    }
 }
 
 #[tokio::test]

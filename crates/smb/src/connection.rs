@@ -26,6 +26,7 @@ use crate::answering::Answering;
 use crate::brake::Queued;
 use crate::changing::Looking;
 use crate::cmd::ioctl::torture::Controls;
+use crate::cmd::lock;
 use crate::cmd::session_setup::Setup;
 use crate::compound::{Compound, Key};
 use crate::config::ServerConfig;
@@ -414,6 +415,8 @@ impl Connection {
             if let Stop::Wait(Some((engine, ticket))) = stop {
                 engine.cancel(ticket);
             }
+            // A client that hears of it takes the first copy for refused too.
+            lock::note_ended(self, &header, compound.related.file_id, here.messages);
             let refused = Err(Stop::Fail(status));
             let told = announced.then_some(async_id);
             compound.claim = None;

@@ -6,7 +6,7 @@
 //! changed again while something of the old sequence is under way.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 
 use parking_lot::Mutex;
 
@@ -92,6 +92,11 @@ impl ChannelSequence {
         }
     }
 
+    /// The latest that a request came under.
+    fn latest(&self) -> u16 {
+        State::unpack(self.0.load(Ordering::Relaxed)).sequence
+    }
+
     /// A request that was counted under `sequence` is answered, or never will be.
     pub fn end(&self, sequence: u16) {
         let end = |word| Some(State::unpack(word).end(sequence).pack());
@@ -153,7 +158,12 @@ impl LockSequences {
         usize::try_from(index).is_ok_and(|index| (1..=LOCKS).contains(&index))
     }
 
-    /// Whether the LOCK with this number was done before. Another number empties the place.
+    /// Whether the LOCK with this number was done before.
+    pub fn was_done(&self, index: u32, number: u8) -> bool {
+        self.place(index).is_some_and(|place| place.load(Ordering::Acquire) & !UNTOLD == number + 1)
+    }
+
+    /// The same. Another number empties the place.
     // MS-SMB2 3.3.5.14
     pub fn is_done(&self, index: u32, number: u8) -> bool {
         let Some(place) = self.place(index) else { return false };
@@ -201,6 +211,15 @@ impl LockSequences {
         let untold = (number + 1) | UNTOLD;
         place.compare_exchange(untold, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
+
+    /// The LOCK with this number is as if it had not been done, whoever was told of it.
+    pub fn withdraw(&self, index: u32, number: u8) {
+        if let Some(place) = self.place(index) {
+            let emptied = |was| (was & !UNTOLD == number + 1).then_some(0);
+            // It fails where another number is there.
+            let _other = place.fetch_update(Ordering::AcqRel, Ordering::Acquire, emptied);
+        }
+    }
 }
 
 /// LOCKs that were refused since their channels' loss. A client that loses a channel sends again what was not answered, under
@@ -217,19 +236,36 @@ struct RefusedLock {
 }
 
 impl RefusedLocks {
-    /// The LOCK with this index and number was refused under this ChannelSequence. Of each index the last one counts.
-    pub fn note(&self, (index, number): (u32, u8), sequence: u16) {
+    /// The LOCK with this index and number is refused under this ChannelSequence. Of each index the last one counts. False,
+    /// and nothing is noted, when `is_done` says that its first copy was done meanwhile.
+    pub fn note(&self, (index, number): (u32, u8), sequence: u16, is_done: impl FnOnce() -> bool) -> bool {
         // Nothing is sent again before a channel is lost.
         if sequence == 0 || !LockSequences::has_place(index) {
-            return;
+            return true;
         }
         let mut refused = self.0.lock();
+        // The fence in `is_late` is its other half.
+        fence(Ordering::SeqCst);
+        if is_done() {
+            return false;
+        }
         refused.retain(|it| it.index != index);
         refused.push(RefusedLock { index, number, sequence });
+        true
     }
 
-    /// Whether the LOCK with this index and number was refused under a later ChannelSequence.
-    pub fn is_late(&self, (index, number): (u32, u8), sequence: u16) -> bool {
+    /// Whether the LOCK with this index and number, which came under `sequence`, was refused under a later one. To be asked also
+    /// when it is done: its second copy may have been refused meanwhile. `open` is the sequence of the Open.
+    pub fn is_late(&self, (index, number): (u32, u8), sequence: u16, open: &ChannelSequence) -> bool {
+        if !LockSequences::has_place(index) {
+            return false;
+        }
+        // The second copy counts the Open's sequence up before it looks whether the first is done, and the first is done before
+        // it looks at that: one of them sees the other.
+        fence(Ordering::SeqCst);
+        if open.latest() == sequence {
+            return false;
+        }
         let refused = self.0.lock();
         refused.iter().any(|it| (it.index, it.number) == (index, number) && is_before(sequence, it.sequence))
     }
@@ -243,6 +279,28 @@ impl RefusedLocks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_lock_and_its_refused_replay_one_gives_way() {
+        const NUMBERED: (u32, u8) = (7, 9);
+        let start = std::sync::Barrier::new(2);
+        for _ in 0..5_000 {
+            let (open, locks) = (ChannelSequence::default(), LockSequences::default());
+            let refused = RefusedLocks::default();
+            let (is_kept, is_refused) = std::thread::scope(|scope| {
+                let first = scope.spawn(|| {
+                    start.wait();
+                    locks.done(NUMBERED.0, NUMBERED.1, true);
+                    !refused.is_late(NUMBERED, 0, &open)
+                });
+                start.wait();
+                open.begin(1, true);
+                let is_refused = refused.note(NUMBERED, 1, || locks.was_done(NUMBERED.0, NUMBERED.1));
+                (first.join().unwrap(), is_refused)
+            });
+            assert_ne!(is_kept, is_refused, "the range is held just when the client is told so");
+        }
+    }
 
     #[test]
     fn many_threads_count_up_and_down_to_nothing() {

@@ -203,3 +203,22 @@ fn what_has_taken_effect_is_answered_whatever_else_waits_on_its_connection() {
     assert_eq!(bench.main_ends(taken, false), NtStatus::SUCCESS);
     assert_eq!(bench.world.engine.held_ranges().len(), 1);
 }
+
+#[test]
+fn a_lock_that_comes_after_its_replay_was_failed_by_the_disk_takes_nothing() {
+    let mut bench = bench();
+    let file = bench.open();
+    let elements = [LockElement { offset: 0, length: 5, flags: EXCLUSIVE }];
+    let send = |peer: &mut Peer, sequence| {
+        let mut header = peer.header(Command::Lock);
+        header.set_channel_sequence(sequence);
+        peer.send(common::peer::whole(&header, |out| {
+            let (locks, lock_sequence_index, lock_sequence_number) = (List::Values(&elements), 1, 1);
+            lock::Request { lock_sequence_number, lock_sequence_index, file_id: file, locks }.write(out);
+        }))
+    };
+    let replay = send(&mut bench.second, 1);
+    assert!(bench.second_ends(replay, true).is_error());
+    let late = send(&mut bench.main, 0);
+    assert_eq!(bench.main.answer(late).expect("an answer").status(), NtStatus::FILE_NOT_AVAILABLE);
+}

@@ -11,7 +11,7 @@ use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::lock::{self, LockElement};
 use smb_wire::negotiate::Dialect;
 use smb_wire::query_info::{self, InfoType};
-use smb_wire::{Command, FileId, NtStatus, cancel, read, set_info, write};
+use smb_wire::{Command, FileId, NtStatus, cancel, echo, read, set_info, write};
 
 /// A request with its place in the order of the client's channels.
 #[derive(Clone, Copy)]
@@ -476,4 +476,45 @@ fn a_lock_that_waits_takes_nothing_once_its_replay_was_taken_back() {
     assert_eq!(silent.answer(waiting).expect("an answer").status(), NtStatus::FILE_NOT_AVAILABLE);
     // Its turn goes to who stands behind it.
     assert_eq!(third.answer(behind).expect("an answer").status(), NtStatus::SUCCESS);
+}
+
+#[test]
+fn a_replay_whose_first_copy_was_done_is_not_taken_back() {
+    let world = World::in_memory();
+    let (mut silent, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
+    let mut next = world.bind(&Dial::default(), &silent);
+    let (file, theirs) = (silent.open("file"), other.open("file"));
+    assert_eq!(locked(&mut other, theirs, (0, 0), true), NtStatus::SUCCESS);
+    let waiting = wait_for(&mut silent, file, (7, 9));
+    let asked = |out: &mut Vec<u8>| locking(file, 7, 9, lock::Flags::EXCLUSIVE_LOCK).write(out);
+    let replay = first(1).start(&mut next, Command::Lock, asked);
+    let told = next.answer(replay).expect("an interim answer");
+    assert_eq!(locked(&mut other, theirs, (0, 0), false), NtStatus::SUCCESS);
+    assert_eq!(silent.answer(waiting).expect("an answer").status(), NtStatus::SUCCESS);
+    let mut header = next.header(Command::Cancel);
+    header.set_async_id(told.header.async_id());
+    next.send(whole(&header, |out| cancel::Request.write(out)));
+    assert_eq!(next.answer(replay).expect("an answer").status(), NtStatus::SUCCESS);
+    assert_eq!(locked(&mut next, file, (8, 9), false), NtStatus::SUCCESS, "it has it");
+}
+
+#[test]
+fn a_lock_takes_nothing_once_its_replay_was_not_allowed_to_wait() {
+    let world = World::in_memory();
+    let (mut lost, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
+    let mut next = world.bind(&Dial::default(), &lost);
+    let (file, theirs) = (lost.open("file"), other.open("file"));
+    assert_eq!(locked(&mut other, theirs, (0, 0), true), NtStatus::SUCCESS);
+    // MS-SMB2 3.3.4.2: something stands behind it in its compound.
+    let mut header = next.header(Command::Lock);
+    header.set_channel_sequence(1);
+    let replay = whole(&header, |out| locking(file, 7, 9, lock::Flags::EXCLUSIVE_LOCK).write(out));
+    let behind = next.message(Command::Echo, |out| echo::Request.write(out));
+    let frame = next.compound(vec![replay, behind], false);
+    next.deliver(frame);
+    let refused = next.answer(header.message_id()).expect("an answer").status();
+    assert_eq!(refused, NtStatus::INTERNAL_ERROR);
+    assert_eq!(locked(&mut other, theirs, (0, 0), false), NtStatus::SUCCESS);
+    assert_eq!(asked(&mut lost, file, first(0), (7, 9)), NtStatus::FILE_NOT_AVAILABLE);
+    assert_eq!(locked(&mut other, theirs, (0, 0), true), NtStatus::SUCCESS, "nobody has it");
 }

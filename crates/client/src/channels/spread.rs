@@ -122,6 +122,11 @@ impl Tuner {
         }
     }
 
+    /// A request that has begun is not sent after all.
+    pub(super) fn withdraw(&self) {
+        self.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// A request of `bytes` is done.
     pub(super) fn end(&self, bytes: u64) {
         self.under_way.fetch_sub(1, Ordering::Relaxed);
@@ -318,6 +323,15 @@ mod tests {
             width = judge.next(rate(width));
         }
         sum / f64::from(windows)
+    }
+
+    #[test]
+    fn what_is_not_sent_after_all_does_not_count_as_moved() {
+        let tuner = Tuner::new(1, 2, WITH_MUCH);
+        tuner.begin();
+        tuner.withdraw();
+        let counts = [&tuner.under_way, &tuner.moved, &tuner.done].map(|it| it.load(Ordering::Relaxed));
+        assert_eq!(counts, [0; 3]);
     }
 
     #[test]

@@ -25,8 +25,14 @@ pub(crate) fn handle(connection: &mut Connection, request: &Request<'_>, out: &m
         named.next().map(|(&id, _)| id)
     };
     if let Some(async_id) = found {
-        lock::note_cancelled(connection, async_id);
-        connection.cancel(async_id, out);
+        // A LOCK whose first copy was done just now is about to be answered, as work that has begun.
+        let is_taken_back = connection.suspended.get(&async_id).is_some_and(|waiting| {
+            let id = waiting.compound.related.file_id;
+            !waiting.working && lock::note_ended(connection, &waiting.header, id, &waiting.rest)
+        });
+        if is_taken_back {
+            connection.cancel(async_id, out);
+        }
     }
     Err(Stop::Silent)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use share::{Caller, LockRule, RangeKind, RangeNote, RangeRequest, Step};
 use smb_wire::lock::{self, Flags, LockElement};
 use smb_wire::negotiate::{Capabilities, Dialect};
-use smb_wire::{Command, Header, NtStatus};
+use smb_wire::{Command, FileId, Header, NtStatus};
 
 use crate::connection::Connection;
 use crate::dispatch::Request;
@@ -29,7 +29,6 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     let elements: Vec<LockElement> = asked.locks.iter().collect();
     let (index, number) = (asked.lock_sequence_index, asked.lock_sequence_number);
     let is_verified = is_sequenced(connection, &open)?;
-    refuse_late(request, &open, (index, number))?;
     let engine = open.file().filter(|(_, file)| file.is_lasting()).map(|(engine, _)| Arc::clone(engine));
     let told = Arc::clone(&open);
     let tell = move || !is_verified || told.locks.tell(index, number);
@@ -42,6 +41,11 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
             None => Ok(NtStatus::SUCCESS),
         }
     };
+    let sequence = request.header.channel_sequence();
+    let is_late = || open.refused_locks.is_late((index, number), sequence, &open.moving.sequence);
+    if is_late() && !(is_verified && open.locks.was_done(index, number)) {
+        return refuse_late(request, &open);
+    }
     if is_done() {
         return replayed(body);
     }
@@ -57,30 +61,24 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     let note = persistent::lock_note(&open, done);
     if unlocks {
         unlock(&open, &elements, &note)?;
-    } else {
-        match lock(connection, request, (&open, &note, (index, number)), &elements) {
-            // It was done between the look above and this.
-            Err(Stop::Wait(Some((engine, ticket)))) if is_done() => {
-                engine.cancel(ticket);
-                return replayed(body);
-            }
-            locked => locked?,
-        }
+    } else if !take(connection, request, (&open, &note), &elements, (index, number), is_done)? {
+        return replayed(body);
     }
     drop(note);
     if engine.is_none() {
         done(&open.locks);
     }
-    if is_verified && !unlocks && LockSequences::has_place(index) {
-        wake_repeated(&open, &elements);
+    if is_verified && !unlocks {
+        settle_copies(&open, &elements, (index, number), is_late())?;
     }
     lock::Response.write(body);
     match engine {
         Some(engine) => {
             // It may be taken back until it lasts.
             let changing = named.go_on();
+            let sequence = is_smb3(connection).then_some(sequence);
             let undo = move || {
-                take_back(&open, &elements, (index, number));
+                take_back(&open, &elements, (index, number), sequence);
                 drop(changing);
             };
             Err(persistent::when_lasting(&engine, tell, undo))
@@ -90,48 +88,79 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
 }
 
 /// Refuses a LOCK of which a second copy was refused before. A range that it was woken for goes to the next.
-fn refuse_late(request: &Request<'_>, open: &Open, numbered: (u32, u8)) -> Result<(), Stop> {
-    if !open.refused_locks.is_late(numbered, request.header.channel_sequence()) {
-        return Ok(());
-    }
+fn refuse_late(request: &Request<'_>, open: &Open) -> Handled {
     if let Some((engine, file)) = open.file().filter(|_| request.resumed) {
         engine.pass_turn(file);
     }
     Err(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE))
 }
 
-/// A LOCK was refused: if it was sent again after a channel was lost, its first copy takes nothing when it comes late.
-fn note_refused(connection: &Connection, open: &Open, header: &Header, numbered: (u32, u8)) {
-    // MS-SMB2 2.2.1.1: before 3.0 the field says something else.
-    if connection.negotiated.as_ref().is_some_and(|it| it.protection.dialect.is_smb3()) {
-        open.refused_locks.note(numbered, header.channel_sequence());
-    }
+/// A LOCK is refused: if it was sent again after a channel was lost, its first copy takes nothing when it comes late. False
+/// when that was done already, which is the answer to both then.
+fn note_refused(connection: &Connection, open: &Open, header: &Header, (index, number): (u32, u8)) -> bool {
+    let is_done = || is_sequenced(connection, open).unwrap_or(false) && open.locks.was_done(index, number);
+    !is_smb3(connection) || open.refused_locks.note((index, number), header.channel_sequence(), is_done)
 }
 
-/// A LOCK that waits is about to be taken back by its client.
-pub(crate) fn note_cancelled(connection: &Connection, async_id: u64) {
-    let Some(waiting) = connection.suspended.get(&async_id) else { return };
-    let id = waiting.compound.related.file_id.filter(|_| waiting.header.command() == Command::Lock);
+/// Whether the header of a request has a ChannelSequence: before 3.0 the field says something else.
+// MS-SMB2 2.2.1.1
+fn is_smb3(connection: &Connection) -> bool {
+    connection.negotiated.as_ref().is_some_and(|it| it.protection.dialect.is_smb3())
+}
+
+/// A request that waits, or was about to, is refused or taken back: `message` on the Open `id`. False for a LOCK whose first
+/// copy was done already, which is its answer too.
+pub(crate) fn note_ended(
+    connection: &Connection,
+    header: &Header,
+    id: Option<FileId>,
+    message: &[u8],
+) -> bool {
+    let id = id.filter(|_| header.command() == Command::Lock);
     let open = id.and_then(|id| connection.server.opens.get(id.volatile).filter(|open| open.id == id));
-    if let (Some(open), Ok(asked)) = (open, lock::Request::parse(&waiting.rest)) {
-        let numbered = (asked.lock_sequence_index, asked.lock_sequence_number);
-        note_refused(connection, &open, &waiting.header, numbered);
+    match (open, lock::Request::parse(message)) {
+        (Some(open), Ok(asked)) => {
+            let numbered = (asked.lock_sequence_index, asked.lock_sequence_number);
+            note_refused(connection, &open, header, numbered)
+        }
+        _ => true,
     }
 }
 
-/// What was locked may have been asked for twice: who waits for the same looks again whether it is done.
-fn wake_repeated(open: &Open, elements: &[LockElement]) {
-    if let (Some((engine, file)), [element]) = (open.file(), elements) {
+/// What was locked may have been asked for twice: who waits for the same looks again whether it is done. With `is_late` the
+/// second copy was refused meanwhile, and the first gives way.
+fn settle_copies(
+    open: &Open,
+    elements: &[LockElement],
+    (index, number): (u32, u8),
+    is_late: bool,
+) -> Result<(), Stop> {
+    if is_late {
+        open.locks.withdraw(index, number);
+        release(open, elements);
+        return Err(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE));
+    }
+    if let (true, Some((engine, file)), [element]) = (LockSequences::has_place(index), open.file(), elements)
+    {
         engine.ask_again(file, element.offset, element.length);
     }
+    Ok(())
 }
 
 /// Releases what was locked and is not sure to be held after a restart, unless the client was told of it as it sent
-/// this again.
-fn take_back(open: &Open, elements: &[LockElement], (index, number): (u32, u8)) {
+/// this again. It was refused then under this ChannelSequence.
+fn take_back(open: &Open, elements: &[LockElement], (index, number): (u32, u8), sequence: Option<u16>) {
     if elements[0].flags.contains(Flags::UNLOCK) || !open.locks.take_back(index, number) {
         return;
     }
+    release(open, elements);
+    if let Some(sequence) = sequence {
+        open.refused_locks.note((index, number), sequence, || false);
+    }
+}
+
+/// Releases what was locked.
+fn release(open: &Open, elements: &[LockElement]) {
     let note = persistent::lock_note(open, |_| ());
     for element in elements {
         // The client may have released it already.
@@ -167,11 +196,31 @@ fn unlock(open: &Open, elements: &[LockElement], note: RangeNote<'_>) -> Result<
     Ok(())
 }
 
+/// Takes ranges. False when another copy of the request has taken them.
+fn take(
+    connection: &mut Connection,
+    request: &mut Request<'_>,
+    (open, note): (&Open, RangeNote<'_>),
+    elements: &[LockElement],
+    numbered: (u32, u8),
+    is_done: impl Fn() -> bool,
+) -> Result<bool, Stop> {
+    match lock(connection, request, (open, note), elements) {
+        // It was done since it was looked whether it is.
+        Err(Stop::Wait(Some((engine, ticket)))) if is_done() => {
+            engine.cancel(ticket);
+            Ok(false)
+        }
+        Err(Stop::Fail(_)) if !note_refused(connection, open, request.header, numbered) => Ok(false),
+        locked => locked.map(|()| true),
+    }
+}
+
 // MS-SMB2 3.3.5.14.2
 fn lock(
     connection: &mut Connection,
     request: &mut Request<'_>,
-    (open, note, numbered): (&Open, RangeNote<'_>, (u32, u8)),
+    (open, note): (&Open, RangeNote<'_>),
     elements: &[LockElement],
 ) -> Result<(), Stop> {
     let (engine, file) = open.file().ok_or(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST))?;
@@ -198,9 +247,6 @@ fn lock(
     match engine.lock_noting(&caller, file, open.lock_owner(), LockRule::Exact, &ranges, note) {
         Step::Done(()) => Ok(()),
         Step::Wait(ticket) => Err(Stop::Wait(Some((engine.clone(), ticket)))),
-        Step::Refused(refusal) => {
-            note_refused(connection, open, request.header, numbered);
-            Err(refusal.into())
-        }
+        Step::Refused(refusal) => Err(refusal.into()),
     }
 }
