@@ -380,3 +380,14 @@ async fn a_file_that_is_dropped_while_it_is_claimed_is_closed() {
     removed.unwrap();
     assert_eq!(done(&server, [OpNum::Close, OpNum::ReclaimComplete]), [1, 2]);
 }
+
+#[tokio::test]
+async fn a_server_that_restarts_at_each_attempt_is_not_asked_for_ever() {
+    let server = Server::start().await;
+    let (_client, directory) = connected(&server, 1).await;
+    let file = file(&directory).await;
+    (0..10).for_each(|_| server.play(Trick::Restart(OpNum::Write)));
+    assert_eq!(write(&file).await.unwrap_err().nfs_status(), Some(NfsStat::BadStateId));
+    assert_eq!(server.seen(OpNum::Write).len(), 3);
+    assert!(!file.is_lost());
+}
