@@ -11,7 +11,7 @@ use smb_wire::{Command, Malformed, NtStatus};
 /// Why an operation did not succeed.
 ///
 /// [`Error::Status`] and [`Error::Refused`] are the server's refusal of one request and leave the connection as it was, and so
-/// does [`Error::StateLost`]. Every other kind that a reply leads to ends the connection: all its requests fail with the same error.
+/// do [`Error::StateLost`] and [`Error::UnstableLost`]. Every other kind that a reply leads to ends the connection: all its requests fail with the same error.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// The server refused the request.
@@ -39,6 +39,9 @@ pub enum Error {
         /// What the server answered when the file was claimed, or why it was not claimed.
         status: NfsStat,
     },
+    /// The NFS server has restarted in the middle of what was written unsafely, and may have lost what came before.
+    #[error("the server restarted while data was written, and may have lost some of it")]
+    UnstableLost,
     /// A server refused a whole call: its program, its version or its credential.
     #[error("the server did not carry out a call: {0}")]
     Call(String),

@@ -116,6 +116,8 @@ async fn a_file_that_is_not_given_back_is_lost_and_each_use_says_so() {
         assert!(is_lost(lost.read(0, 4).await, why));
         assert!(is_lost(lost.commit().await, why));
         assert!(is_lost(lost.set_length(0).await, why));
+        assert!(is_lost(lost.stat().await, why));
+        assert!(is_lost(lost.security(true).await, why));
         assert!(is_lost(lost.data_from(&[0]).await, why));
         assert!(is_lost(lost.copy_from(&lost, 0, 4).await, why));
         assert!(is_lost(lost.close().await, why));
@@ -210,8 +212,9 @@ async fn what_is_left_of_claiming_is_done_by_the_next_request() {
     let refused = write(&file).await.unwrap_err();
     assert_eq!(refused.nfs_status(), Some(NfsStat::ServerFault));
     write(&file).await.unwrap();
-    let of_the_second = [OpNum::ExchangeId, OpNum::CreateSession, OpNum::ReclaimComplete];
-    assert_eq!(done(&server, of_the_second), [2, 3, 2]);
+    let of_the_second =
+        [OpNum::ExchangeId, OpNum::CreateSession, OpNum::ReclaimComplete, OpNum::DestroySession];
+    assert_eq!(done(&server, of_the_second), [2, 3, 2, 1]);
     assert_eq!(server.state().claimed.len(), 1, "what was given back is not claimed again");
 }
 
@@ -269,10 +272,122 @@ async fn a_client_that_asks_for_nothing_claims_what_it_has_open_within_the_lease
     server.play(Trick::ForgetClients(OpNum::Sequence));
     let claiming = async {
         while server.done(OpNum::ReclaimComplete) < 2 {
-            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
     tokio::time::timeout(Duration::from_secs(20), claiming).await.expect("it renews its lease");
     write(&file).await.unwrap();
     assert_eq!(server.state().claimed.len(), 1);
+}
+
+#[tokio::test]
+async fn the_instance_of_an_open_file_tells_of_a_restart_that_no_verifier_tells_of() {
+    let server = Server::start().await;
+    let (_client, directory) = connected(&server, 1).await;
+    let [source, target] = [file(&directory).await, file(&directory).await];
+    let before = target.instance().unwrap();
+    target.share_storage_of(&source, 0, 4).await.unwrap();
+    target.commit().await.unwrap();
+    assert_eq!(target.instance().unwrap(), before);
+    server.play(Trick::ForgetClients(OpNum::Commit));
+    target.commit().await.unwrap();
+    assert_ne!(target.instance().unwrap(), before);
+}
+
+#[tokio::test]
+async fn unstable_pieces_on_both_sides_of_a_restart_are_no_success() {
+    let server = Server::start().await;
+    let (client, directory) = connected(&server, 1).await;
+    server.state().committed = Some(StableHow::Unstable);
+    let long = Bytes::from(vec![7; client.max_io() as usize + 1]);
+    let how = OpenOptions::write(Creation::IfMissing(0o644));
+    directory.put("file", &how, &long).await.unwrap();
+    for (at, puts) in [(OpNum::Write, false), (OpNum::Write, true), (OpNum::Commit, true)] {
+        let file = file(&directory).await;
+        // The first WRITE or the OPEN is before the restart.
+        if at == OpNum::Write {
+            server.play(Trick::Hold(OpNum::Write));
+        }
+        server.play(Trick::ForgetClients(at));
+        let writing = async {
+            match puts {
+                true => directory.put("file", &how, &long).await,
+                false => file.write_all(0, &long).await.map(drop),
+            }
+        };
+        let releasing = async {
+            while at == OpNum::Write && server.held() == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            server.release();
+        };
+        let (written, ()) = tokio::join!(writing, releasing);
+        assert!(matches!(written, Err(Error::UnstableLost)), "{at:?}: {written:?}");
+        file.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_never_says_that_all_is_claimed_costs_no_open() {
+    let server = Server::start().await;
+    let (_client, directory) = connected(&server, 1).await;
+    let file = file(&directory).await;
+    server.state().is_always_in_need = true;
+    server.play(Trick::ForgetClients(OpNum::Write));
+    for _ in 0..3 {
+        write(&file).await.unwrap();
+    }
+    assert_eq!(done(&server, [OpNum::CreateSession, OpNum::ReclaimComplete]), [2, 2]);
+    file.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_commit_that_meets_the_restart_does_not_succeed_on_a_lost_file() {
+    let server = Server::start().await;
+    let (_client, directory) = connected(&server, 1).await;
+    let file = file(&directory).await;
+    server.play(Trick::ForgetClients(OpNum::Commit));
+    server.play(Trick::Refuse(OpNum::Open, NfsStat::NoGrace));
+    assert!(is_lost(file.commit().await, NfsStat::NoGrace));
+}
+
+#[tokio::test]
+async fn a_request_that_meets_the_restart_says_that_the_file_is_lost_whatever_the_server_says() {
+    let server = Server::start().await;
+    let (_client, directory) = connected(&server, 1).await;
+    let file = file(&directory).await;
+    server.play(Trick::ForgetClients(OpNum::Write));
+    server.play(Trick::Refuse(OpNum::Open, NfsStat::Stale));
+    server.play(Trick::Refuse(OpNum::Write, NfsStat::Stale));
+    assert!(is_lost(write(&file).await, NfsStat::Stale));
+}
+
+#[tokio::test]
+async fn a_file_that_is_dropped_while_it_is_claimed_is_closed() {
+    let server = Server::start().await;
+    let (_client, directory) = connected(&server, 1).await;
+    let file = file(&directory).await;
+    server.play(Trick::ForgetClients(OpNum::Remove));
+    server.play(Trick::Hold(OpNum::Open));
+    let dropping = async {
+        while server.held() == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        drop(file);
+        server.release();
+    };
+    let (removed, ()) = tokio::join!(directory.remove("name"), dropping);
+    removed.unwrap();
+    assert_eq!(done(&server, [OpNum::Close, OpNum::ReclaimComplete]), [1, 2]);
+}
+
+#[tokio::test]
+async fn a_server_that_restarts_at_each_attempt_is_not_asked_for_ever() {
+    let server = Server::start().await;
+    let (_client, directory) = connected(&server, 1).await;
+    let file = file(&directory).await;
+    (0..10).for_each(|_| server.play(Trick::Restart(OpNum::Write)));
+    assert_eq!(write(&file).await.unwrap_err().nfs_status(), Some(NfsStat::BadStateId));
+    assert_eq!(server.seen(OpNum::Write).len(), 3);
+    assert!(!file.is_lost());
 }

@@ -39,7 +39,7 @@ pub(crate) enum Fault {
     Differs,
     /// A server may have lost what it had not on its store when it restarted.
     #[error(
-        "the server restarted while the file was written; run the same command again, it goes on where it stopped"
+        "the server restarted while the file was written, and may have lost what was written; run the same command again, it goes on where it stopped"
     )]
     Restarted,
     /// The whole copy has ended.
@@ -162,7 +162,8 @@ impl Fault {
         let lost = [NfsStat::BadStateId, NfsStat::StaleStateId, NfsStat::Expired, NfsStat::AdminRevoked];
         let closed = [NtStatus::FILE_CLOSED, NtStatus::USER_SESSION_DELETED, NtStatus::NETWORK_NAME_DELETED];
         match self {
-            Fault::Restarted | Fault::Server(client::Error::StateLost { .. }) => true,
+            Fault::Restarted
+            | Fault::Server(client::Error::StateLost { .. } | client::Error::UnstableLost) => true,
             Fault::Server(error) => {
                 error.is_loss()
                     || error.nfs_status().is_some_and(|status| lost.contains(&status))

@@ -48,10 +48,11 @@ struct Node<'a> {
 
 /// Gives a type that stands for a file or directory what [`Node`] can do.
 macro_rules! beside {
-    ($type:ident, $($handle:tt)+) => {
+    ($type:ident, $this:ident => $handle:expr) => {
         impl $type {
-            fn node(&self) -> Node<'_> {
-                Node { client: &self.client, handle: &self.$($handle)+ }
+            fn node(&self) -> Result<Node<'_>> {
+                let $this = self;
+                Ok(Node { client: &self.client, handle: $handle })
             }
 
             /// Owner and group, and with `list` the access list.
@@ -59,7 +60,7 @@ macro_rules! beside {
             /// # Errors
             /// [`Error::Refused`] when the server refuses.
             pub async fn security(&self, list: bool) -> Result<Security> {
-                self.node().security(list).await
+                self.node()?.security(list).await
             }
 
             /// Sets what of `security` there is.
@@ -68,7 +69,7 @@ macro_rules! beside {
             /// [`Error::Refused`], with NFS4ERR_ATTRNOTSUPP when the server has no access lists and with
             /// NFS4ERR_BADOWNER when it does not know somebody.
             pub async fn set_security(&self, security: &Security) -> Result<()> {
-                self.node().set_security(security).await
+                self.node()?.set_security(security).await
             }
 
             /// The names of all extended attributes, without a namespace in front.
@@ -76,7 +77,7 @@ macro_rules! beside {
             /// # Errors
             /// [`Error::Refused`], with NFS4ERR_NOTSUPP or NFS4ERR_OP_ILLEGAL when the server or the version has none.
             pub async fn extended_attributes(&self) -> Result<Vec<Vec<u8>>> {
-                self.node().xattrs().await
+                self.node()?.xattrs().await
             }
 
             /// The value of the extended attribute `name`.
@@ -84,7 +85,7 @@ macro_rules! beside {
             /// # Errors
             /// [`Error::Refused`], with NFS4ERR_NOXATTR when there is none.
             pub async fn extended_attribute(&self, name: &[u8]) -> Result<Vec<u8>> {
-                self.node().xattr(name).await
+                self.node()?.xattr(name).await
             }
 
             /// Sets the extended attribute `name`, whether it is there or not.
@@ -92,14 +93,15 @@ macro_rules! beside {
             /// # Errors
             /// [`Error::Refused`], with NFS4ERR_XATTR2BIG when the value is too large.
             pub async fn set_extended_attribute(&self, name: &[u8], value: &[u8]) -> Result<()> {
-                self.node().set_xattr(name, value).await
+                self.node()?.set_xattr(name, value).await
             }
         }
     };
 }
 
-beside!(File, open.handle);
-beside!(Directory, handle);
+// The filehandle of a lost open still works, but others may have changed the file.
+beside!(File, file => file.open.stateid().map(|_| &file.open.handle)?);
+beside!(Directory, directory => &directory.handle);
 
 impl Node<'_> {
     fn push(&self, then: &Args<'_>, writer: &mut CallWriter) {

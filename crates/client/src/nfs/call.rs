@@ -6,6 +6,7 @@
 //! for each attempt, with the stateids that opens have then.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use nfs_wire::compound::CallWriter;
@@ -42,6 +43,9 @@ enum Attempt {
     /// The server has done it and forgotten what came of it.
     Forgotten,
 }
+
+/// How often a request is sent with other stateids.
+const ROUNDS: usize = 3;
 
 impl Inner {
     /// Sends `operations`, any of which may be done twice.
@@ -84,9 +88,12 @@ impl Inner {
             let session = self.session()?;
             match self.attempt(&session, &request, &mut patience).await? {
                 Attempt::Answered(answer) => {
-                    if answer.flags.contains(StatusFlags::RESTART_RECLAIM_NEEDED) {
-                        // Where this fails, the next answer says so again.
-                        let _recovered = self.recover(&session, Loss::State).await;
+                    if has_lost_state(&session, &answer) {
+                        let recovered = self.recover(&session, Loss::State).await;
+                        // Where what was asked for is done, the next answer says so again.
+                        if names_void_state(&answer) {
+                            recovered?;
+                        }
                     }
                     match is_for_now(&request, &answer).then(|| patience.next()).flatten() {
                         Some(pause) => tokio::time::sleep(pause).await,
@@ -111,7 +118,7 @@ impl Inner {
     }
 
     /// As [`Inner::call`], of operations that name the stateids of `opens` ([`Open::argument`]). They are sent again where the
-    /// server's restart has given one of these another stateid meanwhile.
+    /// server's restart has given one of these another stateid meanwhile, up to [`ROUNDS`] times.
     ///
     /// # Errors
     /// As [`Inner::call`], and [`Error::StateLost`].
@@ -121,16 +128,18 @@ impl Inner {
         request: Request<'_>,
     ) -> Result<Answer> {
         let mut named = stateids(opens)?;
+        let mut round = 1;
         loop {
             let answer = self.call(request).await?;
-            if !matches!(answer.status, NfsStat::BadStateId | NfsStat::StaleStateId) {
+            if answer.status.is_ok() {
                 return Ok(answer);
             }
+            // Of a lost open nothing else the server says matters.
             let now = stateids(opens)?;
-            if now == named {
+            if !names_void_state(&answer) || now == named || round == ROUNDS {
                 return Ok(answer);
             }
-            named = now;
+            (named, round) = (now, round + 1);
         }
     }
 
@@ -296,6 +305,11 @@ impl Inner {
         lease.consumed();
         session.slots.set_target(sequence.target_highest_slotid);
         self.note(sequence.status_flags);
+        if !sequence.status_flags.contains(StatusFlags::RESTART_RECLAIM_NEEDED)
+            && !session.is_reclaimed.load(Ordering::Relaxed)
+        {
+            session.is_reclaimed.store(true, Ordering::Relaxed);
+        }
         (answer.flags, answer.instance) = (sequence.status_flags, session.instance);
         Ok(())
     }
@@ -317,6 +331,17 @@ impl Inner {
 
 fn refused(status: NfsStat) -> Result<Attempt> {
     Err(Error::Refused { operation: OpNum::Sequence, status })
+}
+
+/// Whether the server has restarted and kept the session. It may say so for some time after all is claimed, which costs no
+/// open: only what comes after it has said the opposite, or with a void stateid, is of another restart (RFC 8881 18.46.3).
+fn has_lost_state(session: &Session, answer: &Answer) -> bool {
+    answer.flags.contains(StatusFlags::RESTART_RECLAIM_NEEDED)
+        && (session.is_reclaimed.load(Ordering::Relaxed) || names_void_state(answer))
+}
+
+fn names_void_state(answer: &Answer) -> bool {
+    matches!(answer.status, NfsStat::BadStateId | NfsStat::StaleStateId)
 }
 
 /// What `opens` have now.

@@ -259,15 +259,17 @@ impl Directory {
     }
 
     /// Opens a file, writes `data` at its beginning and closes it again, in one COMPOUND where the server lets us.
-    /// What is written is not synced.
+    /// What takes one WRITE is not synced.
     ///
     /// # Errors
-    /// [`Error::Refused`] when the server does not let us; [`Error::Protocol`] when it wrote less.
+    /// [`Error::Refused`] when the server does not let us; [`Error::UnstableLost`] when it restarts meanwhile;
+    /// [`Error::Protocol`] when it wrote less.
     pub async fn put(&self, name: &str, how: &OpenOptions, data: &Bytes) -> Result<()> {
         if data.len() > self.client.session()?.room.0 as usize {
             let file = self.open(name, how).await?;
-            file.write_all(0, data).await?;
-            return file.close().await;
+            let written = file.write_whole(data).await;
+            let closed = file.close().await;
+            return written.and(closed);
         }
         let taken = Taken::new(&self.client);
         let room = &mut Vec::new();
@@ -297,7 +299,7 @@ impl Directory {
         // The file is open: what is left is done step by step.
         let open = Open::new((handle, taken.keep()), *how, stateid, answer.instance);
         let file = File::new(Arc::clone(&self.client), open, Attributes::UNKNOWN);
-        let written = file.write_all(0, data).await;
+        let written = file.write_whole(data).await;
         let closed = file.close().await;
         written.and(closed)
     }

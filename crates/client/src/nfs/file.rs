@@ -29,6 +29,9 @@ use crate::{Error, Result};
 ///
 /// It stays open over a restart of the server. Where the server does not give it back, everything that is done with it fails
 /// with [`Error::StateLost`], since others may have changed the file meanwhile: it is for the user to open it again.
+///
+/// A restart loses what was written [`StableHow::Unstable`] and not committed, also where the file stays open: the verifiers of
+/// [`File::write`] and [`File::commit`] then differ, and so does [`File::instance`].
 #[derive(Debug)]
 pub struct File {
     pub(super) client: Arc<Inner>,
@@ -86,6 +89,15 @@ impl File {
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.open.stateid().is_err()
+    }
+
+    /// The instance of the server that it is open at: another one when the server has restarted and given it back. What tells
+    /// of no verifier, as [`File::share_storage_of`], may be lost then if it was not committed before.
+    ///
+    /// # Errors
+    /// [`Error::StateLost`].
+    pub fn instance(&self) -> Result<u64> {
+        self.open.instance()
     }
 
     /// What was known of it when it was opened.
@@ -156,20 +168,37 @@ impl File {
         Ok(Written { count: done.count, committed: done.committed, verifier: done.writeverf })
     }
 
-    /// Writes all of `data` at `offset`, piece by piece. It is not synced.
+    /// Writes all of `data` at `offset`, piece by piece. It is not synced: the verifier is that which [`File::commit`] answers
+    /// as long as nothing of it is lost. There is none where all is on the server's store already.
     ///
     /// # Errors
-    /// As [`File::write`]; [`Error::Protocol`] when the server writes nothing of a piece.
-    pub async fn write_all(&self, offset: u64, data: &Bytes) -> Result<()> {
-        let mut done = 0;
+    /// As [`File::write`]; [`Error::UnstableLost`] when the server restarts between two pieces; [`Error::Protocol`] when it
+    /// writes nothing of a piece.
+    pub async fn write_all(&self, offset: u64, data: &Bytes) -> Result<Option<Verifier>> {
+        let (mut done, mut verifier) = (0, None);
         while done < data.len() {
             let rest = data.slice(done..);
-            match self.write(offset + done as u64, &rest, StableHow::Unstable).await?.count {
-                0 => return Err(Error::Protocol("a WRITE that wrote nothing and succeeded")),
-                count => done += count as usize,
+            let written = self.write(offset + done as u64, &rest, StableHow::Unstable).await?;
+            if written.count == 0 {
+                return Err(Error::Protocol("a WRITE that wrote nothing and succeeded"));
             }
+            // RFC 8881 18.32.3
+            if written.committed == StableHow::Unstable
+                && *verifier.get_or_insert(written.verifier) != written.verifier
+            {
+                return Err(Error::UnstableLost);
+            }
+            done += written.count as usize;
         }
-        Ok(())
+        Ok(verifier)
+    }
+
+    /// As [`File::write_all`] at the beginning, and synced.
+    pub(super) async fn write_whole(&self, data: &Bytes) -> Result<()> {
+        match self.write_all(0, data).await? {
+            Some(verifier) if self.commit().await? != verifier => Err(Error::UnstableLost),
+            _ => Ok(()),
+        }
     }
 
     /// Waits until everything that was written is on the server's store, and answers the verifier that tells
@@ -182,6 +211,8 @@ impl File {
             writer.push(&self.here()).push(&Args::Commit(commit::Args { offset: 0, count: 0 }));
         };
         let answer = self.ask(&push).await?;
+        // COMMIT names no stateid, so that the server does not tell whether this is lost.
+        self.open.stateid()?;
         let mut results = answer.results();
         result_of!(results, PutFh)?;
         let done: commit::ResOk = result_of!(results, Commit)?;

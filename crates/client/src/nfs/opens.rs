@@ -58,10 +58,21 @@ impl Open {
         }
     }
 
-    /// The stateid for a request that is written now. That of a lost open is one that no server takes for another's
-    /// (RFC 8881 8.2.3).
+    /// The stateid for a request that is written now, whatever its seqid is by then (RFC 8881 8.2.2): a claim that was given
+    /// up on the way may still be carried out. That of a lost open is one that no server takes for another's (RFC 8881 8.2.3).
     pub(crate) fn argument(&self) -> StateId {
-        self.stateid().unwrap_or(StateId::INVALID)
+        self.stateid().map_or(StateId::INVALID, |stateid| StateId { seqid: 0, ..stateid })
+    }
+
+    /// The instance of the server that gave the stateid.
+    ///
+    /// # Errors
+    /// [`Error::StateLost`].
+    pub(crate) fn instance(&self) -> Result<u64> {
+        match *self.lock() {
+            State::Valid(_, instance) => Ok(instance),
+            State::Lost(status) => Err(Error::StateLost { status }),
+        }
     }
 
     /// Has this `stateid` of a later instance of the server.
@@ -125,6 +136,11 @@ impl Opens {
         }
     }
 
+    /// Whether it is entered, and neither closed nor dropped since.
+    pub(crate) fn has(&self, open: &Arc<Open>) -> bool {
+        self.lock().by_owner.get(&open.owner).is_some_and(|it| Arc::ptr_eq(it, open))
+    }
+
     /// Those that the server's present instance has not given back, and not refused.
     pub(crate) fn unclaimed(&self) -> Vec<Arc<Open>> {
         let registry = self.lock();
@@ -157,6 +173,7 @@ mod tests {
         assert_eq!(owners(&opens.unclaimed()), [1, 2, 3]);
         let again = StateId { seqid: 1, other: [9; 12] };
         all[0].renew(again, opens.instance());
+        assert_eq!((all[0].argument().seqid, all[0].argument().other), (0, again.other));
         all[1].lose(NfsStat::ReclaimBad);
         assert_eq!(owners(&opens.unclaimed()), [3]);
         assert_eq!(all[0].stateid().unwrap(), again);
@@ -186,6 +203,7 @@ mod tests {
         opens.remove(&first);
         let next = opens.enter(open(1, 0));
         opens.remove(&first);
+        assert!(opens.has(&next) && !opens.has(&first));
         opens.begin_instance();
         assert_eq!(owners(&opens.unclaimed()), [1]);
         assert!(Arc::ptr_eq(&opens.unclaimed()[0], &next));

@@ -10,7 +10,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::destroy::ReclaimCompleteArgs;
 use nfs_wire::op::filehandle::PutArgs;
 use nfs_wire::op::open::{self, Claim, DelegationType, OpenHow, ShareDeny};
-use nfs_wire::op::{Args, OpNum};
+use nfs_wire::op::{Args, OpNum, close};
 use nfs_wire::types::{FileHandle, Identity, Owner, StateId};
 
 use super::answer::result_of;
@@ -40,8 +40,17 @@ impl Inner {
         let mut patience = Patience::new(self.options.patience);
         let mut pause_for = |status| is_for_now(status).then(|| patience.next()).flatten();
         while let Some(open) = unclaimed.pop_front() {
+            if !self.opens.has(&open) {
+                continue;
+            }
             match self.claim(session, &open).await {
-                Ok(stateid) => open.renew(stateid, session.instance),
+                Ok(stateid) => {
+                    open.renew(stateid, session.instance);
+                    // Nobody else ends what was dropped meanwhile.
+                    if !self.opens.has(&open) {
+                        self.close_in(session, &open).await?;
+                    }
+                }
                 Err(Error::Refused { operation: OpNum::PutFh | OpNum::Open, status }) => {
                     match pause_for(status) {
                         // The others come first, as the grace period goes on meanwhile.
@@ -84,6 +93,13 @@ impl Inner {
             responder.hold(&opened.delegation, &open.handle);
         }
         Ok(opened.stateid)
+    }
+
+    /// Closes an open. What the server says of it does not matter, as nobody uses it.
+    async fn close_in(&self, session: &Arc<Session>, open: &Open) -> Result<()> {
+        let here = Args::PutFh(PutArgs { object: FileHandle(&open.handle) });
+        let closing = close::Args { seqid: 0, open_stateid: open.argument() };
+        self.ask_in(session, &[here, Args::Close(closing)]).await.map(drop)
     }
 
     // RFC 8881 18.51

@@ -1,6 +1,7 @@
 //! Client ID and session: how they are made, made again when the server has lost them, and ended (RFC 8881 2.4
 //! and 2.10). What is open under a client ID that the server has lost is claimed under the next one (`reclaim`).
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError};
 
 use nfs_wire::NfsStat;
@@ -29,6 +30,8 @@ pub(crate) struct Session {
     client_id: ClientId,
     /// The instance of the server that made it, as [`Opens`](super::opens::Opens) counts them.
     pub(crate) instance: u64,
+    /// Whether it has been said in it that nothing is to be claimed: what is to be claimed later is of another restart.
+    pub(crate) is_reclaimed: AtomicBool,
     pub(crate) slots: Arc<Slots>,
     pub(crate) has_back_channel: bool,
     /// The most data that a request of it, and a reply, has room for.
@@ -101,11 +104,21 @@ impl Inner {
             let known = known.insert(Known { sequence: client.sequence.wrapping_add(1), ..client });
             if !client.has_reclaimed {
                 match self.reclaim(&session).await {
+                    Ok(()) => known.has_reclaimed = true,
                     // The server has restarted once more.
                     Err(Error::Refused { operation: OpNum::Sequence, status }) if is_gone(status) => continue,
-                    done => done?,
+                    Err(error) => {
+                        // Each further request would make one more.
+                        if !error.is_loss() {
+                            let args = Args::DestroySession(SessionArgs { sessionid: session.id });
+                            let _gone = self.bare(&args).await;
+                        }
+                        match error {
+                            Error::Refused { operation: OpNum::Sequence, .. } => continue,
+                            error => return Err(error),
+                        }
+                    }
                 }
-                known.has_reclaimed = true;
             }
             return Ok(session);
         }
@@ -181,6 +194,7 @@ impl Inner {
             id: made.sessionid,
             client_id: client.client_id,
             instance: self.opens.instance(),
+            is_reclaimed: AtomicBool::new(false),
             slots: Slots::new(granted.maxrequests.min(fore.maxrequests)),
             has_back_channel: made.flags.contains(SessionFlags::CONN_BACK_CHAN),
             room: (room(granted.maxrequestsize), room(granted.maxresponsesize)),

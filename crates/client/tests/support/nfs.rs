@@ -16,7 +16,7 @@ use nfs_wire::op::exchange_id::{self, ExchangeFlags, ServerOwner, StateProtectRe
 use nfs_wire::op::open::{self, Claim, Delegation, DelegationType, ReadDelegation, ResultFlags, ShareAccess};
 use nfs_wire::op::readdir::EntriesWriter;
 use nfs_wire::op::sequence::{self, StatusFlags};
-use nfs_wire::op::{Args, OpNum, close, filehandle, names, read, write};
+use nfs_wire::op::{Args, OpNum, close, commit, filehandle, names, read, write};
 use nfs_wire::rpc::record::{Assembler, MARK, RecordMark};
 use nfs_wire::rpc::{Accepted, Credential, Message, PROC_NULL, Reply};
 use nfs_wire::types::{ChangeInfo, FileHandle, FileType, Identity, SessionId, StableHow, StateId};
@@ -103,6 +103,8 @@ pub struct State {
     restarts: u8,
     /// Whether it has restarted and nobody has said that all is claimed.
     in_grace: bool,
+    /// Whether it says that files are to be claimed whenever it is asked.
+    pub is_always_in_need: bool,
     /// After so many entries a listing goes on with its first one.
     pub circle: u64,
     clients: Vec<u64>,
@@ -314,7 +316,7 @@ impl State {
 
     /// Whether a stateid is one that was given since the last restart.
     fn is_valid(&self, stateid: StateId) -> bool {
-        stateid == StateId::CURRENT || stateid.seqid == 1 && stateid.other[0] == self.restarts
+        stateid == StateId::CURRENT || stateid.seqid <= 1 && stateid.other[0] == self.restarts
     }
 
     fn open(&mut self, args: &open::Args<'_>, writer: &mut ReplyWriter) -> NfsStat {
@@ -393,7 +395,7 @@ impl State {
             slotid: args.slotid,
             highest_slotid: self.slots - 1,
             target_highest_slotid: self.slots - 1,
-            status_flags: if self.in_grace { needed } else { StatusFlags::empty() },
+            status_flags: if self.in_grace || self.is_always_in_need { needed } else { StatusFlags::empty() },
         }
     }
 
@@ -504,6 +506,10 @@ impl State {
                 writer.put(OpNum::Close, &Ok::<_, NfsStat>(close::ResOk { open_stateid: StateId::INVALID }));
             }
             Args::Close(_) => return NfsStat::BadStateId,
+            Args::Commit(_) => {
+                let done = commit::ResOk { writeverf: [self.restarts + 1; 8] };
+                writer.put(OpNum::Commit, &Ok::<_, NfsStat>(done));
+            }
             Args::Read(args) => {
                 let from = (args.offset as usize).min(self.content.len());
                 let to = (from + args.count as usize).min(self.content.len());
@@ -517,7 +523,7 @@ impl State {
                 let count = args.data.len() as u32;
                 self.stable.push(args.stable);
                 let committed = self.committed.unwrap_or(StableHow::FileSync);
-                let done = write::ResOk { count, committed, writeverf: [1; 8] };
+                let done = write::ResOk { count, committed, writeverf: [self.restarts + 1; 8] };
                 writer.put(OpNum::Write, &Ok::<_, NfsStat>(done));
             }
             other => writer.put_status(other.number(), NfsStat::Ok),

@@ -98,7 +98,7 @@ async fn is_soon(done: impl Fn() -> bool) {
     let begun = Instant::now();
     while !done() {
         assert!(begun.elapsed() < server::PATIENCE, "it does not happen");
-        tokio::task::yield_now().await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
@@ -128,7 +128,7 @@ async fn a_file_that_the_restarted_server_has_no_record_of_is_lost() {
 async fn a_copy_to_nfs_goes_on_over_a_restart() {
     let mut server = Running::start();
     let way = Way::to(&server).await;
-    let content: Vec<u8> = (0..6u32 << 20).map(|at| (at % 251) as u8).collect();
+    let content: Vec<u8> = (0..12u32 << 20).map(|at| (at % 251) as u8).collect();
     let [source, files] = ["source", "files"].map(|name| server.place.path().join(name));
     std::fs::create_dir(&source).unwrap();
     std::fs::write(source.join("film"), &content).unwrap();

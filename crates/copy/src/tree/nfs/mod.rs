@@ -51,6 +51,8 @@ pub(crate) struct File {
     file: NfsFile,
     /// What the first WRITE was answered with: the server has lost nothing as long as it says the same.
     verifier: Mutex<Option<Verifier>>,
+    /// The instance of the server that opened it: CLONE has no verifier (RFC 7862 15.13.2).
+    instance: Option<u64>,
     /// Where it has holes.
     holes: Holes,
 }
@@ -282,7 +284,8 @@ impl Nfs {
 
 impl File {
     fn new(file: NfsFile) -> File {
-        File { file, verifier: Mutex::default(), holes: Holes::default() }
+        let instance = file.instance().ok();
+        File { file, verifier: Mutex::default(), instance, holes: Holes::default() }
     }
 
     pub(super) async fn read(&self, offset: u64, length: u32) -> Done<Bytes> {
@@ -337,7 +340,10 @@ impl File {
 
     pub(super) async fn commit(&self) -> Done<()> {
         let verifier = self.file.commit().await?;
-        self.hold_against(verifier)
+        match self.instance == Some(self.file.instance()?) {
+            true => self.hold_against(verifier),
+            false => Err(Fault::Restarted),
+        }
     }
 
     pub(super) async fn close(self) -> Done<()> {
