@@ -26,6 +26,7 @@
 //! | `waits`, `breaks` | requests that wait, and whom they wait for |
 //! | `watching`, `changes`, `host` | who hears of changes, from us and from the host |
 //! | `limiting`, `counting`, `usage` | what the share may do a second, what it has done, and what lies there |
+//! | `since` | whether what was read is still so |
 //! | `versions` | the number that moves with each change of a file |
 //!
 //! # Locks
@@ -93,6 +94,7 @@ mod restoring;
 mod scan;
 mod security;
 mod shortage;
+mod since;
 mod size;
 mod streams;
 mod syncing;

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::*;
-use share::{Basic, Config, Item, Open, OpenRequest, Opened, Options, Refusal, Step, TimeSet};
+use share::{
+    Basic, Caching, Config, Disposition, Item, Open, OpenRequest, Opened, Options, Refusal, Step, TimeSet,
+};
 use volume::faulty::{Call, Fault, Plan};
 use volume::memory::MemoryVolume;
-use volume::security::Rights;
+use volume::security::{Parts, Rights};
 use volume::{Node, NodeId, OpenHow, Time, Volume};
 
 /// A file `d/a` and a directory `d/sub` that were remembered, and that a program of the host has replaced, of which nobody has
@@ -210,6 +212,141 @@ fn an_open_does_not_fail_because_others_close_the_file_while_it_is_looked_at() {
         });
         assert_eq!(world.share.open_count(), 0);
     }
+}
+
+/// What becomes of an open for which the host is held up at a call, while others do something in between.
+fn open_meanwhile(
+    (world, plan): &(World, Arc<Plan>),
+    call: Call,
+    access: Rights,
+    between: impl FnOnce(&Client),
+) -> Result<Opened, Refusal> {
+    let (slow, quick) = (world.client_of(1, user(1002)), world.client(2));
+    let caching = Caching::READ | Caching::HANDLE;
+    plan.add(call, 1, Fault::Hold);
+    std::thread::scope(|scope| {
+        let opening = scope.spawn(|| slow.open("d/f").access(access).keyed(1, caching).result());
+        assert!(plan.wait_held(1, Duration::from_secs(20)), "the host was not asked");
+        between(&quick);
+        plan.release();
+        let opened = opening.join().unwrap();
+        assert_eq!(slow.breaks(), [], "nobody had a right while it was changed");
+        opened
+    })
+}
+
+/// A share with a file `d/f` of ten bytes, open to everybody.
+fn with_file(config: Config) -> (World, Arc<Plan>) {
+    let (world, plan) = World::planned(config);
+    let client = world.client(2);
+    client.make_directory("d");
+    client.make_with("d/f", "0123456789");
+    let open = client.open("d/f").access(ALL).open();
+    client.call(|c| world.share.set_mode(c, &open, 0o666)).unwrap();
+    client.close(&open);
+    (world, plan)
+}
+
+/// Nobody would tell the one who opens it that what it was told is old: it had no right yet.
+#[test]
+fn an_open_shows_the_size_of_a_file_that_others_write_while_it_is_looked_at() {
+    for (does, size) in [("writes", 110), ("cuts", 3), ("overwrites", 0)] {
+        let it = with_file(Config { metadata_caching: false, ..Config::default() });
+        let opened = open_meanwhile(&it, Call::Note, READ, |quick| {
+            let mut asked = quick.open("d/f").access(WRITE);
+            if does == "overwrites" {
+                asked = asked.disposition(Disposition::Overwrite);
+            }
+            let open = asked.open();
+            match does {
+                "writes" => quick.write(&open, 10, &"x".repeat(100)).unwrap(),
+                "cuts" => quick.call(|c| it.0.share.set_size(c, &open, 3)).unwrap(),
+                _ => {}
+            }
+            quick.close(&open);
+        });
+        let opened = opened.unwrap();
+        assert_eq!(opened.info.size, size, "{does}");
+        assert_eq!(opened.granted.map(|grant| grant.state), Some(Caching::READ | Caching::HANDLE), "{does}");
+        it.0.share.close(&opened.open, now()).unwrap();
+        assert_eq!(it.0.share.open_count(), 0);
+    }
+}
+
+/// The host says how large a file is when its name is looked up, too, before it is in the table of open files.
+#[test]
+fn an_open_shows_the_size_of_a_file_that_others_write_after_its_name_was_looked_up() {
+    for stays_open in [false, true] {
+        let it = with_file(Config::default());
+        let mut held = None;
+        // Forgets the name, which is asked for again.
+        it.0.share.set_metadata_caching(false);
+        it.0.share.set_metadata_caching(true);
+        let opened = open_meanwhile(&it, Call::OpenAgain, READ | WRITE, |quick| {
+            let open = quick.open("d/f").access(WRITE).open();
+            quick.write(&open, 10, &"x".repeat(100)).unwrap();
+            if stays_open {
+                held = Some(open);
+            } else {
+                quick.close(&open);
+            }
+        });
+        assert_eq!(opened.unwrap().info.size, 110, "stays open: {stays_open}");
+    }
+}
+
+#[test]
+fn an_open_is_judged_by_the_descriptor_that_others_set_while_it_is_looked_at() {
+    for is_stored in [false, true] {
+        let it = with_file(Config { metadata_caching: false, ..Config::default() });
+        let world = &it.0;
+        let set_mode = |client: &Client, mode| {
+            let open = client.open("d/f").access(Rights::WRITE_DAC | Rights::READ_CONTROL).open();
+            if is_stored {
+                let descriptor = world.share.descriptor(&open).unwrap();
+                client.call(|c| world.share.set_descriptor(c, &open, Parts::DACL, &descriptor)).unwrap();
+            }
+            client.call(|c| world.share.set_mode(c, &open, mode)).unwrap();
+            client.close(&open);
+        };
+        let all = Rights::MAXIMUM_ALLOWED;
+        let opened = open_meanwhile(&it, Call::Note, all, |quick| set_mode(quick, 0o644)).unwrap();
+        let granted = opened.open.granted();
+        assert!(granted.contains(Rights::READ_DATA) && !granted.contains(Rights::WRITE_DATA), "{granted:?}");
+        world.share.close(&opened.open, now()).unwrap();
+        let refused = open_meanwhile(&it, Call::Note, READ, |quick| set_mode(quick, 0o600));
+        assert_eq!(refused.err(), Some(Refusal::AccessDenied), "stored: {is_stored}");
+        assert_eq!(world.share.open_count(), 0);
+    }
+}
+
+/// An open beside somebody who writes each time that the host is asked gets through, and asks no more than once again.
+#[test]
+fn an_open_beside_a_busy_writer_gets_through() {
+    let (world, plan) = with_file(Config { metadata_caching: false, ..Config::default() });
+    let (slow, quick) = (world.client(1), world.client(2));
+    let writing = quick.open("d/f").access(WRITE).open();
+    plan.add(Call::Stat, 1, Fault::Hold);
+    std::thread::scope(|scope| {
+        let opening = scope.spawn(|| slow.open("d/f").access(READ).result());
+        let mut writes = 0;
+        while !opening.is_finished() && writes < 1000 {
+            if plan.wait_held(1, Duration::from_millis(5)) {
+                plan.forget();
+                quick.write(&writing, 10 + writes, "x").unwrap();
+                writes += 1;
+                plan.add(Call::Stat, 1, Fault::Hold);
+                plan.release();
+            }
+        }
+        plan.forget();
+        plan.release();
+        let opened = opening.join().unwrap().unwrap();
+        assert!((1..5).contains(&writes), "{writes}");
+        assert!(opened.info.size > 10);
+        slow.close(&opened.open);
+    });
+    quick.close(&writing);
 }
 
 #[test]

@@ -193,6 +193,7 @@ impl Share {
 
     /// Something of a file was changed that it does not count itself.
     pub(super) fn own_changed(&self, file: &File) {
+        file.own_changes.fetch_add(1, Ordering::SeqCst);
         self.versions.touch(file.id);
         if file.is_directory
             && let Some(directory) = self.directories.get(file.id)

@@ -18,6 +18,7 @@ use super::followed::{Followed, Trail};
 use super::items::{Item, Seen};
 use super::lapsing::is_held;
 use super::look_up::{Named, Search};
+use super::since::Since;
 use super::walk::Found;
 use crate::caching::grants::{Asker, Grant};
 use crate::memory::OPEN_BYTES;
@@ -48,13 +49,13 @@ pub(super) struct Target {
     pub seen: Option<Stat>,
     /// It was found in what is remembered of names.
     pub is_from_memory: bool,
-    /// [`Cache::names_gone`](super::cache::Cache::names_gone) before its name was looked up; zero: not known.
-    pub names_gone: u64,
+    /// Before its name was looked up.
+    pub since: Since,
 }
 
 impl Target {
     fn of(place: Option<(Arc<Directory>, Name)>, node: Arc<dyn Node>, may_be_gone: bool) -> Target {
-        Target { place, node, may_be_gone, seen: None, is_from_memory: false, names_gone: 0 }
+        Target { place, node, may_be_gone, seen: None, is_from_memory: false, since: Since::default() }
     }
 
     /// What was found before this request: it may be gone.
@@ -181,13 +182,13 @@ impl Share {
             rather_missing: request.disposition == Disposition::Create
                 || matches!(request.disposition, Disposition::OverwriteOrCreate | Disposition::Supersede),
         };
-        let names_gone = self.cache.names_gone();
+        let since = self.since_now();
         let found = self.find_asked(caller, from.as_ref(), request, search)?;
         let is_link = found.0.kind() == Some(Kind::Link);
         if found.1.holders.is_empty() && !is_link {
-            return self.attempt_on(caller, request, found.0, names_gone, met);
+            return self.attempt_on(caller, request, found.0, since, met);
         }
-        self.attempt_by_link(caller, request, found, names_gone, met)
+        self.attempt_by_link(caller, request, found, since, met)
     }
 
     /// Opens what was found, or makes it.
@@ -196,7 +197,7 @@ impl Share {
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
         found: Found,
-        names_gone: u64,
+        since: Since,
         met: &Cell<Option<NodeId>>,
     ) -> Result<Attempt, Refusal> {
         let existing = |target: Target| {
@@ -211,7 +212,7 @@ impl Share {
             Found::There { parent, found } => {
                 let Named { name, node, seen, is_from_memory, .. } = found;
                 let target = Target::of(Some((parent, name)), node, false);
-                existing(Target { seen, is_from_memory, names_gone, ..target })
+                existing(Target { seen, is_from_memory, since, ..target })
             }
             Found::Missing { .. }
                 if matches!(request.disposition, Disposition::Open | Disposition::Overwrite) =>
@@ -232,7 +233,7 @@ impl Share {
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
         (found, mut trail): (Found, Trail),
-        names_gone: u64,
+        since: Since,
         met: &Cell<Option<NodeId>>,
     ) -> Result<Attempt, Refusal> {
         let mut inner = request.clone();
@@ -256,7 +257,7 @@ impl Share {
             .options
             .set(Options::DELETE_ON_CLOSE, inner.options.contains(Options::DELETE_ON_CLOSE) && !link_goes);
         inner.options.set(Options::BY_LINK, !trail.holders.is_empty());
-        let opened = match self.attempt_on(caller, &inner, found, names_gone, met)? {
+        let opened = match self.attempt_on(caller, &inner, found, since, met)? {
             Attempt::Done(opened) => opened,
             other => return Ok(other),
         };

@@ -1,9 +1,10 @@
 //! Opening what exists: may the caller, do the others allow it, and what is done to it then.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
-use volume::{Failure, Kind, Name, Node, OpenHow};
+use volume::{Failure, Kind, Name, Node, OpenHow, Stat};
 use wire::Now;
 
 use super::Share;
@@ -20,6 +21,9 @@ use crate::info::extended_size;
 use crate::{
     Attributes, Caller, ChangeFilter, ChangeKind, Disposition, OpenRequest, Options, Outcome, Refusal, Step,
 };
+
+/// How often a request is decided about because what the caller may changes under it; then it begins anew.
+const MAX_DECISIONS: usize = 3;
 
 /// What a request does to what exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +52,20 @@ struct Plan {
     uses: Rights,
     /// How many names the file has.
     names: u32,
+}
+
+impl Plan {
+    /// Whether what was reserved for an earlier plan serves for this one, too.
+    fn suits(&self, earlier: &Plan, reserved: &Reserved) -> bool {
+        let mut state = reserved.file.state.lock();
+        state.names = self.names;
+        // Byte ranges that were behind the end keep others from caching once they are not.
+        let is_in_the_way =
+            self.extent > earlier.extent && state.stream(&reserved.stream).ranges.begins_before(self.extent);
+        (self.effect, &self.stream, self.granted, self.uses)
+            == (earlier.effect, &earlier.stream, earlier.granted, earlier.uses)
+            && !is_in_the_way
+    }
 }
 
 /// A stream by its real name, and its data when it exists.
@@ -101,6 +119,8 @@ impl Share {
         finished
     }
 
+    /// Decides, and enters the open among the others. What was changed between both was done before anybody had to ask this open to
+    /// give way, so that it is judged and shown as it is now.
     fn plan_and_reserve(
         &self,
         caller: &Caller<'_>,
@@ -108,7 +128,45 @@ impl Share {
         target: &Target,
         file: &Arc<File>,
     ) -> Result<(Facts, Plan, Tried), Refusal> {
-        let facts = self.facts(file, target.node.as_ref(), target.place.as_ref(), target.seen)?;
+        let mut changes = self.changes_of(file);
+        let seen = target.seen.filter(|_| self.is_unchanged(file, target.since));
+        let (mut facts, mut plan) = self.decide(caller, request, target, file, seen)?;
+        for _ in 0..MAX_DECISIONS {
+            let reserved = match self.reserve(caller, request, target, file, &plan)? {
+                Tried::Reserved(reserved) => reserved,
+                other => return Ok((facts, plan, other)),
+            };
+            if !self.is_still_there(target, file) {
+                self.abandon(file, reserved.id);
+                break;
+            }
+            let before = std::mem::replace(&mut changes, self.changes_of(file));
+            if changes == before {
+                return Ok((facts, plan, Tried::Reserved(reserved)));
+            }
+            let decided = self.decide(caller, request, target, file, None);
+            let (facts_now, mut plan_now) = decided.inspect_err(|_| self.abandon(file, reserved.id))?;
+            if plan_now.suits(&plan, &reserved) {
+                return Ok((facts_now, plan_now, Tried::Reserved(reserved)));
+            }
+            self.abandon(file, reserved.id);
+            // However far it grows meanwhile.
+            plan_now.extent = if plan_now.extent > plan.extent { u64::MAX } else { plan_now.extent };
+            (facts, plan) = (facts_now, plan_now);
+        }
+        Ok((facts, plan, Tried::Again))
+    }
+
+    /// Reads what the decision needs, and makes it.
+    fn decide(
+        &self,
+        caller: &Caller<'_>,
+        request: &OpenRequest<'_>,
+        target: &Target,
+        file: &Arc<File>,
+        seen: Option<Stat>,
+    ) -> Result<(Facts, Plan), Refusal> {
+        let facts = self.facts(file, target.node.as_ref(), target.place.as_ref(), seen)?;
         if facts.stat.links == 0 {
             // Who comes by a name does not get a file that has none, whoever else has it open.
             let is_gone = target.may_be_gone && file.state.lock().members.is_empty();
@@ -121,14 +179,7 @@ impl Share {
             self.stop_at_reparse(target.node.as_ref(), 0)?;
         }
         let plan = self.plan(caller, request, target, &facts)?;
-        let tried = self.reserve(caller, request, target, file, &plan)?;
-        if let Tried::Reserved(reserved) = &tried
-            && !self.is_still_there(target, file)
-        {
-            self.abandon(file, reserved.id);
-            return Ok((facts, plan, Tried::Again));
-        }
-        Ok((facts, plan, tried))
+        Ok((facts, plan))
     }
 
     /// Whether the name that was looked up leads to the file, now that the open stands among the others: who takes the name away
@@ -138,7 +189,7 @@ impl Share {
         let Some((parent, name)) = &target.place else { return true };
         // Who is changing the name just now may not have seen that it is being opened.
         let is_settled = parent.settle(name);
-        if is_settled && self.cache.names_gone() == target.names_gone {
+        if is_settled && self.cache.names_gone() == target.since.names_gone {
             return true;
         }
         let leads_there = parent.holds(name, file.id);
@@ -430,6 +481,7 @@ impl Share {
         }
         if request.allocation > 0 && plan.effect != Effect::Open {
             data.allocate(0..request.allocation)?;
+            self.own_changed(&reserved.file);
             facts.stat = node.stat()?;
         }
         let outcome = match plan.effect {
@@ -477,6 +529,7 @@ impl Share {
         record: &mut super::record::Record,
     ) -> Result<(), Refusal> {
         data.set_size(0)?;
+        reserved.file.changes.fetch_add(1, Ordering::SeqCst);
         if reserved.stream.is_named {
             let what = ChangeFilter::STREAM_SIZE | ChangeFilter::STREAM_WRITE;
             self.tell_stream(reserved, ChangeKind::StreamModified, what);

@@ -38,6 +38,8 @@ pub(crate) struct File {
     pub references: AtomicUsize,
     /// Counts changes of data since it was opened.
     pub changes: AtomicU64,
+    /// Counts changes of its times, mode, owner, storage and names, and of what is stored with it.
+    pub own_changes: AtomicU64,
     /// Whether the time of modification was put back: the next change of data sets it, as it may have come before that.
     pub time_put_back: AtomicBool,
     /// Counts the times that the host could not store what was written to it or one of its streams.
@@ -218,6 +220,7 @@ impl File {
             is_directory,
             references: AtomicUsize::new(0),
             changes: AtomicU64::new(0),
+            own_changes: AtomicU64::new(0),
             time_put_back: AtomicBool::new(false),
             failed_syncs: AtomicU64::new(0),
             lends_rights: AtomicBool::new(false),
@@ -225,6 +228,11 @@ impl File {
             beside: Mutex::default(),
             state: Mutex::default(),
         }
+    }
+
+    /// Whether anything of it was changed since it was opened.
+    pub fn is_changed(&self) -> bool {
+        self.changes.load(Ordering::SeqCst) != 0 || self.own_changes.load(Ordering::SeqCst) != 0
     }
 
     /// Whether somebody holds a caching right on it or one of its streams.

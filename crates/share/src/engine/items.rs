@@ -18,6 +18,7 @@ use super::file::File;
 use super::info::info_from;
 use super::look_up::{Named, Search};
 use super::record::Record;
+use super::since::Since;
 use super::waits::Effects;
 use crate::CacheKey;
 use crate::caching::grants::{Asker, Need};
@@ -43,8 +44,8 @@ pub struct Item {
     is_asked: bool,
     /// The volume was not asked for its name when it was looked up.
     is_from_memory: bool,
-    /// [`Cache::names_gone`](super::cache::Cache::names_gone) before it was looked up; zero: not known.
-    names_gone: u64,
+    /// Before it was looked up.
+    since: Since,
 }
 
 /// When an item was looked up.
@@ -88,7 +89,7 @@ impl Item {
             kept: None,
             is_asked: false,
             is_from_memory: false,
-            names_gone: 0,
+            since: Since::default(),
         }
     }
 
@@ -101,7 +102,7 @@ impl Item {
             kept: None,
             is_asked: false,
             is_from_memory: false,
-            names_gone: 0,
+            since: Since::default(),
         }
     }
 
@@ -301,10 +302,10 @@ impl Share {
         self.begin(caller.now);
         let parent = above.directory()?;
         self.check_search(caller, parent)?;
-        let names_gone = self.cache.names_gone();
+        let since = self.since_now();
         if let Some(child) = self.known_child(parent, name, true) {
             self.directories.touch(&child);
-            return Ok(Item { is_from_memory: true, names_gone, ..Item::of_directory(child) });
+            return Ok(Item { is_from_memory: true, since, ..Item::of_directory(child) });
         }
         let generation = parent.generation();
         let search = Search { exact: true, how: how_for_rights(access), rather_missing: false };
@@ -313,10 +314,10 @@ impl Share {
         if node.kind() == Kind::Directory {
             let names = (&name, &name);
             let found = self.directories.enter(&self.volume, parent, names, node, Some(generation));
-            return Ok(Item { is_from_memory, names_gone, ..Item::of_directory(found) });
+            return Ok(Item { is_from_memory, since, ..Item::of_directory(found) });
         }
         let item = self.item_at(parent, &name, node);
-        Ok(Item { kept, is_asked: seen.is_some(), is_from_memory, names_gone, ..item })
+        Ok(Item { kept, is_asked: seen.is_some(), is_from_memory, since, ..item })
     }
 
     /// What was found under a name.
@@ -505,9 +506,9 @@ impl Share {
         let node = if item.node.how() >= how { Arc::clone(&item.node) } else { item.node.open_again(how)? };
         let first = if seen == Seen::JustNow && item.is_asked { item.node.first_stat() } else { None };
         let is_from_memory = seen == Seen::JustNow && item.is_from_memory;
-        let names_gone = if seen == Seen::JustNow { item.names_gone } else { self.cache.names_gone() };
+        let since = if seen == Seen::JustNow { item.since } else { self.since_now() };
         let target = super::create::Target::found_before(item.place_if(seen), node);
-        Ok(super::create::Target { seen: first, is_from_memory, names_gone, ..target })
+        Ok(super::create::Target { seen: first, is_from_memory, since, ..target })
     }
 
     /// Whether an owner holds byte ranges of a file.

@@ -97,7 +97,7 @@ impl Share {
             }
             Some(found) => self.link_over(caller, open, &parent, (&name, found))?,
         };
-        self.versions.touch(open.file.id);
+        self.own_changed(&open.file);
         drop(changing);
         self.entries_changed(&parent, &open.asker(), caller.now);
         self.tell_at(&parent, &name, None, ChangeKind::Added, ChangeFilter::FILE_NAME);

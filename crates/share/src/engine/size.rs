@@ -64,6 +64,7 @@ impl Share {
                 return self.size_changed(open, caller);
             }
             self.stream_allocated(open, caller)?;
+            self.own_changed(&open.file);
             self.shown_changed(open, caller.now);
             Ok(())
         })

@@ -5,7 +5,7 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use volume::{Kind, NodeId};
@@ -20,12 +20,14 @@ const SHARDS: usize = 64;
 
 /// Every file that is open, by its identity.
 pub(super) struct Files {
+    /// How many were taken out that had been changed.
+    changed: AtomicU64,
     shards: [Mutex<ById<Arc<File>>>; SHARDS],
 }
 
 impl Default for Files {
     fn default() -> Files {
-        Files { shards: std::array::from_fn(|_| Mutex::default()) }
+        Files { changed: AtomicU64::new(0), shards: std::array::from_fn(|_| Mutex::default()) }
     }
 }
 
@@ -66,9 +68,17 @@ impl Files {
         if is_referred_to || !shard.get(&file.id).is_some_and(|kept| Arc::ptr_eq(kept, file)) {
             return false;
         }
+        if file.is_changed() {
+            self.changed.fetch_add(1, Ordering::SeqCst);
+        }
         shard.remove(&file.id);
         shard.shrink();
         true
+    }
+
+    /// How many files were changed and have been closed by all.
+    pub fn changed(&self) -> u64 {
+        self.changed.load(Ordering::SeqCst)
     }
 
     /// All files that are open.
