@@ -36,7 +36,7 @@ pub enum Error {
         "the server restarted or gave this client up, and did not give the open file back: NFS4ERR {status:?}"
     )]
     StateLost {
-        /// What the server answered when the file was claimed, or why it was not claimed.
+        /// The server's answer when the file was claimed, or the reason why it was not claimed.
         status: NfsStat,
     },
     /// The NFS server has restarted in the middle of what was written unsafely, and may have lost what came before.

@@ -156,7 +156,7 @@ impl Link {
     /// nothing is under way that brings more, as with the first large request, an ECHO asks for them.
     ///
     /// # Errors
-    /// What ended the link, or [`Error::Credits`] when there come no more: also for what is sent later, without asking
+    /// The error that ended the link, or [`Error::Credits`] when there come no more: also for what is sent later, without asking
     /// again, until the server grants more.
     pub(crate) async fn send<const N: usize>(
         self: &Arc<Self>,

@@ -51,7 +51,7 @@ impl<'a> Series<'a> {
     /// Sends the requests of a frame, each behind the answer to the one before it.
     ///
     /// # Errors
-    /// What ended the last channel, or [`Error::Credits`] for a request that cannot be made smaller. An open that
+    /// The error that ended the last channel, or [`Error::Credits`] for a request that cannot be made smaller. An open that
     /// the series has made is closed then.
     pub(crate) async fn send<const N: usize>(mut self, parts: [Part<'_>; N]) -> Result<Answer<N>> {
         let mut replies = [const { None }; N];

@@ -453,7 +453,7 @@ async fn a_lock_is_sent_again_by_the_number_it_had_and_no_other_has_that() {
     assert_eq!(seen[1..], following);
 }
 
-/// What a LOCK asks for: the range, how, and by which number.
+/// The range that a LOCK asks for, how, and by which number.
 fn locking(message: &Message) -> (u64, u64, lock::Flags, (u32, u8)) {
     let request = lock::Request::parse(message).unwrap();
     let element = request.locks.iter().next().unwrap();

@@ -176,7 +176,7 @@ async fn what_a_part_of_a_large_request_is_refused_for_is_what_the_whole_is_refu
     assert_eq!(read.unwrap_err().status(), Some(NtStatus::FILE_LOCK_CONFLICT));
 }
 
-/// Which open a QUERY_INFO or CLOSE is about.
+/// The open that a QUERY_INFO or CLOSE is about.
 fn file_of(message: &[u8]) -> FileId {
     match Header::parse(message).unwrap().command() {
         Command::QueryInfo => query_info::Request::parse(message).unwrap().file_id,

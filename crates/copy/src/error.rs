@@ -252,7 +252,7 @@ mod tests {
         for fault in [Fault::Restarted, lost.into()] {
             assert!(fault.is_interruption() && fault.may_pass(), "{fault}");
         }
-        // What was read back wrong is thrown away, and copied from its beginning.
+        // Content that was read back wrong is thrown away, and copied from its beginning.
         assert!(Fault::Differs.may_pass() && !Fault::Differs.is_interruption());
     }
 }

@@ -172,7 +172,7 @@ fn a_host_that_fails_for_a_moment_makes_no_directory_stale_and_nothing_of_it_unk
     assert_eq!(looks(true).0, NfsStat::Io);
     plan.always(Call::Lookup, None);
     assert_eq!(looks(false), as_ever, "it is not looked for by its address");
-    // What is kept for speed alone makes room.
+    // Descriptors that are kept for speed alone make room.
     plan.add(Call::Lookup, 1, Fault::Fail(Failure::Exhausted));
     assert_eq!(looks(true).0, NfsStat::Ok);
 }

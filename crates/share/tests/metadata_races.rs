@@ -214,7 +214,7 @@ fn an_open_does_not_fail_because_others_close_the_file_while_it_is_looked_at() {
     }
 }
 
-/// What becomes of an open for which the host is held up at a call, while others do something in between.
+/// The end of an open for which the host is held up at a call, while others do something in between.
 fn open_meanwhile(
     (world, plan): &(World, Arc<Plan>),
     call: Call,

@@ -36,19 +36,19 @@ pub(crate) struct FileSystems {
     own: u64,
     /// Whether handles of the root's lead to the same file after a remount.
     has_lasting_handles: bool,
-    /// What was found of those that are not the root's, by their device numbers.
+    /// Those that are not the root's and were looked at, by their device numbers.
     seen: RwLock<HashMap<u64, Seen>>,
     marks: RwLock<Marks>,
     records: Mutex<Records>,
 }
 
-/// What was found of a file system. Its device number is given to another one once it is free.
+/// A file system that was looked at. Its device number is given to another one once it is free.
 #[derive(Clone, Copy)]
 struct Seen {
     id: u64,
     /// How often mounts had changed by then.
     changes: u64,
-    /// What the host said of it.
+    /// The host's number of it.
     number: u64,
     name: &'static str,
 }

@@ -16,7 +16,7 @@ use crate::{Error, Result};
 pub(crate) struct Answer {
     message: Message,
     pub(crate) status: NfsStat,
-    /// What SEQUENCE said, where there was one.
+    /// The flags of SEQUENCE, where there was one.
     pub(crate) flags: StatusFlags,
     /// The instance of the server whose session it came in.
     pub(crate) instance: u64,

@@ -344,7 +344,7 @@ fn names_void_state(answer: &Answer) -> bool {
     matches!(answer.status, NfsStat::BadStateId | NfsStat::StaleStateId)
 }
 
-/// What `opens` have now.
+/// The stateids that `opens` have now.
 fn stateids<const N: usize>(opens: [&Open; N]) -> Result<[StateId; N]> {
     let mut stateids = [StateId::INVALID; N];
     for (stateid, open) in stateids.iter_mut().zip(opens) {

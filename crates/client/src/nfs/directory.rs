@@ -259,7 +259,7 @@ impl Directory {
     }
 
     /// Opens a file, writes `data` at its beginning and closes it again, in one COMPOUND where the server lets us.
-    /// What takes one WRITE is not synced.
+    /// Content that takes one WRITE is not synced.
     ///
     /// # Errors
     /// [`Error::Refused`] when the server does not let us; [`Error::UnstableLost`] when it restarts meanwhile;

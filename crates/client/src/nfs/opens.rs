@@ -33,7 +33,7 @@ enum State {
 }
 
 impl Open {
-    /// What an OPEN of `handle` by `owner` led to: `stateid`, from this `instance` of the server.
+    /// The open that an OPEN of `handle` by `owner` led to: `stateid`, from this `instance` of the server.
     pub(crate) fn new(
         (handle, owner): (Arc<[u8]>, u32),
         how: OpenOptions,

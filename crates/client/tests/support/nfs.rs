@@ -95,7 +95,7 @@ pub struct State {
     pub fragments: bool,
     /// Whether every OPEN gets a delegation that does not refuse it.
     pub delegates: bool,
-    /// Where its filehandles mean the same.
+    /// The scope in which its filehandles mean the same.
     pub scope: &'static [u8],
     /// The opens that were claimed: the owner, and what for.
     pub claimed: Vec<(Vec<u8>, ShareAccess)>,
@@ -306,7 +306,7 @@ impl State {
         self.in_grace = true;
     }
 
-    /// What an OPEN by `owner` leads to.
+    /// The answer to an OPEN by `owner`.
     fn stateid(&self, owner: &[u8]) -> StateId {
         let mut other = [3; 12];
         other[0] = self.restarts;

@@ -214,7 +214,7 @@ fn entry(
             let subject = Subject { server, minor, handle: handle.as_ref(), what };
             attributes::write(attributes, &subject);
         })),
-        // What has vanished since has no attributes, and is not shown the next time.
+        // An entry that has vanished since has no attributes, and is not shown the next time.
         Err(why) if wanted.has(error) || matches!(why, NfsStat::Stale | NfsStat::NoEnt) => {
             Ok(failed_entry(writer, (cookie, name), wanted, why))
         }

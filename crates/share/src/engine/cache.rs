@@ -361,7 +361,7 @@ impl Cache {
         (self.is_on() && self.stores() == stores).then(|| Arc::new(made))
     }
 
-    /// What is known of a file at some figures, which [`Cache::counts`] compares with those that it shows.
+    /// The cached knowledge of a file at some figures, which [`Cache::counts`] compares with those that it shows.
     pub fn figures_of(&self, id: NodeId) -> Option<Arc<Known>> {
         if self.is_on() { self.figures.get(&id, self.now_s()) } else { None }
     }

@@ -27,7 +27,7 @@ pub struct Entry<'a> {
     /// The directory that is listed, where names are remembered.
     here: Option<&'a Arc<Directory>>,
     entry: &'a DirEntry,
-    /// What is remembered of the file with the number that the directory tells.
+    /// The remembered figures of the file with the number that the directory tells.
     figures: OnceCell<Option<Arc<Known>>>,
     /// The file that its name leads to, while somebody has it open.
     file: OnceCell<Option<Arc<File>>>,
@@ -174,7 +174,7 @@ impl<'a> Entry<'a> {
         self.figures.get_or_init(|| self.share.cache.figures_of(self.likely_id())).as_deref()
     }
 
-    /// What is remembered of a file that shows these figures.
+    /// The same of a file that shows these figures.
     fn known(&self, stat: &Stat) -> Option<&Known> {
         let is_it = |known: &&Known| stat.id == self.likely_id() && self.share.cache.counts(known, stat);
         self.figures().filter(is_it)
@@ -293,7 +293,7 @@ impl<'a> Entry<'a> {
         Ok(info)
     }
 
-    /// What its directory alone knows of a directory that the host lists and does not show: a file system is mounted there whose
+    /// The little that its directory knows of a directory that the host lists and does not show: a file system is mounted there whose
     /// process is gone (`ENOTCONN`) or lets nobody in (`EACCES`). None of anything else.
     pub fn listed_info(&self) -> Option<Info> {
         let is_hidden =

@@ -1,4 +1,4 @@
-//! What is counted before something is looked up or read, to tell afterwards whether it still is so.
+//! Counts that are taken before something is looked up or read, to tell afterwards whether it still is so.
 //!
 //! Start at [`Share::since_now`], for what is looked up by name, and [`Share::changes_of`], for a file that is in the table.
 
@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::Share;
 use super::file::File;
 
-/// What was counted before a name was looked up. The default: not known.
+/// The counts before a name was looked up. The default: not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Since {
     /// [`Cache::names_gone`](super::cache::Cache::names_gone); zero: not known.

@@ -127,7 +127,7 @@ pub(crate) fn note_ended(
     }
 }
 
-/// What was locked may have been asked for twice: who waits for the same looks again whether it is done. With `is_late` the
+/// A range that was locked may have been asked for twice: who waits for the same looks again whether it is done. With `is_late` the
 /// second copy was refused meanwhile, and the first gives way.
 fn settle_copies(
     open: &Open,

@@ -135,7 +135,7 @@ async fn a_copy_to_nfs_goes_on_over_a_restart() {
     let place = Arc::clone(&server.place);
     let line = format!("copy source nfs://{}/files --rate 3m", way.address);
     let copying = tokio::task::spawn_blocking(move || place.trunkline(&line).output().unwrap());
-    // What is under way has another name.
+    // A request that is under way has another name.
     let has_begun = || {
         let mut found = std::fs::read_dir(&files).unwrap().map(Result::unwrap);
         found.any(|entry| entry.metadata().is_ok_and(|it| it.len() > 1 << 20))

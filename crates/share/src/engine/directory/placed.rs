@@ -6,7 +6,7 @@ use volume::{Name, NodeId};
 
 use super::{Directories, Directory};
 
-/// Where nobody knows whether a directory stands where it is said to, however often others have moved one.
+/// The mark of a directory of which nobody knows whether it stands where it is said to, however often others have moved one.
 const NEVER: u64 = u64::MAX;
 
 impl Directories {
