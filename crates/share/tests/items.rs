@@ -8,7 +8,7 @@ use share::{
     Step,
 };
 use volume::security::Rights;
-use volume::{Kind, Volume};
+use volume::{HostEvent, Kind, Volume};
 
 fn asking<'a>(path: &'a [volume::Name], access: Rights) -> OpenRequest<'a> {
     OpenRequest {
@@ -218,4 +218,39 @@ fn a_range_in_the_way_is_told_with_its_owner() {
     let found = ask(2, 8, RangeKind::Shared).unwrap();
     assert_eq!(found, (owner(1), range(10, 5, RangeKind::Exclusive)));
     client.close(&open);
+}
+
+#[test]
+fn a_directory_that_a_client_moves_has_no_other_one_asked_where_it_stands() {
+    let (world, plan) = World::planned(share::Config::default());
+    let client = world.client(1);
+    let share = &world.share;
+    let found = ["d", "d/e", "into", "other"].map(|at| {
+        client.make_directory(at);
+        client.caller(true, now(), |c| {
+            let step = |item, name: &volume::Name| share.item_in(c, &item, name).unwrap();
+            common::path(at).iter().fold(share.root_item(), step)
+        })
+    });
+    let [d, e, into, other] = &found;
+    let asked = || {
+        let before = plan.metadata_calls();
+        found.iter().for_each(|item| share.check_place(item).unwrap());
+        plan.metadata_calls() - before
+    };
+    let above = |item| client.caller(true, now(), |c| share.item_above(c, item)).unwrap().unwrap().id();
+    assert_eq!(asked(), 0);
+    // The second takes another one with it.
+    for (from, to) in [("other", "into/moved"), ("d", "into/moved/d")] {
+        let open = client.open(from).open();
+        done(client.rename(&open, to, false)).unwrap();
+        client.close(&open);
+        assert_eq!(asked(), 0, "{to}");
+    }
+    assert_eq!([d, e, other].map(above), [other, d, into].map(share::Item::id));
+    world.memory.tell(HostEvent::Mounts);
+    share.tick(now().plus(std::time::Duration::from_secs(1)));
+    assert!(asked() > 0);
+    assert_eq!(asked(), 0);
+    assert_eq!([d, e, other].map(above), [other, d, into].map(share::Item::id));
 }

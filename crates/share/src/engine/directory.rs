@@ -24,6 +24,8 @@ use super::cache::{Answer, Cache, KeptNode, Made};
 use super::names::{Index, Stamp, has_case, same_folded};
 use super::pages::Pages;
 use crate::Refusal;
+pub(super) use placed::Evidence;
+use placed::{Moves, Standing};
 
 /// Most directories that are kept for their own sake; each holds a descriptor of the host.
 const MAX_KEPT: usize = 2048;
@@ -49,8 +51,7 @@ const SETTLED: i64 = 2;
 pub(crate) struct Directory {
     pub id: NodeId,
     pub node: Arc<dyn Node>,
-    /// Where it is; none for the root.
-    place: Mutex<Option<(Arc<Directory>, Name)>>,
+    standing: Mutex<Standing>,
     /// Held while names in it are made, removed or moved ([`Directory::change`]).
     changing: Mutex<()>,
     /// How many names are being changed.
@@ -69,8 +70,6 @@ pub(crate) struct Directory {
     address: Address,
     /// The number that the directory above lists for it, once it was asked for. It stays as long as this is mounted.
     pub(super) covered: OnceLock<u64>,
-    /// How often directories had been moved by others when it was known that this one stands where it is said to.
-    placed_at: AtomicU64,
     used: AtomicU64,
     /// When it was of use last, in monotonic seconds.
     used_s: AtomicU64,
@@ -137,7 +136,7 @@ impl Drop for Directory {
 
 impl Directory {
     pub fn root(volume: &Arc<dyn Volume>, node: Arc<dyn Node>, cache: &Arc<Cache>) -> Arc<Directory> {
-        Directory::new(volume, node, None, cache, 0)
+        Directory::new(volume, node, None, cache)
     }
 
     fn new(
@@ -145,13 +144,12 @@ impl Directory {
         node: Arc<dyn Node>,
         place: Option<(Arc<Directory>, Name)>,
         cache: &Arc<Cache>,
-        placed_at: u64,
     ) -> Arc<Directory> {
         let tells = volume.facts().tells_changes && volume.watch(node.as_ref()).is_ok();
         Arc::new(Directory {
             id: node.id(),
             node,
-            place: Mutex::new(place),
+            standing: Mutex::new(Standing::new(place)),
             changing: Mutex::default(),
             under_way: AtomicUsize::new(0),
             contents: Mutex::default(),
@@ -163,7 +161,6 @@ impl Directory {
             pages: Pages::default(),
             address: Address::default(),
             covered: OnceLock::new(),
-            placed_at: AtomicU64::new(placed_at),
             used: AtomicU64::new(0),
             used_s: AtomicU64::new(cache.now_s()),
             told_by: tells.then(|| Arc::clone(volume)),
@@ -302,14 +299,6 @@ impl Directory {
             Err(Failure::NotFound) => self.removed(name),
             _ => self.added(name),
         }
-    }
-
-    pub fn place(&self) -> Option<(Arc<Directory>, Name)> {
-        self.place.lock().clone()
-    }
-
-    pub fn set_place(&self, parent: Arc<Directory>, name: Name) {
-        *self.place.lock() = Some((parent, name));
     }
 
     /// The directories above it, nearest first, each with the name that leads down from it.
@@ -515,8 +504,7 @@ pub(super) struct Directories {
     looked_s: AtomicU64,
     /// There was one of which the host tells nothing.
     has_untold: AtomicBool,
-    /// How often others may have moved one.
-    moved: AtomicU64,
+    moves: Moves,
 }
 
 struct Table {
@@ -547,7 +535,7 @@ impl Directories {
             wall_secs: AtomicI64::new(0),
             looked_s: AtomicU64::new(0),
             has_untold,
-            moved: AtomicU64::new(0),
+            moves: Moves::default(),
         }
     }
 
@@ -592,19 +580,25 @@ impl Directories {
         node: Arc<dyn Node>,
         generation: Option<u64>,
     ) -> Arc<Directory> {
-        let directory = match self.get(node.id()) {
-            Some(known) => {
-                if known.id != self.root.id && !parent.is_within(known.id) {
-                    known.set_place(Arc::clone(parent), real.clone());
-                }
-                known
-            }
-            None => {
-                let placed_at = self.placed_in(parent, (real, node.id()), generation);
-                let place = (Arc::clone(parent), real.clone());
-                Directory::new(volume, node, Some(place), &self.cache, placed_at)
-            }
-        };
+        let found = generation.map_or(Evidence::Before, Evidence::LookedUp);
+        let directory = self.enter_as(volume, (parent, real), node, found);
+        if let Some(generation) = generation {
+            parent.remember_child(asked, real, &directory, generation);
+        }
+        directory
+    }
+
+    /// The directory behind a node that was found as this name in this directory.
+    pub(super) fn enter_as(
+        &self,
+        volume: &Arc<dyn Volume>,
+        (parent, name): (&Arc<Directory>, &Name),
+        node: Arc<dyn Node>,
+        found: Evidence,
+    ) -> Arc<Directory> {
+        let directory = self.get(node.id()).unwrap_or_else(|| {
+            Directory::new(volume, node, Some((Arc::clone(parent), name.clone())), &self.cache)
+        });
         self.clock.fetch_add(1, Ordering::Relaxed);
         self.touch(&directory);
         if !directory.is_told() {
@@ -614,9 +608,8 @@ impl Directories {
             self.cache.note_mounted();
         }
         let directory = self.keep(directory);
-        if let Some(generation) = generation {
-            parent.remember_child(asked, real, &directory, generation);
-        }
+        // Only now: a client that renames it finds it here, or has counted its rename already.
+        self.note_found(&directory, (parent, name), found);
         directory
     }
 

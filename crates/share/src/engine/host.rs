@@ -69,14 +69,20 @@ impl Share {
 
     /// Forgets what an event makes untrue; says whose data, attributes or name were changed.
     fn believe(&self, event: &HostEvent) -> Option<NodeId> {
-        use HostChange::{Removed, RenamedFrom, RenamedTo};
+        let node = self.believe_names(event);
+        // Only now: a name that was looked up before the move is known to be old by now.
         match event {
-            HostEvent::Changed { change: RenamedFrom, is_directory: true, .. }
+            HostEvent::Changed { change: HostChange::RenamedFrom, is_directory: true, .. }
             | HostEvent::Renamed { is_directory: true, .. }
             | HostEvent::Overflow
             | HostEvent::Mounts => self.directories.note_moved(),
             _ => {}
         }
+        node
+    }
+
+    fn believe_names(&self, event: &HostEvent) -> Option<NodeId> {
+        use HostChange::{Removed, RenamedFrom, RenamedTo};
         match event {
             HostEvent::Changed { directory, name: Some(name), change, is_directory } => {
                 let directory = self.directories.get(*directory)?;

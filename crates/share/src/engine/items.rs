@@ -13,7 +13,7 @@ use volume::{Kind, Name, Node, NodeId, OpenHow, Stat};
 use super::Share;
 use super::cache::KeptNode;
 use super::create::how_for_rights;
-use super::directory::Directory;
+use super::directory::{Directory, Evidence};
 use super::file::File;
 use super::info::info_from;
 use super::look_up::{Named, Search};
@@ -254,7 +254,7 @@ impl Share {
 
     /// The directory behind a node that was not reached from the root: those above it are entered first.
     fn enter_found(&self, node: Arc<dyn Node>) -> Result<Arc<Directory>, Refusal> {
-        let moved = self.directories.moved();
+        let moves = self.directories.moves();
         let is_sure = |known: &Arc<Directory>| known.is_told() && self.directories.is_placed(known);
         let mut below = Vec::new();
         let mut at = node;
@@ -273,8 +273,7 @@ impl Share {
             at = above;
         };
         for (name, node) in below.into_iter().rev() {
-            known = self.directories.enter(&self.volume, &known, (&name, &name), node, None);
-            self.directories.note_placed(&known, moved);
+            known = self.directories.enter_as(&self.volume, (&known, &name), node, Evidence::Told(moves));
         }
         Ok(known)
     }

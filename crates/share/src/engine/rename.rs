@@ -355,6 +355,7 @@ impl Share {
         let lasting = self.lasting_through(&open.file, link);
         let [old, new] = [(&from, &name), (&to.parent, &to.name)].map(|(parent, name)| path_in(parent, name));
         self.note_places(&lasting, &[old.clone(), new.clone()]);
+        let moves = self.directories.moves();
         let moved = from.node.rename(&name, to.parent.node.as_ref(), &to.name, replace, actor);
         self.note_places(&lasting, &[if moved.is_ok() { new } else { old }]);
         moved?;
@@ -368,11 +369,7 @@ impl Share {
         // MS-SMB2 3.3.5.21.1
         self.keys.set_goes(&open.asker(), &open.stream, false);
         if open.file.is_directory {
-            // Another thread may have asked for its place before the move, and note what it was told after it.
-            self.directories.note_moved();
-            if let Some(directory) = self.directories.get(open.file.id) {
-                directory.set_place(Arc::clone(&to.parent), to.name.clone());
-            }
+            self.directories.note_renamed(open.file.id, (&to.parent, &to.name), moves);
         }
         // Only now: whoever removes either name next must know where this one is, and what it has replaced.
         drop(locks);

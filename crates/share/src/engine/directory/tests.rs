@@ -1,8 +1,10 @@
 //! What is kept of directories is bounded, and never older than a change.
 
+use volume::faulty::{Call, FaultyVolume};
 use volume::memory::MemoryVolume;
 
 use super::super::cache::Descriptors;
+use super::placed::Counted;
 use super::*;
 
 fn name(text: &str) -> Name {
@@ -22,6 +24,137 @@ fn two() -> (Directories, [Arc<Directory>; 2]) {
         directories.enter(&volume, &root, (&own, &own), node, None)
     });
     (directories, two)
+}
+
+/// The host has said that a directory stands there, when these moves were counted.
+fn stands(
+    directories: &Directories,
+    it: &Directory,
+    (parent, text): (&Arc<Directory>, &str),
+    moves: Counted,
+) {
+    let volume: Arc<dyn Volume> = Arc::new(MemoryVolume::new(1));
+    let node = Arc::clone(&it.node);
+    directories.enter_as(&volume, (parent, &name(text)), node, Evidence::Told(moves));
+}
+
+/// Where it is said to stand, and whether that is sure.
+fn place(directories: &Directories, it: &Directory) -> (NodeId, Name, bool) {
+    let (parent, name) = it.place().unwrap();
+    (parent.id, name, directories.is_placed(it))
+}
+
+#[test]
+fn a_place_that_is_noted_late_does_not_take_the_one_of_a_move_since() {
+    let (directories, [a, b]) = two();
+    let (root, volume): (_, Arc<dyn Volume>) =
+        (Arc::clone(&directories.root), Arc::new(MemoryVolume::new(1)));
+    for by_client in [true, false] {
+        let old = name(if by_client { "c" } else { "d" });
+        let generation = root.generation();
+        let node = root.node.create_directory(&old, 0o755, None).unwrap();
+        let c = directories.enter(&volume, &root, (&old, &old), Arc::clone(&node), Some(generation));
+        // One thread asks where it stands, another looks it up, and then it is moved.
+        let (early, generation) = (directories.moves(), root.generation());
+        root.node.rename(&old, a.node.as_ref(), &old, false, None).unwrap();
+        root.removed(&old);
+        a.added(&old);
+        match by_client {
+            true => directories.note_renamed(c.id, (&a, &old), early),
+            false => directories.note_moved(),
+        }
+        if !by_client {
+            stands(&directories, &a, (&root, "a"), directories.moves());
+            stands(&directories, &c, (&a, str::from_utf8(old.as_bytes()).unwrap()), directories.moves());
+        }
+        let new = (a.id, old.clone(), true);
+        assert_eq!(place(&directories, &c), new, "{by_client}");
+        directories.enter_as(&volume, (&root, &old), Arc::clone(&node), Evidence::Told(early));
+        assert_eq!(place(&directories, &c), new, "{by_client}: as the host said before");
+        for generation in [Some(generation), None] {
+            directories.enter(&volume, &root, (&old, &old), Arc::clone(&node), generation);
+            assert_eq!(place(&directories, &c), new, "{by_client}: as it was found at {generation:?}");
+        }
+        // Nothing was told of the next one yet, and nobody knows whether the one above stands where it did.
+        a.node.rename(&old, b.node.as_ref(), &old, false, None).unwrap();
+        directories.note_moved();
+        directories.enter(&volume, &b, (&old, &old), Arc::clone(&node), Some(b.generation()));
+        assert_eq!(place(&directories, &c), (b.id, old.clone(), false), "{by_client}");
+    }
+}
+
+#[test]
+fn a_directory_that_nobody_knew_when_a_client_moved_it_is_asked_for_its_place_again() {
+    let (directories, [a, b]) = two();
+    let root = Arc::clone(&directories.root);
+    let [c, d] = ["c", "d"].map(|text| {
+        let cache = &directories.cache;
+        let volume: Arc<dyn Volume> = Arc::new(MemoryVolume::new(1));
+        let node = root.node.create_directory(&name(text), 0o755, None).unwrap();
+        Directory::new(&volume, node, Some((Arc::clone(&root), name(text))), cache)
+    });
+    let early = directories.moves();
+    directories.note_renamed(c.id, (&a, &name("c")), early);
+    for (it, text) in [(&c, "c"), (&d, "d")] {
+        stands(&directories, it, (&root, text), early);
+        assert!(!directories.is_placed(&directories.get(it.id).unwrap()), "{text}");
+        // So are those below it.
+        let below = it.node.create_directory(&name("below"), 0o755, None).unwrap();
+        let volume: Arc<dyn Volume> = Arc::new(MemoryVolume::new(1));
+        let known = directories.get(it.id).unwrap();
+        let below = directories.enter_as(&volume, (&known, &name("below")), below, Evidence::Told(early));
+        assert!(!directories.is_placed(&below), "{text}");
+        stands(&directories, it, (&root, text), directories.moves());
+        assert!(directories.is_placed(&directories.get(it.id).unwrap()), "{text}");
+    }
+    assert!(directories.is_placed(&a) && directories.is_placed(&b));
+}
+
+#[test]
+fn a_move_into_a_directory_that_others_may_have_moved_has_all_asked_again() {
+    let (directories, [a, b]) = two();
+    let root = Arc::clone(&directories.root);
+    directories.note_moved();
+    stands(&directories, &b, (&root, "b"), directories.moves());
+    let (volume, below): (Arc<dyn Volume>, _) = (Arc::new(MemoryVolume::new(1)), name("below"));
+    let node = b.node.create_directory(&below, 0o755, None).unwrap();
+    let below = directories.enter(&volume, &b, (&below, &below), node, Some(b.generation()));
+    let are_placed = || [&b, &below].map(|it| directories.is_placed(it));
+    assert_eq!(are_placed(), [true, true]);
+    directories.note_renamed(b.id, (&root, &name("new")), directories.moves());
+    assert_eq!(are_placed(), [true, true]);
+    // What is below it goes with the one above, wherever that is.
+    directories.note_renamed(b.id, (&a, &name("new")), directories.moves());
+    assert_eq!(are_placed(), [false, false]);
+    stands(&directories, &b, (&a, "new"), directories.moves());
+    assert_eq!(are_placed(), [false, false], "nobody has asked for the one above");
+    stands(&directories, &a, (&root, "a"), directories.moves());
+    stands(&directories, &b, (&a, "new"), directories.moves());
+    assert_eq!(are_placed(), [true, false]);
+}
+
+#[test]
+fn what_the_host_has_said_is_not_asked_again() {
+    let faulty = FaultyVolume::new(Arc::new(MemoryVolume::new(1)));
+    let plan = Arc::clone(faulty.plan());
+    let volume: Arc<dyn Volume> = Arc::new(faulty);
+    let cache = Arc::new(Cache::new(1 << 20, &Descriptors::new(9), true));
+    let root = Directory::root(&volume, volume.root().unwrap(), &cache);
+    let directories = Directories::new(Arc::clone(&root), &cache);
+    let nodes = ["a", "b", "c"].map(|text| root.node.create_directory(&name(text), 0o755, None).unwrap());
+    directories.note_moved();
+    let asked = || plan.count(Call::Stat);
+    let before = asked();
+    let moves = directories.moves();
+    let [a, b, c] = nodes;
+    let a = directories.enter_as(&volume, (&root, &name("a")), a, Evidence::Told(moves));
+    assert_eq!((directories.is_placed(&a), asked() - before), (true, 0));
+    let b = directories.enter(&volume, &root, (&name("b"), &name("b")), b, None);
+    assert_eq!((directories.is_placed(&b), asked() - before), (true, 1));
+    // Nobody knows where the one above stands.
+    directories.note_moved();
+    let c = directories.enter(&volume, &a, (&name("c"), &name("c")), c, None);
+    assert_eq!((directories.is_placed(&c), asked() - before), (false, 1));
 }
 
 #[test]
@@ -49,7 +182,7 @@ fn a_directory_that_is_found_after_others_were_moved_is_known_to_stand_where_it_
         assert!(find(&root, &format!("d{is_looked_up}"), is_looked_up, &|| ()));
         assert!(!find(&a, &format!("e{is_looked_up}"), is_looked_up, &|| ()), "the one above is not known");
     }
-    directories.note_placed(&a, directories.moved());
+    stands(&directories, &a, (&root, "a"), directories.moves());
     assert!(find(&a, "f", true, &|| ()));
     // What happened since it was looked up may have moved it.
     assert!(!find(&root, "g", true, &is_moved));
