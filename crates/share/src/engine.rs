@@ -41,7 +41,7 @@
 //! 5. `Stream::appending`, then `File::beside`: data that goes behind the end, and what lies beside a file, by one thread at a
 //!    time.
 //! 6. `File::state`: everything about an open file.
-//! 7. Leaves, under which nothing else is locked: `Link::place`, `Directory::place`, `Directory::own`,
+//! 7. Leaves, under which nothing else is locked: `Link::place`, `Directory::standing`, `Directory::own`,
 //!    `Watching`, the keepers of clients' time, the tables of waits, deadlines, detached opens, recorded opens and clients, the parts of
 //!    the cache, and the small cells of an `Open`.
 //!

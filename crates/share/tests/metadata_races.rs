@@ -13,7 +13,7 @@ use share::{
 use volume::faulty::{Call, Fault, Plan};
 use volume::memory::MemoryVolume;
 use volume::security::{Parts, Rights};
-use volume::{Node, NodeId, OpenHow, Time, Volume};
+use volume::{HostChange, HostEvent, Node, NodeId, OpenHow, Time, Volume};
 
 /// A file `d/a` and a directory `d/sub` that were remembered, and that a program of the host has replaced, of which nobody has
 /// heard.
@@ -292,6 +292,25 @@ fn an_open_shows_the_size_of_a_file_that_others_write_after_its_name_was_looked_
             }
         });
         assert_eq!(opened.unwrap().info.size, 110, "stays open: {stays_open}");
+    }
+}
+
+/// The host tells of its change once, while nobody has a right yet that the change could end.
+#[test]
+fn an_open_shows_the_size_of_a_file_that_the_host_writes_while_it_is_looked_at() {
+    for (call, caches) in [(Call::Note, false), (Call::OpenAgain, true)] {
+        let it = with_file(Config::default());
+        it.0.share.set_metadata_caching(false);
+        it.0.share.set_metadata_caching(caches);
+        let host = directory(&it.0.memory);
+        let opened = open_meanwhile(&it, call, READ | WRITE, |_| {
+            host.lookup(&name("f"), OpenHow::ReadWrite).unwrap().write(10, b"more").unwrap();
+            let (directory, name) = (host.id(), Some(name("f")));
+            let change = HostChange::Modified;
+            it.0.memory.tell(HostEvent::Changed { directory, name, is_directory: false, change });
+            it.0.share.before_batch(now());
+        });
+        assert_eq!(opened.unwrap().info.size, 14, "held at {call:?}");
     }
 }
 

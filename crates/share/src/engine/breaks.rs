@@ -221,6 +221,10 @@ impl Share {
         match ask() {
             Step::Done(found) => {
                 let done = act(found);
+                // What failed may have been done in part.
+                if done.is_err() {
+                    open.file.changes.fetch_add(1, Ordering::SeqCst);
+                }
                 self.catch_up(&open.file, &open.stream, &open.asker(), Need::Change, given, caller.now);
                 done.into()
             }

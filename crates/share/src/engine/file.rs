@@ -38,7 +38,7 @@ pub(crate) struct File {
     pub references: AtomicUsize,
     /// Counts changes of data since it was opened.
     pub changes: AtomicU64,
-    /// Counts changes of its times, mode, owner, storage and names, and of what is stored with it.
+    /// Counts changes of its times, mode, owner and storage, new names, what is stored with it, and what the host told of it.
     pub own_changes: AtomicU64,
     /// Whether the time of modification was put back: the next change of data sets it, as it may have come before that.
     pub time_put_back: AtomicBool,

@@ -123,6 +123,7 @@ impl Share {
                 }
                 self.directories.forget_names();
                 self.files.all().iter().for_each(forget_file);
+                self.files.note_changed();
                 None
             }
         }
@@ -256,6 +257,7 @@ impl Share {
         if let Some(file) = self.files.get(id) {
             forget_file(&file);
         }
+        self.files.note_changed();
     }
 
     /// Takes the rights to keep files open back whose names a program of the host has taken away: as long as a client has
@@ -309,8 +311,9 @@ fn names_taken(event: &HostEvent) -> impl Iterator<Item = (NodeId, &Name)> {
     taken.into_iter().flatten()
 }
 
-/// Forgets what is remembered of a file.
+/// Forgets what is remembered of a file. An open that is being decided asks for it again.
 fn forget_file(file: &Arc<File>) {
+    file.own_changes.fetch_add(1, Ordering::SeqCst);
     let mut state = file.state.lock();
     (state.record, state.security, state.extended_size) = (None, None, None);
     // Its permission bits may be others.

@@ -1,6 +1,7 @@
 //! What is known of an open file, and of all that is open.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
 use volume::{Kind, Name, Node, NodeId, Note, Stat, Time};
@@ -97,12 +98,13 @@ impl Share {
         if let Some((record, security)) = known.flatten() {
             return Ok(Facts { stat, record, security });
         }
-        let stored = self.cache.written(stat.id);
+        let counted = || (self.cache.written(stat.id), file.own_changes.load(Ordering::SeqCst));
+        let before = counted();
         let record = self.load_record_at(node, place, &stat)?;
         let security = self.load_security(node, &stat, &record)?;
         let mut state = file.state.lock();
-        // Somebody may have stored another one meanwhile.
-        if self.cache.written(stat.id) == stored {
+        // Somebody may have stored another one meanwhile, or a program of the host.
+        if counted() == before {
             state.record = Some(record);
             state.security = Some(Arc::clone(&security));
         }

@@ -12,11 +12,11 @@ use super::file::File;
 pub(crate) struct Since {
     /// [`Cache::names_gone`](super::cache::Cache::names_gone); zero: not known.
     pub names_gone: u64,
-    /// Stores with any file, and files that were changed and closed by all.
+    /// Stores with any file, files that were changed and closed by all, and changes by the host.
     changes: u64,
 }
 
-/// How often a file was changed, as those count it who change it.
+/// How often a file was changed, as those count it who change it or hear of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Changes {
     data: u64,

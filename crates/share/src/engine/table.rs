@@ -20,7 +20,7 @@ const SHARDS: usize = 64;
 
 /// Every file that is open, by its identity.
 pub(super) struct Files {
-    /// How many were taken out that had been changed.
+    /// How many were taken out that had been changed, and how often the host told of a change.
     changed: AtomicU64,
     shards: [Mutex<ById<Arc<File>>>; SHARDS],
 }
@@ -69,14 +69,19 @@ impl Files {
             return false;
         }
         if file.is_changed() {
-            self.changed.fetch_add(1, Ordering::SeqCst);
+            self.note_changed();
         }
         shard.remove(&file.id);
         shard.shrink();
         true
     }
 
-    /// How many files were changed and have been closed by all.
+    /// A file that is not in the table may have been changed.
+    pub fn note_changed(&self) {
+        self.changed.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// How many files were changed and have been closed by all, and how often the host told of a change.
     pub fn changed(&self) -> u64 {
         self.changed.load(Ordering::SeqCst)
     }

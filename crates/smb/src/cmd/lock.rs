@@ -98,7 +98,9 @@ fn refuse_late(request: &Request<'_>, open: &Open) -> Handled {
 /// A LOCK is refused: if it was sent again after a channel was lost, its first copy takes nothing when it comes late. False
 /// when that was done already, which is the answer to both then.
 fn note_refused(connection: &Connection, open: &Open, header: &Header, (index, number): (u32, u8)) -> bool {
-    let is_done = || is_sequenced(connection, open).unwrap_or(false) && open.locks.was_done(index, number);
+    // Asked first: nothing else of the Open is locked while the refused ones are.
+    let is_verified = is_sequenced(connection, open).unwrap_or(false);
+    let is_done = || is_verified && open.locks.was_done(index, number);
     !is_smb3(connection) || open.refused_locks.note((index, number), header.channel_sequence(), is_done)
 }
 
@@ -150,12 +152,15 @@ fn settle_copies(
 /// Releases what was locked and is not sure to be held after a restart, unless the client was told of it as it sent
 /// this again. It was refused then under this ChannelSequence.
 fn take_back(open: &Open, elements: &[LockElement], (index, number): (u32, u8), sequence: Option<u16>) {
-    if elements[0].flags.contains(Flags::UNLOCK) || !open.locks.take_back(index, number) {
+    if elements[0].flags.contains(Flags::UNLOCK) {
         return;
     }
-    release(open, elements);
+    // Before its number is free again: a first copy that comes late takes nothing then. A note beside a number that stays says nothing.
     if let Some(sequence) = sequence {
         open.refused_locks.note((index, number), sequence, || false);
+    }
+    if open.locks.take_back(index, number) {
+        release(open, elements);
     }
 }
 

@@ -153,11 +153,10 @@ impl Directories {
             return;
         }
         let mut standing = directory.standing.lock();
-        let renamed = standing.renamed.unwrap_or_else(|| self.moves().by_clients);
+        let renamed = *standing.renamed.get_or_insert_with(|| self.moves().by_clients);
         if renamed > counted.by_clients || standing.as_of > counted.by_others {
             return;
         }
-        standing.renamed = Some(renamed);
         standing.as_of = as_of;
         let old = standing.place.replace((Arc::clone(parent), name.clone()));
         drop(standing);
