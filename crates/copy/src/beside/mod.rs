@@ -61,7 +61,7 @@ pub(crate) struct Xattr {
 /// What came of giving all that to a copy.
 #[derive(Debug, Default)]
 pub(crate) struct Given {
-    /// Whether it has got an access list, which permission bits would spoil.
+    /// Whether it has got an access list that permission bits would spoil.
     pub(crate) list: bool,
     /// Whether it has got the owner and the group of the other one.
     pub(crate) owner: bool,

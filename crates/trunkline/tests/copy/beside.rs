@@ -1,7 +1,7 @@
 //! What files have beside their data: access lists, owners, extended attributes and named streams, from each side to
 //! each other.
 
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 
@@ -78,6 +78,28 @@ fn lists_and_attributes_come_back_from_a_share_and_from_an_export() {
     let (status, _, said) = server.copy("here local --copyall");
     assert_eq!((status, said.as_str()), (1, ""));
     compare(&server, "local");
+}
+
+/// The list of a file that nobody may run lets readers run it, as Windows asks for that; its bits do not.
+#[test]
+fn permission_bits_stay_beside_the_lists_of_an_export() {
+    let server = Running::start();
+    for (name, mode) in [("dir", 0o3775), ("plain", 0o644), ("program", 0o755), ("none", 0o600)] {
+        let path = server.path("files/from").join(name);
+        match name {
+            "dir" => std::fs::create_dir_all(&path).unwrap(),
+            _ => drop(server.place.write(&format!("files/from/{name}"), "data")),
+        }
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let [from, to] = ["from", "to"].map(|name| server.nfs(name));
+    let (status, report, said) = server.copy(&format!("{from} {to} -A"));
+    assert_eq!((status, said.as_str(), &report["not_kept"]), (1, "", &serde_json::json!({})), "{report:#}");
+    for name in ["dir", "plain", "program", "none"] {
+        let [from, to] = ["from", "to"].map(|root| server.path("files").join(root).join(name));
+        let [from, to] = [from, to].map(|path| path.metadata().unwrap().mode() & 0o7777);
+        assert_eq!(format!("{from:o}"), format!("{to:o}"), "{name}");
+    }
 }
 
 #[test]

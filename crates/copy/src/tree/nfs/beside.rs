@@ -78,7 +78,9 @@ impl Node<'_> {
                 }
                 other => {
                     other?;
-                    has_list = true;
+                    // The bits of a file of an export say more than its list: who may run it over NFS, and whose rights it lends. They
+                    // go with their list, and are set behind it.
+                    has_list = !matches!(found.list, Some(List::Nfs(_)));
                     lost.extend((!all).then_some(Lost::PartOfList));
                 }
             }
