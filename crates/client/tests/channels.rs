@@ -345,14 +345,10 @@ async fn a_create_whose_answer_is_lost_is_replayed_under_the_same_name() {
     assert_eq!(opening.await.unwrap().unwrap(), FILE);
 }
 
-#[tokio::test]
-async fn a_create_out_of_a_compound_that_is_not_paid_for_is_replayed_under_the_same_name() {
-    let mut server = Server::start().await;
-    server.grants = 1;
-    let (session, _file, mut first, mut second) = two_channels_of(server, wanting(2)).await;
-    let looking = tokio::spawn(async move { session.connect("files").await?.stat("file").await });
+/// A server of one credit is asked for more once, and gets the CREATE of a compound alone. That channel is lost, and the other one
+/// has the same CREATE again, which is answered.
+async fn lose_the_create(mut first: Peer, second: &mut Peer) {
     first.connect_tree().await;
-    // It asks for more credits once.
     let asked = first.next().await;
     first.echo(&asked).await;
     let lost = first.next_of(Command::Create).await;
@@ -361,11 +357,25 @@ async fn a_create_out_of_a_compound_that_is_not_paid_for_is_replayed_under_the_s
     let replayed = second.next_of(Command::Create).await;
     assert_eq!((marks(&replayed), create_guid(&replayed)), ((1, true), create_guid(&lost)));
     second.accept(&replayed, created).await;
-    let request = second.next_of(Command::QueryInfo).await;
-    second.refuse(&request, NtStatus::ACCESS_DENIED).await;
-    let request = second.next_of(Command::Close).await;
+}
+
+/// Refuses what follows the CREATE; the file is closed then.
+async fn refuse_and_close(peer: &mut Peer, command: Command) {
+    let request = peer.next_of(command).await;
+    peer.refuse(&request, NtStatus::ACCESS_DENIED).await;
+    let request = peer.next_of(Command::Close).await;
     assert_eq!(close::Request::parse(&request).unwrap().file_id, FILE);
-    second.accept(&request, |out| close::Response { info: None }.write(out)).await;
+    peer.accept(&request, |out| close::Response { info: None }.write(out)).await;
+}
+
+#[tokio::test]
+async fn a_create_out_of_a_compound_that_is_not_paid_for_is_replayed_under_the_same_name() {
+    let mut server = Server::start().await;
+    server.grants = 1;
+    let (session, _file, first, mut second) = two_channels_of(server, wanting(2)).await;
+    let looking = tokio::spawn(async move { session.connect("files").await?.stat("file").await });
+    lose_the_create(first, &mut second).await;
+    refuse_and_close(&mut second, Command::QueryInfo).await;
     assert_eq!(looking.await.unwrap().unwrap_err().status(), Some(NtStatus::ACCESS_DENIED));
 }
 
@@ -373,23 +383,12 @@ async fn a_create_out_of_a_compound_that_is_not_paid_for_is_replayed_under_the_s
 async fn an_open_for_a_change_that_is_not_paid_for_in_one_frame_does_not_stay_behind_a_lost_channel() {
     let mut server = Server::start().await;
     server.grants = 1;
-    let (session, _file, mut first, mut second) = two_channels_of(server, wanting(2)).await;
+    let (session, _file, first, mut second) = two_channels_of(server, wanting(2)).await;
     let renaming = tokio::spawn(async move {
         session.connect("files").await?.rename("file", "other", client::Settings::default()).await
     });
-    first.connect_tree().await;
-    let asked = first.next().await;
-    first.echo(&asked).await;
-    let lost = first.next_of(Command::Create).await;
-    drop(first);
-    let replayed = second.next_of(Command::Create).await;
-    assert_eq!((marks(&replayed), create_guid(&replayed)), ((1, true), create_guid(&lost)));
-    second.accept(&replayed, created).await;
-    let request = second.next_of(Command::SetInfo).await;
-    second.refuse(&request, NtStatus::ACCESS_DENIED).await;
-    let request = second.next_of(Command::Close).await;
-    assert_eq!(close::Request::parse(&request).unwrap().file_id, FILE);
-    second.accept(&request, |out| close::Response { info: None }.write(out)).await;
+    lose_the_create(first, &mut second).await;
+    refuse_and_close(&mut second, Command::SetInfo).await;
     assert_eq!(renaming.await.unwrap().unwrap_err().status(), Some(NtStatus::ACCESS_DENIED));
 }
 

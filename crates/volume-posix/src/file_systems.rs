@@ -60,7 +60,7 @@ impl Seen {
     }
 }
 
-/// Where something is mounted below the root, by the marks of the paths ([`mount_mark`]).
+/// The paths below the root at which something is mounted, by their marks ([`mount_mark`]).
 #[derive(Default)]
 struct Marks {
     /// How often mounts had changed by then.
@@ -218,7 +218,7 @@ impl FileSystems {
         number == self.own || same.any(|(other, _)| mounted().any(|device| device == *other))
     }
 
-    /// What `look` finds at the mount with this mark; no other is touched, since somebody may have to be waited for there. Of two paths
+    /// The find of `look` at the mount with this mark; no other is touched, since somebody may have to be waited for there. Of two paths
     /// with one mark the file is at one; where both have it, nobody knows which was meant.
     ///
     /// # Errors
@@ -314,7 +314,7 @@ fn encoded(device: u64) -> u64 {
     minor & 0xff | major << 8 | (minor & !0xff) << 12
 }
 
-/// By what the number of a file system is found again that has none: its UUID, and what was mounted and where. An older kernel does
+/// The keys by which the number of a file system is found again that has none: its UUID, and what was mounted and where. An older kernel does
 /// not tell the UUID of each.
 fn keys(root: BorrowedFd<'_>, device: u64, mount: &Mount, below: &[u8]) -> Result<Vec<Vec<u8>>> {
     let uuid = if below == HERE {

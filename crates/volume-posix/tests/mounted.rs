@@ -267,13 +267,19 @@ fn a_file_at_two_mounts_whose_paths_have_one_checksum_has_no_address() {
     assert_eq!(at(&volume, "plumless/f").unwrap().address(), Err(Failure::NotSupported));
 }
 
-#[test]
-fn an_open_file_keeps_the_number_of_its_file_system_when_that_is_unmounted() {
-    let place = place();
-    let (from, top) = (place.path().join("from"), files(&place).join("m"));
+/// A directory outside of the volume with a file `f`, and the place in the volume at which it is to be mounted.
+fn outside(place: &tempfile::TempDir) -> (PathBuf, PathBuf) {
+    let (from, top) = (place.path().join("from"), files(place).join("m"));
     std::fs::create_dir(&from).unwrap();
     std::fs::create_dir(&top).unwrap();
     std::fs::write(from.join("f"), "text").unwrap();
+    (from, top)
+}
+
+#[test]
+fn an_open_file_keeps_the_number_of_its_file_system_when_that_is_unmounted() {
+    let place = place();
+    let (from, top) = outside(&place);
     let Some(mounted) = bindfs(&from, &top) else { return };
     let volume = open(&place);
     let f = at(&volume, "m/f").unwrap();
@@ -333,10 +339,7 @@ fn bindfs(from: &Path, to: &Path) -> Option<Mounted> {
 #[test]
 fn what_lies_beside_files_on_fuse_is_found_after_it_was_mounted_anew() {
     let place = place();
-    let (from, top) = (place.path().join("from"), files(&place).join("m"));
-    std::fs::create_dir(&from).unwrap();
-    std::fs::create_dir(&top).unwrap();
-    std::fs::write(from.join("f"), "text").unwrap();
+    let (from, top) = outside(&place);
     let Some(mounted) = bindfs(&from, &top) else { return };
     let volume = open(&place);
     let f = at(&volume, "m/f").unwrap();

@@ -28,7 +28,7 @@ pub(crate) struct Open {
 enum State {
     /// The stateid, and the instance of the server that gave it.
     Valid(StateId, u64),
-    /// Why no later instance has it.
+    /// The reason why no later instance has it.
     Lost(NfsStat),
 }
 
@@ -52,8 +52,13 @@ impl Open {
     /// # Errors
     /// [`Error::StateLost`].
     pub(crate) fn stateid(&self) -> Result<StateId> {
+        self.valid().map(|(stateid, _)| stateid)
+    }
+
+    /// The stateid, and the instance of the server that gave it.
+    fn valid(&self) -> Result<(StateId, u64)> {
         match *self.lock() {
-            State::Valid(stateid, _) => Ok(stateid),
+            State::Valid(stateid, instance) => Ok((stateid, instance)),
             State::Lost(status) => Err(Error::StateLost { status }),
         }
     }
@@ -69,10 +74,7 @@ impl Open {
     /// # Errors
     /// [`Error::StateLost`].
     pub(crate) fn instance(&self) -> Result<u64> {
-        match *self.lock() {
-            State::Valid(_, instance) => Ok(instance),
-            State::Lost(status) => Err(Error::StateLost { status }),
-        }
+        self.valid().map(|(_, instance)| instance)
     }
 
     /// Has this `stateid` of a later instance of the server.

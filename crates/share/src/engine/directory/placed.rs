@@ -48,7 +48,7 @@ pub(crate) enum Evidence {
     Before,
 }
 
-/// Where a directory stands.
+/// The place where a directory stands.
 pub(super) struct Standing {
     /// None for the root.
     place: Option<(Arc<Directory>, Name)>,
@@ -69,7 +69,7 @@ impl Standing {
 }
 
 impl Directory {
-    /// Where it is; none for the root.
+    /// The directory above and the name there; none for the root.
     pub fn place(&self) -> Option<(Arc<Directory>, Name)> {
         self.standing.lock().place.clone()
     }

@@ -38,7 +38,7 @@ fn stands(
     directories.enter_as(&volume, (parent, &name(text)), node, Evidence::Told(moves));
 }
 
-/// Where it is said to stand, and whether that is sure.
+/// The place where it is said to stand, and whether that is sure.
 fn place(directories: &Directories, it: &Directory) -> (NodeId, Name, bool) {
     let (parent, name) = it.place().unwrap();
     (parent.id, name, directories.is_placed(it))
