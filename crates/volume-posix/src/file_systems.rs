@@ -218,7 +218,7 @@ impl FileSystems {
         number == self.own || same.any(|(other, _)| mounted().any(|device| device == *other))
     }
 
-    /// The find of `look` at the mount with this mark; no other is touched, since somebody may have to be waited for there. Of two paths
+    /// The result of `look` at the mount with this mark; no other is touched, since somebody may have to be waited for there. Of two paths
     /// with one mark the file is at one; where both have it, nobody knows which was meant.
     ///
     /// # Errors
