@@ -1,11 +1,13 @@
-//! The project's own checks: `cargo xtask layers` and `cargo xtask tidy`.
+//! The project's own checks: `cargo xtask layers`, `cargo xtask tidy` and `cargo xtask circles`.
 //!
-//! Start with [`layers`] (which crate may know what) and [`tidy`] (how a source file looks). Both read
-//! sources through [`source`], which tells code from comments and literals. Each check returns all its
+//! Start with [`layers`] (which crate may know what), [`tidy`] (how a source file looks) and [`circles`] (which files import one
+//! another in a circle). The first two read sources through [`source`], which tells code from comments and literals. Each check returns all its
 //! findings as lines `path:line: what is wrong`; one finding is enough for exit status 1. [`simulate`] runs the server in a
 //! simulated network over a failing disk.
 
+mod circles;
 mod layers;
+mod modules;
 mod simulate;
 mod source;
 mod tidy;
@@ -14,7 +16,7 @@ mod words;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask layers | tidy | all | simulate [--seed FIRST] [--count N] [--log]";
+const USAGE: &str = "usage: cargo xtask layers | tidy | circles [--print] | all | simulate [--seed FIRST] [--count N] [--log]";
 
 fn main() -> ExitCode {
     let root = workspace_root();
@@ -22,11 +24,19 @@ fn main() -> ExitCode {
     if wanted == "simulate" {
         return simulate::run(&root, std::env::args().skip(2));
     }
+    if wanted == "circles" && std::env::args().nth(2).as_deref() == Some("--print") {
+        return match circles::print(&root) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => fail(&why),
+        };
+    }
     let findings = match wanted.as_str() {
         "layers" => layers::check(&root),
         "tidy" => tidy::check(&root),
+        "circles" => circles::check(&root),
         "all" => layers::check(&root).and_then(|mut found| {
             found.extend(tidy::check(&root)?);
+            found.extend(circles::check(&root)?);
             Ok(found)
         }),
         _ => Err(USAGE.to_owned()),
@@ -43,11 +53,13 @@ fn main() -> ExitCode {
             eprintln!("{wanted}: {} finding(s)", found.len());
             ExitCode::FAILURE
         }
-        Err(why) => {
-            eprintln!("{why}");
-            ExitCode::from(2)
-        }
+        Err(why) => fail(&why),
     }
+}
+
+fn fail(why: &str) -> ExitCode {
+    eprintln!("{why}");
+    ExitCode::from(2)
 }
 
 /// The workspace this program was built from.
