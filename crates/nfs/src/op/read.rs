@@ -31,7 +31,7 @@ fn read(run: &mut Run, args: &Args, from: &Through) -> Done {
         return nothing(run, args, from, len);
     }
     let (engine, open) = (&from.export().engine, from.open());
-    let work = Work::Read { node: open.node_id(), len: len as u64 };
+    let work = Work::Read { file: open.file_number(), len: len as u64 };
     run.pace(engine, work)?;
     let is_kept = run.serving.is_some_and(|serving| serving.cache);
     if len >= UNCOPIED

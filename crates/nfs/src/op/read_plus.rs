@@ -35,7 +35,7 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
 
 fn read(run: &mut Run, args: &Args, from: &Through) -> Done {
     let len = u64::from(args.count.min(MAX_IO)).min(room_left(run) as u64);
-    let work = Work::Read { node: from.open().node_id(), len };
+    let work = Work::Read { file: from.open().file_number(), len };
     run.pace(&from.export().engine, work)?;
     let mut sent = 0;
     let done = pieces(run, args, from, &mut sent);

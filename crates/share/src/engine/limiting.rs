@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwapOption;
+use metering::limits::{ShareLimits, Work};
 
 use super::Share;
-use crate::limits::{ShareLimits, Work};
 
 /// The limits in force.
 #[derive(Default)]

@@ -54,7 +54,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
             if wanted.offset.checked_add(wanted.length as u64).is_none_or(|end| end > i64::MAX as u64) {
                 return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
             }
-            let paced = Paced::Read { node: file.node_id(), len: wanted.length as u64 };
+            let paced = Paced::Read { file: file.file_number(), len: wanted.length as u64 };
             connection.pace(request, engine, paced).inspect_err(|_| request.keeps = Some(open.look_on()))?;
             let transfer = request.bare.then_some(&connection.handle.transfer);
             let range = uncopied(engine, file, open.lock_owner(), wanted, transfer)
@@ -127,7 +127,7 @@ fn later(open: Looking, wanted: Wanted) -> Work {
         let (engine, file) = open.file().ok_or(NtStatus::FILE_CLOSED)?;
         let at = begin(body, wanted);
         let read = engine.read(file, open.lock_owner(), wanted.offset, wanted.length, body, Patience::Block);
-        let paced = Paced::Read { node: file.node_id(), len: wanted.length as u64 };
+        let paced = Paced::Read { file: file.file_number(), len: wanted.length as u64 };
         engine.give_back(paced, wanted.length, *read.as_ref().unwrap_or(&0));
         end(body, at, read.map_err(|refusal| crate::status::of(&refusal))?, wanted)
     })

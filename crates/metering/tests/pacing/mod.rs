@@ -6,12 +6,11 @@ use std::collections::{BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use share::limits::{
+use metering::limits::{
     AccountProvision, Alarm, Answer, Ask, Hold, Limits, Provision, ResponseType, ShareLimits, Throughput,
     Work,
 };
-use share::{ClientKey, Waiter, Wake};
-use volume::NodeId;
+use metering::{ClientKey, FileNumber, Waiter, Wake};
 use wire::Now;
 
 /// A second.
@@ -27,16 +26,16 @@ pub fn at(ns: u64) -> Now {
     Now { mono_ns: ns, wall_ns: 0 }
 }
 
-pub fn node(inode: u64) -> NodeId {
-    NodeId { device: 1, inode }
+pub fn file(inode: u64) -> FileNumber {
+    FileNumber { device: 1, inode }
 }
 
 pub fn read(inode: u64, len: u64) -> Work {
-    Work::Read { node: node(inode), len }
+    Work::Read { file: file(inode), len }
 }
 
 pub fn write(inode: u64, len: u64) -> Work {
-    Work::Write { node: node(inode), len }
+    Work::Write { file: file(inode), len }
 }
 
 /// A share that is limited by `operations` and `bytes` and by nothing else.

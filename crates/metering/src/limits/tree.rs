@@ -371,7 +371,7 @@ impl State {
     fn ask(&mut self, share: u32, ask: &Ask<'_>, now_ns: u64) -> Result<ResponseType, u64> {
         let Some(of) = self.shares.get(&share) else { return Ok(ResponseType::Success) };
         let path = Path::of(share, ask.work, &of.provision, self.account.as_ref());
-        let flow = Flow { client: ask.client, connection: ask.connection, node: ask.work.node() };
+        let flow = Flow { client: ask.client, connection: ask.connection, file: ask.work.file() };
         let id = self.next;
         self.next += 1;
         let mut held = Held {
