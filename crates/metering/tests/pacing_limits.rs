@@ -366,13 +366,13 @@ fn what_was_done_is_owed_by_the_share_though_nobody_waits_for_the_answer_and_wha
         let ask = Ask { client, connection: 1, work, waiter: &waiter };
         for _ in 0..20 {
             match share.ask(&ask, at(0)) {
-                Answer::Go(_) => {}
+                Answer::Go(_, charge) => charge.used_up(),
                 Answer::Held(hold) if is_done => drop(hold.is_done()),
                 Answer::Held(hold) => drop(hold),
             }
         }
         if is_charged {
-            share.charge(work, at(0));
+            share.charge(work, at(0)).used_up();
         }
         let Answer::Held(hold) = share.ask(&ask, at(0)) else { return 0 };
         let mut now = 0;

@@ -34,6 +34,15 @@ impl Work {
             Work::Metadata => None,
         }
     }
+
+    /// Bytes that it asks for.
+    #[must_use]
+    pub fn bytes(self) -> u64 {
+        match self {
+            Work::Read { len, .. } | Work::Write { len, .. } => len,
+            Work::Metadata => 0,
+        }
+    }
 }
 
 /// Whose gate it is.
@@ -53,6 +62,13 @@ pub(super) enum Passing {
     /// Both of them.
     Bytes,
     Metadata,
+}
+
+impl Passing {
+    /// Whether bytes are counted there, of which what is not used is given back.
+    pub fn is_bytes(self) -> bool {
+        matches!(self, Passing::Bytes | Passing::Ingress | Passing::Egress)
+    }
 }
 
 /// Names a gate.

@@ -38,10 +38,10 @@ fn read(run: &mut Run, args: &Args, from: &Through) -> Done {
     let work = Work::Read { file: from.open().file_number(), len };
     run.pace(&from.export().engine, work)?;
     let mut sent = 0;
-    let done = pieces(run, args, from, &mut sent);
+    pieces(run, args, from, &mut sent)?;
     // A hole is told of, and costs no bytes.
-    from.export().engine.give_back(work, usize::try_from(len).unwrap_or(usize::MAX), sent);
-    done
+    run.pacing.used(sent);
+    Ok(())
 }
 
 /// Writes the result, and adds the bytes of data in it to `sent`.
