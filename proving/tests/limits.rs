@@ -1,5 +1,5 @@
 //! Limits on this machine: the program with a limited share, loaded by our own clients over both protocols. In virtual
-//! time the same is held exactly in `crates/share/tests/pacing_limits.rs`; here it is whether the whole keeps up.
+//! time the same is held exactly in `crates/metering/tests/pacing_limits.rs`; here it is whether the whole keeps up.
 //!
 //! Three seconds of the most telling cases in the quick form; with `TRUNKLINE_FULL=1` ten seconds of each with 1, 4 and 16
 //! connections over SMB, NFS and both at once, within 2 %, and then fairness and isolation over each protocol within 10 %, as

@@ -16,6 +16,7 @@ const TABLE: &[(&str, u8)] = &[
     ("smb-wire", 1),
     ("nfs-wire", 1),
     ("volume", 1),
+    ("metering", 1),
     ("volume-posix", 2),
     ("auth", 2),
     ("share", 2),
@@ -30,13 +31,14 @@ const TABLE: &[(&str, u8)] = &[
     ("trunkline", 7),
 ];
 
-/// The engine and the storage trait serve every protocol and must not know the words of one.
-const NEUTRAL: &[&str] = &["share", "volume"];
+/// The engine, its limits and counts, and the storage trait serve every protocol and must not know the words of one.
+const NEUTRAL: &[&str] = &["share", "volume", "metering"];
 const PROTOCOL_WORDS: &[&str] =
     &["smb", "nfs", "ntstatus", "stateid", "fileid", "oplock", "lease", "delegation", "filehandle", "xdr"];
 
 /// In these crates time is an argument and bytes come from the caller.
-const SANS_IO: &[&str] = &["wire", "smb-wire", "nfs-wire", "volume", "auth", "share", "smb", "nfs"];
+const SANS_IO: &[&str] =
+    &["wire", "smb-wire", "nfs-wire", "volume", "metering", "auth", "share", "smb", "nfs"];
 const SANS_IO_CALLS: &[&str] = &[
     "Instant::now",
     "SystemTime::now",

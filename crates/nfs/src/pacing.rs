@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use nfs_wire::op::{Args, OpNum};
-use share::limits::{Answer, Ask, Hold, ResponseType, Work};
+use share::limits::{Answer, Ask, Charge, Hold, ResponseType, Work};
 use share::{Share, Waiter, Wake};
 use volume::Patience;
 use wire::{Now, Output};
@@ -72,6 +72,8 @@ pub struct Pacing {
     token: Option<u64>,
     /// The operation that is done now has passed.
     has_passed: bool,
+    /// What that has taken; with the COMPOUND it goes to the blocking pool and back.
+    charge: Charge,
     /// Which limit the operation that is done now has met.
     met: ResponseType,
     /// Something in it has counted.
@@ -84,6 +86,13 @@ impl Pacing {
     /// An operation has been done.
     pub fn operation_done(&mut self) {
         self.has_passed = false;
+        self.charge = Charge::default();
+    }
+
+    /// So many bytes of the operation have gone in or out; what else it has taken is given back.
+    #[inline]
+    pub fn used(&mut self, bytes: usize) {
+        std::mem::take(&mut self.charge).used(bytes);
     }
 
     /// Which limit the operation has met that is over now.
@@ -135,6 +144,7 @@ impl Run {
     pub fn pace_rest(&mut self, engine: &Share, work: Work) {
         if engine.limits().is_some() {
             self.ask_to_pass(engine, work);
+            std::mem::take(&mut self.pacing.charge).used_up();
             // It is owed also if the connection is lost before its time has come.
             self.pacing.hold = self.pacing.hold.take().map(Hold::is_done);
         }
@@ -158,14 +168,14 @@ impl Run {
         self.pacing.has_counted = true;
         let (Some(limits), Ok(session)) = (engine.limits(), self.session()) else { return };
         if self.pacing.is_over {
-            limits.charge(work, self.now);
+            self.pacing.charge = limits.charge(work, self.now);
             return;
         }
         let client = session.client.key;
         let Some(waiter) = self.waiter() else { return };
         let ask = Ask { client, connection: self.way.id, work, waiter: &waiter };
         match limits.ask(&ask, self.now) {
-            Answer::Go(met) => self.pacing.met = met,
+            Answer::Go(met, charge) => (self.pacing.met, self.pacing.charge) = (met, charge),
             Answer::Held(hold) => self.pacing.hold = Some(hold),
         }
     }
@@ -247,7 +257,11 @@ impl Connection {
             Some(Some(met)) => run.course.last_has_met(met),
             None => {}
         }
-        run.pacing.hold = None;
+        if let Some(hold) = run.pacing.hold.take()
+            && run.pacing.has_passed
+        {
+            run.pacing.charge = hold.go();
+        }
         (run.now, run.patience) = (now, Patience::Cached);
         match held.go() {
             None => {}

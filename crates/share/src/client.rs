@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::{BreakNotice, Identity};
+pub use metering::{ClientKey, Waiter, Wake};
 
-/// Tells one client from another, across its connections and sessions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ClientKey(pub u128);
+use crate::{BreakNotice, Identity};
 
 /// Somebody who holds caching rights and must hear of breaks.
 pub trait Holder: Send + Sync {
@@ -24,28 +22,6 @@ pub trait Lapsing: Send + Sync {
     /// Ends all whose time is over, since descriptors, memory or room in a table are short, and gives back files that are kept for
     /// speed alone. True when there was anything. Called with no lock held.
     fn end_all_lapsed(&self, now: wire::Now) -> bool;
-}
-
-/// Wakes a request that got a [`crate::Ticket`].
-pub trait Wake: Send + Sync {
-    /// The request that waits under `token` is to be tried again. Called with no lock held, once for
-    /// each ticket; may come before the call that returned the ticket has returned.
-    fn wake(&self, token: u64);
-}
-
-/// How to wake one request.
-#[derive(Clone)]
-pub struct Waiter {
-    /// Whom to tell.
-    pub wake: Arc<dyn Wake>,
-    /// What to tell them.
-    pub token: u64,
-}
-
-impl std::fmt::Debug for Waiter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Waiter").field("token", &self.token).finish_non_exhaustive()
-    }
 }
 
 /// Everything the engine needs to know of whoever makes a request.

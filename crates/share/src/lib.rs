@@ -8,13 +8,11 @@
 
 pub mod caching;
 pub mod client;
-pub mod counts;
 pub mod detached;
 pub mod engine;
 pub mod identity;
 pub mod info;
 pub mod lasting;
-pub mod limits;
 pub mod memory;
 pub mod open;
 pub mod ranges;
@@ -34,6 +32,7 @@ pub use identity::Identity;
 pub use info::{Attributes, Info};
 pub use lasting::{Restored, Unreadable, WhoIs};
 pub use memory::ClientMemory;
+pub use metering::{FileNumber, counts, limits};
 pub use open::{Grant, Open, Opened, Outcome};
 pub use ranges::{LockOwner, LockRule, RangeKind, RangeRequest};
 pub use refusal::Refusal;

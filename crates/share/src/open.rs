@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bitflags::bitflags;
+use metering::FileNumber;
 use parking_lot::{Mutex, RwLock};
 use volume::security::Rights;
 use volume::{Name, Node, NodeId, Time};
@@ -120,6 +121,12 @@ impl Open {
     /// The file.
     pub fn node_id(&self) -> NodeId {
         self.file.id
+    }
+
+    /// The file's number, as limits and counts know it.
+    pub fn file_number(&self) -> FileNumber {
+        let NodeId { device, inode } = self.file.id;
+        FileNumber { device, inode }
     }
 
     /// What the opener may do through it.

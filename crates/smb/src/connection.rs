@@ -251,7 +251,7 @@ impl Connection {
             let here = Rest { messages: rest, signatures: left.as_slice() };
             rest = &rest[message.len()..];
             let signature = left.next().copied().unwrap_or_default();
-            let was = resumed.take();
+            let mut was = resumed.take();
             let admitted = match &was {
                 Some(resumed) => Ok(resumed.signed),
                 None => self.admit(header, message, &signature, &compound, now),
@@ -265,7 +265,7 @@ impl Connection {
                     continue;
                 }
             };
-            let mut request = Request::new(header, message, &mut compound, now, was.as_ref());
+            let mut request = Request::new(header, message, &mut compound, now, was.as_mut());
             self.sample(&mut request);
             request.signed = signed;
             request.signature = signature;

@@ -2,7 +2,7 @@
 //! what went how is [`response`].
 
 use share::counts::{Family, Kind, Noted, Place};
-use share::limits::ResponseType;
+use share::limits::{Charge, ResponseType};
 use smb_wire::{Command, Header, NtStatus, header, read};
 use wire::Now;
 
@@ -46,10 +46,12 @@ const NOT_PROVED: u8 = 1;
 pub const BY_KEY: u8 = 2;
 
 /// What is known of a request until it is answered.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Course {
     /// The limits of its share have let it pass, or hold it just now.
     pub has_passed: bool,
+    /// What it has taken from them while it waited for its turn.
+    pub(crate) charge: Charge,
     /// The share that it is for.
     pub place: Place,
     /// Which limit it has met.
@@ -73,6 +75,7 @@ impl Course {
     pub fn new(len: usize, now: Now) -> Course {
         Course {
             has_passed: false,
+            charge: Charge::default(),
             place: Place::default(),
             met: ResponseType::Success,
             arrived_ns: now.mono_ns,
@@ -82,6 +85,12 @@ impl Course {
             authentication: NOT_PROVED,
             sample: None,
         }
+    }
+
+    /// Goes on with the request, which is done again.
+    pub(crate) fn go_on(&mut self) -> Course {
+        let (charge, sample) = (std::mem::take(&mut self.charge), self.sample.take());
+        Course { charge, sample, ..*self }
     }
 }
 

@@ -76,7 +76,7 @@ impl<'m> Request<'m> {
         message: &'m [u8],
         compound: &mut Compound,
         now: Now,
-        was: Option<&Resumed>,
+        mut was: Option<&mut Resumed>,
     ) -> Request<'m> {
         let mut related = compound.related;
         let (mut session_id, mut tree_id) = (header.session_id(), header.tree_id());
@@ -102,10 +102,10 @@ impl<'m> Request<'m> {
             channel: None,
             sealed: compound.sealed_by.is_some(),
             related,
-            async_id: was.map(|was| was.async_id),
+            async_id: was.as_ref().map(|was| was.async_id),
             resumed: was.is_some(),
-            announced: was.is_some_and(|was| was.announced),
-            course: was.map_or_else(|| Course::new(message.len(), now), |was| was.course.clone()),
+            announced: was.as_ref().is_some_and(|was| was.announced),
+            course: was.as_mut().map_or_else(|| Course::new(message.len(), now), |was| was.course.go_on()),
             counted: None,
             sign_answer: false,
             bare: false,

@@ -7,7 +7,7 @@
 //! What breaks, cancels, or waits itself is never held, and neither is FLUSH.
 
 use share::Share;
-use share::limits::{Answer, Ask, Hold, Work};
+use share::limits::{Answer, Ask, Charge, Hold, ShareLimits, Work};
 use smb_wire::{Command, NtStatus};
 use wire::{Now, Output};
 
@@ -39,20 +39,21 @@ impl Connection {
     pub(crate) fn pace_metadata(&self, request: &mut Request<'_>, tree: &Tree) -> Result<(), Stop> {
         match &tree.target {
             Target::Disk { engine, .. } if is_metadata(request.header.command()) => {
-                self.pace(request, engine, Work::Metadata)
+                self.pace(request, engine, Work::Metadata).map(drop)
             }
             _ => Ok(()),
         }
     }
 
-    /// Lets a request pass, or has it held: it is done again when its time has come, and passes then.
+    /// Lets a request pass, with what it takes, or has it held: it is done again when its time has come, and passes then.
     #[inline]
-    pub(crate) fn pace(&self, request: &mut Request<'_>, engine: &Share, work: Work) -> Result<(), Stop> {
-        if engine.limits().is_none() || request.course.has_passed {
-            return Ok(());
+    pub(crate) fn pace(&self, request: &mut Request<'_>, engine: &Share, work: Work) -> Result<Charge, Stop> {
+        if request.course.has_passed {
+            return Ok(std::mem::take(&mut request.course.charge));
         }
+        let Some(limits) = engine.limits() else { return Ok(Charge::default()) };
         request.course.has_passed = true;
-        self.ask(request, engine, work).map_or(Ok(()), |hold| Err(Stop::Hold(hold)))
+        self.ask(request, &limits, work).map_err(Stop::Hold)
     }
 
     /// The same for a request that is done: its answer is held.
@@ -63,26 +64,28 @@ impl Connection {
         engine: &Share,
         work: Work,
     ) -> Result<NtStatus, Stop> {
-        if engine.limits().is_none() {
-            return Ok(NtStatus::SUCCESS);
+        let Some(limits) = engine.limits() else { return Ok(NtStatus::SUCCESS) };
+        match self.ask(request, &limits, work) {
+            Ok(charge) => {
+                charge.used_up();
+                Ok(NtStatus::SUCCESS)
+            }
+            // It is owed also if the connection is lost before its time has come.
+            Err(hold) => Err(Stop::Answer(NtStatus::SUCCESS, hold.is_done())),
         }
-        let hold = self.ask(request, engine, work);
-        // It is owed also if the connection is lost before its time has come.
-        let hold = hold.map(Hold::is_done);
-        hold.map_or(Ok(NtStatus::SUCCESS), |hold| Err(Stop::Answer(NtStatus::SUCCESS, hold)))
     }
 
-    fn ask(&self, request: &mut Request<'_>, engine: &Share, work: Work) -> Option<Hold> {
-        let limits = engine.limits()?;
-        let client = self.negotiated.as_ref()?.client;
+    fn ask(&self, request: &mut Request<'_>, limits: &ShareLimits, work: Work) -> Result<Charge, Hold> {
+        let Some(negotiated) = &self.negotiated else { return Ok(Charge::default()) };
+        let client = negotiated.client;
         let waiter = self.waiter(self.async_id(request));
         let ask = Ask { client, connection: self.handle.id, work, waiter: &waiter };
         match limits.ask(&ask, request.now) {
-            Answer::Go(met) => {
+            Answer::Go(met, charge) => {
                 request.course.met = met;
-                None
+                Ok(charge)
             }
-            Answer::Held(hold) => Some(hold),
+            Answer::Held(hold) => Err(hold),
         }
     }
 
@@ -96,7 +99,7 @@ impl Connection {
         now: Now,
         out: &mut Output<Event>,
     ) {
-        let Pause { async_id, at, announced, signed, header, outstanding, course, keeps } = pause;
+        let Pause { async_id, at, announced, signed, header, outstanding, mut course, keeps } = pause;
         let (hold, done, rest) = match stop {
             Stop::Hold(hold) => (hold, None, here),
             Stop::Answer(status, hold) => (hold, Some(status), behind),
@@ -109,7 +112,7 @@ impl Connection {
             {
                 // There is no room to hold more of what only a client that means harm sends so much of: it is done
                 // now, and owed.
-                drop(hold.is_done());
+                course.charge = hold.go();
                 let resumed = Some(Resumed { async_id, announced, signed, outstanding, course });
                 return self.run(
                     compound,
@@ -150,13 +153,15 @@ impl Connection {
         let Some(mut waiting) = self.suspended.remove(&async_id) else { return true };
         self.held -= 1;
         waiting.course.met = met;
-        let done = waiting.held.take().and_then(|held| held.done);
+        let Some(Held { hold, done, .. }) = waiting.held.take() else { return true };
         if let Some(status) = done {
+            drop(hold);
             let frame = std::mem::take(&mut waiting.compound.frame);
             self.suspended.insert(async_id, waiting);
             self.job_done(async_id, frame, Ok(status), now, out);
             return true;
         }
+        waiting.course.charge = hold.go();
         if waiting.compound.is_empty() {
             waiting.compound.frame = out.pool.take(expected_size(&waiting.rest));
         }

@@ -31,22 +31,20 @@ fn read(run: &mut Run, args: &Args, from: &Through) -> Done {
         return nothing(run, args, from, len);
     }
     let (engine, open) = (&from.export().engine, from.open());
-    let work = Work::Read { node: open.node_id(), len: len as u64 };
+    let work = Work::Read { file: open.file_number(), len: len as u64 };
     run.pace(engine, work)?;
     let is_kept = run.serving.is_some_and(|serving| serving.cache);
     if len >= UNCOPIED
         && run.is_last
         && !is_kept
         && from.holding().is_some()
-        && let Some(range) = engine
-            .read_range(open, owner(run), args.offset, len, &run.way.transfer)
-            .inspect_err(|_| engine.give_back(work, len, 0))?
+        && let Some(range) = engine.read_range(open, owner(run), args.offset, len, &run.way.transfer)?
     {
         let end = args.offset + range.len as u64;
         let got = range.len;
         let eof = is_end(engine, from, len, got, end)?;
         if run.writer.attach_read(range, eof).is_ok() {
-            engine.give_back(work, len, got);
+            run.pacing.used(got);
             run.course.data = got;
             return Ok(());
         }
@@ -54,13 +52,10 @@ fn read(run: &mut Run, args: &Args, from: &Through) -> Done {
     let owner = owner(run);
     let patience = run.patience;
     let place = run.writer.begin_read();
-    let got = engine.read(open, owner, args.offset, len, run.writer.tail(), patience);
-    if got != Err(share::Refusal::WouldBlock) {
-        engine.give_back(work, len, *got.as_ref().unwrap_or(&0));
-    }
-    let got = got?;
+    let got = engine.read(open, owner, args.offset, len, run.writer.tail(), patience)?;
     let eof = is_end(engine, from, len, got, args.offset + got as u64)?;
     run.writer.finish_read(place, eof);
+    run.pacing.used(got);
     run.course.data = got;
     Ok(())
 }

@@ -35,13 +35,13 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
 
 fn read(run: &mut Run, args: &Args, from: &Through) -> Done {
     let len = u64::from(args.count.min(MAX_IO)).min(room_left(run) as u64);
-    let work = Work::Read { node: from.open().node_id(), len };
+    let work = Work::Read { file: from.open().file_number(), len };
     run.pace(&from.export().engine, work)?;
     let mut sent = 0;
-    let done = pieces(run, args, from, &mut sent);
+    pieces(run, args, from, &mut sent)?;
     // A hole is told of, and costs no bytes.
-    from.export().engine.give_back(work, usize::try_from(len).unwrap_or(usize::MAX), sent);
-    done
+    run.pacing.used(sent);
+    Ok(())
 }
 
 /// Writes the result, and adds the bytes of data in it to `sent`.

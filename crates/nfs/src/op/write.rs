@@ -37,7 +37,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
         })
     });
     if written.is_ok() {
-        let work = Work::Write { node: to.open().node_id(), len: args.data.len() as u64 };
+        let work = Work::Write { file: to.open().file_number(), len: args.data.len() as u64 };
         run.pace_rest(&to.export().engine, work);
         run.course.data = args.data.len();
     }

@@ -188,7 +188,7 @@ impl World {
         let service = Nfs(Arc::clone(&self.server));
         let connection = service.accept(peer, posted.clone(), self.now).expect("room for a connection");
         let (out, now) = (Output::default(), self.now);
-        Wire { service, connection, posted, out, xid: 0, uid: 0, gid: 0, is_nobody: false, now }
+        Wire { service, connection, posted, out, xid: 0, uid: 0, gid: 0, is_nobody: false, uncopied: 0, now }
     }
 }
 
@@ -216,6 +216,8 @@ pub struct Wire {
     pub gid: u32,
     /// Nobody speaks.
     pub is_nobody: bool,
+    /// Answers that ended with a piece of a file.
+    pub uncopied: usize,
     pub now: Now,
 }
 
@@ -302,6 +304,7 @@ impl Wire {
         }
         self.connection.before_leaving();
         let frames = std::mem::take(&mut self.out.frames);
+        self.uncopied += frames.iter().filter(|frame| frame.attached().is_some()).count();
         let message = |frame: &Frame| {
             let mut bytes = frame.bytes()[MARK..].to_vec();
             bytes.resize(frame.len() - MARK, 0);
@@ -323,6 +326,12 @@ impl Wire {
     pub fn reply(&mut self, message: &[u8]) {
         self.connection.on_message(&mut message.to_vec(), self.now, &mut self.out);
         assert!(self.out.frames.is_empty() && !self.out.close);
+    }
+
+    /// What waits for the device, for the time after this connection: what it comes to reaches nobody.
+    pub fn take_jobs(&mut self) -> impl FnOnce() + use<> {
+        let jobs = std::mem::take(&mut self.out.jobs);
+        move || jobs.into_iter().for_each(|job| drop((job.0)()))
     }
 
     /// The connection is lost.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use metering::counts::{Counted, Counts, Family};
 use parking_lot::Mutex;
 
 use super::Share;
-use crate::counts::{Counts, Family};
 
 /// Numbers that were given away.
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -50,5 +50,20 @@ impl Share {
     /// Its transactions in each family in which there were any.
     pub fn all_counts(&self) -> Vec<Arc<Counts>> {
         self.counting.all.lock().clone()
+    }
+}
+
+impl Counted for Share {
+    #[inline]
+    fn number(&self) -> u64 {
+        self.number()
+    }
+
+    fn name(&self) -> String {
+        self.name()
+    }
+
+    fn counts(&self, family: &'static Family) -> Arc<Counts> {
+        self.counts(family)
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwapOption;
+use metering::limits::ShareLimits;
 
 use super::Share;
-use crate::limits::{ShareLimits, Work};
 
 /// The limits in force.
 #[derive(Default)]
@@ -21,16 +21,6 @@ impl Share {
     #[inline]
     pub fn limits(&self) -> Option<Arc<ShareLimits>> {
         if self.limiting.is_on.load(Ordering::Relaxed) { self.limiting.limits.load_full() } else { None }
-    }
-
-    /// Gives back of `len` bytes that were asked for those that were not there.
-    #[inline]
-    pub fn give_back(&self, work: Work, len: usize, used: usize) {
-        if used < len
-            && let Some(limits) = self.limits()
-        {
-            limits.give_back(work, (len - used) as u64);
-        }
     }
 
     /// Takes limits into force, or lifts them. Who is held already stays so for as long as those limits say.

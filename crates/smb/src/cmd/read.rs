@@ -4,7 +4,7 @@
 //! read on the blocking pool. Much of it that is in memory, and goes out as it is, need not be copied: then the
 //! reply ends with a piece of the file.
 
-use share::limits::Work as Paced;
+use share::limits::{Charge, Work as Paced};
 use share::{LockOwner, Share};
 use smb_wire::{NtStatus, read};
 use volume::Patience;
@@ -54,34 +54,29 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
             if wanted.offset.checked_add(wanted.length as u64).is_none_or(|end| end > i64::MAX as u64) {
                 return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
             }
-            let paced = Paced::Read { node: file.node_id(), len: wanted.length as u64 };
-            connection.pace(request, engine, paced).inspect_err(|_| request.keeps = Some(open.look_on()))?;
+            let paced = Paced::Read { file: file.file_number(), len: wanted.length as u64 };
+            let charge = connection
+                .pace(request, engine, paced)
+                .inspect_err(|_| request.keeps = Some(open.look_on()))?;
             let transfer = request.bare.then_some(&connection.handle.transfer);
-            let range = uncopied(engine, file, open.lock_owner(), wanted, transfer)
-                .inspect_err(|_| engine.give_back(paced, wanted.length, 0))?;
-            if let Some(range) = range {
-                engine.give_back(paced, wanted.length, range.len);
+            if let Some(range) = uncopied(engine, file, open.lock_owner(), wanted, transfer)? {
                 open.moving.kept.set_position(wanted.offset + range.len as u64);
                 let at = begin(body, wanted);
-                let completion = end(body, at, range.len, wanted).map_err(Stop::Fail);
+                let completion = end(body, at, range.len, wanted, charge).map_err(Stop::Fail);
                 request.attached = Some(range);
                 return completion;
             }
             let at = begin(body, wanted);
             match engine.read(file, open.lock_owner(), wanted.offset, wanted.length, body, Patience::Cached) {
                 Ok(count) => {
-                    engine.give_back(paced, wanted.length, count);
                     open.moving.kept.set_position(wanted.offset + count as u64);
-                    end(body, at, count, wanted).map_err(Stop::Fail)
+                    end(body, at, count, wanted, charge).map_err(Stop::Fail)
                 }
                 Err(share::Refusal::WouldBlock) => {
                     body.truncate(at);
-                    Err(Stop::Work(later(open.look_on(), wanted)))
+                    Err(Stop::Work(later(open.look_on(), wanted, charge)))
                 }
-                Err(refusal) => {
-                    engine.give_back(paced, wanted.length, 0);
-                    Err(refusal.into())
-                }
+                Err(refusal) => Err(refusal.into()),
             }
         }
         Some(Object::Pipe(pipe)) => crate::pipe::read(&mut pipe.lock(), wanted.length, body),
@@ -110,8 +105,8 @@ fn begin(body: &mut Vec<u8>, wanted: Wanted) -> usize {
     at
 }
 
-/// The data lies in the body: fills in what stands before it.
-fn end(body: &mut [u8], at: usize, count: usize, wanted: Wanted) -> Completion {
+/// The data lies in the body, or follows it: fills in what stands before it. What is not sent is not charged.
+fn end(body: &mut [u8], at: usize, count: usize, wanted: Wanted, charge: Charge) -> Completion {
     // MS-SMB2 3.3.5.12
     if (count == 0 && wanted.length > 0) || count < wanted.minimum {
         return Err(NtStatus::END_OF_FILE);
@@ -119,16 +114,15 @@ fn end(body: &mut [u8], at: usize, count: usize, wanted: Wanted) -> Completion {
     if let Some(fixed) = body[at..].first_chunk_mut() {
         read::Response::write_fixed_padded(fixed, count as u32, wanted.padding);
     }
+    charge.used(count);
     Ok(NtStatus::SUCCESS)
 }
 
-fn later(open: Looking, wanted: Wanted) -> Work {
+fn later(open: Looking, wanted: Wanted, charge: Charge) -> Work {
     Box::new(move |body| {
         let (engine, file) = open.file().ok_or(NtStatus::FILE_CLOSED)?;
         let at = begin(body, wanted);
         let read = engine.read(file, open.lock_owner(), wanted.offset, wanted.length, body, Patience::Block);
-        let paced = Paced::Read { node: file.node_id(), len: wanted.length as u64 };
-        engine.give_back(paced, wanted.length, *read.as_ref().unwrap_or(&0));
-        end(body, at, read.map_err(|refusal| crate::status::of(&refusal))?, wanted)
+        end(body, at, read.map_err(|refusal| crate::status::of(&refusal))?, wanted, charge)
     })
 }

@@ -48,7 +48,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
                 Step::Done(()) => {
                     request.course.written = asked.data.len();
                     write::Response { count: asked.data.len() as u32 }.write(body);
-                    let work = Work::Write { node: file.node_id(), len: asked.data.len() as u64 };
+                    let work = Work::Write { file: file.file_number(), len: asked.data.len() as u64 };
                     return connection.pace_answer(request, engine, work);
                 }
                 Step::Wait(ticket) => return Err(Stop::Wait(Some((engine.clone(), ticket)))),

@@ -156,6 +156,12 @@ impl<T> Gate<T> {
         }
     }
 
+    /// What may pass at this time without waiting, at one rate; less than nothing is owed.
+    pub fn left(&mut self, now_ns: u64) -> Option<i64> {
+        self.meter.refill(now_ns);
+        if let Meter::Plain(rate) = &self.meter { Some(rate.left()) } else { None }
+    }
+
     /// Whether the limit is near.
     #[must_use]
     pub fn is_near(&self) -> bool {

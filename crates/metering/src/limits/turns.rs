@@ -8,9 +8,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
 
-use volume::NodeId;
-
-use crate::ClientKey;
+use crate::{ClientKey, FileNumber};
 
 /// Whose request it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,7 +18,7 @@ pub struct Flow {
     /// The connection it came over.
     pub connection: u64,
     /// The file, when it is about the data of one.
-    pub node: Option<NodeId>,
+    pub file: Option<FileNumber>,
 }
 
 /// The tags of those that wait.
@@ -143,7 +141,7 @@ mod tests {
     use super::*;
 
     fn flow(client: u128, connection: u64, inode: u64) -> Flow {
-        Flow { client: ClientKey(client), connection, node: Some(NodeId { device: 1, inode }) }
+        Flow { client: ClientKey(client), connection, file: Some(FileNumber { device: 1, inode }) }
     }
 
     fn served(queue: &mut Queue<(Flow, u64)>, turns: usize) -> HashMap<Flow, u64> {

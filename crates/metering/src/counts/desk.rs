@@ -6,8 +6,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use super::record::{About, Record, Recording, Sampled};
-use super::{Counts, Family, Habit, Habits, Noted};
-use crate::Share;
+use super::{Counted, Counts, Family, Habit, Habits, Noted};
 
 /// Answers that are watched on their way out; of those beyond, which a client does not take, it is not known when they were
 /// sent.
@@ -38,12 +37,18 @@ struct Leaving {
     authentication: u8,
 }
 
+/// What a connection does on one share.
+struct Visit {
+    share: Weak<dyn Counted>,
+    habits: Arc<Habits>,
+}
+
 /// The shares that a connection has used, and what it did there: for others to read.
 #[derive(Default)]
 pub struct Visits {
     /// How many requests it has under way.
     depth: Habits,
-    shares: Mutex<Vec<(Weak<Share>, Arc<Habits>)>>,
+    shares: Mutex<Vec<Visit>>,
 }
 
 impl Visits {
@@ -51,8 +56,7 @@ impl Visits {
     #[must_use]
     pub fn read(&self) -> (Habit, Vec<(String, Habit)>) {
         let shares = self.shares.lock();
-        let read =
-            |(share, habits): &(Weak<Share>, Arc<Habits>)| Some((share.upgrade()?.name(), habits.read()));
+        let read = |visit: &Visit| Some((visit.share.upgrade()?.name(), visit.habits.read()));
         (self.depth.read(), shares.iter().filter_map(read).collect())
     }
 }
@@ -99,11 +103,11 @@ impl Desk {
 
     /// The place of a share.
     #[inline]
-    pub fn place(&mut self, share: &Arc<Share>) -> Place {
+    pub fn place<S: Counted + 'static>(&mut self, share: &Arc<S>) -> Place {
         self.known(share.number()).unwrap_or_else(|| self.add(share))
     }
 
-    /// The place of the share with this number ([`Share::number`]), if it has one.
+    /// The place of the share with this number ([`Counted::number`]), if it has one.
     #[inline]
     pub fn known(&mut self, number: u64) -> Option<Place> {
         if self.sheets.get(usize::from(self.last.0)).is_some_and(|sheet| sheet.share == number) {
@@ -115,10 +119,11 @@ impl Desk {
     }
 
     #[cold]
-    fn add(&mut self, share: &Arc<Share>) -> Place {
+    fn add<S: Counted + 'static>(&mut self, share: &Arc<S>) -> Place {
         let Ok(at) = u16::try_from(self.sheets.len()) else { return Place::default() };
-        let habits = Arc::default();
-        self.visits.shares.lock().push((Arc::downgrade(share), Arc::clone(&habits)));
+        let habits: Arc<Habits> = Arc::default();
+        let visit = Visit { share: Arc::<S>::downgrade(share), habits: Arc::clone(&habits) };
+        self.visits.shares.lock().push(visit);
         let name = self.recording.is_some().then(|| share.name().into());
         self.sheets.push(Sheet { share: share.number(), counts: share.counts(self.family), habits, name });
         Place(at)
@@ -211,11 +216,8 @@ impl Desk {
 
 #[cfg(test)]
 mod tests {
-    use volume::memory::MemoryVolume;
-
     use super::super::Kind;
     use super::*;
-    use crate::Config;
     use crate::limits::ResponseType;
 
     static FAMILY: Family = Family { name: "F", operations: &["One", "Two"], authentications: &["Key"] };
@@ -228,30 +230,6 @@ mod tests {
         egress: 20,
         data: 5,
     };
-
-    #[test]
-    fn each_share_has_its_own_and_the_rest_is_nobodys() {
-        let open = |name: &str| {
-            let config = Config { name: name.to_owned(), ..Config::default() };
-            Share::open(Arc::new(MemoryVolume::new(1)), config).unwrap()
-        };
-        let (one, other, rest) = (open("one"), open("other"), Counts::new(&FAMILY));
-        let mut desk = Desk::new(&rest);
-        for share in [&one, &other, &one] {
-            let place = desk.place(share);
-            assert_eq!(desk.known(share.number()), Some(place));
-            desk.note(place, &DONE, None);
-        }
-        desk.note(Place::default(), &DONE, None);
-        let count = |counts: &Counts| counts.read().transactions[0].all();
-        let all = [&one, &other].map(|share| count(&share.counts(&FAMILY)));
-        assert_eq!((all, count(&rest)), ([2, 1], 1));
-        let (_, visits) = desk.visits().read();
-        let written: Vec<_> = visits.iter().map(|(name, habit)| (name.as_str(), habit.bytes[1])).collect();
-        assert_eq!(written, [("one", 10), ("other", 5)]);
-        drop(one);
-        assert_eq!(desk.visits().read().1.len(), 1, "a share that is gone has no name any more");
-    }
 
     #[test]
     fn what_took_how_long_is_known_when_it_was_answered_and_when_it_was_sent() {

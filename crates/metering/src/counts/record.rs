@@ -9,8 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use volume::Name;
-
 use super::{Family, Noted};
 
 /// Records of one connection that wait for their answers to be sent; those beyond go without that time.
@@ -75,11 +73,11 @@ impl Sampled {
 
 /// A path as [`About::path`] has it, and behind it the named stream that is meant.
 #[must_use]
-pub fn path_text(path: &[Name], stream: Option<&Name>) -> String {
-    let parts: Vec<_> = path.iter().map(|name| String::from_utf8_lossy(name.as_bytes())).collect();
+pub fn path_text<N: AsRef<[u8]>>(path: &[N], stream: Option<&N>) -> String {
+    let parts: Vec<_> = path.iter().map(|name| String::from_utf8_lossy(name.as_ref())).collect();
     let path = parts.join("/");
     match stream {
-        Some(stream) => format!("{path}:{}", String::from_utf8_lossy(stream.as_bytes())),
+        Some(stream) => format!("{path}:{}", String::from_utf8_lossy(stream.as_ref())),
         None => path,
     }
 }

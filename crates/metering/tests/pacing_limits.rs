@@ -2,9 +2,9 @@
 
 mod pacing;
 
+use metering::limits::{AccountProvision, Formula, Provision, ResponseType, Throughput, Wanted, Work};
 use pacing::*;
 use proptest::prelude::*;
-use share::limits::{AccountProvision, Formula, Provision, ResponseType, Throughput, Wanted, Work};
 
 /// The smallest premium share.
 fn smallest() -> Provision {
@@ -348,31 +348,31 @@ proptest! {
 #[test]
 fn what_was_done_is_owed_by_the_share_though_nobody_waits_for_the_answer_and_what_was_not_done_costs_nothing()
 {
-    use share::limits::{Alarm, Answer, Ask, Limits};
+    use metering::limits::{Alarm, Answer, Ask, Limits};
     struct Silent;
     impl Alarm for Silent {
         fn set(&self, _: u64) {}
     }
-    impl share::Wake for Silent {
+    impl metering::Wake for Silent {
         fn wake(&self, _: u64) {}
     }
     /// When the first request passes behind `asked` ones of 1 MiB each that were given up.
     fn passes_after(is_done: bool, is_charged: bool) -> u64 {
         let limits = Limits::new(None, std::sync::Arc::new(Silent), at(0));
         let share = limits.set_share(1, plain(1_000_000, 10 * MIB), None, at(0));
-        let waiter = share::Waiter { wake: std::sync::Arc::new(Silent), token: 1 };
-        let client = share::ClientKey(1);
+        let waiter = metering::Waiter { wake: std::sync::Arc::new(Silent), token: 1 };
+        let client = metering::ClientKey(1);
         let work = write(1, MIB);
         let ask = Ask { client, connection: 1, work, waiter: &waiter };
         for _ in 0..20 {
             match share.ask(&ask, at(0)) {
-                Answer::Go(_) => {}
+                Answer::Go(_, charge) => charge.used_up(),
                 Answer::Held(hold) if is_done => drop(hold.is_done()),
                 Answer::Held(hold) => drop(hold),
             }
         }
         if is_charged {
-            share.charge(work, at(0));
+            share.charge(work, at(0)).used_up();
         }
         let Answer::Held(hold) = share.ask(&ask, at(0)) else { return 0 };
         let mut now = 0;

@@ -39,6 +39,16 @@ pub struct Family {
     pub authentications: &'static [&'static str],
 }
 
+/// A share whose transactions are counted.
+pub trait Counted: Send + Sync {
+    /// Tells it from all others of the process; never zero.
+    fn number(&self) -> u64;
+    /// Its name, as it is now.
+    fn name(&self) -> String;
+    /// Its transactions in one family.
+    fn counts(&self, family: &'static Family) -> Arc<Counts>;
+}
+
 /// What a transaction works on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Kind {

@@ -1,9 +1,8 @@
 //! The gates that one request passes, from the narrowest to the widest: file, share, account.
 
-use volume::NodeId;
-
 use super::formula::{AccountProvision, Provision, Throughput};
 use super::outcome::ResponseType;
+use crate::FileNumber;
 
 /// What a request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,14 +10,14 @@ pub enum Work {
     /// Reads data.
     Read {
         /// The file.
-        node: NodeId,
+        file: FileNumber,
         /// How many bytes.
         len: u64,
     },
     /// Writes data.
     Write {
         /// The file.
-        node: NodeId,
+        file: FileNumber,
         /// How many bytes.
         len: u64,
     },
@@ -29,10 +28,19 @@ pub enum Work {
 impl Work {
     /// The file whose data it is about.
     #[must_use]
-    pub fn node(self) -> Option<NodeId> {
+    pub fn file(self) -> Option<FileNumber> {
         match self {
-            Work::Read { node, .. } | Work::Write { node, .. } => Some(node),
+            Work::Read { file, .. } | Work::Write { file, .. } => Some(file),
             Work::Metadata => None,
+        }
+    }
+
+    /// Bytes that it asks for.
+    #[must_use]
+    pub fn bytes(self) -> u64 {
+        match self {
+            Work::Read { len, .. } | Work::Write { len, .. } => len,
+            Work::Metadata => 0,
         }
     }
 }
@@ -40,7 +48,7 @@ impl Work {
 /// Whose gate it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Owner {
-    File(u32, NodeId),
+    File(u32, FileNumber),
     Share(u32),
     Account,
 }
@@ -54,6 +62,13 @@ pub(super) enum Passing {
     /// Both of them.
     Bytes,
     Metadata,
+}
+
+impl Passing {
+    /// Whether bytes are counted there, of which what is not used is given back.
+    pub fn is_bytes(self) -> bool {
+        matches!(self, Passing::Bytes | Passing::Ingress | Passing::Egress)
+    }
 }
 
 /// Names a gate.
@@ -98,14 +113,14 @@ impl Path {
     /// Those of a request on this share.
     pub fn of(share: u32, work: Work, provision: &Provision, account: Option<&AccountProvision>) -> Path {
         let mut path = Path::default();
-        let (node, len, writes) = match work {
+        let (file, len, writes) = match work {
             Work::Metadata => {
                 let key = Key { owner: Owner::Share(share), passing: Passing::Metadata };
                 path.push(Step { key, cost: 1, met: ResponseType::SuccessWithMetadataThrottling });
                 return path;
             }
-            Work::Read { node, len } => (node, len, false),
-            Work::Write { node, len } => (node, len, true),
+            Work::Read { file, len } => (file, len, false),
+            Work::Write { file, len } => (file, len, true),
         };
         let own = if writes {
             ResponseType::SuccessWithShareIngressThrottling
@@ -113,7 +128,7 @@ impl Path {
             ResponseType::SuccessWithShareEgressThrottling
         };
         let other = ResponseType::SuccessWithThrottling;
-        let file = Owner::File(share, node);
+        let file = Owner::File(share, file);
         path.push(Step { key: Key { owner: file, passing: Passing::Operations }, cost: 1, met: other });
         path.push(Step { key: Key { owner: file, passing: Passing::Bytes }, cost: len, met: other });
         let operations = ResponseType::SuccessWithShareIopsThrottling;

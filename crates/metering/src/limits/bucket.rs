@@ -74,6 +74,12 @@ impl Bucket {
         self.level = self.level.max(-self.depth);
     }
 
+    /// What may be taken without waiting, rounded down; less than nothing is owed.
+    #[must_use]
+    pub fn left(&self) -> i64 {
+        i64::try_from(self.level.div_euclid(ONE)).unwrap_or(i64::MIN)
+    }
+
     /// Whether nothing is missing.
     #[must_use]
     pub fn is_full(&self) -> bool {

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use wire::Now;
 
 use super::bucket::Bursting;
+use super::charge::Charge;
 use super::formula::{AccountProvision, Provision, Throughput};
 use super::gate::{Gate, Meter};
 use super::outcome::ResponseType;
@@ -46,17 +47,18 @@ pub struct Ask<'a> {
 #[derive(Debug)]
 #[must_use]
 pub enum Answer {
-    /// It goes on at once.
-    Go(ResponseType),
+    /// It goes on at once, with what it has taken.
+    Go(ResponseType, Charge),
     /// It is woken when it may go on.
     Held(Hold),
 }
 
-/// A request that is held. Dropped, it gives its place up, and takes nothing unless what it asked for is
+/// A request that is held. Dropped, it gives its place up and takes no bytes, unless what it asked for is
 /// [done](Hold::is_done).
 pub struct Hold {
     limits: Arc<Limits>,
-    id: u64,
+    /// None when it has gone on.
+    id: Option<u64>,
     is_done: bool,
 }
 
@@ -79,14 +81,33 @@ impl Hold {
     #[must_use]
     pub fn released(&self) -> Option<ResponseType> {
         let state = self.limits.state.lock();
-        state.held.get(&self.id).filter(|held| held.waiter.is_none()).map(|held| held.met)
+        state.held.get(&self.id?).filter(|held| held.waiter.is_none()).map(|held| held.met)
+    }
+
+    /// It goes on, with what it has taken. One that is not released does not wait any longer: what it has not taken yet
+    /// is owed.
+    pub fn go(mut self) -> Charge {
+        let Some(held) = self.leave(true) else { return Charge::default() };
+        Charge::of(ShareLimits { limits: Arc::clone(&self.limits), share: held.share }, held.work)
+    }
+
+    /// Gives its place up, with the limits of a share that is still there.
+    fn leave(&mut self, is_done: bool) -> Option<Held> {
+        let id = self.id.take()?;
+        let (left, at) = {
+            let mut state = self.limits.state.lock();
+            (state.leave(id, is_done), state.arm())
+        };
+        if let Some(at) = at {
+            self.limits.alarm.set(at);
+        }
+        left.filter(|held| held.path.step(0).is_some())
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let left = self.limits.state.lock().leave(self.id, self.is_done);
-        drop(left);
+        drop(self.leave(self.is_done));
     }
 }
 
@@ -94,7 +115,9 @@ impl Drop for Hold {
 #[derive(Debug)]
 struct Held {
     share: u32,
+    work: Work,
     flow: Flow,
+    /// Empty when its share was taken out.
     path: Path,
     /// At which gate of its path.
     at: usize,
@@ -247,8 +270,10 @@ impl ShareLimits {
         let (answer, at) = {
             let mut state = self.limits.state.lock();
             let answer = match state.ask(self.share, ask, now.mono_ns) {
-                Ok(met) => Answer::Go(met),
-                Err(id) => Answer::Held(Hold { limits: Arc::clone(&self.limits), id, is_done: false }),
+                Ok(met) => Answer::Go(met, Charge::of(self.clone(), ask.work)),
+                Err(id) => {
+                    Answer::Held(Hold { limits: Arc::clone(&self.limits), id: Some(id), is_done: false })
+                }
             };
             (answer, state.arm())
         };
@@ -258,13 +283,21 @@ impl ShareLimits {
         answer
     }
 
-    /// Takes what `work` costs, which is done and waits for nothing: whoever comes next waits longer.
-    pub fn charge(&self, work: Work, now: Now) {
+    /// Takes what `work` costs, which waits for nothing: whoever comes next waits longer.
+    pub fn charge(&self, work: Work, now: Now) -> Charge {
         self.limits.state.lock().charge(self.share, work, now.mono_ns);
+        Charge::of(self.clone(), work)
+    }
+
+    /// Bytes that may go in or out now without waiting, at each gate that `work` has to pass and where bytes are counted,
+    /// from the narrowest to the widest. Less than none are owed.
+    #[must_use]
+    pub fn bytes_left(&self, work: Work, now: Now) -> Vec<i64> {
+        self.limits.state.lock().bytes_left(self.share, work, now.mono_ns)
     }
 
     /// Gives back `unused` bytes of what `work` asked for.
-    pub fn give_back(&self, work: Work, unused: u64) {
+    pub(super) fn give_back(&self, work: Work, unused: u64) {
         let at = {
             let mut state = self.limits.state.lock();
             state.give_back(self.share, work, unused);
@@ -355,7 +388,10 @@ impl State {
         let mut woken = Vec::new();
         for id in waiting {
             self.stops_waiting(id);
-            woken.extend(self.held.get_mut(&id).and_then(|held| held.waiter.take()));
+            let Some(held) = self.held.get_mut(&id) else { continue };
+            // Nothing that it has taken is there any more.
+            (held.path, held.at) = (Path::default(), 0);
+            woken.extend(held.waiter.take());
         }
         let is_its = |key: &Key| match key.owner {
             Owner::File(of, _) | Owner::Share(of) => of == share,
@@ -371,11 +407,12 @@ impl State {
     fn ask(&mut self, share: u32, ask: &Ask<'_>, now_ns: u64) -> Result<ResponseType, u64> {
         let Some(of) = self.shares.get(&share) else { return Ok(ResponseType::Success) };
         let path = Path::of(share, ask.work, &of.provision, self.account.as_ref());
-        let flow = Flow { client: ask.client, connection: ask.connection, node: ask.work.node() };
+        let flow = Flow { client: ask.client, connection: ask.connection, file: ask.work.file() };
         let id = self.next;
         self.next += 1;
         let mut held = Held {
             share,
+            work: ask.work,
             flow,
             path,
             at: 0,
@@ -534,12 +571,15 @@ impl State {
 
     /// A request is given up, or what became of it is known. Its place in the queue is passed over.
     fn leave(&mut self, id: u64, is_done: bool) -> Option<Held> {
-        let waits = self.held.get(&id).is_some_and(|held| held.waiter.is_some());
         self.stops_waiting(id);
         let held = self.held.remove(&id)?;
-        if is_done && waits && self.shares.contains_key(&held.share) {
+        if is_done {
             for step in held.path.steps().skip(held.at) {
                 self.owe(step.key, step.cost);
+            }
+        } else {
+            for step in held.path.steps().take(held.at) {
+                self.give_back_at(step.key, step.cost);
             }
         }
         Some(held)
@@ -574,13 +614,25 @@ impl State {
         let Some(of) = self.shares.get(&share) else { return };
         let path = Path::of(share, work, &of.provision, self.account.as_ref());
         for step in path.steps() {
-            if matches!(step.key.passing, Passing::Bytes | Passing::Ingress | Passing::Egress)
-                && let Some(gate) = self.gates.get_mut(&step.key)
-            {
-                gate.give_back(unused);
-                self.schedule(step.key);
-            }
+            self.give_back_at(step.key, unused);
         }
+    }
+
+    /// The same at one gate, if bytes are counted there.
+    fn give_back_at(&mut self, key: Key, unused: u64) {
+        if key.passing.is_bytes()
+            && let Some(gate) = self.gates.get_mut(&key)
+        {
+            gate.give_back(unused);
+            self.schedule(key);
+        }
+    }
+
+    fn bytes_left(&mut self, share: u32, work: Work, now_ns: u64) -> Vec<i64> {
+        let Some(of) = self.shares.get(&share) else { return Vec::new() };
+        let path = Path::of(share, work, &of.provision, self.account.as_ref());
+        let counted = path.steps().filter(|step| step.key.passing.is_bytes());
+        counted.filter_map(|step| self.gate(step.key, now_ns)?.left(now_ns)).collect()
     }
 
     fn share_state(&mut self, share: u32, now_ns: u64) -> Option<ShareState> {

@@ -6,12 +6,11 @@ use std::collections::{BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use share::limits::{
-    AccountProvision, Alarm, Answer, Ask, Hold, Limits, Provision, ResponseType, ShareLimits, Throughput,
-    Work,
+use metering::limits::{
+    AccountProvision, Alarm, Answer, Ask, Charge, Hold, Limits, Provision, ResponseType, ShareLimits,
+    Throughput, Work,
 };
-use share::{ClientKey, Waiter, Wake};
-use volume::NodeId;
+use metering::{ClientKey, FileNumber, Waiter, Wake};
 use wire::Now;
 
 /// A second.
@@ -27,16 +26,16 @@ pub fn at(ns: u64) -> Now {
     Now { mono_ns: ns, wall_ns: 0 }
 }
 
-pub fn node(inode: u64) -> NodeId {
-    NodeId { device: 1, inode }
+pub fn file(inode: u64) -> FileNumber {
+    FileNumber { device: 1, inode }
 }
 
 pub fn read(inode: u64, len: u64) -> Work {
-    Work::Read { node: node(inode), len }
+    Work::Read { file: file(inode), len }
 }
 
 pub fn write(inode: u64, len: u64) -> Work {
-    Work::Write { node: node(inode), len }
+    Work::Write { file: file(inode), len }
 }
 
 /// A share that is limited by `operations` and `bytes` and by nothing else.
@@ -195,7 +194,7 @@ impl World {
         for token in woken {
             let Some((number, since_ns, hold)) = self.held.remove(&token) else { continue };
             let met = hold.released().expect("who is woken is released");
-            self.finish(number, since_ns, met);
+            self.finish(number, since_ns, met, hold.go());
         }
     }
 
@@ -213,19 +212,17 @@ impl World {
             waiter: &waiter,
         };
         match self.shares[connection.share].ask(&ask, at(self.now_ns)) {
-            Answer::Go(met) => self.finish(number, self.now_ns, met),
+            Answer::Go(met, charge) => self.finish(number, self.now_ns, met, charge),
             Answer::Held(hold) => {
                 self.held.insert(self.next, (number, self.now_ns, hold));
             }
         }
     }
 
-    fn finish(&mut self, number: usize, since_ns: u64, met: ResponseType) {
+    fn finish(&mut self, number: usize, since_ns: u64, met: ResponseType, charge: Charge) {
         let waited_ns = self.now_ns - since_ns;
-        let Connection { share, work, unused, .. } = self.connections[number];
-        if unused > 0 {
-            self.shares[share].give_back(work, unused);
-        }
+        let Connection { work, unused, .. } = self.connections[number];
+        charge.used((work.bytes() - unused) as usize);
         self.done.push(Done { connection: number, at_ns: self.now_ns, waited_ns, met });
         self.pending.push(Reverse((self.now_ns + SERVICE_NS, number)));
     }
