@@ -29,25 +29,8 @@
 //! | `since` | whether what was read is still so |
 //! | `versions` | the number that moves with each change of a file |
 //!
-//! # Locks
-//!
-//! In this order, each at most once in a thread, except where said:
-//!
-//! 0. `Share::taking`: what happened on the host is taken in by one thread at a time.
-//! 1. `Directory::changing`: one change of names in a directory at a time (two directories: by address).
-//! 2. `Directory::contents`: its index of names and known subdirectories.
-//! 3. `Directories`: which directories are kept.
-//! 4. A shard of the table of open files.
-//! 5. `Stream::appending`, then `File::beside`: data that goes behind the end, and what lies beside a file, by one thread at a
-//!    time.
-//! 6. `File::state`: everything about an open file.
-//! 7. Leaves, under which nothing else is locked: `Link::place`, `Directory::standing`, `Directory::own`,
-//!    `Watching`, the keepers of clients' time, the tables of waits, deadlines, detached opens, recorded opens and clients, the parts of
-//!    the cache, and the small cells of an `Open`.
-//!
-//! No holder is told, and no waiter woken, while any of these is held: what is to be sent is collected
-//! in [`waits::Effects`] and sent by `Share::settle`. The volume may block, so it is called under
-//! `File::state` never, and under `Directory::changing` and `Directory::contents` only for names.
+//! The locks, and the order in which they are taken, stand in one table: `crate::ranked::Rank`. No holder is told, and no waiter
+//! woken, while any of them is held: what is to be sent is collected in [`waits::Effects`] and sent by `Share::settle`.
 
 mod access;
 mod address;
@@ -112,9 +95,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use volume::Volume;
 
+use crate::ranked::{Mutex, Rank};
 use crate::{ClientKey, ClientMemory, Holder, Refusal};
 
 pub(crate) use watched_tree::WatchedTree;
@@ -210,7 +193,7 @@ impl Share {
             keeping: OnceLock::new(),
             watching: watching::Watching::default(),
             untold: untold::Untold::default(),
-            clients: Mutex::default(),
+            clients: Mutex::of_default(Rank::Clients),
             keys: breaks::Keys::default(),
             contention: contention::Contention::default(),
             recalls: contention::Contention::default(),
@@ -220,7 +203,7 @@ impl Share {
             next_open: AtomicU64::new(1),
             failed_syncs: AtomicU64::new(0),
             open_count: AtomicUsize::new(0),
-            taking: Mutex::default(),
+            taking: Mutex::of_default(Rank::HostEvents),
             looked_at_ns: AtomicU64::new(0),
         });
         let sharing: Weak<Share> = Arc::downgrade(&share);

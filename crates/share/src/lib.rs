@@ -18,6 +18,7 @@ pub mod limits;
 pub mod memory;
 pub mod open;
 pub mod ranges;
+mod ranked;
 pub mod refusal;
 pub mod request;
 pub mod step;

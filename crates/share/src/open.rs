@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bitflags::bitflags;
-use parking_lot::{Mutex, RwLock};
 use volume::security::Rights;
 use volume::{Name, Node, NodeId, Time};
 
@@ -13,6 +12,7 @@ use crate::engine::file::{File, Link, Stream};
 use crate::engine::followed::Followed;
 use crate::engine::giving_back::Held;
 use crate::memory::{Charge, Payer};
+use crate::ranked::{Mutex, RwLock};
 use crate::{Attributes, CacheKey, Caching, ClientKey, Deny, Identity, Info, Options};
 
 pub use crate::caching::grants::Grant;

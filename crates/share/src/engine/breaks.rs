@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
 use wire::Now;
 
 use super::Share;
@@ -12,6 +11,7 @@ use super::file::{File, State, Stream, StreamState};
 use super::keeping::Absent;
 use super::waits::Effects;
 use crate::caching::grants::{Asker, Deadlines, Grant, Need};
+use crate::ranked::{Mutex, Rank};
 use crate::{
     BreakNotice, CacheKey, Caching, CachingRequest, Caller, ClientKey, Open, OpenRequest, Options, Refusal,
     Step, Ticket,
@@ -29,8 +29,13 @@ struct Place {
 }
 
 /// Where the right under each key is; a key leads to one stream at a time.
-#[derive(Default)]
 pub(super) struct Keys(Mutex<HashMap<Holder, Place>>);
+
+impl Default for Keys {
+    fn default() -> Keys {
+        Keys(Mutex::of_default(Rank::Keys))
+    }
+}
 
 impl Keys {
     pub fn find(&self, holder: &Holder) -> Option<(Arc<File>, Arc<Stream>)> {

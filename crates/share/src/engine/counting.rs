@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
-
 use super::Share;
 use crate::counts::{Counts, Family};
+use crate::ranked::{Mutex, Rank};
 
 /// Numbers that were given away.
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -19,7 +18,7 @@ pub(super) struct Counting {
 
 impl Default for Counting {
     fn default() -> Counting {
-        Counting { number: NEXT.fetch_add(1, Ordering::Relaxed), all: Mutex::default() }
+        Counting { number: NEXT.fetch_add(1, Ordering::Relaxed), all: Mutex::of_default(Rank::Counts) }
     }
 }
 

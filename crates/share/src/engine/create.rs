@@ -7,7 +7,6 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Mutex, RwLock};
 use volume::security::Rights;
 use volume::{Kind, Name, Node, NodeId, OpenHow, Stat, Time};
 
@@ -23,6 +22,7 @@ use super::walk::Found;
 use crate::caching::grants::{Asker, Grant};
 use crate::memory::OPEN_BYTES;
 use crate::open::Party;
+use crate::ranked::{Mutex, Rank, RwLock};
 use crate::{
     Attributes, Caller, Disposition, Info, Open, OpenRequest, Opened, Options, Outcome, Refusal, Step, Ticket,
 };
@@ -313,11 +313,10 @@ impl Share {
             granted: reserved.granted,
             deny: request.deny,
             options: request.options,
-            party: RwLock::new(Party {
-                client: caller.client,
-                identity: Arc::clone(caller.identity),
-                asker: reserved.asker,
-            }),
+            party: RwLock::new(
+                Rank::Party,
+                Party { client: caller.client, identity: Arc::clone(caller.identity), asker: reserved.asker },
+            ),
             opened_at: Time::from_wall_ns(caller.now.wall_ns),
             closed: AtomicBool::new(false),
             detached: AtomicBool::new(false),
@@ -327,8 +326,8 @@ impl Share {
             untold: AtomicU32::new(0),
             told_failures,
             followed: OnceLock::new(),
-            watch: Mutex::new(None),
-            charge: Mutex::new(self.charge_open(caller.client, caller.identity)),
+            watch: Mutex::new(Rank::OpenWatch, None),
+            charge: Mutex::new(Rank::OpenCharge, self.charge_open(caller.client, caller.identity)),
         });
         let mut state = open.file.state.lock();
         if let Some(member) = state.members.iter_mut().find(|m| m.id == open.id) {

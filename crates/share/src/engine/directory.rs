@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
 use volume::{Failure, Name, Node, NodeId, Volume};
 use wire::Shrink;
 
@@ -24,6 +23,7 @@ use super::cache::{Answer, Cache, KeptNode, Made};
 use super::names::{Index, Stamp, has_case, same_folded};
 use super::pages::Pages;
 use crate::Refusal;
+use crate::ranked::{Mutex, MutexGuard, Rank};
 pub(super) use placed::Evidence;
 use placed::{Moves, Standing};
 
@@ -149,15 +149,15 @@ impl Directory {
         Arc::new(Directory {
             id: node.id(),
             node,
-            standing: Mutex::new(Standing::new(place)),
-            changing: Mutex::default(),
+            standing: Mutex::new(Rank::Standing, Standing::new(place)),
+            changing: Mutex::of_default(Rank::NamesChange),
             under_way: AtomicUsize::new(0),
-            contents: Mutex::default(),
+            contents: Mutex::of_default(Rank::Contents),
             misses: AtomicUsize::new(0),
             generation: AtomicU64::new(0),
             serial: AtomicU64::new(cache.next_serial()),
             cache: Arc::clone(cache),
-            own: Mutex::default(),
+            own: Mutex::of_default(Rank::DirectoryOwn),
             pages: Pages::default(),
             address: Address::default(),
             covered: OnceLock::new(),
@@ -529,7 +529,7 @@ impl Directories {
         Directories {
             root,
             cache: Arc::clone(cache),
-            known: Mutex::new(table),
+            known: Mutex::new(Rank::Directories, table),
             clock: AtomicU64::new(1),
             names: Arc::default(),
             wall_secs: AtomicI64::new(0),

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use parking_lot::MutexGuard;
 use volume::security::Rights;
 use volume::{Failure, Node};
 
@@ -10,6 +9,7 @@ use super::Share;
 use super::names::same_folded;
 use super::record::Record;
 use crate::info::extended_size;
+use crate::ranked::MutexGuard;
 use crate::{Caller, ChangeFilter, ChangeKind, Open, Refusal, Step};
 
 /// Extended attributes by name.

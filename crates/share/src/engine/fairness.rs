@@ -8,11 +8,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use wire::Now;
 
 use super::Share;
 use super::file::File;
+use crate::ranked::{Mutex, Rank};
 use crate::{Caller, ClientKey, Refusal};
 
 /// For so long a count is good.
@@ -21,12 +21,18 @@ const COUNTED_FOR_NS: u64 = 1_000_000_000;
 const SILENCE_NS: u64 = 10_000_000_000;
 
 /// What clients have of the descriptors, as far as it was counted.
-#[derive(Default)]
 pub(super) struct Fairness {
     holders: Mutex<Holders>,
     /// Whether they are counted at present.
     counts: AtomicBool,
     refused: AtomicU64,
+}
+
+impl Default for Fairness {
+    fn default() -> Fairness {
+        let holders = Mutex::of_default(Rank::DescriptorHolders);
+        Fairness { holders, counts: AtomicBool::new(false), refused: AtomicU64::new(0) }
+    }
 }
 
 #[derive(Default)]

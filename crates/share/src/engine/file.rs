@@ -6,7 +6,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
 use volume::security::Rights;
 use volume::{Kind, Name, Node, NodeId, OpenHow};
 
@@ -16,6 +15,7 @@ use super::directory::Directory;
 use super::record::Record;
 use crate::caching::grants::{Asker, Grants, Surroundings};
 use crate::ranges::table::Ranges;
+use crate::ranked::{Mutex, Rank};
 use crate::{Caching, ClientKey, Deny, Identity, Open, Options, Ticket};
 
 /// Rights whose use others may deny, and which make an open count for sharing.
@@ -92,10 +92,10 @@ impl Stream {
     fn new(name: Option<Name>) -> Arc<Stream> {
         Arc::new(Stream {
             is_named: name.is_some(),
-            name: Mutex::new(name),
+            name: Mutex::new(Rank::StreamName, name),
             has_ranges: AtomicBool::new(false),
             has_grants: AtomicBool::new(false),
-            appending: Mutex::default(),
+            appending: Mutex::of_default(Rank::Appending),
             gave: AtomicU64::new(0),
         })
     }
@@ -225,8 +225,8 @@ impl File {
             failed_syncs: AtomicU64::new(0),
             lends_rights: AtomicBool::new(false),
             granted_s: AtomicU64::new(0),
-            beside: Mutex::default(),
-            state: Mutex::default(),
+            beside: Mutex::of_default(Rank::Beside),
+            state: Mutex::of_default(Rank::FileState),
         }
     }
 
@@ -291,7 +291,8 @@ impl State {
         if let Some(known) = known {
             return Arc::clone(&known.link);
         }
-        let link = Arc::new(Link { place: Mutex::new((Arc::clone(directory), name.clone())) });
+        let link =
+            Arc::new(Link { place: Mutex::new(Rank::LinkPlace, (Arc::clone(directory), name.clone())) });
         self.links.push(LinkState {
             link: Arc::clone(&link),
             delete: None,

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use volume::security::Rights;
 use volume::{Kind, Name, Node, NodeId, OpenHow};
 
@@ -14,6 +13,7 @@ use super::Share;
 use super::directory::Directory;
 use super::look_up::{Named, Search};
 use super::walk::{Found, Walk};
+use crate::ranked::{Mutex, Rank};
 use crate::{Caller, Deny, Disposition, Open, OpenRequest, Opened, Options, Outcome, Refusal, Step};
 
 /// Rights for which a link is no good in the place of what it leads to.
@@ -58,7 +58,11 @@ pub(crate) struct Followed {
 impl Followed {
     /// None when there was no link.
     pub(super) fn of(trail: Trail, outcome: Outcome) -> Box<Followed> {
-        Box::new(Followed { trail, is_own: outcome == Outcome::Created, itself: Mutex::default() })
+        Box::new(Followed {
+            trail,
+            is_own: outcome == Outcome::Created,
+            itself: Mutex::of_default(Rank::LastLink),
+        })
     }
 }
 

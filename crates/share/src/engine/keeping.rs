@@ -13,7 +13,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use parking_lot::Mutex;
 use volume::NodeId;
 use volume::security::Sid;
 use wire::Now;
@@ -23,6 +22,7 @@ use super::waits::Effects;
 use crate::caching::grants::Asker;
 use crate::lasting::record::Record;
 use crate::open::Party;
+use crate::ranked::{Mutex, Rank};
 use crate::{BreakNotice, Caching, Caller, ClientKey, Detached, Open, Refusal};
 
 /// How long after its client is back, and has taken up the last that it did, an open that outlives the process is unclaimed.
@@ -36,8 +36,13 @@ const UNCLAIMED_IN_ITS_OWN_WAY_NS: u64 = 1_000_000_000;
 type Owner = (ClientKey, Sid);
 
 /// The opens of a share that are detached.
-#[derive(Default)]
 pub(super) struct Detachment(Mutex<Kept>);
+
+impl Default for Detachment {
+    fn default() -> Detachment {
+        Detachment(Mutex::of_default(Rank::Detached))
+    }
+}
 
 #[derive(Default)]
 struct Kept {

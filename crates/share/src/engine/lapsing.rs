@@ -3,16 +3,21 @@
 
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
 use volume::NodeId;
 use wire::Now;
 
 use super::Share;
+use crate::ranked::{Mutex, Rank};
 use crate::{Caller, ClientKey, Lapsing, Refusal, Step};
 
 /// Those who keep the time of clients.
-#[derive(Default)]
 pub(super) struct Keepers(Mutex<Vec<Weak<dyn Lapsing>>>);
+
+impl Default for Keepers {
+    fn default() -> Keepers {
+        Keepers(Mutex::of_default(Rank::TimeKeepers))
+    }
+}
 
 impl Share {
     /// Asks this one from now on to end clients whose time is over.

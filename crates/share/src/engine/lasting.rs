@@ -11,7 +11,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use parking_lot::Mutex;
 use volume::journal::{Journal, MAX_RECORD, Place};
 
 use super::Share;
@@ -19,6 +18,7 @@ use super::file::{Deletion, File, Link, State};
 use crate::caching::grants::Grant;
 use crate::lasting::ledger::Ledger;
 use crate::lasting::record::{Ahead, Goes, Holder, Made, Record, Right, VERSION};
+use crate::ranked::{Mutex, Rank};
 use crate::{Caching, LockOwner, LockRule, Open, RangeRequest, Refusal};
 
 /// A journal is not written anew before it has so many bytes.
@@ -81,9 +81,9 @@ impl Keeping {
         let version = ledger.version;
         let live = ledger.snapshot().iter().map(|record| record.len() as u64).sum();
         let writer = Writer { lacks: version.is_none(), live, at: Place::default() };
-        let noted = Mutex::new(Noted { ledger, unwritten: Vec::new() });
+        let noted = Mutex::new(Rank::Noted, Noted { ledger, unwritten: Vec::new() });
         let unwritten = AtomicU8::new(NOTHING);
-        let keeping = Keeping { journal, noted, unwritten, writer: Mutex::new(writer) };
+        let keeping = Keeping { journal, noted, unwritten, writer: Mutex::new(Rank::RecordWriter, writer) };
         for change in changes {
             keeping.note(change);
         }

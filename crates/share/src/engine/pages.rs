@@ -11,12 +11,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
 use volume::{DirEntry, Node};
 
 use super::Share;
 use super::directory::Directory;
 use crate::Refusal;
+use crate::ranked::{Mutex, Rank};
 
 /// Most entries that are kept of one directory.
 const MAX_ENTRIES: usize = 1 << 16;
@@ -64,11 +64,16 @@ impl Drop for Listed {
 }
 
 /// What is kept of one directory's listings.
-#[derive(Default)]
 pub(super) struct Pages {
     /// Moves with each change of names, and with no change of a file behind one.
     generation: AtomicU64,
     state: Mutex<State>,
+}
+
+impl Default for Pages {
+    fn default() -> Pages {
+        Pages { generation: AtomicU64::new(0), state: Mutex::of_default(Rank::Listings) }
+    }
 }
 
 #[derive(Default)]

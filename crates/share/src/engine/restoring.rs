@@ -7,7 +7,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Mutex, RwLock};
 use volume::journal::Journal;
 use volume::security::Rights;
 use volume::{Kind, Name, Node, OpenHow};
@@ -23,6 +22,7 @@ use crate::caching::grants::{Asker, Grant};
 use crate::lasting::ledger::{Entry, Ledger};
 use crate::lasting::record::{Goes, Made, Record, Right};
 use crate::open::Party;
+use crate::ranked::{Mutex, Rank, RwLock};
 use crate::{Deny, Identity, Open, Options, Refusal, Restored, Unreadable, WhoIs};
 
 /// The host's user and group that own nothing.
@@ -135,7 +135,7 @@ impl Share {
             granted,
             deny,
             options,
-            party: RwLock::new(Party { client: made.client, identity, asker }),
+            party: RwLock::new(Rank::Party, Party { client: made.client, identity, asker }),
             opened_at: made.opened_at,
             closed: AtomicBool::new(false),
             detached: AtomicBool::new(false),
@@ -145,8 +145,8 @@ impl Share {
             untold: AtomicU32::new(0),
             told_failures: AtomicU64::new(file.failed_syncs()),
             followed: OnceLock::new(),
-            watch: Mutex::new(None),
-            charge: Mutex::new(charge),
+            watch: Mutex::new(Rank::OpenWatch, None),
+            charge: Mutex::new(Rank::OpenCharge, charge),
         });
         state.members.push(Member {
             id: made.id,

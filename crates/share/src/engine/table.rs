@@ -7,13 +7,13 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use volume::{Kind, NodeId};
 use wire::Shrink;
 
 use super::Share;
 use super::file::File;
 use super::ids::ById;
+use crate::ranked::{Mutex, Rank};
 
 /// Shards of the table; opens of different files seldom meet in one.
 const SHARDS: usize = 64;
@@ -27,7 +27,10 @@ pub(super) struct Files {
 
 impl Default for Files {
     fn default() -> Files {
-        Files { changed: AtomicU64::new(0), shards: std::array::from_fn(|_| Mutex::default()) }
+        Files {
+            changed: AtomicU64::new(0),
+            shards: std::array::from_fn(|_| Mutex::of_default(Rank::FileShard)),
+        }
     }
 }
 

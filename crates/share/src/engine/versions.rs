@@ -12,7 +12,6 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
 use volume::{NodeId, Time};
 use wire::Now;
 
@@ -20,6 +19,7 @@ use super::Share;
 use super::ids::ById;
 use crate::lasting::ledger::Ledger;
 use crate::lasting::record::Ahead;
+use crate::ranked::{Mutex, Rank};
 
 /// Parts of the table.
 const SHARDS: usize = 64;
@@ -61,7 +61,7 @@ pub(super) struct Versions {
 impl Default for Versions {
     fn default() -> Versions {
         Versions {
-            shards: std::array::from_fn(|_| Mutex::default()),
+            shards: std::array::from_fn(|_| Mutex::of_default(Rank::Versions)),
             len: AtomicUsize::new(0),
             began: AtomicU64::new(0),
             is_ahead: AtomicBool::new(false),

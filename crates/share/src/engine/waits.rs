@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
 use volume::NodeId;
 use wire::Now;
 
 use super::Share;
 use super::file::{File, State};
 use super::keeping::Absent;
+use crate::ranked::{Mutex, Rank};
 use crate::{BreakNotice, Caller, Refusal, Step, Ticket, Waiter};
 
 /// What a call has found out under a lock and must send when it is released.
@@ -24,13 +24,23 @@ pub(super) struct Effects {
 }
 
 /// Who waits, and until when holders may take their time.
-#[derive(Default)]
 pub(super) struct Waits {
     next: AtomicU64,
     waiting: Mutex<HashMap<Ticket, (Waiter, Weak<File>)>>,
     deadlines: Mutex<BTreeMap<(u64, NodeId), Weak<File>>>,
     /// Requests that wait for a program of the host or for something else outside, by when they are tried again.
     later: Mutex<BTreeSet<(u64, Ticket)>>,
+}
+
+impl Default for Waits {
+    fn default() -> Waits {
+        Waits {
+            next: AtomicU64::new(0),
+            waiting: Mutex::of_default(Rank::Waiting),
+            deadlines: Mutex::of_default(Rank::Deadlines),
+            later: Mutex::of_default(Rank::Later),
+        }
+    }
 }
 
 /// How long a program of the host is left alone before it is looked whether it has let go of a file.

@@ -8,13 +8,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
 use volume::{Failure, Kind, Name, NodeId, OpenHow};
 
 use super::Share;
 use super::cache::Descriptors;
 use super::directory::Directory;
 use crate::Ticket;
+use crate::ranked::{Mutex, Rank};
 
 /// Most directories that one tree holds; all trees together hold [`Descriptors::hold_for_watch`] of them. Watches hear of the end
 /// as of lost changes.
@@ -80,8 +80,8 @@ impl Share {
         let new = WatchedTree {
             root: directory.id,
             recursive,
-            directories: Mutex::default(),
-            walk: Mutex::default(),
+            directories: Mutex::of_default(Rank::WatchedDirectories),
+            walk: Mutex::of_default(Rank::TreeWalk),
             is_cut: AtomicBool::new(false),
             descriptors: Arc::clone(&self.descriptors),
         };
@@ -89,6 +89,8 @@ impl Share {
         let walk = tree.walk.lock();
         let shared = self.watching.share_tree(&tree, |other| recursive && other.holds_below(&directory));
         if let Some(other) = shared {
+            // Nobody else knows the new one.
+            drop(walk);
             drop(other.walk.lock());
             return other;
         }

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
 use volume::NodeId;
 use volume::security::Rights;
 
@@ -12,16 +11,26 @@ use super::Share;
 use super::directory::Directory;
 use super::waits::Effects;
 use super::watched_tree::WatchedTree;
+use crate::ranked::{Mutex, Rank};
 use crate::watch::Taken;
 use crate::{Change, ChangeFilter, Open, Refusal, Step, Ticket, Waiter, Watch};
 
 /// Every watch, by the directory it is on.
-#[derive(Default)]
 pub(super) struct Watching {
     count: AtomicUsize,
     by_directory: Mutex<HashMap<NodeId, Vec<Arc<Watch>>>>,
     /// What the host tells of for their sake.
     trees: Mutex<Vec<Weak<WatchedTree>>>,
+}
+
+impl Default for Watching {
+    fn default() -> Watching {
+        Watching {
+            count: AtomicUsize::new(0),
+            by_directory: Mutex::of_default(Rank::Watches),
+            trees: Mutex::of_default(Rank::WatchedTrees),
+        }
+    }
 }
 
 impl Watching {

@@ -8,10 +8,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
-
 use super::super::fairness::Fairness;
 use super::super::shortage::Sharing;
+use crate::ranked::{Mutex, Rank};
 
 /// For how many seconds it counts that a share found none left.
 const WANTED_S: u64 = 4;
@@ -52,7 +51,7 @@ impl Descriptors {
             watched: AtomicUsize::new(0),
             shares: AtomicUsize::new(0),
             wanted_s: AtomicU64::new(0),
-            sharing: Mutex::default(),
+            sharing: Mutex::of_default(Rank::DescriptorShares),
             fairness: Fairness::default(),
             is_short: AtomicBool::new(false),
         })
