@@ -206,7 +206,7 @@ impl Open {
     pub fn caching(&self) -> Option<Grant> {
         let Asker { client, key, .. } = self.asker();
         let (key, keyed) = key?;
-        self.file.state.lock().stream(&self.stream).grants.of(client?, key, keyed)
+        self.file.grant_of(&self.stream, (client?, key, keyed))
     }
 
     /// The key of its caching right, if it was made with one.
@@ -226,6 +226,6 @@ impl Open {
 
     /// Attribute bits as they were last seen, without asking the volume.
     pub fn known_attributes(&self) -> Option<Attributes> {
-        self.file.state.lock().record.as_ref().and_then(|record| record.attributes)
+        self.file.record().and_then(|record| record.attributes)
     }
 }

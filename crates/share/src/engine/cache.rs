@@ -420,25 +420,25 @@ impl Share {
     /// Has names, attributes and descriptors remembered from now on, or forgotten; takes effect at once, for whatever is
     /// open. Where the volume does not tell of changes by others nothing is ever remembered.
     pub fn set_metadata_caching(&self, on: bool) {
-        self.cache.set(on && self.can_remember());
-        if !self.cache.is_on() {
-            self.directories.forget_listings();
+        self.cache().set(on && self.can_remember());
+        if !self.cache().is_on() {
+            self.directories().forget_listings();
         }
     }
 
     /// Whether names, attributes and descriptors are remembered now.
     pub fn remembers_metadata(&self) -> bool {
-        self.cache.is_on()
+        self.cache().is_on()
     }
 
     /// How much is remembered, and what that was good for.
     pub fn metadata_caching(&self) -> MetadataCaching {
-        self.cache.summary()
+        self.cache().summary()
     }
 
     /// Whether what is remembered of names stays true until an event says otherwise.
     fn can_remember(&self) -> bool {
-        can_remember(self.volume.facts())
+        can_remember(self.volume().facts())
     }
 }
 

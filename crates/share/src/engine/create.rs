@@ -4,7 +4,7 @@
 //! among the others, and only then anything is changed. A request that has to wait has changed nothing.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
 use volume::security::Rights;
@@ -117,7 +117,7 @@ impl Share {
             match self.past_shortage(caller.now, || self.attempt(caller, from, request, met)) {
                 Ok(Attempt::Done(opened)) => return Step::Done(*opened),
                 // Who was in the way may have gone when it was asked.
-                Ok(Attempt::Wait(ticket)) if self.waits.is_over(ticket) => {}
+                Ok(Attempt::Wait(ticket)) if self.waits().is_over(ticket) => {}
                 Ok(Attempt::Wait(ticket)) => return Step::Wait(ticket),
                 Ok(Attempt::Again) => {}
                 Err(Refusal::HostKeeps) => return self.try_later(caller),
@@ -149,10 +149,10 @@ impl Share {
                 return Err(Refusal::NotADirectory);
             }
         }
-        if request.stream.is_some() && !self.config.load().streams {
+        if request.stream.is_some() && !self.settings().streams {
             return Err(Refusal::BadName);
         }
-        if self.open_count() >= self.config.load().max_opens {
+        if self.open_count() >= self.settings().max_opens {
             return Err(Refusal::Exhausted);
         }
         Ok(())
@@ -289,10 +289,6 @@ impl Share {
         }
     }
 
-    pub(super) fn next_open_id(&self) -> u64 {
-        self.next_open.fetch_add(1, Ordering::Relaxed)
-    }
-
     /// Hands a reserved open out.
     pub(super) fn hand_out(
         &self,
@@ -334,8 +330,8 @@ impl Share {
             member.open = Arc::downgrade(&open);
         }
         drop(state);
-        self.open_count.fetch_add(1, Ordering::Relaxed);
-        self.descriptors.fairness().opened(caller.client, caller.now);
+        self.open_files().came();
+        self.descriptors().fairness().opened(caller.client, caller.now);
         Attempt::Done(Box::new(Opened { open, outcome, info, granted: reserved.grant }))
     }
 }

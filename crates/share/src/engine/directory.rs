@@ -492,6 +492,7 @@ impl Contents {
 /// The directories that are known. There is never a second one of the same node, so that whatever changes one is seen by
 /// everybody: one that is no longer kept for its own sake is still found as long as somebody holds it.
 pub(super) struct Directories {
+    volume: Arc<dyn Volume>,
     root: Arc<Directory>,
     cache: Arc<Cache>,
     known: Mutex<Table>,
@@ -522,12 +523,13 @@ struct Entered {
 }
 
 impl Directories {
-    pub fn new(root: Arc<Directory>, cache: &Arc<Cache>) -> Directories {
+    pub fn new(volume: &Arc<dyn Volume>, root: &Arc<Directory>, cache: &Arc<Cache>) -> Directories {
         let has_untold = AtomicBool::new(!root.is_told());
-        let entered = Entered { directory: Arc::downgrade(&root), kept: Some(Arc::clone(&root)) };
+        let entered = Entered { directory: Arc::downgrade(root), kept: Some(Arc::clone(root)) };
         let table = Table { by_id: HashMap::from([(root.id, entered)]), kept: 1, tidy_at: 2 * MAX_KEPT };
         Directories {
-            root,
+            volume: Arc::clone(volume),
+            root: Arc::clone(root),
             cache: Arc::clone(cache),
             known: Mutex::new(Rank::Directories, table),
             clock: AtomicU64::new(1),
@@ -574,14 +576,13 @@ impl Directories {
     /// remembered with the generation that `parent` had before.
     pub fn enter(
         &self,
-        volume: &Arc<dyn Volume>,
         parent: &Arc<Directory>,
         (asked, real): (&Name, &Name),
         node: Arc<dyn Node>,
         generation: Option<u64>,
     ) -> Arc<Directory> {
         let found = generation.map_or(Evidence::Before, Evidence::LookedUp);
-        let directory = self.enter_as(volume, (parent, real), node, found);
+        let directory = self.enter_as((parent, real), node, found);
         if let Some(generation) = generation {
             parent.remember_child(asked, real, &directory, generation);
         }
@@ -591,13 +592,12 @@ impl Directories {
     /// The directory behind a node that was found as this name in this directory.
     pub(super) fn enter_as(
         &self,
-        volume: &Arc<dyn Volume>,
         (parent, name): (&Arc<Directory>, &Name),
         node: Arc<dyn Node>,
         found: Evidence,
     ) -> Arc<Directory> {
         let directory = self.get(node.id()).unwrap_or_else(|| {
-            Directory::new(volume, node, Some((Arc::clone(parent), name.clone())), &self.cache)
+            Directory::new(&self.volume, node, Some((Arc::clone(parent), name.clone())), &self.cache)
         });
         self.clock.fetch_add(1, Ordering::Relaxed);
         self.touch(&directory);

@@ -152,7 +152,7 @@ impl Share {
         }
         let record = self.record_of(open)?;
         self.store_record(open, Record { extended_size: extended_size(all), ..record })?;
-        open.file.state.lock().extended_size = Some(extended_size(all));
+        open.file.note_extended_size(extended_size(all));
         drop(beside);
         if let Some(link) = &open.link {
             self.tell(link, None, ChangeKind::Modified, ChangeFilter::EA);

@@ -3,6 +3,8 @@
 //! A [`File`] is in the table from its first open to its last close, and longer while somebody refers to it (`table`). Everything
 //! that two opens must agree on is in its one [`State`], under one lock.
 
+mod asked;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -34,7 +36,7 @@ pub(crate) struct File {
     pub id: NodeId,
     pub kind: Kind,
     pub is_directory: bool,
-    /// How many decide about it and do not have it open yet ([`FileRef`](super::table::FileRef)).
+    /// How many decide about it and do not have it open yet ([`FileRef`](super::open_files::FileRef)).
     pub references: AtomicUsize,
     /// Counts changes of data since it was opened.
     pub changes: AtomicU64,
@@ -233,11 +235,6 @@ impl File {
     /// Whether anything of it was changed since it was opened.
     pub fn is_changed(&self) -> bool {
         self.changes.load(Ordering::SeqCst) != 0 || self.own_changes.load(Ordering::SeqCst) != 0
-    }
-
-    /// Whether somebody holds a caching right on it or one of its streams.
-    pub fn has_grants(&self) -> bool {
-        self.state.lock().streams.iter().any(|stream| !stream.grants.is_empty())
     }
 
     /// How often the host could not store what was written to it, since it was opened.

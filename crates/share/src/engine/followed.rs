@@ -164,7 +164,7 @@ impl Share {
     /// Refuses to remove through a link what stands behind it: somebody who removes a tree name by name takes a directory that
     /// a link leads to for a part of the tree.
     pub(super) fn check_may_remove(&self, trail: &Trail, is_own: bool) -> Result<(), Refusal> {
-        let is_allowed = is_own || self.config.load().delete_through_links;
+        let is_allowed = is_own || self.settings().delete_through_links;
         if trail.is_behind && !is_allowed { Err(Refusal::CannotDelete) } else { Ok(()) }
     }
 

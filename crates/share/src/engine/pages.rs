@@ -222,11 +222,11 @@ impl Share {
     }
 
     fn keep_listed(&self, here: &Directory, generation: u64, entries: Vec<DirEntry>) -> Option<Arc<Listed>> {
-        if here.pages.generation() != generation || !self.cache.is_on() {
+        if here.pages.generation() != generation || !self.cache().is_on() {
             return None;
         }
-        let listed = Arc::new(Listed::new(generation, entries, self.directories.names()));
-        self.directories.make_room(here);
+        let listed = Arc::new(Listed::new(generation, entries, self.directories().names()));
+        self.directories().make_room(here);
         here.pages.keep(Arc::clone(&listed));
         Some(listed)
     }

@@ -27,7 +27,7 @@ pub(super) struct Changes {
 impl Share {
     /// To be taken before a name is looked up.
     pub(super) fn since_now(&self) -> Since {
-        Since { names_gone: self.cache.names_gone(), changes: self.all_changes() }
+        Since { names_gone: self.cache().names_gone(), changes: self.all_changes() }
     }
 
     /// To be taken before a file is asked that is entered in the table, and stays there: it counts from its first open to its last
@@ -36,7 +36,7 @@ impl Share {
         Changes {
             data: file.changes.load(Ordering::SeqCst),
             own: file.own_changes.load(Ordering::SeqCst),
-            stored: self.cache.written(file.id),
+            stored: self.cache().written(file.id),
         }
     }
 
@@ -47,6 +47,6 @@ impl Share {
     }
 
     fn all_changes(&self) -> u64 {
-        self.cache.stores().wrapping_add(self.files.changed())
+        self.cache().stores().wrapping_add(self.open_files().changed())
     }
 }
