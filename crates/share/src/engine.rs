@@ -4,7 +4,7 @@
 //!
 //! | part | what it keeps |
 //! |---|---|
-//! | `names` | directories, what is remembered of names and files, up to when the host was heard |
+//! | `names` | directories on the way and what they list, what is remembered of names and files, up to when the host was heard |
 //! | `open_files` | the table of open files, how many opens there are, what was told of files |
 //! | `rights` | where caching rights are, and which are not given for a while |
 //! | `waits` | requests that wait, until when, and who is told |
@@ -20,10 +20,9 @@
 //! |---|---|
 //! | `config` | settings, and who is who |
 //! | `file`, `record`, `ids` | an open file, its attribute record, how tables by identity are hashed |
-//! | `directory`, `look_up`, `walk` | directories on the way, one name, paths and links |
+//! | `look_up`, `walk` | one name, paths and links |
 //! | `followed` | links that were followed, and the last of them in the place of what it leads to |
 //! | `link_making` | which symbolic links may be made |
-//! | `cache` | what is remembered of names and files so that the volume need not be asked |
 //! | `giving_back` | files that are given back to the volume behind the answer |
 //! | `access` | descriptors and rights |
 //! | `items` | what was found and is not open |
@@ -48,7 +47,6 @@ mod address;
 mod amending;
 mod basic;
 mod breaks;
-mod cache;
 mod changes;
 mod close;
 mod config;
@@ -57,7 +55,6 @@ mod counting;
 mod create;
 mod data;
 mod deleting;
-mod directory;
 mod existing;
 mod extended;
 mod fairness;
@@ -80,7 +77,6 @@ mod locking;
 mod look_up;
 mod names;
 mod open_files;
-mod pages;
 mod record;
 mod recording;
 mod rename;
@@ -105,7 +101,6 @@ mod watching;
 pub(crate) use watched_tree::WatchedTree;
 
 pub use basic::{Basic, TimeSet};
-pub use cache::{Descriptors, MetadataCaching};
 pub use config::{Accounts, Config, METADATA_CACHE_BYTES, NoAccounts};
 pub use copy::Side;
 pub use data::WriteAt;
@@ -115,5 +110,6 @@ pub use info::{HeldRange, OpenSummary};
 pub use items::{Fresh, Item};
 pub use link_making::Symlinks;
 pub use locking::RangeNote;
+pub use names::cache::{Descriptors, MetadataCaching};
 pub use scan::Entry;
 pub use share::Share;

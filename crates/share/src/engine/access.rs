@@ -7,9 +7,9 @@ use volume::security::{self, Descriptor, Privileges, Rights, Sid, Token, well_kn
 use volume::{Actor, Kind, Node, Note, Stat};
 
 use super::Share;
-use super::directory::Directory;
 use super::host_lists::{HostNumbers, lists_of};
 use super::items::Item;
+use super::names::directory::Directory;
 use super::record::Record;
 use crate::{Caller, Options, Refusal};
 

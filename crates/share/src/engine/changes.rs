@@ -9,8 +9,8 @@ use wire::Now;
 
 use super::Share;
 use super::create::Reserved;
-use super::directory::Directory;
 use super::file::Link;
+use super::names::directory::Directory;
 use super::waits::Effects;
 use crate::caching::grants::{Asker, Need};
 use crate::open::UNSEEN;

@@ -11,12 +11,12 @@ use volume::security::Rights;
 use volume::{Kind, Name, Node, NodeId, OpenHow, Stat, Time};
 
 use super::Share;
-use super::directory::Directory;
 use super::file::{File, Link, Stream};
 use super::followed::{Followed, Trail};
 use super::items::{Item, Seen};
 use super::lapsing::is_held;
 use super::look_up::{Named, Search};
+use super::names::directory::Directory;
 use super::since::Since;
 use super::walk::Found;
 use crate::caching::grants::{Asker, Grant};

@@ -8,8 +8,8 @@ use volume::security::Rights;
 use wire::Now;
 
 use super::Share;
-use super::directory::Directory;
 use super::file::Deletion;
+use super::names::directory::Directory;
 use crate::caching::grants::Need;
 use crate::{Attributes, Caller, Open, Refusal, Step};
 

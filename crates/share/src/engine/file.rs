@@ -12,8 +12,8 @@ use volume::security::Rights;
 use volume::{Kind, Name, Node, NodeId, OpenHow};
 
 use super::access::Security;
-use super::cache::Made;
-use super::directory::Directory;
+use super::names::cache::Made;
+use super::names::directory::Directory;
 use super::record::Record;
 use crate::caching::grants::{Asker, Grants, Surroundings};
 use crate::ranges::table::Ranges;

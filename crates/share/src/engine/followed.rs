@@ -10,8 +10,8 @@ use volume::security::Rights;
 use volume::{Kind, Name, Node, NodeId, OpenHow};
 
 use super::Share;
-use super::directory::Directory;
 use super::look_up::{Named, Search};
+use super::names::directory::Directory;
 use super::walk::{Found, Walk};
 use crate::ranked::{Mutex, Rank};
 use crate::{Caller, Deny, Disposition, Open, OpenRequest, Opened, Options, Outcome, Refusal, Step};

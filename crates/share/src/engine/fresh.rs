@@ -8,13 +8,13 @@ use volume::{Failure, Kind, Name, Node, Stat};
 
 use super::Share;
 use super::access::Security;
-use super::cache::Made;
 use super::create::{Attempt, Reserved, settable};
-use super::directory::Directory;
 use super::existing::stream_stat;
 use super::extended;
 use super::file::{Deletion, File, Member, counted, only_looks};
 use super::host_lists::{HostNumbers, lists_of, shown_now};
+use super::names::cache::Made;
+use super::names::directory::Directory;
 use super::open_files::FileRef;
 use super::record::Record;
 use crate::info::extended_size;
@@ -209,7 +209,7 @@ impl Share {
     ) -> Result<Option<JustMade>, Refusal> {
         // Between the search and this lock another spelling may have been made.
         if !self.is_exact(request.options)
-            && let super::directory::Known::Names(names) = self.directories().known(parent, name)?
+            && let super::names::directory::Known::Names(names) = self.directories().known(parent, name)?
             && !names.is_empty()
         {
             return Ok(None);

@@ -8,8 +8,8 @@ use volume::{HostChange, HostEvent, Kind, Name, NodeId};
 use wire::Now;
 
 use super::Share;
-use super::directory::Directory;
 use super::file::{File, LinkState};
+use super::names::directory::Directory;
 use super::waits::Effects;
 use crate::caching::grants::{Asker, Need};
 use crate::{ChangeFilter, ChangeKind};

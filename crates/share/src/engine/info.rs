@@ -8,8 +8,8 @@ use volume::{Kind, Name, Node, NodeId, Note, Stat, Time};
 
 use super::Share;
 use super::access::Facts;
-use super::directory::Directory;
 use super::file::{File, Link};
+use super::names::directory::Directory;
 use super::record::Record;
 use crate::info::extended_size;
 use crate::{Attributes, Caching, ClientKey, Deny, Info, LockOwner, Open, RangeRequest, Refusal};

@@ -11,12 +11,12 @@ use volume::security::{Descriptor, Rights};
 use volume::{Kind, Name, Node, NodeId, OpenHow, Stat};
 
 use super::Share;
-use super::cache::KeptNode;
 use super::create::how_for_rights;
-use super::directory::{Directory, Evidence};
 use super::file::File;
 use super::info::info_from;
 use super::look_up::{Named, Search};
+use super::names::cache::KeptNode;
+use super::names::directory::{Directory, Evidence};
 use super::record::Record;
 use super::since::Since;
 use super::waits::Effects;

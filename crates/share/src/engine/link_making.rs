@@ -5,7 +5,7 @@ use std::sync::Arc;
 use volume::{Kind, Name};
 
 use super::Share;
-use super::directory::Directory;
+use super::names::directory::Directory;
 use crate::{Open, Refusal};
 
 /// Which symbolic links clients may make.

@@ -6,9 +6,9 @@ use volume::security::Rights;
 use volume::{Name, OpenHow};
 
 use super::Share;
-use super::directory::Directory;
 use super::items::Item;
 use super::look_up::{Named, Search};
+use super::names::directory::Directory;
 use super::rename::{Goal, may_be_replaced};
 use crate::{Caller, ChangeFilter, ChangeKind, Open, Options, Refusal, Step};
 

@@ -1,7 +1,7 @@
 //! What one name in a directory leads to: from what is remembered, or from the volume.
 //!
 //! [`Share::look_up`] is the only way by which requests come from a name to a node. Where names are remembered
-//! ([`super::cache`]) an answer comes from there only in a directory in which the volume tells of changes by others, when
+//! ([`super::names::cache`]) an answer comes from there only in a directory in which the volume tells of changes by others, when
 //! those were taken in for the request, and when nobody is changing the name just now.
 
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use std::sync::Arc;
 use volume::{Failure, Kind, Name, Node, OpenHow, Stat};
 
 use super::Share;
-use super::cache::{Answer, KeptNode};
-use super::directory::{Directory, Known};
+use super::names::cache::{Answer, KeptNode};
+use super::names::directory::{Directory, Known};
 use super::names::has_case;
 use crate::Refusal;
 

@@ -1,7 +1,10 @@
 //! What is known of names: directories on the way, what is remembered of names and files, and up to when the host was heard.
 
+pub(super) mod cache;
+pub(super) mod directory;
 mod index;
 mod intake;
+mod pages;
 
 use std::sync::Arc;
 
@@ -9,10 +12,10 @@ use volume::Volume;
 use wire::Now;
 
 use super::Config;
-use super::cache::{Cache, can_remember};
-use super::directory::{Directories, Directory};
-use crate::Refusal;
-pub(super) use index::{Index, Stamp, has_case, same_folded};
+use crate::{Open, Refusal};
+use cache::{Cache, can_remember};
+use directory::{Directories, Directory};
+pub(super) use index::{has_case, same_folded};
 use intake::Intake;
 
 /// The names of a share.
@@ -45,6 +48,15 @@ impl Names {
     /// The directories that are known.
     pub fn directories(&self) -> &Directories {
         &self.directories
+    }
+
+    /// The kept directory of an open.
+    pub fn directory_of(&self, open: &Open) -> Option<Arc<Directory>> {
+        if let Some(known) = self.directories.get(open.file.id) {
+            return Some(known);
+        }
+        let (parent, name) = open.link.as_ref()?.place();
+        Some(self.directories.enter(&parent, (&name, &name), Arc::clone(&open.node), None))
     }
 
     /// What is remembered.

@@ -14,10 +14,10 @@ use wire::Now;
 
 use super::Share;
 use super::create::how_for_rights;
-use super::directory::Directory;
 use super::file::{Deletion, File, Link, Member, State, Stream, counted, only_looks};
 use super::lasting::Recorder;
 use super::look_up::{Named, Search};
+use super::names::directory::Directory;
 use crate::caching::grants::{Asker, Grant};
 use crate::lasting::ledger::{Entry, Ledger};
 use crate::lasting::record::{Goes, Made, Record, Right};

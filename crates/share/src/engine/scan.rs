@@ -11,11 +11,11 @@ use volume::security::Rights;
 use volume::{DirEntry, Failure, Kind, Name, Node, NodeId, OpenHow, Stat, Time};
 
 use super::Share;
-use super::cache::{KeptNode, Known};
-use super::directory::Directory;
 use super::file::File;
 use super::info::{info_from, tag_of};
 use super::look_up::{Named, Search};
+use super::names::cache::{KeptNode, Known};
+use super::names::directory::Directory;
 use super::record::Record;
 use crate::{Caller, Info, Item, Open, Options, Refusal};
 
@@ -375,7 +375,7 @@ impl Share {
             visit(&entry)
         };
         match &here {
-            Some(here) => self.entries(here, open.node.as_ref(), from, show),
+            Some(here) => self.names().entries(here, open.node.as_ref(), from, show),
             None => Ok(open.node.entries(from, &mut |entry| show(&entry))?),
         }
     }

@@ -6,15 +6,16 @@ use arc_swap::{ArcSwap, Guard};
 use volume::Volume;
 
 use super::counting::Counting;
-use super::directory::{Directories, Directory};
 use super::lasting::Lasting;
 use super::limiting::Limiting;
 use super::names::Names;
+use super::names::cache::Cache;
+use super::names::directory::{Directories, Directory};
 use super::open_files::OpenFiles;
 use super::rights::CachingRights;
 use super::waits::Waits;
 use super::watching::Watching;
-use super::{Config, Descriptors, GiveBack, Item, cache::Cache};
+use super::{Config, Descriptors, GiveBack, Item};
 use crate::{ClientKey, ClientMemory, Holder, Refusal};
 
 /// One share: a volume and everything that clients have open on it.

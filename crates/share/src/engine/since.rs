@@ -10,7 +10,7 @@ use super::file::File;
 /// The counts before a name was looked up. The default: not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Since {
-    /// [`Cache::names_gone`](super::cache::Cache::names_gone); zero: not known.
+    /// [`Cache::names_gone`](super::names::cache::Cache::names_gone); zero: not known.
     pub names_gone: u64,
     /// Stores with any file, files that were changed and closed by all, and changes by the host.
     changes: u64,

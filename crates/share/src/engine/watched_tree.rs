@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use volume::{Failure, Kind, Name, NodeId, OpenHow};
 
 use super::Share;
-use super::cache::Descriptors;
-use super::directory::Directory;
+use super::names::cache::Descriptors;
+use super::names::directory::Directory;
 use crate::Ticket;
 use crate::ranked::{Mutex, Rank};
 

@@ -8,7 +8,6 @@ use volume::NodeId;
 use volume::security::Rights;
 
 use super::Share;
-use super::directory::Directory;
 use super::waits::Effects;
 use crate::watch::Taken;
 use crate::{Change, ChangeFilter, Open, Refusal, Step, Ticket, Waiter, Watch};
@@ -53,7 +52,7 @@ impl Share {
         *own = Some(Arc::clone(&watch));
         drop(own);
         if self.volume().facts().tells_changes
-            && let Some(directory) = self.directory_of(open)
+            && let Some(directory) = self.names().directory_of(open)
         {
             let tree = self.watched_tree(directory, recursive);
             let is_cut = tree.is_cut();
@@ -63,15 +62,6 @@ impl Share {
             }
         }
         Ok(())
-    }
-
-    /// The kept directory of an open.
-    pub(super) fn directory_of(&self, open: &Open) -> Option<Arc<Directory>> {
-        if let Some(known) = self.directories().get(open.file.id) {
-            return Some(known);
-        }
-        let (parent, name) = open.link.as_ref()?.place();
-        Some(self.directories().enter(&parent, (&name, &name), Arc::clone(&open.node), None))
     }
 
     /// Takes the changes that were collected; waits when there are none.

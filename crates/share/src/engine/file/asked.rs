@@ -6,7 +6,7 @@ use volume::{Node, OpenHow};
 
 use super::{File, Link, Member, Stream};
 use crate::caching::grants::Grant;
-use crate::engine::cache::Made;
+use crate::engine::names::cache::Made;
 use crate::engine::record::Record;
 use crate::engine::rights::Holder;
 use crate::{ClientKey, Open};

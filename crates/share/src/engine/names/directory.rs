@@ -17,14 +17,14 @@ use std::time::Duration;
 use volume::{Failure, Name, Node, NodeId, Volume};
 use wire::Shrink;
 
-use super::access::Security;
-use super::address::Address;
 use super::cache::{Answer, Cache, KeptNode, Made};
-use super::names::{Index, Stamp, has_case, same_folded};
+use super::index::{Index, Stamp, has_case, same_folded};
 use super::pages::Pages;
 use crate::Refusal;
+use crate::engine::access::Security;
+use crate::engine::address::Address;
 use crate::ranked::{Mutex, MutexGuard, Rank};
-pub(super) use placed::Evidence;
+pub(in crate::engine) use placed::Evidence;
 use placed::{Moves, Standing};
 
 /// Most directories that are kept for their own sake; each holds a descriptor of the host.
@@ -66,10 +66,10 @@ pub(crate) struct Directory {
     cache: Arc<Cache>,
     own: Mutex<Own>,
     /// Its entries, as they were listed.
-    pub(super) pages: Pages,
+    pub(in crate::engine) pages: Pages,
     address: Address,
     /// The number that the directory above lists for it, once it was asked for. It stays as long as this is mounted.
-    pub(super) covered: OnceLock<u64>,
+    pub(in crate::engine) covered: OnceLock<u64>,
     used: AtomicU64,
     /// When it was of use last, in monotonic seconds.
     used_s: AtomicU64,
@@ -119,7 +119,7 @@ struct Child {
 
 /// What is known of a name without asking the volume.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(in crate::engine) enum Known {
     /// Nothing.
     Nothing,
     /// These are the real names, the best first; none: it does not exist.
@@ -347,7 +347,7 @@ impl Directory {
     }
 
     /// What the index knows of a name. Without one, nothing.
-    pub(super) fn known(&self, name: &Name) -> Result<Known, Refusal> {
+    pub(in crate::engine) fn known(&self, name: &Name) -> Result<Known, Refusal> {
         let mut contents = self.contents.lock();
         let Some(index) = &contents.index else {
             return Ok(Known::Nothing);
@@ -491,7 +491,7 @@ impl Contents {
 
 /// The directories that are known. There is never a second one of the same node, so that whatever changes one is seen by
 /// everybody: one that is no longer kept for its own sake is still found as long as somebody holds it.
-pub(super) struct Directories {
+pub(in crate::engine) struct Directories {
     volume: Arc<dyn Volume>,
     root: Arc<Directory>,
     cache: Arc<Cache>,
@@ -590,7 +590,7 @@ impl Directories {
     }
 
     /// The directory behind a node that was found as this name in this directory.
-    pub(super) fn enter_as(
+    pub(in crate::engine) fn enter_as(
         &self,
         (parent, name): (&Arc<Directory>, &Name),
         node: Arc<dyn Node>,

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use volume::{DirEntry, Node};
 
-use super::Share;
+use super::Names;
 use super::directory::Directory;
 use crate::Refusal;
 use crate::ranked::{Mutex, Rank};
@@ -25,7 +25,7 @@ const MAX_ENTRIES: usize = 1 << 16;
 type Show<'a> = &'a mut dyn FnMut(&DirEntry) -> ControlFlow<()>;
 
 /// All entries of a directory, in the volume's order.
-pub(super) struct Listed {
+pub(in crate::engine) struct Listed {
     /// That of the names.
     generation: u64,
     entries: Vec<DirEntry>,
@@ -64,7 +64,7 @@ impl Drop for Listed {
 }
 
 /// What is kept of one directory's listings.
-pub(super) struct Pages {
+pub(in crate::engine) struct Pages {
     /// Moves with each change of names, and with no change of a file behind one.
     generation: AtomicU64,
     state: Mutex<State>,
@@ -155,12 +155,12 @@ impl Passing {
     }
 }
 
-impl Share {
+impl Names {
     /// Shows the entries of a directory behind a cookie, without the volume where they are known.
     ///
     /// # Errors
     /// As the volume says.
-    pub(super) fn entries(
+    pub fn entries(
         &self,
         here: &Directory,
         node: &dyn Node,
