@@ -1,6 +1,6 @@
 //! The engine of one share.
 //!
-//! [`Share`] is the whole of it ([`share`]). It is made of parts, each with fields of its own that nothing else reaches:
+//! [`Share`] is the whole of it. It is made of parts, each with fields of its own that nothing else reaches:
 //!
 //! | part | what it keeps |
 //! |---|---|

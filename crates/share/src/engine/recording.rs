@@ -4,9 +4,6 @@
 //! does no I/O), and written when that lock is no longer held ([`Share::write_changes`]). Who promises
 //! something to a client calls [`Share::make_last`] first, which returns when all that was noted before is on
 //! stable storage.
-//!
-//! What cannot be written is not lost: the table in memory is right, and the next attempt writes the whole
-//! of it in the place of all that the journal has.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
