@@ -16,6 +16,7 @@ pub mod lasting;
 pub mod memory;
 pub mod open;
 pub mod ranges;
+mod ranked;
 pub mod refusal;
 pub mod request;
 pub mod step;

@@ -10,8 +10,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use parking_lot::Mutex;
-
+use crate::ranked::{Mutex, Rank};
 use crate::{ClientKey, Identity};
 
 /// Bytes of an open, with all that is kept of it here and in its protocol.
@@ -69,7 +68,7 @@ impl ClientMemory {
             bound,
             used: AtomicUsize::new(0),
             hasher: RandomState::new(),
-            by_payer: std::array::from_fn(|_| Mutex::default()),
+            by_payer: std::array::from_fn(|_| Mutex::of_default(Rank::ClientMemory)),
             refused: AtomicU64::new(0),
             told_ns: AtomicU64::new(0),
             relieved_ns: AtomicU64::new(0),

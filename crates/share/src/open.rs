@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 
 use bitflags::bitflags;
 use metering::FileNumber;
-use parking_lot::{Mutex, RwLock};
 use volume::security::Rights;
 use volume::{Name, Node, NodeId, Time};
 
@@ -14,6 +13,7 @@ use crate::engine::file::{File, Link, Stream};
 use crate::engine::followed::Followed;
 use crate::engine::giving_back::Held;
 use crate::memory::{Charge, Payer};
+use crate::ranked::{Mutex, RwLock};
 use crate::{Attributes, CacheKey, Caching, ClientKey, Deny, Identity, Info, Options};
 
 pub use crate::caching::grants::Grant;
@@ -213,7 +213,7 @@ impl Open {
     pub fn caching(&self) -> Option<Grant> {
         let Asker { client, key, .. } = self.asker();
         let (key, keyed) = key?;
-        self.file.state.lock().stream(&self.stream).grants.of(client?, key, keyed)
+        self.file.grant_of(&self.stream, (client?, key, keyed))
     }
 
     /// The key of its caching right, if it was made with one.
@@ -233,6 +233,6 @@ impl Open {
 
     /// Attribute bits as they were last seen, without asking the volume.
     pub fn known_attributes(&self) -> Option<Attributes> {
-        self.file.state.lock().record.as_ref().and_then(|record| record.attributes)
+        self.file.record().and_then(|record| record.attributes)
     }
 }

@@ -2,6 +2,8 @@
 
 use bitflags::bitflags;
 
+use crate::ranked::{Mutex, Rank};
+
 bitflags! {
     /// Which changes are wanted (numbered as NT numbers them).
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -90,9 +92,9 @@ pub struct Watch {
     filter: ChangeFilter,
     pub(crate) recursive: bool,
     max_bytes: usize,
-    pending: parking_lot::Mutex<Pending>,
+    pending: Mutex<Pending>,
     /// Directories that must be told of as long as it lives.
-    pub(crate) tree: parking_lot::Mutex<Option<std::sync::Arc<crate::engine::WatchedTree>>>,
+    pub(crate) tree: Mutex<Option<std::sync::Arc<crate::engine::WatchedTree>>>,
 }
 
 impl std::fmt::Debug for Watch {
@@ -123,8 +125,8 @@ impl Watch {
             filter,
             recursive,
             max_bytes,
-            pending: parking_lot::Mutex::default(),
-            tree: parking_lot::Mutex::default(),
+            pending: Mutex::of_default(Rank::WatchPending),
+            tree: Mutex::of_default(Rank::WatchTree),
         }
     }
 

@@ -7,9 +7,9 @@ use volume::security::{self, Descriptor, Privileges, Rights, Sid, Token, well_kn
 use volume::{Actor, Kind, Node, Note, Stat};
 
 use super::Share;
-use super::directory::Directory;
 use super::host_lists::{HostNumbers, lists_of};
 use super::items::Item;
+use super::names::directory::Directory;
 use super::record::Record;
 use crate::{Caller, Options, Refusal};
 
@@ -106,13 +106,13 @@ impl Share {
         stat: &Stat,
         record: &Record,
     ) -> Result<Arc<Security>, Refusal> {
-        let known = self.cache.known(stat).and_then(|known| known.security.clone());
+        let known = self.cache().known(stat).and_then(|known| known.security.clone());
         if let Some(security) = known.filter(|security| security.fits(stat)) {
             return Ok(security);
         }
-        let epoch = self.cache.epoch();
+        let epoch = self.cache().epoch();
         let security = Arc::new(self.read_security(node, stat, record)?);
-        self.cache.add(stat, epoch, |known| known.security = Some(Arc::clone(&security)));
+        self.cache().add(stat, epoch, |known| known.security = Some(Arc::clone(&security)));
         Ok(security)
     }
 
@@ -140,7 +140,7 @@ impl Share {
             });
         }
         let acl = lists_of(node, stat, record)?;
-        let numbers = HostNumbers(self.config.load().accounts.clone());
+        let numbers = HostNumbers(self.settings().accounts.clone());
         let (owner, group) = (numbers.user(stat.uid), numbers.group(stat.gid));
         let is_directory = stat.kind == Kind::Directory;
         Ok(Security {
@@ -184,7 +184,7 @@ impl Share {
     /// The caller as descriptors see them.
     pub(super) fn token(&self, caller: &Caller<'_>, options: Options) -> Token {
         let who = caller.identity;
-        let accounts = &self.config.load().accounts;
+        let accounts = &self.settings().accounts;
         let group = accounts.group_sid(who.gid);
         let mut token = Token::authenticated(who.sid, group, &who.groups);
         let hosts = [Sid::unix_user(who.uid), Sid::unix_group(who.gid)];
@@ -211,7 +211,7 @@ impl Share {
 
     /// The most that the share lets this caller do, whatever descriptors say.
     pub(super) fn ceiling(&self, caller: &Caller<'_>) -> Rights {
-        let config = self.config.load();
+        let config = self.settings();
         let limit = caller.identity.limit.mapped();
         let limit =
             if caller.identity.administrator { limit | Rights::ACCESS_SYSTEM_SECURITY } else { limit };
@@ -225,7 +225,7 @@ impl Share {
         }
         let is_within = rights == Rights::TRAVERSE || self.ceiling(caller).contains(rights);
         is_within
-            && (!self.config.load().enforce
+            && (!self.settings().enforce
                 || security::granted(&security.descriptor, &self.token(caller, Options::empty()), rights)
                     .is_ok())
     }
@@ -261,7 +261,7 @@ impl Share {
         options: Options,
     ) -> Result<Rights, Refusal> {
         let Wanted { named, maximum: wants_maximum, ceiling } = self.wanted(caller, access)?;
-        let mut has = if self.config.load().enforce {
+        let mut has = if self.settings().enforce {
             let token = self.token(caller, options);
             let ask = Rights::MAXIMUM_ALLOWED | (named & Rights::ACCESS_SYSTEM_SECURITY);
             security::granted(&security.descriptor, &token, ask).unwrap_or_default()
@@ -313,10 +313,10 @@ impl Share {
     /// # Errors
     /// [`Refusal::AccessDenied`], [`Refusal::ReadOnly`].
     pub(super) fn check_writable(&self) -> Result<(), Refusal> {
-        if self.volume.facts().read_only {
+        if self.volume().facts().read_only {
             return Err(Refusal::ReadOnly);
         }
-        if self.config.load().read_only { Err(Refusal::AccessDenied) } else { Ok(()) }
+        if self.settings().read_only { Err(Refusal::AccessDenied) } else { Ok(()) }
     }
 }
 

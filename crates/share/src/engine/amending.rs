@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Mutex, RwLock};
 use volume::security::Rights;
 
 use super::Share;
@@ -11,6 +10,7 @@ use super::create::how_for_rights;
 use super::file::{counted, only_looks};
 use super::waits::Effects;
 use crate::caching::grants::Need;
+use crate::ranked::{Mutex, Rank, RwLock};
 use crate::{Caller, Deny, Open, Refusal, Step};
 
 impl Share {
@@ -115,7 +115,7 @@ fn successor(open: &Open, node: Arc<dyn volume::Node>, granted: Rights, deny: De
         granted,
         deny,
         options: open.options,
-        party: RwLock::new(party),
+        party: RwLock::new(Rank::Party, party),
         opened_at: open.opened_at,
         closed: AtomicBool::new(false),
         detached: AtomicBool::new(open.is_detached()),
@@ -125,7 +125,7 @@ fn successor(open: &Open, node: Arc<dyn volume::Node>, granted: Rights, deny: De
         untold: AtomicU32::new(open.untold.swap(0, Ordering::AcqRel)),
         told_failures: AtomicU64::new(open.told_failures.load(Ordering::Acquire)),
         followed: OnceLock::new(),
-        watch: Mutex::new(open.watch.lock().take()),
-        charge: Mutex::new(open.charge.lock().clone()),
+        watch: Mutex::new(Rank::OpenWatch, open.watch.lock().take()),
+        charge: Mutex::new(Rank::OpenCharge, open.charge.lock().clone()),
     }
 }

@@ -187,16 +187,16 @@ impl Share {
     ) -> Result<(), Refusal> {
         self.put_record(node, &record)?;
         self.own_changed(file);
-        file.state.lock().record = Some(record);
+        file.note_record(record);
         Ok(())
     }
 
     /// Something of a file was changed that it does not count itself.
     pub(super) fn own_changed(&self, file: &File) {
         file.own_changes.fetch_add(1, Ordering::SeqCst);
-        self.versions.touch(file.id);
+        self.open_files().versions().touch(file.id);
         if file.is_directory
-            && let Some(directory) = self.directories.get(file.id)
+            && let Some(directory) = self.directories().get(file.id)
         {
             directory.own_changed();
         }

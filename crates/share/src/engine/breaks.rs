@@ -1,10 +1,8 @@
 //! Caching rights between the pure state machine and those who hold them.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
 use wire::Now;
 
 use super::Share;
@@ -16,73 +14,6 @@ use crate::{
     BreakNotice, CacheKey, Caching, CachingRequest, Caller, ClientKey, Open, OpenRequest, Options, Refusal,
     Step, Ticket,
 };
-
-/// Who holds a right: client, key, and whether opens share it.
-type Holder = (ClientKey, CacheKey, bool);
-
-/// The stream a right is on.
-struct Place {
-    file: Weak<File>,
-    stream: Weak<Stream>,
-    /// Through an open under the key the name was marked to go.
-    goes: bool,
-}
-
-/// Where the right under each key is; a key leads to one stream at a time.
-#[derive(Default)]
-pub(super) struct Keys(Mutex<HashMap<Holder, Place>>);
-
-impl Keys {
-    pub fn find(&self, holder: &Holder) -> Option<(Arc<File>, Arc<Stream>)> {
-        let keys = self.0.lock();
-        let place = keys.get(holder)?;
-        Some((place.file.upgrade()?, place.stream.upgrade()?))
-    }
-
-    /// Whether the key is in use for something else than this stream, and whether that is to go.
-    fn elsewhere(&self, holder: &Holder, stream: Option<&Arc<Stream>>) -> Option<bool> {
-        let keys = self.0.lock();
-        let place = keys.get(holder).filter(|place| place.file.strong_count() > 0)?;
-        let there = place.stream.upgrade()?;
-        let is_here = stream.is_some_and(|stream| Arc::ptr_eq(stream, &there));
-        (!is_here).then_some(place.goes)
-    }
-
-    /// A right is on this stream.
-    pub fn enter(&self, holder: Holder, file: &Arc<File>, stream: &Arc<Stream>) {
-        let mut keys = self.0.lock();
-        let goes =
-            keys.get(&holder).is_some_and(|place| place.goes && place.stream.ptr_eq(&Arc::downgrade(stream)));
-        keys.insert(holder, Place { file: Arc::downgrade(file), stream: Arc::downgrade(stream), goes });
-    }
-
-    /// No right under this key is on the stream any more.
-    fn leave(&self, holder: &Holder, stream: &Arc<Stream>) {
-        let mut keys = self.0.lock();
-        if keys.get(holder).is_some_and(|place| place.stream.ptr_eq(&Arc::downgrade(stream))) {
-            keys.remove(holder);
-        }
-    }
-
-    /// What is under the key is to go, or not.
-    pub fn set_goes(&self, asker: &Asker, stream: &Arc<Stream>, goes: bool) {
-        let (Some(client), Some((key, keyed))) = (asker.client, asker.key) else { return };
-        let mut keys = self.0.lock();
-        if let Some(place) = keys.get_mut(&(client, key, keyed))
-            && place.stream.ptr_eq(&Arc::downgrade(stream))
-        {
-            place.goes = goes;
-        }
-    }
-
-    /// The right is another client's from now on.
-    pub fn rename(&self, holder: Holder, client: ClientKey) {
-        let mut keys = self.0.lock();
-        if let Some(place) = keys.remove(&holder) {
-            keys.insert((client, holder.1, holder.2), place);
-        }
-    }
-}
 
 impl Share {
     /// Asks the holders of rights on a stream for what a request needs. True when it has to wait.
@@ -109,13 +40,13 @@ impl Share {
         let loses_read =
             |notice: &BreakNotice| notice.keyed && (notice.from - notice.to).contains(Caching::READ);
         if asker.whole && broken.notices.iter().any(loses_read) {
-            self.contention.note(file.id, now.mono_ns);
+            self.rights().note_contended(file.id, now.mono_ns);
         }
         let is_whole = |notice: &BreakNotice| {
             stream.grants.of(notice.client, notice.key, notice.keyed).is_some_and(|grant| grant.whole)
         };
         if broken.wait && broken.notices.iter().any(is_whole) {
-            self.recalls.note(file.id, now.mono_ns);
+            self.rights().note_recalled(file.id, now.mono_ns);
         }
         effects.notices.extend(broken.notices);
         effects.now = now;
@@ -124,7 +55,7 @@ impl Share {
 
     /// By when the holder of a right must have answered that is asked for now.
     pub(super) fn break_deadline(&self, whole: bool, now: Now) -> u64 {
-        let config = self.config.load();
+        let config = self.settings();
         let timeout = if whole { config.whole_break_timeout_ns } else { config.break_timeout_ns };
         now.mono_ns.saturating_add(timeout)
     }
@@ -132,8 +63,7 @@ impl Share {
     /// What is asked for, or nothing while clients of both protocols contend for the file; nor while somebody is to come again
     /// who had a right taken away that is given back as a whole.
     pub(super) fn moderated(&self, asked: &CachingRequest, file: &File, now: Now) -> CachingRequest {
-        let quiet = if asked.whole { &self.recalls } else { &self.contention };
-        let gives = !asked.keyed || !quiet.has(file.id, now.mono_ns);
+        let gives = !asked.keyed || !self.rights().is_quiet(file.id, asked.whole, now.mono_ns);
         CachingRequest { want: if gives { asked.want } else { Caching::empty() }, ..*asked }
     }
 
@@ -180,7 +110,7 @@ impl Share {
             }
             match step {
                 // Who was in the way has gone when it was asked.
-                Step::Wait(ticket) if self.waits.is_over(ticket) => {}
+                Step::Wait(ticket) if self.waits().is_over(ticket) => {}
                 step => return step,
             }
         }
@@ -243,7 +173,7 @@ impl Share {
         request: &CachingRequest,
         stream: Option<&Arc<Stream>>,
     ) -> Result<(), Refusal> {
-        match self.keys.elsewhere(&(client, request.key, request.keyed), stream) {
+        match self.rights().keys().elsewhere(&(client, request.key, request.keyed), stream) {
             Some(false) => Err(Refusal::Invalid),
             Some(true) | None => Ok(()),
         }
@@ -251,7 +181,7 @@ impl Share {
 
     /// Whether what a client has under this key is to go: through an open under the key it was marked so.
     pub fn goes(&self, client: ClientKey, key: CacheKey, keyed: bool) -> bool {
-        self.keys.elsewhere(&(client, key, keyed), None) == Some(true)
+        self.rights().keys().elsewhere(&(client, key, keyed), None) == Some(true)
     }
 
     /// Who makes a new open of the stream, and what they ask for: nothing, and under no key, while the key is in use
@@ -264,7 +194,7 @@ impl Share {
     ) -> (Asker, Option<&'r CachingRequest>) {
         let asker = self.asker(caller, request);
         let used = |asked: &CachingRequest| {
-            self.keys.elsewhere(&(caller.client, asked.key, asked.keyed), Some(stream)).is_some()
+            self.rights().keys().elsewhere(&(caller.client, asked.key, asked.keyed), Some(stream)).is_some()
         };
         match &request.caching {
             Some(asked) if used(asked) => (Asker { key: None, ..asker }, None),
@@ -295,17 +225,17 @@ impl Share {
         if !grant.state.is_empty() {
             if !has_known_name {
                 // Nobody would say that a program of the host has changed it: the right ends by itself.
-                self.directories.note_untold();
+                self.directories().note_untold();
             }
             stream.gave.fetch_add(1, Ordering::SeqCst);
             if is_first {
-                file.granted_s.store(self.cache.now_s(), Ordering::Relaxed);
+                file.granted_s.store(self.cache().now_s(), Ordering::Relaxed);
             }
         }
         entry.publish();
         self.note_right((client, request.key, request.keyed), Some(grant));
         if request.keyed || !grant.state.is_empty() {
-            self.keys.enter((client, request.key, request.keyed), file, stream);
+            self.rights().keys().enter((client, request.key, request.keyed), file, stream);
         }
         grant
     }
@@ -315,7 +245,7 @@ impl Share {
     // MS-SMB2 3.3.5.9.11
     pub(super) fn note_goes(&self, asker: &Asker, stream: &Arc<Stream>, options: Options) {
         if options.contains(Options::DELETE_ON_CLOSE) {
-            self.keys.set_goes(asker, stream, true);
+            self.rights().keys().set_goes(asker, stream, true);
         }
     }
 
@@ -328,13 +258,13 @@ impl Share {
         entry.grants.release(client, key, keyed);
         entry.publish();
         if entry.grants.of(client, key, keyed).is_none() {
-            self.keys.leave(&(client, key, keyed), stream);
+            self.rights().keys().leave(&(client, key, keyed), stream);
         }
     }
 
     /// Whether a client has a right under this key, broken or not.
     pub fn holds(&self, client: ClientKey, key: CacheKey, keyed: bool) -> bool {
-        self.keys.find(&(client, key, keyed)).is_some()
+        self.rights().keys().find(&(client, key, keyed)).is_some()
     }
 
     /// Takes a holder's answer to a break.
@@ -351,7 +281,7 @@ impl Share {
         now: Now,
     ) -> Result<Grant, Refusal> {
         let holder = (client, key, keyed);
-        let (file, stream) = self.keys.find(&holder).ok_or(Refusal::NoSuchGrant)?;
+        let (file, stream) = self.rights().keys().find(&holder).ok_or(Refusal::NoSuchGrant)?;
         // What is given back as a whole has no further step.
         let deadline = self.break_deadline(false, now);
         let mut state = file.state.lock();
@@ -373,7 +303,7 @@ impl Share {
     /// Whether the holder still owes the answer to this very notice.
     pub fn awaits(&self, notice: &BreakNotice) -> bool {
         let holder = (notice.client, notice.key, notice.keyed);
-        self.keys.find(&holder).is_some_and(|(file, stream)| {
+        self.rights().keys().find(&holder).is_some_and(|(file, stream)| {
             file.state.lock().stream(&stream).grants.is_told(&holder, notice.to)
         })
     }
@@ -391,13 +321,13 @@ impl Share {
 
     /// A holder gives all it has under a key back, whether it was asked or not; its opens stay.
     pub fn give_up(&self, client: ClientKey, key: CacheKey, keyed: bool, now: Now) {
-        let Some((file, stream)) = self.keys.find(&(client, key, keyed)) else {
+        let Some((file, stream)) = self.rights().keys().find(&(client, key, keyed)) else {
             return;
         };
         let mut state = file.state.lock();
         let entry = state.stream(&stream);
         if entry.grants.of(client, key, keyed).is_some_and(|grant| grant.breaking.is_some()) {
-            self.recalls.begin_again(file.id, now.mono_ns);
+            self.rights().note_given_back(file.id, now.mono_ns);
         }
         entry.grants.revoke(client, key, keyed);
         entry.publish();
@@ -411,7 +341,7 @@ impl Share {
     /// Takes a right away whose holder cannot be told; says whom to wake.
     pub(super) fn revoke(&self, notice: &BreakNotice) -> Vec<Ticket> {
         let holder = (notice.client, notice.key, notice.keyed);
-        let Some((file, stream)) = self.keys.find(&holder).filter(|_| notice.answer) else {
+        let Some((file, stream)) = self.rights().keys().find(&holder).filter(|_| notice.answer) else {
             return Vec::new();
         };
         let mut state = file.state.lock();

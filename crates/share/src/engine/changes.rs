@@ -9,8 +9,8 @@ use wire::Now;
 
 use super::Share;
 use super::create::Reserved;
-use super::directory::Directory;
 use super::file::Link;
+use super::names::directory::Directory;
 use super::waits::Effects;
 use crate::caching::grants::{Asker, Need};
 use crate::open::UNSEEN;
@@ -19,7 +19,7 @@ use crate::{Change, ChangeFilter, ChangeKind, Open, Watch};
 impl Share {
     /// Tells watches of a change of what a name leads to.
     pub(super) fn tell(&self, link: &Arc<Link>, stream: Option<Name>, kind: ChangeKind, what: ChangeFilter) {
-        if self.watching.is_empty() {
+        if self.watching().is_empty() {
             return;
         }
         let (directory, name) = link.place();
@@ -76,7 +76,7 @@ impl Share {
 
     /// Tells of changes in directories that belong together: each watch takes all of them that it hears of at once.
     fn tell_together(&self, changes: Vec<(&Arc<Directory>, Change)>, what: ChangeFilter) {
-        if self.watching.is_empty() {
+        if self.watching().is_empty() {
             return;
         }
         let mut heard: Vec<(Arc<Watch>, Vec<Change>)> = Vec::new();
@@ -89,10 +89,10 @@ impl Share {
                     None => heard.push((watch, vec![change.clone()])),
                 }
             };
-            self.watching.on(directory.id).into_iter().for_each(|watch| hear(watch, &change));
+            self.watching().on(directory.id).into_iter().for_each(|watch| hear(watch, &change));
             for (above, name) in directory.ancestors() {
                 change.path.insert(0, name);
-                let deep = self.watching.on(above.id).into_iter().filter(|watch| watch.recursive);
+                let deep = self.watching().on(above.id).into_iter().filter(|watch| watch.recursive);
                 deep.for_each(|watch| hear(watch, &change));
             }
         }
@@ -137,8 +137,8 @@ impl Share {
     /// Takes rights on a directory back whose entries were changed. Nobody waits for that.
     // MS-FSA 2.1.4.12
     pub(super) fn entries_changed(&self, directory: &Arc<Directory>, asker: &Asker, now: Now) {
-        self.versions.touch(directory.id);
-        let Some(file) = self.files.get(directory.id) else {
+        self.open_files().versions().touch(directory.id);
+        let Some(file) = self.open_files().get(directory.id) else {
             return;
         };
         let mut effects = Effects::default();

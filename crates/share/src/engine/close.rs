@@ -53,8 +53,8 @@ impl Share {
         if open.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        self.open_count.fetch_sub(1, Ordering::Relaxed);
-        self.descriptors.fairness().closed(open, now);
+        self.open_files().went();
+        self.descriptors().fairness().closed(open, now);
         self.forget_detached(open);
         self.tell_untold(open, now);
         self.end_watch(open);
@@ -62,7 +62,7 @@ impl Share {
             self.let_go(open, now);
         }
         let (going, effects) = self.take_out(open, now);
-        if open.is_directory() && open.file.state.lock().is_deleted(open.link.as_ref()) {
+        if open.is_directory() && open.file.is_deleted(open.link.as_ref()) {
             self.end_watches_of(open.file.id);
         }
         let stays = !going.is_something();
@@ -78,11 +78,11 @@ impl Share {
         }
         drop(state);
         if is_last {
-            self.leave_file(&open.file);
+            self.open_files().leave(&open.file);
         }
         // What was removed is not to take room any longer.
-        if is_last && stays && self.cache.is_on() {
-            self.give_back.iter().for_each(|by| open.node.give_back_by(Arc::clone(by)));
+        if is_last && stays && self.cache().is_on() {
+            self.give_back_behind(open);
         }
         self.settle(effects);
         removed
@@ -185,7 +185,7 @@ impl Share {
         parent.removed(&name);
         drop(changing);
         if is_directory {
-            self.directories.forget(open.file.id);
+            self.directories().forget(open.file.id);
         }
         self.entries_changed(&parent, asker, now);
         let what = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
@@ -205,7 +205,7 @@ impl Share {
         _swept = state.sweep();
         let wakes = std::mem::take(&mut state.waiting);
         drop(state);
-        self.leave_file(file);
+        self.open_files().leave(file);
         self.wake_all(wakes);
     }
 }

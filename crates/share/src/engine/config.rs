@@ -5,9 +5,9 @@ use std::sync::Arc;
 use volume::security::Sid;
 use wire::SendFile;
 
-use super::cache::Descriptors;
 use super::giving_back::GiveBack;
 use super::link_making::Symlinks;
+use super::names::cache::Descriptors;
 use crate::ClientMemory;
 
 /// Bytes for what is remembered of names and files unless a share says otherwise: room for about 16,000 names.

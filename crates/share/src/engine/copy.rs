@@ -46,7 +46,7 @@ impl Share {
         len: u64,
         grows: bool,
     ) -> Step<()> {
-        if !self.volume.facts().clones {
+        if !self.volume().facts().clones {
             return Step::Refused(Refusal::NotSupported);
         }
         let (shared, copied) = match self.lengths_to_clone(from, to, len, grows) {
@@ -80,7 +80,7 @@ impl Share {
             return Ok((0, 0));
         }
         let (source, target) = (self.info(from.open)?, self.info(to.open)?);
-        let unit = u64::from(self.volume.space()?.block.max(1));
+        let unit = u64::from(self.volume().space()?.block.max(1));
         let is_whole = [from.at, to.at, len].iter().all(|offset| offset.is_multiple_of(unit));
         let is_to_the_end =
             [from.at, to.at].iter().all(|offset| offset.is_multiple_of(unit)) && from.at + len == source.size;

@@ -4,25 +4,25 @@
 //! among the others, and only then anything is changed. A request that has to wait has changed nothing.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Mutex, RwLock};
 use volume::security::Rights;
 use volume::{Kind, Name, Node, NodeId, OpenHow, Stat, Time};
 
 use super::Share;
-use super::directory::Directory;
 use super::file::{File, Link, Stream};
 use super::followed::{Followed, Trail};
 use super::items::{Item, Seen};
 use super::lapsing::is_held;
 use super::look_up::{Named, Search};
+use super::names::directory::Directory;
 use super::since::Since;
 use super::walk::Found;
 use crate::caching::grants::{Asker, Grant};
 use crate::memory::OPEN_BYTES;
 use crate::open::Party;
+use crate::ranked::{Mutex, Rank, RwLock};
 use crate::{
     Attributes, Caller, Disposition, Info, Open, OpenRequest, Opened, Options, Outcome, Refusal, Step, Ticket,
 };
@@ -117,7 +117,7 @@ impl Share {
             match self.past_shortage(caller.now, || self.attempt(caller, from, request, met)) {
                 Ok(Attempt::Done(opened)) => return Step::Done(*opened),
                 // Who was in the way may have gone when it was asked.
-                Ok(Attempt::Wait(ticket)) if self.waits.is_over(ticket) => {}
+                Ok(Attempt::Wait(ticket)) if self.waits().is_over(ticket) => {}
                 Ok(Attempt::Wait(ticket)) => return Step::Wait(ticket),
                 Ok(Attempt::Again) => {}
                 Err(Refusal::HostKeeps) => return self.try_later(caller),
@@ -149,10 +149,10 @@ impl Share {
                 return Err(Refusal::NotADirectory);
             }
         }
-        if request.stream.is_some() && !self.config.load().streams {
+        if request.stream.is_some() && !self.settings().streams {
             return Err(Refusal::BadName);
         }
-        if self.open_count() >= self.config.load().max_opens {
+        if self.open_count() >= self.settings().max_opens {
             return Err(Refusal::Exhausted);
         }
         Ok(())
@@ -289,10 +289,6 @@ impl Share {
         }
     }
 
-    pub(super) fn next_open_id(&self) -> u64 {
-        self.next_open.fetch_add(1, Ordering::Relaxed)
-    }
-
     /// Hands a reserved open out.
     pub(super) fn hand_out(
         &self,
@@ -313,11 +309,10 @@ impl Share {
             granted: reserved.granted,
             deny: request.deny,
             options: request.options,
-            party: RwLock::new(Party {
-                client: caller.client,
-                identity: Arc::clone(caller.identity),
-                asker: reserved.asker,
-            }),
+            party: RwLock::new(
+                Rank::Party,
+                Party { client: caller.client, identity: Arc::clone(caller.identity), asker: reserved.asker },
+            ),
             opened_at: Time::from_wall_ns(caller.now.wall_ns),
             closed: AtomicBool::new(false),
             detached: AtomicBool::new(false),
@@ -327,16 +322,16 @@ impl Share {
             untold: AtomicU32::new(0),
             told_failures,
             followed: OnceLock::new(),
-            watch: Mutex::new(None),
-            charge: Mutex::new(self.charge_open(caller.client, caller.identity)),
+            watch: Mutex::new(Rank::OpenWatch, None),
+            charge: Mutex::new(Rank::OpenCharge, self.charge_open(caller.client, caller.identity)),
         });
         let mut state = open.file.state.lock();
         if let Some(member) = state.members.iter_mut().find(|m| m.id == open.id) {
             member.open = Arc::downgrade(&open);
         }
         drop(state);
-        self.open_count.fetch_add(1, Ordering::Relaxed);
-        self.descriptors.fairness().opened(caller.client, caller.now);
+        self.open_files().came();
+        self.descriptors().fairness().opened(caller.client, caller.now);
         Attempt::Done(Box::new(Opened { open, outcome, info, granted: reserved.grant }))
     }
 }

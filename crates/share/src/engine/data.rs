@@ -68,7 +68,7 @@ impl Share {
         transfer: &Transfer,
     ) -> Result<Option<FileRange>, Refusal> {
         check_read(open, owner, at, len)?;
-        if !transfer.chooses(self.config.load().send_file, len) {
+        if !transfer.chooses(self.settings().send_file, len) {
             return Ok(None);
         }
         // The time of access is put back behind a read, and it is not known when this one would be over.

@@ -8,8 +8,8 @@ use volume::security::Rights;
 use wire::Now;
 
 use super::Share;
-use super::directory::Directory;
 use super::file::Deletion;
+use super::names::directory::Directory;
 use crate::caching::grants::Need;
 use crate::{Attributes, Caller, Open, Refusal, Step};
 
@@ -91,7 +91,7 @@ impl Share {
         self.note_marks(&mut state);
         drop(state);
         // MS-SMB2 3.3.5.21.1
-        self.keys.set_goes(&open.asker(), &open.stream, true);
+        self.rights().keys().set_goes(&open.asker(), &open.stream, true);
         self.write_changes();
         if on && open.is_directory() {
             self.end_watches_of(open.file.id);
@@ -166,7 +166,7 @@ impl Share {
         }
         let until_ns = self.unclaimed_names_end(directory.file.id, (caller.client, caller.identity.sid));
         match caller.waiter.zip(until_ns) {
-            Some((waiter, at)) if at > caller.now.mono_ns => Step::Wait(self.waits.add_later(waiter, at)),
+            Some((waiter, at)) if at > caller.now.mono_ns => Step::Wait(self.waits().add_later(waiter, at)),
             _ => Step::Refused(Refusal::NotEmpty),
         }
     }

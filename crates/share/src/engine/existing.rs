@@ -94,7 +94,7 @@ impl Share {
             }
             return Err(why);
         }
-        let file = self.enter_file(target.node.id(), target.node.kind());
+        let file = self.open_files().enter(target.node.id(), target.node.kind());
         let result = self.plan_and_reserve(caller, request, &target, &file);
         let (facts, plan, reserved) = match result {
             Ok((facts, plan, Tried::Reserved(reserved))) => (facts, plan, reserved),
@@ -169,7 +169,7 @@ impl Share {
         let facts = self.facts(file, target.node.as_ref(), target.place.as_ref(), seen)?;
         if facts.stat.links == 0 {
             // Who comes by a name does not get a file that has none, whoever else has it open.
-            let is_gone = target.may_be_gone && file.state.lock().members.is_empty();
+            let is_gone = target.may_be_gone && !file.has_members();
             if is_gone || target.is_from_memory {
                 return Err(Refusal::Gone);
             }
@@ -189,7 +189,7 @@ impl Share {
         let Some((parent, name)) = &target.place else { return true };
         // Who is changing the name just now may not have seen that it is being opened.
         let is_settled = parent.settle(name);
-        if is_settled && self.cache.names_gone() == target.since.names_gone {
+        if is_settled && self.cache().names_gone() == target.since.names_gone {
             return true;
         }
         let leads_there = parent.holds(name, file.id);
@@ -359,7 +359,7 @@ impl Share {
                 };
             }
         }
-        let id = self.next_open_id();
+        let id = self.open_files().next_id();
         state.members.push(Member {
             id,
             stream: Arc::clone(&stream),
@@ -507,7 +507,7 @@ impl Share {
         found: &Arc<dyn Node>,
         how: OpenHow,
     ) -> Result<Arc<dyn Node>, Refusal> {
-        if let Some(kept) = file.state.lock().node_for(how) {
+        if let Some(kept) = file.node_for(how) {
             return Ok(kept);
         }
         let enough = if found.how() >= how || file.is_directory && found.how() >= OpenHow::Read {
@@ -515,7 +515,7 @@ impl Share {
         } else {
             found.open_again(how)?
         };
-        Ok(file.state.lock().share_node(enough))
+        Ok(file.share_node(enough))
     }
 
     /// Throws the contents away, and what else goes with them.
@@ -540,7 +540,7 @@ impl Share {
         self.lend_no_rights(&reserved.file, node.as_ref())?;
         let beside = reserved.file.beside.lock();
         // Somebody may have stored another one since it was read.
-        if let Some(stored) = reserved.file.state.lock().record {
+        if let Some(stored) = reserved.file.record() {
             *record = stored;
         }
         let attributes = settable(request.attributes) | Attributes::ARCHIVE;
@@ -580,12 +580,11 @@ impl Share {
 
     /// Removes named streams that nobody has open.
     fn remove_unused_streams(&self, file: &Arc<File>, node: &dyn Node) -> Result<(), Refusal> {
-        if !self.config.load().streams {
+        if !self.settings().streams {
             return Ok(());
         }
         for info in node.streams()? {
-            let is_open =
-                file.state.lock().members.iter().any(|m| m.stream.name().as_ref() == Some(&info.name));
+            let is_open = file.any_member(|m| m.stream.name().as_ref() == Some(&info.name));
             if !is_open {
                 node.remove_stream(&info.name)?;
             }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use parking_lot::MutexGuard;
 use volume::security::Rights;
 use volume::{Failure, Node};
 
@@ -10,6 +9,7 @@ use super::Share;
 use super::names::same_folded;
 use super::record::Record;
 use crate::info::extended_size;
+use crate::ranked::MutexGuard;
 use crate::{Caller, ChangeFilter, ChangeKind, Open, Refusal, Step};
 
 /// Extended attributes by name.
@@ -152,7 +152,7 @@ impl Share {
         }
         let record = self.record_of(open)?;
         self.store_record(open, Record { extended_size: extended_size(all), ..record })?;
-        open.file.state.lock().extended_size = Some(extended_size(all));
+        open.file.note_extended_size(extended_size(all));
         drop(beside);
         if let Some(link) = &open.link {
             self.tell(link, None, ChangeKind::Modified, ChangeFilter::EA);

@@ -8,11 +8,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use wire::Now;
 
 use super::Share;
 use super::file::File;
+use crate::ranked::{Mutex, Rank};
 use crate::{Caller, ClientKey, Refusal};
 
 /// For so long a count is good.
@@ -21,12 +21,18 @@ const COUNTED_FOR_NS: u64 = 1_000_000_000;
 const SILENCE_NS: u64 = 10_000_000_000;
 
 /// What clients have of the descriptors, as far as it was counted.
-#[derive(Default)]
 pub(super) struct Fairness {
     holders: Mutex<Holders>,
     /// Whether they are counted at present.
     counts: AtomicBool,
     refused: AtomicU64,
+}
+
+impl Default for Fairness {
+    fn default() -> Fairness {
+        let holders = Mutex::of_default(Rank::DescriptorHolders);
+        Fairness { holders, counts: AtomicBool::new(false), refused: AtomicU64::new(0) }
+    }
 }
 
 #[derive(Default)]
@@ -112,13 +118,13 @@ impl Share {
     /// # Errors
     /// [`Refusal::Exhausted`]
     pub(super) fn check_fairness(&self, caller: &Caller<'_>) -> Result<(), Refusal> {
-        if !self.volume.is_short() || self.is_fair(caller) {
+        if !self.volume().is_short() || self.is_fair(caller) {
             return Ok(());
         }
         // First goes what is kept for clients that are gone.
         if self.relieve(caller.now) {
             self.count_anew();
-            if !self.volume.is_short() || self.is_fair(caller) {
+            if !self.volume().is_short() || self.is_fair(caller) {
                 return Ok(());
             }
         }
@@ -127,17 +133,17 @@ impl Share {
     }
 
     fn count_anew(&self) {
-        self.descriptors.fairness().holders.lock().counted_ns = None;
+        self.descriptors().fairness().holders.lock().counted_ns = None;
     }
 
     /// Whether a client has no more than its share.
     fn is_fair(&self, caller: &Caller<'_>) -> bool {
         let now_ns = caller.now.mono_ns;
-        let fairness = self.descriptors.fairness();
+        let fairness = self.descriptors().fairness();
         let is_good = fairness.holders.lock().is_good(now_ns);
         if !fairness.counts.swap(true, Ordering::Relaxed) || !is_good {
             let mut seen = Holders::default();
-            for share in self.descriptors.sharing() {
+            for share in self.descriptors().sharing() {
                 share.name_holders(&mut |client| seen.add(client));
             }
             let mut holders = fairness.holders.lock();
@@ -148,7 +154,7 @@ impl Share {
     }
 
     fn refuse_greedy(&self, caller: &Caller<'_>) {
-        let fairness = self.descriptors.fairness();
+        let fairness = self.descriptors().fairness();
         fairness.refused.fetch_add(1, Ordering::Relaxed);
         let mut holders = fairness.holders.lock();
         holders.untold += 1;

@@ -3,19 +3,21 @@
 //! A [`File`] is in the table from its first open to its last close, and longer while somebody refers to it (`table`). Everything
 //! that two opens must agree on is in its one [`State`], under one lock.
 
+mod asked;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
 use volume::security::Rights;
 use volume::{Kind, Name, Node, NodeId, OpenHow};
 
 use super::access::Security;
-use super::cache::Made;
-use super::directory::Directory;
+use super::names::cache::Made;
+use super::names::directory::Directory;
 use super::record::Record;
 use crate::caching::grants::{Asker, Grants, Surroundings};
 use crate::ranges::table::Ranges;
+use crate::ranked::{Mutex, Rank};
 use crate::{Caching, ClientKey, Deny, Identity, Open, Options, Ticket};
 
 /// Rights whose use others may deny, and which make an open count for sharing.
@@ -34,7 +36,7 @@ pub(crate) struct File {
     pub id: NodeId,
     pub kind: Kind,
     pub is_directory: bool,
-    /// How many decide about it and do not have it open yet ([`FileRef`](super::table::FileRef)).
+    /// How many decide about it and do not have it open yet ([`FileRef`](super::open_files::FileRef)).
     pub references: AtomicUsize,
     /// Counts changes of data since it was opened.
     pub changes: AtomicU64,
@@ -92,10 +94,10 @@ impl Stream {
     fn new(name: Option<Name>) -> Arc<Stream> {
         Arc::new(Stream {
             is_named: name.is_some(),
-            name: Mutex::new(name),
+            name: Mutex::new(Rank::StreamName, name),
             has_ranges: AtomicBool::new(false),
             has_grants: AtomicBool::new(false),
-            appending: Mutex::default(),
+            appending: Mutex::of_default(Rank::Appending),
             gave: AtomicU64::new(0),
         })
     }
@@ -225,19 +227,14 @@ impl File {
             failed_syncs: AtomicU64::new(0),
             lends_rights: AtomicBool::new(false),
             granted_s: AtomicU64::new(0),
-            beside: Mutex::default(),
-            state: Mutex::default(),
+            beside: Mutex::of_default(Rank::Beside),
+            state: Mutex::of_default(Rank::FileState),
         }
     }
 
     /// Whether anything of it was changed since it was opened.
     pub fn is_changed(&self) -> bool {
         self.changes.load(Ordering::SeqCst) != 0 || self.own_changes.load(Ordering::SeqCst) != 0
-    }
-
-    /// Whether somebody holds a caching right on it or one of its streams.
-    pub fn has_grants(&self) -> bool {
-        self.state.lock().streams.iter().any(|stream| !stream.grants.is_empty())
     }
 
     /// How often the host could not store what was written to it, since it was opened.
@@ -291,7 +288,8 @@ impl State {
         if let Some(known) = known {
             return Arc::clone(&known.link);
         }
-        let link = Arc::new(Link { place: Mutex::new((Arc::clone(directory), name.clone())) });
+        let link =
+            Arc::new(Link { place: Mutex::new(Rank::LinkPlace, (Arc::clone(directory), name.clone())) });
         self.links.push(LinkState {
             link: Arc::clone(&link),
             delete: None,

@@ -6,14 +6,14 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use volume::security::Rights;
 use volume::{Kind, Name, Node, NodeId, OpenHow};
 
 use super::Share;
-use super::directory::Directory;
 use super::look_up::{Named, Search};
+use super::names::directory::Directory;
 use super::walk::{Found, Walk};
+use crate::ranked::{Mutex, Rank};
 use crate::{Caller, Deny, Disposition, Open, OpenRequest, Opened, Options, Outcome, Refusal, Step};
 
 /// Rights for which a link is no good in the place of what it leads to.
@@ -58,7 +58,11 @@ pub(crate) struct Followed {
 impl Followed {
     /// None when there was no link.
     pub(super) fn of(trail: Trail, outcome: Outcome) -> Box<Followed> {
-        Box::new(Followed { trail, is_own: outcome == Outcome::Created, itself: Mutex::default() })
+        Box::new(Followed {
+            trail,
+            is_own: outcome == Outcome::Created,
+            itself: Mutex::of_default(Rank::LastLink),
+        })
     }
 }
 
@@ -160,7 +164,7 @@ impl Share {
     /// Refuses to remove through a link what stands behind it: somebody who removes a tree name by name takes a directory that
     /// a link leads to for a part of the tree.
     pub(super) fn check_may_remove(&self, trail: &Trail, is_own: bool) -> Result<(), Refusal> {
-        let is_allowed = is_own || self.config.load().delete_through_links;
+        let is_allowed = is_own || self.settings().delete_through_links;
         if trail.is_behind && !is_allowed { Err(Refusal::CannotDelete) } else { Ok(()) }
     }
 

@@ -8,15 +8,15 @@ use volume::{Failure, Kind, Name, Node, Stat};
 
 use super::Share;
 use super::access::Security;
-use super::cache::Made;
 use super::create::{Attempt, Reserved, settable};
-use super::directory::Directory;
 use super::existing::stream_stat;
 use super::extended;
 use super::file::{Deletion, File, Member, counted, only_looks};
 use super::host_lists::{HostNumbers, lists_of, shown_now};
+use super::names::cache::Made;
+use super::names::directory::Directory;
+use super::open_files::FileRef;
 use super::record::Record;
-use super::table::FileRef;
 use crate::info::extended_size;
 use crate::{
     Attributes, Caller, ChangeFilter, ChangeKind, Disposition, OpenRequest, Options, Outcome, Refusal,
@@ -92,7 +92,7 @@ impl Share {
         };
         self.tell_made(caller, parent, &reserved);
         file.note_mode(stat.mode);
-        file.state.lock().made = made;
+        file.note_made(made);
         let info = self.info_of(&file, reserved.link.as_ref(), &stat, &record, of_stream);
         Ok(self.hand_out(caller, request, reserved, (node, data), (Outcome::Created, info)))
     }
@@ -112,7 +112,7 @@ impl Share {
 
     /// What is known of something that was made just now.
     fn just_seen(&self, node: &dyn Node) -> Result<Stat, Refusal> {
-        match node.first_stat().filter(|_| self.cache.is_on()) {
+        match node.first_stat().filter(|_| self.cache().is_on()) {
             Some(first) => Ok(first),
             None => Ok(node.stat()?),
         }
@@ -120,7 +120,7 @@ impl Share {
 
     /// Whether a directory is to be removed, so that nothing may be made in it.
     pub(super) fn is_going(&self, directory: &Arc<Directory>) -> bool {
-        self.files.get(directory.id).is_some_and(|file| {
+        self.open_files().get(directory.id).is_some_and(|file| {
             let state = file.state.lock();
             state.links.iter().any(|link| link.delete.is_some() || link.removed)
         })
@@ -173,7 +173,7 @@ impl Share {
         if stat.uid == who.uid {
             return Ok(None);
         }
-        let numbers = HostNumbers(self.config.load().accounts.clone());
+        let numbers = HostNumbers(self.settings().accounts.clone());
         let is_directory = stat.kind == Kind::Directory;
         let acl = lists_of(node.as_ref(), &stat, record)?;
         Ok(Some(posix::from_posix(&acl, who.sid, numbers.group(who.gid), is_directory, &numbers)))
@@ -209,13 +209,13 @@ impl Share {
     ) -> Result<Option<JustMade>, Refusal> {
         // Between the search and this lock another spelling may have been made.
         if !self.is_exact(request.options)
-            && let super::directory::Known::Names(names) = self.directories.known(parent, name)?
+            && let super::names::directory::Known::Names(names) = self.directories().known(parent, name)?
             && !names.is_empty()
         {
             return Ok(None);
         }
         let actor = caller.identity.actor.as_ref();
-        let (generation, stores) = (parent.generation(), self.cache.stores());
+        let (generation, stores) = (parent.generation(), self.cache().stores());
         let made = if request.options.contains(Options::DIRECTORY) {
             parent.node.create_directory(name, mode, actor)
         } else {
@@ -225,7 +225,7 @@ impl Share {
             Ok(node) => {
                 parent.added(name);
                 let first = node.first_stat().filter(|first| stays_plain && first.kind == Kind::File);
-                let made = first.and_then(|first| self.cache.made_now(&first, stores));
+                let made = first.and_then(|first| self.cache().made_now(&first, stores));
                 if let Some(made) = &made {
                     parent.note_made(name, generation, made);
                 }
@@ -253,7 +253,7 @@ impl Share {
         node: &Arc<dyn Node>,
         granted: Rights,
     ) -> Result<Reserved, FileRef<'_>> {
-        let file = self.enter_file(node.id(), node.kind());
+        let file = self.open_files().enter(node.id(), node.kind());
         let mut state = file.state.lock();
         let link = state.enter_link(parent, name);
         let stream = state.enter_stream(request.stream);
@@ -267,7 +267,7 @@ impl Share {
         }
         let (asker, caching) = self.asking(caller, request, &stream);
         state.share_node(Arc::clone(node));
-        let id = self.next_open_id();
+        let id = self.open_files().next_id();
         state.members.push(Member {
             id,
             stream: Arc::clone(&stream),

@@ -8,8 +8,8 @@ use volume::{HostChange, HostEvent, Kind, Name, NodeId};
 use wire::Now;
 
 use super::Share;
-use super::directory::Directory;
 use super::file::{File, LinkState};
+use super::names::directory::Directory;
 use super::waits::Effects;
 use crate::caching::grants::{Asker, Need};
 use crate::{ChangeFilter, ChangeKind};
@@ -17,7 +17,7 @@ use crate::{ChangeFilter, ChangeKind};
 impl Share {
     /// Takes note of the time, and of what happened on the host before: whatever answers names begins with this.
     pub(super) fn begin(&self, now: Now) {
-        self.directories.set_time(now);
+        self.directories().set_time(now);
         self.take_host_changes(now);
     }
 
@@ -25,7 +25,7 @@ impl Share {
     /// that no answer comes from a cache that the host has overtaken. A batch of requests has one `now`, and the host is
     /// asked once for it.
     pub fn take_host_changes(&self, now: Now) {
-        if self.looked_at_ns.load(Ordering::Acquire) < now.mono_ns {
+        if !self.names().is_taken_in(now) {
             self.take_in(now);
         }
     }
@@ -34,33 +34,30 @@ impl Share {
     /// after a share now and then.
     pub fn before_batch(&self, now: Now) {
         self.take_in(now);
-        self.cache.drop_idle();
-        self.directories.drop_idle();
+        self.cache().drop_idle();
+        self.directories().drop_idle();
         self.end_untold(now);
-        self.volume.keep_room();
+        self.volume().keep_room();
         self.relieve_if_short(now);
     }
 
     /// Two steps: first all that happened is believed, by one thread at a time, so that nobody goes on before what was
     /// taken from the volume counts; then whoever is concerned is told.
     fn take_in(&self, now: Now) {
-        self.directories.set_time(now);
-        self.cache.set_time(now);
-        if !self.volume.facts().tells_changes {
+        self.directories().set_time(now);
+        self.cache().set_time(now);
+        if !self.volume().facts().tells_changes {
             return;
         }
-        let taking = self.taking.lock();
-        let mut events = Vec::new();
-        self.volume.take_events(&mut |event| events.push(event));
-        let heard: Vec<(HostEvent, Option<NodeId>)> = events
-            .into_iter()
-            .map(|event| {
+        let heard: Vec<(HostEvent, Option<NodeId>)> = self.names().take_in(now, || {
+            let mut events = Vec::new();
+            self.volume().take_events(&mut |event| events.push(event));
+            let believed = events.into_iter().map(|event| {
                 let node = self.believe(&event);
                 (event, node)
-            })
-            .collect();
-        self.looked_at_ns.fetch_max(now.mono_ns, Ordering::AcqRel);
-        drop(taking);
+            });
+            believed.collect()
+        });
         self.take_back_from_names(&heard, now);
         for (event, node) in heard {
             self.pass_on(event, node, now);
@@ -75,7 +72,7 @@ impl Share {
             HostEvent::Changed { change: HostChange::RenamedFrom, is_directory: true, .. }
             | HostEvent::Renamed { is_directory: true, .. }
             | HostEvent::Overflow
-            | HostEvent::Mounts => self.directories.note_moved(),
+            | HostEvent::Mounts => self.directories().note_moved(),
             _ => {}
         }
         node
@@ -85,7 +82,7 @@ impl Share {
         use HostChange::{Removed, RenamedFrom, RenamedTo};
         match event {
             HostEvent::Changed { directory, name: Some(name), change, is_directory } => {
-                let directory = self.directories.get(*directory)?;
+                let directory = self.directories().get(*directory)?;
                 match change {
                     HostChange::Created | RenamedTo => self.believe_came(&directory, name),
                     Removed | RenamedFrom => {
@@ -104,15 +101,15 @@ impl Share {
             }
             HostEvent::Changed { directory: id, name: None, .. } => {
                 // Whether the host lets this process reach its names may be among what changed.
-                self.directories.get(*id)?.forget_names();
+                self.directories().get(*id)?.forget_names();
                 self.forget(*id);
                 Some(*id)
             }
             HostEvent::Renamed { from: (from, name), to: (to, to_name), is_directory } => {
-                if let Some(from) = self.directories.get(*from) {
+                if let Some(from) = self.directories().get(*from) {
                     self.believe_went(&from, name, *is_directory);
                 }
-                let to = self.directories.get(*to)?;
+                let to = self.directories().get(*to)?;
                 self.believe_came(&to, to_name)
             }
             HostEvent::Overflow | HostEvent::Mounts => {
@@ -121,9 +118,9 @@ impl Share {
                     HostEvent::Mounts => tracing::debug!(%share, "mounts below the share have changed"),
                     _ => tracing::warn!(%share, "changes on the host were lost; caches are dropped"),
                 }
-                self.directories.forget_names();
-                self.files.all().iter().for_each(forget_file);
-                self.files.note_changed();
+                self.directories().forget_names();
+                self.open_files().all().iter().for_each(forget_file);
+                self.open_files().note_changed();
                 None
             }
         }
@@ -136,9 +133,9 @@ impl Share {
         let stat = directory.node.stat_name(name).ok()?;
         self.forget(stat.id);
         if stat.kind != Kind::Directory
-            && let Some(file) = self.files.get(stat.id)
+            && let Some(file) = self.open_files().get(stat.id)
         {
-            file.state.lock().names = stat.links;
+            file.note_names(stat.links);
         }
         Some(stat.id)
     }
@@ -151,17 +148,17 @@ impl Share {
         if let Some((_, gone)) = child
             && gone.node.stat().is_ok_and(|stat| stat.links == 0)
         {
-            self.directories.forget(gone.id);
+            self.directories().forget(gone.id);
         }
     }
 
     /// Events were lost, or directories lead elsewhere: rights are taken back that what happened may leave to nobody, and watches are told.
     fn pass_on_loss(&self, now: Now) {
-        for file in self.files.all() {
+        for file in self.open_files().all() {
             let need = if file.is_directory { Need::Entries } else { Need::Change };
             self.take_back(&file, need, now);
         }
-        let wakes = self.watching.all().iter().flat_map(|watch| watch.overflow()).collect();
+        let wakes = self.watching().all().iter().flat_map(|watch| watch.overflow()).collect();
         self.wake_all(wakes);
     }
 
@@ -169,7 +166,7 @@ impl Share {
     fn pass_on(&self, event: HostEvent, node: Option<NodeId>, now: Now) {
         match event {
             HostEvent::Changed { directory, name: Some(name), is_directory, change } => {
-                if let Some(directory) = self.directories.get(directory) {
+                if let Some(directory) = self.directories().get(directory) {
                     self.pass_on_change(&directory, &name, (change, is_directory), node, now);
                 }
             }
@@ -199,7 +196,7 @@ impl Share {
             // As a new descriptor does.
             _ => Need::CloseKept,
         };
-        if let Some(file) = node.and_then(|node| self.files.get(node)) {
+        if let Some(file) = node.and_then(|node| self.open_files().get(node)) {
             self.take_back(&file, need, now);
         }
         let names = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
@@ -228,7 +225,7 @@ impl Share {
         node: Option<NodeId>,
         now: Now,
     ) {
-        let known = (self.directories.get(from), self.directories.get(to));
+        let known = (self.directories().get(from), self.directories().get(to));
         // Nobody asks for one that is not known any more.
         let (from, to) = match known {
             (Some(from), Some(to)) => (from, to),
@@ -243,7 +240,7 @@ impl Share {
         if is_directory {
             self.wake_all(self.hold_new(&to, &to_name));
         }
-        if let Some(file) = node.and_then(|node| self.files.get(node)) {
+        if let Some(file) = node.and_then(|node| self.open_files().get(node)) {
             self.take_back(&file, Need::Rename, now);
         }
         self.tell_renamed((&from, &name), (&to, &to_name), is_directory, &Asker::NOBODY, now);
@@ -251,13 +248,13 @@ impl Share {
 
     /// Forgets what is remembered of what is open or kept under this id.
     fn forget(&self, id: NodeId) {
-        if let Some(directory) = self.directories.get(id) {
+        if let Some(directory) = self.directories().get(id) {
             directory.own_changed();
         }
-        if let Some(file) = self.files.get(id) {
+        if let Some(file) = self.open_files().get(id) {
             forget_file(&file);
         }
-        self.files.note_changed();
+        self.open_files().note_changed();
     }
 
     /// Takes the rights to keep files open back whose names a program of the host has taken away: as long as a client has
@@ -268,7 +265,7 @@ impl Share {
         if gone.is_empty() {
             return;
         }
-        for file in self.files.all() {
+        for file in self.open_files().all() {
             let state = file.state.lock();
             let is_held = state.streams.iter().any(|stream| !stream.grants.is_empty());
             let is_lost = |of: &LinkState| {

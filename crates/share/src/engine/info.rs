@@ -8,8 +8,8 @@ use volume::{Kind, Name, Node, NodeId, Note, Stat, Time};
 
 use super::Share;
 use super::access::Facts;
-use super::directory::Directory;
 use super::file::{File, Link};
+use super::names::directory::Directory;
 use super::record::Record;
 use crate::info::extended_size;
 use crate::{Attributes, Caching, ClientKey, Deny, Info, LockOwner, Open, RangeRequest, Refusal};
@@ -98,7 +98,7 @@ impl Share {
         if let Some((record, security)) = known.flatten() {
             return Ok(Facts { stat, record, security });
         }
-        let counted = || (self.cache.written(stat.id), file.own_changes.load(Ordering::SeqCst));
+        let counted = || (self.cache().written(stat.id), file.own_changes.load(Ordering::SeqCst));
         let before = counted();
         let record = self.load_record_at(node, place, &stat)?;
         let security = self.load_security(node, &stat, &record)?;
@@ -115,17 +115,17 @@ impl Share {
     /// Whether the volume tells of every change of what is kept of an open file: not of those through another name, which
     /// may stand where nobody looks.
     fn is_told_of(&self, file: &File, stat: &Stat) -> bool {
-        self.volume.facts().tells_changes && (file.is_directory || stat.links <= 1)
+        self.volume().facts().tells_changes && (file.is_directory || stat.links <= 1)
     }
 
     /// The attribute record of an open file, if it was read and the volume tells of its changes.
     pub(super) fn record_if_told(&self, file: &File, stat: &Stat) -> Option<Record> {
-        if self.is_told_of(file, stat) { file.state.lock().record } else { None }
+        if self.is_told_of(file, stat) { file.record() } else { None }
     }
 
     /// Whether a record of a file may be known that is not remembered with its figures; they tell whether it still counts.
     pub(super) fn may_know_record(&self, id: NodeId) -> bool {
-        self.versions.has_plain(id) || self.files.get(id).is_some()
+        self.open_files().versions().has_plain(id) || self.open_files().get(id).is_some()
     }
 
     /// The attribute record of a file with these figures, whether somebody has it open or not.
@@ -137,18 +137,18 @@ impl Share {
     }
 
     fn told_record(&self, stat: &Stat) -> Option<Record> {
-        self.files.get(stat.id).and_then(|file| self.record_if_told(&file, stat))
+        self.open_files().get(stat.id).and_then(|file| self.record_if_told(&file, stat))
     }
 
     /// The attribute record of a file with these figures, where nothing has to be read for it.
     pub(super) fn remembered_record(&self, stat: &Stat) -> Option<Record> {
-        if let Some(known) = self.cache.known(stat) {
+        if let Some(known) = self.cache().known(stat) {
             return Some(known.record);
         }
-        let stored = self.cache.written(stat.id);
-        let is_plain = self.versions.is_plain(stat.id, stat.changed);
-        if is_plain && self.cache.is_on() {
-            self.cache.remember(stat, stored, Record::default());
+        let stored = self.cache().written(stat.id);
+        let is_plain = self.open_files().versions().is_plain(stat.id, stat.changed);
+        if is_plain && self.cache().is_on() {
+            self.cache().remember(stat, stored, Record::default());
         }
         is_plain.then(Record::default)
     }
@@ -167,19 +167,20 @@ impl Share {
         if let Some(record) = self.remembered_record(stat) {
             return Ok(record);
         }
-        let (written, stored) = (self.versions.written(stat.id), self.cache.written(stat.id));
+        let (written, stored) =
+            (self.open_files().versions().written(stat.id), self.cache().written(stat.id));
         let made = place.and_then(|(parent, name)| parent.made(name));
         if made.is_some_and(|made| made.has_no_record(stat, stored)) {
             return Ok(Record::default());
         }
         let record = Record::load(node)?;
         // A second change within one tick of the host's clock would not be seen.
-        let is_settled = stat.changed.secs < self.directories.wall_secs().saturating_sub(SETTLED_AFTER_S);
-        if record == Record::default() && is_settled && self.volume.facts().extended_attributes {
-            self.versions.note_plain(stat.id, stat.changed, written);
+        let is_settled = stat.changed.secs < self.directories().wall_secs().saturating_sub(SETTLED_AFTER_S);
+        if record == Record::default() && is_settled && self.volume().facts().extended_attributes {
+            self.open_files().versions().note_plain(stat.id, stat.changed, written);
         }
-        if is_settled && self.cache.is_on() {
-            self.cache.remember(stat, stored, record);
+        if is_settled && self.cache().is_on() {
+            self.cache().remember(stat, stored, record);
         }
         Ok(record)
     }
@@ -190,11 +191,11 @@ impl Share {
     /// As the volume says.
     pub(super) fn put_record(&self, node: &dyn Node, record: &Record) -> Result<(), Refusal> {
         // One that does not fit into the file's own attributes lies beside it and moves none of its times.
-        self.versions.forget_plain(node.id());
-        self.cache.wrote(node.id());
+        self.open_files().versions().forget_plain(node.id());
+        self.cache().wrote(node.id());
         let stored = record.store(node);
-        self.versions.forget_plain(node.id());
-        self.cache.wrote(node.id());
+        self.open_files().versions().forget_plain(node.id());
+        self.cache().wrote(node.id());
         stored
     }
 
@@ -203,9 +204,9 @@ impl Share {
     /// # Errors
     /// As the volume says.
     pub(super) fn put_descriptor(&self, node: &dyn Node, bytes: Option<&[u8]>) -> Result<(), Refusal> {
-        self.cache.wrote(node.id());
+        self.cache().wrote(node.id());
         let stored = node.set_note(Note::Descriptor, bytes);
-        self.cache.wrote(node.id());
+        self.cache().wrote(node.id());
         Ok(stored?)
     }
 
@@ -222,15 +223,15 @@ impl Share {
     /// # Errors
     /// As the volume says.
     pub(super) fn record_at(&self, file: &File, node: &dyn Node) -> Result<Record, Refusal> {
-        if self.volume.facts().tells_changes
-            && let Some(record) = file.state.lock().record
+        if self.volume().facts().tells_changes
+            && let Some(record) = file.record()
         {
             return Ok(record);
         }
-        let stored = self.cache.written(file.id);
+        let stored = self.cache().written(file.id);
         let record = Record::load(node)?;
         let mut state = file.state.lock();
-        if self.cache.written(file.id) == stored {
+        if self.cache().written(file.id) == stored {
             state.record = Some(record);
         }
         Ok(record)
@@ -245,8 +246,8 @@ impl Share {
         record: &Record,
         stream: Option<Stat>,
     ) -> Info {
-        let delete_pending = file.state.lock().is_deleted(link);
-        let hides = link.is_some_and(|link| self.config.load().hides(link.place().1.as_bytes()));
+        let delete_pending = file.is_deleted(link);
+        let hides = link.is_some_and(|link| self.settings().hides(link.place().1.as_bytes()));
         let mut info = info_from(stat, record, hides);
         info.delete_pending = delete_pending;
         if delete_pending {
@@ -288,26 +289,26 @@ impl Share {
     /// # Errors
     /// As [`Share::info`].
     pub fn parent_info(&self, open: &Open) -> Result<Info, Refusal> {
-        let parent = open.link.as_ref().map_or_else(|| Arc::clone(&self.root), |link| link.place().0);
+        let parent = open.link.as_ref().map_or_else(|| Arc::clone(self.root()), |link| link.place().0);
         let stat = parent.node.stat()?;
         Ok(info_from(&stat, &Record::load(parent.node.as_ref())?, false))
     }
 
     fn extended_size_of(&self, open: &Open, stat: &Stat) -> Result<u32, Refusal> {
-        if !self.volume.facts().extended_attributes {
+        if !self.volume().facts().extended_attributes {
             return Ok(0);
         }
         let tells = self.is_told_of(&open.file, stat);
-        if let Some(known) = open.file.state.lock().extended_size.filter(|_| tells) {
+        if let Some(known) = open.file.extended_size().filter(|_| tells) {
             return Ok(known);
         }
-        if let Some(known) = self.cache.known(stat).and_then(|known| known.extended) {
+        if let Some(known) = self.cache().known(stat).and_then(|known| known.extended) {
             return Ok(known);
         }
-        let epoch = self.cache.epoch();
+        let epoch = self.cache().epoch();
         let size = extended_size(&open.node.attributes()?);
-        self.cache.add(stat, epoch, |known| known.extended = Some(size));
-        open.file.state.lock().extended_size = Some(size);
+        self.cache().add(stat, epoch, |known| known.extended = Some(size));
+        open.file.note_extended_size(size);
         Ok(size)
     }
 
@@ -336,10 +337,8 @@ impl Share {
     /// Everything that is open.
     pub fn opens(&self) -> Vec<OpenSummary> {
         let mut out = Vec::new();
-        for file in self.files.all() {
-            let opens: Vec<Arc<Open>> =
-                file.state.lock().members.iter().filter_map(|member| member.open.upgrade()).collect();
-            for open in opens {
+        for file in self.open_files().all() {
+            for open in file.opens() {
                 let ranges = {
                     let mut state = file.state.lock();
                     let stream = state.stream(&open.stream);
@@ -366,7 +365,7 @@ impl Share {
     /// Every byte range that is held.
     pub fn held_ranges(&self) -> Vec<HeldRange> {
         let mut out = Vec::new();
-        for file in self.files.all() {
+        for file in self.open_files().all() {
             let state = file.state.lock();
             let path = path_of_link(state.links.first().map(|entry| &entry.link));
             for held in state.streams.iter().flat_map(|stream| stream.ranges.held()) {
@@ -426,7 +425,7 @@ pub(super) fn info_from(stat: &Stat, record: &Record, hides: bool) -> Info {
         extended_size: record.extended_size,
         reparse_tag: if is_link { TAG_SYMLINK } else { 0 },
         rdev: stat.rdev,
-        version: super::versions::number(stat.changed),
+        version: super::open_files::number(stat.changed),
     }
 }
 

@@ -11,12 +11,12 @@ use volume::security::{Descriptor, Rights};
 use volume::{Kind, Name, Node, NodeId, OpenHow, Stat};
 
 use super::Share;
-use super::cache::KeptNode;
 use super::create::how_for_rights;
-use super::directory::{Directory, Evidence};
 use super::file::File;
 use super::info::info_from;
 use super::look_up::{Named, Search};
+use super::names::cache::KeptNode;
+use super::names::directory::{Directory, Evidence};
 use super::record::Record;
 use super::since::Since;
 use super::waits::Effects;
@@ -202,7 +202,7 @@ impl Item {
 impl Share {
     /// The root.
     pub fn root_item(&self) -> Item {
-        Item::of_directory(Arc::clone(&self.root))
+        Item::of_directory(Arc::clone(self.root()))
     }
 
     /// The number that its directory lists for an item at the top of a file system that is mounted there: that of what it covers. None
@@ -232,7 +232,7 @@ impl Share {
     /// # Errors
     /// [`Refusal::Gone`] when nothing has it any more, or it stands outside of the share.
     pub fn item(&self, address: &[u8]) -> Result<Item, Refusal> {
-        let node = self.with_room(|| Ok(self.volume.find(address)?))?;
+        let node = self.with_room(|| Ok(self.volume().find(address)?))?;
         if node.kind() != Kind::Directory {
             return Ok(Item::of_other(node, None));
         }
@@ -245,7 +245,7 @@ impl Share {
     /// [`Refusal::Gone`] when it has left the share; as the volume says, which proves nothing of where it stands.
     pub fn check_place(&self, item: &Item) -> Result<(), Refusal> {
         match &item.directory {
-            Some(known) if !self.directories.is_placed(known) => {
+            Some(known) if !self.directories().is_placed(known) => {
                 self.enter_found(Arc::clone(&item.node)).map(drop)
             }
             _ => Ok(()),
@@ -254,15 +254,15 @@ impl Share {
 
     /// The directory behind a node that was not reached from the root: those above it are entered first.
     fn enter_found(&self, node: Arc<dyn Node>) -> Result<Arc<Directory>, Refusal> {
-        let moves = self.directories.moves();
-        let is_sure = |known: &Arc<Directory>| known.is_told() && self.directories.is_placed(known);
+        let moves = self.directories().moves();
+        let is_sure = |known: &Arc<Directory>| known.is_told() && self.directories().is_placed(known);
         let mut below = Vec::new();
         let mut at = node;
         let mut known = loop {
-            if at.id() == self.root.id {
-                break Arc::clone(&self.root);
+            if at.id() == self.root().id {
+                break Arc::clone(self.root());
             }
-            if let Some(known) = self.directories.get(at.id()).filter(is_sure) {
+            if let Some(known) = self.directories().get(at.id()).filter(is_sure) {
                 break known;
             }
             let (above, name) = self.with_room(|| Ok(at.place()?))?.ok_or(Refusal::Gone)?;
@@ -273,7 +273,7 @@ impl Share {
             at = above;
         };
         for (name, node) in below.into_iter().rev() {
-            known = self.directories.enter_as(&self.volume, (&known, &name), node, Evidence::Told(moves));
+            known = self.directories().enter_as((&known, &name), node, Evidence::Told(moves));
         }
         Ok(known)
     }
@@ -303,7 +303,7 @@ impl Share {
         self.check_search(caller, parent)?;
         let since = self.since_now();
         if let Some(child) = self.known_child(parent, name, true) {
-            self.directories.touch(&child);
+            self.directories().touch(&child);
             return Ok(Item { is_from_memory: true, since, ..Item::of_directory(child) });
         }
         let generation = parent.generation();
@@ -312,7 +312,7 @@ impl Share {
         let Named { name, node, kept, seen, is_from_memory } = found;
         if node.kind() == Kind::Directory {
             let names = (&name, &name);
-            let found = self.directories.enter(&self.volume, parent, names, node, Some(generation));
+            let found = self.directories().enter(parent, names, node, Some(generation));
             return Ok(Item { is_from_memory, since, ..Item::of_directory(found) });
         }
         let item = self.item_at(parent, &name, node);
@@ -322,13 +322,7 @@ impl Share {
     /// What was found under a name.
     pub(super) fn item_at(&self, parent: &Arc<Directory>, name: &Name, node: Arc<dyn Node>) -> Item {
         if node.kind() == Kind::Directory {
-            return Item::of_directory(self.directories.enter(
-                &self.volume,
-                parent,
-                (name, name),
-                node,
-                None,
-            ));
+            return Item::of_directory(self.directories().enter(parent, (name, name), node, None));
         }
         Item::of_other(node, Some((Arc::clone(parent), name.clone())))
     }
@@ -348,19 +342,19 @@ impl Share {
         let place = open.link.as_ref().map(|link| link.place());
         match place {
             Some((parent, name)) => self.item_at(&parent, &name, Arc::clone(&open.node)),
-            None if open.file.id == self.root.id => self.root_item(),
+            None if open.file.id == self.root().id => self.root_item(),
             None => Item::of_other(Arc::clone(&open.node), None),
         }
     }
 
     /// The directory that is open.
     pub(super) fn directory_here(&self, open: &Open) -> Arc<Directory> {
-        match (self.directories.get(open.file.id), &open.link) {
+        match (self.directories().get(open.file.id), &open.link) {
             (Some(known), _) => known,
-            (None, None) => Arc::clone(&self.root),
+            (None, None) => Arc::clone(self.root()),
             (None, Some(link)) => {
                 let (parent, own) = link.place();
-                self.directories.enter(&self.volume, &parent, (&own, &own), Arc::clone(&open.node), None)
+                self.directories().enter(&parent, (&own, &own), Arc::clone(&open.node), None)
             }
         }
     }
@@ -376,7 +370,7 @@ impl Share {
     /// The same for a node that shows these figures.
     pub(super) fn info_of_node(&self, node: &dyn Node, stat: &Stat) -> Result<Info, Refusal> {
         // Told first: that a file has no record is noted only of one that was told of.
-        let version = self.version_if_there(stat, self.files.get(stat.id).as_deref())?;
+        let version = self.version_if_there(stat, self.open_files().get(stat.id).as_deref())?;
         let record = self.record_of_node(node, stat)?;
         Ok(Info { version, ..info_from(stat, &record, false) })
     }
@@ -404,10 +398,10 @@ impl Share {
     /// # Errors
     /// As the volume says.
     pub fn item_version(&self, item: &Item) -> Result<u64, Refusal> {
-        let directory = item.directory.as_ref().filter(|_| self.cache.is_on());
+        let directory = item.directory.as_ref().filter(|_| self.cache().is_on());
         let before = directory.map(|directory| (directory.generation(), directory.own_changes()));
         let stat = item.node.stat()?;
-        let version = self.version_of(&stat, self.files.get(stat.id).as_deref());
+        let version = self.version_of(&stat, self.open_files().get(stat.id).as_deref());
         if let (Some(directory), Some((generation, own_changes))) = (directory, before) {
             directory.note_told(generation, own_changes);
         }
@@ -420,8 +414,8 @@ impl Share {
     /// # Errors
     /// As the volume says.
     pub fn version_before(&self, item: &Item) -> Result<u64, Refusal> {
-        let directory = item.directory.as_ref().filter(|known| self.cache.is_on() && known.is_as_told());
-        match directory.and_then(|directory| self.versions.told(directory.id)) {
+        let directory = item.directory.as_ref().filter(|known| self.cache().is_on() && known.is_as_told());
+        match directory.and_then(|directory| self.open_files().versions().told(directory.id)) {
             Some(told) => Ok(told),
             None => self.item_version(item),
         }
@@ -460,7 +454,7 @@ impl Share {
             return Ok(security);
         }
         let node = item.node.as_ref();
-        let file = self.enter_file(node.id(), node.kind());
+        let file = self.open_files().enter(node.id(), node.kind());
         let is_kept = self.keep_what_the_host_set(&file, node);
         drop(file);
         if is_kept { self.item_security_as_found(item) } else { Ok(security) }
@@ -512,7 +506,7 @@ impl Share {
 
     /// Whether an owner holds byte ranges of a file.
     pub fn holds_ranges(&self, node: NodeId, owner: LockOwner) -> bool {
-        self.files.get(node).is_some_and(|file| {
+        self.open_files().get(node).is_some_and(|file| {
             let state = file.state.lock();
             state.streams.iter().flat_map(|stream| stream.ranges.held()).any(|held| held.owner == owner)
         })
@@ -566,7 +560,7 @@ impl Share {
     /// Has those give back their right to write later who give it back as a whole, so that what is known of a file
     /// is what it is.
     pub fn settle_item(&self, caller: &Caller<'_>, item: NodeId, key: Option<CacheKey>) -> Step<()> {
-        let Some(file) = self.files.get(item) else { return Step::Done(()) };
+        let Some(file) = self.open_files().get(item) else { return Step::Done(()) };
         let asker =
             Asker { client: Some(caller.client), key: key.map(|key| (key, true)), parent: None, whole: true };
         let mut effects = Effects::default();
@@ -598,7 +592,7 @@ impl Share {
         rule: LockRule,
         range: &RangeRequest,
     ) -> Option<(LockOwner, RangeRequest)> {
-        let file = self.files.get(node)?;
+        let file = self.open_files().get(node)?;
         let state = file.state.lock();
         let stream = state.streams.iter().find(|stream| !stream.stream.is_named)?;
         stream.ranges.in_the_way(range, owner, rule).map(|held| (held.owner, held.range))

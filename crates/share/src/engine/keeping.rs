@@ -2,178 +2,32 @@
 //!
 //! A detached open stays among the others of its file with everything it holds: access and deny, byte
 //! ranges, caching right, what it marks for deletion. It ends in one of three ways, and whoever takes it
-//! out of the table of [`Detachment`] decides which: it is reclaimed, its time is over, or it gives way
+//! out of the table of them ([`Detachment`](super::lasting::Detachment)) decides which: it is reclaimed, its time is over, or it gives way
 //! to somebody who needs its caching right.
 //!
 //! A client that is back ([`Share::returned`]) takes up what it has left before it does anything else. What it does not take up it knows
 //! nothing of: it was closed while nobody could be told, or the answer that made it was lost. Such an open is
 //! unclaimed, and is not kept for its whole time.
 
-use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use parking_lot::Mutex;
 use volume::NodeId;
 use volume::security::Sid;
 use wire::Now;
 
 use super::Share;
+use super::lasting::{Owner, UNCLAIMED_NS, owner};
 use super::waits::Effects;
 use crate::caching::grants::Asker;
 use crate::lasting::record::Record;
 use crate::open::Party;
 use crate::{BreakNotice, Caching, Caller, ClientKey, Detached, Open, Refusal};
 
-/// How long after its client is back, and has taken up the last that it did, an open that outlives the process is unclaimed.
-const UNCLAIMED_NS: u64 = 10_000_000_000;
 /// The same where it is in somebody's way.
 const UNCLAIMED_IN_THE_WAY_NS: u64 = 5_000_000_000;
 /// The same where it is in the way of that very client.
 const UNCLAIMED_IN_ITS_OWN_WAY_NS: u64 = 1_000_000_000;
-
-/// Who may take up an open that outlives the process.
-type Owner = (ClientKey, Sid);
-
-/// The opens of a share that are detached.
-#[derive(Default)]
-pub(super) struct Detachment(Mutex<Kept>);
-
-#[derive(Default)]
-struct Kept {
-    opens: HashMap<u64, One>,
-    /// When each is over, and which it is.
-    ends: BTreeSet<(u64, u64)>,
-    /// What owners have here of opens that outlive the process.
-    owners: HashMap<Owner, Absence>,
-}
-
-struct One {
-    open: Arc<Open>,
-    how: Detached,
-    /// None for one that does not outlive the process, or is claimed anew.
-    owner: Option<Owner>,
-}
-
-/// What is kept for an owner.
-#[derive(Default)]
-struct Absence {
-    opens: usize,
-    /// When the client was back, or took up the last that it did.
-    sign_ns: Option<u64>,
-}
-
-impl Kept {
-    fn take(&mut self, id: u64) -> Option<(Arc<Open>, Detached)> {
-        let One { open, how, owner } = self.opens.remove(&id)?;
-        self.ends.remove(&(how.until_ns, id));
-        if let Some(owner) = owner
-            && let Some(absence) = self.owners.get_mut(&owner)
-        {
-            absence.opens -= 1;
-            if absence.opens == 0 {
-                self.owners.remove(&owner);
-            }
-        }
-        Some((open, how))
-    }
-
-    /// When the next ones are unclaimed.
-    fn next_unclaimed(&self, after_ns: u64) -> Option<u64> {
-        let signs = self.owners.values().filter_map(|absence| absence.sign_ns);
-        signs.min().map(|at| at.saturating_add(after_ns))
-    }
-}
-
-impl Detachment {
-    /// Enters an open; false when there are `most` already.
-    fn enter(&self, open: &Arc<Open>, how: Detached, most: usize) -> bool {
-        let mut kept = self.0.lock();
-        if kept.opens.len() >= most {
-            return false;
-        }
-        kept.ends.insert((how.until_ns, open.id));
-        let owner = owner(open);
-        if let Some(owner) = owner {
-            let absence = kept.owners.entry(owner).or_default();
-            absence.opens += 1;
-            // It has lost its connection, and is to come back once more.
-            absence.sign_ns = None;
-        }
-        kept.opens.insert(open.id, One { open: Arc::clone(open), how, owner });
-        true
-    }
-
-    /// Takes an open out; only one caller gets it.
-    fn take(&self, id: u64) -> Option<(Arc<Open>, Detached)> {
-        self.0.lock().take(id)
-    }
-
-    /// An owner shows that it is there.
-    fn sign(&self, owner: Owner, now_ns: u64) {
-        if let Some(absence) = self.0.lock().owners.get_mut(&owner) {
-            absence.sign_ns = Some(now_ns);
-        }
-    }
-
-    /// What an owner who is back has not taken up yet, and when there was the last sign.
-    fn not_taken_up(&self, owner: Owner) -> Option<(u64, Vec<Arc<Open>>)> {
-        let kept = self.0.lock();
-        let sign_ns = kept.owners.get(&owner)?.sign_ns?;
-        let theirs = kept.opens.values().filter(|one| one.owner == Some(owner));
-        Some((sign_ns, theirs.map(|one| Arc::clone(&one.open)).collect()))
-    }
-
-    /// Takes out the opens that `is_meant` means and whose owner has been back without a sign for so long.
-    fn take_unclaimed(
-        &self,
-        now_ns: u64,
-        after_ns: u64,
-        is_meant: impl Fn(&Open) -> bool,
-    ) -> Vec<(Arc<Open>, Detached)> {
-        let mut kept = self.0.lock();
-        if kept.next_unclaimed(after_ns).is_none_or(|at| at > now_ns) {
-            return Vec::new();
-        }
-        let is_due = |owner: &Owner| {
-            let sign = kept.owners.get(owner).and_then(|absence| absence.sign_ns);
-            sign.is_some_and(|at| at.saturating_add(after_ns) <= now_ns)
-        };
-        let unclaimed = kept.opens.iter().filter(|(_, one)| one.owner.as_ref().is_some_and(is_due));
-        let ids: Vec<u64> = unclaimed.filter(|(_, one)| is_meant(&one.open)).map(|(id, _)| *id).collect();
-        ids.into_iter().filter_map(|id| kept.take(id)).collect()
-    }
-
-    /// Takes out an open whose time is over.
-    fn take_ended(&self, now_ns: u64) -> Option<(Arc<Open>, Detached)> {
-        let mut kept = self.0.lock();
-        let &(_, id) = kept.ends.first().filter(|(at, _)| *at <= now_ns)?;
-        kept.take(id)
-    }
-
-    /// When the next one is over.
-    pub fn next_end(&self) -> Option<u64> {
-        let kept = self.0.lock();
-        let end = kept.ends.first().map(|(at, _)| *at);
-        end.into_iter().chain(kept.next_unclaimed(UNCLAIMED_NS)).min()
-    }
-
-    /// Those that end with the process.
-    fn ending(&self) -> Vec<u64> {
-        let kept = self.0.lock();
-        kept.opens.iter().filter(|(_, one)| !one.open.is_lasting()).map(|(id, _)| *id).collect()
-    }
-
-    /// Those that give way to others.
-    fn yielding(&self) -> Vec<u64> {
-        let kept = self.0.lock();
-        kept.opens.iter().filter(|(_, one)| one.how.yields).map(|(id, _)| *id).collect()
-    }
-
-    fn of(&self, id: u64) -> Option<Detached> {
-        self.0.lock().opens.get(&id).map(|one| one.how.clone())
-    }
-}
 
 /// What becomes of a break whose holder has nobody to hear it.
 pub(super) enum Absent {
@@ -185,12 +39,6 @@ pub(super) enum Absent {
     Stays,
 }
 
-/// Who may take it up, if it outlives the process for somebody who does so by what it is.
-fn owner(open: &Open) -> Option<Owner> {
-    let client = open.asker().client.filter(|_| open.is_kept_for_owner())?;
-    Some((client, open.identity().sid))
-}
-
 impl Share {
     /// Keeps an open whose client is gone, with all it holds. What waits on its behalf, and its watch, end.
     ///
@@ -200,7 +48,7 @@ impl Share {
     /// as it may; [`Refusal::Gone`] when it is closed or left already. It is as it was, to be closed by the caller.
     pub fn leave(&self, open: &Arc<Open>, how: Detached, now: Now) -> Result<(), Refusal> {
         self.tell_untold(open, now);
-        let most = self.config.load().max_detached;
+        let most = self.settings().max_detached;
         let mut state = open.file.state.lock();
         if open.is_closed() || open.is_detached() {
             return Err(Refusal::Gone);
@@ -220,7 +68,7 @@ impl Share {
                 return Err(Refusal::NoSuchGrant);
             }
         }
-        if !self.detachment.enter(open, how, most) {
+        if !self.lasting().detached().enter(open, how, most) {
             return Err(Refusal::Exhausted);
         }
         open.detached.store(true, Ordering::Release);
@@ -247,9 +95,9 @@ impl Share {
             return Err(Refusal::Invalid);
         }
         let was_owned = owner(open);
-        let _ours = self.detachment.take(open.id).ok_or(Refusal::Gone)?;
+        let _ours = self.lasting().detached().take(open.id).ok_or(Refusal::Gone)?;
         if let Some(owner) = was_owned {
-            self.detachment.sign(owner, caller.now.mono_ns);
+            self.lasting().detached().sign(owner, caller.now.mono_ns);
         }
         let asker = Asker { client: Some(caller.client), ..was };
         let deadline = self.break_deadline(was.whole, caller.now);
@@ -270,7 +118,7 @@ impl Share {
             let grants = &mut state.stream(&open.stream).grants;
             if moves {
                 grants.hand_over((from, key, keyed), caller.client);
-                self.keys.rename((from, key, keyed), caller.client);
+                self.rights().keys().rename((from, key, keyed), caller.client);
             }
             again = grants.postpone(open.file.id, (caller.client, key, keyed), deadline);
         }
@@ -287,7 +135,7 @@ impl Share {
 
     /// How an open is kept, if its client is gone.
     pub fn detached(&self, open: &Open) -> Option<Detached> {
-        if open.is_detached() { self.detachment.of(open.id) } else { None }
+        if open.is_detached() { self.lasting().detached().of(open.id) } else { None }
     }
 
     /// Whether anybody is left to hear a break, and what becomes of the right if not.
@@ -295,7 +143,7 @@ impl Share {
     // MS-SMB2 3.3.4.7
     pub(super) fn absent(&self, notice: &BreakNotice) -> Absent {
         let holder = (notice.client, notice.key, notice.keyed);
-        let Some((file, stream)) = self.keys.find(&holder) else { return Absent::No };
+        let Some((file, stream)) = self.rights().keys().find(&holder) else { return Absent::No };
         let mut state = file.state.lock();
         let mut opens = Vec::new();
         for member in &state.members {
@@ -314,7 +162,7 @@ impl Share {
             return Absent::No;
         }
         // One that is in nobody's table any more is just being reclaimed or closed; it will be asked, or go.
-        let ends = opens.iter().map(|open| (open, self.detachment.of(open.id)));
+        let ends = opens.iter().map(|open| (open, self.lasting().detached().of(open.id)));
         let stay = ends.filter(|(_, how)| how.as_ref().is_none_or(|how| !how.yields));
         let until = stay.map(|(_, how)| how.map_or(u64::MAX, |how| how.until_ns)).max();
         match until {
@@ -331,7 +179,7 @@ impl Share {
     /// Closes opens that give way, as far as nobody else was quicker.
     pub(super) fn give_way(&self, opens: Vec<Arc<Open>>, now: Now) {
         for open in opens {
-            if let Some(taken) = self.detachment.take(open.id) {
+            if let Some(taken) = self.lasting().detached().take(open.id) {
                 self.lose(taken, now);
             }
         }
@@ -339,7 +187,7 @@ impl Share {
 
     /// A client's user is back. From now on it takes up what it has left here, as far as it still knows of it.
     pub fn returned(&self, client: ClientKey, user: &Sid, now: Now) {
-        self.detachment.sign((client, *user), now.mono_ns);
+        self.lasting().detached().sign((client, *user), now.mono_ns);
     }
 
     /// Closes opens of these files that are unclaimed, since they are in somebody's way; whether there was one. Called with no lock held.
@@ -369,16 +217,16 @@ impl Share {
     /// When names in a directory go that are marked to and wait only for opens that this owner, who is back, has not taken up; none when
     /// there are none.
     pub(super) fn unclaimed_names_end(&self, directory: NodeId, owner: Owner) -> Option<u64> {
-        let (sign_ns, opens) = self.detachment.not_taken_up(owner)?;
+        let (sign_ns, opens) = self.lasting().detached().not_taken_up(owner)?;
         let is_going = |open: &Arc<Open>| {
             let link = open.link.as_ref().filter(|link| link.place().0.id == directory);
-            link.is_some() && open.file.state.lock().is_deleted(link)
+            link.is_some() && open.file.is_deleted(link)
         };
         opens.iter().any(is_going).then(|| sign_ns.saturating_add(UNCLAIMED_IN_ITS_OWN_WAY_NS))
     }
 
     fn end_unclaimed(&self, after_ns: u64, is_meant: impl Fn(&Open) -> bool, now: Now) -> bool {
-        let unclaimed = self.detachment.take_unclaimed(now.mono_ns, after_ns, is_meant);
+        let unclaimed = self.lasting().detached().take_unclaimed(now.mono_ns, after_ns, is_meant);
         let is_any = !unclaimed.is_empty();
         for taken in unclaimed {
             tracing::debug!(share = %self.name(), open = taken.0.id, "an open whose client is back without asking for it is closed");
@@ -391,7 +239,7 @@ impl Share {
     // MS-SMB2 3.3.6.2
     // MS-SMB2 3.3.6.4
     pub(super) fn end_detached(&self, now: Now) {
-        while let Some(taken) = self.detachment.take_ended(now.mono_ns) {
+        while let Some(taken) = self.lasting().detached().take_ended(now.mono_ns) {
             self.lose(taken, now);
         }
         self.end_unclaimed(UNCLAIMED_NS, |_| true, now);
@@ -400,18 +248,18 @@ impl Share {
     /// Closes every detached open that does not outlive the process, since the share stops and nobody will
     /// find it again.
     pub fn end_all_detached(&self, now: Now) {
-        self.lose_all(self.detachment.ending(), now);
+        self.lose_all(self.lasting().detached().ending(), now);
     }
 
     /// Closes detached opens that give way to others, since something is short. False when there was none.
     pub(super) fn end_absent(&self, now: Now) -> bool {
-        self.lose_all(self.detachment.yielding(), now)
+        self.lose_all(self.lasting().detached().yielding(), now)
     }
 
     /// Closes those that are detached still; false when none is.
     fn lose_all(&self, ids: Vec<u64>, now: Now) -> bool {
         let mut any = false;
-        for taken in ids.into_iter().filter_map(|id| self.detachment.take(id)) {
+        for taken in ids.into_iter().filter_map(|id| self.lasting().detached().take(id)) {
             self.lose(taken, now);
             any = true;
         }
@@ -421,7 +269,7 @@ impl Share {
     /// An open is being closed: nobody can come back for it.
     pub(super) fn forget_detached(&self, open: &Open) {
         if open.is_detached() {
-            self.detachment.take(open.id);
+            self.lasting().detached().take(open.id);
         }
     }
 

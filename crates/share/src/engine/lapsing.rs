@@ -3,23 +3,16 @@
 
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
 use volume::NodeId;
 use wire::Now;
 
 use super::Share;
 use crate::{Caller, ClientKey, Lapsing, Refusal, Step};
 
-/// Those who keep the time of clients.
-#[derive(Default)]
-pub(super) struct Keepers(Mutex<Vec<Weak<dyn Lapsing>>>);
-
 impl Share {
     /// Asks this one from now on to end clients whose time is over.
     pub fn ask_for_lapsed(&self, keeper: Weak<dyn Lapsing>) {
-        let mut keepers = self.keepers.0.lock();
-        keepers.retain(|known| known.strong_count() > 0 && !known.ptr_eq(&keeper));
-        keepers.push(keeper);
+        self.lasting().keepers().enter(keeper);
     }
 
     /// Has those of these clients ended whose time is over. True when one of them had something. Called with no lock held.
@@ -37,18 +30,18 @@ impl Share {
 
     /// Those who keep the time of clients.
     pub(super) fn time_keepers(&self) -> Vec<Arc<dyn Lapsing>> {
-        self.keepers.0.lock().iter().filter_map(Weak::upgrade).collect()
+        self.lasting().keepers().all()
     }
 
     /// The same for whoever has any of these files open; what else they have is locked, held and marked through that.
     pub(super) fn end_lapsed_at(&self, files: &[NodeId], client: Option<ClientKey>, now: Now) -> bool {
         let was_unclaimed = self.end_unclaimed_at(files, client, now);
-        if self.keepers.0.lock().is_empty() {
+        if self.lasting().keepers().is_empty() {
             return was_unclaimed;
         }
         let mut clients = Vec::new();
-        for file in files.iter().filter_map(|id| self.files.get(*id)) {
-            clients.extend(file.state.lock().members.iter().filter_map(|member| member.asker.client));
+        for file in files.iter().filter_map(|id| self.open_files().get(*id)) {
+            file.add_clients(&mut clients);
         }
         clients.sort_unstable();
         clients.dedup();
@@ -78,7 +71,7 @@ impl Share {
         let again = match &step {
             Step::Done(_) => false,
             // Others may be in the way, too; who waits is woken when it is worth while.
-            Step::Wait(ticket) => end() && self.waits.is_over(*ticket),
+            Step::Wait(ticket) => end() && self.waits().is_over(*ticket),
             Step::Refused(why) => is_in_the_way(why) && end(),
         };
         if again { ask() } else { step }

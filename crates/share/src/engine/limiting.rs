@@ -16,17 +16,28 @@ pub(super) struct Limiting {
     limits: ArcSwapOption<ShareLimits>,
 }
 
+impl Limiting {
+    #[inline]
+    fn get(&self) -> Option<Arc<ShareLimits>> {
+        if self.is_on.load(Ordering::Relaxed) { self.limits.load_full() } else { None }
+    }
+
+    fn set(&self, limits: Option<ShareLimits>) {
+        let is_on = limits.is_some();
+        self.limits.store(limits.map(Arc::new));
+        self.is_on.store(is_on, Ordering::Release);
+    }
+}
+
 impl Share {
     /// What paces requests; none: nothing does.
     #[inline]
     pub fn limits(&self) -> Option<Arc<ShareLimits>> {
-        if self.limiting.is_on.load(Ordering::Relaxed) { self.limiting.limits.load_full() } else { None }
+        self.limiting().get()
     }
 
     /// Takes limits into force, or lifts them. Who is held already stays so for as long as those limits say.
     pub fn set_limits(&self, limits: Option<ShareLimits>) {
-        let is_on = limits.is_some();
-        self.limiting.limits.store(limits.map(Arc::new));
-        self.limiting.is_on.store(is_on, Ordering::Release);
+        self.limiting().set(limits);
     }
 }

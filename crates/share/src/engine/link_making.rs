@@ -5,7 +5,7 @@ use std::sync::Arc;
 use volume::{Kind, Name};
 
 use super::Share;
-use super::directory::Directory;
+use super::names::directory::Directory;
 use crate::{Open, Refusal};
 
 /// Which symbolic links clients may make.
@@ -26,7 +26,7 @@ impl Share {
     /// # Errors
     /// [`Refusal::AccessDenied`].
     pub(super) fn check_link(&self, parent: &Arc<Directory>, text: &[u8]) -> Result<(), Refusal> {
-        let may = match self.config.load().symlinks {
+        let may = match self.settings().symlinks {
             Symlinks::All => true,
             Symlinks::Inside => self.stays_inside(parent, text),
             Symlinks::None => false,
@@ -39,7 +39,7 @@ impl Share {
     /// # Errors
     /// [`Refusal::AccessDenied`]; as the volume says.
     pub(super) fn check_link_moves(&self, open: &Open, to: &Arc<Directory>) -> Result<(), Refusal> {
-        if open.file.kind != Kind::Link || self.config.load().symlinks != Symlinks::Inside {
+        if open.file.kind != Kind::Link || self.settings().symlinks != Symlinks::Inside {
             return Ok(());
         }
         self.check_link(to, &open.node.link_text()?)

@@ -6,9 +6,9 @@ use volume::security::Rights;
 use volume::{Name, OpenHow};
 
 use super::Share;
-use super::directory::Directory;
 use super::items::Item;
 use super::look_up::{Named, Search};
+use super::names::directory::Directory;
 use super::rename::{Goal, may_be_replaced};
 use crate::{Caller, ChangeFilter, ChangeKind, Open, Options, Refusal, Step};
 
@@ -55,7 +55,7 @@ impl Share {
             return Err(Refusal::IsADirectory);
         }
         self.check_writable()?;
-        if open.file.state.lock().is_deleted(open.link.as_ref()) {
+        if open.file.is_deleted(open.link.as_ref()) {
             return Err(Refusal::AccessDenied);
         }
         let options = open.options & (Options::EXACT_CASE | Options::STOP_AT_LINKS);
@@ -116,7 +116,7 @@ impl Share {
     ) -> Result<Result<(), Refusal>, Refusal> {
         let (real, id, actor) = (&found.name, found.node.id(), caller.identity.actor.as_ref());
         let is_free =
-            id == open.file.id || self.files.get(id).is_none_or(|file| may_be_replaced(&file, false));
+            id == open.file.id || self.open_files().get(id).is_none_or(|file| may_be_replaced(&file, false));
         if !is_free || !parent.holds(real, id) {
             return Err(Refusal::AccessDenied);
         }

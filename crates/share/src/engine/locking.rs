@@ -69,9 +69,9 @@ impl Share {
             return Step::Refused(Refusal::Gone);
         }
         let stream = state.stream(&open.stream);
-        stream.ranges.charge_to(&self.memory);
+        stream.ranges.charge_to(self.client_memory());
         let more = ranges.iter().filter(|range| !stream.ranges.is_held(owner, rule, range)).count();
-        if more > 0 && !self.memory.has_room(payer, more * RANGE_BYTES) {
+        if more > 0 && !self.client_memory().has_room(payer, more * RANGE_BYTES) {
             drop(state);
             return Step::Refused(self.refuse_for_memory(caller, payer));
         }
@@ -87,7 +87,7 @@ impl Share {
         match (taken, caller.waiter, ranges) {
             (Ok(()), ..) => Step::Done(()),
             (Err(Refusal::RangeNotGranted), Some(waiter), [range]) => {
-                let ticket = self.waits.add(waiter, &open.file);
+                let ticket = self.waits().add(waiter, &open.file);
                 stream.ranges.wait(ticket, owner, open.id, rule, *range);
                 Step::Wait(ticket)
             }

@@ -1,7 +1,7 @@
 //! What one name in a directory leads to: from what is remembered, or from the volume.
 //!
 //! [`Share::look_up`] is the only way by which requests come from a name to a node. Where names are remembered
-//! ([`super::cache`]) an answer comes from there only in a directory in which the volume tells of changes by others, when
+//! ([`super::names::cache`]) an answer comes from there only in a directory in which the volume tells of changes by others, when
 //! those were taken in for the request, and when nobody is changing the name just now.
 
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use std::sync::Arc;
 use volume::{Failure, Kind, Name, Node, OpenHow, Stat};
 
 use super::Share;
-use super::cache::{Answer, KeptNode};
-use super::directory::{Directory, Known};
+use super::names::cache::{Answer, KeptNode};
+use super::names::directory::{Directory, Known};
 use super::names::has_case;
 use crate::Refusal;
 
@@ -76,7 +76,7 @@ impl Share {
         search: Search,
     ) -> Result<Option<Named>, Refusal> {
         let folds = !search.exact && has_case(name.as_bytes());
-        if self.cache.is_on() && here.is_told() && here.settle(name) {
+        if self.cache().is_on() && here.is_told() && here.settle(name) {
             return self.look_up_remembered(here, name, search.how, folds);
         }
         if folds && search.rather_missing && here.is_told() {
@@ -91,7 +91,7 @@ impl Share {
         if !folds {
             return Ok(None);
         }
-        let spellings = self.directories.spellings(here, name)?;
+        let spellings = self.directories().spellings(here, name)?;
         self.first_of(here, spellings, search.how)
     }
 
@@ -120,7 +120,7 @@ impl Share {
         match self.recall(here, name, how)? {
             Recalled::Found(found) => return Ok(Some(found)),
             Recalled::Absent if !folds => {
-                self.cache.hit();
+                self.cache().hit();
                 return Ok(None);
             }
             Recalled::Absent | Recalled::Nothing => {}
@@ -133,10 +133,10 @@ impl Share {
             return Ok(Some(found));
         }
         if !folds {
-            self.directories.missed(here);
+            self.directories().missed(here);
             return Ok(None);
         }
-        let spellings = self.directories.spellings(here, name)?;
+        let spellings = self.directories().spellings(here, name)?;
         self.first_remembered(here, spellings, how)
     }
 
@@ -148,7 +148,7 @@ impl Share {
         how: OpenHow,
     ) -> Result<Option<Named>, Refusal> {
         if spellings.is_empty() {
-            self.cache.hit();
+            self.cache().hit();
         }
         for real in spellings {
             let found = match self.recall(here, &real, how)? {
@@ -181,7 +181,7 @@ impl Share {
             return None;
         }
         let Some(Answer::There(kept)) = here.answer(name) else { return None };
-        self.cache.hit();
+        self.cache().hit();
         Some(kept)
     }
 
@@ -210,7 +210,7 @@ impl Share {
             kept = KeptNode::new(Arc::clone(&node));
             here.remember(name, generation, Answer::There(Arc::clone(&kept)));
         }
-        self.cache.hit();
+        self.cache().hit();
         Ok(Some(Named { name: name.clone(), node, kept: Some(kept), seen: None, is_from_memory: true }))
     }
 
@@ -222,7 +222,7 @@ impl Share {
         how: OpenHow,
         remembers_absence: bool,
     ) -> Result<Option<Named>, Refusal> {
-        self.cache.missed();
+        self.cache().missed();
         let generation = here.generation();
         // What is open for writing is not kept: only what will be is opened for its attributes first.
         let writes = how == OpenHow::ReadWrite;

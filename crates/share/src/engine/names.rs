@@ -1,199 +1,76 @@
-//! Names without regard to case: folding, and the index of one directory.
-//!
-//! Folding is [`wire::fold`]'s, one character to one; names that are no UTF-8 compare as they are. An index leads from a folded name to the real ones. It is made by
-//! one scan when an exact name was not found, and kept right by every change from then on.
+//! What is known of names: directories on the way, what is remembered of names and files, and up to when the host was heard.
 
-use std::collections::HashMap;
-use std::collections::hash_map::{Entry, RandomState};
-use std::hash::{BuildHasher, Hasher};
+pub(super) mod cache;
+pub(super) mod directory;
+mod index;
+mod intake;
+mod pages;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use volume::{Name, Time};
-use wire::fold::fold;
+use volume::Volume;
+use wire::Now;
 
-/// Whether two names are the same but for case.
-pub(super) fn same_folded(a: &[u8], b: &[u8]) -> bool {
-    if a == b || a.eq_ignore_ascii_case(b) {
-        return true;
-    }
-    match (std::str::from_utf8(a), std::str::from_utf8(b)) {
-        (Ok(a), Ok(b)) => a.chars().map(fold).eq(b.chars().map(fold)),
-        _ => false,
-    }
+use super::Config;
+use crate::{Open, Refusal};
+use cache::{Cache, can_remember};
+use directory::{Directories, Directory};
+pub(super) use index::{has_case, same_folded};
+use intake::Intake;
+
+/// The names of a share.
+pub(super) struct Names {
+    root: Arc<Directory>,
+    directories: Directories,
+    cache: Arc<Cache>,
+    intake: Intake,
 }
 
-/// Whether another name could be the same but for case.
-pub(super) fn has_case(name: &[u8]) -> bool {
-    match std::str::from_utf8(name) {
-        Ok(text) => text.chars().any(|c| c.is_ascii_alphabetic() || !c.is_ascii()),
-        Err(_) => false,
-    }
-}
-
-/// When a directory was as an index says, where nobody tells of changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp {
-    pub modified: Time,
-    pub changed: Time,
-}
-
-/// The real names behind one hash.
-#[derive(Debug)]
-enum Slot {
-    One(Name),
-    Many(Vec<Name>),
-}
-
-/// The names of one directory by their folded form.
-#[derive(Debug)]
-pub(super) struct Index {
-    slots: HashMap<u64, Slot>,
-    hasher: RandomState,
-    len: usize,
-    /// How many names it has together with other indexes.
-    all: Arc<AtomicUsize>,
-    /// When it was right, if it must be compared.
-    pub stamp: Option<Stamp>,
-}
-
-impl Index {
-    /// One without names, which are counted in `all`.
-    pub fn new(stamp: Option<Stamp>, all: &Arc<AtomicUsize>) -> Index {
-        let all = Arc::clone(all);
-        Index { slots: HashMap::new(), hasher: RandomState::new(), len: 0, all, stamp }
+impl Names {
+    /// Those of a volume.
+    ///
+    /// # Errors
+    /// What the volume says when its root cannot be opened.
+    pub fn open(volume: &Arc<dyn Volume>, config: &Config) -> Result<Names, Refusal> {
+        let node = volume.root()?;
+        let is_on = config.metadata_caching && can_remember(volume.facts());
+        let cache = Arc::new(Cache::new(config.metadata_cache_bytes, &config.descriptors, is_on));
+        let root = Directory::root(volume, node, &cache);
+        let directories = Directories::new(volume, &root, &cache);
+        Ok(Names { root, directories, cache, intake: Intake::default() })
     }
 
-    /// Whether there may be a further name, where all indexes together are to have no more than so many: the one that has
-    /// most of them is not bounded.
-    pub fn may_grow(&self, most: usize) -> bool {
-        let all = self.all.load(Ordering::Relaxed);
-        all < most || self.len > all / 2
+    /// The root of the share.
+    pub fn root(&self) -> &Arc<Directory> {
+        &self.root
     }
 
-    /// How many names.
-    pub fn len(&self) -> usize {
-        self.len
+    /// The directories that are known.
+    pub fn directories(&self) -> &Directories {
+        &self.directories
     }
 
-    fn hash(&self, name: &[u8]) -> u64 {
-        let mut hasher = self.hasher.build_hasher();
-        match std::str::from_utf8(name) {
-            Ok(text) => text.chars().for_each(|c| hasher.write_u32(u32::from(fold(c)))),
-            Err(_) => hasher.write(name),
+    /// The kept directory of an open.
+    pub fn directory_of(&self, open: &Open) -> Option<Arc<Directory>> {
+        if let Some(known) = self.directories.get(open.file.id) {
+            return Some(known);
         }
-        hasher.finish()
+        let (parent, name) = open.link.as_ref()?.place();
+        Some(self.directories.enter(&parent, (&name, &name), Arc::clone(&open.node), None))
     }
 
-    /// Adds a name; one that is there already is no error.
-    pub fn insert(&mut self, name: &Name) {
-        match self.slots.entry(self.hash(name.as_bytes())) {
-            Entry::Vacant(vacant) => {
-                vacant.insert(Slot::One(name.clone()));
-            }
-            Entry::Occupied(mut slot) => match slot.get_mut() {
-                Slot::One(one) if one == name => return,
-                Slot::One(one) => {
-                    let both = vec![one.clone(), name.clone()];
-                    slot.insert(Slot::Many(both));
-                }
-                Slot::Many(many) if many.contains(name) => return,
-                Slot::Many(many) => many.push(name.clone()),
-            },
-        }
-        self.len += 1;
-        self.all.fetch_add(1, Ordering::Relaxed);
+    /// What is remembered.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
     }
 
-    /// Removes a name; one that is not there is no error.
-    pub fn remove(&mut self, name: &Name) {
-        let Entry::Occupied(mut slot) = self.slots.entry(self.hash(name.as_bytes())) else {
-            return;
-        };
-        let is_last = match slot.get_mut() {
-            Slot::One(one) if one == name => true,
-            Slot::One(_) => return,
-            Slot::Many(many) => {
-                let before = many.len();
-                many.retain(|one| one != name);
-                if many.len() == before {
-                    return;
-                }
-                many.is_empty()
-            }
-        };
-        if is_last {
-            slot.remove();
-        }
-        self.len -= 1;
-        self.all.fetch_sub(1, Ordering::Relaxed);
+    /// Whether what happened on the host before `now` was taken in.
+    pub fn is_taken_in(&self, now: Now) -> bool {
+        self.intake.is_done(now)
     }
 
-    /// The real names that are `name` but for case; the exact one first.
-    pub fn find(&self, name: &Name) -> Vec<Name> {
-        let candidates: &[Name] = match self.slots.get(&self.hash(name.as_bytes())) {
-            None => &[],
-            Some(Slot::One(one)) => std::slice::from_ref(one),
-            Some(Slot::Many(many)) => many,
-        };
-        let fits = |one: &&Name| same_folded(one.as_bytes(), name.as_bytes());
-        let mut found: Vec<Name> = candidates.iter().filter(fits).cloned().collect();
-        found.sort_by_key(|one| one != name);
-        found
-    }
-}
-
-impl Drop for Index {
-    fn drop(&mut self) {
-        self.all.fetch_sub(self.len, Ordering::Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn name(text: &str) -> Name {
-        Name::new(text.as_bytes()).unwrap()
-    }
-
-    #[test]
-    fn folding_is_one_character_to_one() {
-        assert!(same_folded("Straße".as_bytes(), "STRAßE".as_bytes()));
-        assert!(!same_folded("Straße".as_bytes(), "STRASSE".as_bytes()));
-        assert!(same_folded("ÄÖÜ Ω".as_bytes(), "äöü ω".as_bytes()));
-        assert!(!same_folded(b"\xff\xe4", b"\xff\xc4"));
-        assert!(has_case(b"a1") && has_case("é".as_bytes()) && !has_case(b"12-3.4_"));
-    }
-
-    #[test]
-    fn an_index_finds_every_spelling_and_the_exact_one_first() {
-        let all = Arc::default();
-        let mut index = Index::new(None, &all);
-        for text in ["Readme", "README", "other", "Readme"] {
-            index.insert(&name(text));
-        }
-        assert_eq!(index.len(), 3);
-        assert_eq!(index.find(&name("README")), [name("README"), name("Readme")]);
-        assert_eq!(index.find(&name("readme")), [name("Readme"), name("README")]);
-        index.remove(&name("Readme"));
-        index.remove(&name("readme"));
-        assert_eq!(index.find(&name("readme")), [name("README")]);
-        index.remove(&name("README"));
-        assert_eq!((index.find(&name("readme")).len(), index.len()), (0, 1));
-        assert_eq!(all.load(Ordering::Relaxed), 1);
-    }
-
-    #[test]
-    fn indexes_have_names_together_of_which_one_may_have_any_number() {
-        let all = Arc::default();
-        let [mut large, mut small] = [(); 2].map(|()| Index::new(None, &all));
-        (0..5).for_each(|n| large.insert(&name(&n.to_string())));
-        assert!(large.may_grow(6) && small.may_grow(6));
-        small.insert(&name("a"));
-        assert!(large.may_grow(6) && !small.may_grow(6));
-        drop(large);
-        assert_eq!(all.load(Ordering::Relaxed), 1);
-        assert!(small.may_grow(6));
+    /// Takes in what happened on the host before `now`, by one thread at a time.
+    pub fn take_in<T>(&self, now: Now, believe: impl FnOnce() -> T) -> T {
+        self.intake.take_in(now, believe)
     }
 }

@@ -8,12 +8,12 @@ use volume::{Failure, Kind, Name, NodeId, OpenHow};
 
 use super::Share;
 use super::create::MAX_ATTEMPTS;
-use super::directory::{Changing, Directory, Known};
 use super::file::File;
 use super::info::path_in;
 use super::items::Item;
 use super::lapsing::is_held;
 use super::look_up::Search;
+use super::names::directory::{Changing, Directory, Known};
 use super::waits::Effects;
 use crate::caching::grants::{Asker, Need};
 use crate::{Attributes, Caller, ChangeFilter, ClientKey, Deny, Open, Options, Refusal, Step};
@@ -116,7 +116,7 @@ impl Share {
             files.extend(destination.there.map(|(_, id, _)| id));
         }
         if open.is_directory() {
-            let all = self.files.all();
+            let all = self.open_files().all();
             files.extend(all.iter().filter(|file| is_below(file, open.file.id)).map(|file| file.id));
         }
         files
@@ -134,7 +134,7 @@ impl Share {
         }
         self.check_writable()?;
         let link = open.link.as_ref().ok_or(Refusal::AccessDenied)?;
-        if open.file.state.lock().is_deleted(Some(link)) {
+        if open.file.is_deleted(Some(link)) {
             return Err(Refusal::AccessDenied);
         }
         let destination = self.destination(caller, open, to)?;
@@ -150,7 +150,7 @@ impl Share {
             Step::Wait(ticket) => return Ok(Step::Wait(ticket)),
             Step::Refused(why) => return Err(why),
         }
-        if open.file.state.lock().members.iter().any(|m| m.stream.is_named) {
+        if open.file.any_member(|m| m.stream.is_named) {
             return Err(Refusal::AccessDenied);
         }
         if open.is_directory() {
@@ -223,7 +223,7 @@ impl Share {
     /// close who only keep it open: a rename opens it to add a name, and lets nobody delete it meanwhile.
     // MS-FSA 2.1.5.15.12
     fn check_stays(&self, caller: &Caller<'_>, open: &Open, directory: &Arc<Directory>) -> Step<()> {
-        let Some(file) = self.files.get(directory.id) else {
+        let Some(file) = self.open_files().get(directory.id) else {
             return Step::Done(());
         };
         let mut effects = Effects::default();
@@ -251,7 +251,7 @@ impl Share {
     // MS-FSA 2.1.4.2
     fn check_nothing_open_below(&self, caller: &Caller<'_>, open: &Arc<Open>, posix: bool) -> Step<()> {
         let spared = open.options.contains(Options::MOVES_BESIDE_OWN).then(|| open.client());
-        for file in self.files.all() {
+        for file in self.open_files().all() {
             let is_in_the_way = || !spared.is_some_and(|client| is_open_by_one(&file, client));
             if is_below(&file, open.file.id) && (!posix || is_held_fast(&file)) && is_in_the_way() {
                 match self.ask_to_close(caller, open, &file, false) {
@@ -300,7 +300,7 @@ impl Share {
         posix: bool,
     ) -> Result<Step<()>, Refusal> {
         let node = parent.node.lookup(real, OpenHow::Attributes)?;
-        let file = self.enter_file(node.id(), node.kind());
+        let file = self.open_files().enter(node.id(), node.kind());
         let facts = self.facts(&file, node.as_ref(), None, None);
         let checked = facts.and_then(|facts| {
             if facts.record.bits(&facts.stat).contains(Attributes::READ_ONLY) && !posix {
@@ -355,7 +355,7 @@ impl Share {
         let lasting = self.lasting_through(&open.file, link);
         let [old, new] = [(&from, &name), (&to.parent, &to.name)].map(|(parent, name)| path_in(parent, name));
         self.note_places(&lasting, &[old.clone(), new.clone()]);
-        let moves = self.directories.moves();
+        let moves = self.directories().moves();
         let moved = from.node.rename(&name, to.parent.node.as_ref(), &to.name, replace, actor);
         self.note_places(&lasting, &[if moved.is_ok() { new } else { old }]);
         moved?;
@@ -367,9 +367,9 @@ impl Share {
         }
         link.set_place(Arc::clone(&to.parent), to.name.clone());
         // MS-SMB2 3.3.5.21.1
-        self.keys.set_goes(&open.asker(), &open.stream, false);
+        self.rights().keys().set_goes(&open.asker(), &open.stream, false);
         if open.file.is_directory {
-            self.directories.note_renamed(open.file.id, (&to.parent, &to.name), moves);
+            self.directories().note_renamed(open.file.id, (&to.parent, &to.name), moves);
         }
         // Only now: whoever removes either name next must know where this one is, and what it has replaced.
         drop(locks);
@@ -396,7 +396,7 @@ impl Share {
         if self.is_exact(open.options) {
             return Ok(true);
         }
-        let Known::Names(names) = self.directories.known(&to.parent, &to.name)? else { return Ok(true) };
+        let Known::Names(names) = self.directories().known(&to.parent, &to.name)? else { return Ok(true) };
         let is_expected = |real: &Name| {
             (from.id == to.parent.id && real == name) || stands.is_some_and(|found| found.0 == *real)
         };
@@ -416,7 +416,7 @@ impl Share {
         let is_here = open
             .link
             .as_ref()
-            .is_some_and(|link| link.is_at(from.id, name) && !open.file.state.lock().is_deleted(Some(link)));
+            .is_some_and(|link| link.is_at(from.id, name) && !open.file.is_deleted(Some(link)));
         let is_given = open.stream.given() != to.given;
         let is_unchanged = to.parent.generation() == to.generation
             || match stands {
@@ -427,19 +427,19 @@ impl Share {
                 },
             };
         let is_free = |id: NodeId| {
-            id == open.file.id || self.files.get(id).is_none_or(|file| may_be_replaced(&file, posix))
+            id == open.file.id || self.open_files().get(id).is_none_or(|file| may_be_replaced(&file, posix))
         };
         is_here && !is_given && is_unchanged && stands.is_none_or(|(_, id, _)| is_free(*id))
     }
 
     /// Marks the name of a file that was replaced as gone for whoever still has it open.
     pub(super) fn forget_replaced(&self, id: NodeId, parent: &Arc<Directory>, real: &Name) {
-        if let Some(file) = self.files.get(id) {
+        if let Some(file) = self.open_files().get(id) {
             for entry in &mut file.state.lock().links {
                 entry.removed |= entry.link.is_at(parent.id, real);
             }
         }
-        self.directories.forget(id);
+        self.directories().forget(id);
     }
 
     // MS-FSA 2.1.5.15.12.1
@@ -452,7 +452,7 @@ impl Share {
         if from == *to {
             return Ok(());
         }
-        let is_open = open.file.state.lock().members.iter().any(|m| m.stream.name().as_ref() == Some(to));
+        let is_open = open.file.any_member(|m| m.stream.name().as_ref() == Some(to));
         if is_open {
             return Err(Refusal::AccessDenied);
         }
@@ -472,18 +472,18 @@ impl Share {
 
 /// Whether somebody has a file open and lets nobody delete it meanwhile.
 fn is_held_fast(file: &File) -> bool {
-    file.state.lock().members.iter().any(|m| !m.access.is_empty() && m.deny.contains(Deny::DELETE))
+    file.any_member(|m| !m.access.is_empty() && m.deny.contains(Deny::DELETE))
 }
 
 /// Whether every open of a file is the client's.
 fn is_open_by_one(file: &File, client: ClientKey) -> bool {
-    file.state.lock().members.iter().all(|member| member.asker.client == Some(client))
+    !file.any_member(|member| member.asker.client != Some(client))
 }
 
 /// Whether a file may lose its name to another one, whoever has it open: by the rules of POSIX unless they let nobody
 /// delete it.
 pub(super) fn may_be_replaced(file: &File, posix: bool) -> bool {
-    if posix { !is_held_fast(file) } else { file.state.lock().members.is_empty() }
+    if posix { !is_held_fast(file) } else { !file.has_members() }
 }
 
 /// Locks the names of two directories, in one order everywhere.

@@ -108,7 +108,7 @@ impl Share {
         if let Some(entry) = open.file.state.lock().link(link) {
             entry.removed = true;
         }
-        self.directories.forget(open.file.id);
+        self.directories().forget(open.file.id);
         self.entries_changed(&parent, &open.asker(), caller.now);
         made?;
         self.tell_reparse(open);
@@ -172,7 +172,7 @@ impl Share {
         self.check_note_change(open)?;
         // No two files of a volume have had one number at one time.
         let number = number_on(open.node.stat()?.file_system, open.file.id.inode);
-        let file = number ^ self.volume.facts().serial.rotate_left(32);
+        let file = number ^ self.volume().facts().serial.rotate_left(32);
         let mut id = [0; 16];
         id[..8].copy_from_slice(&file.to_le_bytes());
         id[8..].copy_from_slice(&now.wall_ns.to_le_bytes());

@@ -7,7 +7,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Mutex, RwLock};
 use volume::journal::Journal;
 use volume::security::Rights;
 use volume::{Kind, Name, Node, OpenHow};
@@ -15,14 +14,15 @@ use wire::Now;
 
 use super::Share;
 use super::create::how_for_rights;
-use super::directory::Directory;
 use super::file::{Deletion, File, Link, Member, State, Stream, counted, only_looks};
-use super::lasting::Keeping;
+use super::lasting::Recorder;
 use super::look_up::{Named, Search};
+use super::names::directory::Directory;
 use crate::caching::grants::{Asker, Grant};
 use crate::lasting::ledger::{Entry, Ledger};
 use crate::lasting::record::{Goes, Made, Record, Right};
 use crate::open::Party;
+use crate::ranked::{Mutex, Rank, RwLock};
 use crate::{Deny, Identity, Open, Options, Refusal, Restored, Unreadable, WhoIs};
 
 /// The host's user and group that own nothing.
@@ -50,9 +50,10 @@ impl Share {
         now: Now,
     ) -> Result<Vec<Restored>, Unreadable> {
         let ledger = Ledger::read(records)?;
-        let mut changes: Vec<_> = self.versions.begin(&ledger, now).map(Record::Ahead).into_iter().collect();
+        let mut changes: Vec<_> =
+            self.open_files().versions().begin(&ledger, now).map(Record::Ahead).into_iter().collect();
         let next = ledger.live.last_key_value().map_or(1, |(id, _)| id + 1);
-        self.next_open.fetch_max(next, Ordering::Relaxed);
+        self.open_files().begin_ids_at(next);
         let is_doubtful = journal.lacks_some();
         let mut restored = Vec::new();
         for (id, entry) in &ledger.live {
@@ -74,8 +75,7 @@ impl Share {
                 }
             }
         }
-        let keeping = Keeping::new(journal, ledger, changes)?;
-        let _ = self.keeping.set(keeping);
+        self.lasting().record_in(Recorder::new(journal, ledger, changes)?);
         Ok(restored)
     }
 
@@ -92,7 +92,7 @@ impl Share {
         let found = self.find_again(made)?;
         let cannot = |_: volume::Failure| "its file cannot be opened";
         let granted = Rights::from_bits_retain(made.granted);
-        let file = self.enter_file(found.node.id(), found.node.kind());
+        let file = self.open_files().enter(found.node.id(), found.node.kind());
         let how = if made.stream.is_some() { OpenHow::Attributes } else { how_for_rights(granted) };
         let node = self.shared_node(&file, &found.node, how).map_err(|_| "its file cannot be opened")?;
         let data = match &made.stream {
@@ -101,7 +101,7 @@ impl Share {
         };
         if right.is_some() && found.place.is_none() {
             // Nobody would say that a program of the host has changed it.
-            self.directories.note_untold();
+            self.directories().note_untold();
         }
         Ok(self.enter_again(&file, (entry, right), found.place.as_ref(), (node, data), identity))
     }
@@ -135,7 +135,7 @@ impl Share {
             granted,
             deny,
             options,
-            party: RwLock::new(Party { client: made.client, identity, asker }),
+            party: RwLock::new(Rank::Party, Party { client: made.client, identity, asker }),
             opened_at: made.opened_at,
             closed: AtomicBool::new(false),
             detached: AtomicBool::new(false),
@@ -145,8 +145,8 @@ impl Share {
             untold: AtomicU32::new(0),
             told_failures: AtomicU64::new(file.failed_syncs()),
             followed: OnceLock::new(),
-            watch: Mutex::new(None),
-            charge: Mutex::new(charge),
+            watch: Mutex::new(Rank::OpenWatch, None),
+            charge: Mutex::new(Rank::OpenCharge, charge),
         });
         state.members.push(Member {
             id: made.id,
@@ -161,27 +161,27 @@ impl Share {
         });
         mark(&mut state, made, link.as_ref(), &stream, asker);
         let entered = state.stream(&stream);
-        entered.ranges.restore((&self.memory, open.payer()), entry.ranges.held());
+        entered.ranges.restore((self.client_memory(), open.payer()), entry.ranges.held());
         if let (Some(holder), Some(right)) = (entry.holder(), right) {
             let Right { state, epoch, counts, parent } = right;
             let grant = Grant { state, epoch: counts.then_some(epoch), parent, breaking: None, whole };
             entered.grants.restore(holder, grant);
-            self.keys.enter(holder, file, &stream);
+            self.rights().keys().enter(holder, file, &stream);
             self.note_goes(&asker, &stream, options);
             if made.goes.is_some() {
-                self.keys.set_goes(&asker, &stream, true);
+                self.rights().keys().set_goes(&asker, &stream, true);
             }
         }
         entered.publish();
         drop(state);
-        self.open_count.fetch_add(1, Ordering::Relaxed);
+        self.open_files().came();
         open
     }
 
     /// The file of an open, at one of the places where it was, if it is still the same.
     fn find_again(&self, made: &Made) -> Result<Found, &'static str> {
         if !made.address.is_empty() {
-            let node = self.volume.find(&made.address).map_err(|_| "its file is gone")?;
+            let node = self.volume().find(&made.address).map_err(|_| "its file is gone")?;
             let is_same = node.kind() != Kind::Directory && node.id().inode == made.inode;
             if !is_same {
                 return Err("another file has its address");
@@ -206,7 +206,7 @@ impl Share {
     fn find_path(&self, path: &[Name]) -> Result<Option<Found>, Refusal> {
         let search = Search { exact: true, how: OpenHow::Attributes, rather_missing: false };
         let Some((last, above)) = path.split_last() else { return Ok(None) };
-        let mut here = Arc::clone(&self.root);
+        let mut here = Arc::clone(self.root());
         for name in above {
             let generation = here.generation();
             let Some(Named { name: real, node, .. }) = self.look_up(&here, name, search)? else {
@@ -215,7 +215,7 @@ impl Share {
             if node.kind() != Kind::Directory {
                 return Ok(None);
             }
-            here = self.directories.enter(&self.volume, &here, (name, &real), node, Some(generation));
+            here = self.directories().enter(&here, (name, &real), node, Some(generation));
         }
         let found = self.look_up(&here, last, search)?;
         Ok(found.map(|found| Found { place: Some((here, found.name)), node: found.node }))

@@ -11,11 +11,11 @@ use volume::security::Rights;
 use volume::{DirEntry, Failure, Kind, Name, Node, NodeId, OpenHow, Stat, Time};
 
 use super::Share;
-use super::cache::{KeptNode, Known};
-use super::directory::Directory;
 use super::file::File;
 use super::info::{info_from, tag_of};
 use super::look_up::{Named, Search};
+use super::names::cache::{KeptNode, Known};
+use super::names::directory::Directory;
 use super::record::Record;
 use crate::{Caller, Info, Item, Open, Options, Refusal};
 
@@ -122,7 +122,7 @@ impl<'a> Entry<'a> {
                 return Ok(make(address));
             }
         }
-        let epoch = self.share.cache.epoch();
+        let epoch = self.share.cache().epoch();
         let address = self.item_behind(self.found()?).address()?;
         Ok(make(&self.asked.get_or_init(|| (epoch, address)).1))
     }
@@ -149,7 +149,7 @@ impl<'a> Entry<'a> {
         let info = match self.known_record(&stat) {
             Some(record) => {
                 // Whoever had it open may have closed it since, and what is counted of it then counts no more.
-                let file = self.file(stat.id).and_then(|_| self.share.files.get(stat.id));
+                let file = self.file(stat.id).and_then(|_| self.share.open_files().get(stat.id));
                 self.share.info_with(&stat, &record, file.as_deref())?
             }
             None => {
@@ -160,7 +160,7 @@ impl<'a> Entry<'a> {
         };
         if let Some((epoch, address)) = self.asked.get() {
             let address = Some(address.as_slice().into());
-            self.share.cache.add(&stat, *epoch, |known| known.address = address);
+            self.share.cache().add(&stat, *epoch, |known| known.address = address);
         }
         Ok(info)
     }
@@ -171,18 +171,18 @@ impl<'a> Entry<'a> {
     }
 
     fn figures(&self) -> Option<&Known> {
-        self.figures.get_or_init(|| self.share.cache.figures_of(self.likely_id())).as_deref()
+        self.figures.get_or_init(|| self.share.cache().figures_of(self.likely_id())).as_deref()
     }
 
     /// The same of a file that shows these figures.
     fn known(&self, stat: &Stat) -> Option<&Known> {
-        let is_it = |known: &&Known| stat.id == self.likely_id() && self.share.cache.counts(known, stat);
+        let is_it = |known: &&Known| stat.id == self.likely_id() && self.share.cache().counts(known, stat);
         self.figures().filter(is_it)
     }
 
     /// The file that its name leads to, while somebody has it open.
     fn file(&self, id: NodeId) -> Option<&File> {
-        self.file.get_or_init(|| self.share.files.get(id)).as_deref().filter(|file| file.id == id)
+        self.file.get_or_init(|| self.share.open_files().get(id)).as_deref().filter(|file| file.id == id)
     }
 
     /// The attribute record of what its name leads to and shows these figures, where nothing has to be read for it.
@@ -269,7 +269,7 @@ impl<'a> Entry<'a> {
     /// # Errors
     /// [`Refusal::NotFound`] when it has vanished since; as the volume says.
     pub fn info(&self) -> Result<Info, Refusal> {
-        let hides = self.share.config.load().hides(self.entry.name.as_bytes());
+        let hides = self.share.settings().hides(self.entry.name.as_bytes());
         let stops = self.open.options.contains(Options::STOP_AT_LINKS);
         let may_be_followed = |kind: Option<Kind>| kind.is_none_or(|kind| kind == Kind::Link) && !stops;
         if !may_be_followed(self.entry.kind) {
@@ -319,7 +319,7 @@ impl<'a> Entry<'a> {
             born: None,
             fixed: false,
         };
-        let hides = self.share.config.load().hides(self.entry.name.as_bytes());
+        let hides = self.share.settings().hides(self.entry.name.as_bytes());
         Some(info_from(&stat, &Record::default(), hides))
     }
 
@@ -361,8 +361,8 @@ impl Share {
             return Err(Refusal::AccessDenied);
         }
         self.begin(caller.now);
-        let here = self.cache.is_on().then(|| self.directory_here(open));
-        let hides = self.config.load().hide_unreadable;
+        let here = self.cache().is_on().then(|| self.directory_here(open));
+        let hides = self.settings().hide_unreadable;
         let from = if cookie <= 2 { 0 } else { cookie };
         let show = &mut |entry: &DirEntry| {
             if !wants(&entry.name) {
@@ -375,7 +375,7 @@ impl Share {
             visit(&entry)
         };
         match &here {
-            Some(here) => self.entries(here, open.node.as_ref(), from, show),
+            Some(here) => self.names().entries(here, open.node.as_ref(), from, show),
             None => Ok(open.node.entries(from, &mut |entry| show(&entry))?),
         }
     }
@@ -411,9 +411,9 @@ impl Share {
             Err(why) => return Err(why),
         };
         let entry = DirEntry { name, inode: node.id().inode, kind: Some(node.kind()), cookie: 0 };
-        let here = self.cache.is_on().then_some(&here);
+        let here = self.cache().is_on().then_some(&here);
         let entry = Entry::of((self, caller, open), here, &entry);
-        if self.config.load().hide_unreadable && !entry.is_readable() {
+        if self.settings().hide_unreadable && !entry.is_readable() {
             return Ok(false);
         }
         visit(&entry);

@@ -137,7 +137,7 @@ impl Share {
         let kept = if is_directory { 0o700 } else { stat.mode & 0o200 | 0o400 };
         let on_host = stat.mode & 0o7000 | mode | kept;
         let mut record = Record { has_descriptor: true, ..before };
-        let numbers = HostNumbers(self.config.load().accounts.clone());
+        let numbers = HostNumbers(self.settings().accounts.clone());
         let listed = write_lists(node, &mut record, (descriptor, is_directory), on_host, &numbers);
         let on_host = *listed.as_ref().unwrap_or(&on_host);
         allowed_to_fail(listed.map(|_| ()))?;
@@ -145,7 +145,7 @@ impl Share {
             allowed_to_fail(node.set_mode(on_host))?;
         }
         if parts.intersects(Parts::OWNER | Parts::GROUP) {
-            let accounts = &self.config.load().accounts;
+            let accounts = &self.settings().accounts;
             let uid = descriptor.owner.and_then(|sid| accounts.uid(&sid)).filter(|uid| *uid != stat.uid);
             let gid = descriptor.group.and_then(|sid| accounts.gid(&sid)).filter(|gid| *gid != stat.gid);
             if uid.is_some() || gid.is_some() {
@@ -157,7 +157,7 @@ impl Share {
     }
 
     fn forget_security(&self, open: &Open) {
-        open.file.state.lock().security = None;
+        open.file.forget_security();
         self.own_changed(&open.file);
     }
 
@@ -247,7 +247,7 @@ impl Share {
     ) -> Step<()> {
         let may = self.check_new_owner(caller, open, uid, gid);
         self.after_attributes(caller, open, may, || {
-            let accounts = self.config.load().accounts.clone();
+            let accounts = self.settings().accounts.clone();
             let new = (uid.map(|uid| accounts.user_sid(uid)), gid.map(|gid| accounts.group_sid(gid)));
             let amends = |descriptor: &mut Descriptor| security::give_to(descriptor, new.0, new.1);
             self.change_host(open, amends, |node| {
@@ -306,7 +306,7 @@ impl Share {
             let mut record = record;
             if let Some(mode) = set {
                 // What the mode takes from whoever is named, the host's list does not give back with the next mode.
-                let numbers = HostNumbers(self.config.load().accounts.clone());
+                let numbers = HostNumbers(self.settings().accounts.clone());
                 let is_directory = open.file.is_directory;
                 let listed =
                     write_access_list(node, &mut record, (&descriptor, is_directory), mode, &numbers);
@@ -354,7 +354,7 @@ impl Share {
             record.shown = Some(shown_now(node, &stat, &record, stat.mode)?);
             self.store_record_at(file, node, record)?;
         }
-        file.state.lock().security = None;
+        file.forget_security();
         Ok(())
     }
 }

@@ -29,8 +29,8 @@ pub(super) trait Sharing: Send + Sync {
 
 impl Sharing for Share {
     fn give_back(&self) -> bool {
-        let names = self.cache.give_back();
-        let directories = self.directories.let_go(|_| true);
+        let names = self.cache().give_back();
+        let directories = self.directories().let_go(|_| true);
         names || directories
     }
 
@@ -39,7 +39,7 @@ impl Sharing for Share {
     }
 
     fn name_holders(&self, name: &mut dyn FnMut(ClientKey)) {
-        self.files.all().iter().for_each(|file| file.name_holders(name));
+        self.open_files().all().iter().for_each(|file| file.name_holders(name));
     }
 
     fn keepers(&self) -> Vec<Arc<dyn Lapsing>> {
@@ -56,11 +56,11 @@ impl Share {
     pub(super) fn with_room<T>(&self, act: impl Fn() -> Result<T, Refusal>) -> Result<T, Refusal> {
         let is_short = |done: &Result<T, Refusal>| matches!(done, Err(Refusal::Exhausted));
         let mut done = act();
-        if is_short(&done) && self.descriptors.give_back() {
+        if is_short(&done) && self.descriptors().give_back() {
             done = act();
         }
         if is_short(&done) {
-            self.descriptors.set_short(true);
+            self.descriptors().set_short(true);
         }
         done
     }
@@ -84,8 +84,8 @@ impl Share {
     /// short. False when there was nothing. Called with no lock held.
     // RFC 8881 8.4.2.3
     pub fn relieve(&self, now: Now) -> bool {
-        self.descriptors.set_short(false);
-        let shares = self.descriptors.sharing();
+        self.descriptors().set_short(false);
+        let shares = self.descriptors().sharing();
         let mut keepers: Vec<Arc<dyn Lapsing>> = Vec::new();
         for keeper in shares.iter().flat_map(|share| share.keepers()) {
             if !keepers.iter().any(|known| Arc::ptr_eq(known, &keeper)) {
@@ -110,10 +110,10 @@ impl Share {
     /// # Errors
     /// [`Refusal::Exhausted`]
     pub(super) fn check_memory(&self, caller: &Caller<'_>, bytes: usize) -> Result<(), Refusal> {
-        let payer = self.memory.payer(caller.client, caller.identity);
-        let has_room = || self.memory.has_room(payer, bytes);
+        let payer = self.client_memory().payer(caller.client, caller.identity);
+        let has_room = || self.client_memory().has_room(payer, bytes);
         // A client that has had its own part is no reason to end what is kept for others.
-        let may_relieve = || self.memory.is_short(caller.now.mono_ns);
+        let may_relieve = || self.client_memory().is_short(caller.now.mono_ns);
         if has_room() || (may_relieve() && self.relieve(caller.now) && has_room()) {
             return Ok(());
         }
@@ -122,18 +122,18 @@ impl Share {
 
     /// Charges a user on a client for one open. Whether there is room was asked before, or must not be asked.
     pub(super) fn charge_open(&self, client: ClientKey, user: &Identity) -> Charge {
-        self.memory.charge(self.memory.payer(client, user), OPEN_BYTES)
+        self.client_memory().charge(self.client_memory().payer(client, user), OPEN_BYTES)
     }
 
     /// Counts that a client had more than there is left.
     pub(super) fn refuse_for_memory(&self, caller: &Caller<'_>, payer: Payer) -> Refusal {
-        self.memory.refuse(payer, &caller.identity.name, caller.now.mono_ns);
+        self.client_memory().refuse(payer, &caller.identity.name, caller.now.mono_ns);
         Refusal::Exhausted
     }
 
     /// Does so when somebody found something short who could not.
     pub(super) fn relieve_if_short(&self, now: Now) {
-        if self.descriptors.is_short() {
+        if self.descriptors().is_short() {
             self.relieve(now);
         }
     }

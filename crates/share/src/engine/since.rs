@@ -10,7 +10,7 @@ use super::file::File;
 /// The counts before a name was looked up. The default: not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Since {
-    /// [`Cache::names_gone`](super::cache::Cache::names_gone); zero: not known.
+    /// [`Cache::names_gone`](super::names::cache::Cache::names_gone); zero: not known.
     pub names_gone: u64,
     /// Stores with any file, files that were changed and closed by all, and changes by the host.
     changes: u64,
@@ -27,7 +27,7 @@ pub(super) struct Changes {
 impl Share {
     /// To be taken before a name is looked up.
     pub(super) fn since_now(&self) -> Since {
-        Since { names_gone: self.cache.names_gone(), changes: self.all_changes() }
+        Since { names_gone: self.cache().names_gone(), changes: self.all_changes() }
     }
 
     /// To be taken before a file is asked that is entered in the table, and stays there: it counts from its first open to its last
@@ -36,7 +36,7 @@ impl Share {
         Changes {
             data: file.changes.load(Ordering::SeqCst),
             own: file.own_changes.load(Ordering::SeqCst),
-            stored: self.cache.written(file.id),
+            stored: self.cache().written(file.id),
         }
     }
 
@@ -47,6 +47,6 @@ impl Share {
     }
 
     fn all_changes(&self) -> u64 {
-        self.cache.stores().wrapping_add(self.files.changed())
+        self.cache().stores().wrapping_add(self.open_files().changed())
     }
 }

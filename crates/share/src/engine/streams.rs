@@ -23,7 +23,7 @@ impl Share {
     /// As the volume says.
     // MS-FSA 2.1.5.12.29
     pub fn streams(&self, open: &Open) -> Result<Vec<StreamInfo>, Refusal> {
-        if !self.config.load().streams {
+        if !self.settings().streams {
             return Ok(Vec::new());
         }
         let mut all = open.node.streams()?;

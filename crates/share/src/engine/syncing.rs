@@ -36,8 +36,8 @@ impl Share {
     /// # Errors
     /// As the volume says.
     pub fn item_sync(&self, item: &Item) -> Result<(), Refusal> {
-        let file = self.files.get(item.id());
-        let kept = file.as_ref().and_then(|file| file.state.lock().node_for(OpenHow::Read));
+        let file = self.open_files().get(item.id());
+        let kept = file.as_ref().and_then(|file| file.node_for(OpenHow::Read));
         let node = match kept {
             Some(node) => node,
             None if item.node.how() >= OpenHow::Read => Arc::clone(&item.node),
@@ -65,10 +65,7 @@ impl Share {
     /// Has the volume store what was written to a node, of a file that may be open, and counts when it cannot.
     fn sync(&self, file: Option<&File>, node: &dyn Node, data_only: bool) -> Result<(), Refusal> {
         node.sync(data_only).map_err(|why| {
-            self.failed_syncs.fetch_add(1, Ordering::AcqRel);
-            if let Some(file) = file {
-                file.failed_syncs.fetch_add(1, Ordering::AcqRel);
-            }
+            self.open_files().note_failed_sync(file);
             why.into()
         })
     }
@@ -77,6 +74,6 @@ impl Share {
     /// did not see stored, may be lost without another word of the host.
     #[must_use]
     pub fn failed_syncs(&self) -> u64 {
-        self.failed_syncs.load(Ordering::Acquire)
+        self.open_files().failed_syncs()
     }
 }

@@ -2,7 +2,7 @@
 //! says when that is over. So such a right ends by itself.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use wire::Now;
 
@@ -14,20 +14,14 @@ use crate::caching::grants::Need;
 /// acdirmax).
 pub(super) const UNTOLD_S: u64 = 60;
 
-/// When it was looked last which rights are over.
-#[derive(Default)]
-pub(super) struct Untold {
-    looked_s: AtomicU64,
-}
-
 impl Share {
     /// Takes rights back that were given long ago on files that others change in silence; once a second.
     pub(super) fn end_untold(&self, now: Now) {
-        let now_s = self.cache.now_s();
-        if self.untold.looked_s.swap(now_s, Ordering::Relaxed) == now_s || !self.directories.has_untold() {
+        let now_s = self.cache().now_s();
+        if !self.rights().begin_second(now_s) || !self.directories().has_untold() {
             return;
         }
-        for file in self.files.all() {
+        for file in self.open_files().all() {
             let is_over = file.granted_s.load(Ordering::Relaxed) + UNTOLD_S <= now_s;
             if is_over && file.has_grants() && !self.hears_of(&file) {
                 self.take_back(&file, if file.is_directory { Need::Entries } else { Need::Change }, now);
@@ -38,7 +32,7 @@ impl Share {
     /// Whether the host tells of what others change in a file, or in the entries of a directory.
     fn hears_of(&self, file: &Arc<File>) -> bool {
         if file.is_directory {
-            return self.directories.get(file.id).is_some_and(|directory| directory.is_told());
+            return self.directories().get(file.id).is_some_and(|directory| directory.is_told());
         }
         let above: Vec<_> = file.state.lock().links.iter().map(|of| of.link.place().0).collect();
         // A file that was found by its address has no directory that is known.

@@ -9,12 +9,12 @@ use super::Share;
 impl Share {
     /// What counts the share's contents; none: nothing does, and its size has no bound but the host's.
     pub fn meter(&self) -> Option<&Arc<Meter>> {
-        self.volume.meter().filter(|meter| meter.is_awake())
+        self.volume().meter().filter(|meter| meter.is_awake())
     }
 
     /// Has everything counted that changes from now on, and gives what counts it; none where the volume cannot.
     pub fn begin_counting(&self) -> Option<&Arc<Meter>> {
-        let meter = self.volume.meter()?;
+        let meter = self.volume().meter()?;
         meter.wake();
         Some(meter)
     }
@@ -40,14 +40,14 @@ impl Share {
 
     /// Sets or lifts how large a single file may become, in bytes, where the volume can keep it.
     pub fn set_largest_file(&self, bytes: Option<u64>) {
-        if let Some(meter) = self.volume.meter() {
+        if let Some(meter) = self.volume().meter() {
             meter.set_largest(bytes);
         }
     }
 
     /// How large a single file may become, where that is bound by more than the host.
     pub fn largest_file(&self) -> Option<u64> {
-        self.volume.meter()?.largest()
+        self.volume().meter()?.largest()
     }
 
     /// Whether [`Share::set_quota`] would do it now, as far as is known.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use volume::{Kind, Name, Node, NodeId, OpenHow};
 
 use super::Share;
-use super::directory::Directory;
 use super::followed::{LastLink, Trail};
 use super::look_up::{Named, Search};
+use super::names::directory::Directory;
 use crate::{Caller, Options, Refusal};
 use volume::security::Rights;
 
@@ -48,8 +48,8 @@ impl Share {
     /// Whether this request's names match exactly.
     pub(super) fn is_exact(&self, options: Options) -> bool {
         options.contains(Options::EXACT_CASE)
-            || self.config.load().case_sensitive
-            || self.volume.facts().folds_case
+            || self.settings().case_sensitive
+            || self.volume().facts().folds_case
     }
 
     /// Finds what `path` leads to from a directory, or from the root.
@@ -65,7 +65,7 @@ impl Share {
         options: Options,
         search: Search,
     ) -> Result<(Found, Trail), Refusal> {
-        let mut walk = Walk::from(from.unwrap_or(&self.root), path);
+        let mut walk = Walk::from(from.unwrap_or(self.root()), path);
         let found = self.go(caller, &mut walk, options, search)?;
         let found = self.unless_round(&walk.trail, found, options, search)?;
         Ok((found, walk.trail))
@@ -110,7 +110,7 @@ impl Share {
                 Go::Up => return Err(Refusal::BadLink),
                 Go::Down(name) => name,
             };
-            let here = walk.here(&self.root);
+            let here = walk.here(self.root());
             let found = if walk.left.is_empty() {
                 self.last_step(walk, &here, &name, options, search)?
             } else {
@@ -120,7 +120,7 @@ impl Share {
                 return Ok(found);
             }
         }
-        let at = walk.here(&self.root);
+        let at = walk.here(self.root());
         match at.place() {
             None => Ok(Found::Root(at)),
             Some((parent, name)) => {
@@ -143,7 +143,7 @@ impl Share {
         if let Some(child) = self.known_child(here, name, exact) {
             self.check_passes(&child, walk)?;
             self.check_traverse(caller, &child)?;
-            self.directories.touch(&child);
+            self.directories().touch(&child);
             walk.stack.push(child);
             return Ok(None);
         }
@@ -154,7 +154,7 @@ impl Share {
         match node.kind() {
             Kind::Directory => {
                 let names = (name, &real);
-                let child = self.directories.enter(&self.volume, here, names, node, Some(generation));
+                let child = self.directories().enter(here, names, node, Some(generation));
                 self.check_passes(&child, walk)?;
                 self.check_traverse(caller, &child)?;
                 walk.stack.push(child);
@@ -230,7 +230,7 @@ impl Share {
         }
         let (real, child) = here.child(name, exact)?;
         // Where the volume itself folds case, an event tells of one of many spellings.
-        if here.is_told() && !self.volume.facts().folds_case {
+        if here.is_told() && !self.volume().facts().folds_case {
             return Some(child);
         }
         let is_there = here.holds(&real, child.id);
@@ -295,7 +295,7 @@ impl Share {
 
     /// What of an absolute path lies below the share's root.
     pub(super) fn inside<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
-        let config = self.config.load();
+        let config = self.settings();
         let root = config.host_path.strip_suffix(b"/").unwrap_or(&config.host_path);
         if root.is_empty() {
             return None;
@@ -324,11 +324,11 @@ impl Share {
             Found::Root(root) => root,
             Found::There { parent, found } if found.node.kind() == Kind::Directory => {
                 let name = &found.name;
-                self.directories.enter(&self.volume, &parent, (name, name), found.node, None)
+                self.directories().enter(&parent, (name, name), found.node, None)
             }
             Found::There { .. } | Found::Missing { .. } => return Err(Refusal::PathNotFound),
         };
-        self.check_passes(&parent, &Walk::from(&self.root, &path[..1]))?;
+        self.check_passes(&parent, &Walk::from(self.root(), &path[..1]))?;
         self.check_traverse(caller, &parent)?;
         Ok((parent, last.clone()))
     }

@@ -8,13 +8,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
 use volume::{Failure, Kind, Name, NodeId, OpenHow};
 
 use super::Share;
-use super::cache::Descriptors;
-use super::directory::Directory;
+use super::names::cache::Descriptors;
+use super::names::directory::Directory;
 use crate::Ticket;
+use crate::ranked::{Mutex, Rank};
 
 /// Most directories that one tree holds; all trees together hold [`Descriptors::hold_for_watch`] of them. Watches hear of the end
 /// as of lost changes.
@@ -80,15 +80,17 @@ impl Share {
         let new = WatchedTree {
             root: directory.id,
             recursive,
-            directories: Mutex::default(),
-            walk: Mutex::default(),
+            directories: Mutex::of_default(Rank::WatchedDirectories),
+            walk: Mutex::of_default(Rank::TreeWalk),
             is_cut: AtomicBool::new(false),
-            descriptors: Arc::clone(&self.descriptors),
+            descriptors: Arc::clone(self.descriptors()),
         };
         let tree = Arc::new(new);
         let walk = tree.walk.lock();
-        let shared = self.watching.share_tree(&tree, |other| recursive && other.holds_below(&directory));
+        let shared = self.watching().share_tree(&tree, |other| recursive && other.holds_below(&directory));
         if let Some(other) = shared {
+            // Nobody else knows the new one.
+            drop(walk);
             drop(other.walk.lock());
             return other;
         }
@@ -120,7 +122,7 @@ impl Share {
                 match directory.node.lookup(&name, OpenHow::Attributes) {
                     Ok(node) if tree.reaches(node.id()) => {
                         let names = (&name, &name);
-                        let below = self.directories.enter(&self.volume, &directory, names, node, None);
+                        let below = self.directories().enter(&directory, names, node, None);
                         if tree.hold(&below) {
                             todo.push(below);
                         }
@@ -134,19 +136,19 @@ impl Share {
 
     /// Lets watches that go deep hear of a directory that the host made. Says whom to wake, where there is no room for it.
     pub(super) fn hold_new(&self, parent: &Arc<Directory>, name: &Name) -> Vec<Ticket> {
-        if self.watching.is_empty() {
+        if self.watching().is_empty() {
             return Vec::new();
         }
         let mut wakes = Vec::new();
-        for tree in self.watching.trees().iter().filter(|tree| tree.holds_below(parent)) {
+        for tree in self.watching().trees().iter().filter(|tree| tree.holds_below(parent)) {
             if !tree.is_cut()
                 && let Ok(node) = parent.node.lookup(name, OpenHow::Attributes)
             {
-                let directory = self.directories.enter(&self.volume, parent, (name, name), node, None);
+                let directory = self.directories().enter(parent, (name, name), node, None);
                 self.hold_below(tree, directory);
             }
             if tree.is_cut() {
-                wakes.extend(self.watching.in_tree(tree).iter().flat_map(|watch| watch.overflow()));
+                wakes.extend(self.watching().in_tree(tree).iter().flat_map(|watch| watch.overflow()));
             }
         }
         wakes

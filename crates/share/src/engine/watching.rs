@@ -1,88 +1,17 @@
 //! Watches: beginning, taking, ending.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+mod table;
 
-use parking_lot::Mutex;
+use std::sync::Arc;
+
 use volume::NodeId;
 use volume::security::Rights;
 
 use super::Share;
-use super::directory::Directory;
 use super::waits::Effects;
-use super::watched_tree::WatchedTree;
 use crate::watch::Taken;
 use crate::{Change, ChangeFilter, Open, Refusal, Step, Ticket, Waiter, Watch};
-
-/// Every watch, by the directory it is on.
-#[derive(Default)]
-pub(super) struct Watching {
-    count: AtomicUsize,
-    by_directory: Mutex<HashMap<NodeId, Vec<Arc<Watch>>>>,
-    /// What the host tells of for their sake.
-    trees: Mutex<Vec<Weak<WatchedTree>>>,
-}
-
-impl Watching {
-    /// Whether nobody watches anything.
-    pub fn is_empty(&self) -> bool {
-        self.count.load(Ordering::Acquire) == 0
-    }
-
-    /// The watches on one directory.
-    pub fn on(&self, directory: NodeId) -> Vec<Arc<Watch>> {
-        self.by_directory.lock().get(&directory).cloned().unwrap_or_default()
-    }
-
-    /// All watches.
-    pub fn all(&self) -> Vec<Arc<Watch>> {
-        self.by_directory.lock().values().flatten().cloned().collect()
-    }
-
-    /// The watches that share a tree.
-    pub fn in_tree(&self, tree: &Arc<WatchedTree>) -> Vec<Arc<Watch>> {
-        let is_in = |watch: &Arc<Watch>| watch.tree.lock().as_ref().is_some_and(|own| Arc::ptr_eq(own, tree));
-        self.all().into_iter().filter(is_in).collect()
-    }
-
-    /// The trees of all watches.
-    pub fn trees(&self) -> Vec<Arc<WatchedTree>> {
-        self.trees.lock().iter().filter_map(Weak::upgrade).collect()
-    }
-
-    /// A tree that serves as well as `new`, or none; then `new` is one of them from now on.
-    pub fn share_tree(
-        &self,
-        new: &Arc<WatchedTree>,
-        serves: impl Fn(&WatchedTree) -> bool,
-    ) -> Option<Arc<WatchedTree>> {
-        let mut trees = self.trees.lock();
-        trees.retain(|tree| tree.strong_count() > 0);
-        let found = trees.iter().filter_map(Weak::upgrade).find(|tree| serves(tree));
-        if found.is_none() {
-            trees.push(Arc::downgrade(new));
-        }
-        found
-    }
-
-    fn add(&self, watch: &Arc<Watch>) {
-        self.by_directory.lock().entry(watch.directory).or_default().push(Arc::clone(watch));
-        self.count.fetch_add(1, Ordering::AcqRel);
-    }
-
-    fn remove(&self, watch: &Arc<Watch>) {
-        let mut all = self.by_directory.lock();
-        if let Some(watches) = all.get_mut(&watch.directory) {
-            let before = watches.len();
-            watches.retain(|other| !Arc::ptr_eq(other, watch));
-            self.count.fetch_sub(before - watches.len(), Ordering::AcqRel);
-            if watches.is_empty() {
-                all.remove(&watch.directory);
-            }
-        }
-    }
-}
+pub(super) use table::Watching;
 
 impl Share {
     /// Begins to collect changes below a directory. The first call fixes what is collected, until the
@@ -102,13 +31,13 @@ impl Share {
         if !open.is_directory() {
             return Err(Refusal::Invalid);
         }
-        if !self.config.load().watches {
+        if !self.settings().watches {
             return Err(Refusal::NotSupported);
         }
         if !open.granted.contains(Rights::LIST_DIRECTORY) {
             return Err(Refusal::AccessDenied);
         }
-        if open.file.state.lock().is_deleted(open.link.as_ref()) {
+        if open.file.is_deleted(open.link.as_ref()) {
             return Err(Refusal::DeletePending);
         }
         let mut own = open.watch.lock();
@@ -119,11 +48,11 @@ impl Share {
             return Ok(());
         }
         let watch = Arc::new(Watch::new(open.file.id, filter, recursive, max_bytes));
-        self.watching.add(&watch);
+        self.watching().add(&watch);
         *own = Some(Arc::clone(&watch));
         drop(own);
-        if self.volume.facts().tells_changes
-            && let Some(directory) = self.directory_of(open)
+        if self.volume().facts().tells_changes
+            && let Some(directory) = self.names().directory_of(open)
         {
             let tree = self.watched_tree(directory, recursive);
             let is_cut = tree.is_cut();
@@ -135,22 +64,13 @@ impl Share {
         Ok(())
     }
 
-    /// The kept directory of an open.
-    pub(super) fn directory_of(&self, open: &Open) -> Option<Arc<Directory>> {
-        if let Some(known) = self.directories.get(open.file.id) {
-            return Some(known);
-        }
-        let (parent, name) = open.link.as_ref()?.place();
-        Some(self.directories.enter(&self.volume, &parent, (&name, &name), Arc::clone(&open.node), None))
-    }
-
     /// Takes the changes that were collected; waits when there are none.
     // MS-FSA 2.1.5.11.1
     pub fn take_changes(&self, open: &Arc<Open>, waiter: Option<&Waiter>) -> Step<Vec<Change>> {
         let Some(watch) = open.watch.lock().clone() else {
             return Step::Refused(if open.is_closed() { Refusal::Gone } else { Refusal::Invalid });
         };
-        let (taken, ticket) = watch.take(|| waiter.map(|waiter| self.waits.add(waiter, &open.file)));
+        let (taken, ticket) = watch.take(|| waiter.map(|waiter| self.waits().add(waiter, &open.file)));
         match (taken, ticket) {
             (Taken::Changes(changes), _) => Step::Done(changes),
             (Taken::Refused(why), _) => Step::Refused(why),
@@ -163,7 +83,7 @@ impl Share {
     pub(super) fn end_watch(&self, open: &Open) {
         let watch = open.watch.lock().clone();
         if let Some(watch) = watch {
-            self.watching.remove(&watch);
+            self.watching().remove(&watch);
             watch.tree.lock().take();
             self.wake_all(watch.end(Refusal::Gone));
         }
@@ -171,10 +91,10 @@ impl Share {
 
     /// Ends every watch on a directory that is removed.
     pub(super) fn end_watches_of(&self, directory: NodeId) {
-        if self.watching.is_empty() {
+        if self.watching().is_empty() {
             return;
         }
-        for watch in self.watching.on(directory) {
+        for watch in self.watching().on(directory) {
             self.wake_all(watch.end(Refusal::DeletePending));
         }
     }

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use volume::{NodeId, Stat, Time};
 use wire::Now;
 
-use super::super::address::Address;
-use super::super::record::CHANGE_TIME_HOLDS_NS;
+use crate::engine::address::Address;
+use crate::engine::record::CHANGE_TIME_HOLDS_NS;
 
 /// For how many bytes one counts, beside its name.
 pub(super) const MADE_BYTES: usize = 288;

@@ -8,10 +8,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
-
-use super::super::fairness::Fairness;
-use super::super::shortage::Sharing;
+use crate::engine::fairness::Fairness;
+use crate::engine::shortage::Sharing;
+use crate::ranked::{Mutex, Rank};
 
 /// For how many seconds it counts that a share found none left.
 const WANTED_S: u64 = 4;
@@ -52,7 +51,7 @@ impl Descriptors {
             watched: AtomicUsize::new(0),
             shares: AtomicUsize::new(0),
             wanted_s: AtomicU64::new(0),
-            sharing: Mutex::default(),
+            sharing: Mutex::of_default(Rank::DescriptorShares),
             fairness: Fairness::default(),
             is_short: AtomicBool::new(false),
         })
@@ -70,36 +69,36 @@ impl Descriptors {
         self.fairness.refused()
     }
 
-    pub(in super::super) fn fairness(&self) -> &Fairness {
+    pub(in crate::engine) fn fairness(&self) -> &Fairness {
         &self.fairness
     }
 
     /// Whether a directory more may be held for watches. Each takes two: its own, and the one that its mark is taken away by. Together
     /// they take as many as names do.
-    pub(in super::super) fn hold_for_watch(&self) -> bool {
+    pub(in crate::engine) fn hold_for_watch(&self) -> bool {
         let more = |watched: usize| (watched < self.limit / 2).then_some(watched + 1);
         self.watched.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     /// So many are not held for watches any more.
-    pub(in super::super) fn release_for_watch(&self, count: usize) {
+    pub(in crate::engine) fn release_for_watch(&self, count: usize) {
         self.watched.fetch_sub(count, Ordering::Relaxed);
     }
 
     /// One more has them together with the others.
-    pub(in super::super) fn join(&self, share: Weak<dyn Sharing>) {
+    pub(in crate::engine) fn join(&self, share: Weak<dyn Sharing>) {
         let mut sharing = self.sharing.lock();
         sharing.retain(|known| known.strong_count() > 0);
         sharing.push(share);
     }
 
     /// Those that have them together.
-    pub(in super::super) fn sharing(&self) -> Vec<Arc<dyn Sharing>> {
+    pub(in crate::engine) fn sharing(&self) -> Vec<Arc<dyn Sharing>> {
         self.sharing.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Has all of them give back what is kept for speed alone; false when nothing was.
-    pub(in super::super) fn give_back(&self) -> bool {
+    pub(in crate::engine) fn give_back(&self) -> bool {
         let mut any = false;
         for share in self.sharing() {
             any |= share.give_back();
@@ -108,12 +107,12 @@ impl Descriptors {
     }
 
     /// Notes that something is short, or is not any more.
-    pub(in super::super) fn set_short(&self, is_short: bool) {
+    pub(in crate::engine) fn set_short(&self, is_short: bool) {
         self.is_short.store(is_short, Ordering::Relaxed);
     }
 
     /// Whether something is short.
-    pub(in super::super) fn is_short(&self) -> bool {
+    pub(in crate::engine) fn is_short(&self) -> bool {
         self.is_short.load(Ordering::Relaxed)
     }
 

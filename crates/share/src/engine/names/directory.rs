@@ -14,17 +14,17 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
 use volume::{Failure, Name, Node, NodeId, Volume};
 use wire::Shrink;
 
-use super::access::Security;
-use super::address::Address;
 use super::cache::{Answer, Cache, KeptNode, Made};
-use super::names::{Index, Stamp, has_case, same_folded};
+use super::index::{Index, Stamp, has_case, same_folded};
 use super::pages::Pages;
 use crate::Refusal;
-pub(super) use placed::Evidence;
+use crate::engine::access::Security;
+use crate::engine::address::Address;
+use crate::ranked::{Mutex, MutexGuard, Rank};
+pub(in crate::engine) use placed::Evidence;
 use placed::{Moves, Standing};
 
 /// Most directories that are kept for their own sake; each holds a descriptor of the host.
@@ -66,10 +66,10 @@ pub(crate) struct Directory {
     cache: Arc<Cache>,
     own: Mutex<Own>,
     /// Its entries, as they were listed.
-    pub(super) pages: Pages,
+    pub(in crate::engine) pages: Pages,
     address: Address,
     /// The number that the directory above lists for it, once it was asked for. It stays as long as this is mounted.
-    pub(super) covered: OnceLock<u64>,
+    pub(in crate::engine) covered: OnceLock<u64>,
     used: AtomicU64,
     /// When it was of use last, in monotonic seconds.
     used_s: AtomicU64,
@@ -119,7 +119,7 @@ struct Child {
 
 /// What is known of a name without asking the volume.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(in crate::engine) enum Known {
     /// Nothing.
     Nothing,
     /// These are the real names, the best first; none: it does not exist.
@@ -149,15 +149,15 @@ impl Directory {
         Arc::new(Directory {
             id: node.id(),
             node,
-            standing: Mutex::new(Standing::new(place)),
-            changing: Mutex::default(),
+            standing: Mutex::new(Rank::Standing, Standing::new(place)),
+            changing: Mutex::of_default(Rank::NamesChange),
             under_way: AtomicUsize::new(0),
-            contents: Mutex::default(),
+            contents: Mutex::of_default(Rank::Contents),
             misses: AtomicUsize::new(0),
             generation: AtomicU64::new(0),
             serial: AtomicU64::new(cache.next_serial()),
             cache: Arc::clone(cache),
-            own: Mutex::default(),
+            own: Mutex::of_default(Rank::DirectoryOwn),
             pages: Pages::default(),
             address: Address::default(),
             covered: OnceLock::new(),
@@ -347,7 +347,7 @@ impl Directory {
     }
 
     /// What the index knows of a name. Without one, nothing.
-    pub(super) fn known(&self, name: &Name) -> Result<Known, Refusal> {
+    pub(in crate::engine) fn known(&self, name: &Name) -> Result<Known, Refusal> {
         let mut contents = self.contents.lock();
         let Some(index) = &contents.index else {
             return Ok(Known::Nothing);
@@ -491,7 +491,8 @@ impl Contents {
 
 /// The directories that are known. There is never a second one of the same node, so that whatever changes one is seen by
 /// everybody: one that is no longer kept for its own sake is still found as long as somebody holds it.
-pub(super) struct Directories {
+pub(in crate::engine) struct Directories {
+    volume: Arc<dyn Volume>,
     root: Arc<Directory>,
     cache: Arc<Cache>,
     known: Mutex<Table>,
@@ -522,14 +523,15 @@ struct Entered {
 }
 
 impl Directories {
-    pub fn new(root: Arc<Directory>, cache: &Arc<Cache>) -> Directories {
+    pub fn new(volume: &Arc<dyn Volume>, root: &Arc<Directory>, cache: &Arc<Cache>) -> Directories {
         let has_untold = AtomicBool::new(!root.is_told());
-        let entered = Entered { directory: Arc::downgrade(&root), kept: Some(Arc::clone(&root)) };
+        let entered = Entered { directory: Arc::downgrade(root), kept: Some(Arc::clone(root)) };
         let table = Table { by_id: HashMap::from([(root.id, entered)]), kept: 1, tidy_at: 2 * MAX_KEPT };
         Directories {
-            root,
+            volume: Arc::clone(volume),
+            root: Arc::clone(root),
             cache: Arc::clone(cache),
-            known: Mutex::new(table),
+            known: Mutex::new(Rank::Directories, table),
             clock: AtomicU64::new(1),
             names: Arc::default(),
             wall_secs: AtomicI64::new(0),
@@ -574,14 +576,13 @@ impl Directories {
     /// remembered with the generation that `parent` had before.
     pub fn enter(
         &self,
-        volume: &Arc<dyn Volume>,
         parent: &Arc<Directory>,
         (asked, real): (&Name, &Name),
         node: Arc<dyn Node>,
         generation: Option<u64>,
     ) -> Arc<Directory> {
         let found = generation.map_or(Evidence::Before, Evidence::LookedUp);
-        let directory = self.enter_as(volume, (parent, real), node, found);
+        let directory = self.enter_as((parent, real), node, found);
         if let Some(generation) = generation {
             parent.remember_child(asked, real, &directory, generation);
         }
@@ -589,15 +590,14 @@ impl Directories {
     }
 
     /// The directory behind a node that was found as this name in this directory.
-    pub(super) fn enter_as(
+    pub(in crate::engine) fn enter_as(
         &self,
-        volume: &Arc<dyn Volume>,
         (parent, name): (&Arc<Directory>, &Name),
         node: Arc<dyn Node>,
         found: Evidence,
     ) -> Arc<Directory> {
         let directory = self.get(node.id()).unwrap_or_else(|| {
-            Directory::new(volume, node, Some((Arc::clone(parent), name.clone())), &self.cache)
+            Directory::new(&self.volume, node, Some((Arc::clone(parent), name.clone())), &self.cache)
         });
         self.clock.fetch_add(1, Ordering::Relaxed);
         self.touch(&directory);

@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
+use crate::ranked::{Mutex, Rank};
 use volume::NodeId;
 
 /// How long none is given at first, and at most.
@@ -22,11 +22,17 @@ const LONGEST_NS: u64 = 32 * FIRST_NS;
 const MAX_FILES: usize = 4096;
 
 /// The files of a share that are contended for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Contention {
     files: Mutex<HashMap<NodeId, Quiet>>,
     /// Says without the lock that there are none.
     any: AtomicBool,
+}
+
+impl Default for Contention {
+    fn default() -> Contention {
+        Contention { files: Mutex::of_default(Rank::Contention), any: AtomicBool::new(false) }
+    }
 }
 
 /// How long one of them is left alone.

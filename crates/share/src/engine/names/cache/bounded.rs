@@ -9,10 +9,10 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
 use wire::Shrink;
 
 use super::descriptors::{Descriptors, Drawn};
+use crate::ranked::{Mutex, MutexGuard, Rank};
 
 /// Parts of a table; two threads seldom meet in one.
 pub(super) const PARTS: usize = 16;
@@ -71,7 +71,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> 
         let nothing = Weight::of_bytes(0);
         let empty = || Part { slots: HashMap::default(), order: VecDeque::new(), weight: nothing, crowd: 0 };
         Bounded {
-            parts: std::array::from_fn(|_| Mutex::new(empty())),
+            parts: std::array::from_fn(|_| Mutex::new(Rank::CachePart, empty())),
             hasher: S::default(),
             limit: limit / PARTS,
             drawn: Drawn::new(descriptors),

@@ -16,12 +16,12 @@ fn two() -> (Directories, [Arc<Directory>; 2]) {
     let volume: Arc<dyn Volume> = Arc::new(MemoryVolume::new(1));
     let cache = Arc::new(Cache::new(1 << 20, &Descriptors::new(9), true));
     let root = Directory::root(&volume, volume.root().unwrap(), &cache);
-    let directories = Directories::new(Arc::clone(&root), &cache);
+    let directories = Directories::new(&volume, &root, &cache);
     let two = ["a", "b"].map(|text| {
         let own = name(text);
         let node = root.node.create_directory(&own, 0o755, None).unwrap();
         (0..10).for_each(|n| drop(node.create_file(&name(&format!("f{n}")), 0o644, None).unwrap()));
-        directories.enter(&volume, &root, (&own, &own), node, None)
+        directories.enter(&root, (&own, &own), node, None)
     });
     (directories, two)
 }
@@ -33,9 +33,8 @@ fn stands(
     (parent, text): (&Arc<Directory>, &str),
     moves: Counted,
 ) {
-    let volume: Arc<dyn Volume> = Arc::new(MemoryVolume::new(1));
     let node = Arc::clone(&it.node);
-    directories.enter_as(&volume, (parent, &name(text)), node, Evidence::Told(moves));
+    directories.enter_as((parent, &name(text)), node, Evidence::Told(moves));
 }
 
 /// The place where it is said to stand, and whether that is sure.
@@ -47,13 +46,12 @@ fn place(directories: &Directories, it: &Directory) -> (NodeId, Name, bool) {
 #[test]
 fn a_place_that_is_noted_late_does_not_take_the_one_of_a_move_since() {
     let (directories, [a, b]) = two();
-    let (root, volume): (_, Arc<dyn Volume>) =
-        (Arc::clone(&directories.root), Arc::new(MemoryVolume::new(1)));
+    let root = Arc::clone(&directories.root);
     for by_client in [true, false] {
         let old = name(if by_client { "c" } else { "d" });
         let generation = root.generation();
         let node = root.node.create_directory(&old, 0o755, None).unwrap();
-        let c = directories.enter(&volume, &root, (&old, &old), Arc::clone(&node), Some(generation));
+        let c = directories.enter(&root, (&old, &old), Arc::clone(&node), Some(generation));
         // One thread asks where it stands, another looks it up, and then it is moved.
         let (early, generation) = (directories.moves(), root.generation());
         root.node.rename(&old, a.node.as_ref(), &old, false, None).unwrap();
@@ -69,16 +67,16 @@ fn a_place_that_is_noted_late_does_not_take_the_one_of_a_move_since() {
         }
         let new = (a.id, old.clone(), true);
         assert_eq!(place(&directories, &c), new, "{by_client}");
-        directories.enter_as(&volume, (&root, &old), Arc::clone(&node), Evidence::Told(early));
+        directories.enter_as((&root, &old), Arc::clone(&node), Evidence::Told(early));
         assert_eq!(place(&directories, &c), new, "{by_client}: as the host said before");
         for generation in [Some(generation), None] {
-            directories.enter(&volume, &root, (&old, &old), Arc::clone(&node), generation);
+            directories.enter(&root, (&old, &old), Arc::clone(&node), generation);
             assert_eq!(place(&directories, &c), new, "{by_client}: as it was found at {generation:?}");
         }
         // Nothing was told of the next one yet, and nobody knows whether the one above stands where it did.
         a.node.rename(&old, b.node.as_ref(), &old, false, None).unwrap();
         directories.note_moved();
-        directories.enter(&volume, &b, (&old, &old), Arc::clone(&node), Some(b.generation()));
+        directories.enter(&b, (&old, &old), Arc::clone(&node), Some(b.generation()));
         assert_eq!(place(&directories, &c), (b.id, old.clone(), false), "{by_client}");
     }
 }
@@ -100,9 +98,8 @@ fn a_directory_that_nobody_knew_when_a_client_moved_it_is_asked_for_its_place_ag
         assert!(!directories.is_placed(&directories.get(it.id).unwrap()), "{text}");
         // So are those below it.
         let below = it.node.create_directory(&name("below"), 0o755, None).unwrap();
-        let volume: Arc<dyn Volume> = Arc::new(MemoryVolume::new(1));
         let known = directories.get(it.id).unwrap();
-        let below = directories.enter_as(&volume, (&known, &name("below")), below, Evidence::Told(early));
+        let below = directories.enter_as((&known, &name("below")), below, Evidence::Told(early));
         assert!(!directories.is_placed(&below), "{text}");
         stands(&directories, it, (&root, text), directories.moves());
         assert!(directories.is_placed(&directories.get(it.id).unwrap()), "{text}");
@@ -116,9 +113,9 @@ fn a_move_into_a_directory_that_others_may_have_moved_has_all_asked_again() {
     let root = Arc::clone(&directories.root);
     directories.note_moved();
     stands(&directories, &b, (&root, "b"), directories.moves());
-    let (volume, below): (Arc<dyn Volume>, _) = (Arc::new(MemoryVolume::new(1)), name("below"));
+    let below = name("below");
     let node = b.node.create_directory(&below, 0o755, None).unwrap();
-    let below = directories.enter(&volume, &b, (&below, &below), node, Some(b.generation()));
+    let below = directories.enter(&b, (&below, &below), node, Some(b.generation()));
     let are_placed = || [&b, &below].map(|it| directories.is_placed(it));
     assert_eq!(are_placed(), [true, true]);
     directories.note_renamed(b.id, (&root, &name("new")), directories.moves());
@@ -140,35 +137,34 @@ fn what_the_host_has_said_is_not_asked_again() {
     let volume: Arc<dyn Volume> = Arc::new(faulty);
     let cache = Arc::new(Cache::new(1 << 20, &Descriptors::new(9), true));
     let root = Directory::root(&volume, volume.root().unwrap(), &cache);
-    let directories = Directories::new(Arc::clone(&root), &cache);
+    let directories = Directories::new(&volume, &root, &cache);
     let nodes = ["a", "b", "c"].map(|text| root.node.create_directory(&name(text), 0o755, None).unwrap());
     directories.note_moved();
     let asked = || plan.count(Call::Stat);
     let before = asked();
     let moves = directories.moves();
     let [a, b, c] = nodes;
-    let a = directories.enter_as(&volume, (&root, &name("a")), a, Evidence::Told(moves));
+    let a = directories.enter_as((&root, &name("a")), a, Evidence::Told(moves));
     assert_eq!((directories.is_placed(&a), asked() - before), (true, 0));
-    let b = directories.enter(&volume, &root, (&name("b"), &name("b")), b, None);
+    let b = directories.enter(&root, (&name("b"), &name("b")), b, None);
     assert_eq!((directories.is_placed(&b), asked() - before), (true, 1));
     // Nobody knows where the one above stands.
     directories.note_moved();
-    let c = directories.enter(&volume, &a, (&name("c"), &name("c")), c, None);
+    let c = directories.enter(&a, (&name("c"), &name("c")), c, None);
     assert_eq!((directories.is_placed(&c), asked() - before), (false, 1));
 }
 
 #[test]
 fn a_directory_that_is_found_after_others_were_moved_is_known_to_stand_where_it_was_found() {
     let (directories, [a, _]) = two();
-    let (root, volume): (_, Arc<dyn Volume>) =
-        (Arc::clone(&directories.root), Arc::new(MemoryVolume::new(1)));
+    let root = Arc::clone(&directories.root);
     let find = |parent: &Arc<Directory>, text: &str, is_looked_up: bool, happens: &dyn Fn()| {
         let own = name(text);
         let generation = parent.generation();
         let node = parent.node.create_directory(&own, 0o755, None).unwrap();
         happens();
         let generation = is_looked_up.then_some(generation);
-        directories.is_placed(&directories.enter(&volume, parent, (&own, &own), node, generation))
+        directories.is_placed(&directories.enter(parent, (&own, &own), node, generation))
     };
     let is_moved = || {
         directories.note_moved();

@@ -11,12 +11,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
 use volume::{DirEntry, Node};
 
-use super::Share;
+use super::Names;
 use super::directory::Directory;
 use crate::Refusal;
+use crate::ranked::{Mutex, Rank};
 
 /// Most entries that are kept of one directory.
 const MAX_ENTRIES: usize = 1 << 16;
@@ -25,7 +25,7 @@ const MAX_ENTRIES: usize = 1 << 16;
 type Show<'a> = &'a mut dyn FnMut(&DirEntry) -> ControlFlow<()>;
 
 /// All entries of a directory, in the volume's order.
-pub(super) struct Listed {
+pub(in crate::engine) struct Listed {
     /// That of the names.
     generation: u64,
     entries: Vec<DirEntry>,
@@ -64,11 +64,16 @@ impl Drop for Listed {
 }
 
 /// What is kept of one directory's listings.
-#[derive(Default)]
-pub(super) struct Pages {
+pub(in crate::engine) struct Pages {
     /// Moves with each change of names, and with no change of a file behind one.
     generation: AtomicU64,
     state: Mutex<State>,
+}
+
+impl Default for Pages {
+    fn default() -> Pages {
+        Pages { generation: AtomicU64::new(0), state: Mutex::of_default(Rank::Listings) }
+    }
 }
 
 #[derive(Default)]
@@ -150,12 +155,12 @@ impl Passing {
     }
 }
 
-impl Share {
+impl Names {
     /// Shows the entries of a directory behind a cookie, without the volume where they are known.
     ///
     /// # Errors
     /// As the volume says.
-    pub(super) fn entries(
+    pub fn entries(
         &self,
         here: &Directory,
         node: &dyn Node,
@@ -217,11 +222,11 @@ impl Share {
     }
 
     fn keep_listed(&self, here: &Directory, generation: u64, entries: Vec<DirEntry>) -> Option<Arc<Listed>> {
-        if here.pages.generation() != generation || !self.cache.is_on() {
+        if here.pages.generation() != generation || !self.cache().is_on() {
             return None;
         }
-        let listed = Arc::new(Listed::new(generation, entries, self.directories.names()));
-        self.directories.make_room(here);
+        let listed = Arc::new(Listed::new(generation, entries, self.directories().names()));
+        self.directories().make_room(here);
         here.pages.keep(Arc::clone(&listed));
         Some(listed)
     }

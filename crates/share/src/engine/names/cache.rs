@@ -19,7 +19,7 @@
 //! Sizes, times, links and permission bits are asked of the volume each time: hosts do not tell of everything that
 //! changes them (mappings of memory, names of the same file elsewhere).
 //!
-//! Start with [`super::look_up`], which asks the first table, and [`Share::facts`], which asks the second.
+//! Start with [`crate::engine::look_up`], which asks the first table, and [`Share::facts`], which asks the second.
 
 mod bounded;
 mod descriptors;
@@ -31,11 +31,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use volume::security::Acl;
 use volume::{Name, Node, NodeId, Stat, Time};
 
-use super::Share;
-use super::access::Security;
-use super::address::Address;
-use super::ids::IdHash;
-use super::record::Record;
+use crate::engine::Share;
+use crate::engine::access::Security;
+use crate::engine::address::Address;
+use crate::engine::ids::IdHash;
+use crate::engine::record::Record;
 use bounded::{Bounded, PARTS, Weight};
 pub use descriptors::Descriptors;
 use made::MADE_BYTES;
@@ -234,7 +234,7 @@ impl Cache {
     }
 
     /// Gives every descriptor back; false when none was kept.
-    pub(super) fn give_back(&self) -> bool {
+    pub(in crate::engine) fn give_back(&self) -> bool {
         let keeps = self.names.usage().0 > 0;
         if keeps {
             self.clear();
@@ -420,30 +420,30 @@ impl Share {
     /// Has names, attributes and descriptors remembered from now on, or forgotten; takes effect at once, for whatever is
     /// open. Where the volume does not tell of changes by others nothing is ever remembered.
     pub fn set_metadata_caching(&self, on: bool) {
-        self.cache.set(on && self.can_remember());
-        if !self.cache.is_on() {
-            self.directories.forget_listings();
+        self.cache().set(on && self.can_remember());
+        if !self.cache().is_on() {
+            self.directories().forget_listings();
         }
     }
 
     /// Whether names, attributes and descriptors are remembered now.
     pub fn remembers_metadata(&self) -> bool {
-        self.cache.is_on()
+        self.cache().is_on()
     }
 
     /// How much is remembered, and what that was good for.
     pub fn metadata_caching(&self) -> MetadataCaching {
-        self.cache.summary()
+        self.cache().summary()
     }
 
     /// Whether what is remembered of names stays true until an event says otherwise.
     fn can_remember(&self) -> bool {
-        can_remember(self.volume.facts())
+        can_remember(self.volume().facts())
     }
 }
 
 /// Where the volume itself folds case, one file has many exact names, and events tell of one.
-pub(super) fn can_remember(facts: &volume::Facts) -> bool {
+pub(in crate::engine) fn can_remember(facts: &volume::Facts) -> bool {
     facts.tells_changes && !facts.folds_case
 }
 

@@ -12,14 +12,13 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
 use volume::{NodeId, Time};
 use wire::Now;
 
-use super::Share;
-use super::ids::ById;
+use crate::engine::ids::ById;
 use crate::lasting::ledger::Ledger;
 use crate::lasting::record::Ahead;
+use crate::ranked::{Mutex, Rank};
 
 /// Parts of the table.
 const SHARDS: usize = 64;
@@ -45,7 +44,7 @@ struct Told {
 }
 
 /// What was told of which file.
-pub(super) struct Versions {
+pub(in crate::engine) struct Versions {
     shards: [Mutex<ById<Told>>; SHARDS],
     len: AtomicUsize,
     /// When this run began (wall ns).
@@ -61,7 +60,7 @@ pub(super) struct Versions {
 impl Default for Versions {
     fn default() -> Versions {
         Versions {
-            shards: std::array::from_fn(|_| Mutex::default()),
+            shards: std::array::from_fn(|_| Mutex::of_default(Rank::Versions)),
             len: AtomicUsize::new(0),
             began: AtomicU64::new(0),
             is_ahead: AtomicBool::new(false),
@@ -183,17 +182,6 @@ impl Versions {
     }
 }
 
-impl Share {
-    /// The version of a file whose time of change is `changed` and that has counted `changes` since it was opened.
-    pub(super) fn tell_version(&self, id: NodeId, changed: Time, changes: u64) -> u64 {
-        let (version, is_first_ahead) = self.versions.tell(id, changed, changes);
-        if is_first_ahead {
-            self.note_ahead();
-        }
-        version
-    }
-}
-
 /// The part of the table that a file is in.
 fn index(id: NodeId) -> usize {
     let mixed = (id.inode ^ id.device.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -201,7 +189,7 @@ fn index(id: NodeId) -> usize {
 }
 
 /// A time as a number.
-pub(super) fn number(time: Time) -> u64 {
+pub(in crate::engine) fn number(time: Time) -> u64 {
     let secs = u64::try_from(time.secs).unwrap_or(0);
     secs.saturating_mul(1_000_000_000).saturating_add(u64::from(time.nanos))
 }

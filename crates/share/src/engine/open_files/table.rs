@@ -7,31 +7,34 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use volume::{Kind, NodeId};
 use wire::Shrink;
 
-use super::Share;
-use super::file::File;
-use super::ids::ById;
+use super::OpenFiles;
+use crate::engine::file::File;
+use crate::engine::ids::ById;
+use crate::ranked::{Mutex, Rank};
 
 /// Shards of the table; opens of different files seldom meet in one.
 const SHARDS: usize = 64;
 
 /// Every file that is open, by its identity.
-pub(super) struct Files {
+pub(super) struct Table {
     /// How many were taken out that had been changed, and how often the host told of a change.
     changed: AtomicU64,
     shards: [Mutex<ById<Arc<File>>>; SHARDS],
 }
 
-impl Default for Files {
-    fn default() -> Files {
-        Files { changed: AtomicU64::new(0), shards: std::array::from_fn(|_| Mutex::default()) }
+impl Default for Table {
+    fn default() -> Table {
+        Table {
+            changed: AtomicU64::new(0),
+            shards: std::array::from_fn(|_| Mutex::of_default(Rank::FileShard)),
+        }
     }
 }
 
-impl Files {
+impl Table {
     fn shard(&self, id: NodeId) -> &Mutex<ById<Arc<File>>> {
         // Inode numbers that follow each other go to different shards.
         let mixed = (id.inode ^ id.device.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -39,7 +42,7 @@ impl Files {
     }
 
     /// The file, entered when it is not there, with one reference more.
-    fn enter(&self, id: NodeId, kind: Kind) -> Arc<File> {
+    pub fn enter(&self, id: NodeId, kind: Kind) -> Arc<File> {
         let mut shard = self.shard(id).lock();
         let file = shard.entry(id).or_insert_with(|| Arc::new(File::new(id, kind)));
         file.references.fetch_add(1, Ordering::Relaxed);
@@ -53,7 +56,7 @@ impl Files {
 
     /// Forgets what is kept of a file for its opens when there is none any more, and takes it out if nobody refers to it. True when it
     /// was taken out.
-    fn leave(&self, file: &Arc<File>) -> bool {
+    pub fn leave(&self, file: &Arc<File>) -> bool {
         // What is dropped may close a descriptor, so it outlives the locks.
         let _dropped;
         let mut shard = self.shard(file.id).lock();
@@ -99,13 +102,17 @@ impl Files {
 ///
 /// On a slow host a decision takes longer than others have the file open. If the file left the table with the last of
 /// them, the decision would have to begin anew each time.
-pub(super) struct FileRef<'a> {
-    share: &'a Share,
+pub(in crate::engine) struct FileRef<'a> {
+    open_files: &'a OpenFiles,
     file: Arc<File>,
     is_open: bool,
 }
 
-impl FileRef<'_> {
+impl<'a> FileRef<'a> {
+    pub(super) fn new(open_files: &'a OpenFiles, file: Arc<File>) -> FileRef<'a> {
+        FileRef { open_files, file, is_open: false }
+    }
+
     /// Gives the reference up for an open that is among the file's members by now and keeps the file in the table.
     pub fn into_open(mut self) -> Arc<File> {
         self.is_open = true;
@@ -125,21 +132,7 @@ impl Drop for FileRef<'_> {
     fn drop(&mut self) {
         self.file.references.fetch_sub(1, Ordering::AcqRel);
         if !self.is_open {
-            self.share.leave_file(&self.file);
-        }
-    }
-}
-
-impl Share {
-    /// The file of a node, entered in the table when it is not there.
-    pub(super) fn enter_file(&self, id: NodeId, kind: Kind) -> FileRef<'_> {
-        FileRef { share: self, file: self.files.enter(id, kind), is_open: false }
-    }
-
-    /// Takes a file out of the table that nobody has open any more.
-    pub(super) fn leave_file(&self, file: &Arc<File>) {
-        if self.files.leave(file) {
-            self.versions.closed(file.id, file.changes.load(Ordering::Relaxed));
+            self.open_files.leave(&self.file);
         }
     }
 }

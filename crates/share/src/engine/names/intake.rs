@@ -1,0 +1,33 @@
+//! Up to when what happened on the host is known.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use wire::Now;
+
+use crate::ranked::{Mutex, Rank};
+
+/// What happened on the host is taken in by one thread at a time, so that whoever comes later knows it too.
+pub(super) struct Intake {
+    taking: Mutex<()>,
+    /// Up to when it was taken in (monotonic ns).
+    looked_at_ns: AtomicU64,
+}
+
+impl Default for Intake {
+    fn default() -> Intake {
+        Intake { taking: Mutex::of_default(Rank::HostEvents), looked_at_ns: AtomicU64::new(0) }
+    }
+}
+
+impl Intake {
+    pub fn is_done(&self, now: Now) -> bool {
+        self.looked_at_ns.load(Ordering::Acquire) >= now.mono_ns
+    }
+
+    pub fn take_in<T>(&self, now: Now, believe: impl FnOnce() -> T) -> T {
+        let _taking = self.taking.lock();
+        let believed = believe();
+        self.looked_at_ns.fetch_max(now.mono_ns, Ordering::AcqRel);
+        believed
+    }
+}

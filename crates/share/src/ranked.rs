@@ -1,0 +1,176 @@
+//! Locks with ranks: each stands in one table, [`Rank`], and every debug build panics when a thread takes them in another
+//! order than that of the table. So each test holds the order. A release build has nothing of it.
+//!
+//! The crate locks nothing in another way; a test below looks for it.
+
+mod rank;
+#[cfg(debug_assertions)]
+mod stack;
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+pub(crate) use rank::Rank;
+#[cfg(debug_assertions)]
+use stack::{Counted, Lock};
+
+/// A mutex that has its line in the table.
+pub(crate) struct Mutex<T> {
+    #[cfg(debug_assertions)]
+    rank: Rank,
+    inner: parking_lot::Mutex<T>,
+}
+
+/// A lock for many readers or one writer that has its line in the table.
+pub(crate) struct RwLock<T> {
+    #[cfg(debug_assertions)]
+    rank: Rank,
+    inner: parking_lot::RwLock<T>,
+}
+
+/// What is locked, until this is dropped.
+#[must_use]
+pub(crate) struct Guard<G> {
+    guard: G,
+    #[cfg(debug_assertions)]
+    _counted: Counted,
+}
+
+/// What a mutex guards.
+pub(crate) type MutexGuard<'a, T> = Guard<parking_lot::MutexGuard<'a, T>>;
+type ReadGuard<'a, T> = Guard<parking_lot::RwLockReadGuard<'a, T>>;
+type WriteGuard<'a, T> = Guard<parking_lot::RwLockWriteGuard<'a, T>>;
+
+#[cfg(not(debug_assertions))]
+const _: () = {
+    assert!(size_of::<Mutex<u64>>() == size_of::<parking_lot::Mutex<u64>>());
+    assert!(size_of::<RwLock<u64>>() == size_of::<parking_lot::RwLock<u64>>());
+    assert!(size_of::<MutexGuard<'_, u64>>() == size_of::<parking_lot::MutexGuard<'_, u64>>());
+};
+
+#[cfg_attr(not(debug_assertions), allow(unused_variables))]
+impl<T> Mutex<T> {
+    pub const fn new(rank: Rank, value: T) -> Mutex<T> {
+        Mutex {
+            #[cfg(debug_assertions)]
+            rank,
+            inner: parking_lot::Mutex::new(value),
+        }
+    }
+
+    /// One that guards the default.
+    pub fn of_default(rank: Rank) -> Mutex<T>
+    where
+        T: Default,
+    {
+        Mutex::new(rank, T::default())
+    }
+
+    /// Waits for it.
+    #[inline]
+    #[track_caller]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        #[cfg(debug_assertions)]
+        self.name().check();
+        self.counted(self.inner.lock())
+    }
+
+    /// Takes it if nobody has it, whatever this thread holds.
+    #[inline]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.inner.try_lock().map(|guard| self.counted(guard))
+    }
+
+    /// The same if nobody has it within this time.
+    pub fn try_lock_for(&self, time: Duration) -> Option<MutexGuard<'_, T>> {
+        self.inner.try_lock_for(time).map(|guard| self.counted(guard))
+    }
+
+    /// What it guards, for its owner.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.inner.get_mut()
+    }
+
+    #[inline]
+    fn counted<G>(&self, guard: G) -> Guard<G> {
+        Guard {
+            guard,
+            #[cfg(debug_assertions)]
+            _counted: self.name().count(),
+        }
+    }
+
+    #[cfg(debug_assertions)]
+    fn name(&self) -> Lock {
+        Lock { rank: self.rank, address: std::ptr::from_ref(self).addr() }
+    }
+}
+
+#[cfg_attr(not(debug_assertions), allow(unused_variables))]
+impl<T> RwLock<T> {
+    pub const fn new(rank: Rank, value: T) -> RwLock<T> {
+        RwLock {
+            #[cfg(debug_assertions)]
+            rank,
+            inner: parking_lot::RwLock::new(value),
+        }
+    }
+
+    /// Waits for the writer.
+    #[inline]
+    #[track_caller]
+    pub fn read(&self) -> ReadGuard<'_, T> {
+        #[cfg(debug_assertions)]
+        self.name().check();
+        self.counted(self.inner.read())
+    }
+
+    /// Waits for all others.
+    #[inline]
+    #[track_caller]
+    pub fn write(&self) -> WriteGuard<'_, T> {
+        #[cfg(debug_assertions)]
+        self.name().check();
+        self.counted(self.inner.write())
+    }
+
+    #[inline]
+    fn counted<G>(&self, guard: G) -> Guard<G> {
+        Guard {
+            guard,
+            #[cfg(debug_assertions)]
+            _counted: self.name().count(),
+        }
+    }
+
+    #[cfg(debug_assertions)]
+    fn name(&self) -> Lock {
+        Lock { rank: self.rank, address: std::ptr::from_ref(self).addr() }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl<G: Deref> Deref for Guard<G> {
+    type Target = G::Target;
+
+    #[inline]
+    fn deref(&self) -> &G::Target {
+        &self.guard
+    }
+}
+
+impl<G: DerefMut> DerefMut for Guard<G> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut G::Target {
+        &mut self.guard
+    }
+}
+
+#[cfg(all(test, debug_assertions))]
+mod tests;
