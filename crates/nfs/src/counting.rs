@@ -8,9 +8,9 @@ use share::limits::ResponseType;
 use smallvec::SmallVec;
 
 use crate::compound::Run;
+use crate::compound::noting::Sample;
+use crate::compound::pacing::{Count, count};
 use crate::connection::Connection;
-use crate::pacing::{Count, count};
-use crate::recording::Sample;
 
 /// One more than the highest number of an operation (RFC 8276).
 const OPERATIONS: usize = 76;

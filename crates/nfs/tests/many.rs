@@ -5,8 +5,8 @@ mod common;
 use std::sync::Arc;
 
 use common::{Client, Wire, World};
-use nfs::client::Of;
-use nfs::state::{Holding, Place, State};
+use nfs::state::client::Of;
+use nfs::state::stateid::{Holding, Place, State};
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
 use volume::NodeId;
 
@@ -25,7 +25,7 @@ struct Has {
 struct Ground {
     _world: World,
     _wire: Wire,
-    client: Arc<nfs::client::Client>,
+    client: Arc<nfs::state::client::Client>,
     first: Arc<State>,
     keys: u64,
 }

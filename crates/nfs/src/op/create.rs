@@ -13,8 +13,8 @@ use super::lookup::check_directory;
 use super::names::{changed, name, opening, version, with_open};
 use super::setattr;
 use crate::attributes::Wanted;
+use crate::compound::current::Current;
 use crate::compound::{Done, Run, Stop};
-use crate::current::Current;
 use crate::limits::MAX_LINK_TEXT;
 
 /// Permission bits of what is made when the client says nothing about them.

@@ -10,13 +10,13 @@ use share::{Caching, Item, Options};
 
 use super::names::opening;
 use super::open::rights;
-use crate::client::Client;
 use crate::compound::{Run, Stop};
 use crate::config::Export;
-use crate::handle::Handle;
-use crate::proxied::Before;
-use crate::reclaim::{Again, is_held, take_delegation};
-use crate::state::{Holding, Place, State};
+use crate::server::restoring::{Again, is_held, take_delegation};
+use crate::state::client::Client;
+use crate::state::filehandle::Handle;
+use crate::state::question::Before;
+use crate::state::stateid::{Holding, Place, State};
 
 /// Which delegation is given, and whether its holder keeps the times.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -157,7 +157,7 @@ fn grant(
     let given = opened.granted.map_or(Caching::empty(), |grant| grant.state);
     let has_write = given.contains(wants(true));
     let is_enough = if write { has_write } else { given.contains(wants(false)) };
-    let key = if is_enough { crate::reclaim::room(run, client, export, &[]) } else { None };
+    let key = if is_enough { crate::server::restoring::room(run, client, export, &[]) } else { None };
     let Some(key) = key else {
         // It held no name to remove.
         let _ = export.engine.close(&opened.open, run.now);
@@ -167,14 +167,14 @@ fn grant(
     let holding =
         Holding::new(opened.open, access & ShareAccess::BOTH, nfs_wire::op::open::ShareDeny::empty());
     let state = run.server.enter_state(State::delegated(place, client, holding));
-    crate::reclaim::enter(run, &state, client.add_delegation(&state)).ok()?;
+    crate::server::restoring::enter(run, &state, client.add_delegation(&state)).ok()?;
     // Who broke the right before it could be found here was told that nobody has it.
     let held = state.holding().open.caching();
     if !held.is_some_and(|grant| grant.breaking.is_none() && grant.state.contains(wants(write))) {
         run.server.end_delegation(client, &state, run.now);
         return None;
     }
-    crate::reclaim::enlist(&state);
+    crate::server::restoring::enlist(&state);
     Some((state, write))
 }
 

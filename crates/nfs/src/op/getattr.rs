@@ -10,10 +10,10 @@ use share::Item;
 use volume::{NodeId, Time};
 
 use crate::attributes::{self, Subject, What};
-use crate::back::{self, Errand};
 use crate::compound::{Done, Run, Stop};
 use crate::config::Export;
-use crate::proxied::{Before, Told};
+use crate::state::back_channel::{self, Errand};
+use crate::state::question::{Before, Told};
 
 /// Does it.
 ///
@@ -89,7 +89,7 @@ fn ask_keeper(
             let Some(waiter) = run.waiter() else { return Ok(None) };
             let question = run.server.proxies.question(Arc::clone(&state), waiter, run.now);
             run.question = Some(Arc::clone(&question));
-            back::call(&Errand::ask(&question));
+            back_channel::call(&Errand::ask(&question));
             return Err(Stop::Hold);
         }
     };

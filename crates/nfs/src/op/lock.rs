@@ -11,12 +11,12 @@ use share::{LockOwner, LockRule, RangeKind, RangeRequest, Refusal};
 use volume::NodeId;
 
 use super::io::meant;
-use crate::client::{Client, Of};
 use crate::compound::{Done, Run, Stop};
 use crate::config::Export;
-use crate::handle::Handle;
-use crate::reclaim;
-use crate::state::{LockState, Place, State};
+use crate::server::restoring as reclaim;
+use crate::state::client::{Client, Of};
+use crate::state::filehandle::Handle;
+use crate::state::stateid::{LockState, Place, State};
 
 /// Does it.
 ///

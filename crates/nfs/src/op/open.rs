@@ -17,14 +17,14 @@ use super::delegate::{delegate, delegate_again};
 use super::names::{changed, name, opening, opening_own, version, with_name_again};
 use super::setattr;
 use crate::attributes::Wanted;
-use crate::back;
-use crate::client::{Client, Of};
+use crate::compound::current::{Current, handle_of};
 use crate::compound::{Done, Run, Stop};
 use crate::config::Export;
-use crate::current::{Current, handle_of};
-use crate::handle::Handle;
-use crate::reclaim;
-use crate::state::{Holding, Place, State};
+use crate::server::restoring as reclaim;
+use crate::state::back_channel;
+use crate::state::client::{Client, Of};
+use crate::state::filehandle::Handle;
+use crate::state::stateid::{Holding, Place, State};
 
 /// Permission bits of a file whose maker says nothing about them.
 const DEFAULT_MODE: u32 = 0o600;
@@ -160,7 +160,7 @@ fn recall_own(client: &Client, (export, item): (&Export, &Item), now: wire::Now)
     };
     drop(holds);
     // Without a back channel the delegation goes when the engine next needs it.
-    back::call(&back::Errand::recall(&state, notice));
+    back_channel::call(&back_channel::Errand::recall(&state, notice));
 }
 
 /// The delegation of the client that something is opened under.

@@ -6,8 +6,8 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::filehandle::PutArgs;
 
+use crate::compound::current::{Current, Known};
 use crate::compound::{Done, Run};
-use crate::current::{Current, Known};
 
 /// Does it. What the handle leads to is looked for when an operation needs it.
 ///

@@ -25,11 +25,11 @@ use volume::security::Rights;
 use super::getattr::recall_writers;
 use super::names::with_open;
 use crate::attributes::{self, Subject, What};
+use crate::compound::current::{handle_at, handle_of};
 use crate::compound::{Done, Run, Stop};
 use crate::config::Export;
-use crate::current::{handle_at, handle_of};
-use crate::handle::Handle;
 use crate::server::Server;
+use crate::state::filehandle::Handle;
 
 /// Cookies do not depend on anything that the server could forget.
 const VERIFIER: [u8; 8] = [0; 8];

@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use wire::Now;
 
-use crate::client::Of;
 use crate::config::Export;
-use crate::handle::Handle;
 use crate::server::Server;
+use crate::state::client::Of;
+use crate::state::filehandle::Handle;
 
 impl Server {
     /// How many clients have been at an export or have something of it. Nobody says that they have unmounted one export of

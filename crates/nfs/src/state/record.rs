@@ -9,7 +9,7 @@ use wire::{Cursor, Truncated, Writer};
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
 use nfs_wire::types::Verifier;
 
-use crate::who::Principal;
+use crate::state::who::Principal;
 
 /// What a note of ours begins with; other servers of the same share write others.
 const NOTE: u8 = b'N';

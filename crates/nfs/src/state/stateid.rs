@@ -13,10 +13,10 @@ use share::{BreakNotice, LockOwner};
 use volume::NodeId;
 use wire::table::Keyed;
 
-use crate::client::Client;
 use crate::config::Export;
-use crate::handle::Handle;
-use crate::proxied::Before;
+use crate::state::client::Client;
+use crate::state::filehandle::Handle;
+use crate::state::question::Before;
 
 /// One state.
 pub struct State {

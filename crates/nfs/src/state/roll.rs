@@ -12,7 +12,7 @@ use share::ClientKey;
 use volume::journal::Journal;
 use wire::Shrink;
 
-use crate::record::{ClientRecord, Known, VERSION};
+use crate::state::record::{ClientRecord, Known, VERSION};
 
 /// The journal is not written anew before it has so many bytes.
 const SMALLEST_COMPACTED: u64 = 64 * 1024;
@@ -147,7 +147,7 @@ mod tests {
     use volume::journal::MemoryJournal;
 
     use super::*;
-    use crate::who::Principal;
+    use crate::state::who::Principal;
 
     fn known(key: u128) -> Known {
         let principal = Principal::of(1, 0, Box::from(*b"host"));

@@ -7,10 +7,10 @@ use nfs_wire::rpc::record::RecordMark;
 use wire::endpoint::{Principal, Record, Service};
 use wire::{Conversation, Mailbox, Now, Output, Peer, Transfer};
 
+use crate::compound::pacing::Held;
 use crate::connection::Connection;
-use crate::event::Event;
+use crate::connection::event::Event;
 use crate::limits::{MAX_CHANNEL_MESSAGE, MAX_MESSAGE_WITHOUT_SESSION};
-use crate::pacing::Held;
 use crate::server::Server;
 
 /// [`Server`] as the transport wants it.

@@ -19,11 +19,11 @@ use share::BreakNotice;
 use wire::Now;
 
 use crate::connection::Way;
-use crate::event::Event;
+use crate::connection::event::Event;
 use crate::limits::{RECALL_AGAIN_NS, RECALL_SILENT_NS};
-use crate::proxied::{Question, Told};
-use crate::session::Session;
-use crate::state::State;
+use crate::state::question::{Question, Told};
+use crate::state::session::Session;
+use crate::state::stateid::State;
 
 /// Calls of one session that wait for a slot.
 const MAX_WAITING: usize = 4096;

@@ -2,7 +2,7 @@
 //! turn; never refused. Its slot stays busy meanwhile, and other requests of the connection are answered.
 //!
 //! READ and operations on names and state wait before they are done; of a WRITE what follows waits, since its data is
-//! here already. A COMPOUND that has asked another client something waits in the same place (`crate::proxied`).
+//! here already. A COMPOUND that has asked another client something waits in the same place (`crate::state::question`).
 //! A COMPOUND that asks for attributes, names or access only beside something else counts once.
 
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use volume::Patience;
 use wire::{Now, Output};
 
 use crate::compound::{Flow, Run, Stop, UnderWay};
+use crate::connection::event::Event;
 use crate::connection::{Connection, Way};
-use crate::event::Event;
 
 /// How an operation counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

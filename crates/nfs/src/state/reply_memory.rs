@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::slot::Slot;
+use crate::state::slot::Slot;
 
 /// A session gets no more than this part of what is left.
 const PART: usize = 4;

@@ -8,12 +8,12 @@ use nfs_wire::types::SessionId;
 use parking_lot::Mutex;
 use wire::table::Keyed;
 
-use crate::back::{Back, Caller, Calling};
-use crate::client::Client;
 use crate::connection::Way;
-use crate::event::Event;
-use crate::memory::Part;
-use crate::slot::Slot;
+use crate::connection::event::Event;
+use crate::state::back_channel::{Back, Caller, Calling};
+use crate::state::client::Client;
+use crate::state::reply_memory::Part;
+use crate::state::slot::Slot;
 
 /// One session.
 pub struct Session {
@@ -129,7 +129,7 @@ impl Session {
         }
         self.publish(&bound);
         drop(bound);
-        crate::back::end(self);
+        crate::state::back_channel::end(self);
     }
 
     /// Binds a connection, or widens what it is bound for. True when it was not bound before.

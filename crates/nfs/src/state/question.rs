@@ -16,7 +16,7 @@ use wire::Now;
 
 use crate::attributes::time_of;
 use crate::limits::QUESTION_NS;
-use crate::state::State;
+use crate::state::stateid::State;
 
 /// What is asked of the holder.
 pub const ASKED: [AttrNum; 4] =

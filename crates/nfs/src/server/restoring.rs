@@ -13,16 +13,16 @@ use share::{Caching, Caller, ClientKey, Detached, Keeper, Open, Restored, Share}
 use volume::journal::Journal;
 use wire::Now;
 
-use crate::client::{Client, Of};
 use crate::compound::{Run, Stop};
 use crate::config::Export;
-use crate::grace::{Absent, Kept};
-use crate::handle::Handle;
 use crate::op::open::{denial, narrowed};
-use crate::record::{Known, Note, What};
-use crate::roll::Unreadable;
 use crate::server::Server;
-use crate::state::{Holding, Place, State, state_bytes};
+use crate::state::client::{Client, Of};
+use crate::state::filehandle::Handle;
+use crate::state::grace::{Absent, Kept};
+use crate::state::record::{Known, Note, What};
+use crate::state::roll::Unreadable;
+use crate::state::stateid::{Holding, Place, State, state_bytes};
 
 /// Nobody needs to hear that an open is over that no client has claimed.
 struct Unheard;

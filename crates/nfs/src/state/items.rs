@@ -7,8 +7,8 @@ use std::collections::{HashMap, VecDeque};
 
 use share::Item;
 
-use crate::handle::Handle;
 use crate::limits::MAX_KEPT_ITEMS;
+use crate::state::filehandle::Handle;
 
 struct Kept {
     item: Item,
@@ -87,7 +87,7 @@ mod tests {
     use volume::memory::MemoryVolume;
 
     use super::*;
-    use crate::handle::HandleKey;
+    use crate::state::filehandle::HandleKey;
 
     fn handle(number: usize) -> Handle {
         HandleKey::new([1; 32]).make(1, &number.to_be_bytes()).unwrap()

@@ -1,5 +1,8 @@
 //! What all connections share: exports, clients, sessions, states.
 
+mod leaving;
+pub mod restoring;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -15,21 +18,21 @@ use volume::NodeId;
 use wire::Now;
 use wire::table::{Held, Table};
 
-use crate::back::{self, Calling, Errand};
-use crate::client::{Client, Left};
-use crate::clients::Clients;
 use crate::config::{Export, ServerConfig};
 use crate::counting::FAMILY;
-use crate::grace::Grace;
-use crate::handle::{Handle, HandleKey};
-use crate::items::Items;
 use crate::limits::{COURTESY_NS, ITEM_IDLE_NS, MAX_SESSIONS, MAX_STATES};
-use crate::memory::Part;
-use crate::proxied::Proxies;
-use crate::roll::Roll;
-use crate::session::{Session, id_of, key_of};
-use crate::state::{self, State};
-use crate::turns::{Turn, Turns};
+use crate::state::back_channel::{self, Calling, Errand};
+use crate::state::client::{Client, Left};
+use crate::state::clients::Clients;
+use crate::state::filehandle::{Handle, HandleKey};
+use crate::state::grace::Grace;
+use crate::state::items::Items;
+use crate::state::question::Proxies;
+use crate::state::reply_memory::Part;
+use crate::state::roll::Roll;
+use crate::state::session::{Session, id_of, key_of};
+use crate::state::stateid::{self, State};
+use crate::state::turns::{Turn, Turns};
 
 /// The exports that are served now.
 #[derive(Debug, Default)]
@@ -360,7 +363,7 @@ impl Server {
     /// The same for one that was revoked, to be forgotten.
     #[must_use]
     pub fn revoked(&self, client: u64, id: &StateId) -> Option<Arc<State>> {
-        let key = state::key_of(self.config.instance, &id.other)?;
+        let key = stateid::key_of(self.config.instance, &id.other)?;
         let state = self.states.get(key).filter(|state| state.client == client)?;
         state.delegation().is_some_and(|delegation| delegation.is_revoked()).then(|| state.share())
     }
@@ -371,7 +374,7 @@ impl Server {
     /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID.
     #[inline]
     pub fn state(&self, client: u64, id: &StateId) -> Result<Held<State>, NfsStat> {
-        let key = state::key_of(self.config.instance, &id.other).ok_or(NfsStat::BadStateId)?;
+        let key = stateid::key_of(self.config.instance, &id.other).ok_or(NfsStat::BadStateId)?;
         let state = self.states.get(key).filter(|state| state.client == client).ok_or(NfsStat::BadStateId)?;
         state.check_seqid(id.seqid)?;
         if state.delegation().is_some_and(|delegation| delegation.is_revoked()) {
@@ -411,7 +414,7 @@ impl Server {
                 if client.silent_ns(now) > self.lease_ns() {
                     engine.undelivered(&notice);
                 } else {
-                    back::call(&Errand::recall(&state, notice));
+                    back_channel::call(&Errand::recall(&state, notice));
                 }
             }
             if state.holding().open.caching().is_none_or(|grant| grant.state.is_empty()) {
@@ -420,7 +423,7 @@ impl Server {
             any = true;
         }
         if any {
-            client.sessions().iter().for_each(|session| back::look_after(session, now));
+            client.sessions().iter().for_each(|session| back_channel::look_after(session, now));
         }
     }
 

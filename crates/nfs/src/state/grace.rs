@@ -2,7 +2,7 @@
 //!
 //! Everything that clients had open, locked and delegated is in the engines again when the server starts, held by nobody
 //! ([`Kept`]). So only what conflicts with it has to wait. A client that comes back takes up piece by piece what it claims
-//! (`crate::reclaim`); what it has not claimed when it says that it is done is closed. When the last one has said so, or
+//! (`crate::server::restoring`); what it has not claimed when it says that it is done is closed. When the last one has said so, or
 //! the time is over, the grace ends.
 
 use std::collections::{HashMap, HashSet};
@@ -16,10 +16,10 @@ use volume::NodeId;
 use wire::Now;
 
 use crate::config::Export;
-use crate::record::{Known, Note, What};
-use crate::roll::Before;
-use crate::state::State;
-use crate::who::Principal;
+use crate::state::record::{Known, Note, What};
+use crate::state::roll::Before;
+use crate::state::stateid::State;
+use crate::state::who::Principal;
 
 /// How much longer a grace lasts than the last claim, as long as clients go on claiming, in nanoseconds.
 const STRETCH_NS: u64 = 2_000_000_000;

@@ -3,6 +3,9 @@
 //! A call is read here up to its COMPOUND, which then runs at once; what must wait for the device goes on on the
 //! blocking pool and comes back as [`Event::Answered`].
 
+pub mod event;
+pub mod service;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -21,17 +24,17 @@ use share::counts::{Desk, Visits};
 use volume::Patience;
 use wire::{Frame, Mailbox, Now, Output, Peer, Transfer};
 
-use crate::back::{self, What};
+use crate::compound::current::Known;
+use crate::compound::pacing::Held;
+use crate::compound::promised::Promised;
 use crate::compound::{Begin, Finished, Flow, Run, UnderWay};
-use crate::current::Known;
-use crate::event::Event;
+use crate::connection::event::Event;
 use crate::limits::{MAX_REMEMBERED_CREDENTIALS, MAX_WORKING, REMEMBERED_HANDLES};
-use crate::pacing::Held;
-use crate::promised::Promised;
-use crate::proxied::Question;
 use crate::server::{Near, Server};
-use crate::session::Session;
-use crate::who::Who;
+use crate::state::back_channel::{self, What};
+use crate::state::question::Question;
+use crate::state::session::Session;
+use crate::state::who::Who;
 
 /// Room for a reply without data in bytes.
 const SMALL_REPLY: usize = 900;
@@ -146,7 +149,7 @@ pub struct Connection {
     /// Bytes that these keep.
     pub(crate) held_bytes: usize,
     /// Calls that the client has not answered yet.
-    calls: HashMap<u32, back::Call>,
+    calls: HashMap<u32, back_channel::Call>,
     next_xid: u32,
 }
 
@@ -375,11 +378,11 @@ impl Connection {
     }
 
     /// Calls the client.
-    pub(crate) fn call_client(&mut self, call: back::Call, now: Now, out: &mut Output<Event>) {
+    pub(crate) fn call_client(&mut self, call: back_channel::Call, now: Now, out: &mut Output<Event>) {
         if !call.session.calls.sends(&call, self.way.id, now) {
             return;
         }
-        let back::Calling { program, minor, caller } = call.session.calling();
+        let back_channel::Calling { program, minor, caller } = call.session.calling();
         let xid = self.next_xid;
         self.next_xid = self.next_xid.wrapping_add(1).max(1);
         let target = Target::Client { program, callback_ident: 0 };
@@ -413,13 +416,13 @@ impl Connection {
     /// The client has answered a call. What it has to give back comes by itself.
     fn called(&mut self, reply: &Reply<'_>, now: Now) {
         let Some(call) = self.calls.remove(&reply.xid) else { return };
-        let end = back::End::of(reply);
-        if end != back::End::Done {
+        let end = back_channel::End::of(reply);
+        if end != back_channel::End::Done {
             tracing::debug!(?end, peer = %self.way.peer.remote, "a client has refused a call");
         } else if let What::Attributes(question) = &call.errand.what {
-            question.answer(back::attributes_of(reply));
+            question.answer(back_channel::attributes_of(reply));
         }
-        back::over(&call, end, now);
+        back_channel::over(&call, end, now);
     }
 
     /// A session is gone.
@@ -436,7 +439,7 @@ impl Connection {
         }
         // Who was called here is called elsewhere, or when they are there again.
         for (_, call) in self.calls.drain() {
-            back::lost(&call, self.way.id, now);
+            back_channel::lost(&call, self.way.id, now);
         }
         self.server.leave_connection();
     }

@@ -3,6 +3,11 @@
 //! [`Run`] owns everything that the operations need, so that the rest of a COMPOUND that would have to wait for the
 //! device can go to the blocking pool as a whole. [`Run::go`] is the loop; each operation is a file in [`crate::op`].
 
+pub mod current;
+pub(crate) mod noting;
+pub mod pacing;
+pub mod promised;
+
 use std::sync::Arc;
 
 use nfs_wire::compound::{Mark, Operations, ReplyWriter};
@@ -13,18 +18,18 @@ use share::{Caller, Identity, Step};
 use volume::Patience;
 use wire::{Frame, Now};
 
+use crate::compound::current::Current;
+use crate::compound::pacing::Pacing;
+use crate::compound::promised::Promised;
 use crate::config::Export;
 use crate::connection::Way;
 use crate::counting::Course;
-use crate::current::Current;
-use crate::handle::Handle;
 use crate::op;
-use crate::pacing::Pacing;
-use crate::promised::Promised;
-use crate::proxied::Question;
 use crate::server::Near;
-use crate::session::Session;
-use crate::who::Who;
+use crate::state::filehandle::Handle;
+use crate::state::question::Question;
+use crate::state::session::Session;
+use crate::state::who::Who;
 
 /// Bytes of a finished reply in front of what a slot keeps: record mark and RPC header.
 pub const REPLY_HEAD: usize = nfs_wire::rpc::record::MARK + nfs_wire::rpc::SUCCESS_HEADER;
@@ -215,7 +220,7 @@ impl Run {
     #[must_use]
     pub fn new(begin: Begin, call: &compound::Call<'_>, request_len: usize, frame: Frame) -> Run {
         let Begin { server, way, who, session, xid, now } = begin;
-        let mark = crate::slot::mark(call.argarray, who.mark());
+        let mark = crate::state::slot::mark(call.argarray, who.mark());
         let is_sys = who.is_sys();
         Run {
             server,

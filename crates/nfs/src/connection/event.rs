@@ -9,14 +9,14 @@ pub enum Event {
         finished: Option<Box<crate::compound::Finished>>,
     },
     /// A COMPOUND on the blocking pool is held by the limits of a share.
-    Held(Box<crate::pacing::Held>),
+    Held(Box<crate::compound::pacing::Held>),
     /// A COMPOUND that is held may go on.
     LetGo {
         /// Which one.
         token: u64,
     },
     /// Call the client.
-    Call(Box<crate::back::Call>),
+    Call(Box<crate::state::back_channel::Call>),
     /// A session has ended: forget it here.
     SessionGone {
         /// The session.

@@ -1,5 +1,7 @@
 //! Attributes: what is known of an object, as fattr4, and what a client wants to set (RFC 8881 5).
 
+pub mod acl;
+
 use std::sync::LazyLock;
 
 use nfs_wire::attr::{
@@ -15,11 +17,11 @@ use share::{Info, Item, Options};
 use volume::security::Descriptor;
 use volume::{Kind, Space, Time};
 
-use crate::acl::{self, Given};
+use crate::attributes::acl::Given;
 use crate::config::Export;
-use crate::handle::Handle;
 use crate::limits::MAX_IO;
 use crate::server::Server;
+use crate::state::filehandle::Handle;
 
 /// FH4_PERSISTENT (RFC 8881 4.2.3).
 const FH4_PERSISTENT: u32 = 0;

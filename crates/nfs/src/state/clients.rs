@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use share::ClientKey;
 use wire::{Now, Shrink};
 
-use crate::client::Client;
-use crate::grace::{Came, Grace};
 use crate::limits::{GIVES_PLACE_NS, MAX_CLIENTS, MAX_CLIENTS_PER_ADDRESS, MAX_UNPROVED_CLIENTS_PER_ADDRESS};
-use crate::who::Principal;
+use crate::state::client::Client;
+use crate::state::grace::{Came, Grace};
+use crate::state::who::Principal;
 
 /// Who introduces itself.
 #[derive(Debug)]
@@ -275,7 +275,7 @@ impl Clients {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::who::Who;
+    use crate::state::who::Who;
     use nfs_wire::rpc::{AuthSys, Flavor, OpaqueAuth};
     use nfs_wire::xdr::Encode;
 

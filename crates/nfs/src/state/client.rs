@@ -14,13 +14,13 @@ use volume::NodeId;
 use wire::Now;
 use wire::table::Keyed;
 
-use crate::back::{self, Errand};
 use crate::config::Export;
 use crate::connection::Way;
-use crate::event::Event;
-use crate::session::Session;
-use crate::state::State;
-use crate::who::Principal;
+use crate::connection::event::Event;
+use crate::state::back_channel::{self, Errand};
+use crate::state::session::Session;
+use crate::state::stateid::State;
+use crate::state::who::Principal;
 
 /// Exports of one client that are noted for status.
 const MAX_NOTED_EXPORTS: usize = 64;
@@ -168,7 +168,7 @@ impl Holder for Ear {
         let Some(delegation) = state.delegation() else { return false };
         delegation.recalled(*notice);
         // RFC 8881 10.4.6: who cannot be called now is as soon as that is possible, as long as the lease lasts.
-        back::call(&Errand::recall(&state, *notice));
+        back_channel::call(&Errand::recall(&state, *notice));
         true
     }
 }

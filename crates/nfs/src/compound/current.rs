@@ -7,8 +7,8 @@ use share::Item;
 use wire::Now;
 
 use crate::config::Export;
-use crate::handle::Handle;
 use crate::server::Server;
+use crate::state::filehandle::Handle;
 
 /// A handle that was checked, and the export it is of; none: the pseudo root.
 #[derive(Debug)]
