@@ -8,16 +8,7 @@ use wire::Now;
 
 use crate::config::Export;
 use crate::server::Server;
-use crate::state::filehandle::Handle;
-
-/// A handle that was checked, and the export it is of; none: the pseudo root.
-#[derive(Debug)]
-pub struct Known {
-    /// The handle.
-    pub handle: Handle,
-    /// The export.
-    pub export: Option<Arc<Export>>,
-}
+use crate::state::filehandle::{CheckedHandle, Handle};
 
 /// A current or saved filehandle. What it leads to is found when an operation needs it: READ and WRITE do not. What was
 /// found by its name gets its handle when somebody asks for that.
@@ -33,7 +24,7 @@ pub struct Current {
 #[derive(Debug, Clone)]
 enum Origin {
     /// It was sent by the client.
-    Sent(Arc<Known>),
+    Sent(Arc<CheckedHandle>),
     /// It was found by its name in an export.
     Named(Arc<Export>),
 }
@@ -45,12 +36,12 @@ impl Current {
     /// None in practice: a handle without an address always fits.
     pub fn root(server: &Server) -> Result<Current, NfsStat> {
         let handle = server.handles.make(0, &[]).ok_or(NfsStat::ServerFault)?;
-        Ok(Current::of(&Arc::new(Known { handle, export: None })))
+        Ok(Current::of(&Arc::new(CheckedHandle { handle, export: None })))
     }
 
     /// What a handle leads to that was checked.
     #[must_use]
-    pub fn of(known: &Arc<Known>) -> Current {
+    pub fn of(known: &Arc<CheckedHandle>) -> Current {
         Current { origin: Origin::Sent(Arc::clone(known)), handle: None, item: None }
     }
 

@@ -1,38 +1,42 @@
-//! A COMPOUND under way: its operations one after the other (RFC 8881 2.6 and 16.2).
+//! A COMPOUND under way (RFC 8881 2.6 and 16.2).
 //!
 //! [`Run`] owns everything that the operations need, so that the rest of a COMPOUND that would have to wait for the
-//! device can go to the blocking pool as a whole. [`Run::go`] is the loop; each operation is a file in [`crate::op`].
+//! device can go to the blocking pool as a whole. This file is below the operations, each of which is a file in [`crate::op`]: it
+//! has what they use. [`go`] is above them: the loop over the operations ([`Run::go`]).
+//!
+//! [`under_way`] is a COMPOUND as its connection holds it; [`current`] the current filehandle; [`pacing`] its wait for the limits of a
+//! share; [`promised`] what must be recorded before its answer leaves; [`course`] what is counted of it.
 
+pub mod course;
 pub mod current;
-pub(crate) mod noting;
+pub mod go;
+mod noting;
 pub mod pacing;
 pub mod promised;
+pub mod under_way;
 
 use std::sync::Arc;
 
-use nfs_wire::compound::{Mark, Operations, ReplyWriter};
-use nfs_wire::op::{Args, OpNum, Outcome};
+use nfs_wire::compound::{Mark, ReplyWriter};
+use nfs_wire::op::{OpNum, Outcome};
 use nfs_wire::types::{StateId, Verifier};
 use nfs_wire::{NfsStat, compound};
 use share::{Caller, Identity, Step};
 use volume::Patience;
 use wire::{Frame, Now};
 
+use crate::compound::course::Course;
 use crate::compound::current::Current;
 use crate::compound::pacing::Pacing;
 use crate::compound::promised::Promised;
 use crate::config::Export;
-use crate::connection::Way;
-use crate::counting::Course;
-use crate::op;
 use crate::server::Near;
 use crate::state::filehandle::Handle;
 use crate::state::question::Question;
 use crate::state::session::Session;
+use crate::state::slot;
+use crate::state::way::Way;
 use crate::state::who::Who;
-
-/// Bytes of a finished reply in front of what a slot keeps: record mark and RPC header.
-pub const REPLY_HEAD: usize = nfs_wire::rpc::record::MARK + nfs_wire::rpc::SUCCESS_HEADER;
 
 /// Why an operation did not end well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,59 +172,12 @@ pub struct Begin {
     pub now: Now,
 }
 
-/// A COMPOUND that ends in its slot whatever becomes of the thread that does it, or of the connection it came on: a
-/// slot that stayed busy would be lost to its session.
-pub struct UnderWay(Option<Run>);
-
-impl UnderWay {
-    /// One that begins.
-    #[must_use]
-    pub fn new(run: Run) -> UnderWay {
-        UnderWay(Some(run))
-    }
-
-    /// What is under way; none when it is over.
-    pub fn run(&mut self) -> Option<&mut Run> {
-        self.0.as_mut()
-    }
-
-    /// How it has ended; none when it was over before.
-    #[must_use]
-    pub fn finish(mut self) -> Option<Finished> {
-        self.0.take().map(Run::finish)
-    }
-}
-
-/// A COMPOUND that is over.
-pub struct Finished {
-    /// The reply.
-    pub frame: Frame,
-    /// The session that it used.
-    pub session: Option<Arc<Session>>,
-    /// What is counted of it.
-    pub course: Course,
-}
-
-impl std::fmt::Debug for Finished {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Finished").field("frame", &self.frame).finish_non_exhaustive()
-    }
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        let Some(run) = self.0.take() else { return };
-        // What was never begun, since nobody would have heard of it, can be asked for again.
-        run.abandon(if std::thread::panicking() { NfsStat::ServerFault } else { NfsStat::Delay });
-    }
-}
-
 impl Run {
     /// Begins the reply to a call, in `frame`.
     #[must_use]
     pub fn new(begin: Begin, call: &compound::Call<'_>, request_len: usize, frame: Frame) -> Run {
         let Begin { server, way, who, session, xid, now } = begin;
-        let mark = crate::state::slot::mark(call.argarray, who.mark());
+        let mark = slot::mark(call.argarray, who.mark());
         let is_sys = who.is_sys();
         Run {
             server,
@@ -252,142 +209,6 @@ impl Run {
             xid,
         }
     }
-
-    /// Does operations until they end, one fails, or one must wait for the device.
-    pub fn go<'a>(&mut self, mut operations: Operations<'a, Args<'a>>) -> Flow {
-        loop {
-            let (position, left, from) = (operations.position(), operations.left(), self.writer.len());
-            let args = match operations.next() {
-                None => return Flow::Done,
-                Some(Ok(Args::Illegal(_))) => {
-                    // Wherever it stands (RFC 8881 15.1.3.4).
-                    self.status = NfsStat::OpIllegal;
-                    self.writer.put_illegal();
-                    self.note(OpNum::Unknown(0), None, 0, self.writer.len() - from);
-                    return Flow::Done;
-                }
-                Some(Ok(args)) => args,
-                Some(Err(bad)) => {
-                    tracing::debug!(%bad, "refused an operation");
-                    self.status = NfsStat::BadXdr;
-                    self.writer.put_status(bad.number, NfsStat::BadXdr);
-                    self.note(OpNum::new(bad.number), None, 0, self.writer.len() - from);
-                    return Flow::Done;
-                }
-            };
-            self.is_last = left == 1;
-            if matches!(args, Args::Sequence(_)) {
-                self.next_number = operations.clone().next().and_then(Result::ok).map(|next| next.number());
-            }
-            let mark = self.writer.mark();
-            let number = args.number();
-            self.doing = Some((mark, number));
-            let done = self.check_place(number).map_err(Stop::Fail);
-            let done = done.and_then(|()| self.pace_metadata(number)).and_then(|()| op::run(self, &args));
-            match done {
-                Ok(()) if self.replay.is_some() => return Flow::Done,
-                Ok(()) => {}
-                Err(stop @ (Stop::Work | Stop::Hold)) => {
-                    self.writer.truncate(mark);
-                    return match stop {
-                        Stop::Hold => Flow::Hold { position, left },
-                        _ => Flow::Work { position, left },
-                    };
-                }
-                Err(Stop::Told(status)) => self.status = status,
-                Err(Stop::Fail(status)) => {
-                    self.writer.truncate(mark);
-                    self.writer.put_status(number, status);
-                    self.status = status;
-                }
-            }
-            if let Some(status) = self.too_big() {
-                self.writer.truncate(mark);
-                self.writer.put_status(number, status);
-                self.status = status;
-            }
-            self.note(number, Some(&args), operations.position() - position, self.writer.len() - from);
-            if !self.status.is_ok() {
-                tracing::debug!(operation = ?number, status = ?self.status, "a COMPOUND ended early");
-                return Flow::Done;
-            }
-            self.pacing.operation_done();
-            if self.pacing.is_held() {
-                return Flow::Hold { position: operations.position(), left: operations.left() };
-            }
-        }
-    }
-
-    /// Whether an operation may stand where it does.
-    // RFC 8881 2.6.3.1.1.1, 18.46.3
-    fn check_place(&self, number: OpNum) -> Result<(), NfsStat> {
-        let is_first = self.writer.is_empty();
-        let stands_alone = matches!(
-            number,
-            OpNum::ExchangeId
-                | OpNum::CreateSession
-                | OpNum::DestroySession
-                | OpNum::BindConnToSession
-                | OpNum::DestroyClientId
-        );
-        match number {
-            OpNum::Sequence if is_first => Ok(()),
-            OpNum::Sequence => Err(NfsStat::SequencePos),
-            OpNum::BindConnToSession if self.count > 1 => Err(NfsStat::NotOnlyOp),
-            _ if !is_first => Ok(()),
-            _ if stands_alone && self.count > 1 => Err(NfsStat::NotOnlyOp),
-            _ if stands_alone => Ok(()),
-            _ => Err(NfsStat::OpNotInSession),
-        }
-    }
-
-    /// Why the reply is longer than the session allows, when it is.
-    fn too_big(&self) -> Option<NfsStat> {
-        let (serving, session) = (self.serving?, self.session.as_ref()?);
-        let len = self.writer.len();
-        if len > session.fore.maxresponsesize as usize {
-            Some(NfsStat::RepTooBig)
-        } else if serving.cache && len > session.fore.maxresponsesize_cached as usize {
-            Some(NfsStat::RepTooBigToCache)
-        } else {
-            None
-        }
-    }
-
-    /// Ends a COMPOUND that nothing more is done of: what it came to is kept in its slot, so that a retry is told of it
-    /// and does nothing again.
-    // RFC 8881 2.10.6.1.3
-    fn abandon(mut self, status: NfsStat) {
-        let (Some(serving), Some((mark, number))) = (&mut self.serving, self.doing) else { return };
-        self.writer.truncate(mark);
-        self.writer.put_status(number, status);
-        serving.cache |= self.writer.len() <= crate::limits::MAX_CACHED_REPLY as usize;
-        self.status = status;
-        drop(self.finish());
-    }
-
-    /// Ends it; the slot keeps the reply where the client wants that.
-    #[must_use]
-    fn finish(self) -> Finished {
-        let course = self.course;
-        if let Some(replay) = self.replay {
-            let mut frame = self.writer.finish(NfsStat::Ok);
-            frame.truncate(0);
-            let out = frame.tail();
-            out.extend_from_slice(&nfs_wire::rpc::record::RecordMark::whole(replay.len() + REPLY_HEAD - 4));
-            nfs_wire::rpc::Reply::accepted(self.xid, nfs_wire::rpc::Accepted::Success(&replay)).write(out);
-            return Finished { frame, session: self.session, course };
-        }
-        let frame = self.writer.finish(self.status);
-        if let (Some(serving), Some(session)) = (self.serving, &self.session)
-            && let Some(slot) = session.slots.get(serving.slot as usize)
-        {
-            slot.finish(serving.cache.then(|| &frame.bytes()[REPLY_HEAD..]));
-        }
-        Finished { frame, session: self.session, course }
-    }
-
-    // What operations use ---------------------------------------------------------------------------
 
     /// Writes the result of an operation that ended well.
     pub fn answer<'d, T>(&mut self, number: OpNum, ok: T) -> Done

@@ -1,28 +1,47 @@
-//! Records of single operations: what stands in one beside what is counted. It is gathered of an operation that is recorded
-//! and of no other, when it has been done, and of what is known in memory: nothing is looked for.
+//! What is noted of an operation when it has been done: what is counted, and of some what their records say beside that.
+//! The latter is gathered of an operation that is recorded and of no other, from what is known in memory: nothing is looked for.
 
 use nfs_wire::NfsStat;
-use nfs_wire::op::Args;
 use nfs_wire::op::open::Claim;
+use nfs_wire::op::{Args, OpNum};
 use nfs_wire::types::StateId;
-use share::counts::{About, Sampled, path_text, range_text};
+use share::counts::{Noted, Sampled, path_text, range_text};
+use share::limits::ResponseType;
 
-use crate::compound::Run;
-use crate::connection::Connection;
-
-/// What is known of an operation that is recorded.
-#[derive(Debug, Default)]
-pub struct Sample {
-    version: Option<&'static str>,
-    path: Option<String>,
-    numbers: Vec<(&'static str, u64)>,
-    words: Vec<(&'static str, String)>,
-}
+use super::Run;
+use crate::compound::course::{Done, Sample};
+use crate::config::Export;
+use crate::counting::OPERATIONS;
 
 impl Run {
+    /// Notes an operation that has ended with the status that the COMPOUND has now; `ingress` and `egress` are the bytes of
+    /// its arguments and of its result.
+    pub(crate) fn note(&mut self, number: OpNum, args: Option<&Args<'_>>, ingress: usize, egress: usize) {
+        let export = self.current.as_ref().and_then(|current| current.export());
+        let share = export.map_or(0, |export| export.engine.number());
+        let met = self.pacing.take_met();
+        let kind = self.course.kind(number);
+        let response = response(self.status, met);
+        let data = std::mem::take(&mut self.course.data);
+        let known = usize::try_from(number.get()).is_ok_and(|number| number < OPERATIONS);
+        let noted = Noted {
+            operation: if known { number.get() as u8 } else { 0 },
+            authentication: self.course.authentication,
+            kind,
+            response,
+            ingress: ingress as u64,
+            egress: egress as u64,
+            data: if response.is_success() { data as u64 } else { 0 },
+        };
+        let at = self.course.done.len() as u64;
+        let sampled = self.course.sampled.filter(|sampled| sampled.takes(at));
+        let sample = sampled.map(|sampled| self.sample(sampled, args));
+        self.course.done.push(Done { share, noted, status: self.status, sample });
+    }
+
     /// What is known of an operation that has been done; none of its arguments where they could not be read.
     #[cold]
-    pub(crate) fn sample(&self, sampled: Sampled, args: Option<&Args<'_>>) -> Box<Sample> {
+    fn sample(&self, sampled: Sampled, args: Option<&Args<'_>>) -> Box<Sample> {
         let version = if self.minor == 2 { "4.2" } else { "4.1" };
         let mut sample = Box::new(Sample { version: Some(version), ..Sample::default() });
         if let (Some(serving), Some(session)) = (&self.serving, &self.session) {
@@ -76,7 +95,7 @@ impl Run {
         let node = open.as_ref().map(|holding| holding.open.node_id()).or_else(|| Some(item.as_ref()?.id()));
         sample.numbers.extend(node.map(|node| ("nfsFileId", node.inode)));
         if sampled.with_paths {
-            let of_open = |export: &crate::config::Export, open: &share::Open| export.engine.path_of(open);
+            let of_open = |export: &Export, open: &share::Open| export.engine.path_of(open);
             let path = match (current.export(), &open) {
                 (Some(export), Some(holding)) => Some(of_open(export, &holding.open)),
                 _ => item.and_then(|item| item.path()),
@@ -86,22 +105,14 @@ impl Run {
     }
 }
 
-impl Connection {
-    /// What a record says of the operation at this place of its COMPOUND beside what is counted.
-    #[cold]
-    pub(crate) fn about(&self, at: usize, status: NfsStat, sample: Sample) -> About {
-        let mut numbers = vec![("nfsPlaceInCompound", at as u64)];
-        numbers.extend(sample.numbers);
-        About {
-            client: self.way.peer.remote,
-            server: self.way.peer.local,
-            version: sample.version,
-            path: sample.path,
-            status: status.get(),
-            status_text: format!("{status:?}"),
-            numbers,
-            words: sample.words,
-        }
+/// How an operation went that ended with this status, when it had met this limit before.
+fn response(status: NfsStat, met: ResponseType) -> ResponseType {
+    match status {
+        NfsStat::Ok => met,
+        NfsStat::Access | NfsStat::Perm | NfsStat::RoFs => ResponseType::AuthorizationError,
+        NfsStat::WrongSec | NfsStat::BadSession | NfsStat::StaleClientId => ResponseType::AuthenticationError,
+        NfsStat::Io | NfsStat::ServerFault => ResponseType::ServerOtherError,
+        _ => ResponseType::ClientOtherError,
     }
 }
 

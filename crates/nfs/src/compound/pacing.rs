@@ -7,77 +7,28 @@
 
 use std::sync::Arc;
 
-use nfs_wire::op::{Args, OpNum};
+use nfs_wire::op::OpNum;
 use share::limits::{Answer, Ask, Hold, ResponseType, Work};
 use share::{Share, Waiter, Wake};
-use volume::Patience;
-use wire::{Now, Output};
 
-use crate::compound::{Flow, Run, Stop, UnderWay};
-use crate::connection::event::Event;
-use crate::connection::{Connection, Way};
-
-/// How an operation counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Count {
-    /// As one on metadata.
-    Always,
-    /// The same, when nothing in front of it has counted.
-    Alone,
-    /// Not here.
-    No,
-}
-
-/// How an operation counts.
-pub(crate) fn count(number: OpNum) -> Count {
-    match number {
-        OpNum::Open
-        | OpNum::Close
-        | OpNum::OpenDowngrade
-        | OpNum::Create
-        | OpNum::Remove
-        | OpNum::Rename
-        | OpNum::Link
-        | OpNum::SetAttr
-        | OpNum::ReadDir
-        | OpNum::Lock
-        | OpNum::LockU
-        | OpNum::Allocate
-        | OpNum::Deallocate
-        | OpNum::Copy
-        | OpNum::Clone
-        | OpNum::SetXattr
-        | OpNum::RemoveXattr => Count::Always,
-        OpNum::GetAttr
-        | OpNum::Access
-        | OpNum::Lookup
-        | OpNum::LookupP
-        | OpNum::ReadLink
-        | OpNum::Verify
-        | OpNum::NVerify
-        | OpNum::LockT
-        | OpNum::Seek
-        | OpNum::GetXattr
-        | OpNum::ListXattrs => Count::Alone,
-        _ => Count::No,
-    }
-}
+use crate::compound::{Run, Stop};
+use crate::counting::{Count, count};
 
 /// How far a COMPOUND is with its shares.
 #[derive(Debug, Default)]
 pub struct Pacing {
     /// What it is held by.
-    hold: Option<Hold>,
+    pub(crate) hold: Option<Hold>,
     /// How it is told from others of its connection.
-    token: Option<u64>,
+    pub(crate) token: Option<u64>,
     /// The operation that is done now has passed.
-    has_passed: bool,
+    pub(crate) has_passed: bool,
     /// Which limit the operation that is done now has met.
-    met: ResponseType,
+    pub(crate) met: ResponseType,
     /// Something in it has counted.
     has_counted: bool,
     /// Nothing of it is held any more: what it does is owed.
-    is_over: bool,
+    pub(crate) is_over: bool,
 }
 
 impl Pacing {
@@ -150,7 +101,7 @@ impl Run {
     }
 
     /// Whether it waits for what it has asked a client.
-    fn waits_for_answer(&self) -> bool {
+    pub(crate) fn waits_for_answer(&self) -> bool {
         self.question.as_ref().is_some_and(|question| question.answered().is_none())
     }
 
@@ -167,118 +118,6 @@ impl Run {
         match limits.ask(&ask, self.now) {
             Answer::Go(met) => self.pacing.met = met,
             Answer::Held(hold) => self.pacing.hold = Some(hold),
-        }
-    }
-}
-
-impl Wake for Way {
-    fn wake(&self, token: u64) {
-        self.post(Event::LetGo { token });
-    }
-}
-
-/// A COMPOUND that is held.
-pub struct Held {
-    /// What of it has been done.
-    pub under_way: UnderWay,
-    /// The operations that are left.
-    pub rest: Vec<u8>,
-    /// How many they are.
-    pub left: u32,
-}
-
-impl Held {
-    /// Bytes that it keeps.
-    pub(crate) fn keeps(&mut self) -> usize {
-        let frame = self.under_way.run().map_or(0, |run| run.writer.held());
-        size_of::<Run>() + self.rest.capacity() + frame
-    }
-}
-
-impl std::fmt::Debug for Held {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Held").field("left", &self.left).finish_non_exhaustive()
-    }
-}
-
-impl Held {
-    /// Goes on with what is left.
-    fn go(&mut self) -> Option<Flow> {
-        let run = self.under_way.run()?;
-        let flow = run.go(nfs_wire::compound::Operations::<Args<'_>>::new(&self.rest, run.minor, self.left));
-        Some(flow)
-    }
-
-    /// What is left from where it has stopped.
-    pub fn cut(mut self, position: usize, left: u32) -> Held {
-        self.rest.drain(..position.min(self.rest.len()));
-        Held { left, ..self }
-    }
-}
-
-impl Connection {
-    /// Puts a held COMPOUND aside.
-    pub(crate) fn hold(&mut self, mut held: Held, now: Now, out: &mut Output<Event>) {
-        let Some(run) = held.under_way.run() else { return };
-        let Some(token) = run.pacing.token else { return };
-        // It may have been let go before it was there to be found.
-        let is_released =
-            run.pacing.hold.as_ref().is_none_or(|hold| hold.released().is_some()) && !run.waits_for_answer();
-        self.held.insert(token, held);
-        if is_released {
-            self.let_go(token, now, out);
-        }
-    }
-
-    /// The time of a held COMPOUND has come.
-    pub(crate) fn let_go(&mut self, token: u64, now: Now, out: &mut Output<Event>) {
-        let Some(mut held) = self.held.remove(&token) else { return };
-        let Some(run) = held.under_way.run() else { return };
-        if run.waits_for_answer() {
-            self.held.insert(token, held);
-            return;
-        }
-        match run.pacing.hold.as_ref().map(Hold::released) {
-            Some(None) => {
-                self.held.insert(token, held);
-                return;
-            }
-            Some(Some(met)) if run.pacing.has_passed => run.pacing.met = met,
-            Some(Some(met)) => run.course.last_has_met(met),
-            None => {}
-        }
-        run.pacing.hold = None;
-        (run.now, run.patience) = (now, Patience::Cached);
-        match held.go() {
-            None => {}
-            Some(Flow::Done) => self.finish(held.under_way, out),
-            Some(Flow::Hold { position, left }) => self.hold(held.cut(position, left), now, out),
-            Some(Flow::Work { position, left }) => {
-                let Held { under_way, rest, left } = held.cut(position, left);
-                self.suspend(under_way, &rest, left, out);
-            }
-        }
-    }
-
-    /// The connection is gone. What was done and only not answered ends in its slot, where a retry finds it; what was
-    /// not begun can be asked for again.
-    pub(crate) fn end_held(&mut self, now: Now) {
-        for (_, mut held) in std::mem::take(&mut self.held) {
-            let Some(run) = held.under_way.run() else { continue };
-            // A retry is told of it, out of the slot.
-            run.promised.keep();
-            if run.pacing.has_passed {
-                continue;
-            }
-            run.pacing.hold = None;
-            run.pacing.is_over = true;
-            run.now = now;
-            if held.go() == Some(Flow::Done) {
-                if let Some(run) = held.under_way.run() {
-                    run.promised.keep();
-                }
-                let _nobody_hears_it = held.under_way.finish();
-            }
         }
     }
 }

@@ -3,37 +3,36 @@
 //! A call is read here up to its COMPOUND, which then runs at once; what must wait for the device goes on on the
 //! blocking pool and comes back as [`Event::Answered`].
 
+mod callbacks;
 pub mod event;
+mod held;
+mod noting;
 pub mod service;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use nfs_wire::compound::{Call as Compound, CallWriter, Operations, Target};
+use nfs_wire::NfsStat;
+use nfs_wire::compound::{self, Call as Compound, Operations};
 use nfs_wire::op::Args;
 use nfs_wire::rpc::record::{MARK, RecordMark};
 use nfs_wire::rpc::{
     Accepted, Call, CallError, Message, NFS_PROGRAM, NFS_V4, PROC_COMPOUND, PROC_NULL, Rejected, Reply,
 };
-use nfs_wire::types::FileHandle;
-use nfs_wire::xdr::List;
-use nfs_wire::{NfsStat, callback, compound};
-use parking_lot::Mutex;
-use share::counts::{Desk, Visits};
+use share::counts::Desk;
 use volume::Patience;
-use wire::{Frame, Mailbox, Now, Output, Peer, Transfer};
+use wire::{Frame, Mailbox, Now, Output, Peer};
 
-use crate::compound::current::Known;
-use crate::compound::pacing::Held;
 use crate::compound::promised::Promised;
-use crate::compound::{Begin, Finished, Flow, Run, UnderWay};
-use crate::connection::event::Event;
-use crate::limits::{MAX_REMEMBERED_CREDENTIALS, MAX_WORKING, REMEMBERED_HANDLES};
+use crate::compound::under_way::{Finished, Held, UnderWay};
+use crate::compound::{Begin, Flow, Run};
+use crate::connection::event::{Event, Letterbox};
+use crate::limits::{MAX_IO, MAX_REMEMBERED_CREDENTIALS, MAX_WORKING};
 use crate::server::{Near, Server};
-use crate::state::back_channel::{self, What};
-use crate::state::question::Question;
+use crate::state::back_channel::{self, Call as ClientCall};
 use crate::state::session::Session;
+use crate::state::way::Way;
 use crate::state::who::Who;
 
 /// Room for a reply without data in bytes.
@@ -42,91 +41,6 @@ const SMALL_REPLY: usize = 900;
 const AROUND_DATA: usize = 400;
 /// Operations that are looked at to see how much room the reply needs.
 const LOOKED_AT: usize = 4;
-
-/// How others see a connection: sessions, status, the engine.
-pub struct Way {
-    /// Its number.
-    pub id: u64,
-    /// Both ends.
-    pub peer: Peer,
-    /// When it was accepted.
-    pub since: Now,
-    /// What it has done on which share.
-    pub visits: Arc<Visits>,
-    /// How the data of its large reads leaves.
-    pub transfer: Transfer,
-    mailbox: Arc<dyn Mailbox<Event>>,
-    /// Sessions that it is bound to.
-    sessions: Mutex<Vec<Weak<Session>>>,
-    /// Handles that were checked on it.
-    handles: Mutex<[Option<Arc<Known>>; REMEMBERED_HANDLES]>,
-    /// Requests that it has carried.
-    pub requests: AtomicU64,
-    /// Bytes that it has received.
-    pub received: AtomicU64,
-    /// Bytes that it has sent.
-    pub sent: AtomicU64,
-    /// When something came on it last (monotonic ns).
-    heard_ns: AtomicU64,
-    /// Counts COMPOUNDs that ask the limits of a share.
-    next_held: AtomicU64,
-}
-
-impl Way {
-    /// When something came on it last (monotonic ns).
-    #[must_use]
-    pub fn heard_ns(&self) -> u64 {
-        self.heard_ns.load(Ordering::Relaxed)
-    }
-
-    /// A number for a COMPOUND that may be held.
-    pub fn next_held(&self) -> u64 {
-        self.next_held.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Hands an event to the connection. False when it is gone.
-    pub fn post(&self, event: Event) -> bool {
-        self.mailbox.post(event)
-    }
-
-    /// Remembers that it is bound to a session.
-    pub fn remember(&self, session: &Arc<Session>) {
-        let mut sessions = self.sessions.lock();
-        sessions.retain(|known| known.upgrade().is_some_and(|known| !Arc::ptr_eq(&known, session)));
-        if sessions.len() >= crate::limits::MAX_SESSIONS_PER_CONNECTION {
-            sessions.remove(0);
-        }
-        sessions.push(Arc::downgrade(session));
-    }
-
-    /// Whether it is bound to a session that is there.
-    fn carries_session(&self) -> bool {
-        let sessions = self.sessions.lock();
-        sessions.iter().filter_map(Weak::upgrade).any(|session| !session.has_ended())
-    }
-
-    fn place_of(sent: &[u8]) -> usize {
-        sent.iter().rev().take(8).fold(0, |sum, byte| sum * 31 + usize::from(*byte)) % REMEMBERED_HANDLES
-    }
-
-    /// A handle that was checked here before.
-    #[must_use]
-    pub fn known(&self, sent: &[u8]) -> Option<Arc<Known>> {
-        let handles = self.handles.lock();
-        let known = handles[Way::place_of(sent)].as_ref()?;
-        (known.handle.bytes() == sent).then(|| Arc::clone(known))
-    }
-
-    /// Remembers a handle that was checked.
-    pub fn remember_handle(&self, known: &Arc<Known>) {
-        self.handles.lock()[Way::place_of(known.handle.bytes())] = Some(Arc::clone(known));
-    }
-
-    /// Forgets all handles, since exports have changed.
-    pub fn forget_handles(&self) {
-        *self.handles.lock() = Default::default();
-    }
-}
 
 /// One connection.
 pub struct Connection {
@@ -149,7 +63,7 @@ pub struct Connection {
     /// Bytes that these keep.
     pub(crate) held_bytes: usize,
     /// Calls that the client has not answered yet.
-    calls: HashMap<u32, back_channel::Call>,
+    calls: HashMap<u32, ClientCall>,
     next_xid: u32,
 }
 
@@ -163,21 +77,7 @@ impl Connection {
     ) -> Option<Connection> {
         let id = server.enter_connection()?;
         let desk = Desk::new(&server.counts);
-        let way = Way {
-            id,
-            peer,
-            since: now,
-            visits: Arc::clone(desk.visits()),
-            transfer: Transfer::default(),
-            mailbox,
-            sessions: Mutex::default(),
-            handles: Mutex::default(),
-            requests: AtomicU64::new(0),
-            received: AtomicU64::new(0),
-            sent: AtomicU64::new(0),
-            heard_ns: AtomicU64::new(now.mono_ns),
-            next_held: AtomicU64::new(0),
-        };
+        let way = Way::new(id, peer, Arc::clone(desk.visits()), Box::new(Letterbox(mailbox)), now);
         let exports = server.exports().version;
         Some(Connection {
             server: Arc::new(Arc::clone(server)),
@@ -219,9 +119,7 @@ impl Connection {
 
     /// Answers one message.
     pub(crate) fn receive(&mut self, message: &[u8], now: Now, out: &mut Output<Event>) {
-        self.way.requests.fetch_add(1, Ordering::Relaxed);
-        self.way.received.fetch_add(message.len() as u64, Ordering::Relaxed);
-        self.way.heard_ns.store(now.mono_ns, Ordering::Relaxed);
+        self.way.received(message.len(), now);
         match Message::parse(message) {
             Ok(Message::Call(Ok(call))) => self.call(&call, message.len(), now, out),
             // RFC 5531 9
@@ -377,54 +275,6 @@ impl Connection {
         self.working + self.held.len()
     }
 
-    /// Calls the client.
-    pub(crate) fn call_client(&mut self, call: back_channel::Call, now: Now, out: &mut Output<Event>) {
-        if !call.session.calls.sends(&call, self.way.id, now) {
-            return;
-        }
-        let back_channel::Calling { program, minor, caller } = call.session.calling();
-        let xid = self.next_xid;
-        self.next_xid = self.next_xid.wrapping_add(1).max(1);
-        let target = Target::Client { program, callback_ident: 0 };
-        let frame = out.pool.take(SMALL_REPLY);
-        let mut writer = CallWriter::begin(frame, target, xid, &caller.credential(), b"", minor);
-        writer.push(&callback::Args::Sequence(callback::SequenceArgs {
-            sessionid: call.session.id,
-            sequenceid: call.sequence,
-            slotid: call.slot,
-            highest_slotid: call.slot,
-            cachethis: false,
-            referring_call_lists: List::EMPTY,
-        }));
-        let state = &call.errand.state;
-        let fh = FileHandle(state.handle.bytes());
-        writer.push(&match call.errand.what {
-            What::Recall(_) => callback::Args::Recall(callback::RecallArgs {
-                stateid: state.id(self.server.config().instance),
-                truncate: false,
-                fh,
-            }),
-            What::Attributes(_) => {
-                callback::Args::GetAttr(callback::GetAttrArgs { fh, attr_request: Question::asked() })
-            }
-        });
-        let frame = writer.finish();
-        self.calls.insert(xid, call);
-        self.send(frame, out);
-    }
-
-    /// The client has answered a call. What it has to give back comes by itself.
-    fn called(&mut self, reply: &Reply<'_>, now: Now) {
-        let Some(call) = self.calls.remove(&reply.xid) else { return };
-        let end = back_channel::End::of(reply);
-        if end != back_channel::End::Done {
-            tracing::debug!(?end, peer = %self.way.peer.remote, "a client has refused a call");
-        } else if let What::Attributes(question) = &call.errand.what {
-            question.answer(back_channel::attributes_of(reply));
-        }
-        back_channel::over(&call, end, now);
-    }
-
     /// A session is gone.
     pub(crate) fn forget_session(&mut self, key: u64) {
         use wire::table::Keyed;
@@ -433,10 +283,7 @@ impl Connection {
 
     /// The connection is gone: sessions go on without it.
     pub(crate) fn closed(&mut self, now: Now) {
-        let sessions = std::mem::take(&mut *self.way.sessions.lock());
-        for session in sessions.iter().filter_map(Weak::upgrade) {
-            session.unbind(&self.way);
-        }
+        self.way.leave_sessions();
         // Who was called here is called elsewhere, or when they are there again.
         for (_, call) in self.calls.drain() {
             back_channel::lost(&call, self.way.id, now);
@@ -468,7 +315,7 @@ fn room_for(request: &compound::Call<'_>) -> usize {
         _ => None,
     });
     match data {
-        Some(bytes) => bytes.min(crate::limits::MAX_IO) as usize + AROUND_DATA,
+        Some(bytes) => bytes.min(MAX_IO) as usize + AROUND_DATA,
         None => SMALL_REPLY,
     }
 }

@@ -7,11 +7,12 @@ use nfs_wire::rpc::record::RecordMark;
 use wire::endpoint::{Principal, Record, Service};
 use wire::{Conversation, Mailbox, Now, Output, Peer, Transfer};
 
-use crate::compound::pacing::Held;
+use crate::compound::under_way::Held;
 use crate::connection::Connection;
 use crate::connection::event::Event;
 use crate::limits::{MAX_CHANNEL_MESSAGE, MAX_MESSAGE_WITHOUT_SESSION};
 use crate::server::Server;
+use crate::state::way::Mail;
 
 /// [`Server`] as the transport wants it.
 #[derive(Debug, Clone)]
@@ -89,10 +90,10 @@ impl Conversation for Connection {
         match event {
             Event::Answered { finished } => self.answered(finished, out),
             Event::Held(held) => self.held_by_a_job(*held, now, out),
-            Event::LetGo { token } => self.let_go(token, now, out),
-            Event::Call(call) => self.call_client(*call, now, out),
-            Event::SessionGone { session } => self.forget_session(session),
-            Event::Close => out.close = true,
+            Event::Mail(Mail::LetGo { token }) => self.let_go(token, now, out),
+            Event::Mail(Mail::Call(call)) => self.call_client(*call, now, out),
+            Event::Mail(Mail::SessionGone { session }) => self.forget_session(session),
+            Event::Mail(Mail::Close) => out.close = true,
         }
     }
 

@@ -5,7 +5,7 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::backchannel_ctl::Args;
 
 use crate::compound::{Done, Run};
-use crate::state::back_channel::Caller;
+use crate::state::callback::Caller;
 
 /// Does it.
 ///

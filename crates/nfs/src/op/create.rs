@@ -12,7 +12,7 @@ use volume::security::Rights;
 use super::lookup::check_directory;
 use super::names::{changed, name, opening, version, with_open};
 use super::setattr;
-use crate::attributes::Wanted;
+use crate::attributes::set::Wanted;
 use crate::compound::current::Current;
 use crate::compound::{Done, Run, Stop};
 use crate::limits::MAX_LINK_TEXT;

@@ -8,7 +8,7 @@ use nfs_wire::op::create_session::{Args, ChannelAttrs, ResOk, SessionFlags};
 
 use crate::compound::{Done, Run};
 use crate::limits::{MAX_CACHED_REPLY, MAX_CHANNEL_MESSAGE, MAX_OPERATIONS, MAX_SLOTS, MIN_CHANNEL_MESSAGE};
-use crate::state::back_channel::{Caller, Calling};
+use crate::state::callback::{Caller, Calling};
 use crate::state::client::Client;
 
 /// What a client may ask for.

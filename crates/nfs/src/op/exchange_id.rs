@@ -6,7 +6,7 @@ use nfs_wire::op::exchange_id::{Args, ExchangeFlags, ResOk, ServerOwner, StatePr
 use nfs_wire::types::Identity;
 
 use crate::compound::{Done, Run};
-use crate::state::clients::Introduction;
+use crate::state::client::Introduction;
 
 /// What a client may say.
 const TAKEN: ExchangeFlags = ExchangeFlags::SUPP_MOVED_REFER

@@ -12,8 +12,9 @@ use volume::{NodeId, Time};
 use crate::attributes::{self, Subject, What};
 use crate::compound::{Done, Run, Stop};
 use crate::config::Export;
-use crate::state::back_channel::{self, Errand};
-use crate::state::question::{Before, Told};
+use crate::state::back_channel;
+use crate::state::callback::Errand;
+use crate::state::delegated_times::{Before, Told};
 
 /// Does it.
 ///
@@ -89,7 +90,10 @@ fn ask_keeper(
             let Some(waiter) = run.waiter() else { return Ok(None) };
             let question = run.server.proxies.question(Arc::clone(&state), waiter, run.now);
             run.question = Some(Arc::clone(&question));
-            back_channel::call(&Errand::ask(&question));
+            match run.server.clients.get(state.client) {
+                Some(holder) => back_channel::call(&holder, &Errand::ask(&question)),
+                None => question.answer(None),
+            }
             return Err(Stop::Hold);
         }
     };

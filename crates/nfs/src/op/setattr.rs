@@ -13,7 +13,7 @@ use volume::security::Rights;
 
 use super::io::{check_data, meant, through};
 use super::names::with_open;
-use crate::attributes::{Delegated, Wanted, When};
+use crate::attributes::set::{Delegated, Wanted, When};
 use crate::compound::{Done, Run, Stop};
 use crate::config::Export;
 

@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use wire::Now;
 
+use super::Server;
 use crate::config::Export;
-use crate::server::Server;
-use crate::state::client::Of;
 use crate::state::filehandle::Handle;
+use crate::state::stateid::Of;
 
 impl Server {
     /// How many clients have been at an export or have something of it. Nobody says that they have unmounted one export of

@@ -1,5 +1,6 @@
 //! What all connections share: exports, clients, sessions, states.
 
+pub mod exports;
 mod leaving;
 pub mod restoring;
 
@@ -21,7 +22,9 @@ use wire::table::{Held, Table};
 use crate::config::{Export, ServerConfig};
 use crate::counting::FAMILY;
 use crate::limits::{COURTESY_NS, ITEM_IDLE_NS, MAX_SESSIONS, MAX_STATES};
-use crate::state::back_channel::{self, Calling, Errand};
+use crate::server::exports::Exports;
+use crate::state::back_channel;
+use crate::state::callback::{Calling, Errand};
 use crate::state::client::{Client, Left};
 use crate::state::clients::Clients;
 use crate::state::filehandle::{Handle, HandleKey};
@@ -33,36 +36,6 @@ use crate::state::roll::Roll;
 use crate::state::session::{Session, id_of, key_of};
 use crate::state::stateid::{self, State};
 use crate::state::turns::{Turn, Turns};
-
-/// The exports that are served now.
-#[derive(Debug, Default)]
-pub struct Exports {
-    by_id: HashMap<u32, Arc<Export>>,
-    /// In the order of the configuration.
-    list: Vec<Arc<Export>>,
-    /// Counted up with each change: the change attribute of the pseudo root.
-    pub version: u64,
-}
-
-impl Exports {
-    /// The export with this number.
-    #[must_use]
-    pub fn get(&self, id: u32) -> Option<&Arc<Export>> {
-        self.by_id.get(&id)
-    }
-
-    /// The export with this name.
-    #[must_use]
-    pub fn named(&self, name: &[u8]) -> Option<&Arc<Export>> {
-        self.list.iter().find(|export| export.name.as_bytes() == name)
-    }
-
-    /// All of them.
-    #[must_use]
-    pub fn list(&self) -> &[Arc<Export>] {
-        &self.list
-    }
-}
 
 /// The server as a connection holds it: with a count of references of the connection's own, which each COMPOUND takes
 /// part in. The server's count would go from thread to thread.
@@ -121,7 +94,7 @@ impl share::Wake for Nobody {
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server").field("exports", &self.exports.load().list).finish_non_exhaustive()
+        f.debug_struct("Server").field("exports", &self.exports.load().list()).finish_non_exhaustive()
     }
 }
 
@@ -188,13 +161,12 @@ impl Server {
     /// same name is served from elsewhere ([`Server::left_behind`]).
     pub fn set_exports(&self, exports: impl IntoIterator<Item = Export>) {
         let list: Vec<_> = exports.into_iter().map(Arc::new).collect();
-        let by_id = list.iter().map(|export| (export.id, Arc::clone(export))).collect();
         for export in &list {
             let me = Weak::clone(&self.me);
             export.engine.ask_for_lapsed(me);
         }
         let version = self.exports.load().version + 1;
-        self.exports.store(Arc::new(Exports { by_id, list, version }));
+        self.exports.store(Arc::new(Exports::new(list, version)));
         let dropped = std::mem::take(&mut *self.items.lock());
         drop(dropped);
     }
@@ -414,7 +386,7 @@ impl Server {
                 if client.silent_ns(now) > self.lease_ns() {
                     engine.undelivered(&notice);
                 } else {
-                    back_channel::call(&Errand::recall(&state, notice));
+                    back_channel::call(client, &Errand::recall(&state, notice));
                 }
             }
             if state.holding().open.caching().is_none_or(|grant| grant.state.is_empty()) {

@@ -1,28 +1,21 @@
-//! Taking up again, after a restart, what a client had (RFC 8881 8.4.2): opens, delegations, byte ranges.
+//! What a restart leaves: the clients that may come back, what is kept for them, and the end of that (RFC 8881 8.4.2).
 //!
-//! A claim is first looked for among what was kept. One that is not there may still be right: a client opens files under its
-//! delegation without telling, and the end of the record is lost with the power of the host. So it is done like any other
-//! open or lock, by somebody of whom it is certain that they were there and that nothing was taken away from them, and is
-//! refused when it meets somebody else's.
+//! What a client then claims is given to it by `crate::op::claim`.
 
 use std::sync::Arc;
 
-use nfs_wire::NfsStat;
-use nfs_wire::op::open::{ShareAccess, ShareDeny};
-use share::{Caching, Caller, ClientKey, Detached, Keeper, Open, Restored, Share};
+use share::{Caller, ClientKey, Detached, Keeper, Open, Restored, Share};
 use volume::journal::Journal;
 use wire::Now;
 
-use crate::compound::{Run, Stop};
-use crate::config::Export;
-use crate::op::open::{denial, narrowed};
-use crate::server::Server;
-use crate::state::client::{Client, Of};
-use crate::state::filehandle::Handle;
-use crate::state::grace::{Absent, Kept};
-use crate::state::record::{Known, Note, What};
+use super::Server;
+use crate::state::client::Client;
+use crate::state::grace::{Absent, Kept, close};
+use crate::state::open::Holding;
+use crate::state::record::{Known, Note, enlist};
 use crate::state::roll::Unreadable;
-use crate::state::stateid::{Holding, Place, State, state_bytes};
+use crate::state::share_reservation::{denial, narrowed};
+use crate::state::stateid::State;
 
 /// Nobody needs to hear that an open is over that no client has claimed.
 struct Unheard;
@@ -181,200 +174,4 @@ impl Server {
             state.export.engine.write_changes();
         }
     }
-}
-
-/// Closes an open that nobody has claimed.
-fn close(engine: &Share, open: &Arc<Open>, now: Now) {
-    if let Err(why) = engine.close(open, now) {
-        tracing::warn!(share = %engine.name(), %why, "an open from before the restart was closed with an error");
-    }
-}
-
-/// Has the engine record what a client holds, so that it can come back for it after a restart.
-pub fn enlist(state: &State) {
-    let engine = &state.export.engine;
-    if !engine.keeps_opens() {
-        return;
-    }
-    let holding = state.holding();
-    let (what, owner) = match state.opened() {
-        Some(open) => (What::Open, open.owner.clone()),
-        None => (What::Delegation, Box::default()),
-    };
-    let note = Note { what, owner, export: state.export.id, access: holding.access, deny: holding.deny };
-    if let Err(why) = engine.enlist(&holding.open, state.handle.address(), note.encode()) {
-        tracing::warn!(export = %state.export.name, %why, "an open could not be recorded; it ends with the server");
-    }
-}
-
-/// Whether the client that asks may claim anything now.
-///
-/// # Errors
-/// NFS4ERR_NO_GRACE.
-// RFC 8881 8.4.2.1, 18.51.3
-pub fn check(run: &Run) -> Result<(), NfsStat> {
-    let client = &run.session()?.client;
-    if !client.has_reclaimed() && run.server.grace.may_claim(client.key) {
-        Ok(())
-    } else {
-        Err(NfsStat::NoGrace)
-    }
-}
-
-/// What a claim meets that others hold.
-// RFC 8881 15.1.9.4
-pub fn conflict(stop: Stop) -> Stop {
-    match stop {
-        Stop::Fail(NfsStat::ShareDenied | NfsStat::Denied | NfsStat::Grace) => {
-            Stop::Fail(NfsStat::ReclaimConflict)
-        }
-        other => other,
-    }
-}
-
-/// Takes up the open of an open-owner; none when there is none that was kept.
-///
-/// # Errors
-/// NFS4ERR_DELAY, NFS4ERR_ROFS.
-pub fn take_open(
-    run: &Run,
-    (client, of): (&Arc<Client>, Of<'_>),
-    export: &Arc<Export>,
-    handle: Handle,
-    (access, deny): (ShareAccess, ShareDeny),
-) -> Result<Option<Arc<State>>, Stop> {
-    if access.contains(ShareAccess::WRITE) {
-        run.check_writable(export)?;
-    }
-    let taken = run.server.grace.take(client.key, (What::Open, of.owner), of.export, of.node);
-    let Some(kept) = taken else { return Ok(None) };
-    let is_within = kept.note.access.contains(access) && kept.note.deny.contains(deny);
-    if !is_within {
-        // It was opened for less, as far as is known: to be opened anew, which may meet others.
-        close(&export.engine, &kept.open, run.now);
-        return Ok(None);
-    }
-    let state = take_up(run, client, export, handle, &kept, |place, holding| {
-        State::open(place, of.owner, Holding::new(holding, access, deny))
-    })?;
-    enter(run, &state, client.add_open(of, &state))?;
-    run.server.grace.claimed(client.key, &state, run.now);
-    Ok(Some(state))
-}
-
-/// The key of a new state of a client on an export, for an owner of this name; none when there are too many, or the client has
-/// more than there is memory left for.
-pub fn room(run: &Run, client: &Client, export: &Arc<Export>, owner: &[u8]) -> Option<u64> {
-    let memory = export.engine.client_memory();
-    let user = run.identity(export);
-    let payer = memory.payer(client.key, &user);
-    if memory.has_room(payer, state_bytes(owner)) {
-        return reserve(run, client);
-    }
-    memory.refuse(payer, &user.name, run.now.mono_ns);
-    None
-}
-
-/// The same for a state that is claimed back: its client was charged for what it stands for when that was restored.
-fn reserve(run: &Run, client: &Client) -> Option<u64> {
-    if !client.may_add_state() {
-        return None;
-    }
-    let reserve = || run.server.reserve_state();
-    // What clients have that are long gone is given to those that are there.
-    reserve().or_else(|| if run.server.end_expired(run.now) { reserve() } else { None })
-}
-
-/// Ends a state again whose client has ended before it was entered.
-///
-/// # Errors
-/// NFS4ERR_DELAY: who asks again learns that its session is gone.
-pub fn enter(run: &Run, state: &State, is_entered: bool) -> Result<(), Stop> {
-    if is_entered {
-        return Ok(());
-    }
-    run.server.end_state(state, run.now);
-    Err(NfsStat::Delay.into())
-}
-
-/// What has become of a delegation that a client claims.
-pub enum Again {
-    /// It has it.
-    Held(Arc<State>),
-    /// It was taken away before the restart, so that others may have changed the file since.
-    Lost,
-    /// It was not recorded.
-    Unknown,
-}
-
-/// Whether the right of a delegation is there.
-pub fn is_held(open: &Open, write: bool) -> bool {
-    open.caching()
-        .is_some_and(|grant| grant.state.contains(if write { Caching::WRITE } else { Caching::READ }))
-}
-
-/// Takes up a delegation, for writing or for reading.
-///
-/// # Errors
-/// NFS4ERR_DELAY.
-pub fn take_delegation(
-    run: &Run,
-    client: &Arc<Client>,
-    (export, node): (&Arc<Export>, volume::NodeId),
-    handle: Handle,
-    write: bool,
-) -> Result<Again, Stop> {
-    let taken = run.server.grace.take(client.key, (What::Delegation, &[]), export.id, node);
-    let Some(kept) = taken else { return Ok(Again::Unknown) };
-    if kept.note.access.contains(ShareAccess::WRITE) != write {
-        close(&export.engine, &kept.open, run.now);
-        return Ok(Again::Unknown);
-    }
-    // It stays recorded until its client has freed it.
-    if !is_held(&kept.open, write) {
-        close(&export.engine, &kept.open, run.now);
-        return Ok(Again::Lost);
-    }
-    let access = kept.note.access;
-    let state = take_up(run, client, export, handle, &kept, |place, holding| {
-        State::delegated(place, client, Holding::new(holding, access, ShareDeny::empty()))
-    })?;
-    Ok(Again::Held(state))
-}
-
-/// Makes a state of an open that was kept.
-fn take_up(
-    run: &Run,
-    client: &Arc<Client>,
-    export: &Arc<Export>,
-    handle: Handle,
-    kept: &Kept,
-    make: impl FnOnce(Place, Arc<Open>) -> State,
-) -> Result<Arc<State>, Stop> {
-    let node = kept.open.node_id();
-    client.attach(export);
-    if let Some(key) = kept.open.cache_key() {
-        client.remember_key(export.id, node, key);
-    }
-    let Some(key) = reserve(run, client) else {
-        close(&export.engine, &kept.open, run.now);
-        return Err(NfsStat::Delay.into());
-    };
-    let place = Place { key, client: client.id, export: Arc::clone(export), handle, node };
-    let state = run.server.enter_state(make(place, Arc::clone(&kept.open)));
-    if state.delegation().is_some() {
-        // Before it is the client's again, since others may be waiting for it.
-        enter(run, &state, client.add_delegation(&state))?;
-    }
-    let identity = run.identity(export);
-    let caller = Caller { identity: &identity, client: client.key, waiter: None, now: run.now };
-    if let Err(why) = export.engine.reclaim(&kept.open, &caller) {
-        tracing::warn!(export = %export.name, %why, "an open from before the restart could not be taken up");
-        if state.delegation().is_some() {
-            client.remove_delegation(&state);
-        }
-        run.server.end_state(&state, run.now);
-        return Err(NfsStat::ReclaimBad.into());
-    }
-    Ok(state)
 }

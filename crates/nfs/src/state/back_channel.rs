@@ -9,114 +9,17 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use nfs_wire::compound::Reply;
-use nfs_wire::op::backchannel_ctl::SecParms;
-use nfs_wire::rpc::{self, Accepted, AuthSys, Credential};
-use nfs_wire::xdr::List;
-use nfs_wire::{NfsStat, callback};
 use parking_lot::Mutex;
-use share::BreakNotice;
 use wire::Now;
 
-use crate::connection::Way;
-use crate::connection::event::Event;
 use crate::limits::{RECALL_AGAIN_NS, RECALL_SILENT_NS};
-use crate::state::question::{Question, Told};
+use crate::state::callback::{End, Errand};
+use crate::state::client::Client;
 use crate::state::session::Session;
-use crate::state::stateid::State;
+use crate::state::way::{Mail, Way};
 
 /// Calls of one session that wait for a slot.
 const MAX_WAITING: usize = 4096;
-
-/// Who the server is when it calls.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Caller {
-    /// Nobody.
-    None,
-    /// A user whom the client has named.
-    Sys {
-        /// The name of the host.
-        machine: Box<[u8]>,
-        /// User.
-        uid: u32,
-        /// Group.
-        gid: u32,
-    },
-}
-
-impl Caller {
-    /// The first way that a client offers and we know; none when there is none.
-    #[must_use]
-    pub fn first_of(offered: &List<'_, SecParms<'_>>) -> Option<Caller> {
-        offered.iter().find_map(|one| match one {
-            SecParms::None => Some(Caller::None),
-            SecParms::Sys(sys) => {
-                Some(Caller::Sys { machine: sys.machine_name.into(), uid: sys.uid, gid: sys.gid })
-            }
-            SecParms::Gss(_) => None,
-        })
-    }
-
-    /// As it goes over the wire.
-    #[must_use]
-    pub fn credential(&self) -> Credential<'_> {
-        match self {
-            Caller::None => Credential::None,
-            Caller::Sys { machine, uid, gid } => Credential::Sys(AuthSys::new(machine, *uid, *gid, &[])),
-        }
-    }
-}
-
-/// How the server calls a client.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Calling {
-    /// Program number of callbacks.
-    pub program: u32,
-    /// Minor version: that of the session.
-    pub minor: u32,
-    /// Who calls.
-    pub caller: Caller,
-}
-
-/// Why a client is called.
-#[derive(Clone)]
-pub struct Errand {
-    /// The delegation.
-    pub state: Arc<State>,
-    /// The reason.
-    pub what: What,
-}
-
-/// The reason for which a client is called.
-#[derive(Clone)]
-pub enum What {
-    /// To give the delegation back (CB_RECALL), as the engine has said.
-    Recall(BreakNotice),
-    /// To tell what it keeps of the file (CB_GETATTR).
-    Attributes(Arc<Question>),
-}
-
-impl Errand {
-    /// To recall a delegation.
-    #[must_use]
-    pub fn recall(state: &Arc<State>, notice: BreakNotice) -> Errand {
-        Errand { state: Arc::clone(state), what: What::Recall(notice) }
-    }
-
-    /// To ask for what the holder keeps.
-    #[must_use]
-    pub fn ask(question: &Arc<Question>) -> Errand {
-        Errand { state: Arc::clone(&question.state), what: What::Attributes(Arc::clone(question)) }
-    }
-
-    /// Whether the answer is still of use.
-    fn is_of_use(&self) -> bool {
-        match &self.what {
-            What::Recall(notice) => self.state.export.engine.awaits(notice),
-            What::Attributes(question) => question.answered().is_none(),
-        }
-    }
-}
 
 /// A call on its way.
 #[derive(Clone)]
@@ -139,54 +42,6 @@ impl std::fmt::Debug for Call {
             .field("slot", &self.slot)
             .field("sequence", &self.sequence)
             .finish_non_exhaustive()
-    }
-}
-
-/// How a call ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// The client has done what it was called for.
-    Done,
-    /// It has taken the call, and refused what it was called for.
-    Refused,
-    /// It has not taken the call: the number is not used up.
-    NotTaken,
-    /// It has not taken the call because of its number.
-    Misordered,
-    /// It has not taken the call because it does not know the session or the slot.
-    Unknown,
-}
-
-impl End {
-    /// What a client's reply says.
-    // RFC 8881 20.9.3
-    #[must_use]
-    pub fn of(reply: &rpc::Reply<'_>) -> End {
-        let Ok(Accepted::Success(body)) = reply.outcome else { return End::NotTaken };
-        let Ok(answer) = Reply::parse(body) else { return End::NotTaken };
-        let sequence = match answer.callback_results().next() {
-            Some(Ok(callback::Res::Sequence(Ok(_)))) => NfsStat::Ok,
-            Some(Ok(callback::Res::Sequence(Err(status)))) => status,
-            _ => return End::NotTaken,
-        };
-        match (sequence, answer.status) {
-            (NfsStat::Ok, NfsStat::Ok) => End::Done,
-            (NfsStat::Ok, _) => End::Refused,
-            (NfsStat::SeqMisordered, _) => End::Misordered,
-            (NfsStat::BadSession | NfsStat::DeadSession | NfsStat::BadSlot, _) => End::Unknown,
-            _ => End::NotTaken,
-        }
-    }
-}
-
-/// What a client's reply to CB_GETATTR tells; none when it tells nothing.
-#[must_use]
-pub fn attributes_of(reply: &rpc::Reply<'_>) -> Option<Told> {
-    let Ok(Accepted::Success(body)) = reply.outcome else { return None };
-    let answer = Reply::parse(body).ok()?;
-    match answer.callback_results().nth(1)?.ok()? {
-        callback::Res::GetAttr(Ok(given)) => Told::read(&given.obj_attributes),
-        _ => None,
     }
 }
 
@@ -333,7 +188,7 @@ fn post(call: &Call, ways: &[Arc<Way>], since_ns: Option<u64>) -> bool {
     ways.iter().any(|way| {
         // Before it has it: it looks whether the call is its own.
         call.session.calls.give(call, way, since_ns);
-        way.post(Event::Call(Box::new(call.clone())))
+        way.post(Mail::Call(Box::new(call.clone())))
     })
 }
 
@@ -350,27 +205,14 @@ fn send(session: &Arc<Session>, errand: &Errand) -> bool {
     }
     // No connection takes what would go next either.
     if let Some(Some(next)) = session.calls.finish(call.slot, call.number, End::NotTaken) {
-        keep(&next, 0);
+        next.keep(0);
     }
     false
 }
 
-/// Nobody has heard a call: a recall is made again, not before this time (monotonic ns); who has asked something is told that
-/// there will be no answer.
-fn keep(errand: &Errand, at_ns: u64) {
-    match &errand.what {
-        What::Recall(_) => {
-            if let Some(delegation) = errand.state.delegation() {
-                delegation.recall_again_at(at_ns);
-            }
-        }
-        What::Attributes(question) => question.answer(None),
-    }
-}
-
 /// A session has ended: its client is called over another.
 pub fn end(session: &Session) {
-    session.calls.end().iter().for_each(|errand| keep(errand, 0));
+    session.calls.end().iter().for_each(|errand| errand.keep(0));
 }
 
 /// A call is answered; what waited for its slot goes out. What the client has refused it is asked again: it may not
@@ -379,10 +221,10 @@ pub fn end(session: &Session) {
 pub fn over(call: &Call, end: End, now: Now) {
     let Some(next) = call.session.calls.finish(call.slot, call.number, end) else { return };
     if end != End::Done {
-        keep(&call.errand, now.mono_ns.saturating_add(RECALL_AGAIN_NS));
+        call.errand.keep(now.mono_ns.saturating_add(RECALL_AGAIN_NS));
     }
     if let Some(next) = next {
-        self::call(&next);
+        self::call(&call.session.client, &next);
     }
 }
 
@@ -394,9 +236,9 @@ pub fn lost(call: &Call, way: u64, now: Now) {
         return;
     }
     if let Some(next) = call.session.calls.finish(call.slot, call.number, End::NotTaken) {
-        self::call(&call.errand);
+        self::call(&call.session.client, &call.errand);
         if let Some(next) = next {
-            self::call(&next);
+            self::call(&call.session.client, &next);
         }
     }
 }
@@ -422,27 +264,9 @@ pub fn look_after(session: &Arc<Session>, now: Now) {
     }
 }
 
-/// Calls the holder of a delegation on any session; when it cannot be called now, a recall is made as soon as it can.
-pub fn call(errand: &Errand) {
-    let client = errand.state.delegation().and_then(|delegation| delegation.client.upgrade());
-    let is_sent = client.is_some_and(|c| c.sessions().iter().any(|session| send(session, errand)));
-    if !is_sent {
-        keep(errand, 0);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_way_that_is_known_is_taken() {
-        let sys = AuthSys::new(b"host", 7, 8, &[]);
-        let offered = [SecParms::Sys(sys), SecParms::None];
-        let taken = Caller::first_of(&List::of(&offered)).unwrap();
-        assert_eq!(taken, Caller::Sys { machine: b"host"[..].into(), uid: 7, gid: 8 });
-        assert!(matches!(taken.credential(), Credential::Sys(sys) if sys.uid == 7));
-        assert_eq!(Caller::first_of(&List::of(&offered[1..])), Some(Caller::None));
-        assert_eq!(Caller::first_of(&List::EMPTY), None);
+/// Calls a client on any session; when it cannot be called now, a recall is made as soon as it can.
+pub fn call(client: &Client, errand: &Errand) {
+    if !client.sessions().iter().any(|session| send(session, errand)) {
+        errand.keep(0);
     }
 }

@@ -15,15 +15,33 @@ use wire::Now;
 use wire::table::Keyed;
 
 use crate::config::Export;
-use crate::connection::Way;
-use crate::connection::event::Event;
-use crate::state::back_channel::{self, Errand};
+use crate::limits::{MAX_SESSIONS_PER_CLIENT, MAX_STATES_PER_CLIENT};
+use crate::state::back_channel;
+use crate::state::callback::Errand;
 use crate::state::session::Session;
-use crate::state::stateid::State;
+use crate::state::stateid::{Of, State};
+use crate::state::way::{Mail, Way};
 use crate::state::who::Principal;
 
 /// Exports of one client that are noted for status.
 const MAX_NOTED_EXPORTS: usize = 64;
+
+/// Who introduces itself.
+#[derive(Debug)]
+pub struct Introduction<'a> {
+    /// What it calls itself.
+    pub owner: &'a [u8],
+    /// Changes when it begins anew.
+    pub verifier: Verifier,
+    /// Who speaks.
+    pub principal: Principal,
+    /// Where it speaks from.
+    pub address: IpAddr,
+    /// It means a client that is confirmed, and wants something about it changed.
+    pub update: bool,
+    /// The time.
+    pub now: Now,
+}
 
 /// One client.
 pub struct Client {
@@ -46,7 +64,7 @@ pub struct Client {
     heard_ns: AtomicU64,
     ended: AtomicBool,
     /// Delegations that were taken away and that it has not freed yet.
-    pub revoked: AtomicU64,
+    pub revoked: Arc<AtomicU64>,
     next_key: AtomicU64,
     /// Held while connections are closed to make room.
     making_room: Mutex<()>,
@@ -137,21 +155,8 @@ impl Holds {
     }
 }
 
-/// Whose state: an owner of the client, and a file of an export.
-#[derive(Debug, Clone, Copy)]
-pub struct Of<'a> {
-    /// The owner, as the client calls it.
-    pub owner: &'a [u8],
-    /// The export.
-    pub export: u32,
-    /// The file.
-    pub node: NodeId,
-}
-
-impl Of<'_> {
-    fn key(&self) -> Key {
-        (self.export, self.node, self.owner.into())
-    }
+fn key_of(of: Of<'_>) -> Key {
+    (of.export, of.node, of.owner.into())
 }
 
 /// Hears for a client what the engine of an export asks back.
@@ -163,12 +168,12 @@ struct Ear {
 impl Holder for Ear {
     // RFC 8881 10.4.5
     fn on_break(&self, notice: &BreakNotice) -> bool {
-        let held = self.client.upgrade().and_then(|client| client.delegation_of(self.export, notice.node));
-        let Some(state) = held else { return false };
+        let Some(client) = self.client.upgrade() else { return false };
+        let Some(state) = client.delegation_of(self.export, notice.node) else { return false };
         let Some(delegation) = state.delegation() else { return false };
         delegation.recalled(*notice);
         // RFC 8881 10.4.6: who cannot be called now is as soon as that is possible, as long as the lease lasts.
-        back_channel::call(&Errand::recall(&state, *notice));
+        back_channel::call(&client, &Errand::recall(&state, *notice));
         true
     }
 }
@@ -176,28 +181,22 @@ impl Holder for Ear {
 impl Client {
     /// A client that has introduced itself.
     #[must_use]
-    pub fn new(
-        (id, key): (u64, ClientKey),
-        owner: &[u8],
-        verifier: Verifier,
-        (principal, address): (Principal, IpAddr),
-        now: Now,
-    ) -> Client {
+    pub fn new(id: u64, key: ClientKey, who: &Introduction<'_>) -> Client {
         Client {
             id,
-            owner: owner.into(),
-            verifier,
-            principal,
-            address,
+            owner: who.owner.into(),
+            verifier: who.verifier,
+            principal: who.principal.clone(),
+            address: who.address,
             key,
             confirmed: AtomicBool::new(false),
             reclaimed: AtomicBool::new(false),
             proved: AtomicBool::new(false),
-            heard_ns: AtomicU64::new(now.mono_ns),
+            heard_ns: AtomicU64::new(who.now.mono_ns),
             ended: AtomicBool::new(false),
-            revoked: AtomicU64::new(0),
+            revoked: Arc::default(),
             // Not a number that the same client was given before a restart.
-            next_key: AtomicU64::new(now.wall_ns.unsigned_abs()),
+            next_key: AtomicU64::new(who.now.wall_ns.unsigned_abs()),
             making_room: Mutex::default(),
             crowded_out: AtomicU64::new(0),
             used: Mutex::default(),
@@ -263,8 +262,7 @@ impl Client {
     /// Enters a session; false when it has too many, or is gone.
     pub fn add_session(&self, session: &Arc<Session>) -> bool {
         let mut holds = self.holds.lock();
-        let fits = holds.sessions.len() < crate::limits::MAX_SESSIONS_PER_CLIENT
-            && !self.ended.load(Ordering::Acquire);
+        let fits = holds.sessions.len() < MAX_SESSIONS_PER_CLIENT && !self.ended.load(Ordering::Acquire);
         if fits {
             holds.sessions.push(Arc::clone(session));
         }
@@ -313,7 +311,7 @@ impl Client {
                 session.unbind(way);
             }
             // One that is gone needs not be closed.
-            let _ = way.post(Event::Close);
+            let _ = way.post(Mail::Close);
             if self.crowded_out.fetch_add(1, Ordering::Relaxed) == 0 {
                 tracing::warn!(
                     client = format!("{:x}", self.id),
@@ -369,7 +367,7 @@ impl Client {
     #[must_use]
     pub fn may_add_state(&self) -> bool {
         let (opens, locks, delegations) = self.counts();
-        opens + locks + delegations < crate::limits::MAX_STATES_PER_CLIENT
+        opens + locks + delegations < MAX_STATES_PER_CLIENT
     }
 
     /// Makes the client known to the engine of an export, once.
@@ -480,19 +478,19 @@ impl Client {
     /// The open of an open-owner on a file.
     #[must_use]
     pub fn open_of(&self, of: Of<'_>) -> Option<Arc<State>> {
-        self.holds.lock().opens.get(&of.key()).map(Arc::clone)
+        self.holds.lock().opens.get(&key_of(of)).map(Arc::clone)
     }
 
     /// Enters the open of an open-owner on a file; false when the client is gone.
     #[must_use]
     pub fn add_open(&self, of: Of<'_>, state: &Arc<State>) -> bool {
-        self.add(|holds| holds.opens.insert(of.key(), Arc::clone(state)))
+        self.add(|holds| holds.opens.insert(key_of(of), Arc::clone(state)))
     }
 
     /// Takes an open out, with the states of its locks; gives those.
     pub fn remove_open(&self, of: Of<'_>, state: &Arc<State>) -> Vec<Arc<State>> {
         let mut holds = self.holds.lock();
-        let key = of.key();
+        let key = key_of(of);
         if holds.opens.get(&key).is_some_and(|known| Arc::ptr_eq(known, state)) {
             holds.opens.remove(&key);
         }
@@ -510,18 +508,18 @@ impl Client {
     /// The locks of a lock-owner on a file.
     #[must_use]
     pub fn locks_of(&self, of: Of<'_>) -> Option<Arc<State>> {
-        self.holds.lock().locks.get(&of.key()).map(Arc::clone)
+        self.holds.lock().locks.get(&key_of(of)).map(Arc::clone)
     }
 
     /// Enters the locks of a lock-owner on a file; false when the client is gone.
     #[must_use]
     pub fn add_locks(&self, of: Of<'_>, state: &Arc<State>) -> bool {
-        self.add(|holds| holds.add_locks(of.key(), state))
+        self.add(|holds| holds.add_locks(key_of(of), state))
     }
 
     /// Takes the locks of a lock-owner on a file out.
     pub fn remove_locks(&self, of: Of<'_>, state: &State) {
-        self.holds.lock().remove_locks(&of.key(), state);
+        self.holds.lock().remove_locks(&key_of(of), state);
     }
 
     /// Who a lock-owner is for the engine.

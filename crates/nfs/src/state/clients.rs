@@ -6,32 +6,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use nfs_wire::NfsStat;
-use nfs_wire::types::Verifier;
 use parking_lot::Mutex;
 use share::ClientKey;
 use wire::{Now, Shrink};
 
 use crate::limits::{GIVES_PLACE_NS, MAX_CLIENTS, MAX_CLIENTS_PER_ADDRESS, MAX_UNPROVED_CLIENTS_PER_ADDRESS};
-use crate::state::client::Client;
+use crate::state::client::{Client, Introduction};
 use crate::state::grace::{Came, Grace};
-use crate::state::who::Principal;
-
-/// Who introduces itself.
-#[derive(Debug)]
-pub struct Introduction<'a> {
-    /// What it calls itself.
-    pub owner: &'a [u8],
-    /// Changes when it begins anew.
-    pub verifier: Verifier,
-    /// Who speaks.
-    pub principal: Principal,
-    /// Where it speaks from.
-    pub address: IpAddr,
-    /// It means a client that is confirmed, and wants something about it changed.
-    pub update: bool,
-    /// The time.
-    pub now: Now,
-}
 
 /// Every client that is known.
 pub struct Clients {
@@ -223,8 +204,7 @@ impl Clients {
                 ClientKey(u128::from(self.instance) << 64 | u128::from(id))
             }
         };
-        let speaker = (who.principal.clone(), who.address);
-        let client = Arc::new(Client::new((id, key), who.owner, who.verifier, speaker, who.now));
+        let client = Arc::new(Client::new(id, key, who));
         if matches!(came, Came::Back(_) | Came::Anew(_)) || gone.iter().any(|before| before.is_proved()) {
             client.prove();
         }
@@ -275,6 +255,7 @@ impl Clients {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::who::Principal;
     use crate::state::who::Who;
     use nfs_wire::rpc::{AuthSys, Flavor, OpaqueAuth};
     use nfs_wire::xdr::Encode;
@@ -302,13 +283,15 @@ mod tests {
         let (first, _) = introduce(&clients, 1, 0, false).unwrap();
         let (second, gone) = introduce(&clients, 1, 0, false).unwrap();
         assert!(second != first && gone == 1, "4");
-        let replaced = Client::new(
-            (first, ClientKey(1)),
-            b"me",
-            [1; 8],
-            (principal(0), IpAddr::from([192, 0, 2, 1])),
-            Now::default(),
-        );
+        let who = Introduction {
+            owner: b"me",
+            verifier: [1; 8],
+            principal: principal(0),
+            address: IpAddr::from([192, 0, 2, 1]),
+            update: false,
+            now: Now::default(),
+        };
+        let replaced = Client::new(first, ClientKey(1), &who);
         assert!(matches!(clients.confirm(&Arc::new(replaced)), Err(NfsStat::StaleClientId)));
         let client = clients.get(second).unwrap();
         assert!(clients.confirm(&client).unwrap().is_none());

@@ -7,8 +7,12 @@
 //! The code is made with a key that only the server knows, over everything before it. A handle stays good as long as
 //! the file lives, over renames and restarts. The pseudo root is export 0 with an empty address.
 
+use std::sync::Arc;
+
 use auth::crypto::HmacKey;
 use nfs_wire::NfsStat;
+
+use crate::config::Export;
 
 /// Of this layout.
 const VERSION: u8 = 1;
@@ -53,6 +57,15 @@ impl Handle {
     pub fn address(&self) -> &[u8] {
         &self.bytes[HEAD..usize::from(self.len) - CODE]
     }
+}
+
+/// A handle that was checked, and the export it is of; none: the pseudo root.
+#[derive(Debug)]
+pub struct CheckedHandle {
+    /// The handle.
+    pub handle: Handle,
+    /// The export.
+    pub export: Option<Arc<Export>>,
 }
 
 /// Makes handles and knows them again.

@@ -2,7 +2,7 @@
 //!
 //! Everything that clients had open, locked and delegated is in the engines again when the server starts, held by nobody
 //! ([`Kept`]). So only what conflicts with it has to wait. A client that comes back takes up piece by piece what it claims
-//! (`crate::server::restoring`); what it has not claimed when it says that it is done is closed. When the last one has said so, or
+//! (`crate::op::claim`); what it has not claimed when it says that it is done is closed. When the last one has said so, or
 //! the time is over, the grace ends.
 
 use std::collections::{HashMap, HashSet};
@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nfs_wire::types::Verifier;
 use parking_lot::Mutex;
-use share::{ClientKey, LockOwner, RangeRequest};
+use share::{ClientKey, LockOwner, Open, RangeRequest, Share};
 use volume::NodeId;
 use wire::Now;
 
 use crate::config::Export;
 use crate::state::record::{Known, Note, What};
 use crate::state::roll::Before;
-use crate::state::stateid::State;
+use crate::state::stateid::{Of, State};
 use crate::state::who::Principal;
 
 /// How much longer a grace lasts than the last claim, as long as clients go on claiming, in nanoseconds.
@@ -29,9 +29,16 @@ pub struct Kept {
     /// The export it was made through.
     pub export: Arc<Export>,
     /// The engine's open.
-    pub open: Arc<share::Open>,
+    pub open: Arc<Open>,
     /// What it was to the client.
     pub note: Note,
+}
+
+/// Closes an open that nobody has claimed.
+pub fn close(engine: &Share, open: &Arc<Open>, now: Now) {
+    if let Err(why) = engine.close(open, now) {
+        tracing::warn!(share = %engine.name(), %why, "an open from before the restart was closed with an error");
+    }
 }
 
 /// An open that was claimed, and the byte ranges that were: taken (true) and released again, in their order.
@@ -209,16 +216,10 @@ impl Grace {
 
     /// Takes what a client had: an open of an owner, or a delegation (which has no owner).
     #[must_use]
-    pub fn take(
-        &self,
-        client: ClientKey,
-        (what, owner): (What, &[u8]),
-        export: u32,
-        node: NodeId,
-    ) -> Option<Kept> {
+    pub fn take(&self, client: ClientKey, what: What, of: Of<'_>) -> Option<Kept> {
         let mut inner = self.inner.lock();
         let absent = inner.absent.get_mut(&client)?;
-        absent.kept.remove(&(what == What::Delegation, owner.into(), export, node))
+        absent.kept.remove(&(what == What::Delegation, of.owner.into(), of.export, of.node))
     }
 
     /// Notes an open that was claimed.

@@ -9,6 +9,7 @@ use wire::{Cursor, Truncated, Writer};
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
 use nfs_wire::types::Verifier;
 
+use crate::state::stateid::State;
 use crate::state::who::Principal;
 
 /// What a note of ours begins with; other servers of the same share write others.
@@ -80,6 +81,23 @@ impl Note {
         let deny = ShareDeny::from_bits_retain(from.u32_le()?);
         let owner = from.bytes(from.remaining())?.into();
         Ok(Note { what, owner, export, access, deny })
+    }
+}
+
+/// Has the engine record what a client holds, so that it can come back for it after a restart.
+pub fn enlist(state: &State) {
+    let engine = &state.export.engine;
+    if !engine.keeps_opens() {
+        return;
+    }
+    let holding = state.holding();
+    let (what, owner) = match state.opened() {
+        Some(open) => (What::Open, open.owner.clone()),
+        None => (What::Delegation, Box::default()),
+    };
+    let note = Note { what, owner, export: state.export.id, access: holding.access, deny: holding.deny };
+    if let Err(why) = engine.enlist(&holding.open, state.handle.address(), note.encode()) {
+        tracing::warn!(export = %state.export.name, %why, "an open could not be recorded; it ends with the server");
     }
 }
 

@@ -8,12 +8,12 @@ use nfs_wire::types::SessionId;
 use parking_lot::Mutex;
 use wire::table::Keyed;
 
-use crate::connection::Way;
-use crate::connection::event::Event;
-use crate::state::back_channel::{Back, Caller, Calling};
+use crate::state::back_channel::{self, Back};
+use crate::state::callback::{Caller, Calling};
 use crate::state::client::Client;
 use crate::state::reply_memory::Part;
 use crate::state::slot::Slot;
+use crate::state::way::{Mail, Way};
 
 /// One session.
 pub struct Session {
@@ -125,11 +125,11 @@ impl Session {
         drop(part);
         let mut bound = self.bound.lock();
         for bound in bound.drain(..) {
-            bound.way.post(Event::SessionGone { session: self.key() });
+            bound.way.post(Mail::SessionGone { session: self.key() });
         }
         self.publish(&bound);
         drop(bound);
-        crate::state::back_channel::end(self);
+        back_channel::end(self);
     }
 
     /// Binds a connection, or widens what it is bound for. True when it was not bound before.

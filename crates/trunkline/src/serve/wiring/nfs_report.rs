@@ -119,7 +119,7 @@ impl View<'_> {
         }
     }
 
-    fn connection(&self, way: &nfs::connection::Way, fore: bool, back: bool) -> Connection {
+    fn connection(&self, way: &nfs::state::way::Way, fore: bool, back: bool) -> Connection {
         let seconds_since = |ns| self.now.mono_ns.saturating_sub(ns) / 1_000_000_000;
         Connection {
             remote_address: way.peer.remote.to_string(),
@@ -144,8 +144,8 @@ impl View<'_> {
             kind: if holding.access.contains(ShareAccess::WRITE) { "write" } else { "read" }.to_owned(),
             share: state.export.name.clone(),
             filename: shown(&state.export.engine.path_of(&holding.open), None),
-            recalled: told.is_some_and(nfs::state::stateid::DelegationState::is_recalled),
-            revoked: told.is_some_and(nfs::state::stateid::DelegationState::is_revoked),
+            recalled: told.is_some_and(nfs::state::delegation::DelegationState::is_recalled),
+            revoked: told.is_some_and(nfs::state::delegation::DelegationState::is_revoked),
         }
     }
 }
