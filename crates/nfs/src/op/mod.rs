@@ -1,4 +1,7 @@
 //! The operations, one file for each. [`run`] leads from arguments to them.
+//!
+//! What several of them share: `io` (what a stateid lets read and write through), `names` (names in directories), `states` (room for a new
+//! state), [`claim`] (what is taken up again after a restart), `delegate` (the delegation that goes with an OPEN).
 
 mod access;
 mod allocate;
