@@ -18,17 +18,17 @@ use crate::counting::{Count, count};
 #[derive(Debug, Default)]
 pub struct Pacing {
     /// What it is held by.
-    pub(crate) hold: Option<Hold>,
+    hold: Option<Hold>,
     /// How it is told from others of its connection.
-    pub(crate) token: Option<u64>,
+    token: Option<u64>,
     /// The operation that is done now has passed.
-    pub(crate) has_passed: bool,
+    has_passed: bool,
     /// Which limit the operation that is done now has met.
-    pub(crate) met: ResponseType,
+    met: ResponseType,
     /// Something in it has counted.
     has_counted: bool,
     /// Nothing of it is held any more: what it does is owed.
-    pub(crate) is_over: bool,
+    is_over: bool,
 }
 
 impl Pacing {
@@ -40,6 +40,11 @@ impl Pacing {
     /// Which limit the operation has met that is over now.
     pub fn take_met(&mut self) -> ResponseType {
         std::mem::take(&mut self.met)
+    }
+
+    /// How the COMPOUND is told from others of its connection, once it was held.
+    pub fn token(&self) -> Option<u64> {
+        self.token
     }
 
     /// Whether the COMPOUND must wait.
@@ -100,8 +105,33 @@ impl Run {
         Some(Waiter { wake: Arc::clone(&self.way) as Arc<dyn Wake>, token })
     }
 
+    /// Whether nothing keeps it any more.
+    pub(crate) fn may_go_on(&self) -> bool {
+        self.pacing.hold.as_ref().is_none_or(|hold| hold.released().is_some()) && !self.waits_for_answer()
+    }
+
+    /// Its time has come: what it was held by is over.
+    pub(crate) fn go_on(&mut self) {
+        match self.pacing.hold.take().and_then(|hold| hold.released()) {
+            Some(met) if self.pacing.has_passed => self.pacing.met = met,
+            Some(met) => self.course.last_has_met(met),
+            None => {}
+        }
+    }
+
+    /// Its connection is gone, so that nothing of it is held any more. True when the operation that it stands before is to be
+    /// done all the same, since those before it are done and only not answered.
+    pub(crate) fn end_waiting(&mut self) -> bool {
+        if self.pacing.has_passed {
+            return false;
+        }
+        self.pacing.hold = None;
+        self.pacing.is_over = true;
+        true
+    }
+
     /// Whether it waits for what it has asked a client.
-    pub(crate) fn waits_for_answer(&self) -> bool {
+    fn waits_for_answer(&self) -> bool {
         self.question.as_ref().is_some_and(|question| question.answered().is_none())
     }
 

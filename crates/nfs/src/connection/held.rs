@@ -1,7 +1,6 @@
 //! COMPOUNDs that are held by the limits of a share, or wait for what another client is asked: they stay with their
 //! connection until their time has come.
 
-use share::limits::Hold;
 use volume::Patience;
 use wire::{Now, Output};
 
@@ -14,12 +13,11 @@ impl Connection {
     /// Puts a held COMPOUND aside.
     pub(super) fn hold(&mut self, mut held: Held, now: Now, out: &mut Output<Event>) {
         let Some(run) = held.under_way.run() else { return };
-        let Some(token) = run.pacing.token else { return };
+        let Some(token) = run.pacing.token() else { return };
         // It may have been let go before it was there to be found.
-        let is_released =
-            run.pacing.hold.as_ref().is_none_or(|hold| hold.released().is_some()) && !run.waits_for_answer();
+        let may_go_on = run.may_go_on();
         self.held.insert(token, held);
-        if is_released {
+        if may_go_on {
             self.let_go(token, now, out);
         }
     }
@@ -28,20 +26,11 @@ impl Connection {
     pub(super) fn let_go(&mut self, token: u64, now: Now, out: &mut Output<Event>) {
         let Some(mut held) = self.held.remove(&token) else { return };
         let Some(run) = held.under_way.run() else { return };
-        if run.waits_for_answer() {
+        if !run.may_go_on() {
             self.held.insert(token, held);
             return;
         }
-        match run.pacing.hold.as_ref().map(Hold::released) {
-            Some(None) => {
-                self.held.insert(token, held);
-                return;
-            }
-            Some(Some(met)) if run.pacing.has_passed => run.pacing.met = met,
-            Some(Some(met)) => run.course.last_has_met(met),
-            None => {}
-        }
-        run.pacing.hold = None;
+        run.go_on();
         (run.now, run.patience) = (now, Patience::Cached);
         match held.go() {
             None => {}
@@ -61,11 +50,9 @@ impl Connection {
             let Some(run) = held.under_way.run() else { continue };
             // A retry is told of it, out of the slot.
             run.promised.keep();
-            if run.pacing.has_passed {
+            if !run.end_waiting() {
                 continue;
             }
-            run.pacing.hold = None;
-            run.pacing.is_over = true;
             run.now = now;
             if held.go() == Some(Flow::Done) {
                 if let Some(run) = held.under_way.run() {
