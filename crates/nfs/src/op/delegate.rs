@@ -64,6 +64,10 @@ pub fn delegate(run: &Run, target: Target<'_>, asked: ShareAccess) -> Delegation
     if !write && client.writes_or_locks(export.id, item.id()) {
         return none(WhyNone::Contention(false));
     }
+    // A file that is read once and removed is not worth a DELEGRETURN.
+    if !says_want && !run.server.reopens.note(client.id, export.id, item.id()) {
+        return Delegation::None;
+    }
     match grant(run, target, write, asked) {
         Some((state, write)) => {
             let times = write && asked.contains(ShareAccess::WANT_DELEG_TIMESTAMPS);

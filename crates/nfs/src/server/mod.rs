@@ -31,6 +31,7 @@ use crate::state::filehandle::{Handle, HandleKey};
 use crate::state::grace::Grace;
 use crate::state::items::Items;
 use crate::state::question::Proxies;
+use crate::state::reopens::Reopens;
 use crate::state::reply_memory::Part;
 use crate::state::roll::Roll;
 use crate::state::session::{Session, id_of, key_of};
@@ -65,6 +66,8 @@ pub struct Server {
     turns: Turns,
     /// Whose holders keep the times of files.
     pub proxies: Proxies,
+    /// Which files clients have opened before.
+    pub reopens: Reopens,
     items: Mutex<Items>,
     pub(crate) opened: Mutex<HashMap<Handle, Opened>>,
     connections: AtomicUsize,
@@ -130,6 +133,7 @@ impl Server {
             states: Table::new(MAX_STATES),
             turns: Turns::default(),
             proxies: Proxies::default(),
+            reopens: Reopens::default(),
             items: Mutex::default(),
             opened: Mutex::default(),
             connections: AtomicUsize::new(0),

@@ -10,6 +10,7 @@
 //! | [`callback`], [`back_channel`] | why the server calls a client, and the slots in which it does |
 //! | [`stateid`], [`open`], [`delegation`], [`share_reservation`] | what a stateid stands for |
 //! | [`delegated_times`], [`question`] | times that the holder of a delegation keeps, and what it is asked of them |
+//! | [`reopens`] | which files clients have opened before |
 //! | [`turns`] | one change at a time of what a client has of a file |
 //! | [`record`], [`roll`], [`grace`] | what is kept over a restart, and for whom |
 //!
@@ -28,6 +29,7 @@ pub mod items;
 pub mod open;
 pub mod question;
 pub mod record;
+pub mod reopens;
 pub mod reply_memory;
 pub mod roll;
 pub mod session;
