@@ -80,7 +80,8 @@ fn serve(directory: &Path) -> (net::Handle<nfs::connection::service::Nfs>, Socke
     server.set_exports([export("share", 1, Arc::new(volume)), export("listed", 2, Arc::new(listed()))]);
     let listeners = net::Listeners::bind(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]).expect("a port");
     let config = net::Config { workers: 1, ..net::Config::default() };
-    let handle = net::serve(listeners, Arc::new(nfs::connection::service::Nfs(server)), config).expect("it serves");
+    let handle =
+        net::serve(listeners, Arc::new(nfs::connection::service::Nfs(server)), config).expect("it serves");
     let address = handle.local_addresses()[0];
     (handle, address)
 }
@@ -300,7 +301,11 @@ fn measure(
 
 /// The least that listing a directory of `files` files allocates, once what is listed is remembered: with the attributes that Linux
 /// asks for, among them filehandles and owners.
-fn list(server: &net::Handle<nfs::connection::service::Nfs>, client: &mut Client, (name, files): (&str, usize)) -> u64 {
+fn list(
+    server: &net::Handle<nfs::connection::service::Nfs>,
+    client: &mut Client,
+    (name, files): (&str, usize),
+) -> u64 {
     let handle = client.find(name);
     let wanted = [
         AttrNum::Type,

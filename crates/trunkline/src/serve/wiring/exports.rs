@@ -65,7 +65,10 @@ impl Servers {
     /// All of them behind one transport.
     pub fn service(&self) -> nfs::connection::service::Endpoints {
         let routes = self.list.iter().flat_map(|(endpoint, server)| {
-            endpoint.addresses.iter().map(|address| (*address, nfs::connection::service::Nfs(Arc::clone(server))))
+            endpoint
+                .addresses
+                .iter()
+                .map(|address| (*address, nfs::connection::service::Nfs(Arc::clone(server))))
         });
         nfs::connection::service::Endpoints::new(routes.collect())
     }
