@@ -45,7 +45,7 @@ impl Both {
             slots: 16,
             max_connections: 10,
             connections_per_client: 4,
-            reply_memory: nfs::memory::ReplyMemory::new(1 << 24),
+            reply_memory: nfs::state::reply_memory::ReplyMemory::new(1 << 24),
         };
         let server = nfs::Server::new(config);
         server.set_exports([nfs::Export {

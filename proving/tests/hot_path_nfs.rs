@@ -49,7 +49,7 @@ fn listed() -> volume::memory::MemoryVolume {
 }
 
 /// A share on `directory`, and one of what is listed, served by one worker on a port of the host's choice.
-fn serve(directory: &Path) -> (net::Handle<nfs::service::Nfs>, SocketAddr) {
+fn serve(directory: &Path) -> (net::Handle<nfs::connection::service::Nfs>, SocketAddr) {
     let (root, beside) = (directory.join("share"), directory.join("beside"));
     std::fs::create_dir(&root).expect("the share's root");
     std::fs::write(root.join("file"), vec![0x5a; 2 * DEPTH * LENGTH]).expect("a file");
@@ -63,7 +63,7 @@ fn serve(directory: &Path) -> (net::Handle<nfs::service::Nfs>, SocketAddr) {
         slots: DEPTH as u32,
         max_connections: 4,
         connections_per_client: 4,
-        reply_memory: nfs::memory::ReplyMemory::new(1 << 24),
+        reply_memory: nfs::state::reply_memory::ReplyMemory::new(1 << 24),
     });
     // Whoever runs the test is let at the file as who owns it.
     let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -80,7 +80,8 @@ fn serve(directory: &Path) -> (net::Handle<nfs::service::Nfs>, SocketAddr) {
     server.set_exports([export("share", 1, Arc::new(volume)), export("listed", 2, Arc::new(listed()))]);
     let listeners = net::Listeners::bind(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]).expect("a port");
     let config = net::Config { workers: 1, ..net::Config::default() };
-    let handle = net::serve(listeners, Arc::new(nfs::service::Nfs(server)), config).expect("it serves");
+    let handle =
+        net::serve(listeners, Arc::new(nfs::connection::service::Nfs(server)), config).expect("it serves");
     let address = handle.local_addresses()[0];
     (handle, address)
 }
@@ -272,7 +273,7 @@ fn writing(stateid: StateId, offset: u64) -> Args<'static> {
 /// Does the same again and again, and says what one of it costs; `from_file` is how many bytes it reads there, `most`
 /// how many system calls it may make.
 fn measure(
-    server: &net::Handle<nfs::service::Nfs>,
+    server: &net::Handle<nfs::connection::service::Nfs>,
     client: &mut Client,
     name: &str,
     operation: fn(StateId, u64) -> Args<'static>,
@@ -300,7 +301,11 @@ fn measure(
 
 /// The least that listing a directory of `files` files allocates, once what is listed is remembered: with the attributes that Linux
 /// asks for, among them filehandles and owners.
-fn list(server: &net::Handle<nfs::service::Nfs>, client: &mut Client, (name, files): (&str, usize)) -> u64 {
+fn list(
+    server: &net::Handle<nfs::connection::service::Nfs>,
+    client: &mut Client,
+    (name, files): (&str, usize),
+) -> u64 {
     let handle = client.find(name);
     let wanted = [
         AttrNum::Type,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use share::Share;
 
-use crate::memory::ReplyMemory;
+use crate::state::reply_memory::ReplyMemory;
 
 /// Whose numbers are taken for what they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

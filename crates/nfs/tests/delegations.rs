@@ -687,3 +687,25 @@ fn no_read_delegation_goes_to_a_client_that_writes_or_locks_the_file_itself() {
     client.on(&mut wire, &handle, &[closing(last)]).ok();
     assert!(delegated(&mut client, &mut wire, b"file").2.is_some(), "it does neither now");
 }
+
+// RFC 8881 10.4: a delegation that nobody asked for must be worth the DELEGRETURN that it costs
+#[test]
+fn who_does_not_ask_is_given_a_read_delegation_of_a_file_that_it_opens_again() {
+    let world = World::new();
+    let mut wire = world.connect();
+    let (mut client, mut other) = (callable(&mut wire, b"client"), callable(&mut wire, b"other"));
+    let (handle, writer) = client.create(&mut wire, b"file");
+    client.on(&mut wire, &handle, &[closing(writer)]).ok();
+    let mut opens = |client: &mut Client| {
+        let all = [Args::PutRootFh, lookup(EXPORT), open_it(open::ShareAccess::READ, b"file")];
+        let answer = client.run(&mut wire, &all).ok();
+        let Res::Open(Ok(opened)) = answer.last() else { panic!("{answer:?}") };
+        let is_given = matches!(opened.delegation, open::Delegation::Read(_));
+        assert!(is_given || opened.delegation == open::Delegation::None);
+        client.on(&mut wire, &handle, &[closing(opened.stateid)]).ok();
+        is_given
+    };
+    assert!(!opens(&mut client), "it may read it once and be done");
+    assert!(!opens(&mut other), "nor has this one opened it before");
+    assert!(opens(&mut client) && opens(&mut other));
+}

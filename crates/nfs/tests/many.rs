@@ -5,8 +5,9 @@ mod common;
 use std::sync::Arc;
 
 use common::{Client, Wire, World};
-use nfs::client::Of;
-use nfs::state::{Holding, Place, State};
+use nfs::state::open::Holding;
+use nfs::state::stateid::Of;
+use nfs::state::stateid::{Place, State};
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
 use volume::NodeId;
 
@@ -25,7 +26,7 @@ struct Has {
 struct Ground {
     _world: World,
     _wire: Wire,
-    client: Arc<nfs::client::Client>,
+    client: Arc<nfs::state::client::Client>,
     first: Arc<State>,
     keys: u64,
 }
@@ -67,7 +68,7 @@ fn what_a_client_gives_back_is_found_without_looking_at_all_it_has() {
         let open = Arc::new(State::open(ground.place(node), b"opener", ground.holding()));
         let locks = State::first_lock(ground.place(node), b"locker", number, Arc::clone(&open));
         let locks = Arc::new(locks.expect("an open"));
-        let delegation = Arc::new(State::delegated(ground.place(node), &client, ground.holding()));
+        let delegation = Arc::new(State::delegated(ground.place(node), &client.revoked, ground.holding()));
         client.remember_key(export, node, client.new_key());
         assert!(client.add_open(of(b"opener", node), &open) && client.add_delegation(&delegation));
         assert!(client.add_locks(of(b"locker", node), &locks));

@@ -4,8 +4,8 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::backchannel_ctl::Args;
 
-use crate::back::Caller;
 use crate::compound::{Done, Run};
+use crate::state::callback::Caller;
 
 /// Does it.
 ///

@@ -9,8 +9,8 @@ use nfs_wire::op::open::ShareAccess;
 use nfs_wire::types::StateId;
 
 use super::io::meant;
-use crate::client::Of;
 use crate::compound::{Done, Run};
+use crate::state::stateid::Of;
 
 /// How long a client may take to give its own delegation back before a CLOSE goes on without, in nanoseconds.
 const AWAITED_NS: u64 = 2_000_000_000;

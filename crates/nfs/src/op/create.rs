@@ -12,9 +12,9 @@ use volume::security::Rights;
 use super::lookup::check_directory;
 use super::names::{changed, name, opening, version, with_open};
 use super::setattr;
-use crate::attributes::Wanted;
+use crate::attributes::set::Wanted;
+use crate::compound::current::Current;
 use crate::compound::{Done, Run, Stop};
-use crate::current::Current;
 use crate::limits::MAX_LINK_TEXT;
 
 /// Permission bits of what is made when the client says nothing about them.
@@ -69,8 +69,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     let rest = Wanted { mode: None, umask: None, ..wanted };
     if rest != (Wanted { mask: rest.mask, ..Wanted::default() }) {
         let for_list = if rest.list.is_some() { Rights::WRITE_DAC } else { Rights::empty() };
-        let rights = Rights::READ_ATTRIBUTES | Rights::WRITE_ATTRIBUTES | for_list;
-        let access = (rights, Options::UNSHARED_METADATA);
+        let access = Rights::READ_ATTRIBUTES | Rights::WRITE_ATTRIBUTES | for_list;
         let done =
             with_open(run, &export, &item, access, |open| setattr::apply_to(run, &export, open, &rest));
         match done {

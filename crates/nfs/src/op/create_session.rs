@@ -6,10 +6,10 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::create_session::{Args, ChannelAttrs, ResOk, SessionFlags};
 
-use crate::back::{Caller, Calling};
-use crate::client::Client;
 use crate::compound::{Done, Run};
 use crate::limits::{MAX_CACHED_REPLY, MAX_CHANNEL_MESSAGE, MAX_OPERATIONS, MAX_SLOTS, MIN_CHANNEL_MESSAGE};
+use crate::state::callback::{Caller, Calling};
+use crate::state::client::Client;
 
 /// What a client may ask for.
 const TAKEN: SessionFlags =

@@ -8,15 +8,15 @@ use nfs_wire::op::open::{
 };
 use share::{Caching, Item, Options};
 
+use super::claim::{Again, is_held, take_delegation};
 use super::names::opening;
-use super::open::rights;
-use crate::client::Client;
+use super::states::{self, Target};
 use crate::compound::{Run, Stop};
-use crate::config::Export;
-use crate::handle::Handle;
-use crate::proxied::Before;
-use crate::reclaim::{Again, is_held, take_delegation};
-use crate::state::{Holding, Place, State};
+use crate::state::delegated_times::Before;
+use crate::state::open::Holding;
+use crate::state::record::enlist;
+use crate::state::share_reservation::rights;
+use crate::state::stateid::{Place, State};
 
 /// Which delegation is given, and whether its holder keeps the times.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,13 +44,8 @@ fn wanted(asked: ShareAccess) -> Result<bool, WhyNone> {
 }
 
 /// The delegation that goes with an OPEN, in whose turn it is given, or why there is none.
-pub fn delegate(
-    run: &Run,
-    client: &Arc<Client>,
-    (export, item): (&Arc<Export>, &Item),
-    handle: Handle,
-    asked: ShareAccess,
-) -> Delegation<'static> {
+pub fn delegate(run: &Run, target: Target<'_>, asked: ShareAccess) -> Delegation<'static> {
+    let Target { client, export, item, .. } = target;
     let says_want = !(asked & WANTED).is_empty();
     let none = |why| if says_want { Delegation::NoneExt(why) } else { Delegation::None };
     let write = match wanted(asked) {
@@ -69,7 +64,11 @@ pub fn delegate(
     if !write && client.writes_or_locks(export.id, item.id()) {
         return none(WhyNone::Contention(false));
     }
-    match grant(run, client, (export, item), handle, write, asked) {
+    // A file that is read once and removed is not worth a DELEGRETURN.
+    if !says_want && !run.server.reopens.note(client.id, export.id, item.id()) {
+        return Delegation::None;
+    }
+    match grant(run, target, write, asked) {
         Some((state, write)) => {
             let times = write && asked.contains(ShareAccess::WANT_DELEG_TIMESTAMPS);
             told(run, &state, with_times(run, &state, item, write, times))
@@ -103,10 +102,11 @@ fn with_times(run: &Run, state: &Arc<State>, item: &Item, write: bool, times: bo
 // RFC 8881 10.2.1, 18.16.3
 pub fn delegate_again(
     run: &Run,
-    (client, export, item, handle): (&Arc<Client>, &Arc<Export>, &Item, Handle),
+    target: Target<'_>,
     had: DelegationType,
     asked: ShareAccess,
 ) -> Result<Delegation<'static>, Stop> {
+    let Target { client, export, item, .. } = target;
     let timestamps = ShareAccess::WANT_DELEG_TIMESTAMPS;
     let (write, want) = match had {
         DelegationType::Write => (true, ShareAccess::WANT_WRITE_DELEG),
@@ -114,7 +114,7 @@ pub fn delegate_again(
         DelegationType::Read | DelegationType::ReadAttrs => (false, ShareAccess::WANT_READ_DELEG),
         // One that it wants now it may get, as with any open.
         _ if (asked & WANTED).is_empty() => return Ok(Delegation::None),
-        _ => return Ok(delegate(run, client, (export, item), handle, asked)),
+        _ => return Ok(delegate(run, target, asked)),
     };
     let known = client.delegation_of(export.id, item.id());
     let known = known.filter(|state| {
@@ -122,7 +122,7 @@ pub fn delegate_again(
     });
     let taken = match known {
         Some(state) => Again::Held(state),
-        None => take_delegation(run, client, (export, item.id()), handle, write)?,
+        None => take_delegation(run, target, write)?,
     };
     Ok(match taken {
         Again::Held(state) => {
@@ -132,19 +132,13 @@ pub fn delegate_again(
         // A new one would be taken for the old one, and so would what is remembered under it.
         Again::Lost if (asked & WANTED).is_empty() => Delegation::None,
         Again::Lost => Delegation::NoneExt(WhyNone::Contention(false)),
-        Again::Unknown => delegate(run, client, (export, item), handle, (asked - WANTED - timestamps) | want),
+        Again::Unknown => delegate(run, target, (asked - WANTED - timestamps) | want),
     })
 }
 
 /// Has the engine give the right, under an open of its own that outlives the client's.
-fn grant(
-    run: &Run,
-    client: &Arc<Client>,
-    (export, item): (&Arc<Export>, &Item),
-    handle: Handle,
-    write: bool,
-    asked: ShareAccess,
-) -> Option<(Arc<State>, bool)> {
+fn grant(run: &Run, target: Target<'_>, write: bool, asked: ShareAccess) -> Option<(Arc<State>, bool)> {
+    let Target { client, export, item, handle } = target;
     let wants = |write: bool| {
         let right = Caching::READ | Caching::HANDLE;
         if write { right | Caching::WRITE } else { right }
@@ -157,7 +151,7 @@ fn grant(
     let given = opened.granted.map_or(Caching::empty(), |grant| grant.state);
     let has_write = given.contains(wants(true));
     let is_enough = if write { has_write } else { given.contains(wants(false)) };
-    let key = if is_enough { crate::reclaim::room(run, client, export, &[]) } else { None };
+    let key = if is_enough { states::room(run, client, export, &[]) } else { None };
     let Some(key) = key else {
         // It held no name to remove.
         let _ = export.engine.close(&opened.open, run.now);
@@ -166,15 +160,15 @@ fn grant(
     let place = Place { key, client: client.id, export: Arc::clone(export), handle, node: item.id() };
     let holding =
         Holding::new(opened.open, access & ShareAccess::BOTH, nfs_wire::op::open::ShareDeny::empty());
-    let state = run.server.enter_state(State::delegated(place, client, holding));
-    crate::reclaim::enter(run, &state, client.add_delegation(&state)).ok()?;
+    let state = run.server.enter_state(State::delegated(place, &client.revoked, holding));
+    states::enter(run, &state, client.add_delegation(&state)).ok()?;
     // Who broke the right before it could be found here was told that nobody has it.
     let held = state.holding().open.caching();
     if !held.is_some_and(|grant| grant.breaking.is_none() && grant.state.contains(wants(write))) {
         run.server.end_delegation(client, &state, run.now);
         return None;
     }
-    crate::reclaim::enlist(&state);
+    enlist(&state);
     Some((state, write))
 }
 

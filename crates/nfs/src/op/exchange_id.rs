@@ -5,8 +5,8 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::exchange_id::{Args, ExchangeFlags, ResOk, ServerOwner, StateProtectArgs, StateProtectRes};
 use nfs_wire::types::Identity;
 
-use crate::clients::Introduction;
 use crate::compound::{Done, Run};
+use crate::state::client::Introduction;
 
 /// What a client may say.
 const TAKEN: ExchangeFlags = ExchangeFlags::SUPP_MOVED_REFER
@@ -21,7 +21,7 @@ const TAKEN: ExchangeFlags = ExchangeFlags::SUPP_MOVED_REFER
 /// Does it.
 ///
 /// # Errors
-/// See [`crate::clients::Clients::introduce`].
+/// See [`crate::state::clients::Clients::introduce`].
 pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     // RFC 7862 4.8: a flag that 4.1 does not have
     let is_later = run.minor < 2 && args.flags.contains(ExchangeFlags::SUPP_FENCE_OPS);

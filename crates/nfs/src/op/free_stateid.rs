@@ -8,8 +8,8 @@ use nfs_wire::op::stateid::FreeArgs;
 
 use super::io::meant;
 use super::lock::holds_any;
-use crate::client::Of;
 use crate::compound::{Done, Run};
+use crate::state::stateid::Of;
 
 /// Does it: the locks of an owner that holds none any more are forgotten.
 ///

@@ -10,10 +10,11 @@ use share::Item;
 use volume::{NodeId, Time};
 
 use crate::attributes::{self, Subject, What};
-use crate::back::{self, Errand};
 use crate::compound::{Done, Run, Stop};
 use crate::config::Export;
-use crate::proxied::{Before, Told};
+use crate::state::back_channel;
+use crate::state::callback::Errand;
+use crate::state::delegated_times::{Before, Told};
 
 /// Does it.
 ///
@@ -89,7 +90,10 @@ fn ask_keeper(
             let Some(waiter) = run.waiter() else { return Ok(None) };
             let question = run.server.proxies.question(Arc::clone(&state), waiter, run.now);
             run.question = Some(Arc::clone(&question));
-            back::call(&Errand::ask(&question));
+            match run.server.clients.get(state.client) {
+                Some(holder) => back_channel::call(&holder, &Errand::ask(&question)),
+                None => question.answer(None),
+            }
             return Err(Stop::Hold);
         }
     };

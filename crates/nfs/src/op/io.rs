@@ -13,7 +13,8 @@ use wire::table::Held;
 use super::names::opening_own;
 use crate::compound::{Run, Stop};
 use crate::config::Export;
-use crate::state::{Holding, State};
+use crate::state::open::Holding;
+use crate::state::stateid::State;
 
 /// An open to read or write through.
 pub enum Through {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::names::{Changed, LinkArgs};
-use share::Options;
 use volume::Kind;
 use volume::security::Rights;
 
@@ -31,7 +30,7 @@ pub fn run(run: &mut Run, args: &LinkArgs<'_>) -> Done {
     let name = name(args.newname)?;
     run.check_writable(&export)?;
     let before = version(&export, &above)?;
-    with_open(run, &export, &item, (Rights::READ_ATTRIBUTES, Options::UNSHARED_METADATA), |open| {
+    with_open(run, &export, &item, Rights::READ_ATTRIBUTES, |open| {
         run.ask(&export, |engine, caller| engine.link_into(caller, open, &above, &name))
     })?;
     let cinfo = changed(&export, &above, before)?;

@@ -11,12 +11,19 @@ use share::{LockOwner, LockRule, RangeKind, RangeRequest, Refusal};
 use volume::NodeId;
 
 use super::io::meant;
-use crate::client::{Client, Of};
+use super::{claim, states};
 use crate::compound::{Done, Run, Stop};
 use crate::config::Export;
-use crate::handle::Handle;
-use crate::reclaim;
-use crate::state::{LockState, Place, State};
+use crate::state::client::Client;
+use crate::state::filehandle::Handle;
+use crate::state::stateid::{LockState, Of, Place, State};
+
+/// The locks of an owner on the file.
+struct OwnerLocks {
+    state: Arc<State>,
+    /// They were made by this request.
+    is_new: bool,
+}
 
 /// Does it.
 ///
@@ -30,24 +37,24 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     let client = Arc::clone(&run.session()?.client);
     // RFC 8881 8.4.2.1, 18.51.3
     if args.reclaim {
-        reclaim::check(run)?;
+        claim::check(run)?;
     } else if !client.has_reclaimed() {
         return Err(NfsStat::Grace.into());
     }
-    let (state, is_new, taken) = match &args.locker {
+    let (OwnerLocks { state, is_new }, taken) = match &args.locker {
         Locker::Existing(known) => {
             let id = meant(run, &known.lock_stateid)?;
             let state = run.server.state(client.id, &id)?.share();
-            let taken =
-                take_or_expire(run, &client, (&state, false), handle, &range)?.ok_or(NfsStat::BadStateId)?;
-            (state, false, taken)
+            let own = OwnerLocks { state, is_new: false };
+            let taken = take_or_expire(run, &client, &own, handle, &range)?.ok_or(NfsStat::BadStateId)?;
+            (own, taken)
         }
         // A client frees the stateid of an owner that holds nothing any more, and may lock under that owner again
         // before the answer has come: what was freed meanwhile is made anew.
         Locker::New(new) => loop {
-            let (state, is_new) = of_new(run, &client, new, handle)?;
-            if let Some(taken) = take_or_expire(run, &client, (&state, is_new), handle, &range)? {
-                break (state, is_new, taken);
+            let own = of_new(run, &client, new, handle)?;
+            if let Some(taken) = take_or_expire(run, &client, &own, handle, &range)? {
+                break (own, taken);
             }
         },
     };
@@ -57,7 +64,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
             run.server.grace.changed_range(client.key, &locks.open, (locks.number, range, true));
         }
         Ok(()) => {}
-        Err(stop) if args.reclaim => return Err(reclaim::conflict(stop)),
+        Err(stop) if args.reclaim => return Err(claim::conflict(stop)),
         Err(Stop::Fail(NfsStat::Denied | NfsStat::Delay)) if may_be_claimed(run, &state, locks, &range) => {
             return Err(NfsStat::Grace.into());
         }
@@ -81,10 +88,11 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
 fn take_or_expire(
     run: &Run,
     client: &Client,
-    (state, is_new): (&State, bool),
+    own: &OwnerLocks,
     handle: Handle,
     range: &RangeRequest,
 ) -> Result<Option<Result<(), Stop>>, Stop> {
+    let state = &own.state;
     let locks = state.locks().ok_or(NfsStat::BadStateId)?;
     if state.handle != handle {
         return Err(NfsStat::BadStateId.into());
@@ -94,7 +102,7 @@ fn take_or_expire(
         return Ok(None);
     }
     let taken = take(run, state, locks, range);
-    if taken.is_err() && is_new {
+    if taken.is_err() && own.is_new {
         *freed = true;
         client.remove_locks(Of { owner: &locks.owner, export: state.export.id, node: state.node }, state);
         run.server.end_state(state, run.now);
@@ -122,16 +130,16 @@ fn of_new(
     client: &Arc<Client>,
     new: &OpenToLockOwner<'_>,
     handle: Handle,
-) -> Result<(Arc<State>, bool), Stop> {
+) -> Result<OwnerLocks, Stop> {
     let id = meant(run, &new.open_stateid)?;
     let (open, _turn) = run.server.state_in_turn(client.id, &id)?;
     open.opened().filter(|_| open.handle == handle).ok_or(NfsStat::BadStateId)?;
     let owner = new.lock_owner.owner.0;
     let of = Of { owner, export: open.export.id, node: open.node };
     if let Some(known) = client.locks_of(of) {
-        return Ok((known, false));
+        return Ok(OwnerLocks { state: known, is_new: false });
     }
-    let key = reclaim::room(run, client, &open.export, owner).ok_or(NfsStat::Delay)?;
+    let key = states::room(run, client, &open.export, owner).ok_or(NfsStat::Delay)?;
     let place = Place {
         key,
         client: client.id,
@@ -145,8 +153,8 @@ fn of_new(
         return Err(NfsStat::BadStateId.into());
     };
     let state = run.server.enter_state(state);
-    reclaim::enter(run, &state, client.add_locks(of, &state))?;
-    Ok((state, true))
+    states::enter(run, &state, client.add_locks(of, &state))?;
+    Ok(OwnerLocks { state, is_new: true })
 }
 
 fn take(run: &Run, state: &State, locks: &LockState, range: &RangeRequest) -> Result<(), Stop> {

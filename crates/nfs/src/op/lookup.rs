@@ -6,8 +6,8 @@ use nfs_wire::op::names::LookupArgs;
 use volume::Kind;
 
 use super::names::name;
+use crate::compound::current::Current;
 use crate::compound::{Done, Run};
-use crate::current::Current;
 
 /// Does it.
 ///

@@ -4,8 +4,8 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 
 use super::lookup::check_directory;
+use crate::compound::current::Current;
 use crate::compound::{Done, Run};
-use crate::current::Current;
 
 /// Does it.
 ///

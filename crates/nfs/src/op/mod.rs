@@ -1,9 +1,13 @@
 //! The operations, one file for each. [`run`] leads from arguments to them.
+//!
+//! What several of them share: `io` (what a stateid lets read and write through), `names` (names in directories), `states` (room for a new
+//! state), [`claim`] (what is taken up again after a restart), `delegate` (the delegation that goes with an OPEN).
 
 mod access;
 mod allocate;
 mod backchannel_ctl;
 mod bind_conn_to_session;
+pub mod claim;
 mod clone;
 mod close;
 mod commit;
@@ -28,7 +32,7 @@ mod lookup;
 mod lookupp;
 mod names;
 mod offload_status;
-pub(crate) mod open;
+mod open;
 mod open_downgrade;
 mod putfh;
 mod putrootfh;
@@ -45,6 +49,7 @@ mod secinfo;
 mod seek;
 mod sequence;
 mod setattr;
+mod states;
 mod test_stateid;
 mod verify;
 mod write;

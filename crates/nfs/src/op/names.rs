@@ -114,11 +114,11 @@ pub fn with_open<T>(
     run: &Run,
     export: &std::sync::Arc<Export>,
     item: &Item,
-    (access, options): (Rights, Options),
+    access: Rights,
     act: impl FnOnce(&std::sync::Arc<share::Open>) -> Result<T, Stop>,
 ) -> Result<T, Stop> {
     let mut request = opening_own(run, export, item.id(), &[], access)?;
-    request.options |= options;
+    request.options |= Options::UNSHARED_METADATA;
     let opened = run.ask(export, |engine, caller| engine.create_from(caller, item, &request))?;
     let done = act(&opened.open);
     let closed = export.engine.close(&opened.open, run.now);

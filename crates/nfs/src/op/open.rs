@@ -6,25 +6,28 @@ use nfs_wire::NfsStat;
 use nfs_wire::attr::{AttrNum, Bitmap};
 use nfs_wire::op::OpNum;
 use nfs_wire::op::access::AccessBits;
-use nfs_wire::op::open::{Args, Claim, CreateHow, OpenHow, ResOk, ResultFlags, ShareAccess, ShareDeny};
+use nfs_wire::op::open::{Args, Claim, CreateHow, OpenHow, ResOk, ResultFlags, ShareAccess};
 use nfs_wire::types::{ChangeInfo, StateId, Verifier};
 use share::{Basic, Caching, CachingRequest, Deny, Disposition, Item, Opened, Options, TimeSet};
 use volume::security::Rights;
 use volume::{Kind, Name, Time};
 
-use super::access;
 use super::delegate::{delegate, delegate_again};
+use super::lookup::check_directory;
 use super::names::{changed, name, opening, opening_own, version, with_name_again};
-use super::setattr;
-use crate::attributes::Wanted;
-use crate::back;
-use crate::client::{Client, Of};
+use super::states::{self, Target};
+use super::{access, claim, setattr};
+use crate::attributes::set::Wanted;
+use crate::compound::current::{Current, handle_of};
 use crate::compound::{Done, Run, Stop};
 use crate::config::Export;
-use crate::current::{Current, handle_of};
-use crate::handle::Handle;
-use crate::reclaim;
-use crate::state::{Holding, Place, State};
+use crate::state::back_channel;
+use crate::state::callback::Errand;
+use crate::state::filehandle::Handle;
+use crate::state::open::Holding;
+use crate::state::record::enlist;
+use crate::state::share_reservation::{Reservation, denial, rights};
+use crate::state::stateid::{Place, State};
 
 /// Permission bits of a file whose maker says nothing about them.
 const DEFAULT_MODE: u32 = 0o600;
@@ -32,13 +35,6 @@ const DEFAULT_MODE: u32 = 0o600;
 const WANTS: ShareAccess = ShareAccess::from_bits_retain(0x0003_ff00);
 /// The same of minor version 2 (RFC 9754).
 const WANTS_IN_2: ShareAccess = ShareAccess::WANT_DELEG_TIMESTAMPS;
-
-/// What is to be opened for.
-#[derive(Clone, Copy)]
-struct Ask {
-    access: ShareAccess,
-    deny: ShareDeny,
-}
 
 /// How a file is made that is not there.
 struct Making {
@@ -77,7 +73,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
 
 fn open(run: &mut Run, args: &Args<'_>) -> Done {
     run.current()?;
-    let ask = Ask { access: args.share_access & ShareAccess::BOTH, deny: args.share_deny };
+    let ask = Reservation { access: args.share_access & ShareAccess::BOTH, deny: args.share_deny };
     check(args, ask, run.minor)?;
     // RFC 8881 18.51.3
     let reclaims = matches!(args.claim, Claim::Previous(_));
@@ -110,7 +106,7 @@ fn open(run: &mut Run, args: &Args<'_>) -> Done {
     let client = Arc::clone(&run.session()?.client);
     let turn = server.turn(&client, &export, item.id());
     let stateid = match hold(run, args, ask, handle, found) {
-        Err(stop) if reclaims => return Err(reclaim::conflict(stop)),
+        Err(stop) if reclaims => return Err(claim::conflict(stop)),
         held => held?,
     };
     if cut {
@@ -119,14 +115,14 @@ fn open(run: &mut Run, args: &Args<'_>) -> Done {
     }
     run.current = Some(current);
     run.stateid = Some(stateid);
+    let target = Target { client: &client, export: &export, item: &item, handle };
     let is_under_delegation = matches!(args.claim, Claim::DelegateCur(_) | Claim::DelegCurFh(_));
     if ask.access.contains(ShareAccess::WRITE) && !is_under_delegation {
-        recall_own(&client, (&export, &item), run.now);
+        recall_own(target, run.now);
     }
-    let place = (&client, &export, &item, handle);
     let delegation = match args.claim {
-        Claim::Previous(kind) => delegate_again(run, place, kind, args.share_access)?,
-        _ => delegate(run, &client, (&export, &item), handle, args.share_access),
+        Claim::Previous(kind) => delegate_again(run, target, kind, args.share_access)?,
+        _ => delegate(run, target, args.share_access),
     };
     drop(turn);
     run.promised.add(&export);
@@ -138,7 +134,8 @@ fn open(run: &mut Run, args: &Args<'_>) -> Done {
 
 /// A client that opens a file for writing past its own READ delegation may have it open through another mount, whose
 /// copy does not know of that: it is asked to give the delegation back. Nobody waits for it here.
-fn recall_own(client: &Client, (export, item): (&Export, &Item), now: wire::Now) {
+fn recall_own(target: Target<'_>, now: wire::Now) {
+    let Target { client, export, item, .. } = target;
     let Some(state) = client.delegation_of(export.id, item.id()) else { return };
     let Some(delegation) = state.delegation() else { return };
     let holds = state.holding();
@@ -160,7 +157,7 @@ fn recall_own(client: &Client, (export, item): (&Export, &Item), now: wire::Now)
     };
     drop(holds);
     // Without a back channel the delegation goes when the engine next needs it.
-    back::call(&back::Errand::recall(&state, notice));
+    back_channel::call(client, &Errand::recall(&state, notice));
 }
 
 /// The delegation of the client that something is opened under.
@@ -175,7 +172,7 @@ fn check_delegated(state: &State, found: Found) -> Result<Found, NfsStat> {
     if is_its_file { Ok(found) } else { Err(NfsStat::BadStateId) }
 }
 
-fn check(args: &Args<'_>, ask: Ask, minor: u32) -> Result<(), NfsStat> {
+fn check(args: &Args<'_>, ask: Reservation, minor: u32) -> Result<(), NfsStat> {
     let more = if minor >= 2 { WANTS_IN_2 } else { ShareAccess::empty() };
     let known = ShareAccess::BOTH | WANTS | more;
     if ask.access.is_empty() || !known.contains(args.share_access) {
@@ -187,43 +184,6 @@ fn check(args: &Args<'_>, ask: Ask, minor: u32) -> Result<(), NfsStat> {
         return Err(NfsStat::Inval);
     }
     Ok(())
-}
-
-/// The rights of the engine that an open for this has. Whoever may write anywhere may write behind the end.
-// RFC 8881 6.2.1.3.1 (WRITE_DATA)
-#[must_use]
-pub fn rights(access: ShareAccess) -> Rights {
-    let mut out = Rights::empty();
-    if access.contains(ShareAccess::READ) {
-        out |= Rights::READ_DATA;
-    }
-    if access.contains(ShareAccess::WRITE) {
-        out |= Rights::WRITE_DATA;
-    }
-    out
-}
-
-/// What an open that narrows to an access keeps of its rights. Whoever reads a file in order to run it has EXECUTE in place of
-/// READ_DATA.
-// RFC 8881 6.2.1.3.1
-#[must_use]
-pub fn narrowed(granted: Rights, access: ShareAccess) -> Rights {
-    let runs = if access.contains(ShareAccess::READ) { Rights::EXECUTE } else { Rights::empty() };
-    granted & (rights(access) | runs)
-}
-
-/// What an open that denies this denies in the engine.
-///
-/// # Errors
-/// NFS4ERR_INVAL for anything else.
-pub fn denial(deny: ShareDeny) -> Result<Deny, NfsStat> {
-    if !ShareDeny::BOTH.contains(deny) {
-        return Err(NfsStat::Inval);
-    }
-    let mut out = Deny::empty();
-    out.set(Deny::READ, deny.contains(ShareDeny::READ));
-    out.set(Deny::WRITE, deny.contains(ShareDeny::WRITE));
-    Ok(out)
 }
 
 /// Whether an item can be opened.
@@ -277,7 +237,7 @@ fn by_handle(run: &mut Run, args: &Args<'_>) -> Result<Found, Stop> {
 
 /// A file that the client says it had open before the server began anew.
 fn by_claim(run: &mut Run, args: &Args<'_>) -> Result<Found, Stop> {
-    reclaim::check(run)?;
+    claim::check(run)?;
     by_handle(run, args)
 }
 
@@ -287,7 +247,7 @@ fn check_grace(run: &Run, item: &Item) -> Result<(), NfsStat> {
     if run.server.grace.covers(item.id()) { Err(NfsStat::Grace) } else { Ok(()) }
 }
 
-fn by_name(run: &mut Run, args: &Args<'_>, ask: Ask, file: &[u8]) -> Result<Found, Stop> {
+fn by_name(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -> Result<Found, Stop> {
     let takes_any = matches!(args.openhow, OpenHow::Create(CreateHow::Unchecked(_)));
     match find_or_make(run, args, ask, file) {
         // Somebody has made it since it was looked for.
@@ -296,7 +256,7 @@ fn by_name(run: &mut Run, args: &Args<'_>, ask: Ask, file: &[u8]) -> Result<Foun
     }
 }
 
-fn find_or_make(run: &mut Run, args: &Args<'_>, ask: Ask, file: &[u8]) -> Result<Found, Stop> {
+fn find_or_make(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -> Result<Found, Stop> {
     let found = run.found()?;
     let file = name(file)?;
     let Some((export, above)) = found else {
@@ -308,7 +268,7 @@ fn find_or_make(run: &mut Run, args: &Args<'_>, ask: Ask, file: &[u8]) -> Result
             NfsStat::RoFs.into()
         });
     };
-    super::lookup::check_directory(above.kind())?;
+    check_directory(above.kind())?;
     let making = making(run, args, &export)?;
     let before = version(&export, &above)?;
     // What must not be there is only looked at.
@@ -373,7 +333,7 @@ fn make(
     run: &Run,
     export: &Arc<Export>,
     above: &Item,
-    ask: Ask,
+    ask: Reservation,
     file: &Name,
     making: &Making,
 ) -> Result<(Opened, Bitmap), Stop> {
@@ -461,10 +421,11 @@ fn keep_verifier(run: &Run, export: &Arc<Export>, opened: &Opened, verifier: &Ve
 }
 
 /// Opens what was found for the open-owner, or amends what it has.
-fn hold(run: &Run, args: &Args<'_>, ask: Ask, handle: Handle, found: Found) -> Result<StateId, Stop> {
+fn hold(run: &Run, args: &Args<'_>, ask: Reservation, handle: Handle, found: Found) -> Result<StateId, Stop> {
     let client = Arc::clone(&run.session()?.client);
     let owner = args.owner.owner.0;
-    let of = Of { owner, export: found.export.id, node: found.item.id() };
+    let target = Target { client: &client, export: &found.export, item: &found.item, handle };
+    let of = target.of(owner);
     if let Some(state) = client.open_of(of) {
         if let Some(made) = &found.made {
             // The owner's old open is of a file that had the same number.
@@ -473,14 +434,11 @@ fn hold(run: &Run, args: &Args<'_>, ask: Ask, handle: Handle, found: Found) -> R
         return amend(run, ask, found.cut, &state);
     }
     let reclaims = matches!(args.claim, Claim::Previous(_));
-    if reclaims {
-        let holds = (ask.access, ask.deny);
-        if let Some(state) = reclaim::take_open(run, (&client, of), &found.export, handle, holds)? {
-            return Ok(state.id(run.server.config().instance));
-        }
+    if reclaims && let Some(state) = claim::take_open(run, target, owner, ask)? {
+        return Ok(state.id(run.server.config().instance));
     }
     client.attach(&found.export);
-    let Some(key) = reclaim::room(run, &client, &found.export, owner) else {
+    let Some(key) = states::room(run, &client, &found.export, owner) else {
         if let Some(made) = &found.made {
             unmake(run, &found.export, made);
         }
@@ -500,15 +458,15 @@ fn hold(run: &Run, args: &Args<'_>, ask: Ask, handle: Handle, found: Found) -> R
     };
     let holding = Holding::new(opened.open, ask.access, ask.deny);
     let state = run.server.enter_state(State::open(place, owner, holding));
-    reclaim::enter(run, &state, client.add_open(of, &state))?;
-    reclaim::enlist(&state);
+    states::enter(run, &state, client.add_open(of, &state))?;
+    enlist(&state);
     if reclaims {
         run.server.grace.claimed(client.key, &state, run.now);
     }
     Ok(state.id(run.server.config().instance))
 }
 
-fn open_existing(run: &Run, found: &Found, ask: Ask) -> Result<Opened, Stop> {
+fn open_existing(run: &Run, found: &Found, ask: Reservation) -> Result<Opened, Stop> {
     let (export, item) = (&found.export, &found.item);
     if ask.access.contains(ShareAccess::WRITE) {
         run.check_writable(export)?;
@@ -569,7 +527,7 @@ fn again(
 }
 
 /// Widens what an open-owner has, and cuts the file where that is asked for.
-fn amend(run: &Run, ask: Ask, cuts: bool, state: &Arc<State>) -> Result<StateId, Stop> {
+fn amend(run: &Run, ask: Reservation, cuts: bool, state: &Arc<State>) -> Result<StateId, Stop> {
     let open = state.opened().ok_or(NfsStat::ServerFault)?;
     let mut modes = open.changing.lock();
     let holding = state.holding();
@@ -612,7 +570,7 @@ fn amend(run: &Run, ask: Ask, cuts: bool, state: &Arc<State>) -> Result<StateId,
         open.hold(Holding::new(amended, access, deny));
     }
     if is_more {
-        reclaim::enlist(state);
+        enlist(state);
     }
     modes.add(ask.access, ask.deny);
     Ok(state.next_id(run.server.config().instance))

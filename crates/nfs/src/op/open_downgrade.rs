@@ -5,9 +5,10 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::open::{DowngradeArgs, DowngradeResOk, ShareAccess};
 
 use super::io::meant;
-use super::open::{denial, narrowed};
 use crate::compound::{Done, Run};
-use crate::state::Holding;
+use crate::state::open::Holding;
+use crate::state::record::enlist;
+use crate::state::share_reservation::{denial, narrowed};
 
 /// Does it.
 ///
@@ -37,7 +38,7 @@ pub fn run(run: &mut Run, args: &DowngradeArgs) -> Done {
     open.hold(Holding::new(amended, access, args.share_deny));
     modes.keep(access, args.share_deny);
     drop(modes);
-    crate::reclaim::enlist(&state);
+    enlist(&state);
     run.promised.add(&state.export);
     let id = state.next_id(run.server.config().instance);
     run.stateid = Some(id);

@@ -6,8 +6,9 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::filehandle::PutArgs;
 
+use crate::compound::current::Current;
 use crate::compound::{Done, Run};
-use crate::current::{Current, Known};
+use crate::state::filehandle::CheckedHandle;
 
 /// Does it. What the handle leads to is looked for when an operation needs it.
 ///
@@ -27,7 +28,7 @@ pub fn run(run: &mut Run, args: &PutArgs<'_>) -> Done {
     run.plain(OpNum::PutFh)
 }
 
-fn check(run: &Run, sent: &[u8]) -> Result<Arc<Known>, NfsStat> {
+fn check(run: &Run, sent: &[u8]) -> Result<Arc<CheckedHandle>, NfsStat> {
     let handle = run.server.handles.check(sent)?;
     let export = match handle.export() {
         0 => None,
@@ -36,7 +37,7 @@ fn check(run: &Run, sent: &[u8]) -> Result<Arc<Known>, NfsStat> {
             None => {
                 let export = Some(run.server.left_behind(&handle).ok_or(NfsStat::Stale)?);
                 // Not remembered: it is good only as long as the file is open.
-                return Ok(Arc::new(Known { handle, export }));
+                return Ok(Arc::new(CheckedHandle { handle, export }));
             }
         },
     };
@@ -47,7 +48,7 @@ fn check(run: &Run, sent: &[u8]) -> Result<Arc<Known>, NfsStat> {
             session.client.came_to(export.id);
         }
     }
-    let known = Arc::new(Known { handle, export });
+    let known = Arc::new(CheckedHandle { handle, export });
     run.way.remember_handle(&known);
     Ok(known)
 }

@@ -2,8 +2,8 @@
 
 use nfs_wire::op::OpNum;
 
+use crate::compound::current::Current;
 use crate::compound::{Done, Run};
-use crate::current::Current;
 
 /// Does it.
 ///

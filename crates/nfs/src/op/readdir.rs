@@ -18,18 +18,17 @@ use nfs_wire::NfsStat;
 use nfs_wire::attr::{Attr, AttrNum, AttrWriter, Bitmap};
 use nfs_wire::op::OpNum;
 use nfs_wire::op::readdir::{Args, EntriesWriter};
-use share::Options;
 use volume::Kind;
 use volume::security::Rights;
 
 use super::getattr::recall_writers;
 use super::names::with_open;
 use crate::attributes::{self, Subject, What};
+use crate::compound::current::{handle_at, handle_of};
 use crate::compound::{Done, Run, Stop};
 use crate::config::Export;
-use crate::current::{handle_at, handle_of};
-use crate::handle::Handle;
 use crate::server::Server;
+use crate::state::filehandle::Handle;
 
 /// Cookies do not depend on anything that the server could forget.
 const VERIFIER: [u8; 8] = [0; 8];
@@ -63,7 +62,7 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
         None => list.exports(run),
         Some((_, item)) if item.kind() != Kind::Directory => Err(NfsStat::NotDir.into()),
         Some((export, item)) => {
-            let access = (Rights::LIST_DIRECTORY, Options::UNSHARED_METADATA);
+            let access = Rights::LIST_DIRECTORY;
             with_open(run, &export, &item, access, |open| list.entries(run, &export, open))
         }
     }
@@ -117,11 +116,11 @@ impl List<'_> {
                 continue;
             }
             let root = export.engine.root_item();
-            let (server, minor, wanted) = (self.server, self.minor, self.wanted);
-            let name = export.name.as_bytes();
+            let (server, wanted) = (self.server, self.wanted);
+            let listed = Listed { cookie, name: export.name.as_bytes(), server, minor: self.minor, wanted };
             let handle = wanted.has(AttrNum::Filehandle.get()).then(|| handle_of(server, export, &root));
             let what = attributes::of_item(export, &root, &wanted);
-            if !entry(&mut writer, (cookie, name), (server, minor, wanted), handle, what)? {
+            if !listed.write(&mut writer, handle, what)? {
                 is_whole = false;
                 break;
             }
@@ -143,12 +142,13 @@ impl List<'_> {
         let mut failed = Ok(());
         let (server, minor, wanted) = (self.server, self.minor, self.wanted);
         export.engine.scan(&caller, open, self.args.cookie, &mut |_| true, &mut |found| {
-            let at = (found.cookie(), found.name().as_bytes());
+            let (cookie, name) = (found.cookie(), found.name().as_bytes());
+            let listed = Listed { cookie, name, server, minor, wanted };
             let (inode, kind) = (found.inode(), found.kind());
             // Who wants names alone is told them without a look at what they lead to.
             if attributes::is_in_directory(&wanted, kind) {
                 let put = |out: &mut AttrWriter<'_>| attributes::write_in_directory(out, inode, kind);
-                is_whole = writer.entry(at.0, at.1, wanted, put);
+                is_whole = writer.entry(cookie, name, wanted, put);
                 return if is_whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
             }
             let handle = wanted.has(AttrNum::Filehandle.get());
@@ -157,7 +157,7 @@ impl List<'_> {
             let (id, is_open) = match found.id().and_then(|id| Ok((id, found.is_open()?))) {
                 Ok(told) => told,
                 Err(why) if found.listed_info().is_some() => {
-                    is_whole = failed_entry(&mut writer, at, wanted, crate::status::of(&why));
+                    is_whole = listed.write_failed(&mut writer, crate::status::of(&why));
                     return if is_whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
                 }
                 // What has vanished since is not shown.
@@ -171,7 +171,7 @@ impl List<'_> {
             let what = may_tell.and_then(|()| {
                 attributes::of_known(export, found.item_info(), || found.item(), Some(inode), &wanted)
             });
-            match entry(&mut writer, at, (server, minor, wanted), handle, what) {
+            match listed.write(&mut writer, handle, what) {
                 Ok(fits) => is_whole = fits,
                 // What comes before it is told now; the next call begins with it.
                 Err(NfsStat::Delay) if writer.count() > 0 => is_whole = false,
@@ -188,54 +188,60 @@ impl List<'_> {
     }
 }
 
-/// Writes one entry, with its filehandle if that is wanted; false when it does not fit.
-///
-/// # Errors
-/// What became of attributes that the client wants without wanting to know that of each entry.
-fn entry(
-    writer: &mut EntriesWriter<'_>,
-    (cookie, name): (u64, &[u8]),
-    (server, minor, wanted): (&Server, u32, Bitmap),
-    handle: Option<Result<Handle, NfsStat>>,
-    what: Result<What<'_>, NfsStat>,
-) -> Result<bool, NfsStat> {
-    let error = AttrNum::RdattrError.get();
-    let mut told = wanted;
-    let (handle, what) = match (what, handle.transpose()) {
-        (Ok(what), Ok(handle)) => (handle, Ok(what)),
-        (Ok(what), Err(NfsStat::NotSupp)) if !wanted.has(error) => {
-            told.remove(AttrNum::Filehandle.get());
-            (None, Ok(what))
-        }
-        (Ok(_), Err(why)) | (Err(why), _) => (None, Err(why)),
-    };
-    match what {
-        Ok(what) => Ok(writer.entry(cookie, name, told, |attributes| {
-            let subject = Subject { server, minor, handle: handle.as_ref(), what };
-            attributes::write(attributes, &subject);
-        })),
-        // An entry that has vanished since has no attributes, and is not shown the next time.
-        Err(why) if wanted.has(error) || matches!(why, NfsStat::Stale | NfsStat::NoEnt) => {
-            Ok(failed_entry(writer, (cookie, name), wanted, why))
-        }
-        Err(why) => Err(why),
-    }
+/// An entry that is listed, and what is wanted of it.
+struct Listed<'a> {
+    cookie: u64,
+    name: &'a [u8],
+    server: &'a Server,
+    minor: u32,
+    wanted: Bitmap,
 }
 
-/// Writes an entry whose attributes cannot be told; false when it does not fit. Where the client has asked for it, the error stands for
-/// them.
-// RFC 8881 18.23.3
-fn failed_entry(
-    writer: &mut EntriesWriter<'_>,
-    (cookie, name): (u64, &[u8]),
-    wanted: Bitmap,
-    why: NfsStat,
-) -> bool {
-    let error = AttrNum::RdattrError.get();
-    let told = if wanted.has(error) { Bitmap::of(&[error]) } else { Bitmap::EMPTY };
-    writer.entry(cookie, name, told, |attributes| {
-        if !told.is_empty() {
-            attributes.put(&Attr::RdattrError(why));
+impl Listed<'_> {
+    /// Writes it, with its filehandle if that is wanted; false when it does not fit.
+    ///
+    /// # Errors
+    /// What became of attributes that the client wants without wanting to know that of each entry.
+    fn write(
+        &self,
+        writer: &mut EntriesWriter<'_>,
+        handle: Option<Result<Handle, NfsStat>>,
+        what: Result<What<'_>, NfsStat>,
+    ) -> Result<bool, NfsStat> {
+        let error = AttrNum::RdattrError.get();
+        let mut told = self.wanted;
+        let (handle, what) = match (what, handle.transpose()) {
+            (Ok(what), Ok(handle)) => (handle, Ok(what)),
+            (Ok(what), Err(NfsStat::NotSupp)) if !self.wanted.has(error) => {
+                told.remove(AttrNum::Filehandle.get());
+                (None, Ok(what))
+            }
+            (Ok(_), Err(why)) | (Err(why), _) => (None, Err(why)),
+        };
+        match what {
+            Ok(what) => Ok(writer.entry(self.cookie, self.name, told, |attributes| {
+                let (server, minor) = (self.server, self.minor);
+                let subject = Subject { server, minor, handle: handle.as_ref(), what };
+                attributes::write(attributes, &subject);
+            })),
+            // An entry that has vanished since has no attributes, and is not shown the next time.
+            Err(why) if self.wanted.has(error) || matches!(why, NfsStat::Stale | NfsStat::NoEnt) => {
+                Ok(self.write_failed(writer, why))
+            }
+            Err(why) => Err(why),
         }
-    })
+    }
+
+    /// Writes it where its attributes cannot be told; false when it does not fit. Where the client has asked for it, the error
+    /// stands for them.
+    // RFC 8881 18.23.3
+    fn write_failed(&self, writer: &mut EntriesWriter<'_>, why: NfsStat) -> bool {
+        let error = AttrNum::RdattrError.get();
+        let told = if self.wanted.has(error) { Bitmap::of(&[error]) } else { Bitmap::EMPTY };
+        writer.entry(self.cookie, self.name, told, |attributes| {
+            if !told.is_empty() {
+                attributes.put(&Attr::RdattrError(why));
+            }
+        })
+    }
 }

@@ -11,9 +11,9 @@ use volume::{Kind, Name};
 
 use super::lookup::check_directory;
 use super::names::{changed, in_the_way, name, opening_own, version, with_name_again};
+use crate::compound::current::handle_of;
 use crate::compound::{Done, Run, Stop};
 use crate::config::Export;
-use crate::current::handle_of;
 
 /// Does it. Whoever has a file open goes on with it, unless they said that nobody may delete it.
 ///

@@ -11,9 +11,16 @@ use volume::{Kind, Name};
 
 use super::lookup::check_directory;
 use super::names::{changed, in_the_way, name, opening_own, version};
+use crate::compound::current::handle_of;
 use crate::compound::{Done, Run, Stop};
 use crate::config::Export;
-use crate::current::handle_of;
+
+/// A name in a directory.
+#[derive(Clone, Copy)]
+struct Entry<'a> {
+    directory: &'a Item,
+    name: &'a Name,
+}
 
 /// Does it.
 ///
@@ -34,8 +41,10 @@ pub fn run(run: &mut Run, args: &RenameArgs<'_>) -> Done {
     let (old, new) = (name(args.oldname)?, name(args.newname)?);
     run.check_writable(&export)?;
     let (before_from, before_to) = (version(&export, &from)?, version(&export, &to)?);
-    if !is_one_file(run, &export, (&from, &old), (&to, &new))? {
-        move_it(run, &export, (&from, &old), (&to, &new))?;
+    let source = Entry { directory: &from, name: &old };
+    let target = Entry { directory: &to, name: &new };
+    if !is_one_file(run, &export, source, target)? {
+        move_it(run, &export, source, target)?;
     }
     let source_cinfo = changed(&export, &from, before_from)?;
     let target_cinfo = changed(&export, &to, before_to)?;
@@ -44,17 +53,12 @@ pub fn run(run: &mut Run, args: &RenameArgs<'_>) -> Done {
 
 /// Whether both names lead to one file, so that nothing is done; refuses to replace what cannot be.
 // RFC 8881 18.26.3
-fn is_one_file(
-    run: &Run,
-    export: &Arc<Export>,
-    (from, old): (&Item, &Name),
-    (to, new): (&Item, &Name),
-) -> Result<bool, Stop> {
-    let moved = run.tell(export, |engine, caller| engine.item_in(caller, from, old))?;
+fn is_one_file(run: &Run, export: &Arc<Export>, from: Entry<'_>, to: Entry<'_>) -> Result<bool, Stop> {
+    let moved = run.tell(export, |engine, caller| engine.item_in(caller, from.directory, from.name))?;
     if let Ok(handle) = handle_of(&run.server, export, &moved) {
         run.server.forget_item(&handle);
     }
-    let there = match run.tell(export, |engine, caller| engine.item_in(caller, to, new)) {
+    let there = match run.tell(export, |engine, caller| engine.item_in(caller, to.directory, to.name)) {
         Ok(there) => there,
         Err(Stop::Fail(NfsStat::NoEnt)) => return Ok(false),
         Err(stop) => return Err(stop),
@@ -71,14 +75,9 @@ fn is_one_file(
     Ok(false)
 }
 
-fn move_it(
-    run: &Run,
-    export: &Arc<Export>,
-    (from, old): (&Item, &Name),
-    (to, new): (&Item, &Name),
-) -> Result<(), Stop> {
-    let path = std::slice::from_ref(old);
-    let moved = run.tell(export, |engine, caller| engine.item_in(caller, from, old))?;
+fn move_it(run: &Run, export: &Arc<Export>, from: Entry<'_>, to: Entry<'_>) -> Result<(), Stop> {
+    let path = std::slice::from_ref(from.name);
+    let moved = run.tell(export, |engine, caller| engine.item_in(caller, from.directory, from.name))?;
     let request = opening_own(run, export, moved.id(), path, Rights::DELETE)?;
     let kind = moved.kind();
     drop(moved);
@@ -86,9 +85,10 @@ fn move_it(
     // clients tell programs what they were told).
     let held = |stop| in_the_way(stop, kind);
     let opened = run
-        .ask(export, |engine, caller| engine.create_from(caller, from, &request))
+        .ask(export, |engine, caller| engine.create_from(caller, from.directory, &request))
         .map_err(|stop| in_the_way(stop, Kind::File))?;
-    let moved = run.ask(export, |engine, caller| engine.rename_into(caller, &opened.open, to, new));
+    let moved =
+        run.ask(export, |engine, caller| engine.rename_into(caller, &opened.open, to.directory, to.name));
     let closed = export.engine.close(&opened.open, run.now);
     moved.map_err(held)?;
     Ok(closed?)

@@ -7,8 +7,8 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::sequence::{Args, ResOk, StatusFlags};
 
 use crate::compound::{Done, Run, Serving, Stop};
-use crate::session::Session;
-use crate::slot::Admitted;
+use crate::state::session::Session;
+use crate::state::slot::Admitted;
 
 /// Does it.
 ///

@@ -7,13 +7,13 @@ use nfs_wire::attr::{AttrNum, Bitmap};
 use nfs_wire::op::OpNum;
 use nfs_wire::op::open::ShareAccess;
 use nfs_wire::op::setattr::{Args, Res};
-use share::{Basic, Info, Open, Options, TimeSet};
+use share::{Basic, Info, Open, TimeSet};
 use volume::Time;
 use volume::security::Rights;
 
 use super::io::{check_data, meant, through};
 use super::names::with_open;
-use crate::attributes::{Delegated, Wanted, When};
+use crate::attributes::set::{Delegated, Wanted, When};
 use crate::compound::{Done, Run, Stop};
 use crate::config::Export;
 
@@ -70,9 +70,7 @@ fn apply(run: &mut Run, args: &Args<'_>, set: &mut Bitmap) -> Result<(), Stop> {
     let for_times = if says_when(&rest) { Rights::WRITE_ATTRIBUTES } else { Rights::empty() };
     let for_list = if rest.list.is_some() { Rights::WRITE_DAC } else { Rights::empty() };
     let access = Rights::READ_ATTRIBUTES | for_times | for_list;
-    let done = with_open(run, &export, &item, (access, Options::UNSHARED_METADATA), |open| {
-        apply_to(run, &export, open, &rest)
-    });
+    let done = with_open(run, &export, &item, access, |open| apply_to(run, &export, open, &rest));
     if rest.list.is_some() {
         done.map_err(owners)?
     } else {

@@ -5,8 +5,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use nfs::event::Event;
-use nfs::service::Nfs;
+use nfs::connection::event::Event;
+use nfs::connection::service::Nfs;
 use nfs::{Export, Server, ServerConfig, Squash};
 use nfs_wire::NfsStat;
 use nfs_wire::attr::Fattr;
@@ -129,7 +129,7 @@ impl World {
         instance: u64,
         now: Now,
     ) -> World {
-        let reply_memory = nfs::memory::ReplyMemory::new(reply_bytes);
+        let reply_memory = nfs::state::reply_memory::ReplyMemory::new(reply_bytes);
         let config = share::Config {
             name: "share".into(),
             whole_break_timeout_ns: u64::from(LEASE_S) * 1_000_000_000,

@@ -30,7 +30,7 @@ impl Servers {
     pub fn new(plan: &Plan, state: &StateDir, endpoints: Vec<BoundEndpoint>) -> anyhow::Result<Servers> {
         let settings = &plan.config.server;
         let guid = plan.identity.guid.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let reply_memory = nfs::memory::ReplyMemory::new(reply_bytes());
+        let reply_memory = nfs::state::reply_memory::ReplyMemory::new(reply_bytes());
         let instance = net::now().wall_ns.unsigned_abs();
         let mut list = Vec::new();
         for (number, endpoint) in (0..).zip(endpoints) {
@@ -63,11 +63,14 @@ impl Servers {
     }
 
     /// All of them behind one transport.
-    pub fn service(&self) -> nfs::service::Endpoints {
+    pub fn service(&self) -> nfs::connection::service::Endpoints {
         let routes = self.list.iter().flat_map(|(endpoint, server)| {
-            endpoint.addresses.iter().map(|address| (*address, nfs::service::Nfs(Arc::clone(server))))
+            endpoint
+                .addresses
+                .iter()
+                .map(|address| (*address, nfs::connection::service::Nfs(Arc::clone(server))))
         });
-        nfs::service::Endpoints::new(routes.collect())
+        nfs::connection::service::Endpoints::new(routes.collect())
     }
 
     /// Serves these from now on, each at its endpoint.
@@ -101,7 +104,7 @@ impl Servers {
         let mut rest = restored;
         for (_, server) in &self.list {
             let is_here = |open: &share::Restored| {
-                let note = nfs::record::Note::decode(&open.note);
+                let note = nfs::state::record::Note::decode(&open.note);
                 note.is_ok_and(|note| server.exports().get(note.export).is_some())
             };
             let (here, others) = rest.into_iter().partition(is_here);

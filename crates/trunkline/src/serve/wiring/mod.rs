@@ -84,7 +84,7 @@ struct Wired {
     server: Arc<smb::Server>,
     transport: Mutex<Option<net::Handle<smb::service::Smb>>>,
     nfs: Arc<Servers>,
-    nfs_transport: Mutex<Option<net::Handle<nfs::service::Endpoints>>>,
+    nfs_transport: Mutex<Option<net::Handle<nfs::connection::service::Endpoints>>>,
     /// What connections of both hold for clients that do not read.
     backlog: Arc<net::Backlog>,
     engines: Arc<Mutex<Engines>>,
@@ -399,7 +399,7 @@ impl Wired {
         restored: impl Iterator<Item = (&'s smb::ShareConfig, Vec<share::Restored>)>,
     ) -> Vec<(Arc<share::Share>, Vec<share::Restored>)> {
         let of_share = |(config, opens): (&smb::ShareConfig, Vec<share::Restored>)| {
-            let is_claimed = |open: &share::Restored| nfs::record::Note::is_one(&open.note);
+            let is_claimed = |open: &share::Restored| nfs::state::record::Note::is_one(&open.note);
             let (claimed, opens): (Vec<_>, Vec<_>) = opens.into_iter().partition(is_claimed);
             self.server.restore(&Arc::new(config.clone()), opens, net::now());
             (Arc::clone(&config.engine), claimed)

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use admin::Status;
 use admin::nfs::{Client, Connection, Delegation, Endpoint, Reason, Session};
 use admin::status::{FileId, Mask, Open, OpenFile};
-use nfs::state::State;
+use nfs::state::stateid::State;
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
 use wire::Now;
 
@@ -62,7 +62,7 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    fn client(&self, client: &nfs::client::Client) -> Client {
+    fn client(&self, client: &nfs::state::client::Client) -> Client {
         let ways = client.ways();
         let mut sessions = client.sessions();
         sessions.sort_by_key(|session| session.id);
@@ -106,7 +106,7 @@ impl View<'_> {
         }
     }
 
-    fn session(&self, session: &nfs::session::Session) -> Session {
+    fn session(&self, session: &nfs::state::session::Session) -> Session {
         let mut ways = session.ways();
         ways.sort_by_key(|(way, ..)| way.id);
         Session {
@@ -119,7 +119,7 @@ impl View<'_> {
         }
     }
 
-    fn connection(&self, way: &nfs::connection::Way, fore: bool, back: bool) -> Connection {
+    fn connection(&self, way: &nfs::state::way::Way, fore: bool, back: bool) -> Connection {
         let seconds_since = |ns| self.now.mono_ns.saturating_sub(ns) / 1_000_000_000;
         Connection {
             remote_address: way.peer.remote.to_string(),
@@ -144,8 +144,8 @@ impl View<'_> {
             kind: if holding.access.contains(ShareAccess::WRITE) { "write" } else { "read" }.to_owned(),
             share: state.export.name.clone(),
             filename: shown(&state.export.engine.path_of(&holding.open), None),
-            recalled: told.is_some_and(nfs::state::DelegationState::is_recalled),
-            revoked: told.is_some_and(nfs::state::DelegationState::is_revoked),
+            recalled: told.is_some_and(nfs::state::delegation::DelegationState::is_recalled),
+            revoked: told.is_some_and(nfs::state::delegation::DelegationState::is_revoked),
         }
     }
 }

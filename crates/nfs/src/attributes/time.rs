@@ -1,0 +1,20 @@
+//! Times between NFS and the host.
+
+use nfs_wire::NfsStat;
+use nfs_wire::types::NfsTime;
+use volume::Time;
+
+/// A time as it goes over the wire.
+#[must_use]
+pub fn time(time: Time) -> NfsTime {
+    NfsTime { seconds: time.secs, nseconds: time.nanos }
+}
+
+/// A time that a client names.
+///
+/// # Errors
+/// NFS4ERR_INVAL.
+pub fn time_of(time: NfsTime) -> Result<Time, NfsStat> {
+    let NfsTime { seconds: secs, nseconds: nanos } = time;
+    if nanos < 1_000_000_000 { Ok(Time { secs, nanos }) } else { Err(NfsStat::Inval) }
+}

@@ -1,0 +1,111 @@
+//! The way of a COMPOUND: its operations one after the other.
+
+use nfs_wire::NfsStat;
+use nfs_wire::compound::Operations;
+use nfs_wire::op::{Args, OpNum};
+
+use super::{Flow, Run, Stop};
+use crate::op;
+
+impl Run {
+    /// Does operations until they end, one fails, or one must wait for the device.
+    pub fn go<'a>(&mut self, mut operations: Operations<'a, Args<'a>>) -> Flow {
+        loop {
+            let (position, left, from) = (operations.position(), operations.left(), self.writer.len());
+            let args = match operations.next() {
+                None => return Flow::Done,
+                Some(Ok(Args::Illegal(_))) => {
+                    // Wherever it stands (RFC 8881 15.1.3.4).
+                    self.status = NfsStat::OpIllegal;
+                    self.writer.put_illegal();
+                    self.note(OpNum::Unknown(0), None, 0, self.writer.len() - from);
+                    return Flow::Done;
+                }
+                Some(Ok(args)) => args,
+                Some(Err(bad)) => {
+                    tracing::debug!(%bad, "refused an operation");
+                    self.status = NfsStat::BadXdr;
+                    self.writer.put_status(bad.number, NfsStat::BadXdr);
+                    self.note(OpNum::new(bad.number), None, 0, self.writer.len() - from);
+                    return Flow::Done;
+                }
+            };
+            self.is_last = left == 1;
+            if matches!(args, Args::Sequence(_)) {
+                self.next_number = operations.clone().next().and_then(Result::ok).map(|next| next.number());
+            }
+            let mark = self.writer.mark();
+            let number = args.number();
+            self.doing = Some((mark, number));
+            let done = self.check_place(number).map_err(Stop::Fail);
+            let done = done.and_then(|()| self.pace_metadata(number)).and_then(|()| op::run(self, &args));
+            match done {
+                Ok(()) if self.replay.is_some() => return Flow::Done,
+                Ok(()) => {}
+                Err(stop @ (Stop::Work | Stop::Hold)) => {
+                    self.writer.truncate(mark);
+                    return match stop {
+                        Stop::Hold => Flow::Hold { position, left },
+                        _ => Flow::Work { position, left },
+                    };
+                }
+                Err(Stop::Told(status)) => self.status = status,
+                Err(Stop::Fail(status)) => {
+                    self.writer.truncate(mark);
+                    self.writer.put_status(number, status);
+                    self.status = status;
+                }
+            }
+            if let Some(status) = self.too_big() {
+                self.writer.truncate(mark);
+                self.writer.put_status(number, status);
+                self.status = status;
+            }
+            self.note(number, Some(&args), operations.position() - position, self.writer.len() - from);
+            if !self.status.is_ok() {
+                tracing::debug!(operation = ?number, status = ?self.status, "a COMPOUND ended early");
+                return Flow::Done;
+            }
+            self.pacing.operation_done();
+            if self.pacing.is_held() {
+                return Flow::Hold { position: operations.position(), left: operations.left() };
+            }
+        }
+    }
+
+    /// Whether an operation may stand where it does.
+    // RFC 8881 2.6.3.1.1.1, 18.46.3
+    fn check_place(&self, number: OpNum) -> Result<(), NfsStat> {
+        let is_first = self.writer.is_empty();
+        let stands_alone = matches!(
+            number,
+            OpNum::ExchangeId
+                | OpNum::CreateSession
+                | OpNum::DestroySession
+                | OpNum::BindConnToSession
+                | OpNum::DestroyClientId
+        );
+        match number {
+            OpNum::Sequence if is_first => Ok(()),
+            OpNum::Sequence => Err(NfsStat::SequencePos),
+            OpNum::BindConnToSession if self.count > 1 => Err(NfsStat::NotOnlyOp),
+            _ if !is_first => Ok(()),
+            _ if stands_alone && self.count > 1 => Err(NfsStat::NotOnlyOp),
+            _ if stands_alone => Ok(()),
+            _ => Err(NfsStat::OpNotInSession),
+        }
+    }
+
+    /// Why the reply is longer than the session allows, when it is.
+    fn too_big(&self) -> Option<NfsStat> {
+        let (serving, session) = (self.serving?, self.session.as_ref()?);
+        let len = self.writer.len();
+        if len > session.fore.maxresponsesize as usize {
+            Some(NfsStat::RepTooBig)
+        } else if serving.cache && len > session.fore.maxresponsesize_cached as usize {
+            Some(NfsStat::RepTooBigToCache)
+        } else {
+            None
+        }
+    }
+}

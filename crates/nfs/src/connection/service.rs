@@ -1,0 +1,156 @@
+//! The NFS server for the transport: [`Nfs`] is a service, [`Connection`] its conversation; [`Endpoints`] are several.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use nfs_wire::rpc::record::RecordMark;
+use wire::endpoint::{Principal, Record, Service};
+use wire::{Conversation, Mailbox, Now, Output, Peer, Transfer};
+
+use crate::compound::under_way::Held;
+use crate::connection::Connection;
+use crate::connection::event::Event;
+use crate::limits::{MAX_CHANNEL_MESSAGE, MAX_MESSAGE_WITHOUT_SESSION};
+use crate::server::Server;
+use crate::state::way::Mail;
+
+/// [`Server`] as the transport wants it.
+#[derive(Debug, Clone)]
+pub struct Nfs(pub Arc<Server>);
+
+impl Service for Nfs {
+    type Conversation = Connection;
+
+    fn record(&self, prefix: [u8; 4]) -> Record {
+        record(prefix)
+    }
+
+    fn accept(&self, peer: Peer, mailbox: Arc<dyn Mailbox<Event>>, now: Now) -> Option<Connection> {
+        Connection::new(&self.0, peer, mailbox, now)
+    }
+}
+
+/// Several servers behind one transport, each at addresses of its own.
+///
+/// To a client they are servers that have nothing to do with each other: owner, scope, client IDs and sessions are each
+/// server's own (RFC 8881 2.10.5), and so is what it mounts with.
+#[derive(Debug)]
+pub struct Endpoints {
+    /// The servers and where clients reach them. An unspecified address stands for all that nobody else has.
+    routes: Vec<(SocketAddr, Nfs)>,
+}
+
+impl Endpoints {
+    /// These.
+    #[must_use]
+    pub fn new(routes: Vec<(SocketAddr, Nfs)>) -> Endpoints {
+        Endpoints { routes }
+    }
+
+    /// Who is meant by a connection that came to this address of ours.
+    fn at(&self, local: SocketAddr) -> Option<&Nfs> {
+        let ip = local.ip().to_canonical();
+        let here = || self.routes.iter().filter(|(at, _)| at.port() == local.port());
+        let own = here().find(|(at, _)| at.ip().to_canonical() == ip);
+        own.or_else(|| here().find(|(at, _)| at.ip().is_unspecified())).map(|(_, nfs)| nfs)
+    }
+}
+
+impl Service for Endpoints {
+    type Conversation = Connection;
+
+    fn record(&self, prefix: [u8; 4]) -> Record {
+        record(prefix)
+    }
+
+    fn accept(&self, peer: Peer, mailbox: Arc<dyn Mailbox<Event>>, now: Now) -> Option<Connection> {
+        self.at(peer.local)?.accept(peer, mailbox, now)
+    }
+}
+
+// RFC 5531 11
+fn record(prefix: [u8; 4]) -> Record {
+    let mark = RecordMark::parse(prefix);
+    match mark.last {
+        _ if mark.len > wire::limits::MAX_MESSAGE => Record::Hostile,
+        true => Record::Message(mark.len),
+        false => Record::Fragment(mark.len),
+    }
+}
+
+impl Conversation for Connection {
+    type Event = Event;
+
+    fn on_message(&mut self, message: &mut [u8], now: Now, out: &mut Output<Event>) {
+        self.desk.begin();
+        self.receive(message, now, out);
+    }
+
+    fn on_event(&mut self, event: Event, now: Now, out: &mut Output<Event>) {
+        match event {
+            Event::Answered { finished } => self.answered(finished, out),
+            Event::Held(held) => self.held_by_a_job(*held, now, out),
+            Event::Mail(Mail::LetGo { token }) => self.let_go(token, now, out),
+            Event::Mail(Mail::Call(call)) => self.call_client(*call, now, out),
+            Event::Mail(Mail::SessionGone { session }) => self.forget_session(session),
+            Event::Mail(Mail::Close) => out.close = true,
+        }
+    }
+
+    fn max_message(&self) -> usize {
+        if self.is_proved() { MAX_CHANNEL_MESSAGE as usize } else { MAX_MESSAGE_WITHOUT_SESSION }
+    }
+
+    // The first message of a connection may be a WRITE of a session that others carry: Linux binds none after a cut.
+    fn vouches_for(&self, head: &[u8]) -> bool {
+        self.names_session(head)
+    }
+
+    fn is_proved(&self) -> bool {
+        self.carries_session()
+    }
+
+    // Users of AUTH_SYS are what a client says. One that has opened nothing yet may be anybody.
+    fn principal(&self) -> Option<Principal> {
+        self.works_for_known_client().then_some(Principal::Host)
+    }
+
+    fn holds(&self) -> usize {
+        self.held_bytes
+    }
+
+    fn event_bytes(&self, event: &Event) -> usize {
+        match event {
+            Event::Answered { finished: Some(finished) } => finished.frame.held(),
+            _ => 0,
+        }
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        None
+    }
+
+    fn on_deadline(&mut self, _now: Now, _out: &mut Output<Event>) {}
+
+    fn before_leaving(&mut self) {
+        self.promised.keep();
+    }
+
+    fn turned(&mut self, ended_ns: u64, end: u64) {
+        self.desk.turned(ended_ns, end, self.under_way());
+        self.held_bytes = self.held.values_mut().map(Held::keeps).sum();
+    }
+
+    fn sent(&mut self, taken: u64, at_ns: u64) {
+        self.desk.sent(taken, at_ns);
+    }
+
+    fn transfer(&self) -> Option<&Transfer> {
+        Some(&self.way.transfer)
+    }
+
+    fn on_close(&mut self, now: Now) {
+        self.end_held(now);
+        self.closed(now);
+    }
+}

@@ -1,0 +1,151 @@
+//! Taking up again, after a restart, what a client had (RFC 8881 8.4.2): opens, delegations, byte ranges.
+//!
+//! A claim is first looked for among what was kept. One that is not there may still be right: a client opens files under its
+//! delegation without telling, and the end of the record is lost with the power of the host. So it is done like any other
+//! open or lock, by somebody of whom it is certain that they were there and that nothing was taken away from them, and is
+//! refused when it meets somebody else's.
+
+use std::sync::Arc;
+
+use nfs_wire::NfsStat;
+use nfs_wire::op::open::{ShareAccess, ShareDeny};
+use share::{Caching, Caller, Open};
+
+use super::states::{Target, enter, reserve};
+use crate::compound::{Run, Stop};
+use crate::state::grace::{Kept, close};
+use crate::state::open::Holding;
+use crate::state::record::What;
+use crate::state::share_reservation::Reservation;
+use crate::state::stateid::{Place, State};
+
+/// Whether the client that asks may claim anything now.
+///
+/// # Errors
+/// NFS4ERR_NO_GRACE.
+// RFC 8881 8.4.2.1, 18.51.3
+pub fn check(run: &Run) -> Result<(), NfsStat> {
+    let client = &run.session()?.client;
+    if !client.has_reclaimed() && run.server.grace.may_claim(client.key) {
+        Ok(())
+    } else {
+        Err(NfsStat::NoGrace)
+    }
+}
+
+/// What a claim meets that others hold.
+// RFC 8881 15.1.9.4
+pub fn conflict(stop: Stop) -> Stop {
+    match stop {
+        Stop::Fail(NfsStat::ShareDenied | NfsStat::Denied | NfsStat::Grace) => {
+            Stop::Fail(NfsStat::ReclaimConflict)
+        }
+        other => other,
+    }
+}
+
+/// Takes up the open of an open-owner; none when there is none that was kept.
+///
+/// # Errors
+/// NFS4ERR_DELAY, NFS4ERR_ROFS.
+pub fn take_open(
+    run: &Run,
+    target: Target<'_>,
+    owner: &[u8],
+    wanted: Reservation,
+) -> Result<Option<Arc<State>>, Stop> {
+    let (client, of) = (target.client, target.of(owner));
+    let Reservation { access, deny } = wanted;
+    if access.contains(ShareAccess::WRITE) {
+        run.check_writable(target.export)?;
+    }
+    let taken = run.server.grace.take(client.key, What::Open, of);
+    let Some(kept) = taken else { return Ok(None) };
+    let is_within = kept.note.access.contains(access) && kept.note.deny.contains(deny);
+    if !is_within {
+        // It was opened for less, as far as is known: to be opened anew, which may meet others.
+        close(&target.export.engine, &kept.open, run.now);
+        return Ok(None);
+    }
+    let state = take_up(run, target, &kept, |place, holding| {
+        State::open(place, owner, Holding::new(holding, access, deny))
+    })?;
+    enter(run, &state, client.add_open(of, &state))?;
+    run.server.grace.claimed(client.key, &state, run.now);
+    Ok(Some(state))
+}
+
+/// What has become of a delegation that a client claims.
+pub enum Again {
+    /// It has it.
+    Held(Arc<State>),
+    /// It was taken away before the restart, so that others may have changed the file since.
+    Lost,
+    /// It was not recorded.
+    Unknown,
+}
+
+/// Whether the right of a delegation is there.
+pub fn is_held(open: &Open, write: bool) -> bool {
+    open.caching()
+        .is_some_and(|grant| grant.state.contains(if write { Caching::WRITE } else { Caching::READ }))
+}
+
+/// Takes up a delegation, for writing or for reading.
+///
+/// # Errors
+/// NFS4ERR_DELAY.
+pub fn take_delegation(run: &Run, target: Target<'_>, write: bool) -> Result<Again, Stop> {
+    let taken = run.server.grace.take(target.client.key, What::Delegation, target.of(&[]));
+    let Some(kept) = taken else { return Ok(Again::Unknown) };
+    if kept.note.access.contains(ShareAccess::WRITE) != write {
+        close(&target.export.engine, &kept.open, run.now);
+        return Ok(Again::Unknown);
+    }
+    // It stays recorded until its client has freed it.
+    if !is_held(&kept.open, write) {
+        close(&target.export.engine, &kept.open, run.now);
+        return Ok(Again::Lost);
+    }
+    let access = kept.note.access;
+    let state = take_up(run, target, &kept, |place, holding| {
+        State::delegated(place, &target.client.revoked, Holding::new(holding, access, ShareDeny::empty()))
+    })?;
+    Ok(Again::Held(state))
+}
+
+/// Makes a state of an open that was kept.
+fn take_up(
+    run: &Run,
+    target: Target<'_>,
+    kept: &Kept,
+    make: impl FnOnce(Place, Arc<Open>) -> State,
+) -> Result<Arc<State>, Stop> {
+    let Target { client, export, handle, .. } = target;
+    let node = kept.open.node_id();
+    client.attach(export);
+    if let Some(key) = kept.open.cache_key() {
+        client.remember_key(export.id, node, key);
+    }
+    let Some(key) = reserve(run, client) else {
+        close(&target.export.engine, &kept.open, run.now);
+        return Err(NfsStat::Delay.into());
+    };
+    let place = Place { key, client: client.id, export: Arc::clone(export), handle, node };
+    let state = run.server.enter_state(make(place, Arc::clone(&kept.open)));
+    if state.delegation().is_some() {
+        // Before it is the client's again, since others may be waiting for it.
+        enter(run, &state, client.add_delegation(&state))?;
+    }
+    let identity = run.identity(export);
+    let caller = Caller { identity: &identity, client: client.key, waiter: None, now: run.now };
+    if let Err(why) = export.engine.reclaim(&kept.open, &caller) {
+        tracing::warn!(export = %export.name, %why, "an open from before the restart could not be taken up");
+        if state.delegation().is_some() {
+            client.remove_delegation(&state);
+        }
+        run.server.end_state(&state, run.now);
+        return Err(NfsStat::ReclaimBad.into());
+    }
+    Ok(state)
+}

@@ -1,0 +1,67 @@
+//! Room for a new state, and its entry into what its client has.
+
+use std::sync::Arc;
+
+use nfs_wire::NfsStat;
+use share::Item;
+
+use crate::compound::{Run, Stop};
+use crate::config::Export;
+use crate::state::client::Client;
+use crate::state::filehandle::Handle;
+use crate::state::stateid::{Of, State, state_bytes};
+
+/// A file that a client gets a state of.
+#[derive(Clone, Copy)]
+pub struct Target<'a> {
+    /// The client.
+    pub client: &'a Arc<Client>,
+    /// The export.
+    pub export: &'a Arc<Export>,
+    /// The file.
+    pub item: &'a Item,
+    /// Its handle.
+    pub handle: Handle,
+}
+
+impl<'a> Target<'a> {
+    /// The same of one owner.
+    pub fn of(&self, owner: &'a [u8]) -> Of<'a> {
+        Of { owner, export: self.export.id, node: self.item.id() }
+    }
+}
+
+/// The key of a new state of a client on an export, for an owner of this name; none when there are too many, or the client has
+/// more than there is memory left for.
+pub fn room(run: &Run, client: &Client, export: &Arc<Export>, owner: &[u8]) -> Option<u64> {
+    let memory = export.engine.client_memory();
+    let user = run.identity(export);
+    let payer = memory.payer(client.key, &user);
+    if memory.has_room(payer, state_bytes(owner)) {
+        return reserve(run, client);
+    }
+    memory.refuse(payer, &user.name, run.now.mono_ns);
+    None
+}
+
+/// The same for a state that is claimed back: its client was charged for what it stands for when that was restored.
+pub fn reserve(run: &Run, client: &Client) -> Option<u64> {
+    if !client.may_add_state() {
+        return None;
+    }
+    let reserve = || run.server.reserve_state();
+    // What clients have that are long gone is given to those that are there.
+    reserve().or_else(|| if run.server.end_expired(run.now) { reserve() } else { None })
+}
+
+/// Ends a state again whose client has ended before it was entered.
+///
+/// # Errors
+/// NFS4ERR_DELAY: who asks again learns that its session is gone.
+pub fn enter(run: &Run, state: &State, is_entered: bool) -> Result<(), Stop> {
+    if is_entered {
+        return Ok(());
+    }
+    run.server.end_state(state, run.now);
+    Err(NfsStat::Delay.into())
+}

@@ -1,0 +1,119 @@
+//! Times that a client keeps with its delegation to write (RFC 9754 5, RFC 8881 10.4.3): how the file was when they were handed
+//! over, what the client tells of them, and what of that is believed.
+
+use nfs_wire::attr::{Attr, Fattr};
+use share::Info;
+use volume::Time;
+use wire::Now;
+
+use crate::attributes::time::time_of;
+
+/// How a file was when its times were handed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Before {
+    /// Its change attribute, which the client repeats as long as it keeps nothing back.
+    change: u64,
+    accessed: Time,
+    modified: Time,
+}
+
+impl Before {
+    /// As these figures tell.
+    #[must_use]
+    pub fn of(info: &Info) -> Before {
+        Before { change: info.version, accessed: info.accessed, modified: info.modified }
+    }
+
+    /// When the file was read last, if a client can be believed: not before its times were handed over, and by now.
+    #[must_use]
+    pub fn accessed(&self, told: Option<Time>, now: Now) -> Option<Time> {
+        within(told, self.accessed, now)
+    }
+
+    /// The same for when its data was changed.
+    #[must_use]
+    pub fn modified(&self, told: Option<Time>, now: Now) -> Option<Time> {
+        within(told, self.modified, now)
+    }
+}
+
+/// A time that is no earlier than `first`, and the present where it is still to come.
+fn within(told: Option<Time>, first: Time, now: Now) -> Option<Time> {
+    let order = |time: Time| (time.secs, time.nanos);
+    let now = Time::from_wall_ns(now.wall_ns);
+    let told = told.filter(|told| order(*told) >= order(first))?;
+    Some(if order(told) > order(now) { now } else { told })
+}
+
+/// What a holder has answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Told {
+    change: Option<u64>,
+    size: Option<u64>,
+    accessed: Option<Time>,
+    modified: Option<Time>,
+}
+
+impl Told {
+    /// Reads it; none when it is not what was asked for.
+    #[must_use]
+    pub fn read(given: &Fattr<'_>) -> Option<Told> {
+        let mut told = Told::default();
+        for attribute in given.iter() {
+            match attribute.ok()? {
+                Attr::Change(change) => told.change = Some(change),
+                Attr::Size(size) => told.size = Some(size),
+                Attr::TimeDelegAccess(time) => told.accessed = Some(time_of(time).ok()?),
+                Attr::TimeDelegModify(time) => told.modified = Some(time_of(time).ok()?),
+                _ => return None,
+            }
+        }
+        (told.change.is_some() && told.size.is_some()).then_some(told)
+    }
+
+    /// Whether the holder has something that is not here yet.
+    // RFC 8881 10.4.3
+    #[must_use]
+    pub fn is_news(&self, before: &Before, info: &Info) -> bool {
+        self.change.is_some_and(|change| change != before.change)
+            || self.size.is_some_and(|size| size != info.size)
+    }
+
+    /// When its data was changed last.
+    #[must_use]
+    pub fn modified(&self, before: &Before, now: Now) -> Option<Time> {
+        before.modified(self.modified, now)
+    }
+
+    /// What is known of the file with what the holder has said; `is_news` as above.
+    pub fn amend(&self, info: &mut Info, before: &Before, is_news: bool, now: Now) {
+        if is_news {
+            info.size = self.size.unwrap_or(info.size);
+        }
+        info.accessed = before.accessed(self.accessed, now).unwrap_or(info.accessed);
+        info.modified = before.modified(self.modified, now).unwrap_or(info.modified);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kept_time_lies_between_when_it_was_handed_over_and_now() {
+        let at = |secs, nanos| Time { secs, nanos };
+        let now = Now { mono_ns: 0, wall_ns: 100_000_000_007 };
+        let first = at(50, 5);
+        for (told, found) in [
+            (at(50, 4), None),
+            (at(49, 9), None),
+            (at(50, 5), Some(at(50, 5))),
+            (at(100, 7), Some(at(100, 7))),
+            (at(100, 8), Some(at(100, 7))),
+            (at(101, 0), Some(at(100, 7))),
+        ] {
+            assert_eq!(within(Some(told), first, now), found, "{told:?}");
+        }
+        assert_eq!(within(None, first, now), None);
+    }
+}

@@ -1,0 +1,216 @@
+//! What is kept of clients over a restart, as bytes: who they are ([`ClientRecord`], in a journal of the server), and what
+//! only this protocol knows of an open ([`Note`], beside the engine's own record of it).
+//!
+//! Numbers are little-endian; bytes have their length in front.
+
+use share::ClientKey;
+use wire::{Cursor, Truncated, Writer};
+
+use nfs_wire::op::open::{ShareAccess, ShareDeny};
+use nfs_wire::types::Verifier;
+
+use crate::state::stateid::State;
+use crate::state::who::Principal;
+
+/// What a note of ours begins with; other servers of the same share write others.
+const NOTE: u8 = b'N';
+/// Which layout of the clients' journal this is.
+pub const VERSION: u32 = 1;
+
+/// What an open of the engine is to a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// The open of an open-owner.
+    Open,
+    /// A delegation.
+    Delegation,
+}
+
+/// What is kept of an open beside what the engine keeps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// Open or delegation.
+    pub what: What,
+    /// The open-owner, as the client calls it; empty for a delegation.
+    pub owner: Box<[u8]>,
+    /// Through which export.
+    pub export: u32,
+    /// What it is for.
+    pub access: ShareAccess,
+    /// What others may not do.
+    pub deny: ShareDeny,
+}
+
+impl Note {
+    /// Whether bytes beside an open are a note of this server.
+    #[must_use]
+    pub fn is_one(bytes: &[u8]) -> bool {
+        bytes.first() == Some(&NOTE)
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(16 + self.owner.len());
+        let mut out = Writer::new(&mut bytes);
+        out.u8(NOTE);
+        out.u8(u8::from(self.what == What::Delegation));
+        out.u32_le(self.export);
+        out.u32_le(self.access.bits());
+        out.u32_le(self.deny.bits());
+        out.bytes(&self.owner);
+        bytes
+    }
+
+    /// Reads a note.
+    ///
+    /// # Errors
+    /// [`Truncated`] when it is none.
+    pub fn decode(bytes: &[u8]) -> Result<Note, Truncated> {
+        let mut from = Cursor::new(bytes);
+        if from.u8()? != NOTE {
+            return Err(Truncated { at: 0 });
+        }
+        let what = match from.u8()? {
+            0 => What::Open,
+            1 => What::Delegation,
+            _ => return Err(Truncated { at: 1 }),
+        };
+        let export = from.u32_le()?;
+        let access = ShareAccess::from_bits_retain(from.u32_le()?);
+        let deny = ShareDeny::from_bits_retain(from.u32_le()?);
+        let owner = from.bytes(from.remaining())?.into();
+        Ok(Note { what, owner, export, access, deny })
+    }
+}
+
+/// Has the engine record what a client holds, so that it can come back for it after a restart.
+pub fn enlist(state: &State) {
+    let engine = &state.export.engine;
+    if !engine.keeps_opens() {
+        return;
+    }
+    let holding = state.holding();
+    let (what, owner) = match state.opened() {
+        Some(open) => (What::Open, open.owner.clone()),
+        None => (What::Delegation, Box::default()),
+    };
+    let note = Note { what, owner, export: state.export.id, access: holding.access, deny: holding.deny };
+    if let Err(why) = engine.enlist(&holding.open, state.handle.address(), note.encode()) {
+        tracing::warn!(export = %state.export.name, %why, "an open could not be recorded; it ends with the server");
+    }
+}
+
+/// One record of the journal of clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClientRecord {
+    /// Always the first: the layout, and which start of the host this was.
+    Head {
+        /// [`VERSION`].
+        version: u32,
+        /// The host's own name for this time that it runs.
+        boot: Box<[u8]>,
+    },
+    /// A client has made its first session.
+    Known(Known),
+    /// It is gone, or has nothing to come back to.
+    Gone(ClientKey),
+}
+
+/// By what a client is known again (RFC 8881 2.4).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Known {
+    /// Under which its opens are kept.
+    pub key: ClientKey,
+    /// What it calls itself (co_ownerid).
+    pub owner: Box<[u8]>,
+    /// Changes when it begins anew.
+    pub verifier: Verifier,
+    /// Who may speak of it.
+    pub principal: Principal,
+}
+
+impl ClientRecord {
+    /// Its bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(64);
+        let mut out = Writer::new(&mut bytes);
+        match self {
+            ClientRecord::Head { version, boot } => {
+                out.u8(0);
+                out.u32_le(*version);
+                put(&mut out, boot);
+            }
+            ClientRecord::Known(known) => {
+                out.u8(1);
+                out.u128_le(known.key.0);
+                put(&mut out, &known.owner);
+                out.bytes(&known.verifier);
+                let (flavor, uid, machine) = known.principal.parts();
+                out.u32_le(flavor);
+                out.u32_le(uid);
+                put(&mut out, machine);
+            }
+            ClientRecord::Gone(key) => {
+                out.u8(2);
+                out.u128_le(key.0);
+            }
+        }
+        bytes
+    }
+
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// [`Truncated`] when it is none.
+    pub fn decode(bytes: &[u8]) -> Result<ClientRecord, Truncated> {
+        let mut from = Cursor::new(bytes);
+        Ok(match from.u8()? {
+            0 => ClientRecord::Head { version: from.u32_le()?, boot: take(&mut from)? },
+            1 => ClientRecord::Known(Known {
+                key: ClientKey(from.u128_le()?),
+                owner: take(&mut from)?,
+                verifier: from.array()?,
+                principal: Principal::of(from.u32_le()?, from.u32_le()?, take(&mut from)?),
+            }),
+            2 => ClientRecord::Gone(ClientKey(from.u128_le()?)),
+            _ => return Err(Truncated { at: 0 }),
+        })
+    }
+}
+
+fn put(out: &mut Writer<'_>, bytes: &[u8]) {
+    out.u32_le(bytes.len() as u32);
+    out.bytes(bytes);
+}
+
+fn take(from: &mut Cursor<'_>) -> Result<Box<[u8]>, Truncated> {
+    let len = from.u32_le()?;
+    Ok(from.bytes(len as usize)?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_shorter_is() {
+        let principal = Principal::of(1, 7, Box::from(*b"host"));
+        let known = Known { key: ClientKey(5), owner: Box::from(*b"me"), verifier: [3; 8], principal };
+        let head = ClientRecord::Head { version: VERSION, boot: Box::from(*b"boot") };
+        for record in [head, ClientRecord::Known(known), ClientRecord::Gone(ClientKey(9))] {
+            let bytes = record.encode();
+            assert_eq!(ClientRecord::decode(&bytes), Ok(record));
+            assert!((0..bytes.len()).all(|len| ClientRecord::decode(&bytes[..len]).is_err()));
+        }
+        assert!(ClientRecord::decode(&[3]).is_err());
+        let (access, deny) = (ShareAccess::BOTH, ShareDeny::WRITE);
+        let note = Note { what: What::Delegation, owner: Box::from(*b"owner"), export: 7, access, deny };
+        let bytes = note.encode();
+        assert!(Note::is_one(&bytes) && !Note::is_one(&[2]) && !Note::is_one(&[]));
+        assert_eq!(Note::decode(&bytes), Ok(note));
+        assert!((0..14).all(|len| Note::decode(&bytes[..len]).is_err()));
+        assert!(Note::decode(&[&[1], &bytes[1..]].concat()).is_err());
+    }
+}

@@ -1,0 +1,196 @@
+//! Session: slots, and the connections that carry it (RFC 8881 2.10).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nfs_wire::op::create_session::ChannelAttrs;
+use nfs_wire::types::SessionId;
+use parking_lot::Mutex;
+use wire::table::Keyed;
+
+use crate::state::back_channel::{self, Back};
+use crate::state::callback::{Caller, Calling};
+use crate::state::client::Client;
+use crate::state::reply_memory::Part;
+use crate::state::slot::Slot;
+use crate::state::way::{Mail, Way};
+
+/// One session.
+pub struct Session {
+    /// What the client calls it.
+    pub id: SessionId,
+    /// Whose it is.
+    pub client: Arc<Client>,
+    /// Its slots.
+    pub slots: Box<[Slot]>,
+    /// Bounds of the fore channel.
+    pub fore: ChannelAttrs,
+    /// Bounds of the back channel.
+    pub back: ChannelAttrs,
+    /// Calls on the back channel.
+    pub calls: Back,
+    calling: Mutex<Calling>,
+    ended: AtomicBool,
+    bound: Mutex<Vec<Bound>>,
+    /// Whether any of them carries callbacks: each SEQUENCE asks, and a lock would go from thread to thread.
+    has_back: AtomicBool,
+    /// What its slots' replies may take, until it ends.
+    kept: Mutex<Option<Part>>,
+}
+
+/// A connection that is bound to a session.
+pub struct Bound {
+    /// The connection.
+    pub way: Arc<Way>,
+    /// Whether it carries requests of the client.
+    pub fore: bool,
+    /// Whether it carries callbacks.
+    pub back: bool,
+}
+
+impl Keyed for Session {
+    fn key(&self) -> u64 {
+        key_of(&self.id)
+    }
+}
+
+/// The place in the table that a session's id names.
+#[must_use]
+pub fn key_of(id: &SessionId) -> u64 {
+    let mut key = [0; 8];
+    key.copy_from_slice(&id[8..]);
+    u64::from_be_bytes(key)
+}
+
+/// A new id of the session at a place in the table. Whoever knows the id of a session may use it and end it (RFC 8881 2.10.8.3),
+/// so half of it is known to its client alone.
+#[must_use]
+pub fn id_of(key: u64) -> SessionId {
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&auth::crypto::random::<8>());
+    id[8..].copy_from_slice(&key.to_be_bytes());
+    id
+}
+
+impl Session {
+    /// A new session.
+    #[must_use]
+    pub fn new(
+        id: SessionId,
+        client: Arc<Client>,
+        fore: ChannelAttrs,
+        back: ChannelAttrs,
+        calling: Calling,
+        kept: Part,
+    ) -> Session {
+        Session {
+            id,
+            client,
+            slots: (0..fore.maxrequests).map(|_| Slot::default()).collect(),
+            fore,
+            back,
+            calls: Back::new(back.maxrequests),
+            calling: Mutex::new(calling),
+            ended: AtomicBool::new(false),
+            bound: Mutex::default(),
+            has_back: AtomicBool::new(false),
+            kept: Mutex::new(Some(kept)),
+        }
+    }
+
+    /// How the client is called.
+    #[must_use]
+    pub fn calling(&self) -> Calling {
+        self.calling.lock().clone()
+    }
+
+    /// Calls so from now on.
+    pub fn call_as(&self, program: u32, caller: Caller) {
+        let mut calling = self.calling.lock();
+        (calling.program, calling.caller) = (program, caller);
+    }
+
+    /// Whether it was destroyed.
+    #[inline]
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Ends it: its connections forget it.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+        // The slots themselves go as soon as its connections have heard of it.
+        let part = self.kept.lock().take();
+        drop(part);
+        let mut bound = self.bound.lock();
+        for bound in bound.drain(..) {
+            bound.way.post(Mail::SessionGone { session: self.key() });
+        }
+        self.publish(&bound);
+        drop(bound);
+        back_channel::end(self);
+    }
+
+    /// Binds a connection, or widens what it is bound for. True when it was not bound before.
+    // RFC 8881 2.10.3.1
+    pub fn bind(&self, way: &Arc<Way>, fore: bool, back: bool) -> bool {
+        let mut bound = self.bound.lock();
+        let is_new = match bound.iter_mut().find(|known| Arc::ptr_eq(&known.way, way)) {
+            Some(known) => {
+                known.fore |= fore;
+                known.back |= back;
+                false
+            }
+            None => {
+                bound.push(Bound { way: Arc::clone(way), fore, back });
+                true
+            }
+        };
+        self.publish(&bound);
+        is_new
+    }
+
+    /// Brings up to date what is known of the connections without their lock, which is held.
+    fn publish(&self, bound: &[Bound]) {
+        self.has_back.store(bound.iter().any(|bound| bound.back), Ordering::Release);
+    }
+
+    /// A connection is gone, or carries something else.
+    pub fn unbind(&self, way: &Arc<Way>) {
+        let mut bound = self.bound.lock();
+        bound.retain(|known| !Arc::ptr_eq(&known.way, way));
+        self.publish(&bound);
+    }
+
+    /// Whether a connection carries it at all.
+    #[must_use]
+    pub fn is_bound(&self, way: &Arc<Way>) -> bool {
+        self.bound.lock().iter().any(|known| Arc::ptr_eq(&known.way, way))
+    }
+
+    /// The connections that carry callbacks.
+    #[must_use]
+    pub fn back_ways(&self) -> Vec<Arc<Way>> {
+        self.bound.lock().iter().filter(|bound| bound.back).map(|bound| Arc::clone(&bound.way)).collect()
+    }
+
+    /// Whether a callback can be sent.
+    #[inline]
+    #[must_use]
+    pub fn has_back_channel(&self) -> bool {
+        self.has_back.load(Ordering::Acquire)
+    }
+
+    /// Its connections and what each is bound for, for status.
+    #[must_use]
+    pub fn ways(&self) -> Vec<(Arc<Way>, bool, bool)> {
+        self.bound.lock().iter().map(|bound| (Arc::clone(&bound.way), bound.fore, bound.back)).collect()
+    }
+
+    /// Slots in which a request is being done.
+    #[must_use]
+    pub fn busy_slots(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.is_busy()).count()
+    }
+}

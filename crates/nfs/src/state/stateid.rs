@@ -1,0 +1,243 @@
+//! State: what a stateid stands for, an open or the locks of an owner in it (RFC 8881 8.2).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use nfs_wire::NfsStat;
+use nfs_wire::types::StateId;
+use parking_lot::Mutex;
+use share::LockOwner;
+use share::memory::Charge;
+use volume::NodeId;
+use wire::table::Keyed;
+
+use crate::config::Export;
+use crate::state::delegation::DelegationState;
+use crate::state::filehandle::Handle;
+use crate::state::open::{Holding, OpenState};
+
+/// One state.
+pub struct State {
+    key: u64,
+    /// The client ID of its client.
+    pub client: u64,
+    /// Of which export.
+    pub export: Arc<Export>,
+    /// Of which file.
+    pub handle: Handle,
+    /// The file within its volume.
+    pub node: NodeId,
+    seqid: AtomicU32,
+    kind: Kind,
+    /// Its part of the memory for clients.
+    _charge: Charge,
+}
+
+/// Bytes of a state without the names of its owner.
+const STATE_BYTES: usize = 1024;
+/// The state, the table of its client by owner, and that of owners by number each have the name.
+const OWNER_COPIES: usize = 3;
+
+/// Bytes of a state whose owner has this name.
+#[must_use]
+pub fn state_bytes(owner: &[u8]) -> usize {
+    STATE_BYTES + OWNER_COPIES * owner.len()
+}
+
+enum Kind {
+    Open(Arc<OpenState>),
+    Locks(LockState),
+    Delegation(DelegationState),
+}
+
+/// The locks of a lock-owner on a file.
+pub struct LockState {
+    /// The lock-owner, as the client calls it.
+    pub owner: Box<[u8]>,
+    /// The same for the engine.
+    pub number: LockOwner,
+    /// The open they were taken through.
+    pub open: Arc<State>,
+    opened: Arc<OpenState>,
+    /// Held while ranges are taken and while it is freed, so that none is taken under what is freed at that moment; true
+    /// once it is freed.
+    pub freed: Mutex<bool>,
+}
+
+impl Keyed for State {
+    fn key(&self) -> u64 {
+        self.key
+    }
+}
+
+/// Whose state: an owner of the client, and a file of an export.
+#[derive(Debug, Clone, Copy)]
+pub struct Of<'a> {
+    /// The owner, as the client calls it.
+    pub owner: &'a [u8],
+    /// The export.
+    pub export: u32,
+    /// The file.
+    pub node: NodeId,
+}
+
+/// Where a new state belongs.
+pub struct Place {
+    /// Its key in the table.
+    pub key: u64,
+    /// Whose it is.
+    pub client: u64,
+    /// Of which export.
+    pub export: Arc<Export>,
+    /// Of which file.
+    pub handle: Handle,
+    /// The file within its volume.
+    pub node: NodeId,
+}
+
+impl State {
+    fn new(place: Place, kind: Kind) -> State {
+        let Place { key, client, export, handle, node } = place;
+        let (payer, owner): (_, &[u8]) = match &kind {
+            Kind::Open(open) => (open.holding.load().open.payer(), &open.owner),
+            Kind::Locks(locks) => (locks.opened.holding.load().open.payer(), &locks.owner),
+            Kind::Delegation(delegation) => (delegation.holding.load().open.payer(), &[]),
+        };
+        let charge = export.engine.client_memory().charge(payer, state_bytes(owner));
+        State { key, client, export, handle, node, seqid: AtomicU32::new(1), kind, _charge: charge }
+    }
+
+    /// A new open.
+    #[must_use]
+    pub fn open(place: Place, owner: &[u8], holding: Holding) -> State {
+        State::new(place, Kind::Open(Arc::new(OpenState::new(owner, holding))))
+    }
+
+    /// The first lock of an owner through an open; none when `open` is something else.
+    #[must_use]
+    pub fn first_lock(place: Place, owner: &[u8], number: LockOwner, open: Arc<State>) -> Option<State> {
+        let Kind::Open(opened) = &open.kind else { return None };
+        let opened = Arc::clone(opened);
+        Some(State::new(
+            place,
+            Kind::Locks(LockState { owner: owner.into(), number, open, opened, freed: Mutex::new(false) }),
+        ))
+    }
+
+    /// A new delegation of a client that counts in `revoked` how many were taken away from it.
+    #[must_use]
+    pub fn delegated(place: Place, revoked: &Arc<AtomicU64>, holding: Holding) -> State {
+        State::new(place, Kind::Delegation(DelegationState::new(revoked, holding)))
+    }
+
+    /// When it is a delegation.
+    #[must_use]
+    pub fn delegation(&self) -> Option<&DelegationState> {
+        match &self.kind {
+            Kind::Delegation(delegation) => Some(delegation),
+            Kind::Open(_) | Kind::Locks(_) => None,
+        }
+    }
+
+    /// When it is an open.
+    #[must_use]
+    pub fn opened(&self) -> Option<&OpenState> {
+        match &self.kind {
+            Kind::Open(open) => Some(open),
+            Kind::Locks(_) | Kind::Delegation(_) => None,
+        }
+    }
+
+    /// When it is the locks of an owner.
+    #[must_use]
+    pub fn locks(&self) -> Option<&LockState> {
+        match &self.kind {
+            Kind::Locks(locks) => Some(locks),
+            Kind::Open(_) | Kind::Delegation(_) => None,
+        }
+    }
+
+    /// What the open behind it holds.
+    #[inline]
+    #[must_use]
+    pub fn holding(&self) -> arc_swap::Guard<Arc<Holding>> {
+        match &self.kind {
+            Kind::Open(open) => open.holding.load(),
+            Kind::Locks(locks) => locks.opened.holding.load(),
+            Kind::Delegation(delegation) => delegation.holding.load(),
+        }
+    }
+
+    /// Its stateid now.
+    #[must_use]
+    pub fn id(&self, instance: u64) -> StateId {
+        StateId { seqid: self.seqid.load(Ordering::Acquire), other: other_of(instance, self.key) }
+    }
+
+    /// Its stateid after a change.
+    #[must_use]
+    pub fn next_id(&self, instance: u64) -> StateId {
+        let mut seqid = self.seqid.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
+        // RFC 8881 8.2.2: zero has another meaning.
+        if seqid == 0 {
+            seqid = 1;
+            self.seqid.store(1, Ordering::Release);
+        }
+        StateId { seqid, other: other_of(instance, self.key) }
+    }
+
+    /// Whether a stateid's seqid may be used now.
+    ///
+    /// # Errors
+    /// NFS4ERR_OLD_STATEID, NFS4ERR_BAD_STATEID.
+    // RFC 8881 8.2.2
+    #[inline]
+    pub fn check_seqid(&self, seqid: u32) -> Result<(), NfsStat> {
+        let now = self.seqid.load(Ordering::Acquire);
+        match seqid {
+            0 => Ok(()),
+            seqid if seqid == now => Ok(()),
+            seqid if (now.wrapping_sub(seqid) as i32) > 0 => Err(NfsStat::OldStateId),
+            _ => Err(NfsStat::BadStateId),
+        }
+    }
+}
+
+/// The part of a stateid that names the state: which run of the server, and the key in its table.
+#[must_use]
+pub fn other_of(instance: u64, key: u64) -> [u8; 12] {
+    let mut other = [0; 12];
+    other[..4].copy_from_slice(&run_of(instance));
+    other[4..].copy_from_slice(&key.to_be_bytes());
+    other
+}
+
+/// The key that a stateid names, if it is of this run of the server.
+#[inline]
+#[must_use]
+pub fn key_of(instance: u64, other: &[u8; 12]) -> Option<u64> {
+    let (run, key) = other.split_first_chunk::<4>()?;
+    (*run == run_of(instance)).then(|| key.try_into().map(u64::from_be_bytes).ok())?
+}
+
+/// Four bytes of the instance, never those that special stateids begin with.
+fn run_of(instance: u64) -> [u8; 4] {
+    let run = (instance as u32) & 0x7fff_ffff | 1;
+    run.to_be_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stateid_names_its_key_and_its_run_of_the_server() {
+        let other = other_of(77, 0x1234_5678_9abc);
+        assert_eq!(key_of(77, &other), Some(0x1234_5678_9abc));
+        assert_eq!(key_of(99, &other), None);
+        for special in [StateId::ANONYMOUS, StateId::READ_BYPASS] {
+            assert_eq!(key_of(u64::MAX, &special.other), None);
+            assert_eq!(key_of(0, &special.other), None);
+        }
+    }
+}
