@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use nfs::connection::service::{Endpoints, Nfs};
+
 use crate::config::Share;
 use crate::config::endpoints::Owner;
 use crate::config::nfs::{Network, RootSquash, ShareNfs};
@@ -63,14 +65,11 @@ impl Servers {
     }
 
     /// All of them behind one transport.
-    pub fn service(&self) -> nfs::connection::service::Endpoints {
+    pub fn service(&self) -> Endpoints {
         let routes = self.list.iter().flat_map(|(endpoint, server)| {
-            endpoint
-                .addresses
-                .iter()
-                .map(|address| (*address, nfs::connection::service::Nfs(Arc::clone(server))))
+            endpoint.addresses.iter().map(|address| (*address, Nfs(Arc::clone(server))))
         });
-        nfs::connection::service::Endpoints::new(routes.collect())
+        Endpoints::new(routes.collect())
     }
 
     /// Serves these from now on, each at its endpoint.
