@@ -1,12 +1,19 @@
 //! A node: one descriptor and what is known of it for good.
+//!
+//! The files of this folder are a node's calls by subject: `names`, `data`, `attributes` and `streams`; `address` finds a file
+//! again without its name.
+
+mod address;
+mod attributes;
+mod data;
+mod names;
+mod streams;
 
 use std::ops::{ControlFlow, Range};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, ResolveFlags, Statx, StatxAttributes, StatxFlags, StatxTimestamp,
-};
+use rustix::fs::{Mode, OFlags};
 use volume::{
     Actor, DirEntry, Extent, Failure, Kind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result,
     Stat, StreamInfo, Time, Times,
@@ -16,9 +23,13 @@ use wire::FileRange;
 
 use crate::errno::{call, failure};
 use crate::kept_back;
+use crate::open::{ALWAYS, open_below};
 use crate::pool::{Descriptor, Using};
+use crate::scan::scan;
+use crate::shared::Shared;
+use crate::stat::{stat_below, stat_fd};
 use crate::sys::ProcPath;
-use crate::volume::Shared;
+use crate::table::Key;
 
 /// An open file, directory, symbolic link or special file of the host, or a stream of one.
 pub struct PosixNode {
@@ -38,81 +49,6 @@ pub struct PosixNode {
     pub(crate) owner: Option<Box<PosixNode>>,
 }
 
-/// Flags that every open has.
-pub(crate) const ALWAYS: OFlags =
-    OFlags::NOFOLLOW.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
-
-/// What is asked of every stat.
-const WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
-
-/// Opens one component below a directory, never through a symbolic link of any kind.
-pub(crate) fn open_below(
-    directory: BorrowedFd<'_>,
-    name: &[u8],
-    flags: OFlags,
-    mode: Mode,
-) -> Result<OwnedFd> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
-    // With O_PATH nothing is opened that could wait or become a terminal, and the call refuses the flags.
-    let always = if flags.contains(OFlags::PATH) { OFlags::NOFOLLOW | OFlags::CLOEXEC } else { ALWAYS };
-    let open = || rustix::fs::openat2(directory, name, flags | always, mode, resolve);
-    if !flags.contains(OFlags::CREATE) {
-        return kept_back::with_room(open).map_err(failure);
-    }
-    kept_back::ask(directory)?;
-    let fd = call(open)?;
-    // The name is there now: one descriptor more does less harm.
-    kept_back::note(fd.as_fd());
-    Ok(fd)
-}
-
-/// The stat of a descriptor's file.
-pub(crate) fn stat_fd(fd: impl AsFd) -> Result<Stat> {
-    call(|| rustix::fs::statx(fd.as_fd(), c"", AtFlags::EMPTY_PATH, WANTED)).map(|seen| stat_of(&seen))
-}
-
-/// The stat of what a name leads to; a symbolic link is not followed, and nothing is mounted for it.
-pub(crate) fn stat_below(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Stat> {
-    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-    call(|| rustix::fs::statx(directory, name, flags, WANTED)).map(|seen| stat_of(&seen))
-}
-
-fn time(stamp: StatxTimestamp) -> Time {
-    Time { secs: stamp.tv_sec, nanos: stamp.tv_nsec }
-}
-
-fn stat_of(seen: &Statx) -> Stat {
-    let pair = |major: u32, minor: u32| u64::from(major) << 32 | u64::from(minor);
-    let kind = match FileType::from_raw_mode(u32::from(seen.stx_mode)) {
-        FileType::Directory => Kind::Directory,
-        FileType::Symlink => Kind::Link,
-        FileType::Fifo => Kind::Pipe,
-        FileType::Socket => Kind::Socket,
-        FileType::CharacterDevice => Kind::CharDevice,
-        FileType::BlockDevice => Kind::BlockDevice,
-        FileType::RegularFile | FileType::Unknown => Kind::File,
-    };
-    let is_device = matches!(kind, Kind::CharDevice | Kind::BlockDevice);
-    let has_birth = seen.stx_mask & StatxFlags::BTIME.bits() != 0;
-    Stat {
-        id: NodeId { device: pair(seen.stx_dev_major, seen.stx_dev_minor), inode: seen.stx_ino },
-        file_system: 0,
-        kind,
-        size: seen.stx_size,
-        allocated: seen.stx_blocks.saturating_mul(512),
-        links: seen.stx_nlink,
-        mode: u32::from(seen.stx_mode) & 0o7777,
-        uid: seen.stx_uid,
-        gid: seen.stx_gid,
-        rdev: if is_device { pair(seen.stx_rdev_major, seen.stx_rdev_minor) } else { 0 },
-        accessed: time(seen.stx_atime),
-        modified: time(seen.stx_mtime),
-        changed: time(seen.stx_ctime),
-        born: has_birth.then(|| time(seen.stx_btime)),
-        fixed: seen.stx_attributes.intersects(StatxAttributes::IMMUTABLE | StatxAttributes::APPEND),
-    }
-}
-
 impl PosixNode {
     /// From a descriptor and the stat of what it leads to.
     pub(crate) fn new(
@@ -127,7 +63,7 @@ impl PosixNode {
         let own = || rustix::io::fcntl_dupfd_cloexec(&fd, 0).map_err(failure);
         let first = shared.located(*stat, own).ok();
         PosixNode {
-            descriptor: Descriptor::of(&shared, fd, (stat.id, stat.kind, born), how, is_path),
+            descriptor: Descriptor::of(&shared.root, fd, stat.id, stat.kind, born, how, is_path),
             shared,
             id: stat.id,
             kind: stat.kind,
@@ -159,6 +95,11 @@ impl PosixNode {
         self.owner.as_deref().unwrap_or(self)
     }
 
+    /// What the node table knows this node by.
+    pub(crate) fn key(&self) -> Key {
+        Key { inode: self.id.inode, born: self.born }
+    }
+
     /// The descriptor, which stays open as long as what is returned lives.
     ///
     /// # Errors
@@ -170,7 +111,7 @@ impl PosixNode {
     /// The same for who takes errors of the host.
     pub(crate) fn raw_fd(&self) -> rustix::io::Result<Using<'_>> {
         match &self.descriptor {
-            Descriptor::OfRoot => Ok(Using::Kept(self.shared.root_fd.as_fd())),
+            Descriptor::OfRoot => Ok(Using::Kept(self.shared.root.fd.as_fd())),
             Descriptor::Kept(fd) => Ok(Using::Kept(fd.as_fd())),
             Descriptor::Pooled(pooled) => pooled.file().map(Using::Pooled),
         }
@@ -180,7 +121,7 @@ impl PosixNode {
     pub(crate) fn directory(&self) -> Result<BorrowedFd<'_>> {
         match &self.descriptor {
             _ if self.kind != Kind::Directory || self.owner.is_some() => Err(Failure::NotADirectory),
-            Descriptor::OfRoot => Ok(self.shared.root_fd.as_fd()),
+            Descriptor::OfRoot => Ok(self.shared.root.fd.as_fd()),
             Descriptor::Kept(fd) => Ok(fd.as_fd()),
             Descriptor::Pooled(_) => Err(Failure::Stale),
         }
@@ -238,7 +179,7 @@ impl PosixNode {
             .map_err(failure)?;
         let descriptor = match self.owner {
             Some(_) => Descriptor::Kept(fd),
-            None => Descriptor::of(&self.shared, fd, (self.id, self.kind, self.born), how, false),
+            None => Descriptor::of(&self.shared.root, fd, self.id, self.kind, self.born, how, false),
         };
         let owner = self.owner.as_ref().map(|o| o.duplicate().map(Box::new)).transpose()?;
         let shared = Arc::clone(&self.shared);
@@ -449,6 +390,6 @@ impl Node for PosixNode {
     }
 
     fn entries(&self, cookie: u64, visit: &mut dyn FnMut(DirEntry) -> ControlFlow<()>) -> Result<()> {
-        self.scan(cookie, visit)
+        scan(self.directory()?, cookie, visit)
     }
 }

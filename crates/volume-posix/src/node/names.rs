@@ -8,11 +8,12 @@ use rustix::io::Errno;
 use volume::{Actor, Failure, Kind, Name, OpenHow, Result, Stat};
 
 use crate::errno::{call, failure};
-use crate::kept_back;
-use crate::node::{PosixNode, open_below, stat_below, stat_fd};
-use crate::pool;
+use crate::node::PosixNode;
+use crate::open::open_below;
+use crate::stat::{stat_below, stat_fd};
 use crate::sys::ProcPath;
 use crate::table::Table;
+use crate::{kept_back, pool};
 
 /// How often a name that others keep replacing is tried.
 const TRIES: usize = 8;

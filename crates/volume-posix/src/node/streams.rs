@@ -7,9 +7,11 @@ use std::os::fd::AsFd;
 use volume::{Failure, Kind, Name, OpenHow, Result, StreamInfo};
 
 use crate::errno::call;
-use crate::node::{PosixNode, open_below, stat_below, stat_fd};
+use crate::node::PosixNode;
+use crate::open::open_below;
 use crate::pool::Descriptor;
 use crate::scan::scan;
+use crate::stat::{stat_below, stat_fd};
 
 impl PosixNode {
     pub(crate) fn list_streams(&self) -> Result<Vec<StreamInfo>> {

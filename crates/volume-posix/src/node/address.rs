@@ -18,7 +18,9 @@ use volume::{ADDRESS_MAX, Failure, Kind, Name, OpenHow, Result, Stat, Time};
 use crate::errno::failure;
 use crate::file_systems::mount_mark;
 use crate::kept_back;
-use crate::node::{PosixNode, open_below, stat_below, stat_fd};
+use crate::node::PosixNode;
+use crate::open::open_below;
+use crate::stat::{stat_below, stat_fd};
 use crate::sys::{Handle, ProcPath, is_gone};
 use crate::table::{Key, Table};
 
@@ -36,7 +38,7 @@ impl PosixNode {
         if self.owner.is_some() {
             return Err(Failure::NotSupported);
         }
-        if self.id.device != self.shared.root.device {
+        if self.id.device != self.shared.root.id.device {
             return self.address_below();
         }
         if let Some(table) = &self.shared.table {
@@ -57,7 +59,7 @@ impl PosixNode {
         let fd = self.fd()?;
         let handle = Handle::of(fd.as_fd()).map_err(failure)?;
         let file_system = self.shared.file_system_of(fd.as_fd(), self.id.device)?;
-        let mark = mount_mark(fd.as_fd(), self.shared.root_fd.as_fd())?;
+        let mark = mount_mark(fd.as_fd(), self.shared.root.fd.as_fd())?;
         let mut out = self.address_of_kind(BELOW);
         out.extend_from_slice(&mark.to_le_bytes());
         out.extend_from_slice(&file_system.to_le_bytes());
@@ -99,7 +101,7 @@ impl PosixNode {
 
     /// Makes sure that the table knows where this node stands, and the directories above it.
     fn note_place(&self, table: &Table) -> Result<()> {
-        if self.id == self.shared.root || table.knows(self.key()) {
+        if self.id == self.shared.root.id || table.knows(self.key()) {
             return Ok(());
         }
         for _ in 0..TRIES {
@@ -136,8 +138,8 @@ impl PosixNode {
         if stat_below(directory.as_fd(), last.as_bytes())?.id != self.id {
             return Ok(false);
         }
-        if seen.id != self.shared.root && !table.knows(Key::of(&seen)) {
-            let (mut at, mut inode) = (None::<OwnedFd>, self.shared.root.inode);
+        if seen.id != self.shared.root.id && !table.knows(Key::of(&seen)) {
+            let (mut at, mut inode) = (None::<OwnedFd>, self.shared.root.id.inode);
             for name in above.split(|byte| *byte == b'/') {
                 let Ok(name) = Name::new(name) else { return Ok(false) };
                 let here = at.as_ref().map_or(table.root(), AsFd::as_fd);
@@ -188,7 +190,7 @@ impl PosixNode {
         let file_system = u64::from_le_bytes(*file_system);
         let handle = Handle { kind: i32::from_le_bytes(*kind), bytes: bytes.into() };
         let shared = &self.shared;
-        let root = shared.root_fd.as_fd();
+        let root = shared.root.fd.as_fd();
         let (fd, stat) = shared.file_systems.at_mount(u32::from_le_bytes(*mark), root, |top| {
             let is_stale = |errno| is_gone(errno) || errno == Errno::OPNOTSUPP;
             let fd = kept_back::with_room(|| handle.open(top))
@@ -214,7 +216,7 @@ impl PosixNode {
         table.find(key, &|directory, name| {
             let fd = open_below(directory, name.as_bytes(), OFlags::PATH, Mode::empty())?;
             let stat = stat_fd(&fd)?;
-            if Key::of(&stat) != key || stat.id.device != self.shared.root.device {
+            if Key::of(&stat) != key || stat.id.device != self.shared.root.id.device {
                 return Err(Failure::NotFound);
             }
             let node = self.found_node(fd, &stat)?;
@@ -248,7 +250,7 @@ impl PosixNode {
     /// [`Failure::Stale`] when it stands nowhere that can be reached; as the host says.
     pub(crate) fn find_place(&self) -> Result<Option<(PosixNode, Name)>> {
         let directory = self.directory()?;
-        if self.id == self.shared.root {
+        if self.id == self.shared.root.id {
             return Ok(None);
         }
         for _ in 0..TRIES {
