@@ -43,7 +43,6 @@
 
 mod beside;
 mod buffer;
-mod call;
 mod channels;
 mod connection;
 mod credits;
@@ -62,7 +61,6 @@ mod options;
 mod patience;
 mod protection;
 mod ranges;
-mod series;
 mod session;
 mod transport;
 mod tree;
@@ -73,19 +71,16 @@ pub use beside::{ExtendedAttribute, Stream};
 pub use buffer::Reply;
 pub use bytes::Bytes;
 pub use channels::ChannelStatus;
-pub use channels::open::{ChannelOptions, Opened};
 pub use connection::Connection;
-pub use error::Error;
+pub use error::{Error, Result};
 pub use file::{Data, DirectoryEntry, File};
 pub use holes::Allocated;
 pub use lasting::Lasting;
 pub use negotiate::Negotiated;
 pub use offload::{COPIED_AT_ONCE, CopySource};
 pub use options::{Credentials, DIALECTS, Options};
+pub use session::open::{ChannelOptions, Opened};
 pub use session::{LoggingOn, Session};
 pub use transport::Traffic;
 pub use tree::{OpenOptions, Tree};
 pub use whole::{Fetched, Settings};
-
-/// What an operation of this crate leads to.
-pub type Result<T> = std::result::Result<T, Error>;

@@ -8,73 +8,30 @@ use nfs_wire::attr::{Attr, Fattr};
 use nfs_wire::compound::CallWriter;
 use nfs_wire::op::create::{self, CreateType};
 use nfs_wire::op::filehandle::{GetResOk, PutArgs};
-use nfs_wire::op::open::{self, Claim, CreateHow, OpenHow, ShareAccess, ShareDeny};
+use nfs_wire::op::open::{self, Claim, CreateHow, OpenHow, ShareDeny};
 use nfs_wire::op::write::ResOk as WriteResOk;
-use nfs_wire::op::{Args, close, getattr, names, readdir};
+use nfs_wire::op::{Args, close, names, readdir};
 use nfs_wire::types::{FileHandle, FileType, Identity, Owner, StableHow, StateId};
 use nfs_wire::{NfsStat, op};
 
 use super::answer::{Answer, Results, result_of};
 use super::attributes::{Attributes, WANTED};
-use super::call::Request;
-use super::client::Inner;
 use super::file::File;
+use super::inner::call::Request;
 use super::link::Operations;
 use super::opens::Open;
 use super::owners;
-use crate::{Error, Result};
+use crate::Error;
+use crate::error::Result;
+use crate::nfs::attributes::{attributes, read_attributes};
+use crate::nfs::inner::Inner;
+use crate::nfs::opens::{Creation, OpenOptions};
 
 /// A directory. Copies share it.
 #[derive(Debug, Clone)]
 pub struct Directory {
     pub(crate) client: Arc<Inner>,
     pub(super) handle: Arc<[u8]>,
-}
-
-/// How a file is opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OpenOptions {
-    /// Whether it is to be read.
-    pub read: bool,
-    /// Whether it is to be written.
-    pub write: bool,
-    /// Whether to make it.
-    pub creation: Creation,
-}
-
-/// Whether to make a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Creation {
-    /// It must be there.
-    Never,
-    /// Make it when it is not there, with these permission bits.
-    IfMissing(u32),
-    /// It may not be there; make it with these permission bits.
-    Always(u32),
-    /// Make it with these permission bits, or empty it.
-    Anew(u32),
-}
-
-impl OpenOptions {
-    /// A file that is there, to be read.
-    #[must_use]
-    pub fn read() -> OpenOptions {
-        OpenOptions { read: true, write: false, creation: Creation::Never }
-    }
-
-    /// A file to be read and written.
-    #[must_use]
-    pub fn write(creation: Creation) -> OpenOptions {
-        OpenOptions { read: true, write: true, creation }
-    }
-
-    // RFC 8881 18.16.3
-    pub(super) fn access(self, wants_delegation: bool) -> ShareAccess {
-        let mut access = ShareAccess::empty();
-        access.set(ShareAccess::READ, self.read);
-        access.set(ShareAccess::WRITE, self.write);
-        if wants_delegation { access } else { access | ShareAccess::WANT_NO_DELEG }
-    }
 }
 
 /// One entry of a directory.
@@ -234,7 +191,7 @@ impl Directory {
         let opened: open::ResOk<'_> = result_of!(results, Open)?;
         let handle = handle(&mut results)?;
         let attributes = read_attributes(&mut results)?;
-        let open = Open::new((handle, taken.keep()), *how, opened.stateid, answer.instance);
+        let open = Open::new(handle, taken.keep(), *how, opened.stateid, answer.instance);
         let file = File::new(Arc::clone(&self.client), open, attributes);
         if let Some(responder) = self.client.responder.as_ref().filter(|_| !file.is_lost()) {
             responder.hold(&opened.delegation, &file.open.handle);
@@ -297,7 +254,7 @@ impl Directory {
             return Ok(());
         }
         // The file is open: what is left is done step by step.
-        let open = Open::new((handle, taken.keep()), *how, stateid, answer.instance);
+        let open = Open::new(handle, taken.keep(), *how, stateid, answer.instance);
         let file = File::new(Arc::clone(&self.client), open, Attributes::UNKNOWN);
         let written = file.write_whole(data).await;
         let closed = file.close().await;
@@ -375,20 +332,10 @@ pub(crate) fn lookup(name: &str) -> Args<'_> {
     Args::Lookup(names::LookupArgs { objname: name.as_bytes() })
 }
 
-pub(crate) fn attributes() -> Args<'static> {
-    Args::GetAttr(getattr::Args { attr_request: WANTED })
-}
-
 /// The result of GETFH.
 pub(crate) fn handle(results: &mut Results<'_>) -> Result<Arc<[u8]>> {
     let got: GetResOk<'_> = result_of!(results, GetFh)?;
     Ok(got.object.0.into())
-}
-
-/// The result of GETATTR.
-pub(crate) fn read_attributes(results: &mut Results<'_>) -> Result<Attributes> {
-    let got: getattr::ResOk<'_> = result_of!(results, GetAttr)?;
-    Attributes::read(&got.obj_attributes)
 }
 
 /// An open-owner for the time of an OPEN, given back unless the file stays open.

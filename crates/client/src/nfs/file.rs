@@ -13,14 +13,14 @@ use nfs_wire::{Malformed, op};
 
 use super::answer::{Answer, result_of};
 use super::attributes::Attributes;
-use super::call::Request;
-use super::client::Inner;
-use super::directory::{attributes, read_attributes};
+use super::inner::call::Request;
 use super::link::Operations;
 use super::opens::Open;
-use super::whole::settings;
+use crate::Error;
+use crate::error::Result;
+use crate::nfs::attributes::{attributes, read_attributes, settings};
+use crate::nfs::inner::Inner;
 use crate::transport::Message;
-use crate::{Error, Result};
 
 /// A file that is open. All operations can be under way at once, in any number.
 ///

@@ -7,8 +7,9 @@ use nfs_wire::op::{Args, OpNum, Res};
 
 use super::File;
 use super::answer::result_of;
-use super::session::OPERATIONS;
-use crate::{Error, Result};
+use super::inner::establish::OPERATIONS;
+use crate::Error;
+use crate::error::Result;
 
 /// The most offsets that one COMPOUND asks about: SEQUENCE and PUTFH go in front.
 pub const SEEKS: usize = OPERATIONS as usize - 2;

@@ -9,10 +9,11 @@ use nfs_wire::types::{FileType, NfsTime, StateId};
 
 use super::answer::result_of;
 use super::attributes::Attributes;
-use super::directory::{attributes, lookup, read_attributes};
-use super::whole::{set, settings};
+use super::directory::lookup;
+use super::whole::set;
 use super::{Directory, Security};
-use crate::Result;
+use crate::error::Result;
+use crate::nfs::attributes::{attributes, read_attributes, settings};
 
 impl Directory {
     /// The text and the attributes of the symbolic link `name`, in one round trip. None where something else is there.

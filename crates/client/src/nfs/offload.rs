@@ -9,9 +9,10 @@ use nfs_wire::xdr::List;
 
 use super::File;
 use super::answer::result_of;
-use super::call::Request;
+use super::inner::call::Request;
 use super::link::Operations;
-use crate::{Error, Result};
+use crate::Error;
+use crate::error::Result;
 
 impl File {
     /// Has the server copy up to `length` bytes from `at` in `source` to the same place in this file. Answers how many it has

@@ -8,25 +8,20 @@ use nfs_wire::attr::{Attr, Fattr};
 use nfs_wire::compound::CallWriter;
 use nfs_wire::op::write::ResOk as WriteResOk;
 use nfs_wire::op::{self, Args, Res, getattr, names, open, read, setattr};
-use nfs_wire::types::{NfsTime, SetTime, StableHow, StateId};
+use nfs_wire::types::{NfsTime, StableHow, StateId};
 use nfs_wire::{Malformed, NfsStat};
 
 use super::answer::{Results, result_of};
 use super::attributes::Attributes;
-use super::call::Request;
-use super::directory::{CLOSE, Taken, attributes, handle, lookup, read_attributes};
+use super::directory::{CLOSE, Taken, handle, lookup};
 use super::file::{Data, File};
+use super::inner::call::Request;
 use super::link::Operations;
 use super::opens::Open;
 use super::{Creation, Directory, OpenOptions};
-use crate::{Error, Result};
-
-/// What is set with a file.
-pub(crate) fn settings(modified: Option<NfsTime>, mode: Option<u32>) -> Vec<Attr<'static>> {
-    // In the order of their numbers, as an attribute list must be.
-    let modified = modified.map(|time| Attr::TimeModifySet(SetTime::Client(time)));
-    mode.map(Attr::Mode).into_iter().chain(modified).collect()
-}
+use crate::Error;
+use crate::error::Result;
+use crate::nfs::attributes::{attributes, read_attributes, settings};
 
 /// The result of SETATTR.
 pub(crate) fn set(results: &mut Results<'_>) -> Result<()> {
@@ -120,7 +115,7 @@ impl Directory {
         })();
         if let Err(error) = rest {
             // The file is open, and only what comes of its data matters.
-            let open = Open::new((handle, taken.keep()), how, stateid, answer.instance);
+            let open = Open::new(handle, taken.keep(), how, stateid, answer.instance);
             let file = File::new(Arc::clone(&self.client), open, Attributes::UNKNOWN);
             let _ = file.close().await;
             return Err(match error.nfs_status() {

@@ -13,18 +13,19 @@ use nfs_wire::op::open::{self, Claim, DelegationType, OpenHow, ShareDeny};
 use nfs_wire::op::{Args, OpNum, close};
 use nfs_wire::types::{FileHandle, Identity, Owner, StateId};
 
-use super::answer::result_of;
-use super::client::Inner;
-use super::opens::Open;
-use super::owners;
-use super::session::Session;
+use super::Inner;
+use crate::Error;
+use crate::error::Result;
+use crate::nfs::answer::result_of;
+use crate::nfs::opens::Open;
+use crate::nfs::owners;
+use crate::nfs::session::Session;
 use crate::patience::Patience;
-use crate::{Error, Result};
 
 impl Inner {
     /// The server has restarted, or has given up all that the client had: what is open is to be claimed, and delegations are
     /// gone.
-    pub(super) fn begin_instance(&self) {
+    pub(crate) fn begin_instance(&self) {
         self.opens.begin_instance();
         if let Some(responder) = &self.responder {
             responder.lose_delegations();
@@ -35,7 +36,7 @@ impl Inner {
     ///
     /// # Errors
     /// As [`Inner::ask_in`]. What is not claimed then can be claimed in another session.
-    pub(super) async fn reclaim(&self, session: &Arc<Session>) -> Result<()> {
+    pub(crate) async fn reclaim(&self, session: &Arc<Session>) -> Result<()> {
         let mut unclaimed = VecDeque::from(self.opens.unclaimed());
         let mut patience = Patience::new(self.options.patience);
         let mut pause_for = |status| is_for_now(status).then(|| patience.next()).flatten();

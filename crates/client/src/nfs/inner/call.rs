@@ -16,16 +16,17 @@ use nfs_wire::op::{Args, OpNum, sequence};
 use nfs_wire::types::StateId;
 use nfs_wire::{NfsStat, op};
 
-use super::answer::{Answer, Sequenced, result_of};
-use super::channels::{Channel, Chosen};
-use super::client::Inner;
-use super::link::Operations;
-use super::opens::Open;
-use super::session::{Loss, Session};
-use super::slots::Lease;
+use super::Inner;
+use crate::Error;
+use crate::error::Result;
+use crate::nfs::answer::{Answer, Sequenced, result_of};
+use crate::nfs::channels::{Channel, Chosen};
+use crate::nfs::link::Operations;
+use crate::nfs::opens::Open;
+use crate::nfs::session::{Loss, Session};
+use crate::nfs::slots::Lease;
 use crate::patience::{Patience, answered};
 use crate::transport::Message;
-use crate::{Error, Result};
 
 /// A COMPOUND without its SEQUENCE.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +57,7 @@ impl Inner {
         self.call(Request { operations: Operations::of(push), once: None }).await
     }
 
-    /// As [`Inner::ask`], for a step on the way to an export: answered within [`Options::connect_timeout`](super::Options).
+    /// As [`Inner::ask`], for a step on the way to an export: answered within [`Options::connect_timeout`](crate::nfs::Options).
     ///
     /// # Errors
     /// As [`Inner::call`], and [`Error::Late`].
@@ -143,7 +144,7 @@ impl Inner {
         }
     }
 
-    /// Asks for `operations`, the last of which must be answered within [`Options::connect_timeout`](super::Options), in
+    /// Asks for `operations`, the last of which must be answered within [`Options::connect_timeout`](crate::nfs::Options), in
     /// `session` alone.
     ///
     /// # Errors

@@ -16,14 +16,15 @@ use std::time::Duration;
 
 use smb_wire::{Command, NtStatus};
 
+use super::series::Series;
+use crate::Error;
 use crate::buffer::Reply;
 use crate::channels::Chosen;
+use crate::error::Result;
 use crate::link::{Envelope, Part};
 use crate::patience::Patience;
 use crate::protection::Protection;
-use crate::series::Series;
-use crate::session::SessionInner;
-use crate::{Error, Result};
+use crate::session::inner::SessionInner;
 
 /// How long a server may go on refusing a replay because what it repeats is still being worked on: an open that waits for
 /// a break does for 35 s (MS-SMB2 3.3.2.1), and for an NFS client's delegation as long as its lease, which is 90 s.

@@ -11,13 +11,14 @@ use tokio::net::TcpStream;
 use tokio::sync::MutexGuard;
 use tokio::task::JoinSet;
 
-use super::Channel;
+use crate::channels::Channel;
 use crate::connection::Inner;
+use crate::error::Result;
 use crate::negotiate::Negotiated;
 use crate::patience::{late, within};
 use crate::protection::ChannelKeys;
-use crate::session::SessionInner;
-use crate::{Connection, Error, Result, log_on};
+use crate::session::inner::SessionInner;
+use crate::{Connection, Error, log_on};
 
 /// An attempt to open a channel may take this part of what connecting may take in all: there may be four, two at the
 /// address that was planned and two at another.

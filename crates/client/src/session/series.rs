@@ -12,12 +12,13 @@ use smb_wire::{
     set_info, write,
 };
 
+use super::call::{Answer, Terms};
+use crate::Error;
 use crate::buffer::Reply;
-use crate::call::{Answer, Terms};
+use crate::error::Result;
 use crate::link::Part;
 use crate::negotiate::CREDIT;
-use crate::session::SessionInner;
-use crate::{Error, Result};
+use crate::session::inner::SessionInner;
 
 /// The requests of one frame.
 pub(crate) struct Series<'a> {
