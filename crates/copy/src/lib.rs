@@ -10,38 +10,48 @@
 //! the copy its connections.
 
 mod args;
+mod at_server;
 mod beside;
+mod channel;
 mod crowd;
 mod error;
 mod file;
 mod follow;
+mod found;
 mod front;
 mod glance;
 mod inside;
+mod job;
 mod keep;
 mod link;
+mod link_checks;
 mod mirror;
 mod name;
 mod naming;
 mod pace;
+mod patience;
 mod place;
 mod plan;
 mod progress;
 mod report;
 mod run;
+mod shared;
 mod survey;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod tree;
 mod twins;
+mod unnamed;
 mod widen;
 
-pub use args::Args;
-pub use args::Links;
+pub use args::{Args, Links};
+pub use channel::Channel;
 pub use error::Error;
 pub use keep::Keep;
 pub use name::Pattern;
 pub use place::{Place, Remote};
 pub use plan::Plan;
-pub use report::{Channel, Counts, FATAL, Report};
+pub use report::{FATAL, Report};
 pub use run::run;
+pub use tally::Counts;
