@@ -14,13 +14,12 @@ use std::time::{Duration, Instant};
 use client::Bytes;
 
 use crate::drive::{self, Bench, Failure, Order};
-use crate::examine::{Patient, accounts_of};
 use crate::existing::Existing;
 use crate::facts::{Cause, Data, Protocol, Run, Stage, Stopped, Work};
+use crate::patient::{Patient, accounts_of};
 use crate::peer::{File, Line, Place};
 use crate::tcp::TcpInfo;
 use crate::{existing, names, protocol, sawtooth};
-pub(crate) use warm::Sizes;
 
 /// The name of the test file.
 const FILE_NAME: &str = "data";

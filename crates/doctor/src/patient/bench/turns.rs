@@ -9,8 +9,8 @@ use load::quiet::{self, Quiet};
 
 use super::{LONG_WAY_MS, TIME_FOR_THE_END, close};
 use crate::drive::{Bench, Order};
-use crate::examine::Patient;
 use crate::facts::{Channel, Connects, Others, Run, Stopped, Work};
+use crate::patient::Patient;
 use crate::peer::{Gauge, Line};
 use crate::ping;
 use crate::tcp::TcpInfo;

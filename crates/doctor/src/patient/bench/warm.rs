@@ -8,8 +8,8 @@ use super::{
     FILE_BYTES_AT_MOST, LARGE_BLOCK_BYTES, SLOW_WAY_BLOCK_BYTES, SMALL_BLOCK_BYTES, TIME_FOR_THE_END, close,
 };
 use crate::drive::{Bench, Order};
-use crate::examine::Patient;
 use crate::facts::{Stage, Stopped, Work};
+use crate::patient::{Patient, Sizes};
 use crate::protocol;
 
 /// Bytes under way that large runs have at least and at most, where the way allows.
@@ -26,18 +26,6 @@ const WARM_UP_BYTES_AT_FIRST: u32 = 512 << 10;
 const WARM_UP_BYTES_AT_LAST: u32 = 16 << 20;
 /// How much longer a block takes than a smaller one where the way is narrow.
 const NARROW_WAY_DELAY: Duration = Duration::from_millis(150);
-
-/// What the large runs have in common. The blocks are decided once, so that operations for a second can be compared; how many
-/// are under way may grow ([`once`]).
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Sizes {
-    /// Block and depth of writes, and of reads.
-    pub(super) write: (u32, u32),
-    pub(super) read: (u32, u32),
-    pub(super) extent: u64,
-    /// How long one connection needs for a block, of reads or writes whichever are slower.
-    pub(super) block_time: Duration,
-}
 
 /// Block and depth for a path: several times what it holds at once with all connections, but no more than it carries in
 /// a while where that is known. `rate` is what one connection carried, in bytes for a second; `is_full` whether operations
@@ -61,7 +49,7 @@ fn sizes(rate: f64, is_full: bool, rtt_ms: f64, most: u32, max_io: u32) -> (u32,
 }
 
 /// Four times as much under way, in the same blocks; nothing where that is more than there may be.
-fn more((block, depth): (u32, u32)) -> Option<(u32, u32)> {
+fn more(block: u32, depth: u32) -> Option<(u32, u32)> {
     let under_way = 4.0 * f64::from(block) * f64::from(depth);
     (under_way <= *BYTES_UNDER_WAY.end() && depth * 4 <= LARGE_BLOCKS_AT_ONCE).then_some((block, depth * 4))
 }
@@ -150,7 +138,7 @@ async fn enough(
         // What a narrow way carries for seconds would be taken for a server that is silent.
         let is_bearable = |depth: u32| sizes.block_time * depth < patient.course.stall / 3;
         let wants_more = had_too_little && has_time && patient.args.max_rate.is_none();
-        let next = more((block, depth)).filter(|(_, depth)| wants_more && is_bearable(*depth));
+        let next = more(block, depth).filter(|(_, depth)| wants_more && is_bearable(*depth));
         let Some(next) = next else { break };
         *(if work == Work::Write { &mut sizes.write } else { &mut sizes.read }) = next;
     }
@@ -267,13 +255,13 @@ mod tests {
         // As it was after a first look at a busy moment: 200 Mbit/s over 23 ms, and 768 KiB for four connections.
         let mut size = (SLOW_WAY_BLOCK_BYTES, 12);
         let mut seen = Vec::new();
-        while let Some(next) = more(size) {
+        while let Some(next) = more(size.0, size.1) {
             size = next;
             seen.push(size);
         }
         // In the same blocks: runs are compared by operations for a second.
         assert_eq!(seen, [(SLOW_WAY_BLOCK_BYTES, 48), (SLOW_WAY_BLOCK_BYTES, 192)]);
-        assert_eq!(more((LARGE_BLOCK_BYTES, 65)), None);
+        assert_eq!(more(LARGE_BLOCK_BYTES, 65), None);
     }
 
     #[test]

@@ -9,18 +9,18 @@ use client::{Credentials, nfs};
 use load::{Scheme, Target};
 use smb_wire::ioctl::interfaces::{InterfaceCapability, NetworkInterfaceInfo};
 
+use super::bench;
 use crate::args::{Args, Course};
 use crate::clear::Made;
-use crate::existing::Existing;
 use crate::facts::{
     Cause, Connections, Facts, Interface, Protocol, Scope, Stage, Stopped, Transport, median,
 };
+use crate::patient::{Patient, accounts_of, cut};
 use crate::peer::{How, Line, join};
 use crate::ping::{self, Attempt};
 use crate::route::{self, find};
-use crate::run::cut;
 use crate::tcp::TcpInfo;
-use crate::{bench, clear, live, packets, protocol, tcp};
+use crate::{clear, live, packets, protocol};
 
 /// How long the server may take over a farewell.
 const FAREWELL: Duration = Duration::from_millis(700);
@@ -33,31 +33,6 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
 const PROBE: Duration = Duration::from_millis(900);
 /// A way on which a connect takes less is short: there it costs little to make more, and what a busy host adds is a larger part.
 const SHORT_WAY: Duration = Duration::from_millis(20);
-
-/// One server under examination.
-pub(crate) struct Patient<'a> {
-    pub(crate) target: &'a Target,
-    pub(crate) args: &'a Args,
-    pub(crate) course: &'a Course,
-    pub(crate) how: How,
-    pub(crate) facts: Facts,
-    /// Sessions: one, or several where one takes a single connection.
-    pub(crate) lines: Vec<Line>,
-    /// The directory of the test files, once it was asked for.
-    pub(crate) scratch: Option<String>,
-    /// What lies in it.
-    pub(crate) made: Made,
-    /// A file of the server's that may be read, where nothing is written.
-    pub(crate) existing: Option<Existing>,
-    /// How far the test file was written.
-    pub(crate) written: u64,
-    pub(crate) sizes: Option<bench::Sizes>,
-    /// Where further connections go (SMB).
-    ways: Vec<SocketAddr>,
-    begun: Instant,
-    /// When the work ends.
-    until: Instant,
-}
 
 impl<'a> Patient<'a> {
     pub(crate) fn new(
@@ -491,22 +466,6 @@ impl<'a> Patient<'a> {
 /// So long, and not longer than `until`.
 fn patience(most: Duration, until: Instant) -> Duration {
     until.saturating_duration_since(Instant::now()).min(most)
-}
-
-/// The kernel's account of these connections; fewer where it does not tell.
-pub(crate) fn accounts_of(ours: &[(SocketAddr, SocketAddr)]) -> Vec<(SocketAddr, SocketAddr, TcpInfo)> {
-    let mut peers: Vec<SocketAddr> = ours.iter().map(|(_, peer)| *peer).collect();
-    peers.sort_unstable();
-    peers.dedup();
-    let mut found = Vec::new();
-    for peer in peers {
-        for (local, info) in tcp::to(peer).unwrap_or_default() {
-            if ours.contains(&(local, peer)) {
-                found.push((local, peer, info));
-            }
-        }
-    }
-    found
 }
 
 fn is_refused(attempt: &Attempt) -> bool {
