@@ -6,7 +6,8 @@
 //! To read on: `run` hands out work; `survey` looks at one directory on both sides and decides; `file` copies one
 //! file, small ones in compounds and large ones in many pieces at once, and `inside` has a server copy it by itself; `link`
 //! copies a symbolic link, `follow` goes where one leads, and `twins` keeps the names of one file together; `naming` gives a
-//! new directory its name; `tree` is what both need of a side, `beside` what files have beside their data, and `widen` gives
+//! new directory its name; `job` and `found` are what these hand to each other, and `shared` what all files of a copy share;
+//! `tree` is what both need of a side, `beside` what files have beside their data, and `widen` gives
 //! the copy its connections.
 
 mod args;

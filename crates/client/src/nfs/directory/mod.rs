@@ -1,5 +1,8 @@
 //! Directories, and what is done to the names in them: each is one COMPOUND, as the RFC allows.
 
+pub(crate) mod links;
+mod whole;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 

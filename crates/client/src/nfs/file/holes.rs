@@ -6,10 +6,10 @@ use nfs_wire::op::seek::{self, ContentType};
 use nfs_wire::op::{Args, OpNum, Res};
 
 use super::File;
-use super::answer::result_of;
-use super::inner::establish::OPERATIONS;
 use crate::Error;
 use crate::error::Result;
+use crate::nfs::answer::result_of;
+use crate::nfs::inner::establish::OPERATIONS;
 
 /// The most offsets that one COMPOUND asks about: SEQUENCE and PUTFH go in front.
 pub const SEEKS: usize = OPERATIONS as usize - 2;

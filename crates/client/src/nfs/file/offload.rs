@@ -8,11 +8,11 @@ use nfs_wire::types::Verifier;
 use nfs_wire::xdr::List;
 
 use super::File;
-use super::answer::result_of;
-use super::inner::call::Request;
-use super::link::Operations;
 use crate::Error;
 use crate::error::Result;
+use crate::nfs::answer::result_of;
+use crate::nfs::inner::call::Request;
+use crate::nfs::link::Operations;
 
 impl File {
     /// Has the server copy up to `length` bytes from `at` in `source` to the same place in this file. Answers how many it has

@@ -11,17 +11,15 @@ use nfs_wire::op::{self, Args, Res, getattr, names, open, read, setattr};
 use nfs_wire::types::{NfsTime, StableHow, StateId};
 use nfs_wire::{Malformed, NfsStat};
 
-use super::answer::{Results, result_of};
-use super::attributes::Attributes;
-use super::directory::{CLOSE, Taken, handle, lookup};
-use super::file::{Data, File};
-use super::inner::call::Request;
-use super::link::Operations;
-use super::opens::Open;
-use super::{Creation, Directory, OpenOptions};
+use super::{CLOSE, Directory, Taken, handle, lookup};
 use crate::Error;
 use crate::error::Result;
-use crate::nfs::attributes::{attributes, read_attributes, settings};
+use crate::nfs::answer::{Results, result_of};
+use crate::nfs::attributes::{Attributes, attributes, read_attributes, settings};
+use crate::nfs::file::{Data, File};
+use crate::nfs::inner::call::Request;
+use crate::nfs::link::Operations;
+use crate::nfs::opens::{Creation, Open, OpenOptions};
 
 /// The result of SETATTR.
 pub(crate) fn set(results: &mut Results<'_>) -> Result<()> {

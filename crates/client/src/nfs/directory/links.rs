@@ -7,13 +7,12 @@ use nfs_wire::op::create::{self, CreateType};
 use nfs_wire::op::{Args, names, setattr};
 use nfs_wire::types::{FileType, NfsTime, StateId};
 
-use super::answer::result_of;
-use super::attributes::Attributes;
-use super::directory::lookup;
 use super::whole::set;
-use super::{Directory, Security};
+use super::{Directory, lookup};
 use crate::error::Result;
-use crate::nfs::attributes::{attributes, read_attributes, settings};
+use crate::nfs::Security;
+use crate::nfs::answer::result_of;
+use crate::nfs::attributes::{Attributes, attributes, read_attributes, settings};
 
 impl Directory {
     /// The text and the attributes of the symbolic link `name`, in one round trip. None where something else is there.

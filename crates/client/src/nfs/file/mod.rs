@@ -1,5 +1,8 @@
 //! An open file.
 
+pub(crate) mod holes;
+mod offload;
+
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
