@@ -18,7 +18,7 @@ mod pipes;
 mod texts;
 
 // The modules of the program that read text are private to it. What is not called here is not dead there.
-#[allow(dead_code)]
+#[allow(dead_code, unused_imports)]
 #[path = "../../crates/trunkline/src/config/mod.rs"]
 mod config;
 #[allow(dead_code)]

@@ -27,19 +27,17 @@ pub fn text(all: &Transactions) -> String {
             page.sample("trunkline_transactions_total", &labels, *count as f64);
         }
     }
-    page.by_api(all, ("trunkline_ingress_bytes_total", "Bytes of requests with their headers."), |api| {
+    page.by_api(all, "trunkline_ingress_bytes_total", "Bytes of requests with their headers.", |api| {
         api.ingress
     });
-    page.by_api(all, ("trunkline_egress_bytes_total", "Bytes of answers with their headers."), |api| {
+    page.by_api(all, "trunkline_egress_bytes_total", "Bytes of answers with their headers.", |api| {
         api.egress
     });
     let help = "From when a request was taken up until its answer was made; of those that succeeded.";
-    page.latencies(all, ("trunkline_success_server_latency_seconds", help), |api| {
-        &api.success_server_latency
-    });
+    page.latencies(all, "trunkline_success_server_latency_seconds", help, |api| &api.success_server_latency);
     let help =
         "From when a request was taken up until the host had taken its answer; of those that succeeded.";
-    page.latencies(all, ("trunkline_success_e2e_latency_seconds", help), |api| &api.success_e2e_latency);
+    page.latencies(all, "trunkline_success_e2e_latency_seconds", help, |api| &api.success_e2e_latency);
     page.work(all);
     page.availability(all);
     page.gauges(all);
@@ -146,21 +144,21 @@ impl Page {
         let _ = writeln!(self.out, "{end} {value}");
     }
 
-    fn by_api(&mut self, all: &Transactions, (name, help): (&str, &str), value: impl Fn(&Api) -> u64) {
+    fn by_api(&mut self, all: &Transactions, name: &str, help: &str, value: impl Fn(&Api) -> u64) {
         self.begin(name, "counter", help);
         for (counted, api) in apis(all) {
             self.sample(name, &of(counted, api), value(api) as f64);
         }
     }
 
-    fn latencies(&mut self, all: &Transactions, (name, help): (&str, &str), take: impl Fn(&Api) -> &Latency) {
+    fn latencies(&mut self, all: &Transactions, name: &str, help: &str, take: impl Fn(&Api) -> &Latency) {
         self.begin(name, "histogram", help);
         for (counted, api) in apis(all) {
             let latency = take(api);
             let bounds = BOUNDS_LOG2.map(|log2| 1u64 << log2);
             let buckets = bounds.map(|bound| (bound as f64 / 1e9, latency.below(bound)));
             let sum = latency.sum_ns as f64 / 1e9;
-            self.histogram(name, &of(counted, api), buckets, (latency.count, sum));
+            self.histogram(name, &of(counted, api), buckets, latency.count, sum);
         }
     }
 
@@ -169,7 +167,8 @@ impl Page {
         name: &str,
         labels: &[Label<'_>],
         buckets: impl Iterator<Item = (f64, u64)>,
-        (count, sum): (u64, f64),
+        count: u64,
+        sum: f64,
     ) {
         let bucket = format!("{name}_bucket");
         for (bound, below) in buckets {
@@ -207,7 +206,7 @@ impl Page {
                 // What is larger than the last size is counted with it.
                 let buckets = (9..=22).map(|log2| 1 << log2).map(|bound| (bound as f64, below(bound)));
                 let labels = [&of_share(counted)[..], &[("direction", direction)]].concat();
-                self.histogram(name, &labels, buckets, (count, bytes as f64));
+                self.histogram(name, &labels, buckets, count, bytes as f64);
             }
         }
     }

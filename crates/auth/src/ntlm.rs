@@ -17,11 +17,10 @@ mod target;
 pub use av::{AvId, AvPairs};
 pub use client::{Answer, Client, ClientError, ClientIdentity};
 pub use flags::NegotiateFlags;
-pub use message::{Authenticate, Challenge, Malformed, Negotiate};
-pub use message::{parse_authenticate, parse_challenge, parse_negotiate};
+pub use message::{
+    Authenticate, Challenge, Malformed, Negotiate, SIGNATURE, parse_authenticate, parse_challenge,
+    parse_negotiate,
+};
 pub use response::NtHash;
 pub use server::{Judgement, Names, Proof, Server};
 pub use target::Target;
-
-/// What every NTLM message begins with.
-pub const SIGNATURE: &[u8; 8] = b"NTLMSSP\0";

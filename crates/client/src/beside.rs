@@ -1,12 +1,12 @@
 //! What a file or directory has beside its data: a security descriptor, extended attributes, named streams.
 
-use smb_wire::NtStatus;
 use smb_wire::fscc::ea::{self, FullEa};
 use smb_wire::fscc::{FileInfoClass, file};
 use smb_wire::query_info::{InfoType, SecurityInformation};
-use smb_wire::{Malformed, Utf16};
+use smb_wire::{Malformed, NtStatus, Utf16};
 
-use crate::{Error, File, Result};
+use crate::error::Result;
+use crate::{Error, File};
 
 /// The most that is asked for at once; it costs one credit.
 const ROOM: u32 = 64 * 1024;

@@ -4,8 +4,6 @@
 //! [`open`] finds addresses and binds the session to connections there, and [`keeper`] opens again what was lost.
 //! [`spread`] decides how many of the channels are used.
 
-pub(crate) mod keeper;
-pub(crate) mod open;
 mod spread;
 
 use std::net::SocketAddr;
@@ -15,8 +13,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::Notify;
 
 use crate::connection::Inner;
+use crate::error::Result;
 use crate::protection::ChannelKeys;
-use crate::{Connection, Error, Result, Traffic};
+use crate::{Connection, Error, Traffic};
 use spread::{Spread, Tuner};
 
 /// How many bytes a channel may be ahead of the others before the next request goes elsewhere, when there are

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use smb_wire::echo;
 use tokio::net::{TcpStream, ToSocketAddrs};
 
+use crate::Options;
+use crate::error::Result;
 use crate::link::{ECHO, Envelope, Link};
 use crate::negotiate::{Negotiated, negotiate};
 use crate::patience::{answered, within};
 use crate::transport::{Tasks, Tuning, tune};
-use crate::{Options, Result};
 
 /// A negotiated connection. Copies share it; it is closed when the last one, and the last session and tree
 /// that use it, are gone.

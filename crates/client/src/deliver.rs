@@ -12,10 +12,11 @@ use smb_wire::fscc::FileInfoClass;
 use smb_wire::fscc::file::RenameFlags;
 use smb_wire::{Command, NtStatus, write};
 
+use crate::error::Result;
 use crate::link::{Part, RELATED};
 use crate::tree::{CLOSE_RELATED, create_request, wire_path};
 use crate::whole::{is_whole, rename_buffer, set};
-use crate::{File, OpenOptions, Result, Settings, Tree};
+use crate::{File, OpenOptions, Settings, Tree};
 
 /// A file that is to be made.
 #[derive(Clone, Copy)]

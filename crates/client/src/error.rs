@@ -127,3 +127,6 @@ impl From<io::Error> for Error {
         Error::Io(Arc::new(error))
     }
 }
+
+/// What an operation of this crate leads to.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -11,11 +11,12 @@ use smb_wire::{
     write,
 };
 
+use crate::Error;
 use crate::buffer::Reply;
+use crate::error::Result;
 use crate::link::Part;
 use crate::ranges::Ranges;
 use crate::tree::{NETWORK_OPEN_SIZE, TreeInner, network_open};
-use crate::{Error, Result};
 
 /// A file or directory that is open. All operations can be under way at once, in any number.
 ///

@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use smb_wire::create;
 use smb_wire::create_context::{DurableFlags, RequestContext, ResponseContext};
-use smb_wire::{Command, FileId, Guid};
+use smb_wire::{Command, FileId, Guid, create};
 
+use crate::error::Result;
 use crate::link::Part;
 use crate::ranges::Ranges;
 use crate::tree::{create_request, wire_path};
-use crate::{Error, File, OpenOptions, Result, Tree};
+use crate::{Error, File, OpenOptions, Tree};
 
 /// What names a file that outlives the server.
 #[derive(Debug, Clone)]

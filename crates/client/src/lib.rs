@@ -25,12 +25,12 @@
 //! With [`Session::open_channels`] a session uses several connections (Multichannel) and outlives all but one;
 //! `examples/channels.rs` reads a file that way and prints what each of them has carried.
 //!
-//! To read on: [`session`](Session::log_on) shows a login; `call` follows a request to its reply, whichever
+//! To read on: [`session`](Session::log_on) shows a login; `session/call.rs` follows a request to its reply, whichever
 //! channels are lost meanwhile; `channels` chooses among them; `link` is the heart, where requests wait for credits,
 //! are written, and meet their replies; `protection` signs and seals.
 //!
 //! Few credits make the client slower, and nothing fails of them: a large request goes in parts, and a compound as single
-//! requests, one after the other (`series`). Where one round trip is promised below, the credits for it are taken for granted.
+//! requests, one after the other (`session/series.rs`). Where one round trip is promised below, the credits for it are taken for granted.
 //!
 //! The client asks for no oplocks and no leases. A lease saves asking again for what was read, and sending at once what is
 //! written: a copy reads and writes each byte once, and a load is to reach the server. It would gain nothing and cost
@@ -43,7 +43,6 @@
 
 mod beside;
 mod buffer;
-mod call;
 mod channels;
 mod connection;
 mod credits;
@@ -62,7 +61,6 @@ mod options;
 mod patience;
 mod protection;
 mod ranges;
-mod series;
 mod session;
 mod transport;
 mod tree;
@@ -73,19 +71,16 @@ pub use beside::{ExtendedAttribute, Stream};
 pub use buffer::Reply;
 pub use bytes::Bytes;
 pub use channels::ChannelStatus;
-pub use channels::open::{ChannelOptions, Opened};
 pub use connection::Connection;
-pub use error::Error;
+pub use error::{Error, Result};
 pub use file::{Data, DirectoryEntry, File};
 pub use holes::Allocated;
 pub use lasting::Lasting;
 pub use negotiate::Negotiated;
 pub use offload::{COPIED_AT_ONCE, CopySource};
 pub use options::{Credentials, DIALECTS, Options};
+pub use session::open::{ChannelOptions, Opened};
 pub use session::{LoggingOn, Session};
 pub use transport::Traffic;
 pub use tree::{OpenOptions, Tree};
 pub use whole::{Fetched, Settings};
-
-/// What an operation of this crate leads to.
-pub type Result<T> = std::result::Result<T, Error>;

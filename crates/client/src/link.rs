@@ -16,12 +16,13 @@ use smb_wire::header::{self, Flags, transform};
 use smb_wire::{Command, FileId, Header, echo};
 use wire::frame::Frame;
 
+use crate::Error;
 use crate::buffer::Reply;
 use crate::credits::{Credits, Taken};
+use crate::error::Result;
 use crate::negotiate::CREDIT;
 use crate::protection::{ChannelKeys, Protection};
 use crate::transport::{Entry, PREFIX, Pending, Protocol, Tasks, Transport};
-use crate::{Error, Result};
 
 /// One request of a frame.
 #[derive(Clone, Copy)]

@@ -9,10 +9,11 @@ use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::query_info::InfoType;
 use smb_wire::{Command, NtStatus};
 
+use crate::error::Result;
 use crate::link::{Part, RELATED};
 use crate::tree::{CLOSE_RELATED, create_request, wire_path};
 use crate::whole::rename_buffer;
-use crate::{File, OpenOptions, Result, Tree};
+use crate::{File, OpenOptions, Tree};
 
 /// Room for a reparse point, in bytes (MS-FSCC 2.1.2.2).
 const ROOM: u32 = 16 * 1024;

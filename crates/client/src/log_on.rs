@@ -11,9 +11,10 @@ use wire::Now;
 
 use crate::buffer::Reply;
 use crate::connection::Inner;
+use crate::error::Result;
 use crate::link::{Envelope, Part};
 use crate::protection::{ChannelKeys, Protection};
-use crate::{Credentials, Error, Result, negotiate};
+use crate::{Credentials, Error, negotiate};
 
 /// What a login leads to.
 pub(crate) struct LoggedOn {

@@ -8,9 +8,10 @@ use smb_wire::negotiate::{
 };
 use smb_wire::{Command, Guid, List, Utf16, utf16};
 
+use crate::error::Result;
 use crate::link::{Envelope, Link, Part};
 use crate::protection::Agreed;
-use crate::{Error, Options, Result};
+use crate::{Error, Options};
 
 /// What client and server agreed on.
 #[derive(Debug, Clone)]

@@ -8,7 +8,8 @@ use smb_wire::ioctl::body::{
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::{List, NtStatus};
 
-use crate::{Error, File, Result};
+use crate::error::Result;
+use crate::{Error, File};
 
 /// Bytes of one chunk, which every server takes (MS-SMB2 3.3.3).
 const CHUNK: u64 = 1024 * 1024;

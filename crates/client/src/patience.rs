@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{Error, Result};
+use crate::Error;
+use crate::error::Result;
 
 /// The first pause, and the longest. Each is twice the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);

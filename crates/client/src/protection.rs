@@ -66,8 +66,8 @@ impl ChannelKeys {
                 false => (b"SMB2AESCCM\0", b"ServerOut\0"),
             };
             Arc::new(SealKeys {
-                seal: sealer(cipher, session_key, outward),
-                open: sealer(cipher, session_key, inward),
+                seal: sealer(cipher, session_key, outward.0, outward.1),
+                open: sealer(cipher, session_key, inward.0, inward.1),
                 nonce: AtomicU64::new(0),
             })
         });
@@ -151,7 +151,7 @@ fn signer(key: &[u8; 16], agreed: &Agreed) -> Signer {
     Signer::new(agreed.signing, &key)
 }
 
-fn sealer(cipher: Cipher, session_key: &[u8; 16], (label, context): (&[u8], &[u8])) -> Sealer {
+fn sealer(cipher: Cipher, session_key: &[u8; 16], label: &[u8], context: &[u8]) -> Sealer {
     // With NTLM the full session key of MS-SMB2 3.2.5.3.1 has 16 bytes too.
     let made = match cipher.key_len() {
         16 => Sealer::new(cipher, &*kdf::<16>(session_key, label, context)),

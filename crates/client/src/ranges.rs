@@ -13,9 +13,10 @@ use smb_wire::lock::{self, Flags, LockElement};
 use smb_wire::{Command, List, NtStatus};
 use tokio::sync::RwLock;
 
-use crate::call::Answer;
+use crate::error::Result;
 use crate::link::Part;
-use crate::{Error, File, Result};
+use crate::session::call::Answer;
+use crate::{Error, File};
 
 /// Places for sequence numbers of LOCK that a server has for each open.
 const LOCK_PLACES: u32 = 64;

@@ -12,12 +12,13 @@ use smb_wire::negotiate::Dialect;
 use smb_wire::tree_connect::{self, ShareFlags, ShareType};
 use smb_wire::{Command, FileId, List, NtStatus, Utf16, close, query_info, tree_disconnect, utf16, write};
 
-use crate::call::Answer;
+use crate::error::Result;
 use crate::link::{Envelope, Part, RELATED};
 use crate::patience::answered;
 use crate::protection::Protection;
 use crate::session::SessionInner;
-use crate::{Error, File, Reply, Result, negotiate};
+use crate::session::call::Answer;
+use crate::{Error, File, Reply, negotiate};
 
 /// How a file or directory is opened. The constructors cover the usual; the fields are those of a CREATE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

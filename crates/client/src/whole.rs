@@ -8,16 +8,16 @@
 use std::sync::Arc;
 
 use smb_wire::create::{self, Access, FileInfo};
-use smb_wire::fscc::FileInfoClass;
 use smb_wire::fscc::file::{Basic, RenameFlags, RenameLayout, RenameRequest};
-use smb_wire::fscc::{FileAttributes, FileTime};
+use smb_wire::fscc::{FileAttributes, FileInfoClass, FileTime};
 use smb_wire::query_info::InfoType;
 use smb_wire::{Command, Malformed, NtStatus, Utf16, close, query_info, read, set_info, write};
 
 use crate::beside::read_streams;
+use crate::error::Result;
 use crate::link::{Part, RELATED};
 use crate::tree::{CLOSE_RELATED, create_request, wire_path};
-use crate::{Data, Error, File, OpenOptions, Reply, Result, Tree};
+use crate::{Data, Error, File, OpenOptions, Reply, Tree};
 
 /// What is set with a file; what is zero stays as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

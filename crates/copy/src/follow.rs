@@ -7,23 +7,14 @@
 use std::sync::Arc;
 
 use crate::error::{Done, Fault};
-use crate::file::Shared;
-use crate::survey::Directory;
-use crate::tree::{Facts, Kind, Tree, join, split};
+use crate::job::{Directory, Trail};
+use crate::name::{join, split};
+use crate::shared::Shared;
+use crate::tree::Tree;
+use crate::tree::facts::{Facts, Kind};
 
 /// Links that are followed one after the other, as many as Linux follows (path_resolution(7)).
 const MOST: usize = 40;
-
-/// A way from where a followed link has led to the next one.
-#[derive(Debug)]
-pub(crate) struct Trail {
-    /// Where it has led.
-    entry: String,
-    /// The ways before this one.
-    above: Option<Arc<Trail>>,
-    /// The directory in which the link was.
-    before: String,
-}
 
 /// What a name of the source stands for.
 #[derive(Debug)]

@@ -7,9 +7,8 @@ use std::path::PathBuf;
 
 use tokio::task::JoinHandle;
 
-use crate::file::PIECE;
-use crate::run::MANY;
-use crate::tree::join;
+use crate::name::join;
+use crate::shared::{MANY, PIECE};
 use crate::{Place, Plan, name};
 
 /// Names that are looked at before the glance has lasted long enough.

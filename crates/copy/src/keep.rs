@@ -1,6 +1,7 @@
 //! What is kept of a file beside its data: robocopy's letters, and rsync's words for the same.
 
-use crate::tree::{Facts, Kind, Like};
+use crate::tree::facts::{Facts, lent};
+use crate::tree::like::Like;
 
 /// What is kept of each file and directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -17,16 +18,6 @@ pub struct Keep {
     pub xattrs: bool,
     /// Its named streams, which only shares have.
     pub streams: bool,
-}
-
-/// Bits of a mode (POSIX, sys/stat.h).
-const SETUID: u32 = 0o4000;
-const SETGID: u32 = 0o2000;
-
-/// The bits of a mode that lend the rights of whoever owns the copy, so that they are kept only where that is the source's
-/// owner. The setgid of a directory lends nothing: files in it get its group.
-pub(crate) fn lent(kind: Kind) -> u32 {
-    if kind == Kind::Directory { SETUID } else { SETUID | SETGID }
 }
 
 /// What `--copy` takes.

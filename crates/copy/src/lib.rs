@@ -6,42 +6,53 @@
 //! To read on: `run` hands out work; `survey` looks at one directory on both sides and decides; `file` copies one
 //! file, small ones in compounds and large ones in many pieces at once, and `inside` has a server copy it by itself; `link`
 //! copies a symbolic link, `follow` goes where one leads, and `twins` keeps the names of one file together; `naming` gives a
-//! new directory its name; `tree` is what both need of a side, `beside` what files have beside their data, and `widen` gives
+//! new directory its name; `job` and `found` are what these hand to each other, and `shared` what all files of a copy share;
+//! `tree` is what both need of a side, `beside` what files have beside their data, and `widen` gives
 //! the copy its connections.
 
 mod args;
+mod at_server;
 mod beside;
+mod channel;
 mod crowd;
 mod error;
 mod file;
 mod follow;
+mod found;
 mod front;
 mod glance;
 mod inside;
+mod job;
 mod keep;
 mod link;
+mod link_checks;
 mod mirror;
 mod name;
 mod naming;
 mod pace;
+mod patience;
 mod place;
 mod plan;
 mod progress;
 mod report;
 mod run;
+mod shared;
 mod survey;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod tree;
 mod twins;
+mod unnamed;
 mod widen;
 
-pub use args::Args;
-pub use args::Links;
+pub use args::{Args, Links};
+pub use channel::Channel;
 pub use error::Error;
 pub use keep::Keep;
 pub use name::Pattern;
 pub use place::{Place, Remote};
 pub use plan::Plan;
-pub use report::{Channel, Counts, FATAL, Report};
+pub use report::{FATAL, Report};
 pub use run::run;
+pub use tally::Counts;

@@ -2,11 +2,12 @@
 
 use crate::beside::Lost;
 use crate::error::{Done, Fault};
-use crate::file::{Shared, part_of};
+use crate::job::{Job, part_of};
 use crate::name;
-use crate::survey::Job;
+use crate::name::{join, split};
+use crate::shared::Shared;
+use crate::tree::facts::Spot;
 use crate::tree::links::LinkMade;
-use crate::tree::{Spot, join, split};
 
 /// What came of one thing that was to be copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,38 +1,39 @@
 //! What the target has beyond the source: it is counted, and deleted in a mirror. What patterns leave out stays, and so
 //! does every directory that still holds such a thing.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeMap;
 
 use crate::error::{Done, Fault};
-use crate::file::{Shared, patiently};
+use crate::found::Survey;
+use crate::job::{Directory, Job, OWNERS, part_of};
 use crate::name;
-use crate::report::Tally;
-use crate::survey::{Directory, Job, OWNERS, Survey};
-use crate::tree::{Entry, Facts, Kind, Like, join};
+use crate::name::join;
+use crate::patience::patiently;
+use crate::shared::Shared;
+use crate::tally::Tally;
+use crate::tree::facts::{Entry, Facts, Kind};
+use crate::tree::like::Like;
 
-impl Shared {
-    /// Keeps in mind what the source has where the copy begins, where what a mirror deletes may be just that by another
-    /// name.
-    pub(crate) fn remember_root(&self, entries: &[Entry]) {
-        if self.plan.is_doubtful {
-            // Where this was done before, it was the same.
-            let _ = self.root.set(by_name(entries));
-        }
+/// Keeps in mind what the source has where the copy begins, where what a mirror deletes may be just that by another
+/// name.
+pub(crate) fn remember_root(shared: &Shared, entries: &[Entry]) {
+    if shared.plan.is_doubtful {
+        // Where this was done before, it was the same.
+        let _ = shared.root.set(by_name(entries));
     }
+}
 
-    /// Makes sure that a directory of the target is not the source by another name: it has not all that the source has.
-    pub(crate) fn spare_source(&self, entries: &[Entry]) -> Done<()> {
-        let Some(source) = self.root.get().filter(|source| !source.is_empty()) else { return Ok(()) };
-        let found = by_name(entries);
-        match source.iter().all(|(name, size)| found.get(name) == Some(size)) {
-            true => Err(Fault::Said(
-                "it has all that the source has and may be the source by another name; it stays. Where it is not, \
-                 delete it yourself"
-                    .to_owned(),
-            )),
-            false => Ok(()),
-        }
+/// Makes sure that a directory of the target is not the source by another name: it has not all that the source has.
+pub(crate) fn spare_source(shared: &Shared, entries: &[Entry]) -> Done<()> {
+    let Some(source) = shared.root.get().filter(|source| !source.is_empty()) else { return Ok(()) };
+    let found = by_name(entries);
+    match source.iter().all(|(name, size)| found.get(name) == Some(size)) {
+        true => Err(Fault::Said(
+            "it has all that the source has and may be the source by another name; it stays. Where it is not, \
+             delete it yourself"
+                .to_owned(),
+        )),
+        false => Ok(()),
     }
 }
 
@@ -111,24 +112,9 @@ async fn is_behind_link(shared: &Shared, survey: &mut Survey, path: &str) -> boo
     false
 }
 
-/// Which directories of a share were asked whether they are links.
-#[derive(Debug, Default)]
-pub(crate) struct LinkChecks(Mutex<HashMap<String, bool>>);
-
-impl LinkChecks {
-    fn known(&self, path: &str) -> Option<bool> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(path).copied()
-    }
-
-    fn learn(&self, path: &str, is_link: bool) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), is_link);
-        is_link
-    }
-}
-
 /// Whether a part that a broken copy has left is gone on with.
 fn is_due(shared: &Shared, survey: &Survey, entry: &Entry, own: &str) -> bool {
-    let of_job = |job: &Job| entry.name == crate::file::part_of(&job.path, &job.facts);
+    let of_job = |job: &Job| entry.name == part_of(&job.path, &job.facts);
     let of_directory = |it: &Directory| shared.target.unnamed(&it.path).as_deref() == Some(own);
     match entry.facts.kind {
         Kind::Directory => survey.directories.iter().filter(|it| it.there.is_none()).any(of_directory),
@@ -231,7 +217,7 @@ async fn begin(shared: &Shared, path: String, facts: Facts) -> Done<Doomed> {
         let _ = shared.target.settle_directory(&path, &like).await;
     }
     let listed = patiently(shared, || shared.target.list(&path)).await;
-    let listing = match listed.and_then(|it| shared.spare_source(&it.entries).map(|()| it)) {
+    let listing = match listed.and_then(|it| spare_source(shared, &it.entries).map(|()| it)) {
         Ok(listing) => listing,
         Err(fault) => {
             close(shared, &path, restore).await;

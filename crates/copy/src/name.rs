@@ -1,4 +1,6 @@
-//! Names: which of them a side can hold, those of files that are being made, and patterns for them.
+//! Names: which of them a side can hold, how paths are made of them, those of files that are being made, and patterns for them.
+
+use std::path::Path;
 
 use aws_lc_rs::digest::{SHA256, digest};
 
@@ -107,6 +109,25 @@ fn fits(pattern: &[u8], text: &[u8]) -> bool {
         at += if any { 2 } else { 1 };
     }
     reached[text.len()]
+}
+
+/// `name` in the directory `path`.
+pub(crate) fn join(path: &str, name: &str) -> String {
+    match (path.is_empty(), name.is_empty()) {
+        (true, _) => name.to_owned(),
+        (_, true) => path.to_owned(),
+        _ => format!("{path}/{name}"),
+    }
+}
+
+/// The directory that `path` is in, and its name.
+pub(crate) fn split(path: &str) -> (&str, &str) {
+    path.rsplit_once('/').unwrap_or(("", path))
+}
+
+/// The last part of a path of the host, as text.
+pub(crate) fn last_part(path: &Path) -> Option<String> {
+    path.file_name().and_then(|name| name.to_str()).map(str::to_owned)
 }
 
 #[cfg(test)]

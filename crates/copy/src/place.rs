@@ -156,14 +156,14 @@ impl FromStr for Place {
             if user.is_empty() {
                 return Err(format!("the user is empty; {SMB}"));
             }
-            return Ok(Place::Smb(remote((user, domain), place, 445, path, SMB)?));
+            return Ok(Place::Smb(remote(user, domain, place, 445, path, SMB)?));
         }
         if let Some(rest) = text.strip_prefix("nfs://") {
             let (authority, path) = rest.split_once('/').ok_or(format!("no export; {NFS}"))?;
             if authority.contains('@') {
                 return Err(format!("NFS has no login; use --uid; {NFS}"));
             }
-            return Ok(Place::Nfs(remote(("", ""), authority, 2049, path, NFS)?));
+            return Ok(Place::Nfs(remote("", "", authority, 2049, path, NFS)?));
         }
         match text.split_once("://") {
             Some((scheme, _)) if !scheme.contains('/') => Err(format!(
@@ -176,7 +176,8 @@ impl FromStr for Place {
 }
 
 fn remote(
-    (user, domain): (&str, &str),
+    user: &str,
+    domain: &str,
     place: &str,
     usual: u16,
     path: &str,

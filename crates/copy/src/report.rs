@@ -2,75 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::Plan;
 use crate::beside::Lost;
-use crate::widen::Trial;
+use crate::channel::{Channel, Trial};
+use crate::tally::{Counts, Tally};
 
 /// The exit status of a copy that could not begin, and the bit of one that ended early.
 pub const FATAL: u8 = 16;
-
-/// One row of the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
-    /// What the source has.
-    pub total: u64,
-    /// What was copied, or made.
-    pub copied: u64,
-    /// What the target has already, and what is left out as neither a file nor a directory.
-    pub skipped: u64,
-    /// What has something of another kind in its place.
-    pub mismatch: u64,
-    /// What could not be copied.
-    pub failed: u64,
-    /// What only the target has, or had.
-    pub extras: u64,
-}
-
-/// The rows that are counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Tally {
-    pub(crate) directories: Counts,
-    pub(crate) files: Counts,
-    pub(crate) bytes: Counts,
-    /// Of the files that were skipped, what is neither a file nor a directory.
-    pub(crate) others: u64,
-}
-
-impl Tally {
-    pub(crate) fn add(&mut self, more: &Tally) {
-        for (row, more) in [
-            (&mut self.directories, &more.directories),
-            (&mut self.files, &more.files),
-            (&mut self.bytes, &more.bytes),
-        ] {
-            row.total += more.total;
-            row.copied += more.copied;
-            row.skipped += more.skipped;
-            row.mismatch += more.mismatch;
-            row.failed += more.failed;
-            row.extras += more.extras;
-        }
-        self.others += more.others;
-    }
-}
-
-/// A connection to a server.
-#[derive(Debug, Clone)]
-pub struct Channel {
-    /// Our end.
-    pub local: SocketAddr,
-    /// The server's end.
-    pub peer: SocketAddr,
-    /// Frames that it has carried.
-    pub requests: u64,
-    /// Bytes that they have moved, in the direction that counts.
-    pub bytes: u64,
-}
 
 /// What a copy has done.
 #[derive(Debug, Clone)]

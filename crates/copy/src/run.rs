@@ -9,18 +9,26 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::beside::carry::carry_directory;
 use crate::beside::kept;
+use crate::channel::Channel;
 use crate::crowd::Crowd;
 use crate::error::{Doing, Done, Fault};
-use crate::file::{self, Shared};
+use crate::file;
+use crate::found::{Known, Survey};
+use crate::job::{Directory, Job};
 use crate::link::Outcome;
-use crate::name;
-use crate::naming::{self, Named, Unnamed};
+use crate::name::{join, split};
+use crate::naming::{self, Named};
+use crate::patience::patiently;
 use crate::progress::Progress;
-use crate::report::{Channel, Report};
-use crate::survey::{self, Directory, Job, Known, Survey};
-use crate::tree::{Facts, Kind, Like, Listing, Node, SPECIAL, Spot, Tree, join, split};
+use crate::report::Report;
+use crate::shared::{MANY, Shared};
+use crate::survey;
+use crate::tree::Tree;
+use crate::tree::facts::{Facts, Kind, Listing, Node, SPECIAL, Spot};
+use crate::tree::like::Like;
 use crate::twins::Twins;
-use crate::{Error, Place, Plan, glance, widen};
+use crate::unnamed::Unnamed;
+use crate::{Error, Place, Plan, glance, name, widen};
 
 /// Threads that work on files of this host.
 const THREADS: usize = 64;
@@ -28,8 +36,6 @@ const THREADS: usize = 64;
 const SURVEYS: usize = 16;
 /// No further directory is looked at while so many files wait.
 const WAITING: usize = 10_000;
-/// From so many small files on, what makes them quicker is worth its beginning.
-pub(crate) const MANY: usize = 64;
 /// Files under way while that begins.
 const MEANWHILE: usize = 128;
 /// Directories whose times are set at once.
@@ -229,11 +235,11 @@ async fn settle_directory(shared: &Shared, directory: &Directory) -> Done<()> {
 
 /// The same, as often as that may help. A directory that does not become like that of the source gets back what it had.
 async fn settle_patiently(shared: &Shared, directory: Directory) -> Done<()> {
-    if let Err(fault) = file::patiently(shared, || settle_directory(shared, &directory)).await {
+    if let Err(fault) = patiently(shared, || settle_directory(shared, &directory)).await {
         restore(shared, vec![directory]).await;
         return Err(fault);
     }
-    file::patiently(shared, || kept::check(shared, &directory.path, &directory.facts)).await
+    patiently(shared, || kept::check(shared, &directory.path, &directory.facts)).await
 }
 
 /// Gives directories the permission bits back that they had before a copy that ends early, where that can still be done.

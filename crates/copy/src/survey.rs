@@ -4,96 +4,21 @@
 use std::collections::HashMap;
 use std::mem::take;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::Links;
-use crate::error::{Done, Fault};
-use crate::file::{Shared, patiently};
-use crate::follow::{self, Followed, Trail};
-use crate::mirror::extras;
-use crate::name;
-use crate::naming::{self, Made, Unnamed};
-use crate::report::Tally;
-use crate::tree::{Entry, Facts, Kind, Like, Listing, Node, Spot, join, split};
-
-/// A directory of the source that is to be looked at.
-#[derive(Debug, Clone)]
-pub(crate) struct Directory {
-    pub(crate) path: String,
-    /// Where the source has it, which is elsewhere below a link that was followed.
-    pub(crate) from: String,
-    /// The links that have led there.
-    pub(crate) trail: Option<Arc<Trail>>,
-    pub(crate) facts: Facts,
-    /// What the target has in its place.
-    pub(crate) there: Option<Facts>,
-    /// The permission bits that it gets back at the end where it has none of the source's, if it was given others meanwhile.
-    pub(crate) restore: Option<u32>,
-}
-
-/// A file that is to be copied.
-#[derive(Debug, Clone)]
-pub(crate) struct Job {
-    /// Where the source has it.
-    pub(crate) from: String,
-    /// Where the target gets it: the same, unless one file alone is given another name, or its directory has none yet.
-    pub(crate) path: String,
-    pub(crate) facts: Facts,
-    pub(crate) spot: Spot,
-    /// Where the target has the same file by another name, which is given this one too.
-    pub(crate) twin: Option<String>,
-}
-
-/// What is known of a directory before it is looked at.
-#[derive(Debug, Default)]
-pub(crate) struct Known {
-    /// What the source has in it.
-    pub(crate) listed: Option<Listing>,
-    /// What was made of it in the target, where it is new.
-    pub(crate) made: Option<Made>,
-}
-
-/// What came of looking at a directory.
-#[derive(Debug, Default)]
-pub(crate) struct Survey {
-    pub(crate) jobs: Vec<Job>,
-    pub(crate) directories: Vec<Directory>,
-    /// Files of several names that the target has already, and which file each is there.
-    pub(crate) alike: Vec<(Job, Option<Node>)>,
-    pub(crate) tally: Tally,
-    /// What was not done, and why: a path each.
-    pub(crate) failures: Vec<(String, String)>,
-    /// What is only worth a line.
-    pub(crate) notes: Vec<(String, String)>,
-    /// What a dry run would delete in the target.
-    pub(crate) doomed: Vec<String>,
-    /// What deleting took.
-    pub(crate) deleting: Duration,
-    /// Whether the target's directory has been changed, or will be.
-    pub(crate) changes: bool,
-    /// Whether that may come of links and names that are looked at only when they are copied.
-    pub(crate) may_change: bool,
-    /// Whether it could be looked at at all.
-    pub(crate) done: bool,
-    /// What waits until the directory has its name, if it has none yet.
-    pub(crate) unnamed: Option<Unnamed>,
-    /// The permission bits of the target's directory, if it was given those that the work needs.
-    pub(crate) opened: Option<u32>,
-    /// What was lost with the server, so that nothing further makes sense.
-    pub(crate) lost: Option<Fault>,
-}
-
-impl Survey {
-    pub(crate) fn fail(&mut self, path: String, fault: Fault) {
-        self.failures.push((path, fault.to_string()));
-        if fault.is_loss() {
-            self.lost = Some(fault);
-        }
-    }
-}
-
-/// All that an owner may do with a directory.
-pub(crate) const OWNERS: u32 = 0o700;
+use crate::error::Done;
+use crate::follow::{self, Followed};
+use crate::found::{Known, Survey};
+use crate::job::{Directory, Job, OWNERS};
+use crate::mirror::{extras, remember_root, spare_source};
+use crate::name::{join, split};
+use crate::naming;
+use crate::patience::patiently;
+use crate::shared::Shared;
+use crate::tree::facts::{Entry, Facts, Kind, Listing, Spot};
+use crate::tree::like::Like;
+use crate::unnamed::{Made, Unnamed};
+use crate::{Links, name};
 
 /// How the target tells names apart.
 fn key(shared: &Shared, name: &str) -> String {
@@ -135,8 +60,8 @@ pub(crate) async fn survey(shared: Arc<Shared>, directory: Directory, known: Kno
         survey.tally.directories.copied += 1;
     }
     if path.is_empty() {
-        shared.remember_root(&listed.entries);
-    } else if let Err(fault) = shared.spare_source(&there.entries) {
+        remember_root(&shared, &listed.entries);
+    } else if let Err(fault) = spare_source(&shared, &there.entries) {
         survey.tally.directories.failed += 1;
         survey.fail(path.clone(), fault);
         return survey;

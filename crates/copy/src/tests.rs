@@ -8,12 +8,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::Fault;
-use crate::file::{self, Shared, part_of};
+use crate::file;
+use crate::found::{Known, Survey};
+use crate::job::{Directory, Job, part_of};
 use crate::link::Outcome;
 use crate::mirror::extras;
 use crate::progress::Progress;
-use crate::survey::{Directory, Job, Known, Survey, survey};
-use crate::tree::{Facts, Like, Spot, Tree};
+use crate::shared::Shared;
+use crate::survey::survey;
+use crate::tree::Tree;
+use crate::tree::facts::{Facts, Spot};
+use crate::tree::like::Like;
 use crate::{Args, Plan};
 
 #[derive(Debug, clap::Parser)]

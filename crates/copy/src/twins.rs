@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use crate::survey::Job;
-use crate::tree::Node;
+use crate::job::Job;
+use crate::tree::facts::Node;
 
 /// The files of several names that were found. The number of one that is gone is given to the next: another size or time makes it
 /// another file.
@@ -77,7 +77,7 @@ impl Twins {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::{Facts, Kind, Spot};
+    use crate::tree::facts::{Facts, Kind, Spot};
 
     fn job(name: &str, size: u64, modified: i128) -> Job {
         let (kind, node) = (Kind::File, Some((7, 42)));

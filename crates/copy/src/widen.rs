@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::file::Shared;
+use crate::channel::Trial;
+use crate::shared::Shared;
 
 /// How many connections to a server a copy tries by itself. Each step takes a moment, in which a path that carries more is
 /// not full.
@@ -37,13 +38,6 @@ const LONG_ENOUGH: Duration = Duration::from_secs(2);
 /// When nothing was gained, how long it stays so; twice as long each time.
 const AGAIN: Duration = Duration::from_secs(20);
 const LONGEST_AGAIN: Duration = Duration::from_secs(120);
-
-/// One measurement: how many connections there were to each server, and the bytes that they carried in a second.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Trial {
-    pub(crate) channels: usize,
-    pub(crate) rate: f64,
-}
 
 /// Whether `after`, with more connections, is a gain over `before`.
 fn pays(before: Trial, after: Trial) -> bool {

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::examine::Patient;
 use crate::facts::{Stage, Stopped};
+use crate::patient::Patient;
 use crate::peer::{Place, join};
 use crate::protocol;
 

@@ -1,6 +1,6 @@
 //! Layer 6: why a share is slow, layer by layer, and what to change.
 //!
-//! [`run`] examines one server or two and answers with a [`Report`]. To read on: `examine` goes through the layers and
+//! [`run`] examines one server or two and answers with a [`Report`]. To read on: `patient` goes through the layers and
 //! fills in the [`facts`]; [`rules`] are functions from facts to [`finding`]s, in which everything is decided; [`verdict`](mod@verdict)
 //! puts them in order, [`compare`](mod@compare) holds two servers against each other; `terminal` and [`html`] show all of it.
 //! [`advise`](mod@advise) answers from a workload instead of a measurement; `live` asks a Trunkline server for its own account
@@ -12,12 +12,10 @@
 pub mod advise;
 mod args;
 mod behind;
-mod bench;
 mod clear;
 pub mod compare;
 mod drive;
 mod error;
-mod examine;
 mod existing;
 pub mod facts;
 pub mod finding;
@@ -28,6 +26,7 @@ mod mount;
 mod mounted;
 mod names;
 mod packets;
+mod patient;
 mod peer;
 mod ping;
 mod protocol;

@@ -18,15 +18,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use crate::args::{Args, Course};
-use crate::bench::noise;
 use crate::drive::Moment;
-use crate::examine::Patient;
 use crate::existing::{DEEP, LISTED, NOTHING};
 use crate::facts::{
     Cause, Channel, Connections, Data, Facts, Metadata, NameWork, Protocol, Run, Stage, Stopped, Work, median,
 };
 use crate::mount::Mount;
-use crate::run::{cut, written};
+use crate::patient::bench::noise;
+use crate::patient::{Patient, cut};
+use crate::run::written;
 use crate::tcp::TcpInfo;
 use crate::{Error, mount, ping, sweep, tcp};
 

@@ -8,8 +8,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{Args, Course};
 use crate::compare::compare;
-use crate::examine::Patient;
-use crate::facts::{Cause, Facts, Stage, Stopped};
+use crate::facts::{Cause, Facts};
+use crate::patient::{Patient, cut};
 use crate::rules::findings;
 use crate::verdict::verdict;
 use crate::{Error, Examined, Report, mounted};
@@ -98,23 +98,6 @@ async fn one(
     }
     patient.clear().await;
     Ok(patient.facts)
-}
-
-/// What ended an examination from outside, and where it was then.
-pub(crate) fn cut(facts: &Facts, cause: Cause, limit: Duration) -> Stopped {
-    let stage = match facts {
-        Facts { route: None, .. } => Stage::Name,
-        Facts { transport: None, .. } => Stage::Connect,
-        Facts { protocol: None, .. } => Stage::Negotiate,
-        Facts { connections: None, .. } => Stage::Share,
-        Facts { metadata: None, .. } => Stage::Data,
-        _ => Stage::Metadata,
-    };
-    let why = match cause {
-        Cause::Interrupted => "it was interrupted".to_owned(),
-        _ => format!("the time of {:.1} s was over", limit.as_secs_f64()),
-    };
-    Stopped { stage, why, stalled: false, cause }
 }
 
 /// A target as its user wrote it.

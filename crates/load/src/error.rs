@@ -3,8 +3,6 @@
 use client::nfs::NfsStat;
 use smb_wire::NtStatus;
 
-use crate::peer::Failure;
-
 /// One line for the user.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
@@ -73,5 +71,24 @@ impl<T> Doing<T> for Result<T, Failure> {
             Failure::Server(why) => Error::Server { doing: what(), why },
             Failure::Host(why) => Error::host(what(), why),
         })
+    }
+}
+
+/// What went wrong with one operation.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Server(client::Error),
+    Host(std::io::Error),
+}
+
+impl From<client::Error> for Failure {
+    fn from(why: client::Error) -> Failure {
+        Failure::Server(why)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(why: std::io::Error) -> Failure {
+        Failure::Host(why)
     }
 }

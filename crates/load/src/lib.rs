@@ -14,6 +14,7 @@
 
 pub mod agents;
 mod args;
+mod channel;
 pub mod cpu;
 pub mod diskspd;
 mod error;
@@ -26,6 +27,7 @@ mod peer;
 mod plan;
 mod progress;
 pub mod quiet;
+mod random;
 mod report;
 mod run;
 mod target;

@@ -9,29 +9,10 @@ mod smb;
 use client::{Bytes, Data, nfs as nfs_client};
 pub(crate) use local::ALIGNMENT;
 
-use crate::error::Doing;
+use crate::channel::{Channel, Security};
+use crate::error::{Doing, Failure};
 use crate::plan::Protocol;
-use crate::report::{Channel, Security};
 use crate::{Error, Plan};
-
-/// What went wrong with one operation.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    Server(client::Error),
-    Host(std::io::Error),
-}
-
-impl From<client::Error> for Failure {
-    fn from(why: client::Error) -> Failure {
-        Failure::Server(why)
-    }
-}
-
-impl From<std::io::Error> for Failure {
-    fn from(why: std::io::Error) -> Failure {
-        Failure::Host(why)
-    }
-}
 
 type Result<T> = std::result::Result<T, Failure>;
 

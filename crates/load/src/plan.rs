@@ -201,7 +201,7 @@ impl Plan {
     /// The same for one of several clients, which has files of its own unless they are named.
     pub(crate) fn of_client(mut self, number: u32) -> Plan {
         if !matches!(self.work, Work::Data(Shape { files: Files::Named { .. }, .. })) {
-            self.target.directory = crate::work::join(&self.target.directory, &format!("client-{number}"));
+            self.target.directory = crate::target::join(&self.target.directory, &format!("client-{number}"));
         }
         self
     }

@@ -8,12 +8,12 @@ mod table;
 pub use html::html;
 pub use json::json;
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::Plan;
+use crate::channel::{Channel, Security};
 use crate::cpu::Usage;
 use crate::measure::Record;
 use crate::plan::{Files, Protocol, Work};
@@ -126,22 +126,6 @@ pub(crate) struct Facts {
     pub(crate) cool_down: Duration,
 }
 
-/// A connection and what it carried, from the beginning of its session.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Channel {
-    pub(crate) local: SocketAddr,
-    pub(crate) peer: SocketAddr,
-    pub(crate) requests: u64,
-    /// Bytes that were read and written; over SMB with headers, estimated.
-    pub(crate) bytes: u64,
-    /// Bytes that the connection itself carried to the server, by the host's account.
-    pub(crate) sent: u64,
-    /// Bytes that came from it.
-    pub(crate) received: u64,
-    /// The most credits that the server granted on it at once, where some request needed more.
-    pub(crate) most_credits: Option<u32>,
-}
-
 /// Processor time in nanoseconds, where it is known.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Processor {
@@ -149,15 +133,6 @@ pub(crate) struct Processor {
     pub(crate) client_ns: Option<u64>,
     /// That part of it which was spent outside of the kernel.
     pub(crate) client_user_ns: Option<u64>,
-}
-
-/// What was negotiated.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Security {
-    pub(crate) protocol: String,
-    pub(crate) dialect: String,
-    pub(crate) signing: String,
-    pub(crate) encryption: String,
 }
 
 impl Report {

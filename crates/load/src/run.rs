@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use client::Bytes;
 use tokio::sync::Semaphore;
 
+use crate::channel::{Channel, Security};
 use crate::cpu::{Account, Usage, own_user_ns};
 use crate::error::Doing;
 use crate::measure::{Course, Kind, Record, Stop, Turn};
@@ -16,12 +17,12 @@ use crate::pace::{Pace, Timer};
 use crate::peer::{Line, Share};
 use crate::plan::{Protocol, Work};
 use crate::progress::Progress;
-use crate::report::{Channel, Measured, Processor, Security};
-use crate::threads;
+use crate::random::Random;
+use crate::report::{Measured, Processor};
 use crate::work::data::{self, Job};
+use crate::work::make_directories;
 use crate::work::metadata::{Done, Names};
-use crate::work::{Random, make_directories};
-use crate::{Error, Plan, Report};
+use crate::{Error, Plan, Report, threads};
 
 /// How many connections log on at a time: a server may have few places for those of one address that have not.
 const MOST_LOG_ONS: u32 = 32;

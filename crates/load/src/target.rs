@@ -143,6 +143,11 @@ impl FromStr for Target {
     }
 }
 
+/// Joins parts of a path, either of which may be empty.
+pub(crate) fn join(directory: &str, name: &str) -> String {
+    if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -258,7 +258,7 @@ impl Census {
         let address = address.to_canonical();
         let mut state = self.state.lock();
         let connections = state.addresses.get(&address).copied().unwrap_or_default();
-        if let Some(why) = self.refuses(&mut state, (address, connections), descriptor, now_ns) {
+        if let Some(why) = self.refuses(&mut state, address, connections, descriptor, now_ns) {
             self.refusals[why as usize].fetch_add(1, Relaxed);
             let is_told = state.tells(address, why, now_ns);
             return Err(Refused { why, is_told, connections });
@@ -288,7 +288,8 @@ impl Census {
     fn refuses(
         &self,
         state: &mut State,
-        (address, own): (IpAddr, usize),
+        address: IpAddr,
+        own: usize,
         descriptor: u64,
         now_ns: u64,
     ) -> Option<Why> {

@@ -27,12 +27,14 @@ use parking_lot::{Mutex, RwLock};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use volume::{Failure, Name, Note, Result, Time};
 
-use crate::data::write_all;
+use crate::bytes::write_all;
 use crate::errno::{call, failure};
 use crate::facts::file_system_name;
-use crate::node::{PosixNode, open_below, stat_below, stat_fd};
+use crate::node::PosixNode;
+use crate::open::open_below;
 use crate::room::{Room, cost};
 use crate::scan::scan;
+use crate::stat::{stat_below, stat_fd};
 use crate::sys::{self, Handle};
 
 /// The folder of streams below a file's folder.

@@ -25,7 +25,8 @@ use self::halves::{Half, Halves};
 use self::raw::{Fid, LONGEST, Named, RawEvent};
 use crate::errno::{call, failure};
 use crate::facts;
-use crate::node::{PosixNode, open_below};
+use crate::node::PosixNode;
+use crate::open::open_below;
 use crate::sys::Handle;
 use crate::sys::fanotify::{self, Renames};
 

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use volume::{Facts, Result, Stat};
 
 use crate::errno::call;
-use crate::node::ALWAYS;
+use crate::open::ALWAYS;
 
 /// File systems by the number that the host gives for each.
 const KNOWN: &[(u64, &str)] = &[
@@ -115,7 +115,7 @@ fn clones(root: BorrowedFd<'_>) -> Result<bool> {
     let (from, to) = (unnamed()?, unnamed()?);
     let block =
         usize::try_from(call(|| rustix::fs::fstatvfs(root))?.f_bsize).unwrap_or(4096).clamp(512, 1 << 20);
-    crate::data::write_all(from.as_fd(), 0, &vec![1; block])?;
+    crate::bytes::write_all(from.as_fd(), 0, &vec![1; block])?;
     Ok(rustix::fs::ioctl_ficlone(&to, &from).is_ok())
 }
 

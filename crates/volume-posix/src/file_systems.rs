@@ -22,7 +22,8 @@ use self::records::Records;
 use crate::errno::call;
 use crate::facts::file_system_name;
 use crate::mounts::{self, Mount};
-use crate::node::{open_below, stat_fd};
+use crate::open::open_below;
+use crate::stat::stat_fd;
 use crate::sys;
 
 /// Where the volume's root is below itself.
@@ -133,7 +134,8 @@ impl FileSystems {
     /// As the host says.
     pub(crate) fn of(
         &self,
-        (fd, device): (BorrowedFd<'_>, u64),
+        fd: BorrowedFd<'_>,
+        device: u64,
         root: BorrowedFd<'_>,
         is_used: impl Fn(u64) -> bool,
     ) -> Result<u64> {

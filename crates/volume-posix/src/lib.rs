@@ -4,19 +4,18 @@
 //! through that descriptor or a single component below it, so nothing here ever joins a path. (`address` opens
 //! paths below the root that the host itself has just told.)
 //!
-//! `names`, `data`, `attributes`, `streams` and `scan` are a node's calls by subject; `beside` keeps what
-//! the host's file system has no room for; `actor` runs a call as another user of the host; `address` finds a file
-//! again without its name, by `table` where the host does not; `pool` closes files that nobody uses when descriptors run short, `kept_back`
+//! The folder `node` has a node's calls by subject; `shared` is what all nodes of a volume have in common, and `root` what they are
+//! opened from; `open`, `stat`, `bytes` and `scan` are calls on descriptors; `beside` keeps what
+//! the host's file system has no room for; `actor` runs a call as another user of the host; `table` says where a file stands that the
+//! host does not find again without its name; `pool` closes files that nobody uses when descriptors run short, `kept_back`
 //! says when; `file_systems` tells
 //! the file systems below a volume apart, `mounts` where they are; `events`
 //! tells what others change; `journal` keeps records over a crash; `errno` is the one table from the host's errors to ours, and `sys` the few
 //! system calls that need `unsafe`.
 
 mod actor;
-mod address;
-mod attributes;
 mod beside;
-mod data;
+mod bytes;
 mod errno;
 mod events;
 mod facts;
@@ -24,12 +23,14 @@ mod file_systems;
 mod journal;
 mod kept_back;
 mod mounts;
-mod names;
 mod node;
+mod open;
 mod pool;
 mod room;
+mod root;
 mod scan;
-mod streams;
+mod shared;
+mod stat;
 mod sys;
 mod table;
 mod volume;

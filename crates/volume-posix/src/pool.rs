@@ -25,12 +25,13 @@ use rustix::io::{self, Errno};
 use volume::{Failure, Kind, NodeId, OpenHow, Result, Time};
 use wire::Source;
 
-use crate::data;
+use crate::bytes::is_cached;
 use crate::errno::call;
 use crate::kept_back;
-use crate::node::{ALWAYS, stat_below, stat_fd};
+use crate::open::ALWAYS;
+use crate::root::Root;
+use crate::stat::{stat_below, stat_fd};
 use crate::sys::{self, Handle, is_gone};
-use crate::volume::Shared;
 
 /// Most files that are closed at once; of few the eighth part.
 const MOST: usize = 256;
@@ -76,13 +77,13 @@ impl Source for OpenFile {
     }
 
     fn is_cached(&self, at: u64, len: usize) -> bool {
-        self.is_in_memory || data::is_cached(self.fd.as_fd(), at, len)
+        self.is_in_memory || is_cached(self.fd.as_fd(), at, len)
     }
 }
 
 /// A file of the pool, and how it is opened again.
 pub(crate) struct Pooled {
-    shared: Arc<Shared>,
+    root: Arc<Root>,
     id: NodeId,
     born: Time,
     /// As it was opened first, but for what makes, cuts or waits.
@@ -151,14 +152,15 @@ static OPENED_AGAIN: AtomicU64 = AtomicU64::new(0);
 impl Descriptor {
     /// What a node gets that has just been opened.
     pub(crate) fn of(
-        shared: &Arc<Shared>,
+        root: &Arc<Root>,
         fd: OwnedFd,
-        (id, kind, born): (NodeId, Kind, Time),
+        id: NodeId,
+        kind: Kind,
+        born: Time,
         how: OpenHow,
         is_path: bool,
     ) -> Descriptor {
-        let is_found_again =
-            shared.table.is_none() && id.device == shared.root.device && born != Time::default();
+        let is_found_again = root.mount.is_some() && id.device == root.id.device && born != Time::default();
         if !is_found_again || kind == Kind::Directory || !kept_back::is_high(fd.as_fd()) {
             return Descriptor::Kept(fd);
         }
@@ -167,9 +169,9 @@ impl Descriptor {
             OpenHow::ReadWrite => OFlags::RDWR | ALWAYS,
             OpenHow::Read | OpenHow::Attributes => OFlags::RDONLY | ALWAYS,
         };
-        let file = OpenFile { fd, is_in_memory: shared.is_in_memory };
+        let file = OpenFile { fd, is_in_memory: root.is_in_memory };
         let pooled = Arc::new(Pooled {
-            shared: Arc::clone(shared),
+            root: Arc::clone(root),
             id,
             born,
             flags,
@@ -217,7 +219,7 @@ impl Pooled {
     ) -> io::Result<Arc<OpenFile>> {
         let handle = self.handle.get().ok_or(Errno::STALE)?;
         let fd = open(&|| {
-            let opened = handle.open_for(self.shared.root_fd.as_fd(), self.flags);
+            let opened = handle.open_for(self.root.fd.as_fd(), self.flags);
             opened.map_err(|errno| if is_gone(errno) { Errno::STALE } else { errno })
         })?;
         if !stat_fd(&fd).is_ok_and(|stat| stat.id == self.id && stat.born == Some(self.born)) {
@@ -228,7 +230,7 @@ impl Pooled {
         let file = open.get_or_insert_with(|| {
             OPENED_AGAIN.fetch_add(1, Ordering::Relaxed);
             self.used.store(now(), Ordering::Relaxed);
-            Arc::new(OpenFile { fd, is_in_memory: self.shared.is_in_memory })
+            Arc::new(OpenFile { fd, is_in_memory: self.root.is_in_memory })
         });
         Ok(Arc::clone(file))
     }
@@ -267,7 +269,7 @@ impl Pooled {
         let file = self.open.lock().clone()?;
         if self.handle.get().is_none() {
             match Handle::with_mount(file.fd.as_fd()) {
-                Ok((handle, mount)) if mount == self.shared.root_mount => drop(self.handle.set(handle)),
+                Ok((handle, mount)) if Some(mount) == self.root.mount => drop(self.handle.set(handle)),
                 _ => self.is_fixed.store(true, Ordering::Relaxed),
             }
         }
@@ -435,10 +437,10 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let volume = crate::PosixVolume::open(place.path(), &place.path().join("beside")).unwrap();
         let mut pool = Pool::default();
-        let kept = file(&volume.shared);
+        let kept = file(&volume.shared.root);
         pool.enter(&kept);
         for _ in 0..10_000 {
-            pool.enter(&file(&volume.shared));
+            pool.enter(&file(&volume.shared.root));
         }
         assert!(pool.files.len() <= 64, "{}", pool.files.len());
         assert!(pool.files.iter().any(|known| known.ptr_eq(&Arc::downgrade(&kept))));
@@ -449,9 +451,9 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let volume = crate::PosixVolume::open(place.path(), &place.path().join("beside")).unwrap();
         let mut pool = Pool::default();
-        let kept = file(&volume.shared);
+        let kept = file(&volume.shared.root);
         pool.enter(&kept);
-        let gone: Vec<_> = (0..1000).map(|_| file(&volume.shared)).collect();
+        let gone: Vec<_> = (0..1000).map(|_| file(&volume.shared.root)).collect();
         for file in &gone {
             pool.enter(file);
             pool.closed.entry(file.id).or_default().push(Arc::downgrade(file));
@@ -464,10 +466,10 @@ mod tests {
         assert_eq!(Arc::weak_count(&kept), 1);
     }
 
-    fn file(shared: &Arc<Shared>) -> Arc<Pooled> {
+    fn file(root: &Arc<Root>) -> Arc<Pooled> {
         Arc::new(Pooled {
-            shared: Arc::clone(shared),
-            id: shared.root,
+            root: Arc::clone(root),
+            id: root.id,
             born: Time::default(),
             flags: OFlags::RDONLY,
             open: Mutex::default(),

@@ -13,16 +13,10 @@ use rustix::io::Errno;
 use volume::{DirEntry, Kind, Name, Result};
 
 use crate::errno::{call, failure};
-use crate::node::{PosixNode, open_below};
+use crate::open::open_below;
 
 /// Bytes of entries taken from the host at once.
 const CHUNK: usize = 32 * 1024;
-
-impl PosixNode {
-    pub(crate) fn scan(&self, cookie: u64, visit: &mut dyn FnMut(DirEntry) -> ControlFlow<()>) -> Result<()> {
-        scan(self.directory()?, cookie, visit)
-    }
-}
 
 /// Shows the entries behind `cookie` of an open directory.
 pub(crate) fn scan(

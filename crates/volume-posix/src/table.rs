@@ -33,7 +33,6 @@ use parking_lot::{Mutex, RwLock};
 use volume::{Failure, Name, NodeId, Result, Stat, Time};
 use wire::Cursor;
 
-use crate::node::PosixNode;
 use search::Search;
 
 /// What the file begins with; the number is the format's version.
@@ -523,13 +522,6 @@ fn read_place(file: &File, offset: u64, inode: u64) -> io::Result<Option<Place>>
         (kind == PUT && own == inode).then_some(Place { born, parent, name })
     })();
     Ok(place)
-}
-
-impl PosixNode {
-    /// What the node table knows this node by.
-    pub(crate) fn key(&self) -> Key {
-        Key { inode: self.id.inode, born: self.born }
-    }
 }
 
 #[cfg(test)]

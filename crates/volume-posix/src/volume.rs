@@ -1,83 +1,28 @@
 //! The volume: opened once on a directory of the host.
 
 use std::fmt;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
-use volume::{Facts, Failure, HostEvent, Kind, Node, NodeId, Result, Space, Stat, Volume};
+use volume::{Facts, Failure, HostEvent, Kind, Node, NodeId, Result, Space, Volume};
 
 use crate::actor::Myself;
 use crate::beside::Beside;
 use crate::errno::{call, failure};
 use crate::events::Events;
-use crate::facts;
 use crate::file_systems::FileSystems;
-use crate::kept_back;
 use crate::mounts::MountsBelow;
-use crate::node::{ALWAYS, PosixNode, stat_fd};
-use crate::pool;
+use crate::node::PosixNode;
+use crate::open::ALWAYS;
+use crate::root::Root;
+use crate::shared::Shared;
+use crate::stat::stat_fd;
 use crate::sys::Handle;
 use crate::table::Table;
-
-/// What all nodes of a volume share.
-pub(crate) struct Shared {
-    pub(crate) facts: Facts,
-    pub(crate) beside: Beside,
-    pub(crate) file_systems: FileSystems,
-    pub(crate) myself: Myself,
-    /// Whether notes live where a file's owner cannot reach them.
-    pub(crate) is_trusted: bool,
-    /// Whether all data is in memory anyway, so that no read waits for a device.
-    pub(crate) is_in_memory: bool,
-    pub(crate) umask: u32,
-    /// The root's identity.
-    pub(crate) root: NodeId,
-    /// The root's descriptor.
-    pub(crate) root_fd: OwnedFd,
-    /// The number of the mount through which the root was opened; where the host opens nothing by handle, nobody asks.
-    pub(crate) root_mount: i32,
-    /// Where nodes stand, as far as they must be found again; none where the host opens them by handle.
-    pub(crate) table: Option<Table>,
-}
-
-impl Shared {
-    /// The identity of the file system of a file, whose device number is `device`.
-    pub(crate) fn file_system_of(&self, fd: BorrowedFd<'_>, device: u64) -> Result<u64> {
-        let is_used = |number| self.beside.has_file_system(number);
-        self.file_systems.of((fd, device), self.root_fd.as_fd(), is_used)
-    }
-
-    /// The stat of a file with what the host does not say: which file system it is on. `open` opens it, where that must be asked.
-    pub(crate) fn located(&self, stat: Stat, open: impl FnOnce() -> Result<OwnedFd>) -> Result<Stat> {
-        let device = stat.id.device;
-        if device == self.root.device {
-            return Ok(stat);
-        }
-        let file_system = match self.file_systems.known(device) {
-            Some(id) => id,
-            None => {
-                let fd = open()?;
-                self.file_system_of(fd.as_fd(), stat_fd(&fd)?.id.device)?
-            }
-        };
-        Ok(Stat { file_system, ..stat })
-    }
-
-    /// Forgets what is kept of a node that has just lost a name, if it was the last.
-    pub(crate) fn lost_name(&self, node: Option<PosixNode>) {
-        let Some(node) = node else { return };
-        // A directory has one name only, and its count of links says something else on some file systems.
-        if node.kind == Kind::Directory || node.fd().and_then(stat_fd).is_ok_and(|stat| stat.links == 0) {
-            self.beside.forget(&node);
-            if let Some(table) = &self.table {
-                table.gone(node.key());
-            }
-        }
-    }
-}
+use crate::{facts, kept_back, pool};
 
 /// A directory of the host as a volume.
 pub struct PosixVolume {
@@ -145,10 +90,7 @@ impl PosixVolume {
             file_systems,
             myself: Myself::find().map_err(|errno| wrong(failure(errno)))?,
             is_trusted: facts::may_use_trusted(root.as_fd()),
-            is_in_memory: matches!(file_system, "tmpfs" | "ramfs"),
             umask: facts::umask(),
-            root: stat.id,
-            root_mount: mount_by_handle.unwrap_or_default(),
             table: match mount_by_handle {
                 Ok(_) => None,
                 Err(_) => Some(Table::open(
@@ -157,10 +99,15 @@ impl PosixVolume {
                     stat.id,
                 )),
             },
-            root_fd: root,
+            root: Arc::new(Root {
+                id: stat.id,
+                fd: root,
+                mount: mount_by_handle.ok(),
+                is_in_memory: matches!(file_system, "tmpfs" | "ramfs"),
+            }),
         });
         let root = Arc::new(PosixNode::root(Arc::clone(&shared), &stat));
-        let mounts = MountsBelow::of(shared.root_fd.as_fd());
+        let mounts = MountsBelow::of(shared.root.fd.as_fd());
         Ok(PosixVolume { shared, root, events, mounts })
     }
 
@@ -183,7 +130,7 @@ impl PosixVolume {
         if !self.shared.file_systems.has_lasting_handles() {
             return Ok(0);
         }
-        self.shared.beside.collect(self.shared.root_fd.as_fd(), self.shared.file_systems.own(), at_most)
+        self.shared.beside.collect(self.shared.root.fd.as_fd(), self.shared.file_systems.own(), at_most)
     }
 }
 
@@ -199,7 +146,7 @@ impl Volume for PosixVolume {
     }
 
     fn root(&self) -> Result<Arc<dyn Node>> {
-        if stat_fd(&self.shared.root_fd)?.links == 0 {
+        if stat_fd(&self.shared.root.fd)?.links == 0 {
             return Err(Failure::Stale);
         }
         Ok(Arc::clone(&self.root) as Arc<dyn Node>)
@@ -210,21 +157,21 @@ impl Volume for PosixVolume {
     }
 
     fn space(&self) -> Result<Space> {
-        space_of(self.shared.root_fd.as_fd())
+        space_of(self.shared.root.fd.as_fd())
     }
 
     fn space_at(&self, node: &dyn Node) -> Result<Space> {
         let node = PosixNode::of(node)?;
-        if node.id.device == self.shared.root.device { self.space() } else { space_of(node.fd()?.as_fd()) }
+        if node.id.device == self.shared.root.id.device { self.space() } else { space_of(node.fd()?.as_fd()) }
     }
 
     fn is_short(&self) -> bool {
-        kept_back::are_scarce(self.shared.root_fd.as_fd())
+        kept_back::are_scarce(self.shared.root.fd.as_fd())
     }
 
     fn keep_room(&self) {
         if pool::is_in_use() {
-            kept_back::is_short(self.shared.root_fd.as_fd());
+            kept_back::is_short(self.shared.root.fd.as_fd());
         }
     }
 
@@ -245,7 +192,7 @@ impl Volume for PosixVolume {
     fn take_events(&self, sink: &mut dyn FnMut(HostEvent)) {
         if let Some(events) = &self.events {
             events.take(sink);
-            if self.mounts.have_changed(self.shared.root_fd.as_fd()) {
+            if self.mounts.have_changed(self.shared.root.fd.as_fd()) {
                 sink(HostEvent::Mounts);
             }
         }

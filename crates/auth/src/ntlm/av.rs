@@ -1,6 +1,6 @@
 //! AV pairs: the names, the time and the flags inside CHALLENGE and NTLMv2 responses (MS-NLMP 2.2.2.1).
 
-use wire::Cursor;
+use wire::{Cursor, Now};
 
 use super::message::Malformed;
 
@@ -96,6 +96,12 @@ pub fn push_av(out: &mut Vec<u8>, id: AvId, value: &[u8]) {
     out.extend_from_slice(&id.0.to_le_bytes());
     out.extend_from_slice(&len.to_le_bytes());
     out.extend_from_slice(&value[..usize::from(len)]);
+}
+
+/// Wall time in 100 ns since 1601. The clock cannot say any time before that.
+pub(crate) fn filetime(now: Now) -> u64 {
+    const EPOCH_1970: i64 = 116_444_736_000_000_000;
+    u64::try_from(now.wall_ns.div_euclid(100) + EPOCH_1970).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -11,9 +11,9 @@ use super::message::{
     Authenticate, Challenge, MIC_LEN, MIC_OFFSET, Malformed, Negotiate, parse_challenge, utf16le,
 };
 use super::response::{Key, NtHash, message_mic, nt_proof, ntowf_v2, rc4k, session_base_key};
-use super::server::filetime;
 use super::signature::Signatures;
 use crate::crypto::random;
+use crate::ntlm::av::filetime;
 
 /// Who logs on, and where to.
 #[derive(Clone)]

@@ -5,7 +5,6 @@
 
 use wire::{Cursor, Truncated, Writer};
 
-use super::SIGNATURE;
 use super::flags::NegotiateFlags;
 
 /// A message that is not what it should be.
@@ -288,6 +287,9 @@ fn version(flags: NegotiateFlags) -> [u8; 8] {
 }
 
 /// The NTLM messages inside the SMB 3.1.1 trace that Microsoft published with its key walk-through.
+/// What every NTLM message begins with.
+pub const SIGNATURE: &[u8; 8] = b"NTLMSSP\0";
+
 #[cfg(test)]
 pub(crate) mod captured {
     pub const NEGOTIATE: &str = "4E544C4D5353500001000000978208E20000000000000000000000000000000006038025\

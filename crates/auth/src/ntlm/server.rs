@@ -16,6 +16,7 @@ use super::target::Target;
 use super::{Malformed, oem};
 use crate::credentials::{Account, Credentials, fold_name};
 use crate::crypto::random;
+use crate::ntlm::av::filetime;
 use crate::refusal::Refusal;
 
 /// What the server calls itself in its CHALLENGE.
@@ -366,12 +367,6 @@ fn target_info(names: &Names, now: Now) -> Vec<u8> {
     push_av(&mut out, AvId::TIMESTAMP, &filetime(now).to_le_bytes());
     push_av(&mut out, AvId::EOL, &[]);
     out
-}
-
-/// Wall time in 100 ns since 1601. The clock cannot say any time before that.
-pub(super) fn filetime(now: Now) -> u64 {
-    const EPOCH_1970: i64 = 116_444_736_000_000_000;
-    u64::try_from(now.wall_ns.div_euclid(100) + EPOCH_1970).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use wire::Now;
 
 use super::av::{AV_FLAG_MIC, AV_FLAG_UNVERIFIED_TARGET, AvId, AvPairs};
 use super::message::units;
-use super::server::filetime;
+use crate::ntlm::av::filetime;
 
 /// The place and the time at which a response is to be handed in, as it says itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

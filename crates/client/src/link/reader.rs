@@ -8,10 +8,11 @@ use smb_wire::{Header, Malformed, NtStatus};
 use wire::limits::MAX_MESSAGE;
 
 use super::{Link, Smb};
+use crate::Error;
 use crate::buffer::Reply;
+use crate::error::Result;
 use crate::protection::{ChannelKeys, Protection};
 use crate::transport::{Message, PREFIX, Receiver};
-use crate::{Error, Result};
 
 /// The receiving end of a connection.
 #[derive(Default)]

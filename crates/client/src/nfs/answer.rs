@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use nfs_wire::compound;
 use nfs_wire::op::Res;
 use nfs_wire::op::sequence::StatusFlags;
 use nfs_wire::rpc::{Accepted, Message as RpcMessage};
-use nfs_wire::{NfsStat, op};
+use nfs_wire::{NfsStat, compound, op};
 
+use crate::Error;
+use crate::error::Result;
 use crate::transport::Message;
-use crate::{Error, Result};
 
 /// The results behind those that were looked at already.
 #[derive(Debug)]

@@ -1,9 +1,13 @@
 //! What is asked about files, and what came of it.
 
 use nfs_wire::attr::{Attr, AttrNum, Bitmap, Fattr};
-use nfs_wire::types::{FileType, NfsTime};
+use nfs_wire::op::{Args, getattr};
+use nfs_wire::types::{FileType, NfsTime, SetTime};
 
-use crate::{Error, Result};
+use super::answer::{Results, result_of};
+
+use crate::Error;
+use crate::error::Result;
 
 /// What is known of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,4 +82,21 @@ impl Attributes {
             false => Err(Error::Protocol("attributes without those that every file has")),
         }
     }
+}
+
+pub(crate) fn attributes() -> Args<'static> {
+    Args::GetAttr(getattr::Args { attr_request: WANTED })
+}
+
+/// The result of GETATTR.
+pub(crate) fn read_attributes(results: &mut Results<'_>) -> Result<Attributes> {
+    let got: getattr::ResOk<'_> = result_of!(results, GetAttr)?;
+    Attributes::read(&got.obj_attributes)
+}
+
+/// What is set with a file.
+pub(crate) fn settings(modified: Option<NfsTime>, mode: Option<u32>) -> Vec<Attr<'static>> {
+    // In the order of their numbers, as an attribute list must be.
+    let modified = modified.map(|time| Attr::TimeModifySet(SetTime::Client(time)));
+    mode.map(Attr::Mode).into_iter().chain(modified).collect()
 }

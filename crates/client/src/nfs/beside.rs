@@ -9,9 +9,10 @@ use nfs_wire::types::{FileHandle, StateId};
 use nfs_wire::xdr::List;
 
 use super::answer::result_of;
-use super::client::Inner;
 use super::{Directory, File};
-use crate::{Error, Result};
+use crate::Error;
+use crate::error::Result;
+use crate::nfs::inner::Inner;
 
 /// Names of extended attributes that are listed at once, in bytes.
 const LIST_STEP: u32 = 16 * 1024;

@@ -14,9 +14,10 @@ use nfs_wire::types::{FileHandle, StateId};
 use nfs_wire::{NfsStat, op};
 use wire::Frame;
 
-use super::client::Inner;
 use super::link::Link;
-use crate::{Error, Result};
+use crate::Error;
+use crate::error::Result;
+use crate::nfs::inner::Inner;
 
 /// The program number that callbacks carry: of those that anybody may use (RFC 5531 8.4.2).
 pub(crate) const CB_PROGRAM: u32 = 0x4000_0000;

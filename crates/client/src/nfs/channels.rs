@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::Options;
 use super::callback::Responder;
 use super::link::Link;
-use super::port;
+use super::{Options, port};
+use crate::error::Result;
 use crate::patience::within;
 use crate::transport::{Tasks, Tuning, tune};
-use crate::{Error, Result, Traffic};
+use crate::{Error, Traffic};
 
 /// One connection.
 #[derive(Debug)]

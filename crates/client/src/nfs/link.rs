@@ -13,8 +13,9 @@ use wire::frame::Frame;
 use wire::limits::MAX_MESSAGE;
 
 use super::callback::Responder;
+use crate::Error;
+use crate::error::Result;
 use crate::transport::{Entry, Message, Outgoing, PREFIX, Pending, Protocol, Receiver, Tasks, Transport};
-use crate::{Error, Result};
 
 /// NFS on a connection.
 #[derive(Debug)]

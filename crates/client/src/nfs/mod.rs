@@ -23,13 +23,13 @@
 //! # }
 //! ```
 //!
-//! To read on: `client` shows how it begins and who looks after the connections; `call` follows a COMPOUND from its
-//! slot to its results; `slots`, `channels` and `session` are what it needs on the way; `link` writes calls and reads
+//! To read on: `client` shows how it begins, and `inner` who looks after the connections; `inner/call.rs` follows a COMPOUND from
+//! its slot to its results; `slots`, `channels` and `session` are what it needs on the way; `link` writes calls and reads
 //! replies. Callers are who they say they are (AUTH_SYS), from a low port where we
 //! may have one (`port`). Delegations are taken only where [`Options::delegations`] asks for them, and given back when the
 //! server asks (`callback`).
 //!
-//! A server that restarts forgets what is open. The client claims it again before it goes on (`reclaim`); a file that the
+//! A server that restarts forgets what is open. The client claims it again before it goes on (`inner/reclaim.rs`); a file that the
 //! server does not give back fails with [`crate::Error::StateLost`] from then on.
 //!
 //! An operation that is dropped is still done by the server. The data of a WRITE goes from its [`crate::Bytes`] to the
@@ -38,35 +38,32 @@
 mod answer;
 mod attributes;
 mod beside;
-mod call;
 mod callback;
 mod channels;
 mod client;
 mod directory;
 mod file;
-mod holes;
+mod inner;
 mod link;
-mod links;
-mod offload;
 mod opens;
 mod options;
 mod owners;
 mod port;
-mod reclaim;
 mod session;
 mod slots;
-mod whole;
 
 pub use attributes::Attributes;
 pub use beside::{AccessEntry, Security};
 pub use channels::ConnectionStatus;
-pub use client::{About, Client};
-pub use directory::{Creation, Directory, DirectoryEntry, OpenOptions};
+pub use client::Client;
+pub use directory::links::has_no_links;
+pub use directory::{Directory, DirectoryEntry};
+pub use file::holes::SEEKS;
 pub use file::{Data, File, Written};
-pub use holes::SEEKS;
-pub use links::has_no_links;
+pub use inner::About;
 pub use nfs_wire::NfsStat;
 pub use nfs_wire::attr::{AceFlags, AceMask, AceType};
 pub use nfs_wire::op::sequence::StatusFlags;
 pub use nfs_wire::types::{FileType, NfsTime, StableHow};
+pub use opens::{Creation, OpenOptions};
 pub use options::Options;

@@ -8,10 +8,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nfs_wire::NfsStat;
+use nfs_wire::op::open::ShareAccess;
 use nfs_wire::types::StateId;
 
-use super::OpenOptions;
-use crate::{Error, Result};
+use crate::Error;
+use crate::error::Result;
 
 /// An open of the server, whose stateid a restart of the server replaces.
 #[derive(Debug)]
@@ -35,7 +36,8 @@ enum State {
 impl Open {
     /// The open that an OPEN of `handle` by `owner` led to: `stateid`, from this `instance` of the server.
     pub(crate) fn new(
-        (handle, owner): (Arc<[u8]>, u32),
+        handle: Arc<[u8]>,
+        owner: u32,
         how: OpenOptions,
         stateid: StateId,
         instance: u64,
@@ -151,13 +153,59 @@ impl Opens {
     }
 }
 
+/// How a file is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Whether it is to be read.
+    pub read: bool,
+    /// Whether it is to be written.
+    pub write: bool,
+    /// Whether to make it.
+    pub creation: Creation,
+}
+
+/// Whether to make a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Creation {
+    /// It must be there.
+    Never,
+    /// Make it when it is not there, with these permission bits.
+    IfMissing(u32),
+    /// It may not be there; make it with these permission bits.
+    Always(u32),
+    /// Make it with these permission bits, or empty it.
+    Anew(u32),
+}
+
+impl OpenOptions {
+    /// A file that is there, to be read.
+    #[must_use]
+    pub fn read() -> OpenOptions {
+        OpenOptions { read: true, write: false, creation: Creation::Never }
+    }
+
+    /// A file to be read and written.
+    #[must_use]
+    pub fn write(creation: Creation) -> OpenOptions {
+        OpenOptions { read: true, write: true, creation }
+    }
+
+    // RFC 8881 18.16.3
+    pub(super) fn access(self, wants_delegation: bool) -> ShareAccess {
+        let mut access = ShareAccess::empty();
+        access.set(ShareAccess::READ, self.read);
+        access.set(ShareAccess::WRITE, self.write);
+        if wants_delegation { access } else { access | ShareAccess::WANT_NO_DELEG }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn open(owner: u32, instance: u64) -> Open {
         let stateid = StateId { seqid: 1, other: [owner as u8; 12] };
-        Open::new((Arc::from(&b"file"[..]), owner), OpenOptions::read(), stateid, instance)
+        Open::new(Arc::from(&b"file"[..]), owner, OpenOptions::read(), stateid, instance)
     }
 
     fn owners(opens: &[Arc<Open>]) -> Vec<u32> {

@@ -1,33 +1,18 @@
-//! Client ID and session: how they are made, made again when the server has lost them, and ended (RFC 8881 2.4
-//! and 2.10). What is open under a client ID that the server has lost is claimed under the next one (`reclaim`).
+//! A session as the client has it, and the client ID it is of.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, PoisonError};
 
 use nfs_wire::NfsStat;
-use nfs_wire::compound::CallWriter;
-use nfs_wire::op::backchannel_ctl::SecParms;
-use nfs_wire::op::create_session::{self, ChannelAttrs, SessionFlags};
-use nfs_wire::op::destroy::{ClientIdArgs, SessionArgs};
-use nfs_wire::op::exchange_id::{self, ClientOwner, ExchangeFlags, StateProtectArgs};
-use nfs_wire::op::{Args, OpNum};
-use nfs_wire::rpc::AuthSys;
-use nfs_wire::types::{ClientId, Identity, SessionId};
-use nfs_wire::xdr::List;
+use nfs_wire::types::{ClientId, SessionId};
 
-use super::answer::{Answer, result_of};
-use super::callback::{BACK_SLOTS, CB_PROGRAM};
-use super::client::{About, Inner};
-use super::link::Operations;
 use super::slots::Slots;
-use crate::patience::Patience;
-use crate::{Error, Result};
 
 /// A session.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: SessionId,
-    client_id: ClientId,
+    pub(crate) client_id: ClientId,
     /// The instance of the server that made it, as [`Opens`](super::opens::Opens) counts them.
     pub(crate) instance: u64,
     /// Whether it has been said in it that nothing is to be claimed: what is to be claimed later is of another restart.
@@ -43,10 +28,10 @@ pub(crate) struct Session {
 /// A client ID and the number that the next CREATE_SESSION has.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known {
-    client_id: ClientId,
-    sequence: u32,
+    pub(crate) client_id: ClientId,
+    pub(crate) sequence: u32,
     /// Whether the server has been told that all is claimed.
-    has_reclaimed: bool,
+    pub(crate) has_reclaimed: bool,
 }
 
 /// Why another session is needed.
@@ -56,209 +41,4 @@ pub(crate) enum Loss {
     Session(NfsStat),
     /// The server has kept the session over a restart, and not what was open.
     State,
-}
-
-/// What the headers around the data of a READ or WRITE take at most, in bytes.
-const HEADERS: u32 = 4096;
-/// Longest reply that is worth keeping: those of changes, which carry no data.
-const CACHED: u32 = 2048;
-/// How often a server may lose what was made in the middle of making it.
-const ATTEMPTS: usize = 4;
-/// Operations of a COMPOUND that are asked for.
-pub(super) const OPERATIONS: u32 = 32;
-
-impl Inner {
-    /// Sends one operation outside of any session, over one connection after the other; it may be done twice.
-    async fn bare(&self, operation: &Args<'_>) -> Result<Answer> {
-        let push = |writer: &mut CallWriter| {
-            writer.push(operation);
-        };
-        let operations = Operations { step: operation.number().name(), ..Operations::of(&push) };
-        let mut patience = Patience::new(self.options.patience);
-        loop {
-            let (_, message) = self.deliver(operations).await?;
-            let answer = Answer::read(message)?;
-            match (answer.status == NfsStat::Delay).then(|| patience.next()).flatten() {
-                Some(pause) => tokio::time::sleep(pause).await,
-                None => return Ok(answer),
-            }
-        }
-    }
-
-    /// A session of the client ID `known`, or of a new one where there is none or the server knows it no more. All that is
-    /// open is claimed in it.
-    pub(crate) async fn establish(&self, known: &mut Option<Known>) -> Result<Arc<Session>> {
-        for _ in 0..ATTEMPTS {
-            let client = match *known {
-                Some(client) => client,
-                None => *known.insert(self.exchange_id().await?),
-            };
-            let session = match self.create_session(client).await {
-                Ok(session) => Arc::new(session),
-                Err(Error::Refused { status: NfsStat::StaleClientId | NfsStat::SeqMisordered, .. }) => {
-                    *known = None;
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            let known = known.insert(Known { sequence: client.sequence.wrapping_add(1), ..client });
-            if !client.has_reclaimed {
-                match self.reclaim(&session).await {
-                    Ok(()) => known.has_reclaimed = true,
-                    // The server has restarted once more.
-                    Err(Error::Refused { operation: OpNum::Sequence, status }) if is_gone(status) => continue,
-                    Err(error) => {
-                        // Each further request would make one more.
-                        if !error.is_loss() {
-                            let args = Args::DestroySession(SessionArgs { sessionid: session.id });
-                            let _gone = self.bare(&args).await;
-                        }
-                        match error {
-                            Error::Refused { operation: OpNum::Sequence, .. } => continue,
-                            error => return Err(error),
-                        }
-                    }
-                }
-            }
-            return Ok(session);
-        }
-        Err(Error::Protocol("a client ID that is stale as soon as it is made"))
-    }
-
-    // RFC 8881 18.35
-    async fn exchange_id(&self) -> Result<Known> {
-        let args = exchange_id::Args {
-            clientowner: ClientOwner { verifier: self.verifier, ownerid: Identity(&self.owner) },
-            flags: ExchangeFlags::empty(),
-            state_protect: StateProtectArgs::None,
-            client_impl_id: None,
-        };
-        let answer = self.bare(&Args::ExchangeId(args)).await?;
-        let client: exchange_id::ResOk<'_> = result_of!(answer.results(), ExchangeId)?;
-        let about = About {
-            owner: client.server_owner.major_id.0.to_vec(),
-            minor_owner: client.server_owner.minor_id,
-            scope: client.server_scope.0.to_vec(),
-            software: client.server_impl_id.map(|it| String::from_utf8_lossy(it.name).into_owned()),
-        };
-        let scope = about.scope.clone();
-        let before =
-            std::mem::replace(&mut *self.about.lock().unwrap_or_else(PoisonError::into_inner), about);
-        // A confirmed client ID is one that the server knows with all that belongs to it.
-        if !client.flags.contains(ExchangeFlags::CONFIRMED_R) {
-            self.begin_instance();
-        }
-        // RFC 8881 2.10.4: in another scope the filehandles may be those of other files.
-        if before.scope != scope {
-            self.opens.unclaimed().iter().for_each(|open| open.lose(NfsStat::Stale));
-        }
-        Ok(Known { client_id: client.clientid, sequence: client.sequenceid, has_reclaimed: false })
-    }
-
-    // RFC 8881 18.36
-    async fn create_session(&self, client: Known) -> Result<Session> {
-        let io = self.options.max_io.saturating_add(HEADERS);
-        let fore = ChannelAttrs {
-            headerpadsize: 0,
-            maxrequestsize: io,
-            maxresponsesize: io,
-            maxresponsesize_cached: CACHED,
-            maxoperations: OPERATIONS,
-            maxrequests: self.options.slots.max(1),
-            rdma_ird: None,
-        };
-        let back = ChannelAttrs {
-            maxrequestsize: HEADERS,
-            maxresponsesize: HEADERS,
-            maxoperations: 8,
-            maxrequests: BACK_SLOTS,
-            ..fore
-        };
-        let wants_back_channel = self.options.delegations;
-        let sys = [SecParms::Sys(AuthSys::new(&self.caller.machine_name, 0, 0, &[]))];
-        let flags = if wants_back_channel { SessionFlags::CONN_BACK_CHAN } else { SessionFlags::empty() };
-        let args = create_session::Args {
-            clientid: client.client_id,
-            sequence: client.sequence,
-            flags,
-            fore_chan_attrs: fore,
-            back_chan_attrs: back,
-            cb_program: CB_PROGRAM,
-            sec_parms: List::of(&sys),
-        };
-        let answer = self.bare(&Args::CreateSession(args)).await?;
-        let made: create_session::ResOk = result_of!(answer.results(), CreateSession)?;
-        let room = |size: u32| size.min(io).saturating_sub(HEADERS).max(512);
-        let granted = made.fore_chan_attrs;
-        Ok(Session {
-            id: made.sessionid,
-            client_id: client.client_id,
-            instance: self.opens.instance(),
-            is_reclaimed: AtomicBool::new(false),
-            slots: Slots::new(granted.maxrequests.min(fore.maxrequests)),
-            has_back_channel: made.flags.contains(SessionFlags::CONN_BACK_CHAN),
-            room: (room(granted.maxrequestsize), room(granted.maxresponsesize)),
-            operations: granted.maxoperations.min(OPERATIONS) as usize,
-        })
-    }
-
-    /// Puts another session in the place of `lost`, unless somebody has done so before.
-    pub(crate) async fn recover(&self, lost: &Arc<Session>, why: Loss) -> Result<()> {
-        let mut known = self.known.lock().await;
-        if !Arc::ptr_eq(&self.session()?, lost) {
-            return Ok(());
-        }
-        if let (Loss::State, Some(known)) = (why, known.as_mut()) {
-            self.begin_instance();
-            known.has_reclaimed = false;
-        }
-        match why {
-            Loss::Session(NfsStat::StaleClientId) => *known = None,
-            Loss::Session(status) if is_gone(status) => {}
-            Loss::Session(_) | Loss::State => {
-                // The server still has it; it may also be gone by now, or not be reached over this connection.
-                let args = Args::DestroySession(SessionArgs { sessionid: lost.id });
-                let _gone = self.bare(&args).await?;
-            }
-        }
-        let session = self.establish(&mut known).await?;
-        if let Some(responder) = &self.responder {
-            responder.begin_session();
-        }
-        self.set_session(Some(session));
-        lost.slots.close();
-        Ok(())
-    }
-
-    /// Ends session and client ID on the server. What it is asked to end and has not is no error.
-    pub(crate) async fn destroy(&self) -> Result<()> {
-        let Ok(session) = self.session() else { return Ok(()) };
-        self.set_session(None);
-        let destroyed = self.destroy_session(&session).await;
-        session.slots.close();
-        match destroyed {
-            // Gone already, or by this very request when its first reply was lost.
-            Err(Error::Refused { status: NfsStat::BadSession | NfsStat::DeadSession, .. }) => {}
-            done => done?,
-        }
-        // RFC 8881 18.50
-        let args = Args::DestroyClientId(ClientIdArgs { clientid: session.client_id });
-        let answer = self.bare(&args).await?;
-        match result_of!(answer.results(), DestroyClientId) {
-            Err(Error::Refused { status: NfsStat::StaleClientId, .. }) => Ok(()),
-            done => done,
-        }
-    }
-
-    /// Ends a session with a SEQUENCE, since the connection may be one that has not been bound yet (RFC 8881 18.37.3).
-    async fn destroy_session(&self, session: &Arc<Session>) -> Result<()> {
-        let args = Args::DestroySession(SessionArgs { sessionid: session.id });
-        let answer = self.ask_in(session, &[args]).await?;
-        result_of!(answer.results(), DestroySession)
-    }
-}
-
-/// Whether a server that says this of a session has it no more.
-fn is_gone(status: NfsStat) -> bool {
-    matches!(status, NfsStat::BadSession | NfsStat::DeadSession | NfsStat::StaleClientId)
 }

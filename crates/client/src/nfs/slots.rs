@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Semaphore;
 
-use crate::{Error, Result};
+use crate::Error;
+use crate::error::Result;
 
 /// The slots of one session.
 #[derive(Debug)]

@@ -12,7 +12,8 @@ use tokio::net::tcp::OwnedReadHalf;
 use super::pace::Pace;
 use super::socket::Socket;
 use super::{Protocol, Transport};
-use crate::{Error, Result};
+use crate::Error;
+use crate::error::Result;
 
 /// Bytes in front of a frame, which tell its length.
 pub(crate) const PREFIX: usize = 4;

@@ -31,7 +31,8 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use wire::frame::{Frame, FramePool};
 
-use crate::{Error, Result};
+use crate::Error;
+use crate::error::Result;
 use traffic::Meter;
 
 pub(crate) use buffers::{Buffers, Message};

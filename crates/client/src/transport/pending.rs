@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::{EntryState, Protocol, Transport};
-use crate::{Error, Result};
+use crate::Error;
+use crate::error::Result;
 
 /// Resolves to the final reply, whatever its status. Dropped before that, the reply is ignored when it
 /// comes; the server still does what was asked.

@@ -5,10 +5,12 @@ use bytes::Bytes;
 
 use super::{Beside, Given, Lost};
 use crate::error::{Done, Fault};
-use crate::file::Shared;
-use crate::keep::{Keep, lent};
-use crate::survey::Job;
-use crate::tree::{Facts, File, Like};
+use crate::job::Job;
+use crate::keep::Keep;
+use crate::shared::Shared;
+use crate::tree::File;
+use crate::tree::facts::{Facts, lent};
+use crate::tree::like::Like;
 
 /// Takes it from `reader` to `writer`, which is the file `part` until it is whole.
 /// Answers what else the copy shall be like.

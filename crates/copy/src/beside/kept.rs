@@ -4,8 +4,8 @@
 
 use super::Lost;
 use crate::error::Done;
-use crate::file::Shared;
-use crate::tree::Facts;
+use crate::shared::Shared;
+use crate::tree::facts::Facts;
 
 /// The times that every file system holds, in nanoseconds: those of a signed 32-bit number of seconds from 1970 on.
 const HELD: std::ops::Range<i128> = 0..(1 << 31) * 1_000_000_000;

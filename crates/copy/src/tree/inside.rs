@@ -2,8 +2,9 @@
 //!
 //! Source and target must be open in one session there, that of the target; so the source is opened in it once more.
 
-use super::{Facts, File, Tree, nfs, smb};
+use super::{File, Tree, nfs, smb};
 use crate::error::{Done, Fault};
+use crate::tree::facts::Facts;
 
 /// Bytes that a server is asked to copy at once.
 pub(crate) const AT_ONCE: u64 = client::COPIED_AT_ONCE;

@@ -1,8 +1,9 @@
 //! Symbolic links and further names of files, on whichever side they are.
 
-use super::{Like, Tree};
+use super::Tree;
 use crate::beside::Owner;
 use crate::error::{Done, Fault};
+use crate::tree::like::Like;
 
 /// A symbolic link.
 #[derive(Debug, Clone)]

@@ -4,183 +4,26 @@
 //! Whatever is written gets a name of its own first and its final name when it is whole: [`Tree::put`] for what fits one
 //! piece, [`Tree::create`] and [`Tree::finish`] for the rest, or else its directory does ([`Tree::unnamed`]).
 
+pub(crate) mod carried;
+pub(crate) mod facts;
 mod holes;
 pub(crate) mod inside;
+pub(crate) mod like;
 pub(crate) mod links;
 mod local;
 mod nfs;
 mod smb;
 
-use std::path::Path;
-use std::time::Duration;
-
 use bytes::Bytes;
-use client::Traffic;
 use tokio::task::JoinHandle;
 
 use crate::beside::{Beside, Given};
 use crate::error::{Done, Error, Fault};
-use crate::keep::lent;
-use crate::name;
 use crate::plan::Access;
+use crate::tree::carried::Carried;
+use crate::tree::facts::{Facts, Fetched, Listing, Spot};
+use crate::tree::like::Like;
 use crate::{Channel, Keep, Place};
-
-/// What a name stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    File,
-    Directory,
-    /// A symbolic link.
-    Link,
-    /// A device, a pipe, a junction: nothing that is copied.
-    Other,
-}
-
-/// The bits of a mode that are no permissions: setuid, setgid and sticky (POSIX, sys/stat.h).
-pub(crate) const SPECIAL: u32 = 0o7000;
-/// All bits of a mode that are kept.
-pub(crate) const MODE: u32 = 0o7777;
-
-/// The file system that a file is in, and its number there.
-pub(crate) type Node = (u128, u64);
-
-/// What is known of a file or directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Facts {
-    pub(crate) kind: Kind,
-    pub(crate) size: u64,
-    /// When its data was changed, in nanoseconds since 1970. An `i64` of them ends in 2262, and no side does.
-    pub(crate) modified: i128,
-    /// What tells a file that has further names from all others, where the side knows of them.
-    pub(crate) node: Option<Node>,
-    /// Whether it may have holes.
-    pub(crate) sparse: bool,
-    /// Permission bits, those of [`SPECIAL`] included, where the side has them.
-    pub(crate) mode: Option<u32>,
-    /// Read-only, hidden, system and archive, where the side has them.
-    pub(crate) attributes: Option<u32>,
-}
-
-impl Facts {
-    /// The bits of [`SPECIAL`] that it has.
-    pub(crate) fn special(&self) -> u32 {
-        self.mode.unwrap_or(0) & SPECIAL
-    }
-
-    /// Whether anything is known of it but its kind.
-    pub(crate) fn are_known(&self) -> bool {
-        self.modified != 0 || self.mode.is_some() || self.attributes.is_some()
-    }
-
-    /// Whether a file was changed between two looks, or differs from another as far as that can be seen. The coarsest
-    /// clock counts, which is that of SMB: 100 ns.
-    pub(crate) fn looks_like(&self, other: &Facts) -> bool {
-        let times = (self.modified.div_euclid(100), other.modified.div_euclid(100));
-        self.kind == other.kind && self.size == other.size && times.0 == times.1
-    }
-}
-
-/// What a copy shall be like; what is none is left as it comes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Like {
-    /// When its data was changed, in nanoseconds since 1970.
-    pub(crate) modified: Option<i128>,
-    pub(crate) mode: Option<u32>,
-    pub(crate) attributes: Option<u32>,
-    /// Whether it has got an access list, which the nine permission bits of `mode` would spoil.
-    pub(crate) has_list: bool,
-}
-
-impl Like {
-    /// The permission bits with which something is made that has `usual` ones where it is to have none of its own. What has
-    /// is nobody else's until it is whole.
-    pub(crate) fn first_mode(&self, usual: u32) -> u32 {
-        if self.mode.is_some() { usual & 0o700 } else { usual }
-    }
-
-    /// The same for one of `kind` that has been given what the other has beside its data. Without its owner it does not get
-    /// the bits that lend the rights of that.
-    pub(crate) fn beside(self, given: &Given, kind: Kind) -> Like {
-        let lent = if given.owner { 0 } else { lent(kind) };
-        Like { mode: self.mode.map(|mode| mode & !lent), has_list: given.list, ..self }
-    }
-}
-
-/// A small file that was read.
-#[derive(Debug)]
-pub(crate) struct Fetched {
-    pub(crate) content: Bytes,
-    /// What is known of it afterwards.
-    pub(crate) facts: Facts,
-    /// Whether it has named streams, where that matters.
-    pub(crate) has_streams: bool,
-}
-
-/// A name in a directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) name: String,
-    pub(crate) facts: Facts,
-}
-
-/// What a directory holds.
-#[derive(Debug, Default)]
-pub(crate) struct Listing {
-    pub(crate) entries: Vec<Entry>,
-    /// Names that cannot be used, and why.
-    pub(crate) unusable: Vec<(String, String)>,
-}
-
-impl Listing {
-    /// Adds a name as the side has it.
-    fn add(&mut self, raw: &[u8], facts: Facts) {
-        let usable = match std::str::from_utf8(raw) {
-            Ok(name) => name::check(name).map(|()| name.to_owned()),
-            Err(_) => Err("its name is not UTF-8, which a copy needs; rename it".to_owned()),
-        };
-        match usable {
-            Ok(name) => self.entries.push(Entry { name, facts }),
-            Err(why) => self.unusable.push((String::from_utf8_lossy(raw).into_owned(), why)),
-        }
-    }
-}
-
-/// Where a file is put: the less there is to be spared, the less it takes to make a small one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Spot {
-    /// The place of another file, perhaps.
-    Taken,
-    /// A place where there is none.
-    Free,
-    /// The same in a directory that has no name yet.
-    Unseen,
-}
-
-impl Spot {
-    /// A place in which `there` was found.
-    pub(crate) fn of(there: Option<Facts>) -> Spot {
-        if there.is_none() { Spot::Free } else { Spot::Taken }
-    }
-}
-
-/// What the connections to a server have carried so far, in both directions, and their shortest round trip.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Carried {
-    pub(crate) bytes: u64,
-    pub(crate) round_trip: Duration,
-}
-
-impl Carried {
-    fn of(traffic: Traffic) -> Carried {
-        Carried { bytes: traffic.sent + traffic.received, round_trip: traffic.round_trip }
-    }
-
-    /// Both together.
-    fn and(self, other: Carried) -> Carried {
-        let known = [self, other].into_iter().map(|it| it.round_trip).filter(|it| !it.is_zero());
-        Carried { bytes: self.bytes + other.bytes, round_trip: known.min().unwrap_or_default() }
-    }
-}
 
 /// One side of a copy.
 #[derive(Debug)]
@@ -564,23 +407,4 @@ impl File {
             File::Nfs(file) => file.close().await,
         }
     }
-}
-
-/// `name` in the directory `path`.
-pub(crate) fn join(path: &str, name: &str) -> String {
-    match (path.is_empty(), name.is_empty()) {
-        (true, _) => name.to_owned(),
-        (_, true) => path.to_owned(),
-        _ => format!("{path}/{name}"),
-    }
-}
-
-/// The directory that `path` is in, and its name.
-pub(crate) fn split(path: &str) -> (&str, &str) {
-    path.rsplit_once('/').unwrap_or(("", path))
-}
-
-/// The last part of a path of the host, as text.
-fn last_part(path: &Path) -> Option<String> {
-    path.file_name().and_then(|name| name.to_str()).map(str::to_owned)
 }

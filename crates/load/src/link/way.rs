@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use super::flow::Flow;
-use crate::work::Random;
+use crate::random::Random;
 
 /// Bytes under way at most, so that a path without rates cannot take the host's memory.
 const MAX_UNDER_WAY: u64 = 1 << 30;

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::put_request;
 use crate::Error;
 use crate::cpu::Account;
+use crate::random::Random;
 use crate::units::{size, time};
-use crate::work::Random;
 
 /// What the loop asks for.
 #[derive(Debug, Clone, clap::Args)]

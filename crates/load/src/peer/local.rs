@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 
 use super::How;
 use crate::Plan;
-use crate::report::Security;
+use crate::channel::Security;
 
 /// A directory.
 #[derive(Debug, Clone)]

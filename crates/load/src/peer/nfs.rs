@@ -6,8 +6,8 @@ use client::nfs::{
 use client::{Bytes, Error as ClientError, Traffic};
 
 use super::How;
+use crate::channel::{Channel, Security};
 use crate::error::Doing;
-use crate::report::{Channel, Security};
 use crate::{Error, Plan};
 
 /// A directory of an export.

@@ -13,8 +13,8 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+use crate::channel::Security;
 use crate::null::put_request;
-use crate::report::Security;
 use crate::{Error, Plan};
 
 /// From this length of an answer on it is not worth waking up for each piece of it that comes.

@@ -4,10 +4,10 @@ use client::{Bytes, ChannelOptions, Connection, OpenOptions, Session, Tree};
 use smb_wire::create::{Access, CreateOptions, Disposition};
 
 use super::How;
+use crate::channel::{Channel, Security};
 use crate::error::Doing;
 use crate::plan::Smb;
-use crate::report::{Channel, Security};
-use crate::work::join;
+use crate::target::join;
 use crate::{Error, Plan};
 
 /// A logged-on connection.

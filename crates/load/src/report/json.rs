@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
-use super::{Channel, Report, deviation};
+use super::{Report, deviation};
+use crate::channel::Channel;
 use crate::measure::Tally;
 
 /// The percentiles that fio reports unless told otherwise.

@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use client::Bytes;
 
-use super::{Random, each_of};
+use super::each_of;
 use crate::error::Doing;
 use crate::measure::Kind;
 use crate::peer::{ALIGNMENT, File, How, Share};
 use crate::plan::{Content, Files, Shape};
+use crate::random::Random;
 use crate::{Error, Plan};
 
 /// How much is written at once while files are made.

@@ -9,11 +9,13 @@ use std::time::Instant;
 use client::Bytes;
 
 use super::data::noise;
-use super::{Random, each_of, join};
+use super::each_of;
 use crate::args::Metadata;
 use crate::error::Doing;
 use crate::peer::{How, Share};
 use crate::plan::Work;
+use crate::random::Random;
+use crate::target::join;
 use crate::{Error, Plan};
 
 /// What is done, and to how many names.

@@ -4,7 +4,8 @@ use std::marker::PhantomData;
 
 use crate::Malformed;
 use crate::limits::MAX_TAG;
-use crate::op::{OpNum, Outcome, Res};
+use crate::op::Outcome;
+use crate::op::{OpNum, Res};
 use crate::rpc::record::{MARK, RecordMark};
 use crate::rpc::{self, Accepted};
 use crate::status::NfsStat;

@@ -2,7 +2,7 @@
 
 use crate::Malformed;
 use crate::macros::xdr_struct;
-use crate::op::Outcome;
+use crate::op::outcome::Outcome;
 use crate::status::NfsStat;
 use crate::types::{NetLoc, NfsTime, StableHow, StateId, Verifier};
 use crate::xdr::{Decode, Encode, List};

@@ -4,7 +4,7 @@
 use crate::Malformed;
 use crate::attr::Bitmap;
 use crate::macros::{xdr_struct, xdr_union};
-use crate::op::Outcome;
+use crate::op::outcome::Outcome;
 use crate::status::NfsStat;
 use crate::types::{DeviceId, LayoutIoMode, LayoutType, NfsTime, StateId, Verifier};
 use crate::xdr::{Decode, Encode, List};

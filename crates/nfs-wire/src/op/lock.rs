@@ -2,7 +2,7 @@
 
 use crate::Malformed;
 use crate::macros::{xdr_struct, xdr_union};
-use crate::op::Outcome;
+use crate::op::outcome::Outcome;
 use crate::status::NfsStat;
 use crate::types::{LockType, Owner, StateId};
 use crate::xdr::{Decode, Encode};

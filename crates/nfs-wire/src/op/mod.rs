@@ -24,6 +24,7 @@ pub mod layout;
 pub mod lock;
 pub mod names;
 pub mod open;
+mod outcome;
 pub mod read;
 pub mod read_plus;
 pub mod readdir;
@@ -40,41 +41,8 @@ pub mod xattr;
 use crate::Malformed;
 use crate::status::NfsStat;
 use crate::xdr::{Decode, Encode};
+pub use outcome::{Outcome, Plain};
 use wire::Cursor;
-
-/// The result of an operation: a status, and what comes with that status.
-pub trait Outcome<'d>: Sized {
-    /// The status.
-    fn status(&self) -> NfsStat;
-
-    /// Appends what comes behind the status.
-    fn encode_rest(&self, out: &mut Vec<u8>);
-
-    /// Reads what comes behind `status`.
-    ///
-    /// # Errors
-    /// [`Malformed`] when it is not what belongs there.
-    fn decode_rest(status: NfsStat, r: &mut Cursor<'d>) -> Result<Self, Malformed>;
-}
-
-impl<'d, T: Encode + Decode<'d>> Outcome<'d> for Result<T, NfsStat> {
-    fn status(&self) -> NfsStat {
-        self.as_ref().err().copied().unwrap_or(NfsStat::Ok)
-    }
-
-    fn encode_rest(&self, out: &mut Vec<u8>) {
-        if let Ok(ok) = self {
-            ok.encode(out);
-        }
-    }
-
-    fn decode_rest(status: NfsStat, r: &mut Cursor<'d>) -> Result<Self, Malformed> {
-        if status.is_ok() { T::decode(r).map(Ok) } else { Ok(Err(status)) }
-    }
-}
-
-/// A result whose operation has none beside the status.
-pub type Plain = Result<(), NfsStat>;
 
 macro_rules! operations {
     (

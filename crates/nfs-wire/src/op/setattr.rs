@@ -3,7 +3,7 @@
 use crate::Malformed;
 use crate::attr::{Bitmap, Fattr};
 use crate::macros::xdr_struct;
-use crate::op::Outcome;
+use crate::op::outcome::Outcome;
 use crate::status::NfsStat;
 use crate::types::StateId;
 use crate::xdr::{Decode, Encode};

@@ -6,8 +6,9 @@
 pub mod lookup;
 pub mod policy;
 
+use super::fault::Fault;
+use super::handles::{Handle, Handles};
 use super::host::Host;
-use super::interface::{Fault, Handle, Handles};
 use super::ndr::{Reader, Writer};
 
 const STATUS_SUCCESS: u32 = 0x0000_0000;

@@ -7,6 +7,8 @@
 //! Only connection-oriented version 5.0, little-endian, NDR 2.0 and no authentication of its own: the SMB
 //! session has proved who the caller is.
 
+mod fault;
+mod handles;
 pub mod host;
 pub mod interface;
 pub mod lsarpc;
@@ -20,6 +22,7 @@ pub mod wkssvc;
 #[cfg(test)]
 mod tests;
 
+pub use fault::Fault;
 pub use host::{Account, Host, NameUse, Resolved, ServerFacts, Share, ShareType};
-pub use interface::{Fault, Interface, PipeName};
+pub use interface::{Interface, PipeName};
 pub use pipe::{Pipe, PipeError};

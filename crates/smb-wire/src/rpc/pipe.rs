@@ -4,8 +4,10 @@
 //! message of the pipe. Everything is bounded: a packet by [`MAX_FRAGMENT`], the arguments of a call by
 //! [`MAX_CALL`], its results by [`MAX_REPLY`], replies that nobody reads by the same.
 
+use super::fault::Fault;
+use super::handles::Handles;
 use super::host::Host;
-use super::interface::{Fault, Handles, PipeName};
+use super::interface::PipeName;
 use super::pdu::{
     BadPdu, Bind, BindAck, Context, ContextResult, DID_NOT_EXECUTE, FIRST_FRAG, HEADER, Header, LAST_FRAG,
     MAX_CONTEXTS, NakReason, PacketType, Request, SyntaxId, bind_nak, fault, response,

@@ -6,8 +6,8 @@
 pub mod paths;
 pub mod shares;
 
+use super::fault::Fault;
 use super::host::Host;
-use super::interface::Fault;
 use super::ndr::{BadStub, Reader, Writer};
 
 /// The call succeeded.

@@ -4,8 +4,9 @@
 //! impacket read out of the replies was compared by eye with what [`Example`] says; since then they hold both
 //! sides to it.
 
+use super::fault::Fault;
 use super::host::{Account, Host, NameUse, Resolved, ServerFacts, Share, ShareType};
-use super::interface::{Fault, PipeName};
+use super::interface::PipeName;
 use super::pdu::{
     Bind, CALL_HEADER, Context, FIRST_FRAG, HEADER, Header, LAST_FRAG, PacketType, Request, SyntaxId,
 };

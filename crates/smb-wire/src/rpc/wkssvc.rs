@@ -1,7 +1,7 @@
 //! MS-WKST: what clients ask about the machine.
 
+use super::fault::Fault;
 use super::host::Host;
-use super::interface::Fault;
 use super::ndr::{Reader, Writer};
 use super::srvsvc::{ERROR_INVALID_LEVEL, NERR_SUCCESS, PLATFORM_ID_NT};
 

@@ -23,7 +23,7 @@ pub fn page(nfs: &Nfs, out: &mut String) {
     });
     table(
         "NFS endpoints",
-        ["ENDPOINT", "LISTENS ON", "SHARES", "CONNECTIONS"],
+        ["ENDPOINT", "LISTENS ON", "SHARES", "CONNECTIONS PER CLIENT"],
         &rows.collect::<Vec<_>>(),
         out,
     );
@@ -222,7 +222,7 @@ mod tests {
         page(&Nfs { endpoints: vec![endpoint], clients: vec![client()] }, &mut out);
         let wanted = "
 NFS endpoints: 1
-ENDPOINT  LISTENS ON     SHARES  CONNECTIONS
+ENDPOINT  LISTENS ON     SHARES  CONNECTIONS PER CLIENT
 server    10.0.0.1:2049  docs    32
 
 NFS clients: 1

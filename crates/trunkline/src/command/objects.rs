@@ -37,7 +37,7 @@ pub fn run(kind: Kind, command: ObjectCommand) -> anyhow::Result<()> {
             }
             if !users.is_empty() {
                 anyhow::ensure!(!settings.contains_key("users"), "`users` cannot be both set and changed");
-                return set_users(&place, kind, &name, (&settings, &users), if_version);
+                return set_users(&place, kind, &name, &settings, &users, if_version);
             }
             anyhow::ensure!(!settings.is_empty(), "nothing to set: give KEY=VALUE or --reset KEY");
             change(&place, Change { kind, name, what: What::Set { settings }, if_version }, "changed")
@@ -57,7 +57,8 @@ fn set_users(
     place: &Place,
     kind: Kind,
     name: &str,
-    (settings, users): (&Map<String, Value>, &[String]),
+    settings: &Map<String, Value>,
+    users: &[String],
     if_version: Option<String>,
 ) -> anyhow::Result<()> {
     let mut tries = 0;

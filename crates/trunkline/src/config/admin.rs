@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use admin::tls::{Tls, Unusable};
 
 use super::section::Section;
-use super::{Config, ConfigError, Setting};
+use crate::config::model::Config;
+use crate::config::setting::{ConfigError, Setting};
 
 /// The keys of the table.
 pub const KEYS: &[&str] = &[

@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use super::values::Encryption;
-use super::{Config, ConfigError, Origin, Share, User, os_error};
+use crate::config::model::{Config, Share, User};
+use crate::config::setting::{ConfigError, Origin, os_error};
 
 /// Everything that would keep the configuration from being served. `stored` holds the names, in lower
 /// case, of the users whose passwords are in the state directory.

@@ -8,7 +8,8 @@ use std::fmt;
 use std::net::IpAddr;
 
 use super::section::{Section, address};
-use super::{Config, ConfigError, Origin, Setting, Share};
+use crate::config::model::{Config, Share};
+use crate::config::setting::{ConfigError, Origin, Setting};
 
 /// Connections of an NFS client unless the configuration says otherwise, and at most.
 pub const DEFAULT_CONNECTIONS: u64 = 32;

@@ -8,7 +8,8 @@ use share::limits::{AccountProvision, Formula, NotProvided, Provision, Throughpu
 
 use super::section::Section;
 use super::values::Choice;
-use super::{Account, Config, ConfigError, Origin, Setting, Share};
+use crate::config::model::{Account, Config, Share};
+use crate::config::setting::{ConfigError, Origin, Setting};
 
 /// What kind of account it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

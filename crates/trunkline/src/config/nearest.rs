@@ -8,9 +8,13 @@ pub fn nearest<'k>(given: &str, known: impl IntoIterator<Item = &'k str>) -> Opt
     scored.filter(|(far, name)| *far <= limit && *far < name.chars().count()).min().map(|(_, name)| name)
 }
 
+/// Words that are written for a key of another name, as other servers have them.
+const MEANT: &[(&str, &str)] = &[("nfs", "protocols"), ("smb", "protocols")];
+
 /// `; did you mean `x`?` for the nearest name, or a list of what is known.
 pub fn hint(given: &str, known: &[&str]) -> String {
-    match nearest(given, known.iter().copied()) {
+    let meant = MEANT.iter().find(|(word, key)| given.eq_ignore_ascii_case(word) && known.contains(key));
+    match meant.map(|(_, key)| *key).or_else(|| nearest(given, known.iter().copied())) {
         Some(name) => format!("; did you mean `{name}`?"),
         None if known.is_empty() => String::new(),
         None => format!("; known: {}", known.join(", ")),
@@ -56,5 +60,11 @@ mod tests {
         assert_eq!(nearest("colour", ["path", "users"]), None);
         assert_eq!(hint("colour", &["path", "users"]), "; known: path, users");
         assert_eq!(nearest("ab", ["x", "yz"]), None);
+    }
+
+    #[test]
+    fn a_protocol_as_a_key_is_one_of_the_protocols_where_these_are_known() {
+        assert_eq!(hint("nfs", &["path", "users", "protocols"]), "; did you mean `protocols`?");
+        assert_eq!(hint("nfs", &["path"]), "; known: path");
     }
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::endpoints::OwnEndpoint;
 use super::section::Section;
 use super::values::Choice;
-use super::{ConfigError, Setting};
+use crate::config::setting::{ConfigError, Setting};
 
 /// A protocol that a share is served with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

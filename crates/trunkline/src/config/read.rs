@@ -13,14 +13,14 @@ use super::admin::{self, Admin};
 use super::section::{Document, Layer, Section, address};
 use super::values::{self, Choice};
 use super::{
-    Access, Account, Authentication, Config, ConfigError, LogFormat, LogLevel, Origin, Rss, Server, Setting,
-    Share, Signing, Spn, User,
+    Access, Authentication, Cipher, Dialect, Encryption, LogFormat, LogLevel, Rss, Signing, Spn, endpoints,
+    limits,
 };
+use crate::config::model::{Account, Config, Server, Share, User};
+use crate::config::setting::{ConfigError, Origin, Setting};
 use share::engine::Symlinks;
 use smb::limits::MAX_CREDITS;
 use wire::SendFile;
-
-use super::{Cipher, Dialect, Encryption, endpoints, limits};
 
 const TOP: &[&str] = &["server", "admin", "user", "account", "share"];
 /// What can be changed by command.
@@ -400,7 +400,7 @@ fn share(
     share.min_dialect = table.choice("min_dialect", Dialect::NAMES)?.unwrap_or(share.min_dialect);
     share.case_sensitive = table.boolean("case_sensitive")?.unwrap_or(share.case_sensitive);
     share.send_file = table
-        .boolean_or("send_file", (SendFile::Always, SendFile::Never), SendFile::NAMES)?
+        .boolean_or("send_file", SendFile::Always, SendFile::Never, SendFile::NAMES)?
         .unwrap_or(share.send_file);
     share.metadata_caching = table.boolean("metadata_caching")?.unwrap_or(share.metadata_caching);
     share.hide_unreadable = table.boolean("hide_unreadable")?.unwrap_or(share.hide_unreadable);

@@ -11,7 +11,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::nearest::hint;
-use super::{ConfigError, Origin, Setting};
+use crate::config::setting::{ConfigError, Origin, Setting};
 
 /// In what was changed by command: the table is taken out.
 pub const REMOVED: &str = "removed";
@@ -192,7 +192,8 @@ impl<'a> Section<'a> {
     pub fn boolean_or<T: Copy>(
         &self,
         key: &str,
-        (yes, no): (T, T),
+        yes: T,
+        no: T,
         choices: &[(&str, T)],
     ) -> Result<Option<Setting<T>>, ConfigError> {
         let Some(found) = self.found(key) else {

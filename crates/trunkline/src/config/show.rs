@@ -6,7 +6,8 @@ use std::fmt::Display;
 use wire::SendFile;
 
 use super::values::Choice;
-use super::{Account, Config, LEAST_PER_ADDRESS, Setting, Share};
+use crate::config::model::{Account, Config, LEAST_PER_ADDRESS, Share};
+use crate::config::setting::Setting;
 
 /// What one account or share is set to, with all that it takes over.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -46,7 +46,8 @@ impl Control {
     pub fn new(
         overrides: Overrides,
         state: Arc<StateDir>,
-        (plan, sources): (Plan, Sources),
+        plan: Plan,
+        sources: Sources,
         addresses: Vec<SocketAddr>,
         server: Box<dyn FileServer>,
     ) -> Control {
@@ -453,7 +454,7 @@ mod tests {
         let plan = Plan::new(config, Vec::new(), &state);
         let told = Arc::new(Mutex::new(Vec::new()));
         let server = Box::new(Fake(Arc::clone(&told)));
-        (Control::new(overrides, state, (plan, sources), Vec::new(), server), told)
+        (Control::new(overrides, state, plan, sources, Vec::new(), server), told)
     }
 
     fn ann() -> UserChange {

@@ -59,7 +59,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let addresses = bound.addresses.clone();
     let state = Arc::new(state);
     let server = wiring::start(&plan, bound.listeners, nfs, &state)?;
-    let control = Arc::new(Control::new(overrides, state, (plan, sources), addresses, server));
+    let control = Arc::new(Control::new(overrides, state, plan, sources, addresses, server));
     runtime.block_on(supervise(&control, admin, door.map(|door| (door, tls))))
 }
 

@@ -15,9 +15,10 @@ use rustix::fs::{Mode, OFlags};
 use volume::{Failure, Result};
 
 use super::mixed;
-use crate::data::write_all;
+use crate::bytes::write_all;
 use crate::errno::call;
-use crate::node::{open_below, stat_fd};
+use crate::open::open_below;
+use crate::stat::stat_fd;
 use crate::sys;
 
 const FILE: &str = "file-systems";

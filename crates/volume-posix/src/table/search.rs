@@ -14,8 +14,9 @@ use rustix::fs::{Mode, OFlags};
 use volume::{Failure, Kind, Name, Result, Time};
 
 use super::{Key, MAX_DEPTH, Table};
-use crate::node::{open_below, stat_below, stat_fd};
+use crate::open::open_below;
 use crate::scan::scan;
+use crate::stat::{stat_below, stat_fd};
 
 /// Names that are looked at in one step.
 const STEP: usize = 1 << 14;

@@ -114,7 +114,8 @@ impl MemoryNode {
         kind: Kind,
         mode: u32,
         actor: Option<&Actor>,
-        (text, rdev): (&[u8], u64),
+        text: &[u8],
+        rdev: u64,
     ) -> Result<MemoryNode> {
         self.directory()?;
         let _names = self.volume.names.lock();
@@ -456,11 +457,11 @@ impl Node for MemoryNode {
     }
 
     fn create_file(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
-        Ok(self.make(name, Kind::File, mode, actor, (b"", 0))?.seen())
+        Ok(self.make(name, Kind::File, mode, actor, b"", 0)?.seen())
     }
 
     fn create_directory(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
-        Ok(self.make(name, Kind::Directory, mode, actor, (b"", 0))?.seen())
+        Ok(self.make(name, Kind::Directory, mode, actor, b"", 0)?.seen())
     }
 
     fn create_link(&self, name: &Name, text: &[u8], actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
@@ -468,7 +469,7 @@ impl Node for MemoryNode {
         if text.is_empty() || text.contains(&0) {
             return Err(Failure::Invalid);
         }
-        Ok(Arc::new(self.make(name, Kind::Link, 0o777, actor, (text, 0))?))
+        Ok(Arc::new(self.make(name, Kind::Link, 0o777, actor, text, 0)?))
     }
 
     fn create_special(
@@ -484,7 +485,7 @@ impl Node for MemoryNode {
             Kind::Pipe | Kind::Socket => 0,
             Kind::File | Kind::Directory | Kind::Link => return Err(Failure::Invalid),
         };
-        Ok(self.make(name, kind, mode, actor, (b"", rdev))?.seen())
+        Ok(self.make(name, kind, mode, actor, b"", rdev)?.seen())
     }
 
     fn add_name(&self, name: &Name, node: &dyn Node, _actor: Option<&Actor>) -> Result<()> {

@@ -178,10 +178,10 @@ pub fn from_posix(
     numbers: &dyn Numbers,
 ) -> Descriptor {
     let mut made = from_mode(list.mode, owner, group, is_directory);
-    let here = entries(&list.access, (owner, group), AceFlags::empty(), is_directory, numbers);
+    let here = entries(&list.access, owner, group, AceFlags::empty(), is_directory, numbers);
     let below = AceFlags::INHERIT_ONLY | INHERITED_BY;
-    let creator = (well_known::CREATOR_OWNER, well_known::CREATOR_GROUP);
-    let inherited = entries(&list.default, creator, below, is_directory, numbers);
+    let (owner_to_be, group_to_be) = (well_known::CREATOR_OWNER, well_known::CREATOR_GROUP);
+    let inherited = entries(&list.default, owner_to_be, group_to_be, below, is_directory, numbers);
     if let Some(dacl) = &mut made.dacl {
         if !here.is_empty() {
             // The owner's entries are right as they are: no list and no mask is in their way.
@@ -204,7 +204,8 @@ fn rights(bits: u16, is_directory: bool) -> Rights {
 /// The entries of a list; those of the owner only where they are to be inherited.
 fn entries(
     list: &[PosixEntry],
-    (owner, group): (Sid, Sid),
+    owner: Sid,
+    group: Sid,
     flags: AceFlags,
     is_directory: bool,
     numbers: &dyn Numbers,

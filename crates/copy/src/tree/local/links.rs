@@ -10,8 +10,9 @@ use rustix::fs::{AtFlags, CWD, utimensat};
 use super::{Local, away, facts_of, times};
 use crate::beside::{Owner, Who};
 use crate::error::{Done, Fault};
+use crate::tree::facts::Facts;
+use crate::tree::like::Like;
 use crate::tree::links::{Link, LinkMade};
-use crate::tree::{Facts, Like};
 
 impl Local {
     pub(in crate::tree) async fn read_link(&self, path: &str) -> Done<Option<Link>> {

@@ -15,9 +15,10 @@ use std::{fs, io};
 use bytes::Bytes;
 use rustix::fs::{Timespec, Timestamps, UTIME_OMIT, futimens};
 
-use super::{Facts, Fetched, Kind, Like, Listing, MODE, SPECIAL};
 use crate::beside::{Beside, Given};
 use crate::error::{Done, Fault};
+use crate::tree::facts::{Facts, Fetched, Kind, Listing, MODE, SPECIAL};
+use crate::tree::like::Like;
 use crate::{Channel, Keep};
 
 /// A directory of this host, or a file while nobody has looked.
@@ -112,7 +113,7 @@ impl Local {
     }
 
     pub(super) fn step_up(&mut self) -> Option<String> {
-        let name = super::last_part(&self.root)?;
+        let name = crate::name::last_part(&self.root)?;
         self.root = match self.root.parent() {
             Some(above) if above.as_os_str().is_empty() => PathBuf::from("."),
             Some(above) => above.to_owned(),

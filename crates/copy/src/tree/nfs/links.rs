@@ -4,8 +4,9 @@ use client::nfs::{NfsStat, Security, has_no_links};
 
 use super::{Nfs, time};
 use crate::error::Done;
+use crate::name::split;
+use crate::tree::like::Like;
 use crate::tree::links::{Link, LinkMade};
-use crate::tree::{Like, split};
 
 impl Nfs {
     pub(in crate::tree) async fn read_link(&self, path: &str) -> Done<Option<Link>> {

@@ -19,11 +19,14 @@ use nfs_wire::types::Verifier;
 use tokio::sync::OnceCell;
 
 use super::holes::Holes;
-use super::{Carried, Facts, Fetched, Kind, Like, Listing, MODE, join, split};
 use crate::beside::{Beside, Given};
 use crate::error::{Doing, Done, Error, Fault};
+use crate::name::{join, split};
 use crate::place::Remote;
 use crate::plan::Access;
+use crate::tree::carried::Carried;
+use crate::tree::facts::{Facts, Fetched, Kind, Listing, MODE};
+use crate::tree::like::Like;
 use crate::{Channel, Keep};
 use beside::Node;
 pub(crate) use inside::Inside;

@@ -7,8 +7,8 @@ use smb_wire::fscc::FileAttributes;
 
 use super::{File, settings};
 use crate::error::{Done, Fault};
-use crate::tree::Like;
 use crate::tree::holes::between;
+use crate::tree::like::Like;
 
 /// Samba does not answer at all when more ranges are found than there is room for: then less is asked about, down to what
 /// cannot have so many (4,096 ranges with a hole of a block behind each).

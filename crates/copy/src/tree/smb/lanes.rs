@@ -12,7 +12,7 @@ use client::Tree;
 use super::live::Live;
 use crate::Channel;
 use crate::error::Done;
-use crate::tree::Carried;
+use crate::tree::carried::Carried;
 
 /// Sessions with a server, the first one included.
 const LANES: usize = 4;

@@ -9,7 +9,7 @@ use smb_wire::{NtStatus, Utf16, utf16};
 use super::{LINKS, Smb, delete, deleting, moving, settings};
 use crate::error::{Done, Fault};
 use crate::name::check_for_smb;
-use crate::tree::Like;
+use crate::tree::like::Like;
 use crate::tree::links::{Link, LinkMade};
 
 /// Bytes of a reparse point around the names in it.

@@ -12,7 +12,7 @@ use crate::Channel;
 use crate::error::{Doing, Done, Error};
 use crate::place::Remote;
 use crate::plan::Access;
-use crate::tree::Carried;
+use crate::tree::carried::Carried;
 
 /// The most channels of a session.
 const MOST_CHANNELS: usize = 16;

@@ -27,13 +27,15 @@ use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinHandle;
 
 use super::holes::Holes;
-use super::{Carried, Facts, Fetched, Kind, Like, Listing, join, split};
 use crate::beside::{Beside, Given};
 use crate::error::{Done, Error, Fault};
-use crate::name;
+use crate::name::{join, split};
 use crate::place::Remote;
 use crate::plan::Access;
-use crate::{Channel, Keep};
+use crate::tree::carried::Carried;
+use crate::tree::facts::{Facts, Fetched, Kind, Listing};
+use crate::tree::like::Like;
+use crate::{Channel, Keep, name};
 use lanes::Lanes;
 use live::{Live, Order};
 use reach::Reach;

@@ -3,8 +3,9 @@
 use super::{
     STATUS_INVALID_PARAMETER, STATUS_NONE_MAPPED, STATUS_SOME_NOT_MAPPED, STATUS_SUCCESS, policy_handle,
 };
+use crate::rpc::fault::Fault;
+use crate::rpc::handles::Handles;
 use crate::rpc::host::{Account, Host, NameUse, Resolved, ServerFacts};
-use crate::rpc::interface::{Fault, Handles};
 use crate::rpc::ndr::{BadStub, Reader, StringHead, Writer};
 use crate::rpc::sid;
 

@@ -1,8 +1,9 @@
 //! LsarOpenPolicy, LsarQueryInformationPolicy, LsarGetUserName, LsarClose.
 
 use super::{STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER, STATUS_SUCCESS, policy_handle};
+use crate::rpc::fault::Fault;
+use crate::rpc::handles::Handles;
 use crate::rpc::host::Host;
-use crate::rpc::interface::{Fault, Handles};
 use crate::rpc::ndr::{Reader, Writer};
 
 /// In which form the name of the server comes, which is ignored.

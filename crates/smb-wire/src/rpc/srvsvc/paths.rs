@@ -1,7 +1,7 @@
 //! NetprPathType, NetprPathCompare and NetprNameValidate: checks of names that clients leave to the server.
 
 use super::{ERROR_INVALID_NAME, ERROR_INVALID_PARAMETER, NERR_SUCCESS, server_name};
-use crate::rpc::interface::Fault;
+use crate::rpc::fault::Fault;
 use crate::rpc::ndr::{Reader, Writer};
 
 /// MS-SRVS 2.2.2.9: what kind of path it is, as far as the algorithm of 3.1.1.9 can say.

@@ -5,8 +5,8 @@ use super::{
     NERR_NET_NAME_NOT_FOUND, NERR_SUCCESS, server_name,
 };
 use crate::fscc::names::eq_folded;
+use crate::rpc::fault::Fault;
 use crate::rpc::host::{Host, Share, ShareType};
-use crate::rpc::interface::Fault;
 use crate::rpc::ndr::{BadStub, Reader, Writer};
 
 /// MS-SRVS 2.2.4.22 and following: how much is told about a share.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use net::interfaces::InterfaceAddress;
 use smb::interfaces::NetworkAddress;
 
-use super::held;
+use super::locks::held;
 use crate::config::{self, Advertised, Rss};
 
 /// Number of the first interface that stands for an advertised address; the kernel's are far below.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::engines::{Engines, Served};
 use super::exports::Servers;
-use super::{Engines, Served};
 use crate::serve::server::ShareUse;
 
 /// Who uses a share.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use admin::limits::LimitedShare;
 use share::limits::{Alarm, Limits, Provision, ResponseType, ShareState, Throughput};
 
-use super::held;
+use super::locks::held;
 use crate::config::{Config, Share};
 use crate::state::StateDir;
 use crate::state::store::BurstCredits;
@@ -39,7 +39,8 @@ impl Wanted {
     pub fn of(
         share: &Share,
         config: &Config,
-        (path, before): (&Path, Option<&Path>),
+        path: &Path,
+        before: Option<&Path>,
         state: &StateDir,
     ) -> Result<Option<Wanted>, String> {
         let Some((account, formula, provision)) = share.limits(config).map_err(|e| e.to_string())? else {

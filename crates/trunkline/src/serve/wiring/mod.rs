@@ -9,18 +9,21 @@
 mod accounts;
 mod addresses;
 mod channels;
+mod engines;
 mod exports;
 mod giving_back;
 mod identity;
 mod lasting;
 mod leaving;
 mod limits;
+mod locks;
 mod memory;
 mod metadata;
 mod moving;
 mod names;
 mod nfs_report;
 mod peaks;
+mod protection;
 mod records;
 mod report;
 mod transactions;
@@ -31,7 +34,7 @@ mod workload;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -48,13 +51,16 @@ use volume_posix::PosixVolume;
 use super::listen::NfsBound;
 use super::plan::Plan;
 use super::server::{FileServer, ShareUse};
-use crate::config::{Access, Config, Dialect, Encryption, Origin, Share, Signing};
+use crate::config::{Access, Config, Dialect, Origin, Share};
 use crate::state::StateDir;
 use addresses::Addresses;
+use engines::{Engines, Served};
 use exports::Servers;
 use identity::People;
 use limits::Pacing;
+use locks::held;
 use peaks::Peaks;
+use protection::{dialect, encryption, signing};
 use records::Records;
 use usage::Usages;
 
@@ -67,18 +73,6 @@ const GIVEN_BACK_EVERY: Duration = Duration::from_secs(5);
 const SWEEP: Duration = Duration::from_secs(60);
 /// Files looked at in one sweep of a volume.
 const SWEEP_FILES: usize = 1000;
-
-/// One directory and the engine on it.
-#[derive(Clone)]
-struct Served {
-    volume: Arc<PosixVolume>,
-    engine: Arc<share::Share>,
-    /// Its share is gone, or at another path by now, and somebody is connected to it still.
-    is_left: bool,
-}
-
-/// Engines by the real path of their directory.
-type Engines = BTreeMap<PathBuf, Served>;
 
 struct Wired {
     server: Arc<smb::Server>,
@@ -190,11 +184,9 @@ impl FileServer for Wired {
     fn transport(&self) -> Transport {
         let smb = held(&self.transport).as_ref().map(transport::seen);
         let nfs = held(&self.nfs_transport).as_ref().map(transport::seen);
-        let kept = (
-            transport::descriptors(&self.descriptors),
-            memory::report([&self.client_memory, &self.server.config().session_memory]),
-        );
-        transport::report(smb, nfs, &self.backlog, kept)
+        let descriptors = transport::descriptors(&self.descriptors);
+        let client_memory = memory::report([&self.client_memory, &self.server.config().session_memory]);
+        transport::report(smb, nfs, &self.backlog, descriptors, client_memory)
     }
 
     fn channels(&self) -> Vec<SessionChannels> {
@@ -238,7 +230,7 @@ impl FileServer for Wired {
                 }
                 None if next.contains_key(&path) => next[&path].clone(),
                 None => {
-                    let served = self.begin(share, &path, config.clone(), plan, (&engines, &leaving))?;
+                    let served = self.begin(share, &path, config.clone(), plan, &engines, &leaving)?;
                     let keeps = keeping.contains(&path);
                     restored.push((shares.len(), self.keep(share, &path, &served, keeps, &users)?));
                     served
@@ -247,7 +239,7 @@ impl FileServer for Wired {
             sizes.push(usage::quota(share));
             rooms.push((Arc::clone(&served.volume), usage::beside(share)));
             let before = moving::before(&engines, share, &path).map(|(before, _)| before);
-            limited.push(limits::Wanted::of(share, &plan.config, (&path, before), &self.state)?);
+            limited.push(limits::Wanted::of(share, &plan.config, &path, before, &self.state)?);
             if share.continuously_available.value && !served.engine.keeps_opens() {
                 tracing::warn!(share = %share.name.value, "`continuously_available` counts from the next start on");
             }
@@ -337,7 +329,8 @@ impl Wired {
         path: &Path,
         config: share::Config,
         plan: &Plan,
-        (engines, leaving): (&Engines, &[(&Path, &Served)]),
+        engines: &Engines,
+        leaving: &[(&Path, &Served)],
     ) -> Result<Served, String> {
         moving::check_free(leaving, &self.server, share, path)?;
         let served = self.open(share, path, config, &plan.config)?;
@@ -536,11 +529,6 @@ fn shown(engines: &Mutex<Engines>) -> Vec<(PathBuf, Arc<share::Share>)> {
     all.into_iter().map(|(path, served)| (path.clone(), Arc::clone(&served.engine))).collect()
 }
 
-/// A value behind a lock that is whole also after a panic.
-fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
-    lock.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// What is so now of a share.
 fn gauges(engine: &share::Share, peaks: &Peaks) -> Gauges {
     let limited = engine.limits().and_then(|limits| limits.state(net::now()));
@@ -656,32 +644,6 @@ fn access(access: Access) -> smb::Access {
         Access::Read => smb::Access::Read,
         Access::Write => smb::Access::Write,
         Access::Full => smb::Access::Full,
-    }
-}
-
-fn encryption(encryption: Encryption) -> smb::Encryption {
-    match encryption {
-        Encryption::Off => smb::Encryption::Off,
-        Encryption::Enabled => smb::Encryption::Enabled,
-        Encryption::Required => smb::Encryption::Required,
-    }
-}
-
-fn signing(signing: Signing) -> smb::Signing {
-    match signing {
-        Signing::Auto => smb::Signing::Offered,
-        Signing::Required => smb::Signing::Required,
-    }
-}
-
-fn dialect(dialect: Dialect) -> smb_wire::negotiate::Dialect {
-    use smb_wire::negotiate::Dialect as Wire;
-    match dialect {
-        Dialect::Smb202 => Wire::Smb202,
-        Dialect::Smb21 => Wire::Smb210,
-        Dialect::Smb30 => Wire::Smb300,
-        Dialect::Smb302 => Wire::Smb302,
-        Dialect::Smb311 => Wire::Smb311,
     }
 }
 

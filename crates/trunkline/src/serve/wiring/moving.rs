@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Engines, Served};
+use super::engines::{Engines, Served};
 use crate::config::{Share, check};
 use crate::serve::plan::Plan;
 

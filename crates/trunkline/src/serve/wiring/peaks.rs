@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use share::counts::Kind;
 
-use super::held;
+use super::locks::held;
 
 /// How often it is looked at.
 pub const LOOKED_EVERY: Duration = Duration::from_secs(1);

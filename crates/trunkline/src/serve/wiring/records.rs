@@ -17,7 +17,7 @@ use admin::status::Records as Shown;
 use serde_json::{Map, Value, json};
 use share::counts::{Kind, Record, Recorder};
 
-use super::held;
+use super::locks::held;
 use crate::calendar::rfc3339;
 use crate::config::admin::Records as Wanted;
 use crate::config::os_error;

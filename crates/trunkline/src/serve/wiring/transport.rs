@@ -33,7 +33,8 @@ pub fn report(
     smb: Option<Connections>,
     nfs: Option<Connections>,
     backlog: &Backlog,
-    (descriptors, client_memory): (Descriptors, ClientMemory),
+    descriptors: Descriptors,
+    client_memory: ClientMemory,
 ) -> Transport {
     Transport {
         smb: smb.unwrap_or_default(),

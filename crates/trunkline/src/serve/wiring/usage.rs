@@ -12,7 +12,7 @@ use admin::usage::UsedShare;
 use volume::metered::Scan;
 use volume::{Meter, MeteredVolume, QuotaRefusal, Usage, Volume};
 
-use super::held;
+use super::locks::held;
 use crate::config::Share;
 use crate::state::StateDir;
 

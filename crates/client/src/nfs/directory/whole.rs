@@ -1,0 +1,157 @@
+//! Small files whole, in one COMPOUND each: read, or written under a name of its own and then given its final one, so
+//! that nobody ever finds a part of it there. A COMPOUND ends with the first operation that fails (RFC 8881 15.2).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use nfs_wire::attr::{Attr, Fattr};
+use nfs_wire::compound::CallWriter;
+use nfs_wire::op::write::ResOk as WriteResOk;
+use nfs_wire::op::{self, Args, Res, getattr, names, open, read, setattr};
+use nfs_wire::types::{NfsTime, StableHow, StateId};
+use nfs_wire::{Malformed, NfsStat};
+
+use super::{CLOSE, Directory, Taken, handle, lookup};
+use crate::Error;
+use crate::error::Result;
+use crate::nfs::answer::{Results, result_of};
+use crate::nfs::attributes::{Attributes, attributes, read_attributes, settings};
+use crate::nfs::file::{Data, File};
+use crate::nfs::inner::call::Request;
+use crate::nfs::link::Operations;
+use crate::nfs::opens::{Creation, Open, OpenOptions};
+
+/// The result of SETATTR.
+pub(crate) fn set(results: &mut Results<'_>) -> Result<()> {
+    match results.next()? {
+        Res::SetAttr(done) if done.status.is_ok() => Ok(()),
+        other => Err(Error::Refused { operation: op::OpNum::SetAttr, status: other.status() }),
+    }
+}
+
+impl Directory {
+    /// Reads a file of at most `length` bytes, which one READ can carry. The second value is what is known of the file
+    /// after the READ. Nothing is opened for it.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when there is no such name or it cannot be read.
+    pub async fn fetch(&self, name: &str, length: u32) -> Result<(Data, Attributes)> {
+        let count = length.min(self.client.session()?.room.1);
+        let args = read::Args { stateid: StateId::ANONYMOUS, offset: 0, count };
+        let answer = self.ask(&[lookup(name), Args::Read(args), attributes()]).await?;
+        let (range, eof, known) = {
+            let mut results = answer.results();
+            result_of!(results, PutFh)?;
+            result_of!(results, Lookup)?;
+            let got: read::ResOk<'_> = result_of!(results, Read)?;
+            if got.data.len() > count as usize {
+                return Err(Malformed::new("READ4resok", "data").into());
+            }
+            let range = answer.range_of(got.data);
+            (range, got.eof, read_attributes(&mut results)?)
+        };
+        let (message, range) = answer.into_part(range);
+        Ok((Data { message, range, eof }, known))
+    }
+
+    /// Makes the file `staging` with `data` in it, which one WRITE can carry, and gives it the name `name`, in the place
+    /// of another file there may be. The new name is only asked for when the file has its full length.
+    /// The server has its data on its store by then, as nobody is going to ask for that later.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with what the server has against it. `staging` may then be left, `name` is as it was.
+    pub async fn deliver(
+        &self,
+        staging: &str,
+        name: &str,
+        mode: u32,
+        data: &Bytes,
+        modified: Option<NfsTime>,
+    ) -> Result<()> {
+        let taken = Taken::new(&self.client);
+        let how = OpenOptions { read: false, write: true, creation: Creation::Anew(mode) };
+        let [mut of_open, mut of_size, mut of_time] = [const { Vec::new() }; 3];
+        let opening = self.open_args(staging, how, &taken.name, &mut of_open);
+        let size = Fattr::of(&[Attr::Size(data.len() as u64)], &mut of_size);
+        let verifying = Args::Verify(getattr::VerifyArgs { obj_attributes: size });
+        let obj_attributes = Fattr::of(&settings(modified, None), &mut of_time);
+        let setting = Args::SetAttr(setattr::Args { stateid: StateId::CURRENT, obj_attributes });
+        let renaming = names::RenameArgs { oldname: staging.as_bytes(), newname: name.as_bytes() };
+        let push = |writer: &mut CallWriter| {
+            writer.push(&self.here()).push(&Args::SaveFh).push(&opening).push(&Args::GetFh);
+            if !data.is_empty() {
+                writer.push_write_apart(StateId::CURRENT, 0, StableHow::DataSync, data.len());
+            }
+            writer.push(&verifying);
+            if modified.is_some() {
+                writer.push(&setting);
+            }
+            writer.push(&CLOSE).push(&Args::RestoreFh).push(&Args::Rename(renaming));
+        };
+        let payload = (!data.is_empty()).then_some(data);
+        let request = Request { operations: Operations { payload, ..Operations::of(&push) }, once: Some(2) };
+        let answer = self.client.call(request).await?;
+        let mut results = answer.results();
+        result_of!(results, PutFh)?;
+        result_of!(results, SaveFh)?;
+        let opened: open::ResOk<'_> = result_of!(results, Open)?;
+        let stateid = opened.stateid;
+        let handle = handle(&mut results)?;
+        let rest = (|| {
+            if !data.is_empty() {
+                // RFC 8881 18.32.3
+                let written: WriteResOk = result_of!(results, Write)?;
+                if written.committed == StableHow::Unstable {
+                    return Err(Error::Protocol("a WRITE is less safe than was asked for"));
+                }
+            }
+            result_of!(results, Verify)?;
+            if modified.is_some() {
+                set(&mut results)?;
+            }
+            result_of!(results, Close)
+        })();
+        if let Err(error) = rest {
+            // The file is open, and only what comes of its data matters.
+            let open = Open::new(handle, taken.keep(), how, stateid, answer.instance);
+            let file = File::new(Arc::clone(&self.client), open, Attributes::UNKNOWN);
+            let _ = file.close().await;
+            return Err(match error.nfs_status() {
+                Some(NfsStat::NotSame) => Error::Protocol("a WRITE was done in part"),
+                _ => error,
+            });
+        }
+        result_of!(results, RestoreFh)?;
+        result_of!(results, Rename).map(drop)
+    }
+
+    /// Gives `from` in this directory the name `to`, in the place of another file there may be.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when there is no such name, or `to` cannot be taken.
+    pub async fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let renaming = names::RenameArgs { oldname: from.as_bytes(), newname: to.as_bytes() };
+        let push = |writer: &mut CallWriter| {
+            writer.push(&self.here()).push(&Args::SaveFh).push(&Args::Rename(renaming));
+        };
+        let answer = self.client.change(2, &push).await?;
+        let mut results = answer.results();
+        result_of!(results, PutFh)?;
+        result_of!(results, SaveFh)?;
+        result_of!(results, Rename).map(drop)
+    }
+
+    /// Sets when this directory was changed and permission bits, each where there is something to set.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when the server refuses.
+    pub async fn settle(&self, modified: Option<NfsTime>, mode: Option<u32>) -> Result<()> {
+        let mut room = Vec::new();
+        let obj_attributes = Fattr::of(&settings(modified, mode), &mut room);
+        let args = setattr::Args { stateid: StateId::ANONYMOUS, obj_attributes };
+        let answer = self.ask(&[Args::SetAttr(args)]).await?;
+        let mut results = answer.results();
+        result_of!(results, PutFh)?;
+        set(&mut results)
+    }
+}

@@ -1,0 +1,295 @@
+//! An open file.
+
+pub(crate) mod holes;
+mod offload;
+
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use nfs_wire::attr::{Attr, Fattr};
+use nfs_wire::compound::CallWriter;
+use nfs_wire::op::filehandle::PutArgs;
+use nfs_wire::op::{Args, Res, close, commit, read, setattr, write};
+use nfs_wire::types::{FileHandle, NfsTime, StableHow, Verifier};
+use nfs_wire::{Malformed, op};
+
+use super::answer::{Answer, result_of};
+use super::attributes::Attributes;
+use super::inner::call::Request;
+use super::link::Operations;
+use super::opens::Open;
+use crate::Error;
+use crate::error::Result;
+use crate::nfs::attributes::{attributes, read_attributes, settings};
+use crate::nfs::inner::Inner;
+use crate::transport::Message;
+
+/// A file that is open. All operations can be under way at once, in any number.
+///
+/// Dropping it does not close it on the server, where it stays open as long as the client lives or until the server restarts;
+/// use [`File::close`].
+///
+/// It stays open over a restart of the server. Where the server does not give it back, everything that is done with it fails
+/// with [`Error::StateLost`], since others may have changed the file meanwhile: it is for the user to open it again.
+///
+/// A restart loses what was written [`StableHow::Unstable`] and not committed, also where the file stays open: the verifiers of
+/// [`File::write`] and [`File::commit`] then differ, and so does [`File::instance`].
+#[derive(Debug)]
+pub struct File {
+    pub(super) client: Arc<Inner>,
+    pub(super) open: Arc<Open>,
+    attributes: Attributes,
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        self.client.opens.remove(&self.open);
+    }
+}
+
+/// The bytes that a READ brought, in the buffer in which they came.
+#[derive(Debug)]
+pub struct Data {
+    pub(crate) message: Message,
+    pub(crate) range: Range<usize>,
+    /// Whether they reach the end of the file.
+    pub eof: bool,
+}
+
+impl Deref for Data {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.message.bytes()[self.range.clone()]
+    }
+}
+
+impl AsRef<[u8]> for Data {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+/// What became of a WRITE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Written {
+    /// Bytes that were written.
+    pub count: u32,
+    /// How safe they are.
+    pub committed: StableHow,
+    /// When COMMIT answers another one, what was written unsafely may be lost.
+    pub verifier: Verifier,
+}
+
+impl File {
+    pub(crate) fn new(client: Arc<Inner>, open: Open, attributes: Attributes) -> File {
+        let open = client.opens.enter(open);
+        File { client, open, attributes }
+    }
+
+    /// Whether the server has restarted and not given it back.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.open.stateid().is_err()
+    }
+
+    /// The instance of the server that it is open at: another one when the server has restarted and given it back. What tells
+    /// of no verifier, as [`File::share_storage_of`], may be lost then if it was not committed before.
+    ///
+    /// # Errors
+    /// [`Error::StateLost`].
+    pub fn instance(&self) -> Result<u64> {
+        self.open.instance()
+    }
+
+    /// What was known of it when it was opened.
+    #[must_use]
+    pub fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    pub(super) fn here(&self) -> Args<'_> {
+        Args::PutFh(PutArgs { object: FileHandle(&self.open.handle) })
+    }
+
+    /// Sends `operations` on this open, any of which may be done twice.
+    pub(super) async fn ask(&self, push: &(dyn Fn(&mut CallWriter) + Sync)) -> Result<Answer> {
+        self.call(Request { operations: Operations::of(push), once: None }).await
+    }
+
+    async fn call(&self, request: Request<'_>) -> Result<Answer> {
+        self.client.call_on([&self.open], request).await
+    }
+
+    /// Reads up to `length` bytes at `offset`: fewer at the end of the file, and none behind it. A length above
+    /// what the session has room for is cut to that.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when the server refuses.
+    pub async fn read(&self, offset: u64, length: u32) -> Result<Data> {
+        let count = length.min(self.client.session()?.room.1);
+        let push = |writer: &mut CallWriter| {
+            let args = read::Args { stateid: self.open.argument(), offset, count };
+            writer.push(&self.here()).push(&Args::Read(args));
+        };
+        let answer = self.ask(&push).await?;
+        let (range, eof) = {
+            let mut results = answer.results();
+            result_of!(results, PutFh)?;
+            let got: read::ResOk<'_> = result_of!(results, Read)?;
+            if got.data.len() > count as usize {
+                return Err(Malformed::new("READ4resok", "data").into());
+            }
+            (answer.range_of(got.data), got.eof)
+        };
+        let (message, range) = answer.into_part(range);
+        Ok(Data { message, range, eof })
+    }
+
+    /// Writes `data` at `offset`, as safe as `stable` says; less than all of it when the session has not room
+    /// for more. The data is not copied.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when the server refuses.
+    pub async fn write(&self, offset: u64, data: &Bytes, stable: StableHow) -> Result<Written> {
+        let most = self.client.session()?.room.0 as usize;
+        let data = if data.len() > most { &data.slice(..most) } else { data };
+        let push = |writer: &mut CallWriter| {
+            writer.push(&self.here());
+            writer.push_write_apart(self.open.argument(), offset, stable, data.len());
+        };
+        let request =
+            Request { operations: Operations { payload: Some(data), ..Operations::of(&push) }, once: None };
+        let answer = self.call(request).await?;
+        let mut results = answer.results();
+        result_of!(results, PutFh)?;
+        let done: write::ResOk = result_of!(results, Write)?;
+        if done.count as usize > data.len() {
+            return Err(Malformed::new("WRITE4resok", "count").into());
+        }
+        Ok(Written { count: done.count, committed: done.committed, verifier: done.writeverf })
+    }
+
+    /// Writes all of `data` at `offset`, piece by piece. It is not synced: the verifier is that which [`File::commit`] answers
+    /// as long as nothing of it is lost. There is none where all is on the server's store already.
+    ///
+    /// # Errors
+    /// As [`File::write`]; [`Error::UnstableLost`] when the server restarts between two pieces; [`Error::Protocol`] when it
+    /// writes nothing of a piece.
+    pub async fn write_all(&self, offset: u64, data: &Bytes) -> Result<Option<Verifier>> {
+        let (mut done, mut verifier) = (0, None);
+        while done < data.len() {
+            let rest = data.slice(done..);
+            let written = self.write(offset + done as u64, &rest, StableHow::Unstable).await?;
+            if written.count == 0 {
+                return Err(Error::Protocol("a WRITE that wrote nothing and succeeded"));
+            }
+            // RFC 8881 18.32.3
+            if written.committed == StableHow::Unstable
+                && *verifier.get_or_insert(written.verifier) != written.verifier
+            {
+                return Err(Error::UnstableLost);
+            }
+            done += written.count as usize;
+        }
+        Ok(verifier)
+    }
+
+    /// As [`File::write_all`] at the beginning, and synced.
+    pub(super) async fn write_whole(&self, data: &Bytes) -> Result<()> {
+        match self.write_all(0, data).await? {
+            Some(verifier) if self.commit().await? != verifier => Err(Error::UnstableLost),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until everything that was written is on the server's store, and answers the verifier that tells
+    /// whether any of it was lost before.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when the server refuses.
+    pub async fn commit(&self) -> Result<Verifier> {
+        let push = |writer: &mut CallWriter| {
+            writer.push(&self.here()).push(&Args::Commit(commit::Args { offset: 0, count: 0 }));
+        };
+        let answer = self.ask(&push).await?;
+        // COMMIT names no stateid, so that the server does not tell whether this is lost.
+        self.open.stateid()?;
+        let mut results = answer.results();
+        result_of!(results, PutFh)?;
+        let done: commit::ResOk = result_of!(results, Commit)?;
+        Ok(done.writeverf)
+    }
+
+    /// What is known of it now.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when the server refuses.
+    pub async fn stat(&self) -> Result<Attributes> {
+        let push = |writer: &mut CallWriter| {
+            writer.push(&self.here()).push(&attributes());
+        };
+        let answer = self.ask(&push).await?;
+        let mut results = answer.results();
+        result_of!(results, PutFh)?;
+        read_attributes(&mut results)
+    }
+
+    /// Cuts or extends the file to `length` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when the server refuses.
+    pub async fn set_length(&self, length: u64) -> Result<()> {
+        self.set(&[Attr::Size(length)]).await
+    }
+
+    /// Sets when its data was changed and permission bits, each where there is something to set.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when the server refuses.
+    pub async fn settle(&self, modified: Option<NfsTime>, mode: Option<u32>) -> Result<()> {
+        self.set(&settings(modified, mode)).await
+    }
+
+    async fn set(&self, attributes: &[Attr<'_>]) -> Result<()> {
+        let mut room = Vec::new();
+        let obj_attributes = Fattr::of(attributes, &mut room);
+        let push = |writer: &mut CallWriter| {
+            let args = setattr::Args { stateid: self.open.argument(), obj_attributes };
+            writer.push(&self.here()).push(&Args::SetAttr(args));
+        };
+        let answer = self.ask(&push).await?;
+        let mut results = answer.results();
+        result_of!(results, PutFh)?;
+        match results.next()? {
+            Res::SetAttr(done) if done.status.is_ok() => Ok(()),
+            other => Err(Error::Refused { operation: op::OpNum::SetAttr, status: other.status() }),
+        }
+    }
+
+    /// Closes it.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when the server refuses.
+    pub async fn close(self) -> Result<()> {
+        let closed = self.close_open().await;
+        // The server has nothing of an open that it has not given back.
+        if matches!(closed, Ok(()) | Err(Error::StateLost { .. })) {
+            self.client.opens.remove(&self.open);
+            self.client.owners.give_back(self.open.owner);
+        }
+        closed
+    }
+
+    async fn close_open(&self) -> Result<()> {
+        let push = |writer: &mut CallWriter| {
+            let args = close::Args { seqid: 0, open_stateid: self.open.argument() };
+            writer.push(&self.here()).push(&Args::Close(args));
+        };
+        let answer = self.call(Request { operations: Operations::of(&push), once: Some(1) }).await?;
+        let mut results = answer.results();
+        result_of!(results, PutFh)?;
+        result_of!(results, Close).map(drop)
+    }
+}

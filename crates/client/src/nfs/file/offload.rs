@@ -1,0 +1,83 @@
+//! Copies inside the server: COPY, and CLONE where files can share storage (RFC 7862 15.2, 15.13). Both files are open by one
+//! client; no data goes over the network.
+
+use nfs_wire::NfsStat;
+use nfs_wire::compound::CallWriter;
+use nfs_wire::op::{Args, OpNum, clone, copy};
+use nfs_wire::types::Verifier;
+use nfs_wire::xdr::List;
+
+use super::File;
+use crate::Error;
+use crate::error::Result;
+use crate::nfs::answer::result_of;
+use crate::nfs::inner::call::Request;
+use crate::nfs::link::Operations;
+
+impl File {
+    /// Has the server copy up to `length` bytes from `at` in `source` to the same place in this file. Answers how many it has
+    /// copied, and the verifier that [`File::commit`] answers as long as none of them is lost.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when the server refuses, as one of NFSv4.1, or when it would go on behind its answer.
+    pub async fn copy_from(&self, source: &File, at: u64, length: u64) -> Result<(u64, Verifier)> {
+        let args = || copy::Args {
+            src_stateid: source.open.argument(),
+            dst_stateid: self.open.argument(),
+            src_offset: at,
+            dst_offset: at,
+            count: length,
+            consecutive: true,
+            synchronous: true,
+            source_server: List::of(&[]),
+        };
+        let push = |writer: &mut CallWriter| self.push_both(source, &Args::Copy(args()), writer);
+        let request = Request { operations: Operations::of(&push), once: None };
+        let answer = self.client.call_on([&source.open, &self.open], request).await?;
+        let mut results = answer.results();
+        result_of!(results, PutFh)?;
+        result_of!(results, SaveFh)?;
+        result_of!(results, PutFh)?;
+        let refused = |status| Error::Refused { operation: OpNum::Copy, status };
+        let response = match results.next()? {
+            nfs_wire::op::Res::Copy(copy::Res::Ok(done)) => done.response,
+            other => return Err(refused(other.status())),
+        };
+        // RFC 7862 15.2.3: with an identifier it has only begun.
+        match response.callback_id {
+            None if response.count <= length => Ok((response.count, response.writeverf)),
+            None => Err(Error::Protocol("the server has copied more than it was asked for")),
+            Some(_) => Err(refused(NfsStat::OffloadNoReqs)),
+        }
+    }
+
+    /// Has `length` bytes at `at` share the storage of those of `source`.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when the server refuses, as where its file system cannot do that.
+    pub async fn share_storage_of(&self, source: &File, at: u64, length: u64) -> Result<()> {
+        let args = || clone::Args {
+            src_stateid: source.open.argument(),
+            dst_stateid: self.open.argument(),
+            src_offset: at,
+            dst_offset: at,
+            count: length,
+        };
+        let push = |writer: &mut CallWriter| self.push_both(source, &Args::Clone(args()), writer);
+        let request = Request { operations: Operations::of(&push), once: None };
+        let answer = self.client.call_on([&source.open, &self.open], request).await?;
+        let mut results = answer.results();
+        result_of!(results, PutFh)?;
+        result_of!(results, SaveFh)?;
+        result_of!(results, PutFh)?;
+        match results.next()? {
+            done if done.status().is_ok() => Ok(()),
+            other => Err(Error::Refused { operation: OpNum::Clone, status: other.status() }),
+        }
+    }
+
+    /// Writes `last` behind what makes `source` the saved filehandle and this file the current one.
+    fn push_both(&self, source: &File, last: &Args<'_>, writer: &mut CallWriter) {
+        writer.push(&source.here()).push(&Args::SaveFh).push(&self.here()).push(last);
+    }
+}

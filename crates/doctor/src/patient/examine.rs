@@ -1,0 +1,586 @@
+//! The examination of one server, layer by layer. What was learnt stays in the [`Facts`] whatever comes later, and what
+//! was made on the server is known to the [`Patient`], so that it is cleared away however the examination ends.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use admin::Transactions;
+use client::{Credentials, nfs};
+use load::{Scheme, Target};
+use smb_wire::ioctl::interfaces::{InterfaceCapability, NetworkInterfaceInfo};
+
+use super::bench;
+use crate::args::{Args, Course};
+use crate::clear::Made;
+use crate::facts::{
+    Cause, Connections, Facts, Interface, Protocol, Scope, Stage, Stopped, Transport, median,
+};
+use crate::patient::{Patient, accounts_of, cut};
+use crate::peer::{How, Line, join};
+use crate::ping::{self, Attempt};
+use crate::route::{self, find};
+use crate::tcp::TcpInfo;
+use crate::{clear, live, packets, protocol};
+
+/// How long the server may take over a farewell.
+const FAREWELL: Duration = Duration::from_millis(700);
+/// Round trips of deleting what was made and of a farewell, with a new session where the old one is stuck.
+const FAREWELL_TRIPS: u32 = 16;
+/// Addresses of a name that are tried at most, and how long each may take.
+const ADDRESSES_TRIED: usize = 8;
+const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
+/// How long an address may take that is only looked at.
+const PROBE: Duration = Duration::from_millis(900);
+/// A way on which a connect takes less is short: there it costs little to make more, and what a busy host adds is a larger part.
+const SHORT_WAY: Duration = Duration::from_millis(20);
+
+impl<'a> Patient<'a> {
+    pub(crate) fn new(
+        target: &'a Target,
+        text: String,
+        args: &'a Args,
+        course: &'a Course,
+        password: &str,
+    ) -> Patient<'a> {
+        let how = match target.scheme {
+            Scheme::Nfs => {
+                let own = nfs::Options::default();
+                let is_other = args.uid.or(args.gid).is_some();
+                How::Nfs(nfs::Options {
+                    uid: args.uid.unwrap_or(own.uid),
+                    gid: args.gid.unwrap_or(own.gid),
+                    groups: if is_other { Vec::new() } else { own.groups.clone() },
+                    patience: course.stall,
+                    connect_timeout: course.stall,
+                    slots: 128,
+                    ..own
+                })
+            }
+            _ => {
+                let mut who = Credentials::new(&target.user, password);
+                who.domain.clone_from(&target.domain);
+                let options = client::Options {
+                    require_signing: false,
+                    connect_timeout: course.stall,
+                    credits: 1024,
+                    ..client::Options::default()
+                };
+                How::Smb { options, who }
+            }
+        };
+        let begun = Instant::now();
+        Patient {
+            target,
+            args,
+            course,
+            how,
+            facts: Facts { target: text, ..Facts::default() },
+            lines: Vec::new(),
+            scratch: None,
+            made: Made::default(),
+            existing: None,
+            written: 0,
+            sizes: None,
+            ways: Vec::new(),
+            begun,
+            until: begun + course.limit,
+        }
+    }
+
+    /// All layers, as far as they can be reached in time.
+    pub(crate) async fn examine(&mut self) {
+        let mut ended = tokio::time::timeout_at(self.until.into(), self.reach()).await;
+        self.reserve();
+        if matches!(ended, Ok(Ok(()))) {
+            ended = tokio::time::timeout_at(self.until.into(), self.meet()).await;
+            self.reserve();
+        }
+        if matches!(ended, Ok(Ok(()))) {
+            ended = tokio::time::timeout_at(self.until.into(), self.layers()).await;
+        }
+        let took = self.until - self.begun;
+        let stopped = ended.unwrap_or_else(|_| Err(cut(&self.facts, Cause::Other, took))).err();
+        self.facts.stopped = stopped.map(|it| self.by_the_path(it));
+    }
+
+    /// What a silence means on a path that loses large packets: it is not the server's.
+    fn by_the_path(&self, stopped: Stopped) -> Stopped {
+        let loses =
+            self.facts.transport.as_ref().and_then(|it| it.packets).is_some_and(|it| it.lost.is_some());
+        let is_silent = stopped.stalled || stopped.cause == Cause::Silent;
+        if loses && is_silent { Stopped { cause: Cause::LargePackets, ..stopped } } else { stopped }
+    }
+
+    /// Layers 1 and 2.
+    pub(crate) async fn reach(&mut self) -> Result<(), Stopped> {
+        self.facts.route = Some(find(&self.target.host, self.target.port, self.course.stall).await?);
+        self.transport().await
+    }
+
+    /// Layer 3.
+    async fn meet(&mut self) -> Result<(), Stopped> {
+        let (stall, address) = (self.course.stall, self.destination());
+        let (line, agreed) = protocol::open(&self.how, self.target, address, stall).await?;
+        self.facts.protocol = Some(agreed);
+        self.lines.push(line);
+        self.first_words().await
+    }
+
+    /// Layers 4 to 7.
+    async fn layers(&mut self) -> Result<(), Stopped> {
+        self.connections().await?;
+        let before = self.told_before().await;
+        let worked = self.work().await;
+        self.told_since(before).await;
+        self.note_end();
+        worked
+    }
+
+    /// Layers 5 to 7.
+    async fn work(&mut self) -> Result<(), Stopped> {
+        bench::data(self).await?;
+        bench::names(self).await?;
+        bench::again(self).await
+    }
+
+    /// What the server itself has counted so far, where it is to be asked.
+    async fn told_before(&mut self) -> Option<Transactions> {
+        let source = self.args.server.clone()?;
+        let asked = live::transactions(source, self.course.stall).await;
+        asked.map_err(|why| self.facts.left_out.push(format!("the server's own account: {why}"))).ok()
+    }
+
+    /// Takes down how the server answered since `before` on this share.
+    async fn told_since(&mut self, before: Option<Transactions>) {
+        let (Some(before), Some(source)) = (before, self.args.server.clone()) else { return };
+        match live::transactions(source, self.course.stall).await {
+            Ok(now) => self.facts.told = live::told(&before, &now, self.target),
+            Err(why) => self.facts.left_out.push(format!("the server's own account: {why}")),
+        }
+    }
+
+    /// Where the server is.
+    pub(crate) fn destination(&self) -> SocketAddr {
+        let route = self.facts.route.as_ref();
+        route.map_or_else(|| SocketAddr::from(([0; 4], 0)), crate::facts::Route::destination)
+    }
+
+    /// What is left of the time.
+    pub(crate) fn left(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
+
+    /// Finds the address that answers, and how quickly.
+    async fn transport(&mut self) -> Result<(), Stopped> {
+        let Some(route) = &mut self.facts.route else { return Ok(()) };
+        // A name with many addresses of a dead host is not to take all of the time, which would say nothing of the host.
+        let tried = route.addresses.len().clamp(1, ADDRESSES_TRIED);
+        let patience = self.course.stall.min(CONNECT_PATIENCE).min(self.course.limit / 2 / tried as u32);
+        let (mut ends, mut connects) = (Vec::new(), self.course.connects);
+        for at in 0..route.addresses.len().min(ADDRESSES_TRIED) {
+            let to = SocketAddr::new(route.addresses[at].address, route.port);
+            let attempt = ping::once(to, patience).await;
+            route.addresses[at].reachable = Some(matches!(attempt, Attempt::Took(_)));
+            route.addresses[at].refused = is_refused(&attempt);
+            if let Attempt::Took(took) = attempt {
+                connects *= if took < SHORT_WAY { 2 } else { 1 };
+                route.go_by(to.ip());
+                ends.clear();
+                break;
+            }
+            ends.push((to, attempt));
+        }
+        if !ends.is_empty() {
+            return Err(unreachable(&ends, patience));
+        }
+        crate::behind::probe(route).await;
+        let to = route.destination();
+        let connect = ping::series(to, connects, Duration::from_millis(10), self.course.limit / 8).await;
+        let sysctl = |name: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).ok();
+        let largest = |name: &str| sysctl(name)?.split_whitespace().nth(2)?.parse::<u64>().ok();
+        self.facts.transport = Some(Transport {
+            connect,
+            // Half of a receive buffer is the kernel's own unless that is said otherwise (tcp_adv_win_scale).
+            receive_window: largest("tcp_rmem").map(|it| it / 2),
+            send_window: largest("tcp_wmem"),
+            congestion_control: sysctl("tcp_congestion_control").map(|it| it.trim().to_owned()),
+            ..Transport::default()
+        });
+        if !route.is_here() {
+            let probed = tokio::time::timeout(self.course.limit / 3, packets::probe(to)).await;
+            let packets = probed.unwrap_or_default();
+            self.facts.transport.get_or_insert_default().packets = packets;
+        }
+        Ok(())
+    }
+
+    /// Questions that cost the server nothing, one after the other.
+    async fn first_words(&mut self) -> Result<(), Stopped> {
+        let until = Instant::now() + self.course.limit / 10;
+        let mut times = Vec::new();
+        while times.len() < self.course.connects as usize && Instant::now() < until {
+            let begun = Instant::now();
+            let echo = tokio::time::timeout(self.course.stall, self.lines[0].echo()).await;
+            let silent = |_| Stopped {
+                stage: Stage::Share,
+                why: format!("no answer to an echo within {} s", self.course.stall.as_secs_f64()),
+                stalled: true,
+                cause: Cause::Silent,
+            };
+            echo.map_err(silent)?.map_err(|why| protocol::stopped(Stage::Share, &why))?;
+            times.push(begun.elapsed().as_secs_f64() * 1000.0);
+        }
+        match &mut self.facts.protocol {
+            Some(Protocol::Smb(smb)) => smb.echo_ms = times,
+            Some(Protocol::Nfs(nfs)) => nfs.echo_ms = times,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Layer 4: as many connections as the server takes, and why not others.
+    async fn connections(&mut self) -> Result<(), Stopped> {
+        let asked = self.course.connections.last().copied().unwrap_or(1);
+        let client_off = self.args.one_connection;
+        let mut facts = Connections { asked, client_off, ..Connections::default() };
+        let offered = match (&self.lines[0], &self.facts.protocol) {
+            (Line::Smb { .. }, Some(Protocol::Smb(smb))) => smb.capabilities.contains(&"Multichannel"),
+            _ => true,
+        };
+        facts.offered = offered;
+        if let (Line::Smb { session, .. }, true) = (&self.lines[0], offered) {
+            let asking = async {
+                let tree = session.connect("IPC$").await?;
+                let interfaces = tree.interfaces().await;
+                tree.disconnect().await?;
+                interfaces
+            };
+            match tokio::time::timeout(self.course.stall, asking).await {
+                Ok(Ok(list)) => facts.interfaces = self.probed(&list).await,
+                Ok(Err(why)) => {
+                    facts.failure = Some(format!("the server does not tell its addresses: {why}"))
+                }
+                Err(_) => facts.failure = Some("the server did not tell its addresses in time".to_owned()),
+            }
+        }
+        let begun = Instant::now();
+        let found = if client_off { Ok(1) } else { self.find_ways(asked, &facts.interfaces).await };
+        let possible = found.unwrap_or_else(|why| {
+            facts.failure.get_or_insert(why);
+            1
+        });
+        let widening = self.lines[0].widen(possible as usize, &self.ways);
+        let widened = tokio::time::timeout(self.course.stall * 2, widening).await;
+        let (got, failure) = widened.unwrap_or_else(|_| {
+            let got = self.lines[0].connections().len();
+            (got, Some("a further connection was not answered in time".to_owned()))
+        });
+        facts.got = got as u32;
+        facts.opened_in_ms = (got > 1).then(|| begun.elapsed().as_secs_f64() * 1000.0);
+        facts.failure = failure.or(facts.failure.take()).or_else(|| {
+            let text = "the server offers no address that would take more of them".to_owned();
+            (facts.got < asked && !client_off).then_some(text)
+        });
+        let peers: Vec<IpAddr> = self.lines[0].connections().iter().map(|(_, peer)| peer.ip()).collect();
+        let own = self.facts.route.as_ref().and_then(|it| it.source);
+        facts.client_index = own.and_then(route::interface_index);
+        judge(&mut facts.interfaces, &peers, own, facts.got);
+        // Runs begin with one.
+        self.lines[0].narrow(1);
+        facts.separate_sessions = facts.got == 1 && asked > 1;
+        self.facts.connections = Some(facts);
+        Ok(())
+    }
+
+    /// Decides where further connections go: where a client would go by what the server offers, without what cannot be
+    /// reached. Answers how many connections can come of it, or why that is not known.
+    async fn find_ways(&mut self, asked: u32, interfaces: &[Interface]) -> Result<u32, String> {
+        let Line::Smb { session, .. } = &self.lines[0] else { return Ok(asked) };
+        let planning = tokio::time::timeout(self.course.stall, session.addresses(asked as usize)).await;
+        let planned = planning.map_err(|_| "the server did not tell its addresses in time".to_owned())?;
+        let mut planned = planned.map_err(|why| format!("the server does not tell its addresses: {why}"))?;
+        let is_whole = planned.len() as u32 + 1 >= asked;
+        let lost = |it: &SocketAddr| {
+            interfaces.iter().any(|other| other.address == it.ip() && other.reachable == Some(false))
+        };
+        planned.retain(|it| !lost(it));
+        self.ways = planned;
+        Ok(match self.ways.len() as u32 {
+            0 => 1,
+            _ if is_whole => asked,
+            some => some + 1,
+        })
+    }
+
+    /// Tries which of the offered addresses answer, all at once.
+    async fn probed(&self, list: &[NetworkInterfaceInfo]) -> Vec<Interface> {
+        let port = self.target.port;
+        let mut probes = tokio::task::JoinSet::new();
+        for (at, it) in list.iter().enumerate().take(64) {
+            let to = SocketAddr::new(it.address, port);
+            if route::scope(it.address) != Scope::LinkLocal && !it.address.is_unspecified() {
+                probes.spawn(async move { (at, ping::once(to, PROBE).await) });
+            }
+        }
+        let mut interfaces: Vec<Interface> = list
+            .iter()
+            .map(|it| Interface {
+                address: it.address,
+                index: it.if_index,
+                mbit: it.link_speed / 1_000_000,
+                rss: it.capability.contains(InterfaceCapability::RSS_CAPABLE),
+                rdma: it.capability.contains(InterfaceCapability::RDMA_CAPABLE),
+                selected: false,
+                reachable: None,
+                reason: None,
+            })
+            .collect();
+        while let Some(done) = probes.join_next().await {
+            if let Ok((at, attempt)) = done {
+                interfaces[at].reachable = Some(matches!(attempt, Attempt::Took(_)));
+                interfaces[at].reason = why_not(&attempt);
+            }
+        }
+        interfaces
+    }
+
+    /// Has `count` connections for the next run; answers how many there are.
+    pub(crate) async fn have(&mut self, count: u32) -> Result<u32, Stopped> {
+        let separate = self.facts.connections.as_ref().is_some_and(|it| it.separate_sessions);
+        if !separate {
+            let widening = self.lines[0].widen(count as usize, &self.ways);
+            let widened = tokio::time::timeout(self.course.stall * 2, widening).await;
+            // What was opened until there was no time left is there all the same.
+            return Ok(widened.map_or_else(|_| self.lines[0].connections().len(), |(got, _)| got) as u32);
+        }
+        let address = self.destination();
+        while (self.lines.len() as u32) < count {
+            let opened = protocol::open(&self.how, self.target, address, self.course.stall).await;
+            match opened {
+                Ok((line, _)) => self.lines.push(line),
+                Err(_) => break,
+            }
+        }
+        Ok(self.lines.len() as u32)
+    }
+
+    /// Goes back to one connection.
+    pub(crate) async fn have_one(&mut self) {
+        self.lines[0].narrow(1);
+        for line in self.lines.drain(1..) {
+            line.close(FAREWELL).await;
+        }
+    }
+
+    /// The kernel's account of all connections.
+    pub(crate) fn accounts(&self) -> Vec<(SocketAddr, SocketAddr, TcpInfo)> {
+        let ours: Vec<_> = self.lines.iter().flat_map(Line::connections).collect();
+        accounts_of(&ours)
+    }
+
+    fn note_end(&mut self) {
+        let first = self.accounts().into_iter().next().map(|(_, _, info)| info);
+        if let (Some(route), Some(info)) = (&mut self.facts.route, &first) {
+            route.path_mtu = Some(info.path_mtu).filter(|it| *it > 0);
+        }
+        if let Some(transport) = &mut self.facts.transport {
+            transport.first_connection = first;
+        }
+        if let (Some(Protocol::Smb(smb)), Some(Line::Smb { connection, .. })) =
+            (&mut self.facts.protocol, self.lines.first())
+        {
+            smb.credits = connection.credits();
+            smb.protection_ns_per_mib = protocol::protection_ns(connection, smb);
+        }
+    }
+
+    /// The round trip to the server itself, as far as it is known.
+    fn trip(&self) -> Duration {
+        let connect = self.facts.transport.as_ref().and_then(|it| it.connect.median());
+        let echo = match &self.facts.protocol {
+            Some(Protocol::Smb(smb)) => median(&smb.echo_ms),
+            Some(Protocol::Nfs(nfs)) => median(&nfs.echo_ms),
+            _ => None,
+        };
+        Duration::from_secs_f64(connect.into_iter().chain(echo).fold(0.0, f64::max) / 1000.0)
+    }
+
+    /// Leaves more of the time for the farewell where the server is so far away that it takes longer.
+    fn reserve(&mut self) {
+        let more = (self.trip() * FAREWELL_TRIPS).saturating_sub(self.course.farewell);
+        self.until = self.begun + self.course.limit - more.min(self.course.limit / 2);
+    }
+
+    /// How long the farewell may take from now on: as long as the course allows, and no longer than is of use.
+    pub(crate) fn farewell(&self) -> Duration {
+        let end = self.begun + self.course.limit + self.course.farewell;
+        let of_use = (FAREWELL * 10).max(self.trip() * FAREWELL_TRIPS);
+        end.saturating_duration_since(Instant::now()).min(of_use)
+    }
+
+    /// Deletes what was made on the server and says farewell, in little time whatever the server does.
+    pub(crate) async fn clear(&mut self) {
+        self.note_end();
+        let until = Instant::now() + self.farewell();
+        if let Some(scratch) = self.scratch.take()
+            && !self.cleared(&scratch, until).await
+        {
+            self.facts.left_behind = Some(join(&self.target.directory, &scratch));
+        }
+        self.close_all(patience(FAREWELL, until)).await;
+    }
+
+    async fn cleared(&mut self, scratch: &str, until: Instant) -> bool {
+        let directory = &self.target.directory;
+        if self.facts.stopped.is_some() {
+            // What was under way may have files open, which go with their session.
+            self.close_all(patience(FAREWELL / 2, until)).await;
+        }
+        if let Some(line) = self.lines.first() {
+            let half = Instant::now() + patience(self.course.limit, until) / 2;
+            if clear::clear(line, directory, scratch, &self.made, half).await {
+                return true;
+            }
+        }
+        // A session that is stuck is no reason to leave anything.
+        let opening = protocol::open(
+            &self.how,
+            self.target,
+            self.destination(),
+            FAREWELL.max(self.trip() * FAREWELL_TRIPS / 2),
+        );
+        let Ok(Ok((line, _))) = tokio::time::timeout_at(until.into(), opening).await else { return false };
+        let is_cleared = clear::clear(&line, directory, scratch, &self.made, until).await;
+        self.lines.push(line);
+        is_cleared
+    }
+
+    /// Ends all sessions at once.
+    async fn close_all(&mut self, patience: Duration) {
+        let farewells = self.lines.drain(..).map(|line| line.close(patience));
+        let mut closing: tokio::task::JoinSet<()> = farewells.collect();
+        while closing.join_next().await.is_some() {}
+    }
+}
+
+/// So long, and not longer than `until`.
+fn patience(most: Duration, until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now()).min(most)
+}
+
+fn is_refused(attempt: &Attempt) -> bool {
+    matches!(attempt, Attempt::Failed(why) if why.kind() == std::io::ErrorKind::ConnectionRefused)
+}
+
+/// No address took a connection. One that refused says most: its host is there.
+fn unreachable(ends: &[(SocketAddr, Attempt)], patience: Duration) -> Stopped {
+    let text = |(to, attempt): &(SocketAddr, Attempt)| match attempt {
+        Attempt::Failed(why) => format!("{to}: {why}"),
+        _ => format!("{to}: no answer within {} s", patience.as_secs_f64()),
+    };
+    let why: Vec<String> = ends.iter().map(text).collect();
+    let is_closed = ends.iter().any(|(_, attempt)| is_refused(attempt));
+    let stalled = !is_closed && ends.iter().any(|(_, attempt)| matches!(attempt, Attempt::Late));
+    let cause = if is_closed { Cause::Closed } else { Cause::Unreachable };
+    Stopped { stage: Stage::Connect, why: why.join("; "), stalled, cause }
+}
+
+/// Why an offered address that was tried is of no use.
+fn why_not(attempt: &Attempt) -> Option<String> {
+    match attempt {
+        Attempt::Took(_) => None,
+        Attempt::Failed(why) => Some(format!("unreachable: {why}")),
+        Attempt::Late => Some(format!(
+            "unreachable: no connection within {} s; clients that try it wait",
+            PROBE.as_secs_f64()
+        )),
+    }
+}
+
+/// Says of each offered address whether it is used, and why not.
+fn judge(interfaces: &mut [Interface], peers: &[IpAddr], own: Option<IpAddr>, got: u32) {
+    let best = interfaces.iter().map(|it| (it.rss, it.mbit)).max();
+    let used: Vec<u32> =
+        interfaces.iter().filter(|it| peers.contains(&it.address)).map(|it| it.index).collect();
+    for it in interfaces {
+        it.selected = peers.contains(&it.address);
+        let same_family = own.is_none_or(|own| own.is_ipv4() == it.address.is_ipv4());
+        it.reason = match (it.selected, it.reachable) {
+            (true, _) => None,
+            _ if route::scope(it.address) == Scope::LinkLocal => {
+                Some("link-local: it needs the name of our own interface".to_owned())
+            }
+            _ if it.address.is_loopback() && !peers.iter().any(IpAddr::is_loopback) => {
+                Some("loopback: it would lead to this host and not to the server".to_owned())
+            }
+            (_, Some(false)) => it.reason.take(),
+            _ if used.contains(&it.index) && !same_family => {
+                Some("another address of an interface that is used, of the other family".to_owned())
+            }
+            _ if used.contains(&it.index) => Some("another address of an interface that is used".to_owned()),
+            _ if Some((it.rss, it.mbit)) < best => {
+                Some("slower than another interface, or without receive side scaling".to_owned())
+            }
+            _ if got <= 1 => Some("the session took no further connection".to_owned()),
+            _ => Some("the connections that were asked for went to other interfaces".to_owned()),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(index: u32, address: &str, mbit: u64, reachable: bool) -> Interface {
+        let address = address.parse().unwrap();
+        let (rss, rdma, selected) = (true, false, false);
+        let reason = if reachable { None } else { why_not(&Attempt::Late) };
+        Interface { address, index, mbit, rss, rdma, selected, reachable: Some(reachable), reason }
+    }
+
+    #[test]
+    fn who_refuses_is_told_from_who_does_not_answer() {
+        let refused = Attempt::Failed(std::io::ErrorKind::ConnectionRefused.into());
+        assert_eq!(why_not(&refused).unwrap(), "unreachable: connection refused");
+        assert!(why_not(&Attempt::Late).unwrap().contains("within 0.9 s"));
+        assert_eq!(why_not(&Attempt::Took(PROBE)), None);
+    }
+
+    #[test]
+    fn a_host_that_refuses_is_there_whatever_its_other_addresses_do() {
+        let address = |last: u8| SocketAddr::from(([10, 0, 0, last], 445));
+        let refused = || Attempt::Failed(std::io::ErrorKind::ConnectionRefused.into());
+        let stopped = unreachable(&[(address(1), refused()), (address(2), Attempt::Late)], PROBE);
+        assert_eq!((stopped.stage, stopped.cause, stopped.stalled), (Stage::Connect, Cause::Closed, false));
+        assert_eq!(stopped.why, "10.0.0.1:445: connection refused; 10.0.0.2:445: no answer within 0.9 s");
+        let dead = unreachable(&[(address(2), Attempt::Late)], PROBE);
+        assert_eq!((dead.cause, dead.stalled), (Cause::Unreachable, true));
+    }
+
+    #[test]
+    fn each_address_that_is_not_used_has_its_reason() {
+        let mut list = [
+            interface(2, "10.0.0.1", 10_000, true),
+            interface(2, "fd00::1", 10_000, true),
+            interface(3, "203.0.113.9", 10_000, false),
+            interface(4, "10.0.1.1", 1000, true),
+            interface(5, "fe80::1", 10_000, false),
+            interface(6, "127.0.0.1", 10_000, true),
+            interface(7, "10.0.2.1", 10_000, true),
+        ];
+        let peers: Vec<IpAddr> = vec![[10, 0, 0, 1].into(); 4];
+        judge(&mut list, &peers, Some([10, 0, 0, 9].into()), 4);
+        let says: Vec<String> = list.iter().map(|it| it.reason.clone().unwrap_or_default()).collect();
+        assert!(list[0].selected && says[0].is_empty());
+        for (at, wanted) in [
+            (1, "other family"),
+            (2, "unreachable"),
+            (3, "slower"),
+            (4, "link-local"),
+            (5, "loopback"),
+            (6, "went to other"),
+        ] {
+            assert!(!list[at].selected && says[at].contains(wanted), "{}: {}", list[at].address, says[at]);
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! What a connection has carried, and what was negotiated on it.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// A connection and what it carried, from the beginning of its session.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Channel {
+    pub(crate) local: SocketAddr,
+    pub(crate) peer: SocketAddr,
+    pub(crate) requests: u64,
+    /// Bytes that were read and written; over SMB with headers, estimated.
+    pub(crate) bytes: u64,
+    /// Bytes that the connection itself carried to the server, by the host's account.
+    pub(crate) sent: u64,
+    /// Bytes that came from it.
+    pub(crate) received: u64,
+    /// The most credits that the server granted on it at once, where some request needed more.
+    pub(crate) most_credits: Option<u32>,
+}
+
+/// What was negotiated.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Security {
+    pub(crate) protocol: String,
+    pub(crate) dialect: String,
+    pub(crate) signing: String,
+    pub(crate) encryption: String,
+}

@@ -1,0 +1,105 @@
+//! Named streams: files in the store beside the volume, in a folder of the file they belong to.
+
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags, RenameFlags};
+use std::os::fd::AsFd;
+use volume::{Failure, Kind, Name, OpenHow, Result, StreamInfo};
+
+use crate::errno::call;
+use crate::node::PosixNode;
+use crate::open::open_below;
+use crate::pool::Descriptor;
+use crate::scan::scan;
+use crate::stat::{stat_below, stat_fd};
+
+impl PosixNode {
+    pub(crate) fn list_streams(&self) -> Result<Vec<StreamInfo>> {
+        let Some(folder) = self.shared.beside.streams(self)? else { return Ok(Vec::new()) };
+        let mut found = Vec::new();
+        let mut failed = None;
+        scan(folder.as_fd(), 0, &mut |entry| {
+            match stat_below(folder.as_fd(), entry.name.as_bytes()) {
+                Ok(stat) => {
+                    found.push(StreamInfo { name: entry.name, size: stat.size, allocated: stat.allocated });
+                }
+                // Removed in between.
+                Err(Failure::NotFound) => {}
+                Err(why) => failed = Some(why),
+            }
+            std::ops::ControlFlow::Continue(())
+        })?;
+        failed.map_or(Ok(found), Err)
+    }
+
+    pub(crate) fn stream(&self, name: &Name, create: bool, exclusive: bool) -> Result<PosixNode> {
+        if !matches!(self.kind, Kind::File | Kind::Directory) {
+            return Err(Failure::NotSupported);
+        }
+        let existing = match self.shared.beside.streams(self)? {
+            Some(folder) => open_below(folder.as_fd(), name.as_bytes(), OFlags::RDWR, Mode::empty()),
+            None => Err(Failure::NotFound),
+        };
+        let fd = match existing {
+            Err(Failure::NotFound) if create => self.shared.beside.make_stream(self, name, exclusive)?,
+            Ok(_) if create && exclusive => return Err(Failure::Exists),
+            other => other?,
+        };
+        Ok(PosixNode {
+            shared: Arc::clone(&self.shared),
+            descriptor: Descriptor::Kept(fd),
+            id: self.id,
+            kind: Kind::File,
+            how: OpenHow::ReadWrite,
+            is_path: false,
+            born: self.born,
+            first: None,
+            owner: Some(Box::new(self.duplicate()?)),
+        })
+    }
+
+    pub(crate) fn unlink_stream(&self, name: &Name) -> Result<()> {
+        self.shared.beside.remove_stream(self, name)
+    }
+
+    pub(crate) fn move_stream(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
+        let folder = self.shared.beside.streams(self)?.ok_or(Failure::NotFound)?;
+        if from == to {
+            return stat_below(folder.as_fd(), from.as_bytes()).map(|_| ());
+        }
+        let flags = if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+        let replaced = stat_below(folder.as_fd(), to.as_bytes()).ok();
+        call(|| rustix::fs::renameat_with(&folder, from.as_bytes(), &folder, to.as_bytes(), flags))?;
+        if let Some(stat) = replaced {
+            self.shared.beside.give_room(stat.size);
+        }
+        Ok(())
+    }
+
+    /// Lets a stream become as long as `end`, where it is shorter, with room taken before and given back where it fails. What is no
+    /// stream has its room on the file system that is served.
+    pub(crate) fn growing<T>(&self, end: u64, grow: impl FnOnce() -> Result<T>) -> Result<T> {
+        if self.owner.is_none() {
+            return grow();
+        }
+        // Of two who make one stream longer at once, each would take the room of both.
+        let _growth = self.shared.beside.growth.lock();
+        let size = stat_fd(self.fd()?)?.size;
+        if end <= size {
+            return grow();
+        }
+        let beside = &self.shared.beside;
+        beside.take_room(Some(size), end)?;
+        grow().inspect_err(|_| beside.give_room_of_change(Some(size), end))
+    }
+
+    /// The same for what makes it just so long.
+    pub(crate) fn resized(&self, size: u64, resize: impl FnOnce() -> Result<()>) -> Result<()> {
+        let before = if self.owner.is_some() { stat_fd(self.fd()?)?.size } else { 0 };
+        self.growing(size, resize)?;
+        if size < before {
+            self.shared.beside.take_room(Some(before), size)?;
+        }
+        Ok(())
+    }
+}
