@@ -174,7 +174,7 @@ impl Server {
             return;
         }
         let identity = open.identity();
-        let caller = Caller { identity: &identity, client: open.client(), waiter: None, now };
+        let caller = Caller { identity: &identity, client: open.client(), waiter: None, now, origin: None };
         if let share::Step::Done(amended) = state.export.engine.amend(&caller, open, wanted, deny) {
             opened.hold(Holding::new(amended, holding.access, holding.deny));
             enlist(state);
@@ -367,7 +367,7 @@ fn take_up(
         enter(run, &state, client.add_delegation(&state))?;
     }
     let identity = run.identity(export);
-    let caller = Caller { identity: &identity, client: client.key, waiter: None, now: run.now };
+    let caller = Caller { identity: &identity, client: client.key, waiter: None, now: run.now, origin: None };
     if let Err(why) = export.engine.reclaim(&kept.open, &caller) {
         tracing::warn!(export = %export.name, %why, "an open from before the restart could not be taken up");
         if state.delegation().is_some() {

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use auth::crypto::Signer;
 use share::counts::Desk;
-use share::{ClientKey, Waiter, Wake};
+use share::{ClientKey, Origin, Waiter, Wake};
 use smallvec::SmallVec;
 use smb_wire::header::transform::{self, TransformHeader};
 use smb_wire::header::{Chain, Packet};
@@ -22,7 +22,6 @@ use wire::{Mailbox, Now, Output, Peer};
 use crate::account::Known;
 use crate::admit::Refused;
 use crate::announcing;
-use crate::answering::Answering;
 use crate::brake::Queued;
 use crate::changing::Looking;
 use crate::cmd::ioctl::torture::Controls;
@@ -182,6 +181,11 @@ impl Connection {
         id
     }
 
+    /// What the engine is told of where its requests come from.
+    pub(crate) fn origin(&self) -> Origin {
+        Origin { connection: self.handle.id, is_itself: true }
+    }
+
     /// How the engine wakes the request `async_id`.
     pub(crate) fn waiter(&self, async_id: u64) -> Waiter {
         Waiter { wake: Arc::clone(&self.handle) as Arc<dyn Wake>, token: async_id }
@@ -265,7 +269,8 @@ impl Connection {
                     continue;
                 }
             };
-            let mut request = Request::new(header, message, &mut compound, now, was.as_ref());
+            let mut request =
+                Request::new(header, message, &mut compound, (self.origin(), now), was.as_ref());
             self.sample(&mut request);
             request.signed = signed;
             request.signature = signature;
@@ -477,9 +482,7 @@ impl Connection {
         outstanding: Option<Outstanding>,
         out: &mut Output<Event>,
     ) {
-        let connection = self.handle.id;
         out.run(move || {
-            let _answering = Answering::by_a_job(connection);
             let completion = work(frame.tail());
             // Its answer may be taken late, or never, by a channel that is lost: what it does is done.
             drop(outstanding);
@@ -697,12 +700,12 @@ impl Connection {
         // A channel that was not bound yet is none of its session's.
         for setup in self.setups.drain(..).filter(|setup| !setup.binds()) {
             if setup.session.remove_channel(self.handle.id) {
-                self.server.end_session(&setup.session, now);
+                self.server.end_session(&setup.session, now.into());
             }
         }
         for Channel { session, .. } in self.channels.drain(..) {
             if session.remove_channel(self.handle.id) {
-                self.server.end_session(&session, now);
+                self.server.end_session(&session, now.into());
             } else {
                 session.failures.fetch_add(1, Ordering::Relaxed);
             }
@@ -713,6 +716,7 @@ impl Connection {
         self.handle.way.end();
         // What may not have arrived goes to another connection.
         self.unproved.clear();
+        drop(self.handle.own_notices.take());
     }
 }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use share::{Caller, Cause, ClientKey, Identity, Origin, Waiter};
 use smb_wire::error::{self, ErrorId};
 use smb_wire::header::Flags;
 use smb_wire::negotiate::Dialect;
@@ -65,6 +66,8 @@ pub struct Request<'m> {
     pub claim: Option<Claim>,
     /// The Open that it needs when it is held, which no CLOSE behind it ends meanwhile.
     pub(crate) keeps: Option<Looking>,
+    /// The connection, for the engine.
+    pub origin: Origin,
     /// The time.
     pub now: Now,
 }
@@ -75,7 +78,7 @@ impl<'m> Request<'m> {
         header: &'m Header,
         message: &'m [u8],
         compound: &mut Compound,
-        now: Now,
+        (origin, now): (Origin, Now),
         was: Option<&Resumed>,
     ) -> Request<'m> {
         let mut related = compound.related;
@@ -112,8 +115,24 @@ impl<'m> Request<'m> {
             attached: None,
             claim: compound.claim.take(),
             keeps: None,
+            origin,
             now,
         }
+    }
+
+    /// When it is asked for, and over which connection.
+    pub(crate) fn cause(&self) -> Cause {
+        Cause { now: self.now, origin: Some(self.origin) }
+    }
+
+    /// Who asks the engine for it; without `waiter` it waits for nothing.
+    pub(crate) fn caller<'a>(
+        &self,
+        identity: &'a Arc<Identity>,
+        client: ClientKey,
+        waiter: Option<&'a Waiter>,
+    ) -> Caller<'a> {
+        Caller { identity, client, waiter, now: self.now, origin: Some(self.origin) }
     }
 
     /// The FileId of a request, with what a related one inherits (MS-SMB2 3.3.5.2.7.2).

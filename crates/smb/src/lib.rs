@@ -14,7 +14,6 @@
 pub mod account;
 mod admit;
 mod announcing;
-mod answering;
 mod brake;
 mod changing;
 pub mod client;
@@ -37,6 +36,7 @@ pub mod keys;
 pub mod limits;
 pub mod notice;
 pub mod open;
+mod own_notices;
 mod pacing;
 mod path;
 mod persistent;

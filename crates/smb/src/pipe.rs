@@ -41,7 +41,7 @@ pub(crate) fn create(
     let name = name.ok_or(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND))?;
     let open = reserve(connection, request, &session, tree)?;
     open.settle(Object::Pipe(Mutex::new(Pipe::new(name))));
-    connection.server.join_session(&session, &open, request.now)?;
+    connection.server.join_session(&session, &open, request.cause())?;
     request.related.file_id = Some(open.id);
     create::Response {
         oplock_level: OplockLevel::None,

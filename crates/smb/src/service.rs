@@ -5,7 +5,6 @@ use std::sync::Arc;
 use wire::endpoint::{Principal, Record, Service};
 use wire::{Conversation, Mailbox, Now, Output, Peer, Transfer};
 
-use crate::answering::Answering;
 use crate::connection::Connection;
 use crate::event::Event;
 use crate::limits::MAX_MESSAGE_BEFORE_LOGON;
@@ -43,17 +42,14 @@ impl Conversation for Connection {
         self.handle.counters.received(message.len());
         self.desk.begin();
         let before = out.frames.len();
-        let answering = Answering::itself(self.handle.id);
         self.receive(message, now, out);
         self.send_own_notices(now, out);
-        drop(answering);
         self.count_sent(before, out);
         self.handle.way.set_sessions(self.channels.len());
     }
 
     fn on_event(&mut self, event: Event, now: Now, out: &mut Output<Event>) {
         let before = out.frames.len();
-        let answering = Answering::itself(self.handle.id);
         match event {
             Event::Wake { async_id } => self.wake(async_id, now, out),
             Event::JobDone { async_id, frame, completion } => {
@@ -72,7 +68,6 @@ impl Conversation for Connection {
             Event::Close => out.close = true,
         }
         self.send_own_notices(now, out);
-        drop(answering);
         self.count_sent(before, out);
     }
 
@@ -118,6 +113,7 @@ impl Conversation for Connection {
         let before = out.frames.len();
         self.take_turns(now, out);
         self.announce_silent(now, out);
+        self.send_own_notices(now, out);
         self.count_sent(before, out);
         if self.turns.is_empty() && self.deadline.is_some_and(|deadline| deadline <= now.mono_ns) {
             self.hang_up("nobody logged on in time", out);

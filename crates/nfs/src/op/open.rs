@@ -157,6 +157,7 @@ fn recall_own(client: &Client, (export, item): (&Export, &Item), now: wire::Now)
         entries: false,
         by_keyed: false,
         via: None,
+        origin: None,
     };
     drop(holds);
     // Without a back channel the delegation goes when the engine next needs it.

@@ -26,7 +26,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
         _ => None,
     };
     let session = Arc::clone(connection.session(request)?);
-    if let Some(closed) = connection.server.close_open(&session, &open, request.now) {
+    if let Some(closed) = connection.server.close_open(&session, &open, request.cause()) {
         closed?;
     }
     close::Response { info }.write(body);

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use share::{
-    Attributes, Caller, Deny, Disposition, Grant, Info, OpenRequest, Opened, Options, Outcome, Share, Step,
+    Attributes, Caller, Cause, Deny, Disposition, Grant, Info, OpenRequest, Opened, Options, Outcome, Share,
+    Step,
 };
 use smb_wire::create::{
     self, Access, CreateAction, CreateOptions, FileInfo, OplockLevel, ResponseFlags, ShareAccess,
@@ -17,7 +18,6 @@ use smb_wire::fscc::FileAttributes;
 use smb_wire::fscc::names::Syntax;
 use smb_wire::{FileId, NtStatus};
 use volume::security::Rights;
-use wire::Now;
 
 use crate::connection::Connection;
 use crate::dispatch::Request;
@@ -183,19 +183,19 @@ fn create_file(
     let open = reserve(connection, request, &session, tree)?;
     let async_id = connection.async_id(request);
     let waiter = connection.waiter(async_id);
-    let caller = Caller { identity, client: session.client, waiter: Some(&waiter), now: request.now };
+    let caller = request.caller(identity, session.client, Some(&waiter));
     let wanted = wanted((asked, contexts), &target, options, (open.id, connection.handle.id));
-    tree.take_host_changes(request.now);
+    tree.take_host_changes(request.cause());
     match engine.create(&caller, &wanted) {
         Step::Done(opened) => {
             let opened = given_by_number(&caller, (engine, tree), opened, &contexts.numbers);
             let response = settle(&open, engine, (asked, contexts), (opened, lasts), &session);
             connection.server.enter_index(&open);
-            connection.server.join_session(&session, &open, request.now)?;
+            connection.server.join_session(&session, &open, request.cause())?;
             request.related.file_id = Some(open.id);
             let status = write_response(&open, contexts, &response, connection.negotiated()?.posix, body)?;
             if response.durable.is_some_and(|durable| durable.persistent) {
-                return Err(once_lasting(&connection.server, engine, open, request.now));
+                return Err(once_lasting(&connection.server, engine, open, request.cause().elsewhere()));
             }
             Ok(status)
         }
@@ -226,7 +226,7 @@ fn target(
         Err(_) if has_streams => {
             let identity = tree.identity().ok_or(Stop::Fail(NtStatus::INTERNAL_ERROR))?;
             let client = connection.session(request)?.client;
-            let caller = Caller { identity, client, waiter: None, now: request.now };
+            let caller = request.caller(identity, client, None);
             let needs_file = matches!(
                 asked.create_disposition,
                 create::Disposition::Open | create::Disposition::Overwrite
@@ -244,11 +244,11 @@ fn target(
 
 /// The answer to a CREATE that has made a persistent Open. Where that cannot be made to last its client never gets to
 /// know it, unless a replay of this was answered before.
-fn once_lasting(server: &Arc<Server>, engine: &Arc<Share>, open: Arc<Open>, now: Now) -> Stop {
+fn once_lasting(server: &Arc<Server>, engine: &Arc<Share>, open: Arc<Open>, cause: Cause) -> Stop {
     let (server, told) = (Arc::clone(server), Arc::clone(&open));
     let undo = move || {
         if open.promise.take_back() {
-            let _ = server.force_close(&open, now);
+            let _ = server.force_close(&open, cause);
         }
     };
     persistent::when_lasting(engine, move || told.promise.tell(), undo)

@@ -15,10 +15,10 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
         flush::Response.write(body);
         return Ok(NtStatus::SUCCESS);
     }
-    let (now, open) = (request.now, named.look_on());
+    let (cause, open) = (request.cause().elsewhere(), named.look_on());
     Err(Stop::Work(Box::new(move |body| {
         let (engine, file) = open.file().ok_or(NtStatus::FILE_CLOSED)?;
-        engine.flush(file, false, now).map_err(|refusal| crate::status::of(&refusal))?;
+        engine.flush(file, false, cause).map_err(|refusal| crate::status::of(&refusal))?;
         flush::Response.write(body);
         Ok(NtStatus::SUCCESS)
     })))

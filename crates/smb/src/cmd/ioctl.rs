@@ -151,7 +151,7 @@ impl Context<'_> {
         let async_id = self.connection.async_id(request);
         let waiter = self.connection.waiter(async_id);
         let identity = self.identity()?;
-        let caller = Caller { identity, client: self.open.client, waiter: Some(&waiter), now: request.now };
+        let caller = request.caller(identity, self.open.client, Some(&waiter));
         match call(&caller) {
             share::Step::Done(done) => Ok(done),
             share::Step::Wait(ticket) => Err(Stop::Wait(Some((Arc::clone(engine), ticket)))),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use share::{Caller, LockRule, RangeKind, RangeNote, RangeRequest, Step};
+use share::{LockRule, RangeKind, RangeNote, RangeRequest, Step};
 use smb_wire::lock::{self, Flags, LockElement};
 use smb_wire::negotiate::{Capabilities, Dialect};
 use smb_wire::{Command, FileId, Header, NtStatus};
@@ -248,7 +248,7 @@ fn lock(
     let async_id = connection.async_id(request);
     let waiter = connection.waiter(async_id);
     let waiter = waits.then_some(&waiter);
-    let caller = Caller { identity, client: open.client, waiter, now: request.now };
+    let caller = request.caller(identity, open.client, waiter);
     match engine.lock_noting(&caller, file, open.lock_owner(), LockRule::Exact, &ranges, note) {
         Step::Done(()) => Ok(()),
         Step::Wait(ticket) => Err(Stop::Wait(Some((engine.clone(), ticket)))),

@@ -13,7 +13,7 @@ use crate::suspend::Handled;
 pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
     logoff::Request::parse(request.message)?;
     let session = Arc::clone(connection.session(request)?);
-    connection.server.end_session(&session, request.now);
+    connection.server.end_session(&session, request.cause());
     logoff::Response.write(body);
     Ok(NtStatus::SUCCESS)
 }

@@ -73,7 +73,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     };
     let async_id = connection.async_id(request);
     let waiter = connection.waiter(async_id);
-    let caller = Caller { identity, client: open.client, waiter: Some(&waiter), now: request.now };
+    let caller = request.caller(identity, open.client, Some(&waiter));
     let at = body.len();
     body.resize(at + output::RESPONSE_FIXED, 0);
     let sink = Sink::new(body, form, asked.output_buffer_length as usize, engine, names::syntax(file));

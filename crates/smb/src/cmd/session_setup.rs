@@ -277,7 +277,7 @@ fn accept(
         Purpose::Again if !is_owner && !login.is_anonymous() => {
             let (peer, of) = (connection.handle.peer.remote, session.user_name());
             tracing::info!(%peer, session = session.id, of, user = identity.name, "session ends: renewed by another");
-            server.end_session(session, request.now);
+            server.end_session(session, request.cause());
             return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
         }
         Purpose::Again => {}
@@ -417,7 +417,7 @@ fn end_previous(server: &Arc<Server>, session: &Arc<Session>, previous: u64, req
             user = old.user_name(),
             "session replaced by its client"
         );
-        server.end_session(&old, request.now);
+        server.end_session(&old, request.cause());
     }
 }
 
@@ -427,7 +427,7 @@ fn abandon(connection: &mut Connection, setup: &Setup, request: &Request<'_>) {
     if setup.binds() {
         return;
     }
-    connection.server.end_session(&setup.session, request.now);
+    connection.server.end_session(&setup.session, request.cause());
     connection.forget_session(setup.session.id);
 }
 

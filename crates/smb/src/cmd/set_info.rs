@@ -40,7 +40,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
             };
             let async_id = connection.async_id(request);
             let waiter = connection.waiter(async_id);
-            let caller = Caller { identity, client: open.client, waiter: Some(&waiter), now: request.now };
+            let caller = request.caller(identity, open.client, Some(&waiter));
             let change = Change { engine, file, open: &open, caller: &caller, buffer: asked.buffer };
             match asked.info_type {
                 InfoType::File => file::apply(&change, asked.file_info_class),

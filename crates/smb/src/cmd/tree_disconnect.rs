@@ -13,7 +13,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     tree_disconnect::Request::parse(request.message)?;
     connection.tree(request)?;
     let session = Arc::clone(connection.session(request)?);
-    let dropped = connection.server.drop_tree(&session, request.tree_id, request.now);
+    let dropped = connection.server.drop_tree(&session, request.tree_id, request.cause());
     dropped.ok_or(Stop::Fail(NtStatus::NETWORK_NAME_DELETED))?;
     tree_disconnect::Response.write(body);
     Ok(NtStatus::SUCCESS)

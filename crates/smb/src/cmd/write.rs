@@ -1,7 +1,7 @@
 //! WRITE (MS-SMB2 3.3.5.13).
 
+use share::Step;
 use share::limits::Work;
-use share::{Caller, Step};
 use smb_wire::{NtStatus, read, write};
 
 use crate::connection::Connection;
@@ -43,7 +43,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
             };
             let async_id = connection.async_id(request);
             let waiter = connection.waiter(async_id);
-            let caller = Caller { identity, client: open.client, waiter: Some(&waiter), now: request.now };
+            let caller = request.caller(identity, open.client, Some(&waiter));
             match engine.write(&caller, file, open.lock_owner(), at, asked.data, through) {
                 Step::Done(()) => {
                     request.course.written = asked.data.len();

@@ -69,7 +69,7 @@ pub(crate) fn handle(
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }
     connection.outlast(request, &found)?;
-    let caller = Caller { identity, client: session.client, waiter: None, now: request.now };
+    let caller = request.caller(identity, session.client, None);
     // Nothing may fail once it is taken up: its client could not come back for it a second time.
     let info = engine.info(file)?;
     let open = take_up(&server, &session, tree, (&found, &survival), &caller)?;
@@ -140,7 +140,7 @@ pub(super) fn take_up(
     }
     server.opens.remove(found.id.volatile);
     server.index.remove(found);
-    server.join_session(session, &open, caller.now)?;
+    server.join_session(session, &open, caller.cause())?;
     Ok(open)
 }
 

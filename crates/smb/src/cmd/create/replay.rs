@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use share::Caller;
 use smb_wire::create::OplockLevel;
 use smb_wire::header::Flags;
 use smb_wire::{Guid, NtStatus, create};
@@ -137,7 +136,7 @@ fn resume(
     session: &Arc<Session>,
 ) -> Result<Arc<Open>, Stop> {
     let identity = tree.identity().ok_or(Stop::Fail(NtStatus::ACCESS_DENIED))?;
-    let caller = Caller { identity, client: session.client, waiter: None, now: request.now };
+    let caller = request.caller(identity, session.client, None);
     let open = super::reconnect::take_up(server, session, tree, found, &caller)?;
     open.start_sequence(request.header.channel_sequence());
     Ok(open)
