@@ -57,7 +57,7 @@ pub struct Course {
     /// When it was taken up (monotonic ns).
     pub(crate) arrived_ns: u64,
     /// Its bytes.
-    len: usize,
+    pub(crate) len: usize,
     /// Bytes of data that it has written.
     pub written: usize,
     /// Bytes of data behind what is in its answer's frame.

@@ -13,14 +13,12 @@
 
 pub mod account;
 mod admit;
-mod announcing;
 mod brake;
 mod changing;
 pub mod client;
 mod closing;
 pub mod cmd;
 mod complaints;
-pub mod compound;
 pub mod config;
 pub mod connection;
 pub mod counters;
@@ -28,6 +26,7 @@ pub mod counting;
 pub mod dispatch;
 pub mod durable;
 pub mod event;
+pub mod exchange;
 mod handle;
 pub mod index;
 mod info;
@@ -48,12 +47,10 @@ pub mod server;
 pub mod service;
 pub mod session;
 pub mod status;
-pub mod suspend;
 pub mod target;
 use wire::table;
 pub mod time;
 pub mod tree;
-mod waiting;
 pub mod window;
 
 pub use account::AccountConfig;

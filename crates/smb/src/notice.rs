@@ -24,9 +24,9 @@ use smb_wire::oplock_break::{Notification, NotificationFlags, Oplock};
 use smb_wire::{Command, FileId, Header};
 use wire::{Now, Output};
 
-use crate::compound;
 use crate::connection::{Connection, Handle};
 use crate::event::Event;
+use crate::exchange::compound;
 use crate::limits::{MAX_UNPROVED, RECEIPT_TIME_NS, SILENCE_NS};
 use crate::open::Open;
 use crate::server::Server;

@@ -17,10 +17,10 @@ use crate::cmd::create::reserve;
 use crate::config::{ShareConfig, same_name};
 use crate::connection::Connection;
 use crate::dispatch::Request;
+use crate::exchange::outcome::{Handled, Stop};
 use crate::open::{Object, Open};
 use crate::server::Server;
 use crate::session::Session;
-use crate::suspend::{Handled, Stop};
 use crate::tree::Tree;
 
 /// FILE_ATTRIBUTE_NORMAL, which is all that a pipe has.

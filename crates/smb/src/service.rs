@@ -7,9 +7,9 @@ use wire::{Conversation, Mailbox, Now, Output, Peer, Transfer};
 
 use crate::connection::Connection;
 use crate::event::Event;
+use crate::exchange::parked::Parked;
 use crate::limits::MAX_MESSAGE_BEFORE_LOGON;
 use crate::server::Server;
-use crate::suspend::Suspended;
 
 /// [`Server`] as the transport wants it.
 #[derive(Debug, Clone)]
@@ -74,7 +74,7 @@ impl Conversation for Connection {
     fn is_urgent(&self, event: &Event) -> bool {
         match event {
             Event::Break(_) | Event::SessionGone { .. } | Event::Close => true,
-            Event::Wake { async_id } => self.suspended.get(async_id).is_some_and(Suspended::is_brief),
+            Event::Wake { async_id } => self.parked.get(*async_id).is_some_and(Parked::is_brief),
             Event::JobDone { .. } => false,
         }
     }
@@ -95,7 +95,7 @@ impl Conversation for Connection {
     }
 
     fn holds(&self) -> usize {
-        self.suspended.bytes()
+        self.parked.bytes()
     }
 
     fn event_bytes(&self, event: &Event) -> usize {
@@ -115,7 +115,7 @@ impl Conversation for Connection {
         self.announce_silent(now, out);
         self.send_own_notices(now, out);
         self.count_sent(before, out);
-        if self.turns.is_empty() && self.deadline.is_some_and(|deadline| deadline <= now.mono_ns) {
+        if !self.parked.has_log_ons() && self.deadline.is_some_and(|deadline| deadline <= now.mono_ns) {
             self.hang_up("nobody logged on in time", out);
         }
     }
@@ -125,7 +125,7 @@ impl Conversation for Connection {
     }
 
     fn turned(&mut self, ended_ns: u64, end: u64) {
-        self.desk.turned(ended_ns, end, self.suspended.len());
+        self.desk.turned(ended_ns, end, self.parked.len());
     }
 
     fn sent(&mut self, taken: u64, at_ns: u64) {

@@ -6,7 +6,7 @@ use smb_wire::{NtStatus, logoff};
 
 use crate::connection::Connection;
 use crate::dispatch::Request;
-use crate::suspend::Handled;
+use crate::exchange::outcome::Handled;
 
 /// Answers a LOGOFF. The answer is still signed with the session's key, so the channel is forgotten by
 /// the event that the end of the session posts, which comes after it.

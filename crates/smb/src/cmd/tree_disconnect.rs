@@ -6,7 +6,7 @@ use smb_wire::{NtStatus, tree_disconnect};
 
 use crate::connection::Connection;
 use crate::dispatch::Request;
-use crate::suspend::{Handled, Stop};
+use crate::exchange::outcome::{Handled, Stop};
 
 /// Answers a TREE_DISCONNECT.
 pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {

@@ -9,9 +9,9 @@ use volume::security::Rights;
 use super::contexts::Asked;
 use crate::connection::Connection;
 use crate::dispatch::Request;
+use crate::exchange::outcome::Stop;
 use crate::open::Open;
 use crate::path::Target;
-use crate::suspend::Stop;
 use crate::tree::Tree;
 
 /// Closes what an earlier instance has open, or refuses when it is not the earlier one.
