@@ -90,7 +90,7 @@ impl Connection {
     pub(crate) fn note(
         &mut self,
         header: &Header,
-        course: Course,
+        course: &mut Course,
         status: NtStatus,
         answer: usize,
         has_waited: bool,
@@ -125,7 +125,7 @@ impl Connection {
             _ => false,
         };
         self.desk.note(course.place, &noted, (!is_patient).then_some(course.arrived_ns));
-        if let Some(sample) = course.sample {
+        if let Some(sample) = course.sample.take() {
             let about = self.about(header, status, &noted, *sample);
             self.desk.record(course.place, &noted, (course.arrived_ns, !is_patient), about);
         }

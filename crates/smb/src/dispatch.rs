@@ -28,8 +28,8 @@ use crate::tree::{Target, Tree};
 
 /// One request on its way to its command.
 pub struct Request<'m> {
-    /// What stays of it when it is put aside.
-    pub under_way: UnderWay,
+    /// What its exchange knows of it, whether it is put aside or not.
+    pub under_way: &'m mut UnderWay,
     /// The whole message from its header on, with the signature field zero.
     pub message: &'m [u8],
     /// The signature that was taken out.
@@ -65,21 +65,21 @@ impl std::ops::Deref for Request<'_> {
 
     #[inline]
     fn deref(&self) -> &UnderWay {
-        &self.under_way
+        self.under_way
     }
 }
 
 impl std::ops::DerefMut for Request<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut UnderWay {
-        &mut self.under_way
+        self.under_way
     }
 }
 
 impl<'m> Request<'m> {
     /// A request behind those that `compound` has answered.
     pub(crate) fn new(
-        under_way: UnderWay,
+        under_way: &'m mut UnderWay,
         message: &'m [u8],
         compound: &mut Compound,
         (origin, now): (Origin, Now),

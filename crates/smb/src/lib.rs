@@ -1,9 +1,8 @@
 //! Layer 3: the SMB server as a state machine (MS-SMB2). No sockets, no clocks.
 //!
-//! The way of a request: [`connection`] takes a message apart, opens its seal, checks its place in the
-//! credit window and its signature, and finds session and tree; [`dispatch`] hands it to its command in
-//! [`cmd`], one file each; [`compound`] collects the answers and finishes the frame. Start with
-//! [`connection::Connection`].
+//! The way of a request: [`exchange`] takes a message apart, opens its seal, has its place in the credit window and its
+//! signature checked, and owns it until it is answered; [`dispatch`] finds session and tree and hands it to its command in
+//! [`cmd`], one file each. Start with [`connection::Connection`].
 //!
 //! What outlives a connection is elsewhere, and never points back at one: [`server`] has the tables,
 //! [`session`] identity, keys and trees, [`open`] what CREATE made, [`durable`] which of it outlives its

@@ -16,7 +16,7 @@ use smb_wire::Header;
 use wire::Now;
 
 pub use compound::Compound;
-pub(crate) use rest::Rest;
+use rest::Rest;
 
 use crate::brake::Queued;
 use crate::changing::Looking;

@@ -98,7 +98,7 @@ impl Connection {
     fn refuse_to_wait<'m>(
         &mut self,
         mut exchange: Exchange<'m>,
-        request: UnderWay,
+        mut request: UnderWay,
         aside: Aside,
         status: NtStatus,
     ) -> Exchange<'m> {
@@ -109,7 +109,7 @@ impl Connection {
         lock::note_ended(self, &request.header, exchange.compound.related.file_id, exchange.rest.bytes());
         exchange.compound.claim = None;
         exchange.rest.pass(request.course.len);
-        self.answer(&mut exchange.compound, request, Err(status).into());
+        self.answer(&mut exchange.compound, &mut request, Err(status).into());
         exchange
     }
 
@@ -121,9 +121,11 @@ impl Connection {
         async_id: u64,
         out: &mut Output<Event>,
     ) {
-        let is_last = exchange.rest.bytes().len() == request.course.len;
         if request.announced {
-        } else if announcing::at_once(request.header.command(), is_last) {
+            return;
+        }
+        let is_last = exchange.rest.bytes().len() == request.course.len;
+        if announcing::at_once(request.header.command(), is_last) {
             self.announce(&mut exchange.compound, request, async_id, out);
         } else {
             self.announce_later(async_id, request.course.arrived_ns);
@@ -180,12 +182,13 @@ impl Connection {
     fn complete(
         &mut self,
         mut exchange: Exchange<'static>,
-        request: UnderWay,
+        mut request: UnderWay,
         completion: Completion,
         now: Now,
         out: &mut Output<Event>,
     ) {
-        self.answer(&mut exchange.compound, request, completion.into());
+        self.answer(&mut exchange.compound, &mut request, completion.into());
+        drop(request);
         self.run(exchange, now, out);
     }
 
@@ -208,7 +211,7 @@ impl Connection {
             _ => {}
         }
         request.at = compound.begin();
-        self.answer(&mut compound, request, Err(NtStatus::CANCELLED).into());
+        self.answer(&mut compound, &mut request, Err(NtStatus::CANCELLED).into());
         self.finish(compound, out);
     }
 

@@ -10,7 +10,8 @@ use wire::{Now, Output};
 
 use super::compound::Key;
 use super::outcome::{Answered, Aside, Outcome};
-use super::{Compound, Exchange, Rest, UnderWay};
+use super::rest::{First, Rest};
+use super::{Compound, Exchange, UnderWay};
 use crate::admit::Refused;
 use crate::connection::Connection;
 use crate::dispatch::{self, Request};
@@ -65,7 +66,7 @@ impl Connection {
 
     /// Answers the requests that are left one after the other; the first one may have been looked at before.
     pub(super) fn run(&mut self, mut exchange: Exchange<'_>, now: Now, out: &mut Output<Event>) {
-        while !exchange.rest.is_empty() {
+        while !exchange.rest.bytes().is_empty() {
             match self.run_one(&mut exchange, now, out) {
                 Then::Next => {}
                 Then::Closed => return,
@@ -81,43 +82,40 @@ impl Connection {
 
     /// Answers the first request that is left.
     fn run_one(&mut self, exchange: &mut Exchange<'_>, now: Now, out: &mut Output<Event>) -> Then {
-        let Some(Ok((header, message))) = exchange.rest.first() else {
+        let left = exchange.rest.bytes().len();
+        let Some(Ok(First { header, message, signature })) = exchange.rest.first() else {
             self.hang_up("a malformed header", out);
             return Then::Closed;
         };
-        let (len, signature) = (message.len(), exchange.rest.signature());
-        let admitted = match exchange.request.take() {
-            Some(request) => Ok(request),
-            None => self
-                .admit(header, message, &signature, &exchange.compound, now)
-                .map(|signed| UnderWay::new(header, signed, len, now)),
+        let len = message.len();
+        let under_way = match &mut exchange.request {
+            Some(resumed) => resumed,
+            new => match self.admit(header, message, &signature, &exchange.compound, now) {
+                Ok(signed) => new.insert(UnderWay::new(header, signed, len, now)),
+                Err(Refused::Ignore) => {
+                    exchange.rest.pass(len);
+                    return Then::Next;
+                }
+                Err(Refused::Close(why)) => {
+                    self.hang_up(why, out);
+                    return Then::Closed;
+                }
+                Err(Refused::Answer { status, signed }) => {
+                    let request = UnderWay::new(header, signed, len, now);
+                    self.refuse(&mut exchange.compound, request, status);
+                    exchange.rest.pass(len);
+                    return Then::Next;
+                }
+            },
         };
-        let under_way = match admitted {
-            Ok(under_way) => under_way,
-            Err(Refused::Ignore) => {
-                exchange.rest.pass(len);
-                return Then::Next;
-            }
-            Err(Refused::Close(why)) => {
-                self.hang_up(why, out);
-                return Then::Closed;
-            }
-            Err(Refused::Answer { status, signed }) => {
-                let request = UnderWay::new(header, signed, len, now);
-                self.refuse(&mut exchange.compound, request, status);
-                exchange.rest.pass(len);
-                return Then::Next;
-            }
-        };
-        let is_last = len == exchange.rest.bytes().len();
         let compound = &mut exchange.compound;
         let mut request = Request::new(under_way, message, compound, (self.origin(), now));
         self.sample(&mut request);
         request.signature = signature;
-        request.bare = is_last && !request.signed && !request.resumed && compound.is_bare();
+        request.bare = len == left && !request.signed && !request.resumed && compound.is_bare();
         request.at = compound.begin();
         let outcome = dispatch::handle(self, &mut request, compound.frame.tail(), out);
-        let Request { mut under_way, related, claim, attached, counted, sign_answer, .. } = request;
+        let Request { under_way, related, claim, attached, counted, sign_answer, .. } = request;
         // Of a CREATE that has ended nothing is left to the next.
         compound.claim = claim.filter(|_| matches!(outcome, Outcome::Aside(_)));
         compound.related = related;
@@ -128,14 +126,14 @@ impl Connection {
                 return Then::Closed;
             }
             Outcome::Aside(aside) => {
-                under_way.outstanding =
-                    under_way.outstanding.or_else(|| self.outstanding(counted, &under_way.header));
-                exchange.request = Some(under_way);
+                if under_way.outstanding.is_none() {
+                    under_way.outstanding = self.outstanding(counted, &under_way.header);
+                }
                 return Then::Aside(aside);
             }
             Outcome::Silent => {
                 compound.abandon(under_way.at);
-                self.note(&under_way.header, under_way.course, NtStatus::SUCCESS, 0, false);
+                self.note(&under_way.header, &mut under_way.course, NtStatus::SUCCESS, 0, false);
             }
             Outcome::Answered(answered) => {
                 under_way.course.attached = attached.as_ref().map_or(0, |range| range.len);
@@ -143,6 +141,7 @@ impl Connection {
                 compound.attach(attached);
             }
         }
+        exchange.request = None;
         exchange.rest.pass(len);
         Then::Next
     }
@@ -154,13 +153,14 @@ impl Connection {
         }
         request.course.sample = self.desk.sample(1).map(Sample::unseen);
         request.at = compound.begin();
-        self.answer(compound, request, Err(status).into());
+        self.answer(compound, &mut request, Err(status).into());
     }
 
     /// Completes the answer to a request, and counts it.
-    pub(super) fn answer(&mut self, compound: &mut Compound, request: UnderWay, answered: Answered) {
+    pub(super) fn answer(&mut self, compound: &mut Compound, request: &mut UnderWay, answered: Answered) {
         let told = request.told();
-        let UnderWay { header, signed, mut course, at, .. } = request;
+        let UnderWay { header, signed, course, at, .. } = request;
+        let at = *at;
         let status = match answered {
             Answered::Done(status) => status,
             Answered::Failed(status, data) => {
@@ -179,7 +179,7 @@ impl Connection {
                 "refused"
             );
         }
-        let mut response = Header::response_to(&header, status);
+        let mut response = Header::response_to(header, status);
         if header.command() == Command::SessionSetup || header.session_id() == u64::MAX {
             response.set_session_id(compound.related.session_id);
         }
@@ -194,12 +194,12 @@ impl Connection {
             }
         }
         compound.related.any = true;
-        compound.end(at, response, signed);
+        compound.end(at, response, *signed);
         let len = compound.frame.len() - at + course.attached;
         if let Some(sample) = &mut course.sample {
             self.sample_answer(sample, header.command(), status, &compound.frame.bytes()[at..]);
         }
-        self.note(&header, course, status, len, told.is_some());
+        self.note(header, course, status, len, told.is_some());
     }
 
     /// Signs, seals and queues the answers.
