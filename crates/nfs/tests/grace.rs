@@ -441,6 +441,7 @@ fn who_can_wait_waits_for_what_is_kept_and_goes_on_when_it_is_given_back() {
         client: share::ClientKey(99),
         waiter: Some(&waiter),
         now: scene.world.now,
+        origin: None,
     };
     let path = [volume::Name::new(b"file").unwrap()];
     let request = OpenRequest {

@@ -9,7 +9,7 @@ pub(crate) mod grants;
 use bitflags::bitflags;
 use volume::NodeId;
 
-use crate::ClientKey;
+use crate::{ClientKey, Origin};
 
 bitflags! {
     /// What a client may do from memory without asking.
@@ -55,4 +55,7 @@ pub struct BreakNotice {
     /// of another protocol takes it away, or of the host. Over another connection the notice could come before that
     /// answer, which would then be taken for what holds.
     pub via: Option<u64>,
+    /// Over which connection the request came that breaks it: a holder who asked for that is to be told there, and before
+    /// the answer.
+    pub origin: Option<Origin>,
 }

@@ -24,6 +24,40 @@ pub trait Lapsing: Send + Sync {
     fn end_all_lapsed(&self, now: wire::Now) -> bool;
 }
 
+/// Over which connection of its protocol a request came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// The connection, by a number of its protocol.
+    pub connection: u64,
+    /// The connection makes the call itself, and sends what it is told before it answers. Else somebody does so in its place,
+    /// of whose end it hears later.
+    pub is_itself: bool,
+}
+
+/// When something is done, and for whose request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cause {
+    /// The time.
+    pub now: wire::Now,
+    /// Over which connection it was asked for; none: by nobody, or by somebody to whom that is all the same.
+    pub origin: Option<Origin>,
+}
+
+impl Cause {
+    /// For what somebody does in the place of the connection.
+    #[must_use]
+    pub fn elsewhere(self) -> Cause {
+        let origin = self.origin.map(|origin| Origin { is_itself: false, ..origin });
+        Cause { origin, ..self }
+    }
+}
+
+impl From<wire::Now> for Cause {
+    fn from(now: wire::Now) -> Cause {
+        Cause { now, origin: None }
+    }
+}
+
 /// Everything the engine needs to know of whoever makes a request.
 #[derive(Debug, Clone)]
 pub struct Caller<'a> {
@@ -35,4 +69,14 @@ pub struct Caller<'a> {
     pub waiter: Option<&'a Waiter>,
     /// The time.
     pub now: wire::Now,
+    /// Over which connection; none: to whoever asks it is all the same.
+    pub origin: Option<Origin>,
+}
+
+impl Caller<'_> {
+    /// When it is asked for, and over which connection.
+    #[must_use]
+    pub fn cause(&self) -> Cause {
+        Cause { now: self.now, origin: self.origin }
+    }
 }

@@ -23,7 +23,7 @@ pub mod step;
 pub mod watch;
 
 pub use caching::{BreakNotice, CacheKey, Caching};
-pub use client::{Caller, ClientKey, Holder, Lapsing, Waiter, Wake};
+pub use client::{Caller, Cause, ClientKey, Holder, Lapsing, Origin, Waiter, Wake};
 pub use detached::{Detached, Keeper};
 pub use engine::{
     Accounts, Basic, Config, Entry, Extended, Fresh, GiveBack, HeldRange, Item, MetadataCaching, NoAccounts,

@@ -134,7 +134,7 @@ fn work(share: &Arc<Share>, n: u64, counts: &Counts) {
     share.attach(client, holder.clone());
     let identity = Arc::new(share::Identity { actor: None, administrator: true, ..(*user(0)).clone() });
     let waiter = Waiter { wake: holder.clone(), token: 1 };
-    let caller = Caller { identity: &identity, client, waiter: Some(&waiter), now: now() };
+    let caller = Caller { identity: &identity, client, waiter: Some(&waiter), now: now(), origin: None };
     let mut opens: Vec<Arc<Open>> = Vec::new();
     for round in 0..MOST_ROUNDS {
         if round >= ROUNDS && counts.are_enough() {

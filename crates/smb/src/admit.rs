@@ -7,8 +7,8 @@ use auth::crypto::{GmacNonce, Signer, SigningAlgorithm};
 use smb_wire::{Command, Header, NtStatus};
 use wire::Now;
 
-use crate::compound::Compound;
 use crate::connection::{Channel, Connection, Negotiated};
+use crate::exchange::compound::Compound;
 use crate::limits::MAX_COMPOUND;
 use crate::session::State;
 

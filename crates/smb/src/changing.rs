@@ -20,11 +20,11 @@ use smb_wire::{Command, NtStatus};
 use crate::connection::Connection;
 use crate::dispatch::Request;
 use crate::durable::Instance;
+use crate::exchange::outcome::Stop;
 use crate::limits::LATE_CHANGES_NS;
 use crate::open::Open;
 use crate::path::Target;
 use crate::session::Session;
-use crate::suspend::Stop;
 use crate::table::Held;
 
 /// Which life of an Open this is, and how many changes are being carried out on it. A life ends when the Open is closed,
@@ -299,7 +299,7 @@ impl Connection {
         let waiter = self.waiter(self.async_id(request));
         let ticket = engine.wait_until(&waiter, until_ns);
         if open.await_end(engine, ticket, until) {
-            return Err(Stop::Wait(Some((Arc::clone(engine), ticket))));
+            return Err(Stop::wait(engine, ticket));
         }
         engine.cancel(ticket);
         Ok(true)

@@ -59,7 +59,7 @@ pub struct Course {
     /// When it was taken up (monotonic ns).
     pub(crate) arrived_ns: u64,
     /// Its bytes.
-    len: usize,
+    pub(crate) len: usize,
     /// Bytes of data that it has written.
     pub written: usize,
     /// Bytes of data behind what is in its answer's frame.
@@ -86,12 +86,6 @@ impl Course {
             sample: None,
         }
     }
-
-    /// Goes on with the request, which is done again.
-    pub(crate) fn go_on(&mut self) -> Course {
-        let (charge, sample) = (std::mem::take(&mut self.charge), self.sample.take());
-        Course { charge, sample, ..*self }
-    }
 }
 
 impl Connection {
@@ -99,7 +93,7 @@ impl Connection {
     pub(crate) fn note(
         &mut self,
         header: &Header,
-        course: Course,
+        course: &mut Course,
         status: NtStatus,
         answer: usize,
         has_waited: bool,
@@ -134,7 +128,7 @@ impl Connection {
             _ => false,
         };
         self.desk.note(course.place, &noted, (!is_patient).then_some(course.arrived_ns));
-        if let Some(sample) = course.sample {
+        if let Some(sample) = course.sample.take() {
             let about = self.about(header, status, &noted, *sample);
             self.desk.record(course.place, &noted, (course.arrived_ns, !is_patient), about);
         }

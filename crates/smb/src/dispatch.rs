@@ -4,35 +4,34 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use share::{Caller, Cause, ClientKey, Identity, Origin, Waiter};
 use smb_wire::error::{self, ErrorId};
 use smb_wire::header::Flags;
 use smb_wire::negotiate::Dialect;
 use smb_wire::{Command, FileId, Header, NtStatus, read};
 use wire::{FileRange, Now, Output};
 
-use crate::changing::{Looking, Named};
+use crate::changing::Named;
 use crate::cmd;
-use crate::compound::{Compound, Related};
-use crate::connection::{Connection, Negotiated, Resumed};
-use crate::counting::{self, Course};
+use crate::connection::{Connection, Negotiated};
+use crate::counting;
 use crate::event::Event;
+use crate::exchange::UnderWay;
+use crate::exchange::compound::{Compound, Related};
+use crate::exchange::outcome::{Answered, Aside, Handled, Outcome, Stop};
 use crate::index::Claim;
 use crate::limits::MAX_IO;
 use crate::open::Open;
 use crate::sequence::Outstanding;
 use crate::session::{Session, State};
-use crate::suspend::{Handled, Stop};
 use crate::tree::{Target, Tree};
 
 /// One request on its way to its command.
 pub struct Request<'m> {
-    /// Its header.
-    pub header: &'m Header,
+    /// What its exchange knows of it, whether it is put aside or not.
+    pub under_way: &'m mut UnderWay,
     /// The whole message from its header on, with the signature field zero.
     pub message: &'m [u8],
-    /// Whether it is signed with its channel's key; or, on a connection that does not carry its session, with the
-    /// session's own.
-    pub signed: bool,
     /// The signature that was taken out.
     pub signature: [u8; 16],
     /// Its session, with what a related request inherits.
@@ -45,14 +44,6 @@ pub struct Request<'m> {
     pub sealed: bool,
     /// What a request behind it may inherit.
     pub related: Related,
-    /// Its number, if it has waited or is about to.
-    pub async_id: Option<u64>,
-    /// Whether it was looked at before: it has waited, or was held.
-    pub resumed: bool,
-    /// Whether it has waited and its client was told so.
-    pub announced: bool,
-    /// What is known of it for limits and counts.
-    pub course: Course,
     /// The Open on which it counts, by its volatile id; under the request's ChannelSequence.
     pub counted: Option<u64>,
     /// The answer is signed although the request was not (a log-on's last answer).
@@ -63,22 +54,37 @@ pub struct Request<'m> {
     pub attached: Option<FileRange>,
     /// What it has begun, if it is a CREATE that has waited or is about to.
     pub claim: Option<Claim>,
-    /// The Open that it needs when it is held, which no CLOSE behind it ends meanwhile.
-    pub(crate) keeps: Option<Looking>,
+    /// The connection, for the engine.
+    pub origin: Origin,
     /// The time.
     pub now: Now,
 }
 
+impl std::ops::Deref for Request<'_> {
+    type Target = UnderWay;
+
+    #[inline]
+    fn deref(&self) -> &UnderWay {
+        self.under_way
+    }
+}
+
+impl std::ops::DerefMut for Request<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut UnderWay {
+        self.under_way
+    }
+}
+
 impl<'m> Request<'m> {
-    /// A request behind those that `compound` has answered; `was`: it was looked at before.
+    /// A request behind those that `compound` has answered.
     pub(crate) fn new(
-        header: &'m Header,
+        under_way: &'m mut UnderWay,
         message: &'m [u8],
         compound: &mut Compound,
-        now: Now,
-        mut was: Option<&mut Resumed>,
+        (origin, now): (Origin, Now),
     ) -> Request<'m> {
-        let mut related = compound.related;
+        let (mut related, header) = (compound.related, &under_way.header);
         let (mut session_id, mut tree_id) = (header.session_id(), header.tree_id());
         if header.is_related() && related.any {
             // MS-SMB2 3.3.5.2.7.2
@@ -93,27 +99,37 @@ impl<'m> Request<'m> {
         }
         (related.session_id, related.tree_id) = (session_id, tree_id);
         Request {
-            header,
+            under_way,
             message,
-            signed: false,
             signature: [0; 16],
             session_id,
             tree_id,
             channel: None,
             sealed: compound.sealed_by.is_some(),
             related,
-            async_id: was.as_ref().map(|was| was.async_id),
-            resumed: was.is_some(),
-            announced: was.as_ref().is_some_and(|was| was.announced),
-            course: was.as_mut().map_or_else(|| Course::new(message.len(), now), |was| was.course.go_on()),
             counted: None,
             sign_answer: false,
             bare: false,
             attached: None,
             claim: compound.claim.take(),
-            keeps: None,
+            origin,
             now,
         }
+    }
+
+    /// When it is asked for, and over which connection.
+    pub(crate) fn cause(&self) -> Cause {
+        Cause { now: self.now, origin: Some(self.origin) }
+    }
+
+    /// Who asks the engine for it; without `waiter` it waits for nothing.
+    pub(crate) fn caller<'a>(
+        &self,
+        identity: &'a Arc<Identity>,
+        client: ClientKey,
+        waiter: Option<&'a Waiter>,
+    ) -> Caller<'a> {
+        Caller { identity, client, waiter, now: self.now, origin: Some(self.origin) }
     }
 
     /// The FileId of a request, with what a related one inherits (MS-SMB2 3.3.5.2.7.2).
@@ -135,11 +151,6 @@ impl<'m> Request<'m> {
 }
 
 impl Connection {
-    /// What NEGOTIATE settled; requests before it never come this far.
-    pub(crate) fn negotiated(&self) -> Result<&Negotiated, Stop> {
-        self.negotiated.as_ref().ok_or(Stop::Disconnect("a request before NEGOTIATE"))
-    }
-
     /// The session of a request that was checked to have one.
     pub(crate) fn session(&self, request: &Request<'_>) -> Result<&Arc<Session>, Stop> {
         let channel = request.channel.and_then(|at| self.channels.get(at));
@@ -206,7 +217,7 @@ impl Connection {
     fn check_sequence(&self, request: &mut Request<'_>, open: &Open) -> Result<(), Stop> {
         // MS-SMB2 3.3.5.2.10
         let is_known = request.resumed || request.counted.is_some();
-        if is_known || !self.negotiated()?.protection.dialect.is_smb3() {
+        if is_known || !self.negotiated.is_some_and(|settled| settled.protection.dialect.is_smb3()) {
             return Ok(());
         }
         let is_replay = request.header.flags().contains(Flags::REPLAY_OPERATION);
@@ -233,6 +244,11 @@ impl Connection {
         Some(Outstanding { open, sequence: header.channel_sequence() })
     }
 
+    /// How the engine wakes a request that may be about to wait.
+    pub(crate) fn waiter_for(&self, request: &mut Request<'_>) -> Waiter {
+        self.waiter(self.async_id(request))
+    }
+
     /// The number of a request that is about to wait.
     pub(crate) fn async_id(&self, request: &mut Request<'_>) -> u64 {
         *request.async_id.get_or_insert_with(|| self.new_async_id())
@@ -252,21 +268,20 @@ pub(crate) fn handle(
     request: &mut Request<'_>,
     body: &mut Vec<u8>,
     out: &mut Output<Event>,
-) -> Handled {
-    let handled = match checked(connection, request, body, out) {
-        Err(Stop::Fail(status)) if request.announced => {
-            Err(Stop::Fail(ended(request.header.command(), status)))
-        }
-        handled => handled,
-    };
-    if !matches!(handled, Err(Stop::Wait(_) | Stop::Work(_) | Stop::Lasting(_) | Stop::Hold(_)))
-        && let Some(open) = request.counted.take().and_then(|id| connection.server.opens.get(id))
+) -> Outcome {
+    let mut outcome = checked(connection, request, body, out).unwrap_or_else(Outcome::from);
+    if let Outcome::Answered(Answered::Failed(status, _)) = &mut outcome
+        && request.announced
     {
+        *status = ended(request.header.command(), *status);
+    }
+    let goes_on = matches!(&outcome, Outcome::Aside(aside) if !matches!(aside, Aside::Answer(..)));
+    if !goes_on && let Some(open) = request.counted.take().and_then(|id| connection.server.opens.get(id)) {
         // MS-SMB2 3.3.4.1
         open.moving.sequence.end(request.header.channel_sequence());
     }
-    match &handled {
-        Err(Stop::Fail(status) | Stop::FailWith(status, _)) => {
+    match &outcome {
+        Outcome::Answered(Answered::Failed(status, _)) => {
             // MS-SMB2 3.3.5.2.7.2: what stands behind it has no tree.
             if request.header.command() == Command::TreeConnect {
                 request.related.tree_id = u32::MAX;
@@ -276,10 +291,12 @@ pub(crate) fn handle(
                 request.related.failed = Some(*status);
             }
         }
-        Ok(_) | Err(Stop::Answer(..)) => request.related.failed = None,
-        Err(_) => {}
+        Outcome::Answered(Answered::Done(_)) | Outcome::Aside(Aside::Answer(..)) => {
+            request.related.failed = None;
+        }
+        Outcome::Aside(_) | Outcome::Silent | Outcome::Disconnect(_) => {}
     }
-    handled
+    outcome
 }
 
 /// What a request that waits is told when its Open, tree or session goes away.
@@ -300,7 +317,7 @@ fn checked(
     request: &mut Request<'_>,
     body: &mut Vec<u8>,
     out: &mut Output<Event>,
-) -> Handled {
+) -> Result<Outcome, Stop> {
     let command = request.header.command();
     if !request.resumed {
         connection.handle.counters.request();
@@ -312,16 +329,32 @@ fn checked(
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     }
     request.channel = connection.channel_of(request.session_id);
-    match command {
-        Command::Negotiate => return cmd::negotiate::handle(connection, request, body, out),
-        Command::SessionSetup => return cmd::session_setup::handle(connection, request, body),
-        Command::Echo => return cmd::echo::handle(request, body),
-        Command::Cancel => return cmd::cancel::handle(connection, request, out),
-        Command::Ioctl if request.channel.is_none() && cmd::ioctl::torture::is_asked(connection, request) => {
-            return cmd::ioctl::torture::handle(connection, request, body);
-        }
-        _ => {}
+    if command == Command::Negotiate {
+        return Ok(cmd::negotiate::handle(connection, request, body, out).into());
     }
+    let settled = &connection.negotiated.ok_or(Stop::Disconnect("a request before NEGOTIATE"))?;
+    let handled = match command {
+        Command::SessionSetup => cmd::session_setup::handle(connection, settled, request, body),
+        Command::Echo => cmd::echo::handle(request, body),
+        Command::Cancel => {
+            cmd::cancel::handle(connection, request, out);
+            return Ok(Outcome::Silent);
+        }
+        Command::Ioctl if request.channel.is_none() && cmd::ioctl::torture::is_asked(connection, request) => {
+            cmd::ioctl::torture::handle(connection, request, body)
+        }
+        _ => in_session(connection, settled, request, body),
+    };
+    Ok(handled.into())
+}
+
+/// The same for commands of a session.
+fn in_session(
+    connection: &mut Connection,
+    settled: &Negotiated,
+    request: &mut Request<'_>,
+    body: &mut Vec<u8>,
+) -> Handled {
     // MS-SMB2 3.3.5.2.9
     if request.channel.is_none() && request.header.is_related() {
         // What it is related to had no session either, so there is nothing to inherit.
@@ -341,21 +374,21 @@ fn checked(
     if session.sealing_required.load(Ordering::Relaxed) && !request.sealed {
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }
-    match command {
-        Command::Read => cmd::read::handle(connection, request, body),
-        Command::Write => cmd::write::handle(connection, request, body),
+    match request.header.command() {
+        Command::Read => cmd::read::handle(connection, settled, request, body),
+        Command::Write => cmd::write::handle(connection, settled, request, body),
         Command::Logoff => cmd::logoff::handle(connection, request, body),
-        Command::TreeConnect => cmd::tree_connect::handle(connection, request, body),
+        Command::TreeConnect => cmd::tree_connect::handle(connection, settled, request, body),
         Command::TreeDisconnect => cmd::tree_disconnect::handle(connection, request, body),
-        Command::Create => cmd::create::handle(connection, request, body),
+        Command::Create => cmd::create::handle(connection, settled, request, body),
         Command::Close => cmd::close::handle(connection, request, body),
         Command::Flush => cmd::flush::handle(connection, request, body),
-        Command::Lock => cmd::lock::handle(connection, request, body),
-        Command::Ioctl => cmd::ioctl::handle(connection, request, body),
-        Command::QueryDirectory => cmd::query_directory::handle(connection, request, body),
-        Command::ChangeNotify => cmd::change_notify::handle(connection, request, body),
-        Command::QueryInfo => cmd::query_info::handle(connection, request, body),
-        Command::SetInfo => cmd::set_info::handle(connection, request, body),
+        Command::Lock => cmd::lock::handle(connection, settled, request, body),
+        Command::Ioctl => cmd::ioctl::handle(connection, settled, request, body),
+        Command::QueryDirectory => cmd::query_directory::handle(connection, settled, request, body),
+        Command::ChangeNotify => cmd::change_notify::handle(connection, settled, request, body),
+        Command::QueryInfo => cmd::query_info::handle(connection, settled, request, body),
+        Command::SetInfo => cmd::set_info::handle(connection, settled, request, body),
         Command::OplockBreak => cmd::oplock_break::handle(connection, request, body),
         Command::ServerToClientNotification | Command::Unknown(_) => {
             Err(Stop::Fail(NtStatus::INVALID_PARAMETER))
@@ -367,11 +400,10 @@ fn checked(
 }
 
 /// Holds the payload of a request against the credits it was charged (MS-SMB2 3.3.5.2.5).
-pub(crate) fn check_charge(connection: &Connection, request: &Request<'_>, payload: u32) -> Result<(), Stop> {
-    let negotiated = connection.negotiated()?;
-    let paid = if negotiated.multi_credit() { request.header.credit_charge().max(1) } else { 1 };
+pub(crate) fn check_charge(settled: &Negotiated, request: &Request<'_>, payload: u32) -> Result<(), Stop> {
+    let paid = if settled.multi_credit() { request.header.credit_charge().max(1) } else { 1 };
     let needed = payload.saturating_sub(1) / 65536 + 1;
-    let small = negotiated.protection.dialect == Dialect::Smb202;
+    let small = settled.protection.dialect == Dialect::Smb202;
     if needed > u32::from(paid) && !small { Err(Stop::Fail(NtStatus::INVALID_PARAMETER)) } else { Ok(()) }
 }
 

@@ -7,12 +7,11 @@
 
 use std::sync::{Arc, Weak};
 
-use share::{ClientKey, Detached, Keeper};
+use share::{Cause, ClientKey, Detached, Keeper};
 use smb_wire::Guid;
 use smb_wire::create::CreateAction;
 use smb_wire::create_context::Lease;
 use volume::security::Sid;
-use wire::Now;
 
 use crate::open::{NO_SESSION, Open};
 use crate::persistent::AskedFor;
@@ -143,12 +142,12 @@ impl Server {
     /// not to be kept, and to be closed. The session has it no more.
     // MS-SMB2 3.3.7.1
     // MS-SMB2 3.3.5.6 (exception: a durable Open that could not be taken up again is not kept at LOGOFF either)
-    pub(crate) fn preserve(&self, open: &Arc<Open>, now: Now) -> bool {
+    pub(crate) fn preserve(&self, open: &Arc<Open>, cause: Cause) -> bool {
         let Some((engine, file)) = open.file() else { return false };
         // Held, so that nobody comes back for it while it is neither here nor there.
         let survival = open.survival.lock();
         let Some((ms, yields)) = survival.terms() else { return false };
-        let until_ns = now.mono_ns.saturating_add(u64::from(ms) * 1_000_000);
+        let until_ns = cause.now.mono_ns.saturating_add(u64::from(ms) * 1_000_000);
         let token = open.id.volatile;
         self.late.end_life(open);
         // The table must be right before the engine may close it.
@@ -156,7 +155,7 @@ impl Server {
             return true;
         }
         let how = Detached { until_ns, yields, keeper: Arc::clone(&self.reaper), token };
-        match engine.leave(file, how, now) {
+        match engine.leave(file, how, cause) {
             Ok(()) => true,
             Err(why) => {
                 tracing::debug!(open = open.id.persistent, %why, "a durable Open is not kept");

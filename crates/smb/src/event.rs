@@ -2,8 +2,8 @@
 
 use wire::Frame;
 
+use crate::exchange::outcome::Completion;
 use crate::notice::Notice;
-use crate::suspend::Completion;
 
 /// Something for one connection to do, on its own thread.
 #[derive(Debug)]

@@ -13,6 +13,7 @@ use crate::counters::Counters;
 use crate::event::Event;
 use crate::index::Claim;
 use crate::notice::Way;
+use crate::own_notices::OwnNotices;
 
 /// The end of a connection that others hold: how to reach it, and what status shows of it.
 pub struct Handle {
@@ -33,6 +34,8 @@ pub struct Handle {
     /// The client has said that it can have several connections (MS-SMB2 2.2.3 Capabilities).
     pub announced_multichannel: AtomicBool,
     mailbox: Arc<dyn Mailbox<Event>>,
+    /// What its own requests have broken of its client's rights.
+    pub(crate) own_notices: OwnNotices,
     /// What it has left under way, by async ids.
     pub(crate) left: Mutex<HashMap<u64, Claim>>,
 }
@@ -56,6 +59,7 @@ impl Handle {
             transfer: Transfer::default(),
             announced_multichannel: AtomicBool::new(false),
             mailbox,
+            own_notices: OwnNotices::default(),
             left: Mutex::default(),
         }
     }

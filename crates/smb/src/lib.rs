@@ -1,9 +1,8 @@
 //! Layer 3: the SMB server as a state machine (MS-SMB2). No sockets, no clocks.
 //!
-//! The way of a request: [`connection`] takes a message apart, opens its seal, checks its place in the
-//! credit window and its signature, and finds session and tree; [`dispatch`] hands it to its command in
-//! [`cmd`], one file each; [`compound`] collects the answers and finishes the frame. Start with
-//! [`connection::Connection`].
+//! The way of a request: [`exchange`] takes a message apart, opens its seal, has its place in the credit window and its
+//! signature checked, and owns it until it is answered; [`dispatch`] finds session and tree and hands it to its command in
+//! [`cmd`], one file each. Start with [`connection::Connection`].
 //!
 //! What outlives a connection is elsewhere, and never points back at one: [`server`] has the tables,
 //! [`session`] identity, keys and trees, [`open`] what CREATE made, [`durable`] which of it outlives its
@@ -13,15 +12,12 @@
 
 pub mod account;
 mod admit;
-mod announcing;
-mod answering;
 mod brake;
 mod changing;
 pub mod client;
 mod closing;
 pub mod cmd;
 mod complaints;
-pub mod compound;
 pub mod config;
 pub mod connection;
 pub mod counters;
@@ -29,6 +25,7 @@ pub mod counting;
 pub mod dispatch;
 pub mod durable;
 pub mod event;
+pub mod exchange;
 mod handle;
 pub mod index;
 mod info;
@@ -37,6 +34,7 @@ pub mod keys;
 pub mod limits;
 pub mod notice;
 pub mod open;
+mod own_notices;
 mod pacing;
 mod path;
 mod persistent;
@@ -48,12 +46,10 @@ pub mod server;
 pub mod service;
 pub mod session;
 pub mod status;
-pub mod suspend;
 pub mod target;
 use wire::table;
 pub mod time;
 pub mod tree;
-mod waiting;
 pub mod window;
 
 pub use account::AccountConfig;

@@ -24,10 +24,9 @@ use smb_wire::oplock_break::{Notification, NotificationFlags, Oplock};
 use smb_wire::{Command, FileId, Header};
 use wire::{Now, Output};
 
-use crate::answering;
-use crate::compound;
 use crate::connection::{Connection, Handle};
 use crate::event::Event;
+use crate::exchange::compound;
 use crate::limits::{MAX_UNPROVED, RECEIPT_TIME_NS, SILENCE_NS};
 use crate::open::Open;
 use crate::server::Server;
@@ -157,12 +156,13 @@ impl Body {
         if ways.is_empty() {
             return Sent::Unreachable;
         }
-        let fresh = || ways.iter().filter(|handle| !self.tried.contains(&handle.id));
+        // Only now: whoever asked will have been answered when another connection has to be found.
+        let origin = self.notice.origin.take().filter(|_| self.notice.entries);
         // MS-SMB2 3.3.4.7 (exception: not simply the first available one)
-        let asking = answering::connection().filter(|_| self.notice.entries);
+        let fresh = || ways.iter().filter(|handle| !self.tried.contains(&handle.id));
         let loud = || fresh().filter(|handle| !handle.way.is_silent());
         let next = fresh()
-            .find(|handle| asking == Some(handle.id))
+            .find(|handle| origin.is_some_and(|origin| origin.connection == handle.id))
             .or_else(|| loud().find(|handle| self.notice.keyed && self.notice.via == Some(handle.id)))
             .or_else(|| loud().next())
             .or_else(|| fresh().next());
@@ -172,14 +172,12 @@ impl Body {
         // A client whose open holds a lease of its own could have named the directory's (MS-SMB2 2.2.13.2.10). Over its only
         // connection it is told behind the answer, as by other servers.
         let behind = ways.len() == 1 && self.notice.by_keyed;
-        let kept = if asking == Some(next.id) && !behind {
-            answering::keep(Notice(Some(self)))
+        let is_own = origin.is_some_and(|origin| origin.connection == next.id && origin.is_itself);
+        if is_own && !behind {
+            next.own_notices.keep(Notice(Some(self)));
         } else {
-            Some(Notice(Some(self)))
-        };
-        if let Some(notice) = kept {
             // When it is not taken, it is dropped there, and so goes on to the next.
-            next.post_ahead(Event::Break(notice));
+            next.post_ahead(Event::Break(Notice(Some(self))));
         }
         Sent::Posted
     }
@@ -277,7 +275,7 @@ impl Unproved {
 impl Connection {
     /// Sends what the request that is being answered has broken of this client's rights.
     pub(crate) fn send_own_notices(&mut self, now: Now, out: &mut Output<Event>) {
-        for notice in answering::take() {
+        for notice in self.handle.own_notices.take() {
             self.send_notice(notice, now, out);
         }
     }

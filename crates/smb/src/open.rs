@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use share::{ClientKey, LockOwner, Share};
+use share::{ClientKey, Identity, LockOwner, Share};
 use smb_wire::FileId;
 use smb_wire::rpc::Pipe;
 use wire::Now;
@@ -52,6 +52,18 @@ pub struct Open {
     /// The tree it is reached through; of an Open without session, the one it was last reached through.
     pub tree: Arc<Tree>,
     body: Arc<Body>,
+}
+
+/// An Open that leads to a file of a share, taken apart. What has one needs no answer for pipes.
+#[derive(Clone, Copy)]
+pub(crate) struct OnDisk<'a> {
+    pub open: &'a Open,
+    /// The share's engine.
+    pub engine: &'a Arc<Share>,
+    /// The engine's side of the Open.
+    pub file: &'a Arc<share::Open>,
+    /// The session's user, held to the share's limits.
+    pub identity: &'a Arc<Identity>,
 }
 
 /// What every READ and WRITE on an Open changes, on one cache line and with nothing else on it: requests come on the
@@ -134,6 +146,12 @@ impl Open {
         let id = FileId { volatile, ..self.id };
         let life = self.moving.changes.life();
         Open { id, session_id, client, life, tree, body: Arc::clone(&self.body) }
+    }
+
+    /// What it leads to, if that is a file of a share.
+    pub(crate) fn on_disk(&self) -> Option<OnDisk<'_>> {
+        let ((engine, file), identity) = self.file().zip(self.tree.identity())?;
+        Some(OnDisk { open: self, engine, file, identity })
     }
 
     /// The same Open without a session.

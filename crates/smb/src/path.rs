@@ -7,7 +7,7 @@ use smb_wire::fscc::reparse::Reparse;
 use smb_wire::{NtStatus, Utf16};
 use volume::Name;
 
-use crate::suspend::Stop;
+use crate::exchange::outcome::Stop;
 
 /// How names of streams are mapped: they may hold what file names must not, wildcards and control
 /// characters among it (MS-FSCC 2.1.5.3), so nothing of it is told by other characters.

@@ -13,10 +13,10 @@ use wire::{Cursor, Now, Truncated, Writer};
 
 use crate::config::ShareConfig;
 use crate::durable::{Durable, Instance, Made, Survival, Version};
+use crate::exchange::outcome::{Aside, Completion, Handled, Stop};
 use crate::open::{Object, Open};
 use crate::sequence::{LOCKS, LockSequences};
 use crate::server::Server;
-use crate::suspend::{Completion, Handled, Stop};
 use crate::tree::{Target, Tree};
 
 /// What a note begins with; another is of another version.
@@ -196,11 +196,11 @@ pub(crate) fn when_lasting(
     undo: impl FnOnce() + Send + 'static,
 ) -> Stop {
     let engine = Arc::clone(engine);
-    Stop::Lasting(Box::new(move |_body| {
+    Stop::Aside(Aside::Lasting(Box::new(move |_body| {
         let status = last(&engine).inspect_err(|_| undo())?;
         // As what comes while the first is under way: it is to be tried again.
         if tell() { Ok(status) } else { Err(NtStatus::FILE_NOT_AVAILABLE) }
-    }))
+    })))
 }
 
 /// The same for an answer to a replay, which did nothing itself.

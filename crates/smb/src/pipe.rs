@@ -17,10 +17,10 @@ use crate::cmd::create::reserve;
 use crate::config::{ShareConfig, same_name};
 use crate::connection::Connection;
 use crate::dispatch::Request;
+use crate::exchange::outcome::{Handled, Stop};
 use crate::open::{Object, Open};
 use crate::server::Server;
 use crate::session::Session;
-use crate::suspend::{Handled, Stop};
 use crate::tree::Tree;
 
 /// FILE_ATTRIBUTE_NORMAL, which is all that a pipe has.
@@ -41,7 +41,7 @@ pub(crate) fn create(
     let name = name.ok_or(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND))?;
     let open = reserve(connection, request, &session, tree)?;
     open.settle(Object::Pipe(Mutex::new(Pipe::new(name))));
-    connection.server.join_session(&session, &open, request.now)?;
+    connection.server.join_session(&session, &open, request.cause())?;
     request.related.file_id = Some(open.id);
     create::Response {
         oplock_level: OplockLevel::None,

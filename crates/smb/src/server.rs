@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use share::counts::Counts;
-use share::{ClientKey, Identity, Keeper};
+use share::{Cause, ClientKey, Identity, Keeper};
 use smb_wire::{FileId, Guid, NtStatus};
 use wire::{Now, Shrink};
 
@@ -255,7 +255,7 @@ impl Server {
 
     /// Ends a session: its trees and its id are gone, and its Opens are closed but for those that outlive it
     /// (MS-SMB2 3.3.7.1, 3.3.5.6).
-    pub(crate) fn end_session(&self, session: &Arc<Session>, now: Now) {
+    pub(crate) fn end_session(&self, session: &Arc<Session>, cause: Cause) {
         if !session.end() {
             return;
         }
@@ -265,10 +265,10 @@ impl Server {
         drop(sessions);
         let opens = std::mem::take(&mut *session.opens.lock());
         for id in opens {
-            self.part(session, id, now);
+            self.part(session, id, cause);
         }
         for tree in session.trees() {
-            self.drop_tree(session, tree.id, now);
+            self.drop_tree(session, tree.id, cause);
         }
         for handle in session.channels() {
             handle.post(Event::SessionGone { session_id: session.id });
@@ -279,10 +279,10 @@ impl Server {
     // Trees and Opens -------------------------------------------------------------------------------
 
     /// Takes a tree out of its session and closes what was opened on it (MS-SMB2 3.3.5.8).
-    pub(crate) fn drop_tree(&self, session: &Session, tree_id: u32, now: Now) -> Option<Arc<Tree>> {
+    pub(crate) fn drop_tree(&self, session: &Session, tree_id: u32, cause: Cause) -> Option<Arc<Tree>> {
         let tree = session.disconnect(tree_id)?;
         for open in self.opens_of(session).iter().filter(|open| open.tree.id == tree_id) {
-            self.close_open(session, open, now);
+            self.close_open(session, open, cause);
         }
         if let Target::Disk { engine, .. } = &tree.target {
             engine.detach(session.client);
@@ -291,10 +291,10 @@ impl Server {
     }
 
     /// Lets go of an Open that has just been taken out of its session.
-    fn part(&self, session: &Session, id: u64, now: Now) {
+    fn part(&self, session: &Session, id: u64, cause: Cause) {
         let Some(open) = self.opens.get(id).map(|open| open.share()) else { return };
-        if !self.preserve(&open, now) {
-            self.close_open(session, &open, now);
+        if !self.preserve(&open, cause) {
+            self.close_open(session, &open, cause);
         }
     }
 
@@ -302,18 +302,23 @@ impl Server {
     ///
     /// # Errors
     /// When that, or its tree, has ended meanwhile on another channel, and the Open with it.
-    pub(crate) fn join_session(&self, session: &Session, open: &Arc<Open>, now: Now) -> Result<(), NtStatus> {
+    pub(crate) fn join_session(
+        &self,
+        session: &Session,
+        open: &Arc<Open>,
+        cause: Cause,
+    ) -> Result<(), NtStatus> {
         session.opens.lock().insert(open.id.volatile);
         if session.state() != State::Valid {
             if session.opens.lock().remove(&open.id.volatile) {
-                self.part(session, open.id.volatile, now);
+                self.part(session, open.id.volatile, cause);
             }
             return Err(NtStatus::USER_SESSION_DELETED);
         }
         // Whoever disconnects it takes it out first and looks for its Opens then.
         if session.tree(open.tree.id).is_none() {
             if session.opens.lock().remove(&open.id.volatile) {
-                self.close(open, now);
+                self.close(open, cause);
             }
             return Err(NtStatus::NETWORK_NAME_DELETED);
         }
@@ -325,10 +330,11 @@ impl Server {
     /// trees it were.
     // MS-SMB2 3.3.4.15
     pub fn disconnect_share(&self, name: &str, now: Now) -> usize {
+        let cause = Cause::from(now);
         let mut count = 0;
         for session in self.sessions() {
             for tree in session.trees().into_iter().filter(|tree| tree.leads_to_share(name)) {
-                count += usize::from(self.drop_tree(&session, tree.id, now).is_some());
+                count += usize::from(self.drop_tree(&session, tree.id, cause).is_some());
             }
         }
         count
@@ -370,30 +376,30 @@ impl Server {
         &self,
         session: &Session,
         open: &Arc<Open>,
-        now: Now,
+        cause: Cause,
     ) -> Option<Result<(), share::Refusal>> {
         // With one channel its requests come one after the other.
         let _closing = session.has_several_channels().then(|| self.closing.begin(open.id.volatile));
         session.opens.lock().remove(&open.id.volatile);
-        self.close(open, now)
+        self.close(open, cause)
     }
 
-    fn close(&self, open: &Open, now: Now) -> Option<Result<(), share::Refusal>> {
+    fn close(&self, open: &Open, cause: Cause) -> Option<Result<(), share::Refusal>> {
         let closed = self.opens.remove(open.id.volatile)?;
         self.late.end_life(&closed);
         self.index.remove(open);
         match open.object() {
-            Some(Object::File { engine, open }) => Some(engine.close(open, now)),
+            Some(Object::File { engine, open }) => Some(engine.close(open, cause)),
             Some(Object::Pipe(_)) | None => None,
         }
     }
 
     /// Closes an Open whatever its client does with it, and whether it has one (MS-SMB2 3.3.4.17).
-    pub(crate) fn force_close(&self, open: &Arc<Open>, now: Now) -> Option<Result<(), share::Refusal>> {
+    pub(crate) fn force_close(&self, open: &Arc<Open>, cause: Cause) -> Option<Result<(), share::Refusal>> {
         if let Some(session) = self.session(open.session_id) {
             session.opens.lock().remove(&open.id.volatile);
         }
-        self.close(open, now)
+        self.close(open, cause)
     }
 
     /// Ends every connection in order; sessions end with them.

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use wire::endpoint::{Principal, Record, Service};
 use wire::{Conversation, Mailbox, Now, Output, Peer, Transfer};
 
-use crate::answering::Answering;
 use crate::connection::Connection;
 use crate::event::Event;
+use crate::exchange::parked::Parked;
 use crate::limits::MAX_MESSAGE_BEFORE_LOGON;
 use crate::server::Server;
-use crate::suspend::Suspended;
 
 /// [`Server`] as the transport wants it.
 #[derive(Debug, Clone)]
@@ -43,17 +42,14 @@ impl Conversation for Connection {
         self.handle.counters.received(message.len());
         self.desk.begin();
         let before = out.frames.len();
-        let answering = Answering::itself(self.handle.id);
         self.receive(message, now, out);
         self.send_own_notices(now, out);
-        drop(answering);
         self.count_sent(before, out);
         self.handle.way.set_sessions(self.channels.len());
     }
 
     fn on_event(&mut self, event: Event, now: Now, out: &mut Output<Event>) {
         let before = out.frames.len();
-        let answering = Answering::itself(self.handle.id);
         match event {
             Event::Wake { async_id } => self.wake(async_id, now, out),
             Event::JobDone { async_id, frame, completion } => {
@@ -72,14 +68,13 @@ impl Conversation for Connection {
             Event::Close => out.close = true,
         }
         self.send_own_notices(now, out);
-        drop(answering);
         self.count_sent(before, out);
     }
 
     fn is_urgent(&self, event: &Event) -> bool {
         match event {
             Event::Break(_) | Event::SessionGone { .. } | Event::Close => true,
-            Event::Wake { async_id } => self.suspended.get(async_id).is_some_and(Suspended::is_brief),
+            Event::Wake { async_id } => self.parked.get(*async_id).is_some_and(Parked::is_brief),
             Event::JobDone { .. } => false,
         }
     }
@@ -100,7 +95,7 @@ impl Conversation for Connection {
     }
 
     fn holds(&self) -> usize {
-        self.suspended.bytes()
+        self.parked.bytes()
     }
 
     fn event_bytes(&self, event: &Event) -> usize {
@@ -118,8 +113,9 @@ impl Conversation for Connection {
         let before = out.frames.len();
         self.take_turns(now, out);
         self.announce_silent(now, out);
+        self.send_own_notices(now, out);
         self.count_sent(before, out);
-        if self.turns.is_empty() && self.deadline.is_some_and(|deadline| deadline <= now.mono_ns) {
+        if !self.parked.has_log_ons() && self.deadline.is_some_and(|deadline| deadline <= now.mono_ns) {
             self.hang_up("nobody logged on in time", out);
         }
     }
@@ -129,7 +125,7 @@ impl Conversation for Connection {
     }
 
     fn turned(&mut self, ended_ns: u64, end: u64) {
-        self.desk.turned(ended_ns, end, self.suspended.len());
+        self.desk.turned(ended_ns, end, self.parked.len());
     }
 
     fn sent(&mut self, taken: u64, at_ns: u64) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use share::{Identity, Share};
+use share::{Cause, Identity, Share};
 use smb_wire::create::Access as Rights;
 use smb_wire::negotiate::Capabilities;
 
@@ -45,9 +45,9 @@ pub struct Tree {
 impl Tree {
     /// To be called before names are answered from memory: takes in what others have changed on the host,
     /// once for each batch, which is one reading of the clock.
-    pub fn take_host_changes(&self, now: wire::Now) {
+    pub fn take_host_changes(&self, cause: Cause) {
         if let Target::Disk { engine, .. } = &self.target {
-            engine.take_host_changes(now);
+            engine.take_host_changes(cause);
         }
     }
 

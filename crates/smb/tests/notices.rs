@@ -365,6 +365,36 @@ fn what_a_client_breaks_of_its_own_is_told_where_it_asked_and_before_the_answer(
     }
 }
 
+// Who asked is told by what the engine is given, whichever thread has brought it.
+#[test]
+fn where_a_client_is_told_of_its_own_breaks_hangs_on_no_thread() {
+    let world = World::in_memory();
+    let dial = Dial::default();
+    let mut first = world.dial(&dial);
+    let mut second = world.bind(&dial, &first);
+    lease_directory(&mut first);
+    let message = second.message(Command::Create, |out| OpenFile::named("directory\\file").write(out));
+    let frame = second.compound(vec![message], false);
+    std::thread::scope(|threads| {
+        threads.spawn(second.delivery(frame));
+    });
+    let (notice, answer) = (second.next().expect("a notice"), second.next().expect("an answer"));
+    assert_eq!(notice.header.command(), Command::OplockBreak);
+    assert!(told(&mut first).is_none());
+    assert_eq!(give_up(&mut second), NtStatus::SUCCESS);
+    let file = answer.file_id();
+    lease_directory(&mut first);
+    assert_eq!(second.write(file, 0, b"content"), NtStatus::SUCCESS);
+    second.holds_jobs = true;
+    second.start(Command::Flush, |out| flush::Request { reserved1: 0, file_id: file }.write(out));
+    assert!(second.next().is_none());
+    // Meanwhile this thread answers for the other connection.
+    assert!(first.is_served());
+    second.run_jobs_elsewhere();
+    assert_eq!(order(&mut second), [Command::OplockBreak, Command::Flush]);
+    assert!(told(&mut first).is_none());
+}
+
 // Linux changes names through opens without a lease. smbtorture's smb2.dirlease.{rename,hardlink,unlink_different_*} do it
 // through opens with one, and begin to watch for the break when they have the answer.
 #[test]

@@ -310,7 +310,8 @@ impl Run {
         let identity = self.identity(export);
         let client = self.session()?.client.key;
         let waiter = self.server.nobody();
-        let caller = Caller { identity: &identity, client, waiter: Some(waiter), now: self.now };
+        let caller =
+            Caller { identity: &identity, client, waiter: Some(waiter), now: self.now, origin: None };
         match question(&export.engine, &caller) {
             Step::Done(done) => Ok(done),
             Step::Wait(ticket) => {
@@ -333,7 +334,7 @@ impl Run {
     ) -> Result<T, Stop> {
         let identity = self.identity(export);
         let client = self.session()?.client.key;
-        let caller = Caller { identity: &identity, client, waiter: None, now: self.now };
+        let caller = Caller { identity: &identity, client, waiter: None, now: self.now, origin: None };
         Ok(question(&export.engine, &caller)?)
     }
 

@@ -138,7 +138,7 @@ fn take_up(
         enter(run, &state, client.add_delegation(&state))?;
     }
     let identity = run.identity(export);
-    let caller = Caller { identity: &identity, client: client.key, waiter: None, now: run.now };
+    let caller = Caller { identity: &identity, client: client.key, waiter: None, now: run.now, origin: None };
     if let Err(why) = export.engine.reclaim(&kept.open, &caller) {
         tracing::warn!(export = %export.name, %why, "an open from before the restart could not be taken up");
         if state.delegation().is_some() {

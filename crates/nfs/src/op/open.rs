@@ -154,6 +154,7 @@ fn recall_own(target: Target<'_>, now: wire::Now) {
         entries: false,
         by_keyed: false,
         via: None,
+        origin: None,
     };
     drop(holds);
     // Without a back channel the delegation goes when the engine next needs it.

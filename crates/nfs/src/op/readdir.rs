@@ -136,7 +136,7 @@ impl List<'_> {
     fn entries(&mut self, run: &Run, export: &Arc<Export>, open: &Arc<share::Open>) -> Done {
         let identity = run.identity(export);
         let client = run.session()?.client.key;
-        let caller = share::Caller { identity: &identity, client, waiter: None, now: run.now };
+        let caller = share::Caller { identity: &identity, client, waiter: None, now: run.now, origin: None };
         let mut writer = EntriesWriter::begin(self.out, VERIFIER, self.max).ok_or(NfsStat::TooSmall)?;
         let mut is_whole = true;
         let mut failed = Ok(());

@@ -167,7 +167,7 @@ impl Server {
             return;
         }
         let identity = open.identity();
-        let caller = Caller { identity: &identity, client: open.client(), waiter: None, now };
+        let caller = Caller { identity: &identity, client: open.client(), waiter: None, now, origin: None };
         if let share::Step::Done(amended) = state.export.engine.amend(&caller, open, wanted, deny) {
             opened.hold(Holding::new(amended, holding.access, holding.deny));
             enlist(state);

@@ -240,6 +240,7 @@ impl Holding {
             entries: false,
             by_keyed: false,
             via: Some(self.via),
+            origin: None,
         }
     }
 }
@@ -512,6 +513,7 @@ impl Grants {
             entries: false,
             by_keyed: false,
             via: None,
+            origin: None,
         })
     }
 

@@ -64,22 +64,23 @@ impl Share {
         };
         let asks = !is_shared || !adds.is_empty();
         let entry = state.stream(&open.stream);
-        let step = if asks && self.require(&open.file, entry, &open.asker(), need, caller.now, &mut effects) {
-            self.park(caller, &open.file, &mut state, Refusal::SharingConflict)
-        } else if !is_shared {
-            Step::Refused(Refusal::SharingConflict)
-        } else {
-            let new = Arc::new(successor(open, node, access, deny));
-            if let Some(member) = state.members.iter_mut().find(|member| member.id == open.id) {
-                member.access = counted(access, open.options);
-                member.looks = only_looks(access, open.options);
-                member.deny = deny;
-                member.open = Arc::downgrade(&new);
-            }
-            // Who waited for less of it to be denied may go on.
-            effects.wakes.append(&mut state.waiting);
-            Step::Done(new)
-        };
+        let step =
+            if asks && self.require(&open.file, entry, &open.asker(), need, caller.cause(), &mut effects) {
+                self.park(caller, &open.file, &mut state, Refusal::SharingConflict)
+            } else if !is_shared {
+                Step::Refused(Refusal::SharingConflict)
+            } else {
+                let new = Arc::new(successor(open, node, access, deny));
+                if let Some(member) = state.members.iter_mut().find(|member| member.id == open.id) {
+                    member.access = counted(access, open.options);
+                    member.looks = only_looks(access, open.options);
+                    member.deny = deny;
+                    member.open = Arc::downgrade(&new);
+                }
+                // Who waited for less of it to be denied may go on.
+                effects.wakes.append(&mut state.waiting);
+                Step::Done(new)
+            };
         drop(state);
         self.settle(effects);
         step

@@ -159,7 +159,7 @@ impl Share {
         }
         drop(beside);
         if !told.is_empty() || matches!(basic.changed, Some(TimeSet::Set(_))) {
-            self.shown_changed(open, caller.now);
+            self.shown_changed(open, caller.cause());
         }
         if let (Some(link), false) = (&open.link, told.is_empty()) {
             self.tell(link, None, ChangeKind::Modified, told);

@@ -11,8 +11,8 @@ use super::keeping::Absent;
 use super::waits::Effects;
 use crate::caching::grants::{Asker, Deadlines, Grant, Need};
 use crate::{
-    BreakNotice, CacheKey, Caching, CachingRequest, Caller, ClientKey, Open, OpenRequest, Options, Refusal,
-    Step, Ticket,
+    BreakNotice, CacheKey, Caching, CachingRequest, Caller, Cause, ClientKey, Open, OpenRequest, Options,
+    Refusal, Step, Ticket,
 };
 
 impl Share {
@@ -23,9 +23,10 @@ impl Share {
         stream: &mut StreamState,
         asker: &Asker,
         need: Need,
-        now: Now,
+        cause: Cause,
         effects: &mut Effects,
     ) -> bool {
+        let now = cause.now;
         let deadlines =
             Deadlines { single: self.break_deadline(false, now), whole: self.break_deadline(true, now) };
         let broken = stream.grants.require(file.id, asker, need, deadlines);
@@ -49,7 +50,7 @@ impl Share {
             self.rights().note_recalled(file.id, now.mono_ns);
         }
         effects.notices.extend(broken.notices);
-        effects.now = now;
+        effects.cause = cause;
         broken.wait
     }
 
@@ -96,7 +97,7 @@ impl Share {
             let (mut effects, mut wait) = (Effects::default(), false);
             let mut state = open.file.state.lock();
             for stream in state.streams.iter_mut().filter(|stream| is_asked(stream)) {
-                wait |= self.require(&open.file, stream, &open.asker(), need, caller.now, &mut effects);
+                wait |= self.require(&open.file, stream, &open.asker(), need, caller.cause(), &mut effects);
             }
             let step = if wait {
                 self.park(caller, &open.file, &mut state, Refusal::SharingConflict)
@@ -125,7 +126,7 @@ impl Share {
         asker: &Asker,
         need: Need,
         given: u64,
-        now: Now,
+        cause: Cause,
     ) {
         if stream.given() == given {
             return;
@@ -133,7 +134,7 @@ impl Share {
         let mut effects = Effects::default();
         let mut state = file.state.lock();
         for entry in state.streams.iter_mut().filter(|entry| Arc::ptr_eq(&entry.stream, stream)) {
-            self.require(file, entry, asker, need, now, &mut effects);
+            self.require(file, entry, asker, need, cause, &mut effects);
         }
         drop(state);
         self.settle(effects);
@@ -155,7 +156,7 @@ impl Share {
                 if done.is_err() {
                     open.file.changes.fetch_add(1, Ordering::SeqCst);
                 }
-                self.catch_up(&open.file, &open.stream, &open.asker(), Need::Change, given, caller.now);
+                self.catch_up(&open.file, &open.stream, &open.asker(), Need::Change, given, caller.cause());
                 done.into()
             }
             Step::Wait(ticket) => Step::Wait(ticket),
@@ -296,7 +297,7 @@ impl Share {
         }
         let wakes = if goes_on { Vec::new() } else { std::mem::take(&mut state.waiting) };
         drop(state);
-        self.settle(Effects { notices: next.into_iter().collect(), wakes, now });
+        self.settle(Effects { notices: next.into_iter().collect(), wakes, cause: now.into() });
         Ok(grant)
     }
 

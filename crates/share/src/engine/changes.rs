@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use volume::Name;
-use wire::Now;
 
 use super::Share;
 use super::create::Reserved;
@@ -14,7 +13,7 @@ use super::names::directory::Directory;
 use super::waits::Effects;
 use crate::caching::grants::{Asker, Need};
 use crate::open::UNSEEN;
-use crate::{Change, ChangeFilter, ChangeKind, Open, Watch};
+use crate::{Cause, Change, ChangeFilter, ChangeKind, Open, Watch};
 
 impl Share {
     /// Tells watches of a change of what a name leads to.
@@ -48,11 +47,11 @@ impl Share {
         (to, to_name): (&Arc<Directory>, &Name),
         is_directory: bool,
         asker: &Asker,
-        now: Now,
+        cause: Cause,
     ) {
-        self.entries_changed(from, asker, now);
+        self.entries_changed(from, asker, cause);
         if from.id != to.id {
-            self.entries_changed(to, asker, now);
+            self.entries_changed(to, asker, cause);
         }
         let (gone, came) = match from.id == to.id {
             true => (ChangeKind::RenamedFrom, ChangeKind::RenamedTo),
@@ -109,10 +108,10 @@ impl Share {
 
     /// Tells what was written through an open and not told yet.
     // MS-FSA 2.1.5.5
-    pub(super) fn tell_untold(&self, open: &Open, now: Now) {
+    pub(super) fn tell_untold(&self, open: &Open, cause: Cause) {
         let untold = open.untold.swap(0, Ordering::AcqRel);
         if untold & UNSEEN != 0 {
-            self.shown_changed(open, now);
+            self.shown_changed(open, cause);
         }
         let untold = ChangeFilter::from_bits_truncate(untold);
         let Some(link) = open.link.as_ref().filter(|_| !untold.is_empty()) else {
@@ -128,15 +127,15 @@ impl Share {
     /// Takes rights on the directory back in which an open's file stands: it shows another size, time or
     /// attribute of it.
     // MS-SMB2 3.3.1.4
-    pub(super) fn shown_changed(&self, open: &Open, now: Now) {
+    pub(super) fn shown_changed(&self, open: &Open, cause: Cause) {
         if let Some(link) = &open.link {
-            self.entries_changed(&link.place().0, &open.asker(), now);
+            self.entries_changed(&link.place().0, &open.asker(), cause);
         }
     }
 
     /// Takes rights on a directory back whose entries were changed. Nobody waits for that.
     // MS-FSA 2.1.4.12
-    pub(super) fn entries_changed(&self, directory: &Arc<Directory>, asker: &Asker, now: Now) {
+    pub(super) fn entries_changed(&self, directory: &Arc<Directory>, asker: &Asker, cause: Cause) {
         self.open_files().versions().touch(directory.id);
         let Some(file) = self.open_files().get(directory.id) else {
             return;
@@ -144,7 +143,7 @@ impl Share {
         let mut effects = Effects::default();
         let mut state = file.state.lock();
         for stream in state.streams.iter_mut().filter(|stream| !stream.stream.is_named) {
-            self.require(&file, stream, asker, Need::Entries, now, &mut effects);
+            self.require(&file, stream, asker, Need::Entries, cause, &mut effects);
         }
         drop(state);
         self.settle(effects);

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use wire::Now;
-
 use super::Share;
 use super::file::{Deletion, File, Link, State};
 use super::waits::Effects;
 use crate::caching::grants::{Asker, Need};
-use crate::{ChangeFilter, ChangeKind, Identity, Open, Options, Refusal};
+use crate::{Cause, ChangeFilter, ChangeKind, Identity, Open, Options, Refusal};
 
 /// What goes with an open.
 #[derive(Default)]
@@ -40,33 +38,35 @@ impl Share {
     /// # Errors
     /// What the host says when a name cannot be removed; the open is closed all the same.
     // MS-FSA 2.1.5.5
-    pub fn close(&self, open: &Arc<Open>, now: Now) -> Result<(), Refusal> {
+    pub fn close(&self, open: &Arc<Open>, cause: impl Into<Cause>) -> Result<(), Refusal> {
+        let cause = cause.into();
         let link = Share::take_last_link(open);
-        let closed = self.close_itself(open, now);
+        let closed = self.close_itself(open, cause);
         match link {
-            Some(link) => closed.and(self.close_itself(&link, now)),
+            Some(link) => closed.and(self.close_itself(&link, cause)),
             None => closed,
         }
     }
 
-    fn close_itself(&self, open: &Arc<Open>, now: Now) -> Result<(), Refusal> {
+    fn close_itself(&self, open: &Arc<Open>, cause: Cause) -> Result<(), Refusal> {
+        let now = cause.now;
         if open.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         self.open_files().went();
         self.descriptors().fairness().closed(open, now);
         self.forget_detached(open);
-        self.tell_untold(open, now);
+        self.tell_untold(open, cause);
         self.end_watch(open);
         if open.options.contains(Options::DELETE_ON_CLOSE) {
             self.let_go(open, now);
         }
-        let (going, effects) = self.take_out(open, now);
+        let (going, effects) = self.take_out(open, cause);
         if open.is_directory() && open.file.is_deleted(open.link.as_ref()) {
             self.end_watches_of(open.file.id);
         }
         let stays = !going.is_something();
-        let removed = self.remove_going(open, going, now);
+        let removed = self.remove_going(open, going, cause);
         // Only now, so that a crash before leaves an open whose close is still to come.
         self.unrecord(open);
         let mut effects = effects;
@@ -89,7 +89,7 @@ impl Share {
     }
 
     /// Takes an open out of what others see of the file.
-    fn take_out(&self, open: &Arc<Open>, now: Now) -> (Going, Effects) {
+    fn take_out(&self, open: &Arc<Open>, cause: Cause) -> (Going, Effects) {
         let mut effects = Effects::default();
         let mut _swept = None;
         let mut state = open.file.state.lock();
@@ -108,7 +108,7 @@ impl Share {
             self.note_marks(&mut state);
             // Who only keeps the file open learns that it is to go. A close waits for nobody.
             let stream = state.stream(&open.stream);
-            self.require(&open.file, stream, &open.asker(), Need::CloseKept, now, &mut effects);
+            self.require(&open.file, stream, &open.asker(), Need::CloseKept, cause, &mut effects);
         }
         if going.is_something() {
             state.removing += 1;
@@ -118,7 +118,7 @@ impl Share {
         (going, effects)
     }
 
-    fn remove_going(&self, open: &Arc<Open>, going: Going, now: Now) -> Result<(), Refusal> {
+    fn remove_going(&self, open: &Arc<Open>, going: Going, cause: Cause) -> Result<(), Refusal> {
         let mut result = Ok(());
         let mut is_removed = false;
         if let Some(name) = &going.stream {
@@ -134,11 +134,11 @@ impl Share {
                 going.deleter.is_some_and(|by| (by.client, by.parent) == (own.client, own.parent));
             let asker = if is_deleter { own } else { Asker { parent: None, ..own } };
             let identity = going.deletes_as.clone().unwrap_or_else(|| open.identity());
-            result = self.remove_name(open, link, (&asker, &identity), now);
+            result = self.remove_name(open, link, (&asker, &identity), cause);
             if result == Err(Refusal::NotEmpty)
-                && self.end_unclaimed_in(open.file.id, open.asker().client, now)
+                && self.end_unclaimed_in(open.file.id, open.asker().client, cause.now)
             {
-                result = self.remove_name(open, link, (&asker, &identity), now);
+                result = self.remove_name(open, link, (&asker, &identity), cause);
             }
             is_removed = result.is_ok();
             // A directory that has got entries stays; a name the host took is gone anyway.
@@ -167,7 +167,7 @@ impl Share {
         open: &Open,
         link: &Arc<Link>,
         (asker, identity): (&Asker, &Identity),
-        now: Now,
+        cause: Cause,
     ) -> Result<(), Refusal> {
         let (mut parent, mut name) = link.place();
         let mut changing = parent.change(&[&name]);
@@ -187,7 +187,7 @@ impl Share {
         if is_directory {
             self.directories().forget(open.file.id);
         }
-        self.entries_changed(&parent, asker, now);
+        self.entries_changed(&parent, asker, cause);
         let what = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
         self.tell(link, None, ChangeKind::Removed, what);
         self.end_watches_of(open.file.id);

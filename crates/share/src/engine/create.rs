@@ -103,7 +103,7 @@ impl Share {
         request: &OpenRequest<'_>,
         met: &Cell<Option<NodeId>>,
     ) -> Step<Opened> {
-        self.begin(caller.now);
+        self.begin(caller.cause());
         let checked = match self.check_request(request) {
             Err(Refusal::Exhausted) if self.relieve(caller.now) => self.check_request(request),
             other => other,
@@ -270,7 +270,7 @@ impl Share {
         let at_once = request.options.contains(Options::DELETE_AT_ONCE);
         let marked = self.set_delete(caller, &opened.open, true, at_once, false);
         if !matches!(marked, Step::Done(())) {
-            let _nothing_goes = self.close(&opened.open, caller.now);
+            let _nothing_goes = self.close(&opened.open, caller.cause());
         }
         match marked {
             Step::Done(()) => Ok(Attempt::Done(opened)),

@@ -342,7 +342,7 @@ impl Share {
         if let Some(need) = self.in_the_way(request, plan, state, &stream, &asker)? {
             let entry = state.stream(&stream);
             let is_open_need = !matches!(need, Need::CloseKept);
-            if self.require(file, entry, &asker, need, caller.now, effects) {
+            if self.require(file, entry, &asker, need, caller.cause(), effects) {
                 return match self.park(caller, file, state, Refusal::SharingConflict) {
                     Step::Wait(ticket) => Ok(Tried::Wait(ticket)),
                     Step::Done(()) | Step::Refused(_) => Err(Refusal::SharingConflict),
@@ -471,10 +471,10 @@ impl Share {
                 let replaced =
                     self.replace((request, caller.now), &reserved, &node, &data, &mut facts.record);
                 let Reserved { file, stream, asker, given, .. } = &reserved;
-                self.catch_up(file, stream, asker, Need::Replace, *given, caller.now);
+                self.catch_up(file, stream, asker, Need::Replace, *given, caller.cause());
                 replaced?;
                 if let Some(link) = &reserved.link {
-                    self.entries_changed(&link.place().0, &reserved.asker, caller.now);
+                    self.entries_changed(&link.place().0, &reserved.asker, caller.cause());
                 }
                 facts.stat = node.stat()?;
             }

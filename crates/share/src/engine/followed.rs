@@ -210,7 +210,7 @@ impl Share {
                 Some(first) => {
                     let first = Arc::clone(first);
                     drop(itself);
-                    let _nothing_goes = self.close(&link, caller.now);
+                    let _nothing_goes = self.close(&link, caller.cause());
                     first
                 }
                 None => {
@@ -246,7 +246,7 @@ impl Share {
             return Step::Done(opened);
         }
         // Another thing has got the name since.
-        let _nothing_goes = self.close(&opened.open, caller.now);
+        let _nothing_goes = self.close(&opened.open, caller.cause());
         Step::Refused(Refusal::Gone)
     }
 

@@ -101,7 +101,7 @@ impl Share {
     fn tell_made(&self, caller: &Caller<'_>, parent: &Arc<Directory>, reserved: &Reserved) {
         let is_directory = reserved.file.is_directory;
         let what = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
-        self.entries_changed(parent, &reserved.asker, caller.now);
+        self.entries_changed(parent, &reserved.asker, caller.cause());
         if let Some(link) = &reserved.link {
             self.tell(link, None, ChangeKind::Added, what);
         }

@@ -12,28 +12,29 @@ use super::file::{File, LinkState};
 use super::names::directory::Directory;
 use super::waits::Effects;
 use crate::caching::grants::{Asker, Need};
-use crate::{ChangeFilter, ChangeKind};
+use crate::{Cause, ChangeFilter, ChangeKind};
 
 impl Share {
     /// Takes note of the time, and of what happened on the host before: whatever answers names begins with this.
-    pub(super) fn begin(&self, now: Now) {
-        self.directories().set_time(now);
-        self.take_host_changes(now);
+    pub(super) fn begin(&self, cause: Cause) {
+        self.directories().set_time(cause.now);
+        self.take_host_changes(cause);
     }
 
     /// Makes sure that what happened on the host before `now` was taken in; to be called before names are answered, so
     /// that no answer comes from a cache that the host has overtaken. A batch of requests has one `now`, and the host is
     /// asked once for it.
-    pub fn take_host_changes(&self, now: Now) {
-        if !self.names().is_taken_in(now) {
-            self.take_in(now);
+    pub fn take_host_changes(&self, cause: impl Into<Cause>) {
+        let cause = cause.into();
+        if !self.names().is_taken_in(cause.now) {
+            self.take_in(cause);
         }
     }
 
     /// Takes in what happened on the host since the last call, and lets go of what nobody asks for any more. For who looks
     /// after a share now and then.
     pub fn before_batch(&self, now: Now) {
-        self.take_in(now);
+        self.take_in(now.into());
         self.cache().drop_idle();
         self.directories().drop_idle();
         self.end_untold(now);
@@ -43,13 +44,13 @@ impl Share {
 
     /// Two steps: first all that happened is believed, by one thread at a time, so that nobody goes on before what was
     /// taken from the volume counts; then whoever is concerned is told.
-    fn take_in(&self, now: Now) {
-        self.directories().set_time(now);
-        self.cache().set_time(now);
+    fn take_in(&self, cause: Cause) {
+        self.directories().set_time(cause.now);
+        self.cache().set_time(cause.now);
         if !self.volume().facts().tells_changes {
             return;
         }
-        let heard: Vec<(HostEvent, Option<NodeId>)> = self.names().take_in(now, || {
+        let heard: Vec<(HostEvent, Option<NodeId>)> = self.names().take_in(cause.now, || {
             let mut events = Vec::new();
             self.volume().take_events(&mut |event| events.push(event));
             let believed = events.into_iter().map(|event| {
@@ -58,9 +59,9 @@ impl Share {
             });
             believed.collect()
         });
-        self.take_back_from_names(&heard, now);
+        self.take_back_from_names(&heard, cause);
         for (event, node) in heard {
-            self.pass_on(event, node, now);
+            self.pass_on(event, node, cause);
         }
     }
 
@@ -153,29 +154,29 @@ impl Share {
     }
 
     /// Events were lost, or directories lead elsewhere: rights are taken back that what happened may leave to nobody, and watches are told.
-    fn pass_on_loss(&self, now: Now) {
+    fn pass_on_loss(&self, cause: Cause) {
         for file in self.open_files().all() {
             let need = if file.is_directory { Need::Entries } else { Need::Change };
-            self.take_back(&file, need, now);
+            self.take_back(&file, need, cause);
         }
         let wakes = self.watching().all().iter().flat_map(|watch| watch.overflow()).collect();
         self.wake_all(wakes);
     }
 
     /// Tells whoever is concerned of an event that was believed.
-    fn pass_on(&self, event: HostEvent, node: Option<NodeId>, now: Now) {
+    fn pass_on(&self, event: HostEvent, node: Option<NodeId>, cause: Cause) {
         match event {
             HostEvent::Changed { directory, name: Some(name), is_directory, change } => {
                 if let Some(directory) = self.directories().get(directory) {
-                    self.pass_on_change(&directory, &name, (change, is_directory), node, now);
+                    self.pass_on_change(&directory, &name, (change, is_directory), node, cause);
                 }
             }
             // What is above a directory shows nothing of its own attributes.
             HostEvent::Changed { name: None, .. } => {}
             HostEvent::Renamed { from, to, is_directory } => {
-                self.pass_on_rename(from, to, is_directory, node, now);
+                self.pass_on_rename(from, to, is_directory, node, cause);
             }
-            HostEvent::Overflow | HostEvent::Mounts => self.pass_on_loss(now),
+            HostEvent::Overflow | HostEvent::Mounts => self.pass_on_loss(cause),
         }
     }
 
@@ -185,7 +186,7 @@ impl Share {
         name: &Name,
         (change, is_directory): (HostChange, bool),
         node: Option<NodeId>,
-        now: Now,
+        cause: Cause,
     ) {
         if is_directory && matches!(change, HostChange::Created | HostChange::RenamedTo) {
             self.wake_all(self.hold_new(directory, name));
@@ -197,7 +198,7 @@ impl Share {
             _ => Need::CloseKept,
         };
         if let Some(file) = node.and_then(|node| self.open_files().get(node)) {
-            self.take_back(&file, need, now);
+            self.take_back(&file, need, cause);
         }
         let names = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
         let (kind, what) = match change {
@@ -213,7 +214,7 @@ impl Share {
                 (ChangeKind::Modified, what)
             }
         };
-        self.entries_changed(directory, &Asker::NOBODY, now);
+        self.entries_changed(directory, &Asker::NOBODY, cause);
         self.tell_at(directory, name, None, kind, what);
     }
 
@@ -223,17 +224,29 @@ impl Share {
         (to, to_name): (NodeId, Name),
         is_directory: bool,
         node: Option<NodeId>,
-        now: Now,
+        cause: Cause,
     ) {
         let known = (self.directories().get(from), self.directories().get(to));
         // Nobody asks for one that is not known any more.
         let (from, to) = match known {
             (Some(from), Some(to)) => (from, to),
             (None, Some(to)) => {
-                return self.pass_on_change(&to, &to_name, (HostChange::RenamedTo, is_directory), node, now);
+                return self.pass_on_change(
+                    &to,
+                    &to_name,
+                    (HostChange::RenamedTo, is_directory),
+                    node,
+                    cause,
+                );
             }
             (Some(from), None) => {
-                return self.pass_on_change(&from, &name, (HostChange::RenamedFrom, is_directory), None, now);
+                return self.pass_on_change(
+                    &from,
+                    &name,
+                    (HostChange::RenamedFrom, is_directory),
+                    None,
+                    cause,
+                );
             }
             (None, None) => return,
         };
@@ -241,9 +254,9 @@ impl Share {
             self.wake_all(self.hold_new(&to, &to_name));
         }
         if let Some(file) = node.and_then(|node| self.open_files().get(node)) {
-            self.take_back(&file, Need::Rename, now);
+            self.take_back(&file, Need::Rename, cause);
         }
-        self.tell_renamed((&from, &name), (&to, &to_name), is_directory, &Asker::NOBODY, now);
+        self.tell_renamed((&from, &name), (&to, &to_name), is_directory, &Asker::NOBODY, cause);
     }
 
     /// Forgets what is remembered of what is open or kept under this id.
@@ -260,7 +273,7 @@ impl Share {
     /// Takes the rights to keep files open back whose names a program of the host has taken away: as long as a client has
     /// such a right it believes the name, and asks nobody. A moved file that stays in sight is found by where it went. A client
     /// of NFS believes all names of a file of which it has a delegation, also those that it has never opened it by.
-    fn take_back_from_names(&self, heard: &[(HostEvent, Option<NodeId>)], now: Now) {
+    fn take_back_from_names(&self, heard: &[(HostEvent, Option<NodeId>)], cause: Cause) {
         let gone: HashSet<(NodeId, &Name)> = heard.iter().flat_map(|(event, _)| names_taken(event)).collect();
         if gone.is_empty() {
             return;
@@ -275,18 +288,18 @@ impl Share {
             let has_lost = is_held && (state.has_unknown_names() || state.links.iter().any(is_lost));
             drop(state);
             if has_lost {
-                self.take_back(&file, Need::Rename, now);
+                self.take_back(&file, Need::Rename, cause);
             }
         }
     }
 
     /// Takes rights on a file back that what happened leaves to nobody.
-    pub(super) fn take_back(&self, file: &Arc<File>, need: Need, now: Now) {
+    pub(super) fn take_back(&self, file: &Arc<File>, need: Need, cause: Cause) {
         let mut effects = Effects::default();
         let mut state = file.state.lock();
         for stream in state.streams.iter_mut().filter(|stream| !stream.stream.is_named) {
             // A right to write back can be taken from its holder only after the fact.
-            self.require(file, stream, &Asker::NOBODY, need, now, &mut effects);
+            self.require(file, stream, &Asker::NOBODY, need, cause, &mut effects);
         }
         drop(state);
         self.settle(effects);

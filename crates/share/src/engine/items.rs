@@ -298,7 +298,7 @@ impl Share {
         name: &Name,
         access: Rights,
     ) -> Result<Item, Refusal> {
-        self.begin(caller.now);
+        self.begin(caller.cause());
         let parent = above.directory()?;
         self.check_search(caller, parent)?;
         let since = self.since_now();
@@ -514,7 +514,7 @@ impl Share {
 
     /// Makes a symbolic link or a special file.
     pub fn make_in(&self, caller: &Caller<'_>, above: &Item, name: &Name, what: &Fresh<'_>) -> Step<Item> {
-        self.begin(caller.now);
+        self.begin(caller.cause());
         self.make_fresh(caller, above, name, what).into()
     }
 
@@ -552,7 +552,7 @@ impl Share {
         parent.added(name);
         drop(changing);
         let asker = Asker { client: Some(caller.client), key: None, parent: None, whole: true };
-        self.entries_changed(&parent, &asker, caller.now);
+        self.entries_changed(&parent, &asker, caller.cause());
         self.tell_at(&parent, name, None, ChangeKind::Added, ChangeFilter::FILE_NAME);
         Ok(self.item_at(&parent, name, node))
     }
@@ -568,7 +568,7 @@ impl Share {
         let mut waits = false;
         for stream in state.streams.iter_mut().filter(|stream| !stream.stream.is_named) {
             if stream.grants.writes_as_a_whole() {
-                waits |= self.require(&file, stream, &asker, Need::Open, caller.now, &mut effects);
+                waits |= self.require(&file, stream, &asker, Need::Open, caller.cause(), &mut effects);
             }
         }
         let step = if waits {

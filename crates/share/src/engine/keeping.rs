@@ -22,7 +22,7 @@ use super::waits::Effects;
 use crate::caching::grants::Asker;
 use crate::lasting::record::Record;
 use crate::open::Party;
-use crate::{BreakNotice, Caching, Caller, ClientKey, Detached, Open, Refusal};
+use crate::{BreakNotice, Caching, Caller, Cause, ClientKey, Detached, Open, Refusal};
 
 /// The same where it is in somebody's way.
 const UNCLAIMED_IN_THE_WAY_NS: u64 = 5_000_000_000;
@@ -46,8 +46,9 @@ impl Share {
     /// [`Refusal::NoSuchGrant`] when it is to yield, and has no right to be kept open that it could be
     /// asked to give back, or is being asked just now; [`Refusal::Exhausted`] when the share keeps as many
     /// as it may; [`Refusal::Gone`] when it is closed or left already. It is as it was, to be closed by the caller.
-    pub fn leave(&self, open: &Arc<Open>, how: Detached, now: Now) -> Result<(), Refusal> {
-        self.tell_untold(open, now);
+    pub fn leave(&self, open: &Arc<Open>, how: Detached, cause: impl Into<Cause>) -> Result<(), Refusal> {
+        let cause = cause.into();
+        self.tell_untold(open, cause);
         let most = self.settings().max_detached;
         let mut state = open.file.state.lock();
         if open.is_closed() || open.is_detached() {
@@ -129,7 +130,7 @@ impl Share {
         // Who waited for what the open might still need learns that it is needed.
         let wakes = if open.is_lasting() { std::mem::take(&mut state.waiting) } else { Vec::new() };
         drop(state);
-        self.settle(Effects { notices: again.into_iter().collect(), wakes, now: caller.now });
+        self.settle(Effects { notices: again.into_iter().collect(), wakes, cause: caller.cause() });
         Ok(())
     }
 

@@ -37,7 +37,7 @@ impl Share {
     }
 
     fn link_to(&self, caller: &Caller<'_>, open: &Arc<Open>, to: Goal<'_>, replace: bool) -> Step<()> {
-        self.begin(caller.now);
+        self.begin(caller.cause());
         match self.link_inner(caller, open, to, replace) {
             Ok(step) => step,
             Err(why) => Step::Refused(why),
@@ -99,7 +99,7 @@ impl Share {
         };
         self.own_changed(&open.file);
         drop(changing);
-        self.entries_changed(&parent, &open.asker(), caller.now);
+        self.entries_changed(&parent, &open.asker(), caller.cause());
         self.tell_at(&parent, &name, None, ChangeKind::Added, ChangeFilter::FILE_NAME);
         cleared.map(Step::Done)
     }

@@ -42,7 +42,7 @@ impl Share {
         let step = self
             .past_lapsed_at(open.file.id, caller, || self.lock_now(caller, open, owner, rule, ranges, note));
         if matches!(step, Step::Done(())) {
-            self.catch_up(&open.file, &open.stream, &open.asker(), Need::Change, given, caller.now);
+            self.catch_up(&open.file, &open.stream, &open.asker(), Need::Change, given, caller.cause());
         }
         step
     }

@@ -77,7 +77,7 @@ impl Share {
     }
 
     fn rename_to(&self, caller: &Caller<'_>, open: &Arc<Open>, asked: Rename<'_>) -> Step<()> {
-        self.begin(caller.now);
+        self.begin(caller.cause());
         if open.options.contains(Options::BY_LINK) && open.followed.get().is_none() {
             // After a restart nobody knows any more which link it was.
             return Step::Refused(Refusal::AccessDenied);
@@ -234,7 +234,7 @@ impl Share {
         }
         let asker = Asker { key: None, parent: None, ..open.asker() };
         let entry = state.stream(&stream);
-        let wait = self.require(&file, entry, &asker, Need::CloseKept, caller.now, &mut effects);
+        let wait = self.require(&file, entry, &asker, Need::CloseKept, caller.cause(), &mut effects);
         let step = if wait {
             self.park(caller, &file, &mut state, Refusal::SharingConflict)
         } else {
@@ -276,7 +276,7 @@ impl Share {
         let mut state = file.state.lock();
         let mut wait = false;
         for stream in &mut state.streams {
-            wait |= self.require(file, stream, &open.asker(), Need::Rename, caller.now, &mut effects);
+            wait |= self.require(file, stream, &open.asker(), Need::Rename, caller.cause(), &mut effects);
         }
         let step = if wait {
             self.park(caller, file, &mut state, Refusal::AccessDenied)
@@ -374,7 +374,7 @@ impl Share {
         // Only now: whoever removes either name next must know where this one is, and what it has replaced.
         drop(locks);
         let (old, new) = ((&from, &name), (&to.parent, &to.name));
-        self.tell_renamed(old, new, open.file.is_directory, &open.asker(), caller.now);
+        self.tell_renamed(old, new, open.file.is_directory, &open.asker(), caller.cause());
         if !open.file.is_directory {
             // A file counts as changed, which is told when it is closed.
             // MS-FSA 2.1.5.15.12

@@ -360,7 +360,7 @@ impl Share {
         if !open.granted.contains(Rights::LIST_DIRECTORY) {
             return Err(Refusal::AccessDenied);
         }
-        self.begin(caller.now);
+        self.begin(caller.cause());
         let here = self.cache().is_on().then(|| self.directory_here(open));
         let hides = self.settings().hide_unreadable;
         let from = if cookie <= 2 { 0 } else { cookie };
@@ -398,7 +398,7 @@ impl Share {
         if !open.granted.contains(Rights::LIST_DIRECTORY) {
             return Err(Refusal::AccessDenied);
         }
-        self.begin(caller.now);
+        self.begin(caller.cause());
         let here = self.directory_here(open);
         let search =
             Search { exact: self.is_exact(open.options), how: OpenHow::Attributes, rather_missing: false };

@@ -34,7 +34,8 @@ impl Share {
     // MS-FSA 2.1.5.1.2.1
     pub fn maximal(&self, open: &Open) -> Result<Rights, Refusal> {
         let identity = &open.identity();
-        let caller = Caller { identity, client: open.client(), waiter: None, now: wire::Now::default() };
+        let caller =
+            Caller { identity, client: open.client(), waiter: None, now: wire::Now::default(), origin: None };
         self.maximal_for(&caller, open)
     }
 
@@ -231,7 +232,7 @@ impl Share {
                 }
                 let done = act();
                 let asker = open.asker();
-                self.catch_up(&open.file, &open.stream, &asker, Need::Attributes, given, caller.now);
+                self.catch_up(&open.file, &open.stream, &asker, Need::Attributes, given, caller.cause());
                 done.into()
             }
         }

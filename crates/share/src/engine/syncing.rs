@@ -8,12 +8,11 @@ use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
 use volume::{Failure, Node, OpenHow};
-use wire::Now;
 
 use super::Share;
 use super::file::File;
 use super::items::Item;
-use crate::{Open, Refusal};
+use crate::{Cause, Open, Refusal};
 
 impl Share {
     /// Returns once everything written is on stable storage.
@@ -22,12 +21,12 @@ impl Share {
     /// [`Refusal::AccessDenied`] without the right to write; as the volume says. Where somebody else was told that data of the
     /// file could not be stored since this open was made or was last told of such a thing, the same, once.
     // MS-FSA 2.1.5.7
-    pub fn flush(&self, open: &Arc<Open>, data_only: bool, now: Now) -> Result<(), Refusal> {
+    pub fn flush(&self, open: &Arc<Open>, data_only: bool, cause: impl Into<Cause>) -> Result<(), Refusal> {
         let writes = Rights::WRITE_DATA | Rights::APPEND_DATA;
         if !open.granted.intersects(writes) {
             return Err(Refusal::AccessDenied);
         }
-        self.tell_untold(open, now);
+        self.tell_untold(open, cause.into());
         self.store(open, open.told_failures.load(Ordering::Acquire), data_only)
     }
 

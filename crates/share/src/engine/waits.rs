@@ -10,7 +10,7 @@ use wire::Now;
 use super::Share;
 use super::file::{File, State};
 use super::keeping::Absent;
-use crate::{BreakNotice, Caller, Refusal, Step, Ticket, Waiter};
+use crate::{BreakNotice, Caller, Cause, Refusal, Step, Ticket, Waiter};
 pub(super) use tickets::Waits;
 
 /// What a call has found out under a lock and must send when it is released.
@@ -19,8 +19,8 @@ pub(super) use tickets::Waits;
 pub(super) struct Effects {
     pub notices: Vec<BreakNotice>,
     pub wakes: Vec<Ticket>,
-    /// When the notices were found due.
-    pub now: Now,
+    /// What they were found due by.
+    pub cause: Cause,
 }
 
 /// How long a program of the host is left alone before it is looked whether it has let go of a file.
@@ -59,18 +59,19 @@ impl Share {
 
     /// Sends what was found out under a lock. To be called with none held.
     pub(super) fn settle(&self, effects: Effects) {
-        let Effects { notices, mut wakes, now } = effects;
+        let Effects { notices, mut wakes, cause } = effects;
         // What others go on with must not be older than what comes back after a crash.
         if notices.is_empty() && wakes.is_empty() {
             self.write_urgent()
         } else {
             self.write_changes()
         }
-        for notice in notices {
+        for mut notice in notices {
+            notice.origin = cause.origin;
             match self.absent(&notice) {
                 Absent::No => {}
                 Absent::GivesWay(opens) => {
-                    self.give_way(opens, now);
+                    self.give_way(opens, cause.now);
                     continue;
                 }
                 Absent::Stays => continue,
@@ -142,7 +143,11 @@ impl Share {
     /// did not answer, wakes who waits for a program of the host, and takes in what happened there.
     pub fn tick(&self, now: Now) {
         self.end_detached(now);
-        self.settle(Effects { notices: Vec::new(), wakes: self.waits().take_due(now.mono_ns), now });
+        self.settle(Effects {
+            notices: Vec::new(),
+            wakes: self.waits().take_due(now.mono_ns),
+            cause: now.into(),
+        });
         while let Some(file) = self.waits().take_over(now.mono_ns) {
             if let Some(file) = file {
                 self.expire(&file, now.mono_ns);

@@ -79,7 +79,7 @@ impl Share {
     /// [`Refusal::AccessDenied`].
     // MS-FSA 2.1.5.1
     pub fn exists(&self, caller: &Caller<'_>, path: &[Name], options: Options) -> Result<bool, Refusal> {
-        self.begin(caller.now);
+        self.begin(caller.cause());
         let exact = self.is_exact(options);
         let search = Search { exact, how: OpenHow::Attributes, rather_missing: false };
         let (found, _) = self.walk(caller, None, path, options | Options::OPEN_LINK, search)?;

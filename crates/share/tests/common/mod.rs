@@ -189,7 +189,13 @@ impl Client {
 
     pub fn caller<R>(&self, waits: bool, at: Now, act: impl FnOnce(&Caller<'_>) -> R) -> R {
         let waiter = Waiter { wake: self.ears.clone(), token: 1 };
-        act(&Caller { identity: &self.identity, client: self.key, waiter: waits.then_some(&waiter), now: at })
+        act(&Caller {
+            identity: &self.identity,
+            client: self.key,
+            waiter: waits.then_some(&waiter),
+            now: at,
+            origin: None,
+        })
     }
 
     /// Makes a call that must not have to wait.

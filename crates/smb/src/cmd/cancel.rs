@@ -7,32 +7,26 @@ use super::lock;
 use crate::connection::Connection;
 use crate::dispatch::Request;
 use crate::event::Event;
-use crate::suspend::{Handled, Stop};
 
 /// Takes the request back that the CANCEL names: by its async id, else by its message id.
-pub(crate) fn handle(connection: &mut Connection, request: &Request<'_>, out: &mut Output<Event>) -> Handled {
-    let parsed = cancel::Request::parse(request.message);
-    if parsed.is_err() {
-        return Err(Stop::Silent);
+pub(crate) fn handle(connection: &mut Connection, request: &Request<'_>, out: &mut Output<Event>) {
+    if cancel::Request::parse(request.message).is_err() {
+        return;
     }
-    let header = request.header;
-    let found = if header.is_async() {
-        let known = |id: &u64| connection.suspended.get(id).is_some_and(|waiting| waiting.announced);
-        Some(header.async_id()).filter(known)
+    let header = &request.header;
+    let named = if header.is_async() {
+        let parked = connection.parked.get(header.async_id()).map(|parked| (header.async_id(), parked));
+        parked.filter(|(_, parked)| parked.request.announced)
     } else {
-        let waiting = connection.suspended.iter();
-        let mut named = waiting.filter(|(_, waiting)| waiting.header.message_id() == header.message_id());
-        named.next().map(|(&id, _)| id)
+        let mut parked = connection.parked.iter();
+        parked.find(|(_, parked)| parked.request.header.message_id() == header.message_id())
     };
-    if let Some(async_id) = found {
-        // A LOCK whose first copy was done just now is about to be answered, as work that has begun.
-        let is_taken_back = connection.suspended.get(&async_id).is_some_and(|waiting| {
-            let id = waiting.compound.related.file_id;
-            !waiting.working && lock::note_ended(connection, &waiting.header, id, &waiting.rest)
-        });
-        if is_taken_back {
-            connection.cancel(async_id, out);
-        }
+    let Some((async_id, parked)) = named.filter(|(_, parked)| parked.parking.can_be_taken_back()) else {
+        return;
+    };
+    // A LOCK whose first copy was done just now is about to be answered, as work that has begun.
+    let id = parked.exchange.compound.related.file_id;
+    if lock::note_ended(connection, &parked.request.header, id, parked.exchange.rest.bytes()) {
+        connection.cancel(async_id, out);
     }
-    Err(Stop::Silent)
 }

@@ -7,23 +7,27 @@ use smb_wire::fscc::notify::{Action, Report};
 use smb_wire::{NtStatus, output};
 use volume::security::Rights;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Negotiated};
 use crate::dispatch::{Request, check_charge};
-use crate::suspend::{Handled, Stop};
+use crate::exchange::outcome::{Handled, Stop};
+use crate::open::OnDisk;
 
 /// Answers a CHANGE_NOTIFY.
-pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
+pub(crate) fn handle(
+    connection: &mut Connection,
+    settled: &Negotiated,
+    request: &mut Request<'_>,
+    body: &mut Vec<u8>,
+) -> Handled {
     let asked = change_notify::Request::parse(request.message)?;
     let open = connection.open(request, asked.file_id)?.share();
     // MS-SMB2 3.3.5.19
-    if asked.output_buffer_length > connection.negotiated()?.max_io {
+    if asked.output_buffer_length > settled.max_io {
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     }
-    check_charge(connection, request, asked.payload_len())?;
-    let (engine, file) = open.file().ok_or(Stop::Fail(NtStatus::INVALID_PARAMETER))?;
-    if !file.is_directory() {
-        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    }
+    check_charge(settled, request, asked.payload_len())?;
+    let directory = open.on_disk().filter(|disk| disk.file.is_directory());
+    let OnDisk { engine, file, .. } = directory.ok_or(Stop::Fail(NtStatus::INVALID_PARAMETER))?;
     if !file.granted().contains(Rights::READ_DATA) {
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }
@@ -33,11 +37,10 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     if !request.resumed {
         engine.watch(file, filter, asked.flags.contains(Flags::WATCH_TREE), limit)?;
     }
-    let async_id = connection.async_id(request);
-    let waiter = connection.waiter(async_id);
+    let waiter = connection.waiter_for(request);
     match engine.take_changes(file, Some(&waiter)) {
         Step::Done(changes) => respond(&changes, limit, body),
-        Step::Wait(ticket) => Err(Stop::Wait(Some((engine.clone(), ticket)))),
+        Step::Wait(ticket) => Err(Stop::wait(engine, ticket)),
         Step::Refused(Refusal::WatchOverflow) => Ok(overflowed(body)),
         Step::Refused(refusal) => Err(refusal.into()),
     }

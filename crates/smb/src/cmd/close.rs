@@ -7,7 +7,7 @@ use smb_wire::{NtStatus, close};
 use crate::cmd::create::file_info;
 use crate::connection::Connection;
 use crate::dispatch::Request;
-use crate::suspend::Handled;
+use crate::exchange::outcome::Handled;
 
 /// Answers a CLOSE.
 pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
@@ -26,7 +26,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
         _ => None,
     };
     let session = Arc::clone(connection.session(request)?);
-    if let Some(closed) = connection.server.close_open(&session, &open, request.now) {
+    if let Some(closed) = connection.server.close_open(&session, &open, request.cause()) {
         closed?;
     }
     close::Response { info }.write(body);

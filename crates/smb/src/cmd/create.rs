@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use share::{
-    Attributes, Caller, Deny, Disposition, Grant, Info, OpenRequest, Opened, Options, Outcome, Share, Step,
+    Attributes, Caller, Cause, Deny, Disposition, Grant, Info, OpenRequest, Opened, Options, Outcome, Share,
+    Step,
 };
 use smb_wire::create::{
     self, Access, CreateAction, CreateOptions, FileInfo, OplockLevel, ResponseFlags, ShareAccess,
@@ -17,11 +18,11 @@ use smb_wire::fscc::FileAttributes;
 use smb_wire::fscc::names::Syntax;
 use smb_wire::{FileId, NtStatus};
 use volume::security::Rights;
-use wire::Now;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Negotiated};
 use crate::dispatch::Request;
 use crate::durable::{Durable, Made};
+use crate::exchange::outcome::{Handled, Stop};
 use crate::info::Shown;
 use crate::info::numbers::Numbers;
 use crate::open::{Object, Open};
@@ -29,7 +30,6 @@ use crate::path;
 use crate::persistent::{self, AskedFor};
 use crate::server::Server;
 use crate::session::Session;
-use crate::suspend::{Handled, Stop};
 use crate::tree::{Target, Tree};
 
 pub(crate) mod contexts;
@@ -65,7 +65,12 @@ const REPLAYABLE: Rights = Rights::READ_DATA
     .union(Rights::DELETE);
 
 /// Answers a CREATE.
-pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
+pub(crate) fn handle(
+    connection: &mut Connection,
+    settled: &Negotiated,
+    request: &mut Request<'_>,
+    body: &mut Vec<u8>,
+) -> Handled {
     let asked = create::Request::parse(request.message)?;
     let tree = connection.tree(request)?;
     connection.pace_metadata(request, &tree)?;
@@ -75,7 +80,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
             crate::pipe::create(connection, request, &tree, &asked, body)
         }
         Target::Disk { engine, .. } => {
-            let contexts = Asked::read(connection.negotiated()?, &asked)?;
+            let contexts = Asked::read(settled, &asked)?;
             if let Some(wanted) = contexts.durability.reconnect() {
                 return reconnect::handle(connection, request, &tree, (&asked, &contexts), wanted, body);
             }
@@ -162,7 +167,7 @@ fn create_file(
     let mut options = options(asked, contexts, engine.config().follow_links);
     let target = target(connection, request, tree, engine, (asked, contexts, options))?;
     target.constrain(&mut options)?;
-    let lasts = lasts(connection, tree, contexts)?;
+    let lasts = lasts(tree, contexts);
     if lasts {
         // MS-SMB2 3.3.5.9 (exception: an Open that ends with the server has nothing that this would save)
         options |= Options::WRITE_THROUGH;
@@ -171,7 +176,7 @@ fn create_file(
     let claim = match replay::begin(connection, request, tree, (asked, contexts, lasts), &session)? {
         replay::Begun::New(claim) => claim,
         replay::Begun::Replay(open) => {
-            replay::answer(connection, request, &open, (asked, contexts), body)?;
+            replay::answer(request, &open, (asked, contexts), body)?;
             return persistent::replay_when_lasting(&open);
         }
     };
@@ -181,32 +186,31 @@ fn create_file(
         return Err(stop);
     }
     let open = reserve(connection, request, &session, tree)?;
-    let async_id = connection.async_id(request);
-    let waiter = connection.waiter(async_id);
-    let caller = Caller { identity, client: session.client, waiter: Some(&waiter), now: request.now };
+    let waiter = connection.waiter_for(request);
+    let caller = request.caller(identity, session.client, Some(&waiter));
     let wanted = wanted((asked, contexts), &target, options, (open.id, connection.handle.id));
-    tree.take_host_changes(request.now);
+    tree.take_host_changes(request.cause());
     match engine.create(&caller, &wanted) {
         Step::Done(opened) => {
             let opened = given_by_number(&caller, (engine, tree), opened, &contexts.numbers);
             let response = settle(&open, engine, (asked, contexts), (opened, lasts), &session);
             connection.server.enter_index(&open);
-            connection.server.join_session(&session, &open, request.now)?;
+            connection.server.join_session(&session, &open, request.cause())?;
             request.related.file_id = Some(open.id);
-            let status = write_response(&open, contexts, &response, connection.negotiated()?.posix, body)?;
+            let status = write_response(&open, contexts, &response, body)?;
             if response.durable.is_some_and(|durable| durable.persistent) {
-                return Err(once_lasting(&connection.server, engine, open, request.now));
+                return Err(once_lasting(&connection.server, engine, open, request.cause().elsewhere()));
             }
             Ok(status)
         }
         Step::Wait(ticket) => {
             connection.server.opens.remove(open.id.volatile);
             request.claim = claim;
-            Err(Stop::Wait(Some((Arc::clone(engine), ticket))))
+            Err(Stop::wait(engine, ticket))
         }
         Step::Refused(refusal) => {
             connection.server.opens.remove(open.id.volatile);
-            Err(path::refused(&refusal, asked.name, connection.negotiated()?.posix))
+            Err(path::refused(&refusal, asked.name, contexts.posix))
         }
     }
 }
@@ -226,13 +230,12 @@ fn target(
         Err(_) if has_streams => {
             let identity = tree.identity().ok_or(Stop::Fail(NtStatus::INTERNAL_ERROR))?;
             let client = connection.session(request)?.client;
-            let caller = Caller { identity, client, waiter: None, now: request.now };
+            let caller = request.caller(identity, client, None);
             let needs_file = matches!(
                 asked.create_disposition,
                 create::Disposition::Open | create::Disposition::Overwrite
             );
-            let posix = connection.negotiated()?.posix;
-            Err(path::refusal(asked.name, syntax, posix, needs_file, |names| {
+            Err(path::refusal(asked.name, syntax, contexts.posix, needs_file, |names| {
                 engine.exists(&caller, names, options)
             }))
         }
@@ -244,11 +247,11 @@ fn target(
 
 /// The answer to a CREATE that has made a persistent Open. Where that cannot be made to last its client never gets to
 /// know it, unless a replay of this was answered before.
-fn once_lasting(server: &Arc<Server>, engine: &Arc<Share>, open: Arc<Open>, now: Now) -> Stop {
+fn once_lasting(server: &Arc<Server>, engine: &Arc<Share>, open: Arc<Open>, cause: Cause) -> Stop {
     let (server, told) = (Arc::clone(server), Arc::clone(&open));
     let undo = move || {
         if open.promise.take_back() {
-            let _ = server.force_close(&open, now);
+            let _ = server.force_close(&open, cause);
         }
     };
     persistent::when_lasting(engine, move || told.promise.tell(), undo)
@@ -306,9 +309,9 @@ fn wanted<'a>(
 
 /// Whether the Open is to outlive the server, and can.
 // MS-SMB2 3.3.5.9.10
-fn lasts(connection: &Connection, tree: &Tree, contexts: &Asked) -> Result<bool, Stop> {
+fn lasts(tree: &Tree, contexts: &Asked) -> bool {
     let wanted = contexts.durability.request_v2.is_some_and(|v2| v2.persistent);
-    Ok(wanted && tree.is_continuously_available(connection.negotiated()?.capabilities))
+    wanted && tree.is_continuously_available(contexts.capabilities)
 }
 
 /// Makes an Open under an id of its own, so that a break that comes at once finds it.
@@ -398,12 +401,11 @@ pub(crate) fn write_response(
     open: &Open,
     contexts: &Asked,
     response: &Response,
-    posix: bool,
     body: &mut Vec<u8>,
 ) -> Handled {
     let (engine, file) = open.file().ok_or(Stop::Fail(NtStatus::FILE_CLOSED))?;
     let info = &response.info;
-    let mut answers = contexts.answers(engine, file, info, (response.lease, response.granted), posix);
+    let mut answers = contexts.answers(engine, file, info, (response.lease, response.granted));
     answers.durable = response.durable;
     let mut flags = ResponseFlags::empty();
     if info.attributes.contains(Attributes::REPARSE) {

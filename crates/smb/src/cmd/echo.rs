@@ -3,7 +3,7 @@
 use smb_wire::{NtStatus, echo};
 
 use crate::dispatch::Request;
-use crate::suspend::Handled;
+use crate::exchange::outcome::Handled;
 
 /// Answers an ECHO.
 pub(crate) fn handle(request: &Request<'_>, body: &mut Vec<u8>) -> Handled {

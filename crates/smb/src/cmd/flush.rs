@@ -4,8 +4,8 @@ use smb_wire::{NtStatus, flush};
 
 use crate::connection::Connection;
 use crate::dispatch::Request;
+use crate::exchange::outcome::{Handled, Stop};
 use crate::open::Object;
-use crate::suspend::{Handled, Stop};
 
 /// Answers a FLUSH from the blocking pool: it waits for the device.
 pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
@@ -15,11 +15,11 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
         flush::Response.write(body);
         return Ok(NtStatus::SUCCESS);
     }
-    let (now, open) = (request.now, named.look_on());
-    Err(Stop::Work(Box::new(move |body| {
+    let (cause, open) = (request.cause().elsewhere(), named.look_on());
+    Err(Stop::work(move |body| {
         let (engine, file) = open.file().ok_or(NtStatus::FILE_CLOSED)?;
-        engine.flush(file, false, now).map_err(|refusal| crate::status::of(&refusal))?;
+        engine.flush(file, false, cause).map_err(|refusal| crate::status::of(&refusal))?;
         flush::Response.write(body);
         Ok(NtStatus::SUCCESS)
-    })))
+    }))
 }

@@ -7,15 +7,14 @@
 
 use std::sync::Arc;
 
-use share::{Caller, Identity};
+use share::Caller;
 use smb_wire::ioctl::{self, CtlCode, Flags};
 use smb_wire::{FileId, NtStatus};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Negotiated};
 use crate::dispatch::{Request, check_charge};
-use crate::open::Open;
-use crate::suspend::{Handled, Stop};
-use crate::tree::Target;
+use crate::exchange::outcome::{Handled, Stop};
+use crate::open::OnDisk;
 
 mod backup;
 mod copy;
@@ -29,25 +28,30 @@ pub(crate) mod torture;
 type Answered = Result<NtStatus, Stop>;
 
 /// Answers an IOCTL.
-pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
+pub(crate) fn handle(
+    connection: &mut Connection,
+    settled: &Negotiated,
+    request: &mut Request<'_>,
+    body: &mut Vec<u8>,
+) -> Handled {
     let asked = ioctl::Request::parse(request.message)?;
     // MS-SMB2 3.3.5.15
     if !asked.flags.contains(Flags::IS_FSCTL) {
         return Err(Stop::Fail(NtStatus::NOT_SUPPORTED));
     }
-    let max_io = connection.negotiated()?.max_io;
+    let max_io = settled.max_io;
     if asked.max_output_response > max_io
         || asked.max_input_response > max_io
         || asked.input.len() > max_io as usize
     {
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     }
-    check_charge(connection, request, asked.payload_len())?;
+    check_charge(settled, request, asked.payload_len())?;
     if let Some(handled) = torture::of_session(connection, request, &asked, body) {
         return handled;
     }
     let mut output = Vec::new();
-    let status = answer(connection, request, &asked, &mut output)?;
+    let status = answer(connection, settled, request, &asked, &mut output)?;
     let file_id = request.file_id(asked.file_id).unwrap_or(FileId::RELATED);
     ioctl::Response { ctl_code: asked.ctl_code, file_id, input: &[], output: &output }.write(body);
     Ok(status)
@@ -55,6 +59,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
 
 fn answer(
     connection: &mut Connection,
+    settled: &Negotiated,
     request: &mut Request<'_>,
     asked: &ioctl::Request<'_>,
     output: &mut Vec<u8>,
@@ -73,9 +78,11 @@ fn answer(
     }
     match asked.ctl_code {
         CtlCode::ValidateNegotiateInfo => {
-            return server::validate_negotiate(connection, request, asked, output);
+            return server::validate_negotiate(connection, settled, request, asked, output);
         }
-        CtlCode::QueryNetworkInterfaceInfo => return server::interfaces(connection, request, limit, output),
+        CtlCode::QueryNetworkInterfaceInfo => {
+            return server::interfaces(connection, settled, request, limit, output);
+        }
         // MS-SMB2 3.3.5.15.2: there is no DFS here.
         CtlCode::DfsGetReferrals | CtlCode::DfsGetReferralsEx => {
             return Err(Stop::Fail(NtStatus::FS_DRIVER_REQUIRED));
@@ -85,10 +92,10 @@ fn answer(
     }
     let named = connection.open(request, asked.file_id)?;
     let open = named.share();
-    if open.file().is_none() {
+    let Some(disk) = open.on_disk() else {
         return crate::pipe::control(connection, request, &open, asked, output);
-    }
-    let cx = Context { connection, open, input: asked.input, limit };
+    };
+    let cx = Context { connection, settled, disk, input: asked.input, limit };
     match asked.ctl_code {
         CtlCode::SrvRequestResumeKey => copy::resume_key(&cx, output),
         CtlCode::SrvCopychunk => copy::copychunk(&cx, request, copy::Target::NeedsRead, output),
@@ -122,23 +129,17 @@ fn answer(
 /// What the control codes of files share.
 struct Context<'a> {
     connection: &'a Connection,
-    open: Arc<Open>,
+    settled: &'a Negotiated,
+    disk: OnDisk<'a>,
     input: &'a [u8],
     /// Bytes of output that the client takes.
     limit: usize,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
     /// The engine's side of the Open.
-    fn file(&self) -> Result<(&Arc<share::Share>, &Arc<share::Open>), Stop> {
-        self.open.file().ok_or(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST))
-    }
-
-    fn identity(&self) -> Result<&Arc<Identity>, Stop> {
-        match &self.open.tree.target {
-            Target::Disk { identity, .. } => Ok(identity),
-            Target::Pipes => Err(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST)),
-        }
+    fn file(&self) -> (&'a Arc<share::Share>, &'a Arc<share::Open>) {
+        (self.disk.engine, self.disk.file)
     }
 
     /// Calls the engine for this request; a wait parks it.
@@ -147,16 +148,10 @@ impl Context<'_> {
         request: &mut Request<'_>,
         call: impl FnOnce(&Caller<'_>) -> share::Step<T>,
     ) -> Result<T, Stop> {
-        let (engine, _) = self.file()?;
-        let async_id = self.connection.async_id(request);
-        let waiter = self.connection.waiter(async_id);
-        let identity = self.identity()?;
-        let caller = Caller { identity, client: self.open.client, waiter: Some(&waiter), now: request.now };
-        match call(&caller) {
-            share::Step::Done(done) => Ok(done),
-            share::Step::Wait(ticket) => Err(Stop::Wait(Some((Arc::clone(engine), ticket)))),
-            share::Step::Refused(refusal) => Err(refusal.into()),
-        }
+        let OnDisk { open, engine, identity, .. } = self.disk;
+        let waiter = self.connection.waiter_for(request);
+        let caller = request.caller(identity, open.client, Some(&waiter));
+        Stop::unless_done(engine, call(&caller))
     }
 
     /// The same for the control codes whose sections take too little room for a wrong parameter.

@@ -2,34 +2,39 @@
 
 use std::sync::Arc;
 
-use share::{Caller, LockRule, RangeKind, RangeNote, RangeRequest, Step};
+use share::{LockRule, RangeKind, RangeNote, RangeRequest};
 use smb_wire::lock::{self, Flags, LockElement};
 use smb_wire::negotiate::{Capabilities, Dialect};
 use smb_wire::{Command, FileId, Header, NtStatus};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Negotiated};
 use crate::dispatch::Request;
-use crate::open::Open;
+use crate::exchange::outcome::{Aside, Handled, Stop};
+use crate::open::{OnDisk, Open};
 use crate::persistent;
 use crate::sequence::LockSequences;
-use crate::suspend::{Handled, Stop};
-use crate::tree::Target;
 
 /// Most ranges in one request.
 const MAX_RANGES: usize = 1024;
 
 /// Answers a LOCK.
-pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
+pub(crate) fn handle(
+    connection: &mut Connection,
+    settled: &Negotiated,
+    request: &mut Request<'_>,
+    body: &mut Vec<u8>,
+) -> Handled {
     let asked = lock::Request::parse(request.message)?;
     let named = connection.open(request, asked.file_id)?;
     let open = named.share();
     if asked.locks.len() > MAX_RANGES {
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     }
+    let disk = open.on_disk().ok_or(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST))?;
     let elements: Vec<LockElement> = asked.locks.iter().collect();
     let (index, number) = (asked.lock_sequence_index, asked.lock_sequence_number);
-    let is_verified = is_sequenced(connection, &open)?;
-    let engine = open.file().filter(|(_, file)| file.is_lasting()).map(|(engine, _)| Arc::clone(engine));
+    let is_verified = is_sequenced(settled, &open);
+    let engine = disk.file.is_lasting().then(|| Arc::clone(disk.engine));
     let told = Arc::clone(&open);
     let tell = move || !is_verified || told.locks.tell(index, number);
     // Also of one that has waited: it may have been done on another channel meanwhile.
@@ -44,7 +49,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     let sequence = request.header.channel_sequence();
     let is_late = || open.refused_locks.is_late((index, number), sequence, &open.moving.sequence);
     if is_late() && !(is_verified && open.locks.was_done(index, number)) {
-        return refuse_late(request, &open);
+        return refuse_late(request, disk);
     }
     if is_done() {
         return replayed(body);
@@ -60,8 +65,8 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     };
     let note = persistent::lock_note(&open, done);
     if unlocks {
-        unlock(&open, &elements, &note)?;
-    } else if !take(connection, request, (&open, &note), &elements, (index, number), is_done)? {
+        unlock(disk, &elements, &note)?;
+    } else if !take(connection, request, (disk, &note), &elements, (index, number), is_done)? {
         return replayed(body);
     }
     drop(note);
@@ -69,28 +74,24 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
         done(&open.locks);
     }
     if is_verified && !unlocks {
-        settle_copies(&open, &elements, (index, number), is_late())?;
+        settle_copies(disk, &elements, (index, number), is_late())?;
     }
     lock::Response.write(body);
-    match engine {
-        Some(engine) => {
-            // It may be taken back until it lasts.
-            let changing = named.go_on();
-            let sequence = is_smb3(connection).then_some(sequence);
-            let undo = move || {
-                take_back(&open, &elements, (index, number), sequence);
-                drop(changing);
-            };
-            Err(persistent::when_lasting(&engine, tell, undo))
-        }
-        None => Ok(NtStatus::SUCCESS),
-    }
+    let Some(engine) = engine else { return Ok(NtStatus::SUCCESS) };
+    // It may be taken back until it lasts.
+    let changing = named.go_on();
+    let sequence = settled.protection.dialect.is_smb3().then_some(sequence);
+    let undo = move || {
+        take_back(&open, &elements, (index, number), sequence);
+        drop(changing);
+    };
+    Err(persistent::when_lasting(&engine, tell, undo))
 }
 
 /// Refuses a LOCK of which a second copy was refused before. A range that it was woken for goes to the next.
-fn refuse_late(request: &Request<'_>, open: &Open) -> Handled {
-    if let Some((engine, file)) = open.file().filter(|_| request.resumed) {
-        engine.pass_turn(file);
+fn refuse_late(request: &Request<'_>, disk: OnDisk<'_>) -> Handled {
+    if request.resumed {
+        disk.engine.pass_turn(disk.file);
     }
     Err(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE))
 }
@@ -98,16 +99,14 @@ fn refuse_late(request: &Request<'_>, open: &Open) -> Handled {
 /// A LOCK is refused: if it was sent again after a channel was lost, its first copy takes nothing when it comes late. False
 /// when that was done already, which is the answer to both then.
 fn note_refused(connection: &Connection, open: &Open, header: &Header, (index, number): (u32, u8)) -> bool {
+    // Before 3.0 the field of the ChannelSequence says something else (MS-SMB2 2.2.1.1).
+    let Some(settled) = connection.negotiated.filter(|it| it.protection.dialect.is_smb3()) else {
+        return true;
+    };
     // Asked first: nothing else of the Open is locked while the refused ones are.
-    let is_verified = is_sequenced(connection, open).unwrap_or(false);
+    let is_verified = is_sequenced(&settled, open);
     let is_done = || is_verified && open.locks.was_done(index, number);
-    !is_smb3(connection) || open.refused_locks.note((index, number), header.channel_sequence(), is_done)
-}
-
-/// Whether the header of a request has a ChannelSequence: before 3.0 the field says something else.
-// MS-SMB2 2.2.1.1
-fn is_smb3(connection: &Connection) -> bool {
-    connection.negotiated.as_ref().is_some_and(|it| it.protection.dialect.is_smb3())
+    open.refused_locks.note((index, number), header.channel_sequence(), is_done)
 }
 
 /// A request that waits, or was about to, is refused or taken back: `message` on the Open `id`. False for a LOCK whose first
@@ -132,7 +131,7 @@ pub(crate) fn note_ended(
 /// A range that was locked may have been asked for twice: who waits for the same looks again whether it is done. With `is_late` the
 /// second copy was refused meanwhile, and the first gives way.
 fn settle_copies(
-    open: &Open,
+    OnDisk { open, engine, file, .. }: OnDisk<'_>,
     elements: &[LockElement],
     (index, number): (u32, u8),
     is_late: bool,
@@ -142,8 +141,7 @@ fn settle_copies(
         release(open, elements);
         return Err(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE));
     }
-    if let (true, Some((engine, file)), [element]) = (LockSequences::has_place(index), open.file(), elements)
-    {
+    if let (true, [element]) = (LockSequences::has_place(index), elements) {
         engine.ask_again(file, element.offset, element.length);
     }
     Ok(())
@@ -166,25 +164,25 @@ fn take_back(open: &Open, elements: &[LockElement], (index, number): (u32, u8), 
 
 /// Releases what was locked.
 fn release(open: &Open, elements: &[LockElement]) {
+    let Some(disk) = open.on_disk() else { return };
     let note = persistent::lock_note(open, |_| ());
     for element in elements {
         // The client may have released it already.
-        let _ = unlock(open, &[LockElement { flags: Flags::UNLOCK, ..*element }], &note);
+        let _ = unlock(disk, &[LockElement { flags: Flags::UNLOCK, ..*element }], &note);
     }
 }
 
 /// Whether the sequence numbers of LOCK requests count: where one may be sent again.
 // MS-SMB2 3.3.5.14
-fn is_sequenced(connection: &Connection, open: &Open) -> Result<bool, Stop> {
-    let negotiated = connection.negotiated()?;
-    let dialect = negotiated.protection.dialect;
-    let multichannel = dialect.is_smb3() && negotiated.capabilities.contains(Capabilities::MULTI_CHANNEL);
-    Ok(multichannel || (dialect != Dialect::Smb202 && open.survival.lock().survives()))
+fn is_sequenced(settled: &Negotiated, open: &Open) -> bool {
+    let dialect = settled.protection.dialect;
+    let multichannel = dialect.is_smb3() && settled.capabilities.contains(Capabilities::MULTI_CHANNEL);
+    multichannel || (dialect != Dialect::Smb202 && open.survival.lock().survives())
 }
 
 // MS-SMB2 3.3.5.14.1
-fn unlock(open: &Open, elements: &[LockElement], note: RangeNote<'_>) -> Result<(), Stop> {
-    let (engine, file) = open.file().ok_or(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST))?;
+fn unlock(disk: OnDisk<'_>, elements: &[LockElement], note: RangeNote<'_>) -> Result<(), Stop> {
+    let OnDisk { open, engine, file, .. } = disk;
     // What stands before a malformed element is unlocked and stays so.
     let well_formed = elements.iter().take_while(|element| element.flags == Flags::UNLOCK);
     let range = |element: &LockElement| RangeRequest {
@@ -205,18 +203,18 @@ fn unlock(open: &Open, elements: &[LockElement], note: RangeNote<'_>) -> Result<
 fn take(
     connection: &mut Connection,
     request: &mut Request<'_>,
-    (open, note): (&Open, RangeNote<'_>),
+    (disk, note): (OnDisk<'_>, RangeNote<'_>),
     elements: &[LockElement],
     numbered: (u32, u8),
     is_done: impl Fn() -> bool,
 ) -> Result<bool, Stop> {
-    match lock(connection, request, (open, note), elements) {
+    match lock(connection, request, (disk, note), elements) {
         // It was done since it was looked whether it is.
-        Err(Stop::Wait(Some((engine, ticket)))) if is_done() => {
+        Err(Stop::Aside(Aside::Wait(engine, ticket))) if is_done() => {
             engine.cancel(ticket);
             Ok(false)
         }
-        Err(Stop::Fail(_)) if !note_refused(connection, open, request.header, numbered) => Ok(false),
+        Err(Stop::Fail(_)) if !note_refused(connection, disk.open, &request.header, numbered) => Ok(false),
         locked => locked.map(|()| true),
     }
 }
@@ -225,10 +223,10 @@ fn take(
 fn lock(
     connection: &mut Connection,
     request: &mut Request<'_>,
-    (open, note): (&Open, RangeNote<'_>),
+    (disk, note): (OnDisk<'_>, RangeNote<'_>),
     elements: &[LockElement],
 ) -> Result<(), Stop> {
-    let (engine, file) = open.file().ok_or(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST))?;
+    let OnDisk { open, engine, file, identity } = disk;
     let mut ranges = Vec::with_capacity(elements.len());
     for element in elements {
         let kind = match element.flags - Flags::FAIL_IMMEDIATELY {
@@ -242,16 +240,11 @@ fn lock(
     if waits && elements.len() > 1 {
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     }
-    let Target::Disk { identity, .. } = &open.tree.target else {
-        return Err(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST));
-    };
-    let async_id = connection.async_id(request);
-    let waiter = connection.waiter(async_id);
+    let waiter = connection.waiter_for(request);
     let waiter = waits.then_some(&waiter);
-    let caller = Caller { identity, client: open.client, waiter, now: request.now };
-    match engine.lock_noting(&caller, file, open.lock_owner(), LockRule::Exact, &ranges, note) {
-        Step::Done(()) => Ok(()),
-        Step::Wait(ticket) => Err(Stop::Wait(Some((engine.clone(), ticket)))),
-        Step::Refused(refusal) => Err(refusal.into()),
-    }
+    let caller = request.caller(identity, open.client, waiter);
+    Stop::unless_done(
+        engine,
+        engine.lock_noting(&caller, file, open.lock_owner(), LockRule::Exact, &ranges, note),
+    )
 }

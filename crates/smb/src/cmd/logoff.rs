@@ -6,14 +6,14 @@ use smb_wire::{NtStatus, logoff};
 
 use crate::connection::Connection;
 use crate::dispatch::Request;
-use crate::suspend::Handled;
+use crate::exchange::outcome::Handled;
 
 /// Answers a LOGOFF. The answer is still signed with the session's key, so the channel is forgotten by
 /// the event that the end of the session posts, which comes after it.
 pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
     logoff::Request::parse(request.message)?;
     let session = Arc::clone(connection.session(request)?);
-    connection.server.end_session(&session, request.now);
+    connection.server.end_session(&session, request.cause());
     logoff::Response.write(body);
     Ok(NtStatus::SUCCESS)
 }

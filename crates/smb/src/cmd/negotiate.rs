@@ -13,14 +13,14 @@ use smb_wire::{Command, Guid, Header, NtStatus};
 use wire::{Now, Output};
 
 use crate::account::Known;
-use crate::compound::Compound;
 use crate::config::{Encryption, ServerConfig, Signing};
 use crate::connection::{Connection, Negotiated};
 use crate::dispatch::Request;
 use crate::event::Event;
+use crate::exchange::compound::Compound;
+use crate::exchange::outcome::{Handled, Stop};
 use crate::keys::Protection;
 use crate::limits::{MAX_IO, MAX_IO_SMALL};
-use crate::suspend::{Handled, Stop};
 
 /// Dialects from the newest to the oldest.
 const DIALECTS: [Dialect; 5] =
@@ -83,13 +83,13 @@ pub(crate) fn handle(
             ],
         ),
         security: security(&config),
-        offered: fingerprint(&asked.dialects),
         max_io: if dialect == Dialect::Smb202 { MAX_IO_SMALL } else { MAX_IO },
         posix: agreed.posix,
     };
     let several = asked.capabilities.contains(Capabilities::MULTI_CHANNEL);
     connection.handle.announced_multichannel.store(several, Ordering::Relaxed);
     connection.negotiated = Some(negotiated);
+    connection.offered = fingerprint(&asked.dialects);
     connection.preauth = preauth_hash(&[0; 64], request.message);
     connection.join(negotiated.client);
     out.placement = Some(negotiated.client.0);
@@ -156,13 +156,13 @@ pub(crate) fn from_smb1(connection: &mut Connection, frame: &[u8], now: Now, out
             Capabilities::empty()
         },
         security: security(&config),
-        offered: fingerprint(&List::EMPTY),
         max_io: if dialect == Dialect::Wildcard { MAX_IO } else { MAX_IO_SMALL },
         posix: false,
     };
     connection.multi_protocol = true;
     if dialect == Dialect::Smb202 {
         connection.negotiated = Some(negotiated);
+        connection.offered = fingerprint(&List::EMPTY);
         connection.join(negotiated.client);
     }
     let mut compound = Compound::new(out.pool.take(512), None);

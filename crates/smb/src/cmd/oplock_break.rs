@@ -10,7 +10,8 @@ use smb_wire::oplock_break::{self, Lease, Oplock};
 
 use crate::connection::Connection;
 use crate::dispatch::Request;
-use crate::suspend::{Handled, Stop};
+use crate::exchange::outcome::{Handled, Stop};
+use crate::open::OnDisk;
 use crate::tree::{Target, Tree};
 
 /// Answers an acknowledgement.
@@ -29,7 +30,7 @@ fn of_oplock(
     body: &mut Vec<u8>,
 ) -> Handled {
     let open = connection.open(request, oplock.file_id)?.share();
-    let (engine, file) = open.file().ok_or(Stop::Fail(NtStatus::INVALID_DEVICE_STATE))?;
+    let OnDisk { engine, file, .. } = open.on_disk().ok_or(Stop::Fail(NtStatus::INVALID_DEVICE_STATE))?;
     let held = file.caching();
     let (keep, answer) = answered(oplock.oplock_level, held);
     let key = open.oplock_key;

@@ -13,11 +13,11 @@ use smb_wire::query_directory::{Flags, Request as Asked};
 use smb_wire::{NtStatus, output};
 use volume::security::Rights;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Negotiated};
 use crate::dispatch::{Request, check_charge};
+use crate::exchange::outcome::{Handled, Stop};
 use crate::info::names;
-use crate::suspend::{Handled, Stop};
-use crate::tree::Target;
+use crate::open::OnDisk;
 
 mod pattern;
 mod sink;
@@ -47,38 +47,37 @@ const SLICE: usize = 4096;
 const DOTS: [&[u8]; 2] = [b".", b".."];
 
 /// Answers a QUERY_DIRECTORY.
-pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
+pub(crate) fn handle(
+    connection: &mut Connection,
+    settled: &Negotiated,
+    request: &mut Request<'_>,
+    body: &mut Vec<u8>,
+) -> Handled {
     let asked = Asked::parse(request.message)?;
     let open = connection.open(request, asked.file_id)?;
     // MS-SMB2 3.3.5.18
-    let Some((engine, file)) = open.file().filter(|(_, file)| file.is_directory()) else {
-        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    };
-    let negotiated = connection.negotiated()?;
-    if asked.output_buffer_length > negotiated.max_io {
+    let directory = open.on_disk().filter(|disk| disk.file.is_directory());
+    let OnDisk { engine, file, identity, .. } = directory.ok_or(Stop::Fail(NtStatus::INVALID_PARAMETER))?;
+    if asked.output_buffer_length > settled.max_io {
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     }
-    check_charge(connection, request, asked.payload_len())?;
+    check_charge(settled, request, asked.payload_len())?;
     if !file.granted().contains(Rights::LIST_DIRECTORY) {
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }
-    let form = Form::of(asked.file_information_class, negotiated.posix)
+    let form = Form::of(asked.file_information_class, settled.posix)
         .ok_or(Stop::Fail(NtStatus::INVALID_INFO_CLASS))?;
     // MS-FSA 2.1.5.6.3
     if (asked.output_buffer_length as usize) < form.fixed_len() {
         return Err(Stop::Fail(NtStatus::INFO_LENGTH_MISMATCH));
     }
-    let Target::Disk { identity, .. } = &open.tree.target else {
-        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    };
-    let async_id = connection.async_id(request);
-    let waiter = connection.waiter(async_id);
-    let caller = Caller { identity, client: open.client, waiter: Some(&waiter), now: request.now };
+    let waiter = connection.waiter_for(request);
+    let caller = request.caller(identity, open.client, Some(&waiter));
     let at = body.len();
     body.resize(at + output::RESPONSE_FIXED, 0);
     let sink = Sink::new(body, form, asked.output_buffer_length as usize, engine, names::syntax(file));
     let single = asked.flags.contains(Flags::RETURN_SINGLE_ENTRY);
-    let scan = Scan { engine, file, caller: &caller, single, number: (connection.handle.id, async_id) };
+    let scan = Scan { engine, file, caller: &caller, single, number: (connection.handle.id, waiter.token) };
     let status = list(&scan, &mut open.listing.lock(), &asked, sink)?;
     let length = (body.len() - at - output::RESPONSE_FIXED) as u32;
     if let Some(fixed) = body[at..].first_chunk_mut() {
@@ -163,7 +162,7 @@ impl Scan<'_> {
         let Some(waiter) = self.caller.waiter else { return Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES) };
         let ticket = self.engine.wait_until(waiter, self.caller.now.mono_ns);
         self.engine.wake(ticket);
-        Stop::Wait(Some((Arc::clone(self.engine), ticket)))
+        Stop::wait(self.engine, ticket)
     }
 
     /// `.` and `..`, the first two entries wherever the pattern selects them.

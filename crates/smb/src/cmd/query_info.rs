@@ -13,9 +13,9 @@ use smb_wire::{NtStatus, output};
 
 use crate::connection::{Connection, Negotiated};
 use crate::dispatch::{Request, check_charge};
+use crate::exchange::outcome::{Handled, Stop};
 use crate::info::Shown;
-use crate::open::{Object, Open};
-use crate::suspend::{Handled, Stop};
+use crate::open::{OnDisk, Open};
 
 mod extended;
 mod file;
@@ -25,20 +25,24 @@ mod security;
 pub(crate) mod volume;
 
 /// Answers a QUERY_INFO.
-pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
+pub(crate) fn handle(
+    connection: &mut Connection,
+    settled: &Negotiated,
+    request: &mut Request<'_>,
+    body: &mut Vec<u8>,
+) -> Handled {
     let asked = Asked::parse(request.message)?;
     let open = connection.open(request, asked.file_id)?;
-    let negotiated = connection.negotiated()?;
     // MS-SMB2 3.3.5.20
-    if asked.output_buffer_length > negotiated.max_io {
+    if asked.output_buffer_length > settled.max_io {
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     }
-    check_charge(connection, request, asked.payload_len())?;
+    check_charge(settled, request, asked.payload_len())?;
     let at = body.len();
     body.resize(at + output::RESPONSE_FIXED, 0);
-    let status = match open.object() {
-        Some(Object::File { engine, open: file }) => {
-            let query = Query { engine, file, open: &open, asked: &asked, negotiated };
+    let status = match open.on_disk() {
+        Some(OnDisk { open, engine, file, .. }) => {
+            let query = Query { engine, file, open, asked: &asked, settled };
             match asked.info_type {
                 InfoType::File => file::answer(&query, body),
                 InfoType::Filesystem => volume::answer(&query, body),
@@ -48,8 +52,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
                 InfoType::Unknown(_) => Err(Stop::Fail(NtStatus::INVALID_PARAMETER)),
             }
         }
-        Some(Object::Pipe(_)) => pipe::answer(&asked, body),
-        None => Err(Stop::Fail(NtStatus::FILE_CLOSED)),
+        None => pipe::answer(&asked, body),
     }?;
     let length = (body.len() - at - output::RESPONSE_FIXED) as u32;
     if let Some(fixed) = body[at..].first_chunk_mut() {
@@ -64,7 +67,7 @@ struct Query<'a> {
     file: &'a Arc<share::Open>,
     open: &'a Open,
     asked: &'a Asked<'a>,
-    negotiated: &'a Negotiated,
+    settled: &'a Negotiated,
 }
 
 impl Query<'_> {

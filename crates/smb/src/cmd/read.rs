@@ -11,10 +11,10 @@ use volume::Patience;
 use wire::{FileRange, Transfer};
 
 use crate::changing::Looking;
-use crate::connection::Connection;
+use crate::connection::{Connection, Negotiated};
 use crate::dispatch::{Request, check_charge};
+use crate::exchange::outcome::{Completion, Handled, Stop, Work};
 use crate::open::Object;
-use crate::suspend::{Completion, Handled, Stop, Work};
 
 /// Bytes from which on data is not copied; to find out whether it is in memory costs as much as to copy a few
 /// KiB, and pieces of the page cache go to the network in smaller steps.
@@ -31,14 +31,19 @@ struct Wanted {
 }
 
 /// Answers a READ.
-pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
+pub(crate) fn handle(
+    connection: &mut Connection,
+    settled: &Negotiated,
+    request: &mut Request<'_>,
+    body: &mut Vec<u8>,
+) -> Handled {
     let asked = read::Request::parse(request.message)?;
     let open = connection.open(request, asked.file_id)?;
     // MS-SMB2 3.3.5.12
-    if asked.length > connection.negotiated()?.max_io || asked.channel != read::Channel::None {
+    if asked.length > settled.max_io || asked.channel != read::Channel::None {
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     }
-    check_charge(connection, request, asked.payload_len())?;
+    check_charge(settled, request, asked.payload_len())?;
     let wanted = Wanted {
         offset: asked.offset,
         length: asked.length as usize,
@@ -74,7 +79,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
                 }
                 Err(share::Refusal::WouldBlock) => {
                     body.truncate(at);
-                    Err(Stop::Work(later(open.look_on(), wanted, charge)))
+                    Err(Stop::work(later(open.look_on(), wanted, charge)))
                 }
                 Err(refusal) => Err(refusal.into()),
             }

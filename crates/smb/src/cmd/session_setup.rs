@@ -19,13 +19,13 @@ use smb_wire::{Header, NtStatus};
 
 use crate::account::{Comes, Standing};
 use crate::config::{Encryption, ServerConfig, Signing, same_name};
-use crate::connection::{Channel, Connection};
+use crate::connection::{Channel, Connection, Negotiated};
 use crate::dispatch::Request;
+use crate::exchange::outcome::{Handled, Stop};
 use crate::keys;
 use crate::limits::{MAX_SESSIONS_PER_CONNECTION, MAX_SETUPS, MAX_SETUPS_PER_CONNECTION};
 use crate::server::Server;
 use crate::session::{Proved, Session, State};
-use crate::suspend::{Handled, Stop};
 use crate::target::Verdict;
 
 /// A log-on under way on one connection.
@@ -87,29 +87,32 @@ impl Credentials for Users<'_> {
 }
 
 /// Answers a SESSION_SETUP.
-pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
-    let place = request.async_id.and_then(|id| guess::place_of(connection, id));
+pub(crate) fn handle(
+    connection: &mut Connection,
+    settled: &Negotiated,
+    request: &mut Request<'_>,
+    body: &mut Vec<u8>,
+) -> Handled {
     let asked = session_setup::Request::parse(request.message)?;
-    let negotiated = *connection.negotiated()?;
     let config = connection.settings();
     // MS-SMB2 3.3.5.5: who must seal and cannot is told so here.
-    if config.encryption == Encryption::Required && negotiated.protection.cipher.is_none() {
+    if config.encryption == Encryption::Required && settled.protection.cipher.is_none() {
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }
     // MS-SMB2 3.3.5.5: without an id it is a log-on like any other.
     let binding = asked.flags.contains(RequestFlags::BINDING) && request.session_id != 0;
     let at = match binding {
-        true => find_binding(connection, request, &config)?,
-        false => find_setup(connection, request, &config)?,
+        true => find_binding(connection, settled, request, &config)?,
+        false => find_setup(connection, settled, request, &config)?,
     };
     let setup = &mut connection.setups[at];
     let session = Arc::clone(&setup.session);
     request.related.session_id = session.id;
     // What has waited was taken in when it came.
-    if negotiated.protection.dialect == Dialect::Smb311 && !request.resumed {
+    if settled.protection.dialect == Dialect::Smb311 && !request.resumed {
         setup.preauth = preauth_hash(&setup.preauth, &signed_message(request));
     }
-    let (step, user) = guess::judge(connection, request, at, asked.security_buffer, place)?;
+    let (step, user) = guess::judge(connection, request, at, asked.security_buffer)?;
     match step {
         Step::Continue(token) => {
             session_setup::Response { session_flags: SessionFlags::empty(), security_buffer: &token }
@@ -119,7 +122,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
         Step::Done { reply, login } => {
             let setup = connection.setups.remove(at);
             let proving = Arc::clone(&setup.session);
-            let flags = accept(connection, request, &asked, setup, &login, &config)?;
+            let flags = accept(connection, settled, request, &asked, setup, (&login, &config))?;
             session_setup::Response { session_flags: flags, security_buffer: &reply }.write(body);
             let anonymous = proving.proved().is_none_or(|proved| proved.anonymous);
             request.sign_answer = !anonymous;
@@ -151,6 +154,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
 /// The log-on that the request goes on with, or a new one.
 fn find_setup(
     connection: &mut Connection,
+    settled: &Negotiated,
     request: &Request<'_>,
     config: &ServerConfig,
 ) -> Result<usize, Stop> {
@@ -158,13 +162,12 @@ fn find_setup(
     if let Some(at) = setups.position(|setup| setup.session.id == request.session_id && !setup.binds()) {
         return Ok(at);
     }
-    let negotiated = *connection.negotiated()?;
     if request.session_id == 0 {
         // MS-SMB2 3.3.5.5.1
         let share = check_room(connection)?;
         let server = &connection.server;
-        let (guid, client) = (negotiated.client_guid, negotiated.client);
-        let session = server.new_session(guid, client, negotiated.protection, request.now);
+        let (guid, client) = (settled.client_guid, settled.client);
+        let session = server.new_session(guid, client, settled.protection, request.now);
         let added = session.add_channel(&connection.handle, 1);
         added.map_err(|_| Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES))?;
         return Ok(begin(connection, session, Purpose::New, share, config));
@@ -188,11 +191,12 @@ fn find_setup(
 /// the session may have ended on another connection since the last one.
 fn find_binding(
     connection: &mut Connection,
+    settled: &Negotiated,
     request: &Request<'_>,
     config: &ServerConfig,
 ) -> Result<usize, Stop> {
     let id = request.session_id;
-    let checked = bind::session_to_bind(connection, request, config);
+    let checked = bind::session_to_bind(connection, settled, request, config);
     let under_way = connection.setups.iter().position(|setup| setup.session.id == id && setup.binds());
     match (checked, under_way) {
         (Ok(session), Some(at)) if Arc::ptr_eq(&session, &connection.setups[at].session) => Ok(at),
@@ -237,18 +241,18 @@ fn begin(
 /// The user is proved: keys, flags, and what an earlier session of theirs leaves (MS-SMB2 3.3.5.5.3).
 fn accept(
     connection: &mut Connection,
+    settled: &Negotiated,
     request: &Request<'_>,
     asked: &session_setup::Request<'_>,
     setup: Setup,
-    login: &Login,
-    config: &ServerConfig,
+    (login, config): (&Login, &ServerConfig),
 ) -> Result<SessionFlags, Stop> {
     let server = Arc::clone(&connection.server);
     check_target(connection, &setup, login, config, request)?;
     let (identity, key_of) =
         user_of(&server, login, config).inspect_err(|_| abandon(connection, &setup, request))?;
     let session = &setup.session;
-    check_dialect(connection, &setup, request)?;
+    check_dialect(connection, settled, &setup, request)?;
     let memory = &config.session_memory;
     let payer = memory.payer(session.client, &identity);
     if setup.purpose == Purpose::New && !session.take_memory(memory, payer) {
@@ -258,7 +262,7 @@ fn accept(
     }
     let signs = config.signing == Signing::Required
         || asked.security_mode.contains(SecurityMode::SIGNING_REQUIRED)
-        || connection.negotiated()?.client_security.contains(SecurityMode::SIGNING_REQUIRED);
+        || settled.client_security.contains(SecurityMode::SIGNING_REQUIRED);
     let (is_owner, now) = (same_name(session.user_name(), &identity.name), request.now);
     match setup.purpose {
         Purpose::New => {
@@ -269,7 +273,7 @@ fn accept(
         }
         Purpose::Bind if !is_owner => return Err(bind::other_user(connection, session, &identity.name, now)),
         Purpose::Bind => {
-            bind::take_channel(connection, &setup, &login.session_key, config, now)?;
+            bind::take_channel(connection, settled, &setup, &login.session_key, config, now)?;
             connection.deadline = None;
         }
         // MS-SMB2 3.3.5.5.3: another user may not take the session over; its keys and its user stay as they
@@ -277,7 +281,7 @@ fn accept(
         Purpose::Again if !is_owner && !login.is_anonymous() => {
             let (peer, of) = (connection.handle.peer.remote, session.user_name());
             tracing::info!(%peer, session = session.id, of, user = identity.name, "session ends: renewed by another");
-            server.end_session(session, request.now);
+            server.end_session(session, request.cause());
             return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
         }
         Purpose::Again => {}
@@ -371,10 +375,14 @@ fn standing(
 
 /// A client has one dialect: a new session in another one ends before it begins.
 // MS-SMB2 3.3.5.5.3
-fn check_dialect(connection: &mut Connection, setup: &Setup, request: &Request<'_>) -> Result<(), Stop> {
-    let negotiated = *connection.negotiated()?;
-    let client = connection.server.client(negotiated.client);
-    let dialect = negotiated.protection.dialect;
+fn check_dialect(
+    connection: &mut Connection,
+    settled: &Negotiated,
+    setup: &Setup,
+    request: &Request<'_>,
+) -> Result<(), Stop> {
+    let client = connection.server.client(settled.client);
+    let dialect = settled.protection.dialect;
     if setup.purpose != Purpose::New || client.is_none_or(|client| client.speaks(dialect)) {
         return Ok(());
     }
@@ -417,7 +425,7 @@ fn end_previous(server: &Arc<Server>, session: &Arc<Session>, previous: u64, req
             user = old.user_name(),
             "session replaced by its client"
         );
-        server.end_session(&old, request.now);
+        server.end_session(&old, request.cause());
     }
 }
 
@@ -427,7 +435,7 @@ fn abandon(connection: &mut Connection, setup: &Setup, request: &Request<'_>) {
     if setup.binds() {
         return;
     }
-    connection.server.end_session(&setup.session, request.now);
+    connection.server.end_session(&setup.session, request.cause());
     connection.forget_session(setup.session.id);
 }
 

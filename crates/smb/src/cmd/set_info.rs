@@ -13,11 +13,10 @@ use smb_wire::query_info::InfoType;
 use smb_wire::set_info::{Request as Asked, Response};
 use volume::security::Rights;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Negotiated};
 use crate::dispatch::{Request, check_charge};
-use crate::open::{Object, Open};
-use crate::suspend::{Handled, Stop};
-use crate::tree::Target;
+use crate::exchange::outcome::{Handled, Stop};
+use crate::open::{OnDisk, Open};
 
 mod file;
 mod naming;
@@ -25,23 +24,24 @@ mod pipe;
 mod security;
 
 /// Answers a SET_INFO.
-pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
+pub(crate) fn handle(
+    connection: &mut Connection,
+    settled: &Negotiated,
+    request: &mut Request<'_>,
+    body: &mut Vec<u8>,
+) -> Handled {
     let asked = Asked::parse(request.message)?;
     let open = connection.open(request, asked.file_id)?;
     // MS-SMB2 3.3.5.21
-    if asked.buffer.is_empty() || asked.payload_len() > connection.negotiated()?.max_io {
+    if asked.buffer.is_empty() || asked.payload_len() > settled.max_io {
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     }
-    check_charge(connection, request, asked.payload_len())?;
-    match open.object() {
-        Some(Object::File { engine, open: file }) => {
-            let Target::Disk { identity, .. } = &open.tree.target else {
-                return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-            };
-            let async_id = connection.async_id(request);
-            let waiter = connection.waiter(async_id);
-            let caller = Caller { identity, client: open.client, waiter: Some(&waiter), now: request.now };
-            let change = Change { engine, file, open: &open, caller: &caller, buffer: asked.buffer };
+    check_charge(settled, request, asked.payload_len())?;
+    match open.on_disk() {
+        Some(OnDisk { open, engine, file, identity }) => {
+            let waiter = connection.waiter_for(request);
+            let caller = request.caller(identity, open.client, Some(&waiter));
+            let change = Change { engine, file, open, caller: &caller, buffer: asked.buffer };
             match asked.info_type {
                 InfoType::File => file::apply(&change, asked.file_info_class),
                 InfoType::Filesystem => Err(Stop::Fail(of_volume(FsInfoClass(asked.file_info_class)))),
@@ -51,8 +51,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
                 InfoType::Unknown(_) => Err(Stop::Fail(NtStatus::INVALID_PARAMETER)),
             }
         }
-        Some(Object::Pipe(_)) => pipe::apply(&asked),
-        None => Err(Stop::Fail(NtStatus::FILE_CLOSED)),
+        None => pipe::apply(&asked),
     }?;
     Response.write(body);
     Ok(NtStatus::SUCCESS)
@@ -70,11 +69,7 @@ struct Change<'a> {
 impl Change<'_> {
     /// What the engine answers: done, refused, or to be tried again when the engine wakes this request.
     fn settle(&self, step: Step<()>) -> Result<(), Stop> {
-        match step {
-            Step::Done(()) => Ok(()),
-            Step::Wait(ticket) => Err(Stop::Wait(Some((Arc::clone(self.engine), ticket)))),
-            Step::Refused(refusal) => Err(refusal.into()),
-        }
+        Stop::unless_done(self.engine, step)
     }
 
     /// Whether the Open was granted all of this.

@@ -11,11 +11,11 @@ use smb_wire::{NtStatus, header};
 
 use crate::account::Demands;
 use crate::config::{Access, Encryption, ShareConfig, Signing};
-use crate::connection::Connection;
+use crate::connection::{Connection, Negotiated};
 use crate::dispatch::Request;
+use crate::exchange::outcome::{Handled, Stop};
 use crate::notice::Holder;
 use crate::session::Session;
-use crate::suspend::{Handled, Stop};
 use crate::tree::{Target, Tree};
 
 /// What a user with write access may do: everything but changing owners and descriptors.
@@ -24,9 +24,13 @@ const WRITE: Rights = Rights::from_bits_retain(0x0013_01ff);
 const READ: Rights = Rights::FILE_GENERIC_READ.union(Rights::FILE_GENERIC_EXECUTE);
 
 /// Answers a TREE_CONNECT.
-pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
-    let negotiated = *connection.negotiated()?;
-    let dialect = negotiated.protection.dialect;
+pub(crate) fn handle(
+    connection: &mut Connection,
+    settled: &Negotiated,
+    request: &mut Request<'_>,
+    body: &mut Vec<u8>,
+) -> Handled {
+    let dialect = settled.protection.dialect;
     let session = Arc::clone(connection.session(request)?);
     let asked = tree_connect::Request::parse(request.message, dialect == Dialect::Smb311)?;
     let anonymous = session.proved().is_none_or(|proved| proved.anonymous);

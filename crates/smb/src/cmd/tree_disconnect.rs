@@ -6,14 +6,14 @@ use smb_wire::{NtStatus, tree_disconnect};
 
 use crate::connection::Connection;
 use crate::dispatch::Request;
-use crate::suspend::{Handled, Stop};
+use crate::exchange::outcome::{Handled, Stop};
 
 /// Answers a TREE_DISCONNECT.
 pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
     tree_disconnect::Request::parse(request.message)?;
     connection.tree(request)?;
     let session = Arc::clone(connection.session(request)?);
-    let dropped = connection.server.drop_tree(&session, request.tree_id, request.now);
+    let dropped = connection.server.drop_tree(&session, request.tree_id, request.cause());
     dropped.ok_or(Stop::Fail(NtStatus::NETWORK_NAME_DELETED))?;
     tree_disconnect::Response.write(body);
     Ok(NtStatus::SUCCESS)

@@ -8,16 +8,16 @@ use smb_wire::create_context::{
 };
 use smb_wire::fscc::ea;
 use smb_wire::id::LeaseKey;
-use smb_wire::negotiate::Dialect;
+use smb_wire::negotiate::{Capabilities, Dialect};
 use smb_wire::{FileId, NtStatus, Utf16, utf16};
 use volume::security::Descriptor;
 
 use super::durability::Durability;
 use crate::connection::Negotiated;
 use crate::durable::{Durable, Instance};
+use crate::exchange::outcome::Stop;
 use crate::info::numbers::Numbers;
 use crate::info::posix::Owners;
-use crate::suspend::Stop;
 
 /// What Linux sends where it has no mode: with `idsfromsid` alone, and with the empty file of which it makes a link.
 const NO_MODE: u32 = 0o7777;
@@ -36,6 +36,10 @@ pub(crate) struct Asked {
     /// The instance of an application that opens.
     pub instance: Option<Instance>,
     pub posix_mode: Option<u32>,
+    /// The client speaks the POSIX extensions.
+    pub posix: bool,
+    /// The client takes Opens that outlive the server.
+    pub capabilities: Capabilities,
     /// What the descriptor said by number.
     pub numbers: Numbers,
     maximal_access: bool,
@@ -46,7 +50,8 @@ pub(crate) struct Asked {
 impl Asked {
     /// Reads the contexts of a request.
     pub fn read(negotiated: &Negotiated, request: &create::Request<'_>) -> Result<Asked, Stop> {
-        let mut asked = Asked::default();
+        let (posix, capabilities) = (negotiated.posix, negotiated.capabilities);
+        let mut asked = Asked { posix, capabilities, ..Asked::default() };
         let dialect = negotiated.protection.dialect;
         let (mut instance, mut version) = (None, None);
         for context in request.contexts.requests() {
@@ -152,7 +157,6 @@ impl Asked {
         open: &share::Open,
         info: &Info,
         (lease, granted): (Option<Lease>, Option<Grant>),
-        posix: bool,
     ) -> Answers {
         let mut answers = Answers::default();
         if self.maximal_access {
@@ -165,7 +169,7 @@ impl Asked {
             answers.on_disk = Some((info.number(), engine.volume().facts().serial));
         }
         answers.lease = lease.map(|lease| granted_lease(lease, granted));
-        if posix && self.posix_mode.is_some() {
+        if self.posix_mode.is_some() {
             answers.posix = Some((Owners::of(info, engine), *info));
         }
         if let Some(aapl::Request::ServerQuery { bitmap, .. }) = self.aapl {

@@ -8,8 +8,8 @@ use smb_wire::{FileId, Guid, NtStatus};
 
 use super::contexts::Asked;
 use crate::durable::{Durable, Version};
+use crate::exchange::outcome::Stop;
 use crate::limits::{DURABLE_TIME_MS, DURABLE_V2_TIME_MS, MAX_DURABLE_TIME_MS};
-use crate::suspend::Stop;
 
 /// SMB2_CREATE_DURABLE_HANDLE_REQUEST_V2.
 #[derive(Debug, Clone, Copy)]

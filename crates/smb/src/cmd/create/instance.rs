@@ -3,16 +3,15 @@
 
 use std::sync::Arc;
 
-use share::Caller;
 use smb_wire::NtStatus;
 use volume::security::Rights;
 
 use super::contexts::Asked;
 use crate::connection::Connection;
 use crate::dispatch::Request;
+use crate::exchange::outcome::Stop;
 use crate::open::Open;
 use crate::path::Target;
-use crate::suspend::Stop;
 use crate::tree::Tree;
 
 /// Closes what an earlier instance has open, or refuses when it is not the earlier one.
@@ -40,7 +39,7 @@ pub(super) fn take_over(
             _ => {}
         }
         let identity = tree.identity().ok_or(Stop::Fail(NtStatus::ACCESS_DENIED))?;
-        let caller = Caller { identity, client: session.client, waiter: None, now: request.now };
+        let caller = request.caller(identity, session.client, None);
         // GENERIC_READ
         if engine.maximal_for(&caller, file).is_ok_and(|rights| rights.contains(Rights::FOR_READ)) {
             close(connection, request, &open);
@@ -56,7 +55,7 @@ fn close(connection: &Connection, request: &Request<'_>, open: &Arc<Open>) {
         open = open.id.persistent,
         "an open was closed: another instance of its application takes its place"
     );
-    if let Some(Err(why)) = server.force_close(open, request.now) {
+    if let Some(Err(why)) = server.force_close(open, request.cause()) {
         tracing::warn!(%why, "an open of an earlier instance was closed with an error");
     }
 }

@@ -14,11 +14,11 @@ use super::{Response, write_response};
 use crate::connection::Connection;
 use crate::dispatch::Request;
 use crate::durable::{Made, Survival};
+use crate::exchange::outcome::{Handled, Stop};
 use crate::open::{NO_SESSION, Open};
 use crate::path;
 use crate::server::Server;
 use crate::session::Session;
-use crate::suspend::{Handled, Stop};
 use crate::tree::Tree;
 
 /// What the CreateGuid of an Open is that was made without one.
@@ -39,7 +39,7 @@ pub(crate) fn handle(
     let session = Arc::clone(connection.session(request)?);
     // MS-SMB2 3.3.5.9.7
     // MS-SMB2 3.3.5.9.12
-    let lasts = tree.is_continuously_available(connection.negotiated()?.capabilities);
+    let lasts = tree.is_continuously_available(contexts.capabilities);
     let by_guid = wanted.v2.filter(|v2| v2.persistent && lasts).map(|v2| v2.create_guid);
     let found = at(&server, wanted.file_id.persistent).or_else(|| server.persistent_open(by_guid?));
     let found = found.ok_or(NOT_FOUND)?;
@@ -69,7 +69,7 @@ pub(crate) fn handle(
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }
     connection.outlast(request, &found)?;
-    let caller = Caller { identity, client: session.client, waiter: None, now: request.now };
+    let caller = request.caller(identity, session.client, None);
     // Nothing may fail once it is taken up: its client could not come back for it a second time.
     let info = engine.info(file)?;
     let open = take_up(&server, &session, tree, (&found, &survival), &caller)?;
@@ -77,7 +77,7 @@ pub(crate) fn handle(
     // A session counts from its own beginning, and nothing of the old one can be late any more.
     open.start_sequence(request.header.channel_sequence());
     request.related.file_id = Some(open.id);
-    respond(connection, &open, (contexts, info), body)
+    respond(&open, (contexts, info), body)
 }
 
 /// The Open under the persistent half of its id, as it is reached now.
@@ -140,16 +140,11 @@ pub(super) fn take_up(
     }
     server.opens.remove(found.id.volatile);
     server.index.remove(found);
-    server.join_session(session, &open, caller.now)?;
+    server.join_session(session, &open, caller.cause())?;
     Ok(open)
 }
 
-fn respond(
-    connection: &Connection,
-    open: &Open,
-    (contexts, info): (&Asked, Info),
-    body: &mut Vec<u8>,
-) -> Handled {
+fn respond(open: &Open, (contexts, info): (&Asked, Info), body: &mut Vec<u8>) -> Handled {
     let (Some((_, file)), Some(made)) = (open.file(), open.made.get()) else { return Err(NOT_FOUND) };
     let (lease, granted) = (made.lease, file.caching());
     let response = Response {
@@ -161,5 +156,5 @@ fn respond(
         // MS-SMB2 3.3.5.9.7: no context says again that it is durable, as Windows has it.
         durable: None,
     };
-    write_response(open, contexts, &response, connection.negotiated()?.posix, body)
+    write_response(open, contexts, &response, body)
 }

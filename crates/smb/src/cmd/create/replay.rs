@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use share::Caller;
 use smb_wire::create::OplockLevel;
 use smb_wire::header::Flags;
 use smb_wire::{Guid, NtStatus, create};
@@ -16,11 +15,11 @@ use super::{Response, write_response};
 use crate::connection::Connection;
 use crate::dispatch::Request;
 use crate::durable::{Durable, Survival, Version};
+use crate::exchange::outcome::{Handled, Stop};
 use crate::index::{Claim, Known, Sent};
 use crate::open::{NO_SESSION, Open};
 use crate::server::Server;
 use crate::session::Session;
-use crate::suspend::{Handled, Stop};
 use crate::tree::Tree;
 
 /// How a CREATE goes on.
@@ -137,7 +136,7 @@ fn resume(
     session: &Arc<Session>,
 ) -> Result<Arc<Open>, Stop> {
     let identity = tree.identity().ok_or(Stop::Fail(NtStatus::ACCESS_DENIED))?;
-    let caller = Caller { identity, client: session.client, waiter: None, now: request.now };
+    let caller = request.caller(identity, session.client, None);
     let open = super::reconnect::take_up(server, session, tree, found, &caller)?;
     open.start_sequence(request.header.channel_sequence());
     Ok(open)
@@ -209,7 +208,6 @@ fn refuse(connection: &Connection, request: &Request<'_>, status: NtStatus, why:
 
 /// Answers from the Open that was made.
 pub(super) fn answer(
-    connection: &Connection,
     request: &mut Request<'_>,
     open: &Open,
     (asked, contexts): (&create::Request<'_>, &Asked),
@@ -237,7 +235,7 @@ pub(super) fn answer(
         durable: durable(open, oplock_level, granted),
     };
     request.related.file_id = Some(open.id);
-    write_response(open, contexts, &response, connection.negotiated()?.posix, body)
+    write_response(open, contexts, &response, body)
 }
 
 /// What is said of the Open being durable: only that it is so by what is answered beside it.

@@ -10,16 +10,16 @@ use volume::Extent;
 
 use super::{Answered, Context};
 use crate::cmd::query_info::volume::Units;
+use crate::exchange::outcome::Stop;
 use crate::info::Shown;
 use crate::info::names::syntax;
-use crate::suspend::Stop;
 
 /// FSCTL_READ_FILE_USN_DATA (MS-FSCC 2.3.61): the file's number, its directory's and its name. There is no journal, so nothing
 /// is said of its last record.
 // MS-FSA 2.1.5.10.27
 pub(super) fn file_usn_data(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
     let asked = UsnRange::parse(cx.input).map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))?;
-    let (engine, open) = cx.file()?;
+    let (engine, open) = cx.file();
     let info = engine.info(open)?;
     let parent = engine.parent_info(open)?;
     let mut name = Vec::new();
@@ -49,7 +49,7 @@ pub(super) fn file_usn_data(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered 
 // MS-FSA 2.1.5.10.11
 pub(super) fn ntfs_volume_data(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
     cx.fits(NtfsVolume::SIZE)?;
-    let (engine, _) = cx.file()?;
+    let (engine, _) = cx.file();
     let units = Units::count(engine.space()?);
     let cluster = units.per_unit * units.sector;
     NtfsVolume {
@@ -80,7 +80,7 @@ pub(super) fn retrieval_pointers(cx: &Context<'_>, output: &mut Vec<u8>) -> Answ
     };
     let Ok(room) = room_for_pointers(cx.limit) else { return fail(NtStatus::BUFFER_TOO_SMALL) };
     let Ok(from) = u64::try_from(from) else { return fail(NtStatus::INVALID_PARAMETER) };
-    let (engine, open) = cx.file()?;
+    let (engine, open) = cx.file();
     let units = Units::count(engine.space()?);
     let cluster = u64::from(units.per_unit * units.sector);
     let room = room.min(MAX_EXTENTS);

@@ -11,8 +11,8 @@ use volume::security::Rights;
 
 use super::{Answered, Context};
 use crate::dispatch::Request;
+use crate::exchange::outcome::Stop;
 use crate::open::Open;
-use crate::suspend::Stop;
 use crate::table::Held;
 
 /// Chunks in one request, as Windows Server has it (MS-SMB2 3.3.3).
@@ -34,8 +34,8 @@ pub(super) enum Target {
 /// FSCTL_SRV_REQUEST_RESUME_KEY: a name for this Open in a later copy (MS-SMB2 3.3.5.15.5).
 pub(super) fn resume_key(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
     let mut key: ResumeKey = [0; 24];
-    key[..8].copy_from_slice(&cx.open.id.persistent.to_le_bytes());
-    key[8..16].copy_from_slice(&cx.open.id.volatile.to_le_bytes());
+    key[..8].copy_from_slice(&cx.disk.open.id.persistent.to_le_bytes());
+    key[8..16].copy_from_slice(&cx.disk.open.id.volatile.to_le_bytes());
     let answer = SrvRequestResumeKey { resume_key: key };
     answer.write(output);
     if output.len() > cx.limit {
@@ -53,7 +53,7 @@ fn key_id(key: &ResumeKey) -> FileId {
 /// An Open of the same session.
 fn source(cx: &Context<'_>, id: FileId) -> Option<Held<Open>> {
     let found = cx.connection.server.opens.get(id.volatile)?;
-    (found.id == id && found.session_id == cx.open.session_id && found.file().is_some()).then_some(found)
+    (found.id == id && found.session_id == cx.disk.open.session_id && found.file().is_some()).then_some(found)
 }
 
 /// FSCTL_SRV_COPYCHUNK and FSCTL_SRV_COPYCHUNK_WRITE (MS-SMB2 3.3.5.15.6).
@@ -70,7 +70,7 @@ pub(super) fn copychunk(
     let Some(from) = source(cx, key_id(&asked.source_key)) else {
         return Err(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND));
     };
-    let (_, to) = cx.file()?;
+    let (_, to) = cx.file();
     let (from_engine, source) = from.file().ok_or(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND))?;
     // MS-SMB2 3.3.5.15.6
     let readable = Rights::READ_DATA | Rights::EXECUTE;
@@ -123,11 +123,11 @@ fn one_chunk(
     from: &Open,
     chunk: &SrvCopychunk,
 ) -> Result<Result<(), NtStatus>, Stop> {
-    let (engine, to) = cx.file()?;
+    let (engine, to) = cx.file();
     let (from_engine, source) = from.file().ok_or(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND))?;
     let copied = cx.call(request, |caller| {
         let from = Side { open: source, owner: from.lock_owner(), at: chunk.source_offset };
-        let to = Side { open: to, owner: cx.open.lock_owner(), at: chunk.target_offset };
+        let to = Side { open: to, owner: cx.disk.open.lock_owner(), at: chunk.target_offset };
         // Between two shares of the session the engines know nothing of each other: each does its side.
         if std::sync::Arc::ptr_eq(engine, from_engine) {
             engine.copy(caller, from, to, u64::from(chunk.length))
@@ -175,7 +175,7 @@ pub(super) fn duplicate_extents(cx: &Context<'_>, request: &mut Request<'_>) -> 
     let Some(from) = source(cx, asked.source_file_id) else {
         return Err(Stop::Fail(NtStatus::INVALID_HANDLE));
     };
-    let (engine, to) = cx.file()?;
+    let (engine, to) = cx.file();
     // MS-FSA 2.1.5.10.4
     if !engine.volume().facts().clones {
         return Err(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST));
@@ -189,7 +189,7 @@ pub(super) fn duplicate_extents(cx: &Context<'_>, request: &mut Request<'_>) -> 
     }
     cx.call(request, |caller| {
         let from = Side { open: source, owner: from.lock_owner(), at: from_at };
-        let to = Side { open: to, owner: cx.open.lock_owner(), at: to_at };
+        let to = Side { open: to, owner: cx.disk.open.lock_owner(), at: to_at };
         engine.clone_range(caller, from, to, len, false)
     })?;
     Ok(NtStatus::SUCCESS)

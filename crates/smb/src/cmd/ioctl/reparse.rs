@@ -9,23 +9,23 @@ use wire::Now;
 
 use super::{Answered, Context};
 use crate::dispatch::Request;
+use crate::exchange::outcome::Stop;
 use crate::path;
-use crate::suspend::Stop;
 
 /// Largest reparse buffer (MS-FSCC 2.1.2.2).
 const MAX_REPARSE: usize = 16 * 1024;
 
 fn require_write(cx: &Context<'_>) -> Result<(), Stop> {
-    let (_, open) = cx.file()?;
+    let (_, open) = cx.file();
     let rights = Rights::WRITE_DATA | Rights::WRITE_ATTRIBUTES;
     if open.granted().intersects(rights) { Ok(()) } else { Err(Stop::Fail(NtStatus::ACCESS_DENIED)) }
 }
 
 /// FSCTL_GET_REPARSE_POINT (MS-FSCC 2.3.25).
 pub(super) fn get(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
-    let (engine, open) = cx.file()?;
+    let (engine, open) = cx.file();
     let data = match engine.link_text(open) {
-        Ok(text) => symlink_of(&text, cx.connection.negotiated()?.posix),
+        Ok(text) => symlink_of(&text, cx.settled.posix),
         Err(_) => engine.reparse(open)?,
     };
     if cx.limit < 8 {
@@ -71,9 +71,9 @@ pub(super) fn set(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
     if cx.input.len() > MAX_REPARSE || RawReparse::parse(cx.input).is_err() {
         return Err(Stop::Fail(NtStatus::IO_REPARSE_DATA_INVALID));
     }
-    let (engine, open) = cx.file()?;
+    let (engine, open) = cx.file();
     // A link becomes one of the host, so that everybody follows it.
-    let posix = cx.connection.negotiated()?.posix;
+    let posix = cx.settled.posix;
     match Reparse::parse(cx.input).ok().and_then(|reparse| link_text_of(&reparse, posix)) {
         Some(text) => cx.call(request, |caller| engine.make_link(caller, open, &text).into())?,
         None => cx.call(request, |caller| engine.set_reparse(caller, open, cx.input).into())?,
@@ -85,7 +85,7 @@ pub(super) fn set(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
 pub(super) fn delete(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
     require_write(cx)?;
     let asked = RawReparse::parse(cx.input).map_err(|_| Stop::Fail(NtStatus::IO_REPARSE_DATA_INVALID))?;
-    let (engine, open) = cx.file()?;
+    let (engine, open) = cx.file();
     let tag = asked.tag.0;
     cx.call(request, |caller| engine.delete_reparse(caller, open, tag).into())?;
     Ok(NtStatus::SUCCESS)
@@ -95,7 +95,7 @@ pub(super) fn delete(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
 pub(super) fn object_id(cx: &Context<'_>, create: bool, now: Now, output: &mut Vec<u8>) -> Answered {
     // MS-FSA 2.1.5.10.1, 2.1.5.10.13
     cx.has_room(ObjectIdBuffer::SIZE)?;
-    let (engine, open) = cx.file()?;
+    let (engine, open) = cx.file();
     let object_id = match engine.object_id(open, create, now) {
         Err(share::Refusal::NoSuchNote) => return Err(Stop::Fail(NtStatus::OBJECTID_NOT_FOUND)),
         found => found?,
@@ -116,14 +116,14 @@ pub(super) fn object_id(cx: &Context<'_>, create: bool, now: Now, output: &mut V
 pub(super) fn set_object_id(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
     let whole = <[u8; ObjectIdBuffer::SIZE]>::try_from(cx.input);
     let whole = whole.map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))?;
-    let (engine, open) = cx.file()?;
+    let (engine, open) = cx.file();
     cx.call(request, |caller| engine.set_object_id(caller, open, &whole).into())?;
     Ok(NtStatus::SUCCESS)
 }
 
 /// FSCTL_DELETE_OBJECT_ID (MS-FSCC 2.3.3).
 pub(super) fn delete_object_id(cx: &Context<'_>) -> Answered {
-    let (engine, open) = cx.file()?;
+    let (engine, open) = cx.file();
     engine.delete_object_id(open)?;
     Ok(NtStatus::SUCCESS)
 }

@@ -7,13 +7,13 @@ use smb_wire::negotiate::Dialect;
 
 use super::{Answered, Context};
 use crate::dispatch::Request;
+use crate::exchange::outcome::Stop;
 use crate::limits::{MAX_RESILIENT_TIME_MS, RESILIENT_TIME_MS};
-use crate::suspend::Stop;
 
 /// Makes the Open resilient, for the time asked for.
 // MS-SMB2 3.3.5.15.9
 pub(super) fn request(cx: &Context<'_>, request: &Request<'_>) -> Answered {
-    if cx.connection.negotiated()?.protection.dialect == Dialect::Smb202 {
+    if cx.settled.protection.dialect == Dialect::Smb202 {
         return Err(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST));
     }
     let asked = NetworkResiliencyRequest::parse(cx.input)?;
@@ -23,11 +23,11 @@ pub(super) fn request(cx: &Context<'_>, request: &Request<'_>) -> Answered {
         _ => return Err(Stop::Fail(NtStatus::INVALID_PARAMETER)),
     };
     let user = cx.connection.session(request)?.proved().map(|proved| proved.identity.sid);
-    let mut survival = cx.open.survival.lock();
+    let mut survival = cx.disk.open.survival.lock();
     // What outlives the server goes on to, since nothing else would be known of it then.
     survival.durable = survival.durable.filter(|durable| durable.persistent);
     (survival.resilient_ms, survival.owner) = (Some(ms), user);
     drop(survival);
-    cx.connection.server.enter_index(&cx.open);
+    cx.connection.server.enter_index(cx.disk.open);
     Ok(NtStatus::SUCCESS)
 }

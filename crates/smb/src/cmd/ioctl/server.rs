@@ -9,10 +9,10 @@ use smb_wire::negotiate::{Capabilities, Dialect};
 
 use super::Answered;
 use crate::cmd::negotiate::fingerprint;
-use crate::connection::Connection;
+use crate::connection::{Connection, Negotiated};
 use crate::dispatch::Request;
+use crate::exchange::outcome::Stop;
 use crate::interfaces;
-use crate::suspend::Stop;
 
 /// Size of the answer (MS-SMB2 2.2.32.6).
 const VALIDATED: usize = 24;
@@ -20,14 +20,14 @@ const VALIDATED: usize = 24;
 /// FSCTL_VALIDATE_NEGOTIATE_INFO (MS-SMB2 3.3.5.15.12).
 pub(super) fn validate_negotiate(
     connection: &mut Connection,
+    settled: &Negotiated,
     request: &mut Request<'_>,
     asked: &ioctl::Request<'_>,
     output: &mut Vec<u8>,
 ) -> Answered {
     connection.tree(request)?;
-    let negotiated = connection.negotiated()?;
     // MS-SMB2 3.3.5.15.12: 3.1.1 has its pre-authentication hash for this.
-    if negotiated.protection.dialect == Dialect::Smb311 {
+    if settled.protection.dialect == Dialect::Smb311 {
         return Err(Stop::Disconnect("FSCTL_VALIDATE_NEGOTIATE_INFO in dialect 3.1.1"));
     }
     if (asked.max_output_response as usize) < VALIDATED {
@@ -35,18 +35,18 @@ pub(super) fn validate_negotiate(
     }
     let claimed = ValidateNegotiateInfoRequest::parse(asked.input)?;
     // With the list that was offered the choice is the one that was made, whatever settings came to demand since then.
-    if fingerprint(&claimed.dialects) != negotiated.offered
-        || claimed.capabilities != negotiated.client_capabilities
-        || claimed.guid != negotiated.client_guid
-        || claimed.security_mode != negotiated.client_security
+    if fingerprint(&claimed.dialects) != connection.offered
+        || claimed.capabilities != settled.client_capabilities
+        || claimed.guid != settled.client_guid
+        || claimed.security_mode != settled.client_security
     {
         return Err(Stop::Disconnect("NEGOTIATE was changed on its way"));
     }
     ValidateNegotiateInfoResponse {
-        capabilities: negotiated.capabilities,
+        capabilities: settled.capabilities,
         guid: connection.server.config().guid,
-        security_mode: negotiated.security,
-        dialect: negotiated.protection.dialect,
+        security_mode: settled.security,
+        dialect: settled.protection.dialect,
     }
     .write(output);
     Ok(NtStatus::SUCCESS)
@@ -55,6 +55,7 @@ pub(super) fn validate_negotiate(
 /// FSCTL_QUERY_NETWORK_INTERFACE_INFO (MS-SMB2 3.3.5.15.11): the addresses to which more channels can lead.
 pub(super) fn interfaces(
     connection: &mut Connection,
+    settled: &Negotiated,
     request: &mut Request<'_>,
     limit: usize,
     output: &mut Vec<u8>,
@@ -64,7 +65,7 @@ pub(super) fn interfaces(
     session.asked_interfaces.store(true, Ordering::Relaxed);
     let allowed = session.channel_rule().is_none_or(|rule| rule.multichannel);
     // MS-SMB2 3.3.5.15.11: only 3.x has the capability. Where NEGOTIATE could not know the account, it is known now.
-    if !connection.negotiated()?.capabilities.contains(Capabilities::MULTI_CHANNEL) || !allowed {
+    if !settled.capabilities.contains(Capabilities::MULTI_CHANNEL) || !allowed {
         return Err(Stop::Fail(NtStatus::NOT_SUPPORTED));
     }
     let config = connection.server.config();

@@ -9,7 +9,7 @@ use volume::security::Rights;
 
 use super::{Answered, Context};
 use crate::dispatch::Request;
-use crate::suspend::Stop;
+use crate::exchange::outcome::Stop;
 
 /// Ranges that are looked up for one answer.
 const MAX_RANGES: usize = 4096;
@@ -20,7 +20,7 @@ fn invalid<E>(_: E) -> Stop {
 
 /// The open must have one of `rights`.
 fn require(cx: &Context<'_>, rights: Rights) -> Result<(), Stop> {
-    let (_, open) = cx.file()?;
+    let (_, open) = cx.file();
     if open.granted().intersects(rights) { Ok(()) } else { Err(Stop::Fail(NtStatus::ACCESS_DENIED)) }
 }
 
@@ -29,13 +29,13 @@ fn require(cx: &Context<'_>, rights: Rights) -> Result<(), Stop> {
 // MS-FSA 2.1.5.10.38
 // MS-FSA 2.1.5.10.39
 fn require_stream(cx: &Context<'_>) -> Result<(), Stop> {
-    let (_, open) = cx.file()?;
+    let (_, open) = cx.file();
     if open.is_directory() { Err(Stop::Fail(NtStatus::INVALID_PARAMETER)) } else { Ok(()) }
 }
 
 /// FSCTL_SET_SPARSE (MS-FSCC 2.3.83).
 pub(super) fn set_sparse(cx: &Context<'_>) -> Answered {
-    let (engine, open) = cx.file()?;
+    let (engine, open) = cx.file();
     require_stream(cx)?;
     require(cx, Rights::WRITE_DATA | Rights::WRITE_ATTRIBUTES | Rights::APPEND_DATA)?;
     engine.set_sparse(open, parse_set_sparse(cx.input))?;
@@ -49,8 +49,8 @@ pub(super) fn set_zero(cx: &Context<'_>, request: &mut Request<'_>) -> Answered 
     require_stream(cx)?;
     require(cx, Rights::WRITE_DATA)?;
     if len > 0 {
-        let (engine, open) = cx.file()?;
-        cx.call(request, |caller| engine.zero(caller, open, cx.open.lock_owner(), start..start + len))?;
+        let (engine, open) = cx.file();
+        cx.call(request, |caller| engine.zero(caller, open, cx.disk.open.lock_owner(), start..start + len))?;
     }
     Ok(NtStatus::SUCCESS)
 }
@@ -64,7 +64,7 @@ pub(super) fn allocated_ranges(cx: &Context<'_>, output: &mut Vec<u8>) -> Answer
     if len == 0 {
         return Ok(NtStatus::SUCCESS);
     }
-    let (engine, open) = cx.file()?;
+    let (engine, open) = cx.file();
     let most = (cx.limit / Range::SIZE + 1).min(MAX_RANGES);
     let (ranges, more) = engine.allocated_ranges(open, start..start + len, most)?;
     let wire = ranges
@@ -79,7 +79,7 @@ pub(super) fn allocated_ranges(cx: &Context<'_>, output: &mut Vec<u8>) -> Answer
 
 /// FSCTL_QUERY_FILE_REGIONS (MS-FSCC 2.3.55): all of a file is valid data.
 pub(super) fn regions(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
-    let (engine, open) = cx.file()?;
+    let (engine, open) = cx.file();
     require_stream(cx)?;
     let size = engine.info(open)?.size;
     let (start, len) = match cx.input.is_empty() {
@@ -110,13 +110,15 @@ pub(super) fn trim(cx: &Context<'_>, request: &mut Request<'_>, output: &mut Vec
     if asked.key != 0 || (1..4).contains(&cx.limit) {
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     }
-    let (engine, open) = cx.file()?;
+    let (engine, open) = cx.file();
     let size = engine.info(open)?.size;
     let mut done = 0u32;
     for range in asked.ranges() {
         let end = range.offset.saturating_add(range.length).min(size);
         if end > range.offset {
-            cx.call(request, |caller| engine.zero(caller, open, cx.open.lock_owner(), range.offset..end))?;
+            cx.call(request, |caller| {
+                engine.zero(caller, open, cx.disk.open.lock_owner(), range.offset..end)
+            })?;
         }
         done += 1;
     }
@@ -136,7 +138,7 @@ pub(super) fn get_compression(cx: &Context<'_>, output: &mut Vec<u8>) -> Answere
 
 /// FSCTL_GET_INTEGRITY_INFORMATION (MS-FSCC 2.3.20): no checksums are kept, and so none are enforced.
 pub(super) fn get_integrity(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
-    let (engine, _) = cx.file()?;
+    let (engine, _) = cx.file();
     let cluster_size_in_bytes = engine.volume().space().map_err(share::Refusal::from)?.block;
     GetIntegrity { cluster_size_in_bytes, ..GetIntegrity::default() }.write(output);
     cx.has_room(output.len())?;

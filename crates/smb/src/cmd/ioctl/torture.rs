@@ -4,15 +4,13 @@
 //! The control codes are smbtorture's own; no specification has them. None of them changes what a request comes to:
 //! a connection counts as silent, an answer has padding that every client must skip, and a request takes longer.
 
-use std::sync::Arc;
-
 use smb_wire::ioctl;
 use smb_wire::{FileId, NtStatus};
 
 use crate::changing::Changing;
 use crate::connection::Connection;
 use crate::dispatch::Request;
-use crate::suspend::{Handled, Stop};
+use crate::exchange::outcome::{Handled, Stop};
 
 /// FSCTL_SMBTORTURE_FORCE_UNACKED_TIMEOUT: from now on the client's host counts as silent. It names neither
 /// a session nor a tree, as it is about the connection.
@@ -123,7 +121,7 @@ fn sleep(
     if request.now.mono_ns < until_ns {
         let ticket = engine.wait_until(&connection.waiter(async_id), until_ns);
         connection.controls.asleep.push((async_id, named.go_on()));
-        return Err(Stop::Wait(Some((Arc::clone(engine), ticket))));
+        return Err(Stop::wait(engine, ticket));
     }
     answer(asked, open.id, body);
     Ok(NtStatus::SUCCESS)

@@ -5,7 +5,7 @@ use smb_wire::fscc::wildcard::Pattern;
 use smb_wire::{NtStatus, Utf16, utf16};
 use volume::Name;
 
-use crate::suspend::Stop;
+use crate::exchange::outcome::Stop;
 
 /// A pattern, ready to be held against names of the host.
 #[derive(Debug)]

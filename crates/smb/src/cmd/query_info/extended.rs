@@ -5,7 +5,7 @@ use smb_wire::fscc::ea::{self, FullEa};
 use smb_wire::query_info::Flags;
 
 use super::Query;
-use crate::suspend::{Handled, Stop};
+use crate::exchange::outcome::{Handled, Stop};
 
 /// Answers with the attributes that are asked for.
 pub(super) fn write(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {

@@ -9,8 +9,8 @@ use volume::security::Rights;
 
 use super::{Query, extended, fixed, names, whole_or_cut};
 use crate::connection::Negotiated;
+use crate::exchange::outcome::{Handled, Stop};
 use crate::info::posix::Owners;
-use crate::suspend::{Handled, Stop};
 
 /// How one class is answered.
 struct Class {
@@ -62,7 +62,7 @@ const ANY_ALIGNMENT: Alignment = Alignment { alignment_requirement: 0 };
 pub(super) fn answer(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     let number = FileInfoClass(query.asked.file_info_class);
     let found = CLASSES.iter().find(|class| class.number == number);
-    let class = match found.filter(|_| is_spoken(number, query.negotiated)) {
+    let class = match found.filter(|_| is_spoken(number, query.settled)) {
         Some(class) => class,
         None => return Err(Stop::Fail(refusal(number))),
     };

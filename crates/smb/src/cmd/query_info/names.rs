@@ -5,9 +5,9 @@ use smb_wire::fscc::names::{Syntax, is_short_name, to_wire};
 use smb_wire::{NtStatus, Utf16, utf16};
 
 use super::{Query, whole_or_cut};
+use crate::exchange::outcome::{Handled, Stop};
 use crate::info::names;
 use crate::path::STREAM_SYNTAX;
-use crate::suspend::{Handled, Stop};
 
 /// FileNormalizedNameInformation: the path from the root of the share, as its names really are.
 // MS-SMB2 3.3.5.20.1

@@ -6,7 +6,7 @@ use smb_wire::fscc::fs::{Device, DeviceCharacteristics};
 use smb_wire::fscc::{FileInfoClass, FsInfoClass};
 use smb_wire::query_info::{InfoType, Request};
 
-use crate::suspend::{Handled, Stop};
+use crate::exchange::outcome::{Handled, Stop};
 
 /// Bytes that a pipe says it sets aside in each direction.
 const QUOTA: u32 = 4096;

@@ -8,9 +8,9 @@ use smb_wire::NtStatus;
 use volume::security::{Ace, AceKind, Descriptor, Parts, Rights};
 
 use super::Query;
+use crate::exchange::outcome::{Handled, Stop};
 use crate::info::DESCRIPTOR_PARTS;
 use crate::info::numbers::Numbers;
-use crate::suspend::{Handled, Stop};
 
 /// Entries of the audit list that are no audit entries (MS-DTYP 2.4.4.1), each with the part that it is.
 const SPECIAL: [(u8, Parts); 3] = [(0x11, Parts::LABEL), (0x12, Parts::ATTRIBUTE), (0x13, Parts::SCOPE)];

@@ -11,7 +11,7 @@ use smb_wire::{NtStatus, utf16};
 use volume::Space;
 
 use super::{Query, fixed, whole_or_cut};
-use crate::suspend::{Handled, Stop};
+use crate::exchange::outcome::{Handled, Stop};
 
 /// How one class is answered.
 struct Class {
@@ -60,7 +60,7 @@ const SECTOR: u32 = 512;
 /// Answers for the class that is asked for.
 pub(super) fn answer(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     let number = FsInfoClass(query.asked.file_info_class);
-    let is_spoken = number != FsInfoClass::POSIX || query.negotiated.posix;
+    let is_spoken = number != FsInfoClass::POSIX || query.settled.posix;
     let Some(class) = CLASSES.iter().find(|class| is_spoken && class.number == number) else {
         return Err(Stop::Fail(refusal(number)));
     };

@@ -15,9 +15,9 @@ use crate::config::ServerConfig;
 use crate::connection::{Channel, Connection, Handle, Negotiated};
 use crate::dispatch::Request;
 use crate::event::Event;
+use crate::exchange::outcome::Stop;
 use crate::keys;
 use crate::session::{Full, Session, State};
-use crate::suspend::Stop;
 
 /// A refusal with the line that tells an administrator about it.
 type Refused = (NtStatus, &'static str);
@@ -34,31 +34,32 @@ const ENDED: Refused = (NtStatus::USER_SESSION_DELETED, "there is no session of 
 /// The status that MS-SMB2 3.3.5.5 has for what is wrong.
 pub(super) fn session_to_bind(
     connection: &Connection,
+    settled: &Negotiated,
     request: &Request<'_>,
     config: &ServerConfig,
 ) -> Result<Arc<Session>, Stop> {
     let session = connection.server.session(request.session_id);
-    check(connection, request, session.as_ref(), config)
+    check(connection, settled, request, session.as_ref(), config)
         .and_then(|()| session.ok_or(ENDED))
         .map_err(|refused| refuse(connection, request.session_id, refused, request.now))
 }
 
 fn check(
     connection: &Connection,
+    settled: &Negotiated,
     request: &Request<'_>,
     session: Option<&Arc<Session>>,
     config: &ServerConfig,
 ) -> Result<(), Refused> {
-    let here = connection.negotiated.ok_or((NtStatus::INVALID_PARAMETER, "nothing was negotiated"))?;
     if let Some(session) = session.filter(|session| is_named(session) && request.header.is_signed()) {
         // MS-SMB2 3.3.5.2.4
         if !request.signed {
             return Err((NtStatus::ACCESS_DENIED, "the request is not signed with the session's key"));
         }
-        can_sign(session, &here)?;
+        can_sign(session, settled)?;
     }
     // MS-SMB2 3.3.5.5
-    if !here.protection.dialect.is_smb3() {
+    if !settled.protection.dialect.is_smb3() {
         return Err((NtStatus::REQUEST_NOT_ACCEPTED, "dialects before 3.0 have no channels"));
     }
     if !rule_of(connection, session, config).multichannel {
@@ -68,7 +69,7 @@ fn check(
         ));
     }
     let session = session.ok_or(ENDED)?;
-    if session.protection.dialect != here.protection.dialect {
+    if session.protection.dialect != settled.protection.dialect {
         return Err((NtStatus::INVALID_PARAMETER, "the session was made with another dialect"));
     }
     if !request.header.is_signed() {
@@ -94,7 +95,7 @@ fn check(
     }
     // MS-SMB2 3.3.5.5 (exception: no word on ciphers there; since the sealing keys are the session's, a
     // connection with another cipher could not use them)
-    if session.protection.cipher != here.protection.cipher {
+    if session.protection.cipher != settled.protection.cipher {
         return Err((NtStatus::INVALID_PARAMETER, "the session was made with another cipher"));
     }
     let most = rule_of(connection, Some(session), config).most();
@@ -154,12 +155,12 @@ fn can_sign(session: &Session, here: &Negotiated) -> Result<(), Refused> {
 /// The status when another channel was faster, or the session has ended meanwhile.
 pub(super) fn take_channel(
     connection: &mut Connection,
+    settled: &Negotiated,
     Setup { session, preauth, .. }: &Setup,
     session_key: &[u8; 16],
     config: &ServerConfig,
     now: Now,
 ) -> Result<(), Stop> {
-    let protection = connection.negotiated()?.protection;
     let most = rule_of(connection, Some(session), config).most();
     let replaced = session.add_or_replace(&connection.handle, most, now).map_err(|full| {
         let refused = match full {
@@ -172,7 +173,7 @@ pub(super) fn take_channel(
         close_silent(&silent, session, now);
     }
     // MS-SMB2 3.3.5.5.3: Channel.SigningKey
-    let signer = keys::signer(protection, session_key, preauth);
+    let signer = keys::signer(settled.protection, session_key, preauth);
     connection.channels.push(Channel { session: Arc::clone(session), signer });
     connection.join(session.client);
     tracing::info!(

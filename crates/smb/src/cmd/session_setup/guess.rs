@@ -4,27 +4,20 @@ use auth::{Refusal, Step, fold_name};
 use smb_wire::NtStatus;
 
 use super::{Purpose, Users, abandon};
-use crate::brake::{Queued, Tried, Try};
+use crate::brake::{Tried, Try};
 use crate::connection::Connection;
 use crate::dispatch::Request;
-use crate::suspend::Stop;
-
-/// The place of a request that has waited.
-pub(super) fn place_of(connection: &mut Connection, async_id: u64) -> Option<Queued> {
-    let at = connection.turns.iter().position(|place| place.async_id == async_id)?;
-    Some(connection.turns.swap_remove(at))
-}
+use crate::exchange::outcome::{Aside, Stop};
 
 /// Hands a token to the log-on at `at`, and says besides for which user it is one that proves a password.
 ///
 /// # Errors
-/// [`Stop::Later`] when it is not its turn yet, and the refusal when too many wait.
+/// [`Aside::Turn`] when it is not its turn yet, and the refusal when too many wait.
 pub(super) fn judge(
     connection: &mut Connection,
     request: &mut Request<'_>,
     at: usize,
     token: &[u8],
-    place: Option<Queued>,
 ) -> Result<(Step, Option<String>), Stop> {
     let (server, from) = (connection.server.clone(), connection.handle.peer.remote.ip());
     let users = Users(&server);
@@ -46,7 +39,7 @@ pub(super) fn judge(
         connection.waiter(id)
     };
     let key = server.brake.key(&user, from);
-    let one = Try { key, place, waiter, delay_ns, now_ns: request.now.mono_ns };
+    let one = Try { key, place: request.turn.take(), waiter, delay_ns, now_ns: request.now.mono_ns };
     let acceptor = &mut connection.setups[at].acceptor;
     let tried = server.brake.judge(one, || {
         let step = acceptor.step(token, &users, request.now);
@@ -55,7 +48,7 @@ pub(super) fn judge(
     });
     match tried {
         Tried::Judged(step) => Ok((step, Some(user))),
-        Tried::Later(place) => Err(Stop::Later(place)),
+        Tried::Later(place) => Err(Stop::Aside(Aside::Turn(place))),
         Tried::Refused => {
             let why = "too many tries for this user from this address wait already";
             connection.warn_of_log_on(&user, why, "log-on refused", request.now);

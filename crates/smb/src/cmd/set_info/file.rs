@@ -10,8 +10,8 @@ use smb_wire::fscc::{BadBuffer, FileAttributes, FileInfoClass, FileTime, ea};
 use volume::security::Rights;
 
 use super::{Change, naming};
+use crate::exchange::outcome::Stop;
 use crate::info::kept::mode;
-use crate::suspend::Stop;
 
 type Applied = Result<(), Stop>;
 

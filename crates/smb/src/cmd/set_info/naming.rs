@@ -9,9 +9,9 @@ use volume::security::Rights;
 
 use super::Change;
 use super::file::status_of;
+use crate::exchange::outcome::Stop;
 use crate::info::names::syntax;
 use crate::path::{self, Target};
-use crate::suspend::Stop;
 
 /// Renames what is open: a stream by a name that begins with a colon, else the file.
 // MS-SMB2 3.3.5.21.1

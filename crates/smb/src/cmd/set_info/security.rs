@@ -6,9 +6,9 @@ use smb_wire::NtStatus;
 use volume::security::{Descriptor, Parts, Rights};
 
 use super::Change;
+use crate::exchange::outcome::Stop;
 use crate::info::DESCRIPTOR_PARTS;
 use crate::info::numbers::Numbers;
-use crate::suspend::Stop;
 
 /// Sets the parts that are asked for.
 pub(super) fn apply(change: &Change<'_>, additional_information: u32) -> Result<(), Stop> {

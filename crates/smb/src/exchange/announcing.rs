@@ -5,7 +5,8 @@ use smallvec::SmallVec;
 use smb_wire::{Command, Header, NtStatus};
 use wire::{Now, Output};
 
-use crate::compound::Compound;
+use super::parked::Parked;
+use super::{Compound, UnderWay};
 use crate::connection::Connection;
 use crate::dispatch;
 use crate::event::Event;
@@ -43,28 +44,29 @@ impl Connection {
             self.silent.iter().filter(|&&(at_ns, _)| at_ns <= now.mono_ns).map(|&(_, id)| id).collect();
         for async_id in due {
             self.end_silence(async_id);
-            let Some(mut waiting) = self.suspended.remove(&async_id) else { continue };
-            if !waiting.working && !waiting.announced {
-                let (header, signed) = (waiting.header, waiting.signed);
-                waiting.compound = self.announce(waiting.compound, &header, async_id, signed, out);
-                out.pool.fit(&mut waiting.compound.frame);
-                waiting.announced = true;
+            let Some(Parked { mut exchange, mut request, parking }) = self.parked.remove(async_id) else {
+                continue;
+            };
+            if parking.can_be_taken_back() && !request.announced {
+                self.announce(&mut exchange.compound, &mut request, async_id, out);
+                out.pool.fit(&mut exchange.compound.frame);
             }
-            self.suspended.insert(async_id, waiting);
+            self.parked.insert(async_id, Parked { exchange, request, parking });
         }
     }
 
     /// Sends the answers so far, then tells the client that its request takes time.
     pub(crate) fn announce(
         &mut self,
-        mut compound: Compound,
-        header: &Header,
+        compound: &mut Compound,
+        request: &mut UnderWay,
         async_id: u64,
-        signed: bool,
         out: &mut Output<Event>,
-    ) -> Compound {
+    ) {
+        request.announced = true;
+        let header = &request.header;
         let (related, sealed_by, claim) = (compound.related, compound.sealed_by, compound.claim.take());
-        self.finish(compound, out);
+        self.finish(std::mem::take(compound), out);
         let mut notice = Compound::new(out.pool.take(0), sealed_by);
         let at = notice.begin();
         dispatch::error_body(&[], self.negotiated.as_ref(), notice.frame.tail());
@@ -77,10 +79,9 @@ impl Connection {
         // GMAC takes its nonce from the MessageId, which the final answer has too, and one nonce must not sign
         // two messages. No client looks at an interim response's signature (MS-SMB2 3.2.5.1.3).
         let gmac = self.negotiated.is_some_and(|n| n.protection.signing == SigningAlgorithm::AesGmac);
-        notice.end(at, interim, signed && !gmac);
+        notice.end(at, interim, request.signed && !gmac);
         self.finish(notice, out);
-        let mut next = Compound::new(out.pool.take(0), sealed_by);
-        (next.related, next.claim) = (related, claim);
-        next
+        *compound = Compound::new(out.pool.take(0), sealed_by);
+        (compound.related, compound.claim) = (related, claim);
     }
 }
