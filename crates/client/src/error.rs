@@ -128,5 +128,5 @@ impl From<io::Error> for Error {
     }
 }
 
-/// What an operation of this crate leads to.
+/// The result of an operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -287,7 +287,7 @@ fn version(flags: NegotiateFlags) -> [u8; 8] {
 }
 
 /// The NTLM messages inside the SMB 3.1.1 trace that Microsoft published with its key walk-through.
-/// What every NTLM message begins with.
+/// The signature at the head of every NTLM message.
 pub const SIGNATURE: &[u8; 8] = b"NTLMSSP\0";
 
 #[cfg(test)]

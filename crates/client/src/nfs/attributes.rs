@@ -94,7 +94,7 @@ pub(crate) fn read_attributes(results: &mut Results<'_>) -> Result<Attributes> {
     Attributes::read(&got.obj_attributes)
 }
 
-/// What is set with a file.
+/// Values that are set with a file.
 pub(crate) fn settings(modified: Option<NfsTime>, mode: Option<u32>) -> Vec<Attr<'static>> {
     // In the order of their numbers, as an attribute list must be.
     let modified = modified.map(|time| Attr::TimeModifySet(SetTime::Client(time)));

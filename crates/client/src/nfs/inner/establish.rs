@@ -25,7 +25,7 @@ use crate::nfs::session::{Known, Loss, Session};
 use crate::nfs::slots::Slots;
 use crate::patience::Patience;
 
-/// What the headers around the data of a READ or WRITE take at most, in bytes.
+/// Bytes that the headers around the data of a READ or WRITE take at most.
 const HEADERS: u32 = 4096;
 /// Longest reply that is worth keeping: those of changes, which carry no data.
 const CACHED: u32 = 2048;

@@ -1,4 +1,4 @@
-//! What all copies of a client share, and the tasks that look after it.
+//! The part of a client that all its copies share, and the tasks that look after it.
 
 pub(crate) mod call;
 pub(crate) mod establish;
@@ -30,7 +30,7 @@ use crate::error::Result;
 pub(crate) struct Inner {
     pub(crate) options: Options,
     pub(crate) caller: Caller,
-    /// Who the client is to the server: this one, of all that ever were.
+    /// The identity of the client to the server: this one, of all that ever were.
     pub(crate) owner: Vec<u8>,
     pub(crate) verifier: Verifier,
     pub(super) address: SocketAddr,
