@@ -173,7 +173,7 @@ pub struct Meter {
     files: Vec<Mutex<Files>>,
     /// Held while what a name leads to changes.
     names: Vec<Mutex<()>>,
-    /// Read while a name moves, written when a recount begins or ends.
+    /// Read while a name is made, moves or goes, written when a recount begins or ends.
     moving: RwLock<()>,
 }
 
@@ -314,6 +314,17 @@ impl Meter {
     fn note(&self, id: NodeId, delta: Count, is_nameless: bool) {
         if delta != Count::default() {
             self.totals.lock().apply(id, delta, is_nameless);
+        }
+    }
+
+    /// A file was made. The count that is under way may have found it already.
+    fn made(&self, id: NodeId, files: i64, whole: Count) {
+        let mut totals = self.totals.lock();
+        totals.used.files += files;
+        if let Some(recount) = &mut totals.recount
+            && recount.seen.insert(id)
+        {
+            recount.count.add(whole);
         }
     }
 

@@ -169,9 +169,12 @@ impl FileMeter {
     /// A file that was made just now.
     pub(super) fn made(&self) {
         let mut state = self.state.write();
-        state.parts.get_or_insert_default();
-        self.meter.note(self.id, Count { bytes: 0, files: self.files() }, state.is_nameless);
-        self.see(&state);
+        // Who has seen it lose its name already, on the host, has counted it.
+        if state.is_nameless {
+            return;
+        }
+        let whole = self.whole(state.parts.get_or_insert_default());
+        self.meter.made(self.id, self.files(), whole);
     }
 
     /// Has the file in the count that is under way, because it may escape it.

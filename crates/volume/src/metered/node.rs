@@ -69,6 +69,8 @@ impl MeteredNode {
             return Ok(self.wrapped(self.passing(act)?));
         }
         let _alone = self.meter.alone([(self.id(), name)]);
+        // A count that ends between the two would have the file, and it would be added once more.
+        let _still = self.meter.moving.read();
         let inner = act()?;
         let file = self.meter.enter(inner.id(), inner.kind());
         file.made();

@@ -203,6 +203,21 @@ fn what_was_known_is_mended_by_counting_and_a_count_that_fails_changes_nothing()
 }
 
 #[test]
+fn a_file_that_a_count_finds_while_it_is_made_counts_once() {
+    let (volume, _, root) = metered(None);
+    file(&root, "old");
+    let mut scan = volume.meter.recount().unwrap();
+    // As a client makes it: it is there, and not noted yet.
+    let made = volume.meter.inner.root().unwrap().create_file(&name("new"), 0o600, None).unwrap();
+    while volume.meter.counting().under_way < Some(2) {
+        assert!(!scan.step(1).unwrap());
+    }
+    volume.meter.enter(made.id(), made.kind()).made();
+    while !scan.step(1).unwrap() {}
+    assert_eq!(usage(&volume), (0, 2));
+}
+
+#[test]
 fn before_everything_was_counted_once_what_was_found_counts() {
     let memory = MemoryVolume::new(1);
     memory.root().unwrap().create_file(&name("a"), 0o600, None).unwrap().write(0, &[1; 90]).unwrap();
