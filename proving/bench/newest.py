@@ -31,8 +31,8 @@ COUNTS = {"create": (3_000, 750), "open": (20_000, 5_000), "stat": (20_000, 5_00
 COUNTS_ALONE = {"create": (1_000, 250), "open": (4_000, 1_000), "stat": (4_000, 1_000), "unlink": (2_000, 500)}
 
 
-def _data(name, workload, block, depth, cost, rate):
-    return Case(name, workload, block, depth, cpu_ratio=cost, rate_ratio=rate)
+def _data(name, workload, block, depth, cost, rate, protection="plain"):
+    return Case(name, workload, block, depth, protection, cpu_ratio=cost, rate_ratio=rate)
 
 
 def _names(name, workload, depth, cost, rate):
@@ -49,6 +49,10 @@ SMB = [
     _data("write 64 KiB, depth 8", "write", 64 * KIB, 8, 1.3, 1.1),
     _data("read 1 MiB, depth 8", "read", MIB, 8, 1.2, 1.05),
     _data("write 1 MiB, depth 8", "write", MIB, 8, 1.15, 1.1),
+    _data("read 1 MiB, signed GMAC, depth 8", "read", MIB, 8, 1.3, 1.2, "gmac"),
+    _data("write 1 MiB, signed GMAC, depth 8", "write", MIB, 8, 1.3, 1.2, "gmac"),
+    _data("read 1 MiB, sealed GCM, depth 8", "read", MIB, 8, 1.5, 1.2, "sealed"),
+    _data("write 1 MiB, sealed GCM, depth 8", "write", MIB, 8, 2, 1.2, "sealed"),
     _names("create, write 4 KiB, close, depth 32", "create", 32, 5, 5),
     _names("open, close, depth 32", "open", 32, 8, 5),
     _names("stat, depth 32", "stat", 32, 8, 5),

@@ -24,7 +24,8 @@ pub trait Lapsing: Send + Sync {
     fn end_all_lapsed(&self, now: wire::Now) -> bool;
 }
 
-/// Over which connection of its protocol a request came.
+/// Over which connection of its protocol a request came. What somebody else loses by it whose time is over, or who gives way when
+/// something is short, has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
     /// The connection, by a number of its protocol.

@@ -389,7 +389,7 @@ impl State {
         for id in waiting {
             self.stops_waiting(id);
             let Some(held) = self.held.get_mut(&id) else { continue };
-            // Nothing that it has taken is there any more.
+            // The gates of the share and its files go with what it has taken there; the account keeps what it has taken of that.
             (held.path, held.at) = (Path::default(), 0);
             woken.extend(held.waiter.take());
         }

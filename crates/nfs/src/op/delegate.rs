@@ -65,7 +65,7 @@ pub fn delegate(run: &Run, target: Target<'_>, asked: ShareAccess) -> Delegation
         return none(WhyNone::Contention(false));
     }
     // A file that is read once and removed is not worth a DELEGRETURN.
-    if !says_want && !run.server.reopens.note(client.id, export.id, item.id()) {
+    if !says_want && !run.server.reopens.note(client.id, &target.handle) {
         return Delegation::None;
     }
     match grant(run, target, write, asked) {

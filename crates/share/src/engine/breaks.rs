@@ -107,7 +107,7 @@ impl Share {
             drop(state);
             self.settle(effects);
             if matches!(step, Step::Wait(_)) {
-                self.end_lapsed_at(&[open.file.id], Some(caller.client), caller.now);
+                self.end_lapsed_at(&[open.file.id], Some(caller.client), caller.cause());
             }
             match step {
                 // Who was in the way has gone when it was asked.

@@ -59,7 +59,7 @@ impl Share {
         self.tell_untold(open, cause);
         self.end_watch(open);
         if open.options.contains(Options::DELETE_ON_CLOSE) {
-            self.let_go(open, now);
+            self.let_go(open, cause);
         }
         let (going, effects) = self.take_out(open, cause);
         if open.is_directory() && open.file.is_deleted(open.link.as_ref()) {
@@ -136,7 +136,7 @@ impl Share {
             let identity = going.deletes_as.clone().unwrap_or_else(|| open.identity());
             result = self.remove_name(open, link, (&asker, &identity), cause);
             if result == Err(Refusal::NotEmpty)
-                && self.end_unclaimed_in(open.file.id, open.asker().client, cause.now)
+                && self.end_unclaimed_in(open.file.id, open.asker().client, cause)
             {
                 result = self.remove_name(open, link, (&asker, &identity), cause);
             }

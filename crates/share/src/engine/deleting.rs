@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use volume::Name;
 use volume::security::Rights;
-use wire::Now;
 
 use super::Share;
 use super::file::Deletion;
 use super::names::directory::Directory;
 use crate::caching::grants::Need;
-use crate::{Attributes, Caller, Open, Refusal, Step};
+use crate::{Attributes, Caller, Cause, Open, Refusal, Step};
 
 /// How a name is marked.
 #[derive(Clone, Copy)]
@@ -72,7 +71,7 @@ impl Share {
                 Step::Done(()) => {}
                 other => return other,
             }
-            self.let_go(open, caller.now);
+            self.let_go(open, caller.cause());
         } else if !open.granted.contains(Rights::DELETE) {
             return Step::Refused(Refusal::AccessDenied);
         }
@@ -100,10 +99,10 @@ impl Share {
     }
 
     /// A name goes with the last open, which may be one that nobody comes back for.
-    pub(super) fn let_go(&self, open: &Open, now: Now) {
+    pub(super) fn let_go(&self, open: &Open, cause: Cause) {
         let is_shared = open.file.state.lock().members.len() > 1;
         if is_shared {
-            self.end_lapsed_at(&[open.file.id], open.asker().client, now);
+            self.end_lapsed_at(&[open.file.id], open.asker().client, cause);
         }
     }
 
@@ -159,7 +158,7 @@ impl Share {
     /// What a directory holds may be names that go with opens of which the client itself knows nothing any more: done when they have
     /// gone.
     fn wait_for_unclaimed_in(&self, caller: &Caller<'_>, directory: &Open) -> Step<()> {
-        if self.end_unclaimed_in(directory.file.id, Some(caller.client), caller.now)
+        if self.end_unclaimed_in(directory.file.id, Some(caller.client), caller.cause())
             && check_empty(directory).is_ok()
         {
             return Step::Done(());

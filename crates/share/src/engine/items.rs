@@ -579,7 +579,7 @@ impl Share {
         drop(state);
         self.settle(effects);
         if matches!(step, Step::Wait(_)) {
-            self.end_lapsed_at(&[item], Some(caller.client), caller.now);
+            self.end_lapsed_at(&[item], Some(caller.client), caller.cause());
         }
         step
     }

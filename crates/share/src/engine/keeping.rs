@@ -178,10 +178,10 @@ impl Share {
     }
 
     /// Closes opens that give way, as far as nobody else was quicker.
-    pub(super) fn give_way(&self, opens: Vec<Arc<Open>>, now: Now) {
+    pub(super) fn give_way(&self, opens: Vec<Arc<Open>>, cause: Cause) {
         for open in opens {
             if let Some(taken) = self.lasting().detached().take(open.id) {
-                self.lose(taken, now);
+                self.lose(taken, cause);
             }
         }
     }
@@ -193,14 +193,19 @@ impl Share {
 
     /// Closes opens of these files that are unclaimed, since they are in somebody's way; whether there was one. Called with no lock held.
     // MS-SMB2 3.3.5.9.10 (exception: a persistent Open whose client is back and does not ask for it is not kept for its whole time)
-    pub(super) fn end_unclaimed_at(&self, files: &[NodeId], client: Option<ClientKey>, now: Now) -> bool {
-        self.end_unclaimed_by(client, |open| files.contains(&open.file.id), now)
+    pub(super) fn end_unclaimed_at(&self, files: &[NodeId], client: Option<ClientKey>, cause: Cause) -> bool {
+        self.end_unclaimed_by(client, |open| files.contains(&open.file.id), cause)
     }
 
     /// The same for those whose names are in the way of a directory's removal.
-    pub(super) fn end_unclaimed_in(&self, directory: NodeId, client: Option<ClientKey>, now: Now) -> bool {
+    pub(super) fn end_unclaimed_in(
+        &self,
+        directory: NodeId,
+        client: Option<ClientKey>,
+        cause: Cause,
+    ) -> bool {
         let is_in = |open: &Open| open.link.as_ref().is_some_and(|link| link.place().0.id == directory);
-        self.end_unclaimed_by(client, is_in, now)
+        self.end_unclaimed_by(client, is_in, cause)
     }
 
     /// The same for those that are in the way of `client`.
@@ -208,11 +213,11 @@ impl Share {
         &self,
         client: Option<ClientKey>,
         is_meant: impl Fn(&Open) -> bool,
-        now: Now,
+        cause: Cause,
     ) -> bool {
         let is_own = |open: &Open| client.is_some() && open.asker().client == client && is_meant(open);
-        let of_its_own = self.end_unclaimed(UNCLAIMED_IN_ITS_OWN_WAY_NS, is_own, now);
-        self.end_unclaimed(UNCLAIMED_IN_THE_WAY_NS, is_meant, now) | of_its_own
+        let of_its_own = self.end_unclaimed(UNCLAIMED_IN_ITS_OWN_WAY_NS, is_own, cause);
+        self.end_unclaimed(UNCLAIMED_IN_THE_WAY_NS, is_meant, cause) | of_its_own
     }
 
     /// When names in a directory go that are marked to and wait only for opens that this owner, who is back, has not taken up; none when
@@ -226,12 +231,12 @@ impl Share {
         opens.iter().any(is_going).then(|| sign_ns.saturating_add(UNCLAIMED_IN_ITS_OWN_WAY_NS))
     }
 
-    fn end_unclaimed(&self, after_ns: u64, is_meant: impl Fn(&Open) -> bool, now: Now) -> bool {
-        let unclaimed = self.lasting().detached().take_unclaimed(now.mono_ns, after_ns, is_meant);
+    fn end_unclaimed(&self, after_ns: u64, is_meant: impl Fn(&Open) -> bool, cause: Cause) -> bool {
+        let unclaimed = self.lasting().detached().take_unclaimed(cause.now.mono_ns, after_ns, is_meant);
         let is_any = !unclaimed.is_empty();
         for taken in unclaimed {
             tracing::debug!(share = %self.name(), open = taken.0.id, "an open whose client is back without asking for it is closed");
-            self.lose(taken, now);
+            self.lose(taken, cause);
         }
         is_any
     }
@@ -241,27 +246,27 @@ impl Share {
     // MS-SMB2 3.3.6.4
     pub(super) fn end_detached(&self, now: Now) {
         while let Some(taken) = self.lasting().detached().take_ended(now.mono_ns) {
-            self.lose(taken, now);
+            self.lose(taken, now.into());
         }
-        self.end_unclaimed(UNCLAIMED_NS, |_| true, now);
+        self.end_unclaimed(UNCLAIMED_NS, |_| true, now.into());
     }
 
     /// Closes every detached open that does not outlive the process, since the share stops and nobody will
     /// find it again.
     pub fn end_all_detached(&self, now: Now) {
-        self.lose_all(self.lasting().detached().ending(), now);
+        self.lose_all(self.lasting().detached().ending(), now.into());
     }
 
     /// Closes detached opens that give way to others, since something is short. False when there was none.
-    pub(super) fn end_absent(&self, now: Now) -> bool {
-        self.lose_all(self.lasting().detached().yielding(), now)
+    pub(super) fn end_absent(&self, cause: Cause) -> bool {
+        self.lose_all(self.lasting().detached().yielding(), cause)
     }
 
     /// Closes those that are detached still; false when none is.
-    fn lose_all(&self, ids: Vec<u64>, now: Now) -> bool {
+    fn lose_all(&self, ids: Vec<u64>, cause: Cause) -> bool {
         let mut any = false;
         for taken in ids.into_iter().filter_map(|id| self.lasting().detached().take(id)) {
-            self.lose(taken, now);
+            self.lose(taken, cause);
             any = true;
         }
         any
@@ -274,8 +279,8 @@ impl Share {
         }
     }
 
-    fn lose(&self, (open, how): (Arc<Open>, Detached), now: Now) {
-        if let Err(why) = self.close(&open, now) {
+    fn lose(&self, (open, how): (Arc<Open>, Detached), cause: Cause) {
+        if let Err(why) = self.close(&open, cause) {
             tracing::warn!(share = %self.name(), %why, "a name could not be removed with its last open");
         }
         how.keeper.on_lost(how.token);

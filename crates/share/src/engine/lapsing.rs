@@ -7,7 +7,7 @@ use volume::NodeId;
 use wire::Now;
 
 use super::Share;
-use crate::{Caller, ClientKey, Lapsing, Refusal, Step};
+use crate::{Caller, Cause, ClientKey, Lapsing, Refusal, Step};
 
 impl Share {
     /// Asks this one from now on to end clients whose time is over.
@@ -34,8 +34,8 @@ impl Share {
     }
 
     /// The same for whoever has any of these files open; what else they have is locked, held and marked through that.
-    pub(super) fn end_lapsed_at(&self, files: &[NodeId], client: Option<ClientKey>, now: Now) -> bool {
-        let was_unclaimed = self.end_unclaimed_at(files, client, now);
+    pub(super) fn end_lapsed_at(&self, files: &[NodeId], client: Option<ClientKey>, cause: Cause) -> bool {
+        let was_unclaimed = self.end_unclaimed_at(files, client, cause);
         if self.lasting().keepers().is_empty() {
             return was_unclaimed;
         }
@@ -45,7 +45,7 @@ impl Share {
         }
         clients.sort_unstable();
         clients.dedup();
-        self.end_lapsed(&clients, now) | was_unclaimed
+        self.end_lapsed(&clients, cause.now) | was_unclaimed
     }
 
     /// Asks something that may meet what a client has of a file whose time is over; then once more.
@@ -66,7 +66,7 @@ impl Share {
         is_in_the_way: impl Fn(&Refusal) -> bool,
         ask: impl Fn() -> Step<T>,
     ) -> Step<T> {
-        let end = || self.end_lapsed_at(&files(), Some(caller.client), caller.now);
+        let end = || self.end_lapsed_at(&files(), Some(caller.client), caller.cause());
         let step = ask();
         let again = match &step {
             Step::Done(_) => false,

@@ -35,7 +35,7 @@ impl Sharing for Share {
     }
 
     fn end_yielding(&self, now: Now) -> bool {
-        self.end_absent(now)
+        self.end_absent(now.into())
     }
 
     fn name_holders(&self, name: &mut dyn FnMut(ClientKey)) {

@@ -71,7 +71,7 @@ impl Share {
             match self.absent(&notice) {
                 Absent::No => {}
                 Absent::GivesWay(opens) => {
-                    self.give_way(opens, cause.now);
+                    self.give_way(opens, cause);
                     continue;
                 }
                 Absent::Stays => continue,

@@ -13,7 +13,7 @@
 /// [`Rank::NamesChange`] and [`Rank::Contents`] only for names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
-    /// `Share::taking`: what happened on the host is taken in by one thread at a time.
+    /// `Intake::taking`: what happened on the host is taken in by one thread at a time.
     HostEvents,
     /// `WatchedTree::walk`: a tree of directories is walked for the watches on it.
     TreeWalk,
@@ -27,7 +27,7 @@ pub(crate) enum Rank {
     Appending,
     /// `File::beside`: what lies beside a file, by one thread at a time.
     Beside,
-    /// `Keeping::writer`: what was noted of opens goes into the journal in its order.
+    /// `Recorder::writer`: what was noted of opens goes into the journal in its order.
     RecordWriter,
     /// `File::state`: everything about an open file.
     FileState,
@@ -73,7 +73,7 @@ pub(crate) enum Rank {
     Deadlines,
     /// `Waits::later`: who waits for a time.
     Later,
-    /// `Share::clients`: who hears of breaks.
+    /// `Clients` in `Waits`: who hears of breaks.
     Clients,
     /// `Keys`: where the right under a key is.
     Keys,
@@ -81,7 +81,7 @@ pub(crate) enum Rank {
     Contention,
     /// `Keepers`: who ends clients whose time is over.
     TimeKeepers,
-    /// `Keeping::noted`: what is recorded of opens.
+    /// `Recorder::noted`: what is recorded of opens.
     Noted,
     /// A part of one of the tables of the cache.
     CachePart,

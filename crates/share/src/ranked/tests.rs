@@ -73,7 +73,14 @@ fn every_lock_of_this_crate_has_a_rank() {
                 true => todo.push(path),
                 false => {
                     let text = fs::read_to_string(&path).unwrap();
-                    let locks = ["parking_lot", "sync::Mutex", "sync::RwLock", "Condvar"];
+                    let locks = [
+                        "parking_lot",
+                        "sync::Mutex",
+                        "sync::RwLock",
+                        "sync::{Mutex",
+                        "sync::{Arc, Mutex",
+                        "Condvar",
+                    ];
                     found.extend(locks.iter().filter(|lock| text.contains(**lock)).map(|_| path.clone()));
                 }
             }

@@ -42,7 +42,7 @@ impl Parking {
         }
     }
 
-    /// Whether it is taken back when its client asks for that, or a little later when what has begun is done.
+    /// Whether nothing of it has begun or is done that could not be taken back.
     pub fn can_be_taken_back(&self) -> bool {
         !matches!(self, Parking::Pool | Parking::Answer(..))
     }

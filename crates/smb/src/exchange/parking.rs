@@ -53,7 +53,6 @@ impl Connection {
                     // There is no room to hold more of what only a client that means harm sends so much of: it is done
                     // now, and owed.
                     request.course.charge = hold.go();
-                    request.keeps = None;
                     exchange.request = Some(request);
                     return Some(exchange);
                 }
@@ -82,7 +81,7 @@ impl Connection {
         let left = exchange.rest.bytes().len();
         let keeps = left + exchange.compound.frame.len();
         match aside {
-            // The transport bounds how much of that there is, or the limits of the share do.
+            // The transport bounds how much of that there is, or the credits do.
             Aside::Lasting(_) | Aside::Hold(_) | Aside::Answer(..) => None,
             _ if self.parked.waiting() >= MAX_WAITING => Some(NtStatus::INSUFFICIENT_RESOURCES),
             // Small ones are bounded by their number.
@@ -152,7 +151,6 @@ impl Connection {
             Parking::Turn(place) => request.turn = Some(place),
             Parking::Limits(hold) => {
                 request.course.charge = hold.go();
-                request.keeps = None;
                 if exchange.compound.is_empty() {
                     exchange.compound.frame = out.pool.take(dispatch::expected_size(exchange.rest.bytes()));
                 }

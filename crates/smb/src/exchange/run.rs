@@ -70,10 +70,14 @@ impl Connection {
             match self.run_one(&mut exchange, now, out) {
                 Then::Next => {}
                 Then::Closed => return,
-                Then::Aside(aside) => match self.put_aside(exchange, aside, out) {
-                    Some(goes_on) => exchange = goes_on,
-                    None => return,
-                },
+                Then::Aside(aside) => {
+                    // They go before the answers so far, which may leave with the word that this one waits.
+                    self.send_own_notices(now, out);
+                    match self.put_aside(exchange, aside, out) {
+                        Some(goes_on) => exchange = goes_on,
+                        None => return,
+                    }
+                }
             }
         }
         self.send_own_notices(now, out);
