@@ -10,6 +10,7 @@ is what `servers.program` names, or each of several to be compared. Start readin
 """
 
 import argparse
+import contextlib
 import ctypes
 import os
 import signal
@@ -29,7 +30,7 @@ from harness import server as servers  # noqa: E402
 LENGTH, WARM = 4096, 300
 # Runs of each, of which the median counts: a timer may fall into one.
 RUNS = 3
-PTRACE_CONT, PTRACE_SINGLESTEP, PTRACE_DETACH = 7, 9, 17
+PTRACE_SINGLESTEP, PTRACE_DETACH = 9, 17
 PTRACE_SEIZE, PTRACE_INTERRUPT = 0x4206, 0x4207
 WALL = 0x40000000
 PATIENCE_S = 300
@@ -122,14 +123,16 @@ def step_until_ends(child, steps):
         steps[stopped] += 1
         # A stop that is no step is a signal for the server, but for those of ptrace itself.
         is_own = number == signal.SIGTRAP or status >> 16 != 0
-        ptrace(PTRACE_SINGLESTEP, stopped, 0 if is_own else number)
+        with contextlib.suppress(ProcessLookupError):
+            ptrace(PTRACE_SINGLESTEP, stopped, 0 if is_own else number)
 
 
 def release(thread):
-    """Lets a thread go on by itself."""
-    ptrace(PTRACE_INTERRUPT, thread)
-    os.waitpid(thread, WALL)
-    ptrace(PTRACE_DETACH, thread)
+    """Lets a thread go on by itself; one of the blocking pool may have ended meanwhile."""
+    with contextlib.suppress(ProcessLookupError, ChildProcessError):
+        ptrace(PTRACE_INTERRUPT, thread)
+        os.waitpid(thread, WALL)
+        ptrace(PTRACE_DETACH, thread)
 
 
 def measure(program, reads):
