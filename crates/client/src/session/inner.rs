@@ -1,4 +1,4 @@
-//! What all copies of a session share.
+//! The part of a session that all its copies share.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ pub(crate) struct SessionInner {
     pub(super) flags: SessionFlags,
     /// How requests are protected where the tree does not demand more.
     pub(super) protection: Protection,
-    /// What its first connection agreed on, which all others must agree on too.
+    /// The agreement of its first connection, which all others must come to as well.
     pub(crate) negotiated: Negotiated,
     pub(crate) options: Options,
     pub(crate) host: String,

@@ -51,16 +51,16 @@ pub(crate) struct Inner {
     pub(super) keepers: Mutex<Option<[AbortHandle; 2]>>,
 }
 
-/// Who a server says it is (RFC 8881 18.35).
+/// The identity that a server gives itself (RFC 8881 18.35).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct About {
     /// Servers of one major and one minor owner share sessions.
     pub owner: Vec<u8>,
     /// The minor owner.
     pub minor_owner: u64,
-    /// Where filehandles and client IDs mean the same.
+    /// The scope within which filehandles and client IDs mean the same.
     pub scope: Vec<u8>,
-    /// What the server calls its software, where it says so.
+    /// The name that the server gives its software, if it gives one.
     pub software: Option<String>,
 }
 
