@@ -2,12 +2,13 @@
 //!
 //! [`door`] decides who may ask at all: only on loopback and by a name of loopback, or over TLS ([`crate::tls`]), never from
 //! another site's page, and with the token, which stands in the state directory; [`strangers`] bounds who has not shown it yet.
-//! [`openapi`] has the routes and the document that describes them; [`objects`] answers for accounts and shares. The page (`page/`) is files in this
-//! program and asks for nothing else than this API.
+//! `routes.rs` has what can be asked and what answers it, [`openapi`] describes it; [`objects`] answers for accounts and shares.
+//! The page (`page/`) is files in this program and asks for nothing else than this API.
 
 pub mod door;
 mod objects;
 pub mod openapi;
+mod routes;
 mod strangers;
 
 use std::convert::Infallible;
@@ -133,7 +134,7 @@ async fn answer(request: Request<Incoming>, stranger: &Stranger, page: &Page) ->
     };
     let (asked, server) = (Asked { head, path, body }, Arc::clone(&page.server));
     // It may ask the host, which may take its time.
-    let made = tokio::task::spawn_blocking(move || openapi::answer(&asked, &*server)).await;
+    let made = tokio::task::spawn_blocking(move || routes::answer(&asked, &*server)).await;
     let failed = |_| Answer::error(StatusCode::INTERNAL_SERVER_ERROR, "it failed; see the log");
     made.unwrap_or_else(failed).response()
 }

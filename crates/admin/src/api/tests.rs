@@ -152,9 +152,11 @@ fn what_is_described_is_answered_and_nothing_else() {
     assert_eq!(described["components"]["schemas"]["ShareSettings"]["title"], "share");
     let set = &paths["/api/v1/accounts/{name}"]["patch"];
     assert_eq!(set["parameters"][0]["name"], "If-Match");
-    let body = &set["requestBody"]["content"]["application/json"]["schema"];
+    let body = set["requestBody"]["content"]["application/json"]["schema"]["$ref"].as_str().unwrap();
+    let body = described.pointer(body.strip_prefix('#').unwrap()).unwrap();
     assert_eq!(body["properties"]["settings"]["$ref"], "#/components/schemas/AccountSettings");
     assert_eq!(body["required"], serde_json::json!(["settings"]));
+    assert_eq!(body["additionalProperties"], false);
 }
 
 #[test]
