@@ -88,6 +88,9 @@ pub trait Controlled: Send + Sync + 'static {
     /// Every account or every share.
     fn objects(&self, kind: objects::Kind) -> Vec<objects::Object>;
 
+    /// The JSON schema of the settings of an account or a share.
+    fn settings_schema(&self, kind: objects::Kind) -> serde_json::Value;
+
     /// Makes, changes or removes an account or a share; sessions stay. What was changed is kept.
     ///
     /// # Errors

@@ -64,6 +64,9 @@ impl Controlled for Fake {
     fn objects(&self, kind: Kind) -> Vec<Object> {
         vec![object(kind)]
     }
+    fn settings_schema(&self, kind: Kind) -> serde_json::Value {
+        serde_json::json!({ "type": "object", "description": kind.to_string() })
+    }
     fn change(&self, change: Change) -> Result<Changed, Refusal> {
         let Change { kind, name, what, if_version } = change;
         let is_there = name.eq_ignore_ascii_case("docs");

@@ -40,7 +40,7 @@ pub enum Command {
         #[command(subcommand)]
         command: ObjectCommand,
     },
-    /// Check or show the configuration
+    /// Check or show the configuration, and what can stand in it
     Config {
         /// What to do with the configuration.
         #[command(subcommand)]
@@ -161,7 +161,7 @@ pub struct ServeArgs {
     #[arg(long)]
     pub no_discovery: bool,
     /// Serve the admin page there: 127.0.0.1:9446 or [::1]:9446; elsewhere needs TLS in the configuration
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::config::admin::page_address)]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::config::values::socket_address)]
     pub admin: Option<SocketAddr>,
     /// Serve a demo share from ./.trunkline on port 4450, with a user made for it
     #[arg(long, conflicts_with = "config")]
@@ -372,4 +372,8 @@ pub enum ConfigCommand {
     Check(ServeArgs),
     /// Print each value and where it came from
     Show(ServeArgs),
+    /// Print every key there is: docs/configuration.md
+    Keys,
+    /// Print a JSON schema of the file, for editors
+    Schema,
 }

@@ -4,8 +4,8 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
-use crate::config::values::Choice;
-use crate::config::{Config, LogFormat};
+use crate::config::Config;
+use crate::config::values::{Choice, LogFormat};
 
 /// Environment variable that says more exactly what is logged (`smb=debug,info`).
 const VARIABLE: &str = "TRUNKLINE_LOG";

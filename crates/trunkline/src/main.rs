@@ -19,6 +19,7 @@ mod host;
 mod log;
 mod password;
 mod people;
+mod reference;
 mod secrets;
 mod serve;
 mod state;

@@ -119,11 +119,8 @@ fn configured(
     store: &Store,
     host: &Accounts,
 ) -> Result<Person, StoreError> {
-    let id = |setting: &Option<crate::config::Setting<u64>>| {
-        setting.as_ref().and_then(|setting| u32::try_from(setting.value).ok())
-    };
-    let uid = id(&user.uid).or(known.and_then(|known| known.uid));
-    let gid = id(&user.gid).or(known.and_then(|known| known.gid));
+    let uid = user.uid.as_ref().map(|own| own.value).or(known.and_then(|known| known.uid));
+    let gid = user.gid.as_ref().map(|own| own.value).or(known.and_then(|known| known.gid));
     let base = StoredUser {
         name: user.name.value.clone(),
         nt_hash,

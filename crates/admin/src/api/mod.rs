@@ -2,11 +2,13 @@
 //!
 //! [`door`] decides who may ask at all: only on loopback and by a name of loopback, or over TLS ([`crate::tls`]), never from
 //! another site's page, and with the token, which stands in the state directory; [`strangers`] bounds who has not shown it yet.
-//! [`objects`] answers for accounts and shares; what else there is stands in [`answer`]. The page (`page/`) is files in this
-//! program and asks for nothing else than this API.
+//! `routes.rs` has what can be asked and what answers it, [`openapi`] describes it; [`objects`] answers for accounts and shares.
+//! The page (`page/`) is files in this program and asks for nothing else than this API.
 
 pub mod door;
 mod objects;
+pub mod openapi;
+mod routes;
 mod strangers;
 
 use std::convert::Infallible;
@@ -26,7 +28,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use crate::Controlled;
-use crate::objects::{Kind, Refusal, Why};
+use crate::objects::{Refusal, Why};
 use crate::overview::{Overview, Question, ROWS};
 use crate::tls::Tls;
 use door::Door;
@@ -40,8 +42,6 @@ const MAX_CALLERS: usize = 16;
 const MAX_BODY: usize = 64 * 1024;
 
 const JSON: &str = "application/json";
-/// What describes the API.
-pub const OPENAPI: &str = include_str!("openapi.json");
 const PAGE: &str = include_str!("../page/page.html");
 const STYLE: &str = include_str!("../page/page.css");
 const SCRIPT: &str = include_str!("../page/page.js");
@@ -111,9 +111,13 @@ async fn answer(request: Request<Incoming>, stranger: &Stranger, page: &Page) ->
     if let Err(refused) = page.door.admits(&head) {
         return refused.response();
     }
-    if let Some((kind, text)) = open(&path) {
+    if let Some((kind, text)) = open(&path, page) {
         let is_read = [Method::GET, Method::HEAD].contains(&head.method);
-        return if is_read { file(kind, text) } else { Answer::no_method("GET, HEAD").response() };
+        return if is_read {
+            with_headers(Response::new(Full::new(text)), kind)
+        } else {
+            Answer::no_method("GET, HEAD").response()
+        };
     }
     if let Err(refused) = page.door.knows(&head) {
         return refused.response();
@@ -130,25 +134,25 @@ async fn answer(request: Request<Incoming>, stranger: &Stranger, page: &Page) ->
     };
     let (asked, server) = (Asked { head, path, body }, Arc::clone(&page.server));
     // It may ask the host, which may take its time.
-    let made = tokio::task::spawn_blocking(move || asked.answer(&*server)).await;
+    let made = tokio::task::spawn_blocking(move || routes::answer(&asked, &*server)).await;
     let failed = |_| Answer::error(StatusCode::INTERNAL_SERVER_ERROR, "it failed; see the log");
     made.unwrap_or_else(failed).response()
 }
 
 /// What anybody on this host may have, since it holds nothing of the server: the page and what describes the API.
-fn open(path: &str) -> Option<(&'static str, &'static str)> {
-    Some(match path {
-        "/" => ("text/html; charset=utf-8", PAGE),
-        "/page.css" => ("text/css; charset=utf-8", STYLE),
-        "/page.js" => ("text/javascript; charset=utf-8", SCRIPT),
-        "/plot.js" => ("text/javascript; charset=utf-8", PLOT),
-        "/openapi.json" => (JSON, OPENAPI),
-        _ => return None,
-    })
-}
-
-fn file(kind: &'static str, text: &'static str) -> Response<Full<Bytes>> {
-    with_headers(Response::new(Full::new(Bytes::from_static(text.as_bytes()))), kind)
+fn open(path: &str, page: &Page) -> Option<(&'static str, Bytes)> {
+    let file = |kind, text: &'static str| Some((kind, Bytes::from_static(text.as_bytes())));
+    match path {
+        "/" => file("text/html; charset=utf-8", PAGE),
+        "/page.css" => file("text/css; charset=utf-8", STYLE),
+        "/page.js" => file("text/javascript; charset=utf-8", SCRIPT),
+        "/plot.js" => file("text/javascript; charset=utf-8", PLOT),
+        "/openapi.json" => {
+            let document = openapi::document(|kind| page.server.settings_schema(kind));
+            Some((JSON, document.to_string().into()))
+        }
+        _ => None,
+    }
 }
 
 fn with_headers(mut response: Response<Full<Bytes>>, kind: &'static str) -> Response<Full<Bytes>> {
@@ -234,44 +238,11 @@ impl Answer {
 }
 
 impl Asked {
-    fn answer(&self, server: &dyn Controlled) -> Answer {
-        let Some(path) = self.path.strip_prefix("/api/v1/") else {
-            return Answer::error(StatusCode::NOT_FOUND, "there is no such page; see /openapi.json");
-        };
-        let (first, rest) = path.split_once('/').map_or((path, None), |(first, rest)| (first, Some(rest)));
-        match (first, rest) {
-            ("accounts", name) => self.objects(Kind::Account, name, server),
-            ("shares", name) => self.objects(Kind::Share, name, server),
-            ("reload", None) if self.head.method != Method::POST => Answer::no_method("POST"),
-            ("reload", None) => match server.reload() {
-                Ok(()) => Answer::ok(&serde_json::json!({})),
-                Err(why) => Answer::error(StatusCode::BAD_REQUEST, &why),
-            },
-            (name, None) => self.reading(name, server),
-            _ => Answer::error(StatusCode::NOT_FOUND, "there is no such page; see /openapi.json"),
-        }
-    }
-
-    /// What can only be read.
-    fn reading(&self, name: &str, server: &dyn Controlled) -> Answer {
-        if !["overview", "status", "channels", "transactions", "workload"].contains(&name) {
-            return Answer::error(StatusCode::NOT_FOUND, "there is no such page; see /openapi.json");
-        }
-        if self.head.method != Method::GET && self.head.method != Method::HEAD {
-            return Answer::no_method("GET, HEAD");
-        }
-        match name {
-            "status" => Answer::ok(&server.status()),
-            "channels" => Answer::ok(&server.channels()),
-            "transactions" => Answer::ok(&server.transactions()),
-            "workload" => Answer::ok(&server.workload()),
-            _ => {
-                let most = self.query("most").and_then(|most| most.parse().ok()).unwrap_or(ROWS);
-                let question = Question { find: self.query("find").unwrap_or_default(), most };
-                let counted = server.transactions();
-                Answer::ok(&Overview::new(&server.status(), &server.channels(), &counted, &question))
-            }
-        }
+    fn overview(&self, server: &dyn Controlled) -> Answer {
+        let most = self.query("most").and_then(|most| most.parse().ok()).unwrap_or(ROWS);
+        let question = Question { find: self.query("find").unwrap_or_default(), most };
+        let counted = server.transactions();
+        Answer::ok(&Overview::new(&server.status(), &server.channels(), &counted, &question))
     }
 
     /// A value of the query.

@@ -3,12 +3,12 @@
 //! A version is an entity tag: what is changed or deleted names the one that it was looked at with (`If-Match`), so that two
 //! administrators cannot lose each other's changes.
 
+use hyper::StatusCode;
 use hyper::header::{ETAG, IF_MATCH, LOCATION};
-use hyper::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Answer, Asked, decoded};
+use super::{Answer, Asked};
 use crate::Controlled;
 use crate::objects::{Change, Kind, What};
 
@@ -29,37 +29,44 @@ struct Set {
 }
 
 impl Asked {
-    pub(super) fn objects(&self, kind: Kind, name: Option<&str>, server: &dyn Controlled) -> Answer {
-        let name = match name.map(decoded) {
-            None => None,
-            Some(Some(name)) if !name.is_empty() => Some(name),
-            Some(_) => return Answer::error(StatusCode::BAD_REQUEST, "the name cannot be read"),
-        };
-        match (&self.head.method, name) {
-            (&Method::GET | &Method::HEAD, None) => Answer::ok(&server.objects(kind)),
-            (&Method::GET | &Method::HEAD, Some(name)) => show(kind, &name, server),
-            (&Method::POST, None) => match self.body::<New>() {
-                Ok(New { name, settings }) => {
-                    let what = What::Create { settings };
-                    change(server, Change { kind, name, what, if_version: None })
-                }
-                Err(refused) => refused,
-            },
-            (&Method::PATCH, Some(name)) => match (self.body::<Set>(), self.version()) {
-                (Ok(Set { settings }), Ok(if_version)) => {
-                    change(server, Change { kind, name, what: What::Set { settings }, if_version })
-                }
-                (Err(refused), _) | (_, Err(refused)) => refused,
-            },
-            (&Method::DELETE, Some(name)) => match self.version() {
-                Ok(if_version) => {
-                    let force = self.query("force").is_some_and(|force| force == "true");
-                    change(server, Change { kind, name, what: What::Delete { force }, if_version })
-                }
-                Err(refused) => refused,
-            },
-            (_, None) => Answer::no_method("GET, HEAD, POST"),
-            (_, Some(_)) => Answer::no_method("GET, HEAD, PATCH, DELETE"),
+    /// One of a kind.
+    pub(super) fn show(kind: Kind, name: &str, server: &dyn Controlled) -> Answer {
+        let all = server.objects(kind);
+        match all.iter().find(|object| object.name.to_lowercase() == name.to_lowercase()) {
+            Some(object) => Answer::ok(object).with(ETAG, format!("\"{}\"", object.version)),
+            None => Answer::error(StatusCode::NOT_FOUND, &format!("there is no {kind} `{name}`")),
+        }
+    }
+
+    /// Makes one.
+    pub(super) fn create(&self, kind: Kind, server: &dyn Controlled) -> Answer {
+        match self.body::<New>() {
+            Ok(New { name, settings }) => {
+                change(server, Change { kind, name, what: What::Create { settings }, if_version: None })
+            }
+            Err(refused) => refused,
+        }
+    }
+
+    /// Changes one.
+    pub(super) fn set(&self, kind: Kind, name: &str, server: &dyn Controlled) -> Answer {
+        match (self.body::<Set>(), self.version()) {
+            (Ok(Set { settings }), Ok(if_version)) => {
+                let what = What::Set { settings };
+                change(server, Change { kind, name: name.to_owned(), what, if_version })
+            }
+            (Err(refused), _) | (_, Err(refused)) => refused,
+        }
+    }
+
+    /// Removes one.
+    pub(super) fn delete(&self, kind: Kind, name: &str, server: &dyn Controlled) -> Answer {
+        match self.version() {
+            Ok(if_version) => {
+                let what = What::Delete { force: self.query("force").is_some_and(|force| force == "true") };
+                change(server, Change { kind, name: name.to_owned(), what, if_version })
+            }
+            Err(refused) => refused,
         }
     }
 
@@ -76,14 +83,6 @@ impl Asked {
             return Err(Answer::error(StatusCode::PRECONDITION_REQUIRED, why));
         };
         Ok((tag != "*").then(|| tag.trim().trim_matches('"').to_owned()))
-    }
-}
-
-fn show(kind: Kind, name: &str, server: &dyn Controlled) -> Answer {
-    let all = server.objects(kind);
-    match all.iter().find(|object| object.name.to_lowercase() == name.to_lowercase()) {
-        Some(object) => Answer::ok(object).with(ETAG, format!("\"{}\"", object.version)),
-        None => Answer::error(StatusCode::NOT_FOUND, &format!("there is no {kind} `{name}`")),
     }
 }
 

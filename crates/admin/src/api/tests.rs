@@ -120,12 +120,43 @@ fn the_page_and_what_describes_the_api_need_no_token_and_ask_for_nothing_elsewhe
             assert!(!body.replace("http://www.w3.org/2000/svg", "").contains(outside), "{path}: {outside}");
         }
     }
-    let described: serde_json::Value = serde_json::from_str(OPENAPI).unwrap();
+    let (described, _) = get("/openapi.json");
+    let described = described.split_once("\r\n\r\n").unwrap().1;
+    let described: serde_json::Value = serde_json::from_str(described).unwrap();
     assert_eq!(described["openapi"], "3.1.0");
     for path in ["/api/v1/shares", "/api/v1/shares/{name}", "/api/v1/accounts/{name}", "/api/v1/overview"] {
         assert!(described["paths"][path].is_object(), "{path}");
     }
     is(&get("/openapi.json"), 200, "application/json", &[]);
+}
+
+#[test]
+fn what_is_described_is_answered_and_nothing_else() {
+    let described = openapi::document(|kind| serde_json::json!({ "title": kind.to_string() }));
+    let paths = described["paths"].as_object().unwrap();
+    assert_eq!(paths.len(), 10);
+    for (path, item) in paths {
+        for method in ["get", "post", "put", "patch", "delete"] {
+            let asked = path.replace("{name}", "docs");
+            let (answer, _) = ask(&method.to_uppercase(), &asked, "If-Match: *\r\n", "{}");
+            let status = answer.split(' ').nth(1).unwrap();
+            match item.get(method) {
+                None => assert_eq!(status, "405", "{method} {path}: {answer}"),
+                Some(operation) => {
+                    assert!(operation["responses"][status].is_object(), "{method} {path}: {answer}");
+                    assert!(operation["responses"]["401"].is_object(), "{method} {path}");
+                }
+            }
+        }
+    }
+    assert_eq!(described["components"]["schemas"]["ShareSettings"]["title"], "share");
+    let set = &paths["/api/v1/accounts/{name}"]["patch"];
+    assert_eq!(set["parameters"][0]["name"], "If-Match");
+    let body = set["requestBody"]["content"]["application/json"]["schema"]["$ref"].as_str().unwrap();
+    let body = described.pointer(body.strip_prefix('#').unwrap()).unwrap();
+    assert_eq!(body["properties"]["settings"]["$ref"], "#/components/schemas/AccountSettings");
+    assert_eq!(body["required"], serde_json::json!(["settings"]));
+    assert_eq!(body["additionalProperties"], false);
 }
 
 #[test]

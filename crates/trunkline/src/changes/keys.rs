@@ -2,47 +2,13 @@
 
 use serde_json::{Map, Value};
 
-/// A kind of value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
-    Number,
-    Flag,
-    /// A flag, or a word.
-    FlagOrText,
-    List,
-    Users,
-    Text,
-}
+use crate::config::format::Shape;
+use crate::config::{Account, Share};
 
 /// The shape of a key; of one that is not known, text, so that whoever reads it says what is known.
 fn shape(key: &str) -> Shape {
-    match key {
-        "max_channels"
-        | "nfs_port"
-        | "nfs_max_connections"
-        | "streams_max_gib"
-        | "provisioned_gib"
-        | "provisioned_iops"
-        | "provisioned_mib_s"
-        | "anonymous_uid"
-        | "anonymous_gid" => Shape::Number,
-        "multichannel"
-        | "read_only"
-        | "case_sensitive"
-        | "hide_unreadable"
-        | "follow_symlinks"
-        | "delete_through_symlinks"
-        | "streams"
-        | "change_notify"
-        | "metadata_caching"
-        | "continuously_available"
-        | "nfs_secure_port" => Shape::Flag,
-        "ciphers" | "authentication" | "smb_listen" | "protocols" | "hide_files" | "nfs_clients"
-        | "nfs_listen" => Shape::List,
-        "send_file" => Shape::FlagOrText,
-        "users" => Shape::Users,
-        _ => Shape::Text,
-    }
+    let mut known = Account::keys().into_iter().chain(Share::keys());
+    known.find(|known| known.name == key).map_or(Shape::Text, |known| known.shape)
 }
 
 /// Reads `KEY=VALUE` items: lists as `a,b`, users as `ann=write,*=read`, switches as `on` and `off` too.
@@ -65,21 +31,21 @@ pub fn settings(items: &[String]) -> Result<Map<String, Value>, String> {
 fn value(key: &str, text: &str) -> Result<Value, String> {
     let items = || text.split(',').map(str::trim).filter(|item| !item.is_empty());
     Ok(match shape(key) {
-        Shape::Number => {
+        Shape::Number(..) => {
             let number: Result<u64, _> = text.parse();
             number.map_err(|_| format!("`{key}` must be a whole number, not `{text}`"))?.into()
         }
         Shape::Flag => flag(text).ok_or_else(|| format!("`{key}` must be on or off, not `{text}`"))?.into(),
-        Shape::FlagOrText => flag(text).map_or_else(|| text.into(), Value::from),
-        Shape::List => items().map(Value::from).collect(),
-        Shape::Users => {
+        Shape::FlagOr(_) => flag(text).map_or_else(|| text.into(), Value::from),
+        Shape::List(_) => items().map(Value::from).collect(),
+        Shape::Users(_) => {
             let user = |item: &str| match item.split_once(['=', ':']) {
                 Some((name, access)) => Ok((name.to_owned(), access.into())),
                 None => Err(format!("`{item}` in `{key}` is not NAME=ACCESS, such as ann=write")),
             };
             Value::Object(items().map(user).collect::<Result<_, _>>()?)
         }
-        Shape::Text => text.into(),
+        Shape::Text | Shape::Path | Shape::OneOf(_) => text.into(),
     })
 }
 
@@ -95,6 +61,7 @@ fn flag(text: &str) -> Option<bool> {
 mod tests {
     use super::*;
     use crate::config::{read, show};
+    use crate::reference;
     use serde_json::json;
     use std::path::Path;
 
@@ -131,8 +98,8 @@ mod tests {
 
     #[test]
     fn every_key_is_in_what_describes_the_api() {
-        let described: Value = serde_json::from_str(admin::api::OPENAPI).unwrap();
-        for (schema, known) in [("AccountSettings", read::ACCOUNT), ("ShareSettings", read::SHARE)] {
+        let described = admin::api::openapi::document(reference::settings);
+        for (schema, known) in [("AccountSettings", Account::NAMES), ("ShareSettings", Share::NAMES)] {
             let keys = &described["components"]["schemas"][schema]["properties"];
             let mut keys: Vec<&str> = keys.as_object().unwrap().keys().map(String::as_str).collect();
             let mut known = known.to_vec();
@@ -154,18 +121,19 @@ mod tests {
         let config = read::parse("t", text, Path::new("/")).unwrap();
         let account = show::account(&config, &config.accounts["a"]).values;
         let share = show::share(&config, &config.shares["s"]).values;
-        for (known, shown) in [(read::ACCOUNT, account), (read::SHARE, share)] {
+        for (known, shown) in [(Account::NAMES, account), (Share::NAMES, share)] {
             for key in known {
                 let value = shown.get(*key).unwrap_or_else(|| panic!("`{key}` is not shown"));
-                let wanted = match value {
-                    _ if *key == "send_file" => Shape::FlagOrText,
-                    toml::Value::Integer(_) => Shape::Number,
-                    toml::Value::Boolean(_) => Shape::Flag,
-                    toml::Value::Array(_) => Shape::List,
-                    toml::Value::Table(_) => Shape::Users,
-                    _ => Shape::Text,
+                let is_wanted = match (value, shape(key)) {
+                    (_, Shape::FlagOr(_)) => *key == "send_file",
+                    (toml::Value::Integer(_), Shape::Number(..))
+                    | (toml::Value::Boolean(_), Shape::Flag)
+                    | (toml::Value::Array(_), Shape::List(_))
+                    | (toml::Value::Table(_), Shape::Users(_))
+                    | (toml::Value::String(_), Shape::Text | Shape::Path | Shape::OneOf(_)) => true,
+                    _ => false,
                 };
-                assert_eq!(shape(key), wanted, "{key}");
+                assert!(is_wanted, "{key}: {value} as {:?}", shape(key));
             }
         }
     }

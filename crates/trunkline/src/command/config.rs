@@ -1,4 +1,4 @@
-//! `trunkline config check` and `trunkline config show`.
+//! `trunkline config check`, `show`, `keys` and `schema`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,6 +8,7 @@ use admin::{Request, Response};
 use super::control;
 use crate::cli::ConfigCommand;
 use crate::config::{Config, check, show};
+use crate::reference;
 use crate::state::StateDir;
 
 /// Does what was asked.
@@ -19,6 +20,8 @@ pub fn run(command: &ConfigCommand) -> anyhow::Result<()> {
             println!("ok: {} share(s)", config.shares.len());
         }
         ConfigCommand::Show(args) => print!("{}", show::show(&Config::load(&args.overrides())?)),
+        ConfigCommand::Keys => print!("{}", reference::page()),
+        ConfigCommand::Schema => println!("{:#}", reference::schema()),
     }
     Ok(())
 }

@@ -7,65 +7,56 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use super::section::{Section, address};
-use crate::config::model::{Config, Share};
-use crate::config::setting::{ConfigError, Origin, Setting};
+use super::section::Section;
+use super::setting::{ConfigError, Origin, Setting};
+use super::tables::{Account, Config, Share};
+use super::values::Protocol;
 
-/// Connections of an NFS client unless the configuration says otherwise, and at most.
-pub const DEFAULT_CONNECTIONS: u64 = 32;
-pub const MAX_CONNECTIONS: u64 = 1024;
 /// Where clients look unless they are told a port (RFC 8881 2.9.3).
 pub const STANDARD_PORT: u16 = 2049;
 
 /// What an account or a share says of an endpoint of its own.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct OwnEndpoint {
+#[derive(Debug, Clone, Copy)]
+pub struct OwnEndpoint<'a> {
     /// Addresses to listen on; none: those of the server.
-    pub listen: Option<Setting<Vec<IpAddr>>>,
+    pub listen: Option<&'a Setting<Vec<IpAddr>>>,
     /// TCP port; none: that of the server.
-    pub port: Option<Setting<u64>>,
+    pub port: Option<&'a Setting<u16>>,
     /// Connections of one client at one time; none: as for the server.
-    pub max_connections: Option<Setting<u64>>,
+    pub max_connections: Option<&'a Setting<u64>>,
 }
 
-impl OwnEndpoint {
-    /// Reads what a table says.
-    ///
-    /// # Errors
-    /// With the line to change.
-    pub fn read(table: &Section<'_>) -> Result<OwnEndpoint, ConfigError> {
-        let own = OwnEndpoint {
-            listen: table.list("nfs_listen", address)?,
-            port: table.number("nfs_port", 0, 65_535)?,
-            max_connections: connections(table)?,
-        };
-        if own.listen.as_ref().is_some_and(|listen| listen.value.is_empty()) {
-            return Err(
-                table.error(format!("`nfs_listen` in {} must name at least one address", table.title()))
-            );
-        }
-        if own.max_connections.is_some() && !own.is_there() {
-            return Err(table.error(format!(
-                "`nfs_max_connections` in {} counts for an endpoint of its own: give it an `nfs_port` or `nfs_listen` too, \
-                 or set it in [server]",
-                table.title()
-            )));
-        }
-        Ok(own)
-    }
-
+impl OwnEndpoint<'_> {
     /// Whether it says that there is one.
     pub fn is_there(&self) -> bool {
         self.listen.is_some() || self.port.is_some()
     }
 }
 
-/// Reads how many connections a client may have.
+impl Account {
+    /// What it says of an endpoint of its own.
+    pub fn own_endpoint(&self) -> OwnEndpoint<'_> {
+        OwnEndpoint {
+            listen: self.nfs_listen.as_ref(),
+            port: self.nfs_port.as_ref(),
+            max_connections: self.nfs_max_connections.as_ref(),
+        }
+    }
+}
+
+/// Refuses what counts for an endpoint where there is none.
 ///
 /// # Errors
-/// With the line to change.
-pub fn connections(table: &Section<'_>) -> Result<Option<Setting<u64>>, ConfigError> {
-    table.number("nfs_max_connections", 1, MAX_CONNECTIONS)
+/// With the table to change.
+pub fn whole(table: &Section<'_>, own: OwnEndpoint<'_>) -> Result<(), ConfigError> {
+    if own.max_connections.is_none() || own.is_there() {
+        return Ok(());
+    }
+    Err(table.error(format!(
+        "`nfs_max_connections` in {} counts for an endpoint of its own: give it an `nfs_port` or `nfs_listen` too, \
+         or set it in [server]",
+        table.title()
+    )))
 }
 
 /// Whose an endpoint is; names are in lower case.
@@ -117,13 +108,23 @@ impl Endpoint {
 }
 
 impl Share {
+    /// What it says of an endpoint of its own.
+    pub fn own_endpoint(&self) -> OwnEndpoint<'_> {
+        OwnEndpoint {
+            listen: self.nfs_listen.as_ref(),
+            port: self.nfs_port.as_ref(),
+            max_connections: self.nfs_max_connections.as_ref(),
+        }
+    }
+
     /// Whose endpoint NFS clients find it at.
     pub fn endpoint(&self, config: &Config) -> Owner {
-        if self.nfs.endpoint.is_there() {
+        if self.own_endpoint().is_there() {
             return Owner::Share(self.name.value.to_lowercase());
         }
         let account = self.account.as_ref().map(|account| account.value.to_lowercase());
-        match account.filter(|name| config.accounts.get(name).is_some_and(|on| on.nfs.is_there())) {
+        match account.filter(|name| config.accounts.get(name).is_some_and(|on| on.own_endpoint().is_there()))
+        {
             Some(name) => Owner::Account(name),
             None => Owner::Server,
         }
@@ -132,23 +133,23 @@ impl Share {
 
 /// The setting that says where an endpoint listens, for a message.
 pub fn listen_setting(config: &Config, owner: &Owner) -> String {
-    match own(config, owner).and_then(|own| own.listen.as_ref()) {
+    match own(config, owner).and_then(|own| own.listen) {
         Some(listen) => format!("`nfs_listen` ({})", config.place(&listen.origin)),
         None => format!("`listen` ({})", config.place(&config.server.listen.origin)),
     }
 }
 
-fn own<'c>(config: &'c Config, owner: &Owner) -> Option<&'c OwnEndpoint> {
+fn own<'c>(config: &'c Config, owner: &Owner) -> Option<OwnEndpoint<'c>> {
     match owner {
         Owner::Server => None,
-        Owner::Account(name) => config.accounts.get(name).map(|account| &account.nfs),
-        Owner::Share(name) => config.shares.get(name).map(|share| &share.nfs.endpoint),
+        Owner::Account(name) => config.accounts.get(name).map(Account::own_endpoint),
+        Owner::Share(name) => config.shares.get(name).map(Share::own_endpoint),
     }
 }
 
 /// The endpoints at which there is a share for NFS clients, the server's first.
 pub fn all(config: &Config) -> Vec<Endpoint> {
-    let offered = config.shares.values().filter(|share| share.nfs.is_offered());
+    let offered = config.shares.values().filter(|share| share.offers(Protocol::Nfs));
     let mut owners: Vec<Owner> = offered.map(|share| share.endpoint(config)).collect();
     owners.sort();
     owners.dedup();
@@ -158,14 +159,14 @@ pub fn all(config: &Config) -> Vec<Endpoint> {
 fn one(config: &Config, owner: Owner) -> Endpoint {
     let server = &config.server;
     let own = own(config, &owner);
-    let port = own.and_then(|own| own.port.as_ref()).map(|port| u16::try_from(port.value).unwrap_or(0));
-    let listen = own.and_then(|own| own.listen.as_ref()).unwrap_or(&server.listen);
-    let most = own.and_then(|own| own.max_connections.as_ref());
+    let port = own.and_then(|own| own.port).or(server.nfs_port.as_ref());
+    let listen = own.and_then(|own| own.listen).unwrap_or(&server.listen);
+    let most = own.and_then(|own| own.max_connections);
     Endpoint {
         owner,
         listen: listen.value.clone(),
         is_anywhere: listen.origin == Origin::Default,
-        port: port.or(server.nfs_port.value),
+        port: port.map(|port| port.value),
         max_connections: most.unwrap_or(&server.nfs_max_connections).value,
     }
 }
@@ -177,10 +178,10 @@ fn one(config: &Config, owner: Owner) -> Endpoint {
 pub fn check(config: &Config) -> Result<(), ConfigError> {
     smb(config)?;
     for share in config.shares.values() {
-        let own = &share.nfs.endpoint;
-        if own.is_there() && !share.nfs.is_offered() {
-            let origin = own.port.as_ref().map(|port| &port.origin);
-            let origin = origin.or(own.listen.as_ref().map(|listen| &listen.origin));
+        let own = share.own_endpoint();
+        if own.is_there() && !share.offers(Protocol::Nfs) {
+            let origin = own.port.map(|port| &port.origin);
+            let origin = origin.or(own.listen.map(|listen| &listen.origin));
             let place = origin.map_or_else(String::new, |origin| config.place(origin));
             return Err(ConfigError(format!(
                 "{place}: share `{}` has an endpoint for NFS and is not offered there; add \"nfs\" to its `protocols`",
@@ -226,7 +227,7 @@ fn smb(config: &Config) -> Result<(), ConfigError> {
             taken.push((address, whose.clone()));
         }
     }
-    for share in config.shares.values().filter(|share| !share.nfs.is_smb_offered()) {
+    for share in config.shares.values().filter(|share| !share.offers(Protocol::Smb)) {
         let Some(own) = &share.smb_listen else { continue };
         return Err(ConfigError(format!(
             "{}: share `{}` has an address for SMB and is not offered there; add \"smb\" to its `protocols`",
@@ -275,9 +276,9 @@ mod tests {
         let all = all(&config);
         let told: Vec<_> = all.iter().map(|it| (it.owner.to_string(), it.port, it.max_connections)).collect();
         let wanted = [
-            ("server".to_owned(), Some(3000), DEFAULT_CONNECTIONS),
+            ("server".to_owned(), Some(3000), 32),
             ("account team".to_owned(), Some(3001), 5),
-            ("share a".to_owned(), Some(3000), DEFAULT_CONNECTIONS),
+            ("share a".to_owned(), Some(3000), 32),
         ];
         assert_eq!(told, wanted);
         assert_eq!(all[2].listen, ["10.0.0.2".parse::<IpAddr>().unwrap()]);

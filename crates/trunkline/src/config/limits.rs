@@ -6,78 +6,9 @@
 use share::limits::formula::{METADATA_CACHED, Number};
 use share::limits::{AccountProvision, Formula, NotProvided, Provision, Throughput, Wanted};
 
-use super::section::Section;
-use super::values::Choice;
-use crate::config::model::{Account, Config, Share};
-use crate::config::setting::{ConfigError, Origin, Setting};
-
-/// What kind of account it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Nothing is limited but by the host.
-    Unlimited,
-    /// Shares are provisioned.
-    Premium,
-    /// Shares have fixed limits, or are provisioned with less.
-    Standard,
-}
-
-impl Choice for Kind {
-    const NAMES: &'static [(&'static str, Kind)] =
-        &[("unlimited", Kind::Unlimited), ("premium", Kind::Premium), ("standard", Kind::Standard)];
-}
-
-impl Choice for Formula {
-    const NAMES: &'static [(&'static str, Formula)] = &[
-        ("v1", Formula::V1),
-        ("v1-2021", Formula::V1Of2021),
-        ("v1-2020", Formula::V1Of2020),
-        ("v2", Formula::V2),
-        ("large", Formula::Large),
-        ("small", Formula::Small),
-    ];
-}
-
-/// What is bought for a share.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Provisioned {
-    /// Its size in GiB.
-    pub gib: Option<Setting<u64>>,
-    /// Operations a second.
-    pub iops: Option<Setting<u64>>,
-    /// MiB a second.
-    pub mib_s: Option<Setting<u64>>,
-}
-
-impl Provisioned {
-    /// Reads what a share's table says. What the numbers may be depends on the account.
-    ///
-    /// # Errors
-    /// With the line to change.
-    pub fn read(table: &Section<'_>) -> Result<Provisioned, ConfigError> {
-        let number = |key| table.number(key, 1, 1 << 32);
-        Ok(Provisioned {
-            gib: number("provisioned_gib")?,
-            iops: number("provisioned_iops")?,
-            mib_s: number("provisioned_mib_s")?,
-        })
-    }
-
-    fn wanted(&self) -> Wanted {
-        let value = |setting: &Option<Setting<u64>>| setting.as_ref().map(|setting| setting.value);
-        Wanted { gib: value(&self.gib), operations: value(&self.iops), mib_s: value(&self.mib_s) }
-    }
-
-    /// Those that are set, by their keys.
-    pub fn set(&self) -> impl Iterator<Item = (&'static str, &Setting<u64>)> {
-        let all = [
-            ("provisioned_gib", &self.gib),
-            ("provisioned_iops", &self.iops),
-            ("provisioned_mib_s", &self.mib_s),
-        ];
-        all.into_iter().filter_map(|(key, setting)| Some((key, setting.as_ref()?)))
-    }
-}
+use super::setting::{ConfigError, Origin, Setting};
+use super::tables::{Account, Config, Share};
+use super::values::{Choice, Kind, Protocol};
 
 impl Account {
     /// How sizes are turned into limits; none: nothing is limited.
@@ -126,7 +57,7 @@ impl Share {
             None => None,
         };
         let Some(formula) = formula else {
-            return match self.provisioned.set().next() {
+            return match self.bought().into_iter().find_map(|(key, setting)| Some((key, setting.as_ref()?))) {
                 None => Ok(None),
                 Some((key, setting)) => Err(refused(
                     config,
@@ -139,30 +70,35 @@ impl Share {
                 )),
             };
         };
-        let mut provision =
-            formula.provision(self.provisioned.wanted()).map_err(|why| self.not_provided(config, &why))?;
+        let [gib, operations, mib_s] = self.bought().map(|(_, own)| own.as_ref().map(|own| own.value));
+        let wanted = Wanted { gib, operations, mib_s };
+        let mut provision = formula.provision(wanted).map_err(|why| self.not_provided(config, &why))?;
         if matches!(formula, Formula::V1 | Formula::V1Of2021 | Formula::V1Of2020 | Formula::V2)
-            && (self.nfs.is_offered() || self.metadata_caching.value)
+            && (self.offers(Protocol::Nfs) || self.metadata_caching.value)
         {
             provision.metadata = METADATA_CACHED;
         }
         Ok(Some((name.unwrap_or_default(), formula, provision)))
     }
 
+    /// What is bought for it: GiB, operations and MiB a second, by their keys.
+    fn bought(&self) -> [(&'static str, &Option<Setting<u64>>); 3] {
+        [
+            ("provisioned_gib", &self.provisioned_gib),
+            ("provisioned_iops", &self.provisioned_iops),
+            ("provisioned_mib_s", &self.provisioned_mib_s),
+        ]
+    }
+
     fn not_provided(&self, config: &Config, why: &NotProvided) -> ConfigError {
-        let Provisioned { gib, iops, mib_s } = &self.provisioned;
-        let key = match why {
-            NotProvided::NoSize => "provisioned_gib",
-            NotProvided::Fixed | NotProvided::BySize if iops.is_some() => "provisioned_iops",
-            NotProvided::Fixed | NotProvided::BySize => "provisioned_mib_s",
-            NotProvided::OutOfRange { number: Number::Gib, .. } => "provisioned_gib",
-            NotProvided::OutOfRange { number: Number::Operations, .. } => "provisioned_iops",
-            NotProvided::OutOfRange { number: Number::MibS, .. } => "provisioned_mib_s",
-        };
-        let setting = match key {
-            "provisioned_gib" => gib,
-            "provisioned_iops" => iops,
-            _ => mib_s,
+        let [gib, operations, mib_s] = self.bought();
+        let (key, setting) = match why {
+            NotProvided::NoSize => gib,
+            NotProvided::Fixed | NotProvided::BySize if operations.1.is_some() => operations,
+            NotProvided::Fixed | NotProvided::BySize => mib_s,
+            NotProvided::OutOfRange { number: Number::Gib, .. } => gib,
+            NotProvided::OutOfRange { number: Number::Operations, .. } => operations,
+            NotProvided::OutOfRange { number: Number::MibS, .. } => mib_s,
         };
         let origin = setting.as_ref().map_or(&self.name.origin, |setting| &setting.origin);
         refused(config, origin, format!("`{key}` in [share.{}]: {why}", self.name.value))

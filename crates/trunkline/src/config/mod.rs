@@ -1,33 +1,38 @@
 //! The configuration: what is served, to whom, and how.
 //!
-//! Start with [`Config`]; [`Config::load`] reads the file and lays what was changed by command ([`crate::changes`]) and
-//! the command line over it. [`read`] turns tables into values, [`section`] reads one table, [`check`] holds the values
-//! against each other and against the host, [`show`] prints each value and where it came from.
+//! Start with `tables.rs`, in which every key stands once, with all that is known of it; [`table`] makes of a line there a
+//! field, its reading and what is shown. [`Config::load`] reads the file and lays what was changed by command
+//! ([`crate::changes`]) and the command line over it. [`read`] turns tables into values, [`section`] reads one table,
+//! [`format`] one value, [`check`] holds the values against each other and against the host, [`show`] prints each value and
+//! where it came from. [`foreign`] knows the keys of other servers.
 //!
 //! Every value is a [`Setting`] that remembers its [`Origin`], so that a message can name what to change.
 
 pub mod admin;
 pub mod check;
+mod document;
 pub mod endpoints;
+pub mod foreign;
+pub mod format;
 pub mod limits;
-mod model;
 pub mod nearest;
-pub mod nfs;
 pub mod read;
 pub mod section;
 mod setting;
 pub mod show;
+pub mod table;
+mod tables;
 pub mod values;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-pub use model::{Account, Config, Server, Share, User};
+use section::Section;
+
 pub use setting::{ConfigError, Origin, Setting, os_error};
-pub use values::{
-    Access, Advertised, Authentication, Cipher, Dialect, Encryption, LogFormat, LogLevel, Rss, Signing, Spn,
-};
+pub use tables::{Above, Account, Admin, Config, Server, Share, Testing, User};
+pub use values::{Access, Advertised, Authentication, Protocol, Rss};
 
 /// In the state directory: accounts and shares as they were changed by command.
 pub const CHANGES: &str = "changes.toml";
@@ -176,10 +181,10 @@ impl Config {
             server.listen = Setting { value: overrides.listen.clone(), origin };
         }
         if let Some(port) = overrides.smb_port {
-            server.smb_port = Setting { value: Some(port), origin: Origin::CommandLine("--smb-port") };
+            server.smb_port = Some(Setting { value: port, origin: Origin::CommandLine("--smb-port") });
         }
         if let Some(port) = overrides.nfs_port {
-            server.nfs_port = Setting { value: Some(port), origin: Origin::CommandLine("--nfs-port") };
+            server.nfs_port = Some(Setting { value: port, origin: Origin::CommandLine("--nfs-port") });
         }
         if let Some(dir) = &overrides.state_dir {
             server.state_dir = dir.clone();
@@ -188,7 +193,7 @@ impl Config {
             server.discovery = Setting { value: false, origin: Origin::CommandLine("--no-discovery") };
         }
         if let Some(at) = overrides.admin {
-            self.admin.listen = Setting { value: Some(at), origin: Origin::CommandLine("--admin") };
+            self.admin.listen = Some(Setting { value: at, origin: Origin::CommandLine("--admin") });
         }
         for dir in &overrides.dirs {
             self.add_directory(dir, overrides)?;
@@ -217,11 +222,13 @@ impl Config {
         };
         let name = Setting { value: name, origin: origin.clone() };
         let path = Setting { value: full, origin };
-        let mut share = Share { users, ..Share::new(name, path, &self.server) };
+        let table = Section::new(format!("[share.{}]", name.value), Vec::new(), &[])?;
+        let above = Above { server: &self.server, account: None };
+        let mut share = Share { path, users, ..Share::read(&table, above, name)? };
         if overrides.nfs || overrides.nfs_port.is_some() {
             let option = if overrides.nfs { "--nfs" } else { "--nfs-port" };
-            let value = vec![nfs::Protocol::Smb, nfs::Protocol::Nfs];
-            share.nfs.protocols = Setting { value, origin: Origin::CommandLine(option) };
+            let value = vec![Protocol::Smb, Protocol::Nfs];
+            share.protocols = Setting { value, origin: Origin::CommandLine(option) };
         }
         if let Some(other) = self.shares.insert(share.name.value.to_lowercase(), share) {
             let place = self.place(&other.name.origin);

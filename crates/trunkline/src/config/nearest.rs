@@ -1,5 +1,7 @@
 //! The known name that is nearest to a mistyped one.
 
+use super::foreign;
+
 /// The entry of `known` that `given` was most likely meant to be; none when all are too far away.
 pub fn nearest<'k>(given: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let given = given.to_lowercase();
@@ -8,16 +10,24 @@ pub fn nearest<'k>(given: &str, known: impl IntoIterator<Item = &'k str>) -> Opt
     scored.filter(|(far, name)| *far <= limit && *far < name.chars().count()).min().map(|(_, name)| name)
 }
 
-/// Words that are written for a key of another name, as other servers have them.
-const MEANT: &[(&str, &str)] = &[("nfs", "protocols"), ("smb", "protocols")];
-
 /// `; did you mean `x`?` for the nearest name, or a list of what is known.
 pub fn hint(given: &str, known: &[&str]) -> String {
-    let meant = MEANT.iter().find(|(word, key)| given.eq_ignore_ascii_case(word) && known.contains(key));
-    match meant.map(|(_, key)| *key).or_else(|| nearest(given, known.iter().copied())) {
+    match nearest(given, known.iter().copied()) {
         Some(name) => format!("; did you mean `{name}`?"),
         None if known.is_empty() => String::new(),
         None => format!("; known: {}", known.join(", ")),
+    }
+}
+
+/// The same for a key, which other servers may have under another name, or which is not there.
+pub fn hint_for_key(given: &str, known: &[&str]) -> String {
+    let meant = foreign::find(foreign::ELSEWHERE, given).unwrap_or_default();
+    let begun = |name: &&&str| name.strip_prefix(given).is_some_and(|rest| rest.starts_with('_'));
+    let near = meant.iter().find(|key| known.contains(key)).or_else(|| known.iter().find(begun));
+    match (near, foreign::find(foreign::NOT_THERE, given)) {
+        (Some(name), _) => format!("; did you mean `{name}`?"),
+        (None, Some(why)) => format!(": {why}; docs/configuration.md lists what is not there"),
+        (None, None) => hint(given, known),
     }
 }
 
@@ -64,7 +74,29 @@ mod tests {
 
     #[test]
     fn a_protocol_as_a_key_is_one_of_the_protocols_where_these_are_known() {
-        assert_eq!(hint("nfs", &["path", "users", "protocols"]), "; did you mean `protocols`?");
-        assert_eq!(hint("nfs", &["path"]), "; known: path");
+        assert_eq!(hint_for_key("nfs", &["path", "users", "protocols"]), "; did you mean `protocols`?");
+        assert_eq!(hint_for_key("nfs", &["path"]), "; known: path");
+    }
+
+    #[test]
+    fn what_other_servers_have_is_named_as_it_is_here_or_said_not_to_be_there() {
+        for (given, known, wanted) in [
+            ("password", &["name", "password_file"][..], "; did you mean `password_file`?"),
+            ("address", &["metrics", "listen"], "; did you mean `listen`?"),
+            ("valid users", &["path", "users"], "; did you mean `users`?"),
+            ("Write-OK", &["read_only"], "; did you mean `read_only`?"),
+            ("records_max", &["records", "records_max_mib"], "; did you mean `records_max_mib`?"),
+            ("guest ok", &["path"], ": guests are not let in; docs/configuration.md lists what is not there"),
+            ("GuestOk", &["path"], ": guests are not let in; docs/configuration.md lists what is not there"),
+            (
+                "fruit:metadata",
+                &["path"],
+                ": there are no modules; what macOS asks for is answered without one; docs/configuration.md lists what is not there",
+            ),
+        ] {
+            assert_eq!(hint_for_key(given, known), wanted, "{given}");
+        }
+        // Names of accounts and shares are no keys.
+        assert_eq!(hint("quota", &["quotas"]), "; did you mean `quotas`?");
     }
 }

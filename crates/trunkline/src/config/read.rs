@@ -1,124 +1,26 @@
 //! Turns the tables of the file into a [`Config`].
 //!
-//! The lists of known keys stand here, one for each table; what a table leaves out is filled in from
-//! the one above it, so that the rest of the program sees only whole values.
+//! What a table leaves out is filled in from the one above it, so that the rest of the program sees only whole values
+//! ([`super::tables`]).
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use toml::Spanned;
 use toml::de::DeTable;
 
-use super::admin::{self, Admin};
-use super::section::{Document, Layer, Section, address};
-use super::values::{self, Choice};
-use super::{
-    Access, Authentication, Cipher, Dialect, Encryption, LogFormat, LogLevel, Rss, Signing, Spn, endpoints,
-    limits,
-};
-use crate::config::model::{Account, Config, Server, Share, User};
-use crate::config::setting::{ConfigError, Origin, Setting};
-use share::engine::Symlinks;
-use smb::limits::MAX_CREDITS;
-use wire::SendFile;
+use super::document::Document;
+use super::format::Text;
+use super::section::{Layer, Section};
+use super::setting::{ConfigError, Origin, Setting};
+use super::tables::{Above, Account, Admin, Config, Server, Share, Testing, User};
+use super::{endpoints, nearest, values};
 
 const TOP: &[&str] = &["server", "admin", "user", "account", "share"];
 /// What can be changed by command.
 const CHANGED: &[&str] = &["account", "share"];
-const SERVER: &[&str] = &[
-    "listen",
-    "smb_port",
-    "nfs_port",
-    "nfs_lease_time_s",
-    "nfs_slots",
-    "nfs_max_connections",
-    "state_dir",
-    "name",
-    "netbios_name",
-    "workgroup",
-    "max_connections",
-    "max_connections_per_address",
-    "workers",
-    "log_format",
-    "log_level",
-    "discovery",
-    "anonymous",
-    "signing",
-    "spn",
-    "spn_names",
-    "guess_delay_s",
-    "encryption",
-    "min_dialect",
-    "multichannel",
-    "max_channels",
-    "advertise",
-    "rss",
-    "testing",
-];
-/// Channels of a session unless the configuration says otherwise, and at most.
-pub const DEFAULT_CHANNELS: u64 = 4;
-pub const MAX_CHANNELS: u64 = 32;
-/// The longest that a try of a password waits for the one before it: a minute.
-const MAX_GUESS_DELAY_S: u64 = 60;
-
-const TESTING: &[&str] = &["break_timeout_ms", "smbtorture_controls", "metadata_delay_us", "max_credits"];
-const USER: &[&str] = &["name", "password_file", "sid", "uid", "gid", "groups", "admin"];
-/// Keys of `[account.NAME]`.
-pub const ACCOUNT: &[&str] = &[
-    "kind",
-    "formula",
-    "users",
-    "encryption",
-    "signing",
-    "min_dialect",
-    "ciphers",
-    "authentication",
-    "metadata_caching",
-    "multichannel",
-    "max_channels",
-    "smb_listen",
-    "nfs_listen",
-    "nfs_port",
-    "nfs_max_connections",
-];
-/// The most that `streams_max_gib` may say.
-const MAX_STREAMS_GIB: u64 = 1 << 20;
-/// Keys of `[share.NAME]`.
-pub const SHARE: &[&str] = &[
-    "path",
-    "account",
-    "comment",
-    "read_only",
-    "users",
-    "encryption",
-    "signing",
-    "min_dialect",
-    "case_sensitive",
-    "hide_unreadable",
-    "hide_files",
-    "symlinks",
-    "follow_symlinks",
-    "delete_through_symlinks",
-    "streams",
-    "streams_max_gib",
-    "change_notify",
-    "send_file",
-    "metadata_caching",
-    "continuously_available",
-    "provisioned_gib",
-    "provisioned_iops",
-    "provisioned_mib_s",
-    "protocols",
-    "root_squash",
-    "anonymous_uid",
-    "anonymous_gid",
-    "nfs_clients",
-    "nfs_secure_port",
-    "smb_listen",
-    "nfs_listen",
-    "nfs_port",
-    "nfs_max_connections",
-];
+/// The table of `[server]` that stands inside it.
+const TESTING: &str = "testing";
 
 /// Reads `text`, which the user knows as `name`; relative paths count from `base`.
 ///
@@ -137,10 +39,10 @@ pub fn changed(name: &str, text: &str, base: &Path, change: (&str, &str)) -> Res
 }
 
 fn both(name: &str, text: &str, base: &Path, change: Option<(&str, &str)>) -> Result<Config, ConfigError> {
-    let document = Document { name, text, is_change: false };
+    let document = Document { name, text, base, is_change: false };
     let file_tree = tree(document)?;
     let file = Layer { document, at: 0, table: file_tree.get_ref() };
-    let over = change.map(|(name, text)| Document { name, text, is_change: true });
+    let over = change.map(|(name, text)| Document { name, text, base, is_change: true });
     let over_tree = over.map(tree).transpose()?;
     let over = over.zip(over_tree.as_ref());
     let over = over.map(|(document, tree)| Layer { document, at: 0, table: tree.get_ref() });
@@ -149,11 +51,11 @@ fn both(name: &str, text: &str, base: &Path, change: Option<(&str, &str)>) -> Re
         Section::new(title(), vec![over], CHANGED)?;
     }
     let top = Section::new(title(), over.into_iter().chain([file]).collect(), TOP)?;
-    let server = server_of(&top, document, base)?;
-    let users = users(&top, base)?;
+    let server = server_of(&top)?;
+    let users = users(&top)?;
     let accounts = accounts(&top, &server)?;
-    let shares = shares(&top, base, &server, &accounts)?;
-    let admin = Admin::read(top.section("admin", admin::KEYS)?.as_ref(), base)?;
+    let shares = shares(&top, &server, &accounts)?;
+    let admin = Admin::read(&top.section("admin", Admin::NAMES)?, ())?;
     Ok(Config { file: None, server, admin, users, accounts, shares })
 }
 
@@ -162,21 +64,16 @@ fn both(name: &str, text: &str, base: &Path, change: Option<(&str, &str)>) -> Re
 /// # Errors
 /// [`ConfigError`] with the line to change.
 pub fn server(name: &str, text: &str, base: &Path) -> Result<Server, ConfigError> {
-    let document = Document { name, text, is_change: false };
+    let document = Document { name, text, base, is_change: false };
     let tree = tree(document)?;
     let layer = Layer { document, at: 0, table: tree.get_ref() };
-    server_of(&Section::new("the configuration".to_owned(), vec![layer], TOP)?, document, base)
+    server_of(&Section::new("the configuration".to_owned(), vec![layer], TOP)?)
 }
 
-fn server_of(top: &Section<'_>, document: Document<'_>, base: &Path) -> Result<Server, ConfigError> {
-    match top.section("server", SERVER)? {
-        Some(table) => server_table(&table, base),
-        None => {
-            let empty = DeTable::new();
-            let nothing = Layer { document, at: 0, table: &empty };
-            server_table(&Section::new("[server]".to_owned(), vec![nothing], SERVER)?, base)
-        }
-    }
+fn server_of(top: &Section<'_>) -> Result<Server, ConfigError> {
+    let table = top.section("server", &[Server::NAMES, &[TESTING]].concat())?;
+    let testing = Testing::read(&table.section(TESTING, Testing::NAMES)?, ())?;
+    Server::read(&table, (), testing)
 }
 
 /// What to do with a file of changes that is not what the server wrote.
@@ -193,96 +90,13 @@ fn tree<'a>(document: Document<'a>) -> Result<Spanned<DeTable<'a>>, ConfigError>
     })
 }
 
-fn or_default<T>(found: Option<Setting<T>>, default: T) -> Setting<T> {
-    found.unwrap_or_else(|| Setting::default_of(default))
-}
-
-fn server_table(table: &Section<'_>, base: &Path) -> Result<Server, ConfigError> {
-    let all = vec![std::net::Ipv4Addr::UNSPECIFIED.into(), std::net::Ipv6Addr::UNSPECIFIED.into()];
-    let listen = or_default(table.list("listen", address)?, all);
-    if listen.value.is_empty() {
-        return Err(table.error("`listen` in [server] must name at least one address"));
-    }
-    let name = match table.string("name")? {
-        Some(name) => name,
-        None => Setting::default_of(host_name()),
-    };
-    let netbios_name = or_default(table.parsed("netbios_name", netbios)?, netbios_of(&name.value));
-    let testing = table.section("testing", TESTING)?;
-    let (break_timeout_ms, smbtorture_controls, metadata_delay_us, max_credits) = match testing {
-        Some(testing) => (
-            testing.number("break_timeout_ms", 100, 600_000)?,
-            testing.boolean("smbtorture_controls")?,
-            testing.number("metadata_delay_us", 0, 1_000_000)?,
-            testing.number("max_credits", 1, MAX_CREDITS.into())?,
-        ),
-        None => (None, None, None, None),
-    };
-    Ok(Server {
-        listen,
-        smb_port: match table.number("smb_port", 0, 65_535)? {
-            Some(port) => port.map(|port| u16::try_from(port).ok()),
-            None => Setting::default_of(None),
-        },
-        nfs_port: match table.number("nfs_port", 0, 65_535)? {
-            Some(port) => port.map(|port| u16::try_from(port).ok()),
-            None => Setting::default_of(None),
-        },
-        nfs_lease_time_s: or_default(table.number("nfs_lease_time_s", 10, 3600)?, 90),
-        nfs_slots: or_default(table.number("nfs_slots", 1, 1024)?, 64),
-        nfs_max_connections: or_default(endpoints::connections(table)?, endpoints::DEFAULT_CONNECTIONS),
-        state_dir: match table.path("state_dir", base)? {
-            Some(dir) => dir,
-            None => default_state_dir(),
-        },
-        name,
-        netbios_name,
-        workgroup: or_default(table.parsed("workgroup", netbios)?, "WORKGROUP".to_owned()),
-        max_connections_per_address: match table.number("max_connections_per_address", 1, 1_000_000)? {
-            Some(most) => most.map(Some),
-            None => Setting::default_of(None),
-        },
-        max_connections: or_default(table.number("max_connections", 1, 1_000_000)?, 16_384),
-        workers: or_default(table.number("workers", 0, 1024)?, 0),
-        log_format: or_default(table.choice("log_format", LogFormat::NAMES)?, LogFormat::Text),
-        log_level: or_default(table.choice("log_level", LogLevel::NAMES)?, LogLevel::Info),
-        discovery: or_default(table.boolean("discovery")?, true),
-        anonymous: or_default(table.boolean("anonymous")?, false),
-        signing: or_default(table.choice("signing", Signing::NAMES)?, Signing::Auto),
-        spn: or_default(table.choice("spn", Spn::NAMES)?, Spn::Accepted),
-        spn_names: table.list("spn_names", values::spn_name)?,
-        guess_delay_s: or_default(table.number("guess_delay_s", 0, MAX_GUESS_DELAY_S)?, 2),
-        encryption: or_default(table.choice("encryption", Encryption::NAMES)?, Encryption::Enabled),
-        min_dialect: or_default(table.choice("min_dialect", Dialect::NAMES)?, Dialect::Smb202),
-        multichannel: or_default(table.boolean("multichannel")?, true),
-        max_channels: or_default(channels(table)?, DEFAULT_CHANNELS),
-        advertise: or_default(table.list("advertise", values::advertised)?, Vec::new()),
-        rss: or_default(table.choice("rss", Rss::NAMES)?, Rss::Always),
-        break_timeout_ms: or_default(break_timeout_ms, 35_000),
-        smbtorture_controls: or_default(smbtorture_controls, false),
-        metadata_delay_us: or_default(metadata_delay_us, 0),
-        max_credits: or_default(max_credits, MAX_CREDITS.into()),
-    })
-}
-
-fn channels(table: &Section<'_>) -> Result<Option<Setting<u64>>, ConfigError> {
-    table.number("max_channels", 1, MAX_CHANNELS)
-}
-
-fn users(top: &Section<'_>, base: &Path) -> Result<BTreeMap<String, User>, ConfigError> {
+fn users(top: &Section<'_>) -> Result<BTreeMap<String, User>, ConfigError> {
     let mut users: BTreeMap<String, User> = BTreeMap::new();
-    for table in top.each("user", USER)? {
-        let check = |name: &str| values::user_name(name).map(|()| name.to_owned());
-        let name = table.parsed("name", check)?.ok_or_else(|| table.error("a [[user]] without `name`"))?;
-        let user = User {
-            password_file: table.path("password_file", base)?,
-            sid: table.parsed("sid", values::sid)?,
-            uid: table.number("uid", 0, u64::from(u32::MAX) - 1)?,
-            gid: table.number("gid", 0, u64::from(u32::MAX) - 1)?,
-            groups: table.numbers("groups")?,
-            admin: or_default(table.boolean("admin")?, false),
-            name,
-        };
+    for table in top.each("user", User::NAMES)? {
+        let user = User::read(&table, ())?;
+        if user.name.origin == Origin::Default {
+            return Err(table.error("a [[user]] without `name`"));
+        }
         if let Some(other) = users.insert(user.name.value.to_lowercase(), user) {
             return Err(
                 table.error(format!("a second [[user]] `{}`; give each user one table", other.name.value))
@@ -292,45 +106,12 @@ fn users(top: &Section<'_>, base: &Path) -> Result<BTreeMap<String, User>, Confi
     Ok(users)
 }
 
-fn access_list(table: &Section<'_>) -> Result<BTreeMap<String, Setting<Access>>, ConfigError> {
-    let mut users = BTreeMap::new();
-    for (name, access) in table.map("users", Access::NAMES)? {
-        if name != "*" {
-            values::user_name(&name)
-                .map_err(|why| table.error(format!("`users` in {}: {why}", table.title())))?;
-        }
-        if users.insert(name.to_lowercase(), access).is_some() {
-            return Err(table.error(format!("`users` in {}: `{name}` stands there twice", table.title())));
-        }
-    }
-    Ok(users)
-}
-
 fn accounts(top: &Section<'_>, server: &Server) -> Result<BTreeMap<String, Account>, ConfigError> {
     let mut accounts = BTreeMap::new();
-    for (name, table) in top.named("account", ACCOUNT)? {
-        let account = Account {
-            kind: or_default(table.choice("kind", limits::Kind::NAMES)?, limits::Kind::Unlimited),
-            formula: table.choice("formula", share::limits::Formula::NAMES)?,
-            users: access_list(&table)?,
-            encryption: table.choice("encryption", Encryption::NAMES)?,
-            signing: table.choice("signing", Signing::NAMES)?,
-            min_dialect: table.choice("min_dialect", Dialect::NAMES)?,
-            ciphers: some(&table, "ciphers", table.choices("ciphers", Cipher::NAMES)?)?,
-            authentication: some(
-                &table,
-                "authentication",
-                table.choices("authentication", Authentication::NAMES)?,
-            )?,
-            smb_listen: some(&table, "smb_listen", table.list("smb_listen", address)?)?,
-            metadata_caching: table.boolean("metadata_caching")?,
-            multichannel: table
-                .boolean("multichannel")?
-                .unwrap_or_else(|| server.multichannel.inherited("[server]")),
-            max_channels: channels(&table)?.unwrap_or_else(|| server.max_channels.inherited("[server]")),
-            nfs: endpoints::OwnEndpoint::read(&table)?,
-            name: Setting { value: name.clone(), origin: table.origin() },
-        };
+    for (name, table) in top.named("account", Account::NAMES)? {
+        let above = Above { server, account: None };
+        let account = Account::read(&table, above, Setting { value: name.clone(), origin: table.origin() })?;
+        endpoints::whole(&table, account.own_endpoint())?;
         if accounts.insert(name.to_lowercase(), account).is_some() {
             return Err(table.error(format!("a second account `{name}`; names do not differ by case")));
         }
@@ -338,30 +119,20 @@ fn accounts(top: &Section<'_>, server: &Server) -> Result<BTreeMap<String, Accou
     Ok(accounts)
 }
 
-/// A list that names at least one, where it is there.
-fn some<T>(
-    table: &Section<'_>,
-    key: &str,
-    list: Option<Setting<Vec<T>>>,
-) -> Result<Option<Setting<Vec<T>>>, ConfigError> {
-    match &list {
-        Some(list) if list.value.is_empty() => {
-            Err(table.error(format!("`{key}` in {} must name at least one, or not be there", table.title())))
-        }
-        _ => Ok(list),
-    }
-}
-
 fn shares(
     top: &Section<'_>,
-    base: &Path,
     server: &Server,
     accounts: &BTreeMap<String, Account>,
 ) -> Result<BTreeMap<String, Share>, ConfigError> {
     let mut shares = BTreeMap::new();
-    for (name, table) in top.named("share", SHARE)? {
+    for (name, table) in top.named("share", Share::NAMES)? {
         values::share_name(&name).map_err(|why| table.error(why))?;
-        let share = share(&table, name.clone(), base, server, accounts)?;
+        let above = Above { server, account: account_of(&table, accounts)? };
+        let share = Share::read(&table, above, Setting { value: name.clone(), origin: table.origin() })?;
+        if share.path.origin == Origin::Default {
+            return Err(table.error(format!("{} without `path`", table.title())));
+        }
+        endpoints::whole(&table, share.own_endpoint())?;
         if shares.insert(name.to_lowercase(), share).is_some() {
             return Err(table.error(format!("a second share `{name}`; names do not differ by case")));
         }
@@ -369,137 +140,25 @@ fn shares(
     Ok(shares)
 }
 
-fn share(
+/// The account that a share names.
+fn account_of<'a>(
     table: &Section<'_>,
-    name: String,
-    base: &Path,
-    server: &Server,
-    accounts: &BTreeMap<String, Account>,
-) -> Result<Share, ConfigError> {
-    let path =
-        table.path("path", base)?.ok_or_else(|| table.error(format!("{} without `path`", table.title())))?;
-    let mut share = Share::new(Setting { value: name, origin: table.origin() }, path, server);
-    if let Some(account) = table.string("account")? {
-        let known = accounts.get(&account.value.to_lowercase()).ok_or_else(|| {
-            let names: Vec<&str> = accounts.values().map(|account| account.name.value.as_str()).collect();
-            let hint = super::nearest::hint(&account.value, &names);
-            table.error(format!(
-                "`account` in {}: there is no [account.{}]{hint}",
-                table.title(),
-                account.value
-            ))
-        })?;
-        share.take_over(known);
-        share.account = Some(account);
-    }
-    share.users.extend(access_list(table)?);
-    share.comment = table.parsed("comment", comment)?.unwrap_or(share.comment);
-    share.read_only = table.boolean("read_only")?.unwrap_or(share.read_only);
-    share.encryption = table.choice("encryption", Encryption::NAMES)?.unwrap_or(share.encryption);
-    share.signing = table.choice("signing", Signing::NAMES)?.unwrap_or(share.signing);
-    share.min_dialect = table.choice("min_dialect", Dialect::NAMES)?.unwrap_or(share.min_dialect);
-    share.case_sensitive = table.boolean("case_sensitive")?.unwrap_or(share.case_sensitive);
-    share.send_file = table
-        .boolean_or("send_file", SendFile::Always, SendFile::Never, SendFile::NAMES)?
-        .unwrap_or(share.send_file);
-    share.metadata_caching = table.boolean("metadata_caching")?.unwrap_or(share.metadata_caching);
-    share.hide_unreadable = table.boolean("hide_unreadable")?.unwrap_or(share.hide_unreadable);
-    share.hide_files = table.list("hide_files", pattern)?.unwrap_or(share.hide_files);
-    share.symlinks = table.choice("symlinks", Symlinks::NAMES)?.unwrap_or(share.symlinks);
-    share.follow_symlinks = table.boolean("follow_symlinks")?.unwrap_or(share.follow_symlinks);
-    share.delete_through_symlinks =
-        table.boolean("delete_through_symlinks")?.unwrap_or(share.delete_through_symlinks);
-    share.streams = table.boolean("streams")?.unwrap_or(share.streams);
-    share.streams_max_gib =
-        table.number("streams_max_gib", 1, MAX_STREAMS_GIB)?.unwrap_or(share.streams_max_gib);
-    share.change_notify = table.boolean("change_notify")?.unwrap_or(share.change_notify);
-    share.continuously_available =
-        table.boolean("continuously_available")?.unwrap_or(share.continuously_available);
-    share.smb_listen = some(table, "smb_listen", table.list("smb_listen", address)?)?;
-    share.provisioned = limits::Provisioned::read(table)?;
-    share.nfs = super::nfs::ShareNfs::read(table)?;
-    Ok(share)
-}
-
-impl Share {
-    /// Takes over what `account` says.
-    fn take_over(&mut self, account: &Account) {
-        let table = format!("[account.{}]", account.name.value);
-        self.users =
-            account.users.iter().map(|(user, access)| (user.clone(), access.inherited(&table))).collect();
-        if let Some(encryption) = &account.encryption {
-            self.encryption = encryption.inherited(&table);
-        }
-        if let Some(signing) = &account.signing {
-            self.signing = signing.inherited(&table);
-        }
-        if let Some(dialect) = &account.min_dialect {
-            self.min_dialect = dialect.inherited(&table);
-        }
-        if let Some(caching) = &account.metadata_caching {
-            self.metadata_caching = caching.inherited(&table);
-        }
-    }
-}
-
-fn comment(text: &str) -> Result<String, String> {
-    match text.chars().count() {
-        0..=256 if !text.contains(char::is_control) => Ok(text.to_owned()),
-        _ => Err("must be one line of at most 256 characters".to_owned()),
-    }
-}
-
-fn pattern(text: &str) -> Result<String, String> {
-    if text.is_empty() || text.contains(['/', '\\']) {
-        return Err(format!("`{text}` is not a pattern for a file's name"));
-    }
-    Ok(text.to_owned())
-}
-
-fn netbios(name: &str) -> Result<String, String> {
-    let fits = (1..=15).contains(&name.len())
-        && name.chars().all(|c| c.is_ascii_graphic() && !"\\/:*?\"<>|.".contains(c));
-    if fits {
-        Ok(name.to_uppercase())
-    } else {
-        Err(format!("`{name}` must have 1 to 15 letters, digits or dashes"))
-    }
-}
-
-/// The first label of `name` as a NetBIOS name.
-fn netbios_of(name: &str) -> String {
-    let label = name.split('.').next().unwrap_or_default();
-    let kept: String = label.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(15).collect();
-    if kept.is_empty() { "TRUNKLINE".to_owned() } else { kept.to_uppercase() }
-}
-
-pub fn host_name() -> String {
-    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let label = name.split('.').next().unwrap_or_default().to_owned();
-    if label.is_empty() || label == "(none)" { "trunkline".to_owned() } else { label }
-}
-
-/// `/var/lib/trunkline` as root, else below the user's own state directory.
-fn default_state_dir() -> Setting<PathBuf> {
-    let set =
-        |name: &'static str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    if rustix::process::geteuid().is_root() {
-        return Setting::default_of(PathBuf::from("/var/lib/trunkline"));
-    }
-    if let Some(dir) = set("XDG_STATE_HOME") {
-        return Setting { value: dir.join("trunkline"), origin: Origin::Environment("XDG_STATE_HOME") };
-    }
-    match set("HOME") {
-        Some(home) => {
-            Setting { value: home.join(".local/state/trunkline"), origin: Origin::Environment("HOME") }
-        }
-        None => Setting::default_of(PathBuf::from("/var/lib/trunkline")),
-    }
+    accounts: &'a BTreeMap<String, Account>,
+) -> Result<Option<&'a Account>, ConfigError> {
+    let Some(named) = table.get("account", &Text(values::filled))? else { return Ok(None) };
+    let known = accounts.get(&named.value.to_lowercase()).ok_or_else(|| {
+        let names: Vec<&str> = accounts.values().map(|account| account.name.value.as_str()).collect();
+        let hint = nearest::hint(&named.value, &names);
+        table.error(format!("`account` in {}: there is no [account.{}]{hint}", table.title(), named.value))
+    })?;
+    Ok(Some(known))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::values::{Access, Dialect, Kind, SendFile, netbios_of};
+    use smb::limits::DEFAULT_CHANNELS;
 
     fn read(text: &str) -> Result<Config, String> {
         parse("t.toml", text, Path::new("/etc/trunkline")).map_err(|e| e.0)
@@ -515,11 +174,12 @@ mod tests {
              [share.docs]\npath = \"/srv/docs\"\naccount = \"team\"\nusers = { Bob = \"full\" }\n",
         )
         .unwrap();
-        assert_eq!(config.server.smb_port, Setting { value: Some(4450), origin: Origin::File { line: 3 } });
-        assert_eq!(config.server.break_timeout_ms.value, 1000);
-        assert!(config.server.smbtorture_controls.value);
-        assert_eq!(config.server.metadata_delay_us.value, 9);
-        assert_eq!(config.server.max_credits.value, 3);
+        assert_eq!(config.server.smb_port, Some(Setting { value: 4450, origin: Origin::File { line: 3 } }));
+        let testing = &config.server.testing;
+        assert_eq!(testing.break_timeout_ms.value, 1000);
+        assert!(testing.smbtorture_controls.value);
+        assert_eq!(testing.metadata_delay_us.value, 9);
+        assert_eq!(testing.max_credits.value, 3);
         let ann = &config.users["ann"];
         assert_eq!(ann.name.value, "Ann");
         assert_eq!(ann.password_file.as_ref().unwrap().value, Path::new("/etc/trunkline/ann.pw"));
@@ -528,7 +188,7 @@ mod tests {
         let team = Origin::Inherited("[account.team]".to_owned());
         assert_eq!(docs.metadata_caching, Setting { value: false, origin: team });
         assert_eq!(docs.min_dialect.origin, Origin::Inherited("[server]".to_owned()));
-        assert_eq!(docs.min_dialect.value, Dialect::Smb30);
+        assert_eq!(docs.min_dialect.value, Dialect::Smb300);
         assert_eq!(docs.users["ann"].value, Access::Read);
         assert_eq!(docs.users["bob"], Setting { value: Access::Full, origin: Origin::File { line: 21 } });
         assert_eq!(docs.signing.origin, Origin::Default);
@@ -648,7 +308,7 @@ mod tests {
         assert_eq!(team.multichannel, Setting { value: false, origin: inherited });
         assert_eq!(team.max_channels, Setting { value: 8, origin: Origin::File { line: 4 } });
         assert_eq!(lab.multichannel, Setting { value: true, origin: Origin::File { line: 6 } });
-        assert_eq!(lab.max_channels, Setting::default_of(DEFAULT_CHANNELS));
+        assert_eq!(lab.max_channels, Setting::default_of(DEFAULT_CHANNELS as u64));
     }
 
     #[test]
@@ -663,11 +323,11 @@ mod tests {
         let config = read(change).unwrap();
         let team = &config.accounts["team"];
         assert_eq!(team.multichannel, Setting { value: true, origin: Origin::Change { line: 2 } });
-        assert_eq!(team.kind.value, limits::Kind::Premium);
+        assert_eq!(team.kind.value, Kind::Premium);
         assert_eq!(config.shares.keys().collect::<Vec<_>>(), ["docs", "made", "other"]);
         let docs = &config.shares["docs"];
         assert_eq!((docs.name.value.as_str(), &docs.name.origin), ("Docs", &Origin::File { line: 4 }));
-        assert_eq!(docs.provisioned.gib.as_ref().unwrap().value, 200);
+        assert_eq!(docs.provisioned_gib.as_ref().unwrap().value, 200);
         assert_eq!(docs.comment, Setting { value: "old".to_owned(), origin: Origin::File { line: 7 } });
         assert_eq!(config.shares["other"].comment.value, "");
         assert_eq!(config.shares["made"].name.origin, Origin::Change { line: 10 });

@@ -37,15 +37,22 @@ pub struct Setting<T> {
     pub origin: Origin,
 }
 
+impl<T> From<T> for Setting<T> {
+    fn from(value: T) -> Self {
+        Setting::default_of(value)
+    }
+}
+
+impl<T: Default> Default for Setting<T> {
+    fn default() -> Self {
+        Setting::default_of(T::default())
+    }
+}
+
 impl<T> Setting<T> {
     /// A value that nobody set.
     pub fn default_of(value: T) -> Self {
         Setting { value, origin: Origin::Default }
-    }
-
-    /// The value changed, its origin kept.
-    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Setting<U> {
-        Setting { value: change(self.value), origin: self.origin }
     }
 }
 

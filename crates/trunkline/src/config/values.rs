@@ -1,63 +1,84 @@
 //! The values of the configuration, how they are spelt, and the rules of names.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 
-/// What a user may do in a share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Access {
-    /// Read.
-    Read,
-    /// Read and change files.
-    Write,
-    /// Also change owners and permissions.
-    Full,
+pub use auth::Cipher;
+pub use nfs::Squash;
+pub use share::engine::Symlinks;
+pub use share::limits::Formula;
+pub use smb::{Access, Encryption, Signing, Spn};
+pub use smb_wire::negotiate::Dialect;
+pub use wire::SendFile;
+
+use super::setting::{Origin, Setting};
+
+/// A value that is chosen from a list of names.
+pub trait Choice: Copy + PartialEq + 'static {
+    /// Each value by its name.
+    const NAMES: &'static [(&'static str, Self)];
+
+    /// The name of the value.
+    fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, value)| *value == self).map_or("", |(name, _)| name)
+    }
+
+    /// Every name.
+    fn names() -> Vec<&'static str> {
+        Self::NAMES.iter().map(|(name, _)| *name).collect()
+    }
 }
 
-/// Sealing on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Encryption {
-    /// Not offered.
-    Off,
-    /// For clients that ask for it.
-    Enabled,
-    /// Clients that cannot are refused.
-    Required,
+/// The choice that is named `text`.
+///
+/// # Errors
+/// That there is none, and which there are.
+pub fn choose<T: Choice>(text: &str) -> Result<T, String> {
+    let found = T::NAMES.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
+    found.ok_or_else(|| {
+        let names: Vec<String> = T::names().iter().map(|name| format!("\"{name}\"")).collect();
+        format!("`{text}` is not one of {}", names.join(", "))
+    })
 }
 
-/// Signing on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Signing {
-    /// As the client asks.
-    Auto,
-    /// Clients that cannot are refused.
-    Required,
+macro_rules! choices {
+    ($($type:ty { $($name:literal = $value:ident),+ $(,)? })+) => {$(
+        impl Choice for $type {
+            const NAMES: &'static [(&'static str, Self)] = &[$(($name, <$type>::$value)),+];
+        }
+    )+};
 }
 
-/// Whether the name of the service that a client meant to log on to must be one of this server's (MS-NLMP MsvAvTargetName).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Spn {
-    /// Nobody looks at it.
-    Off,
-    /// Where it is given.
-    Accepted,
-    /// It must be given.
-    Required,
-}
-
-/// The dialects of MS-SMB2, oldest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Dialect {
-    /// 2.0.2
-    Smb202,
-    /// 2.1
-    Smb21,
-    /// 3.0
-    Smb30,
-    /// 3.0.2
-    Smb302,
-    /// 3.1.1
-    Smb311,
+choices! {
+    Access { "read" = Read, "write" = Write, "full" = Full }
+    Authentication { "password" = Password, "key" = Key }
+    Cipher {
+        "AES-128-CCM" = Aes128Ccm,
+        "AES-128-GCM" = Aes128Gcm,
+        "AES-256-CCM" = Aes256Ccm,
+        "AES-256-GCM" = Aes256Gcm,
+    }
+    Dialect { "2.0.2" = Smb202, "2.1" = Smb210, "3.0" = Smb300, "3.0.2" = Smb302, "3.1.1" = Smb311 }
+    Encryption { "off" = Off, "enabled" = Enabled, "required" = Required }
+    Formula {
+        "v1" = V1,
+        "v1-2021" = V1Of2021,
+        "v1-2020" = V1Of2020,
+        "v2" = V2,
+        "large" = Large,
+        "small" = Small,
+    }
+    Kind { "unlimited" = Unlimited, "premium" = Premium, "standard" = Standard }
+    LogFormat { "text" = Text, "json" = Json }
+    LogLevel { "error" = Error, "warn" = Warn, "info" = Info, "debug" = Debug, "trace" = Trace }
+    Protocol { "smb" = Smb, "nfs" = Nfs }
+    Rss { "always" = Always, "auto" = Auto, "never" = Never }
+    SendFile { "auto" = Auto, "true" = Always, "false" = Never }
+    Signing { "auto" = Offered, "required" = Required }
+    Spn { "off" = Off, "accepted" = Accepted, "required" = Required }
+    Squash { "none" = None, "root" = Root, "all" = All }
+    Symlinks { "all" = All, "inside" = Inside, "none" = None }
 }
 
 /// How somebody logs on.
@@ -69,29 +90,15 @@ pub enum Authentication {
     Key,
 }
 
-impl fmt::Display for Authentication {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// How messages are sealed (MS-SMB2 2.2.3.1.2).
+/// What kind of account it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cipher {
-    /// AES-128-CCM, the only one of 3.0 and 3.0.2
-    Aes128Ccm,
-    /// AES-128-GCM
-    Aes128Gcm,
-    /// AES-256-CCM
-    Aes256Ccm,
-    /// AES-256-GCM
-    Aes256Gcm,
-}
-
-impl fmt::Display for Cipher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
+pub enum Kind {
+    /// Nothing is limited but by the host.
+    Unlimited,
+    /// Shares are provisioned.
+    Premium,
+    /// Shares have fixed limits, or are provisioned with less.
+    Standard,
 }
 
 /// Form of the log.
@@ -118,6 +125,15 @@ pub enum LogLevel {
     Trace,
 }
 
+/// A protocol that a share is served with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// SMB.
+    Smb,
+    /// NFSv4.1 and 4.2.
+    Nfs,
+}
+
 /// Whether clients are told that the network interfaces can spread their work over processors (RSS). Windows
 /// and Linux open more than one connection to an address only then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,6 +144,40 @@ pub enum Rss {
     Auto,
     /// Of none.
     Never,
+}
+
+/// Addresses of clients: `10.0.0.0/8`, or one address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    /// An address in it.
+    pub address: IpAddr,
+    /// How many of its first bits count.
+    pub bits: u8,
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+/// Reads `10.0.0.0/8`, or one address.
+///
+/// # Errors
+/// When it is neither.
+pub fn network(text: &str) -> Result<Network, String> {
+    let wrong = || format!("`{text}` is not an address or a network like `10.0.0.0/8`");
+    let (address, bits) = match text.split_once('/') {
+        Some((address, bits)) => (address, Some(bits)),
+        None => (text, None),
+    };
+    let address: IpAddr = address.parse().map_err(|_| wrong())?;
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    let bits = match bits {
+        Some(bits) => bits.parse().ok().filter(|bits| *bits <= most).ok_or_else(wrong)?,
+        None => most,
+    };
+    Ok(Network { address, bits })
 }
 
 /// An address at which clients find the server although no interface of the host has it.
@@ -162,11 +212,11 @@ const SPEEDS: [(char, u64); 3] = [('G', 1_000_000_000), ('M', 1_000_000), ('K', 
 /// # Errors
 /// What is wrong with it.
 pub fn advertised(text: &str) -> Result<Advertised, String> {
-    let (address, speed) = match text.split_once(' ') {
-        Some((address, speed)) => (address, Some(speed.trim())),
+    let (host, speed) = match text.split_once(' ') {
+        Some((host, speed)) => (host, Some(speed.trim())),
         None => (text, None),
     };
-    let address = super::section::address(address)?.to_canonical();
+    let address = address(host)?.to_canonical();
     let link_local = match address {
         IpAddr::V4(four) => four.is_link_local(),
         IpAddr::V6(six) => six.is_unicast_link_local(),
@@ -186,7 +236,41 @@ pub fn advertised(text: &str) -> Result<Advertised, String> {
     Ok(Advertised { address, link_speed_bps: Some(bps.ok_or_else(wrong)?) })
 }
 
+/// An address, not a name: listening must not depend on a resolver.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn address(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| format!("`{text}` is not an IPv4 or IPv6 address"))
+}
+
+/// An address and a port.
+///
+/// # Errors
+/// When it is none.
+pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("`{text}` is not an address with a port, such as 127.0.0.1:9445"))
+}
+
+/// An address of this host alone, and a port.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn metrics_address(text: &str) -> Result<SocketAddr, String> {
+    let address = socket_address(text)?;
+    if address.ip().to_canonical().is_loopback() {
+        return Ok(address);
+    }
+    Err(format!(
+        "`{text}` can be reached from other hosts, and metrics are neither protected nor sealed; give 127.0.0.1:PORT or \
+         [::1]:PORT, and let a program here that protects it pass it on"
+    ))
+}
+
 /// A name or an address by which clients find the server: as they write it, without a service before it or a port behind it.
+///
+/// # Errors
+/// What is wrong with it.
 pub fn spn_name(name: &str) -> Result<String, String> {
     let is_host = name.chars().all(|letter| letter.is_alphanumeric() || "-_.:".contains(letter));
     let has_port = name.matches(':').count() == 1;
@@ -196,91 +280,80 @@ pub fn spn_name(name: &str) -> Result<String, String> {
     }
 }
 
-/// A value that is chosen from a list of names.
-pub trait Choice: Copy + PartialEq + 'static {
-    /// Each value by its name.
-    const NAMES: &'static [(&'static str, Self)];
+/// Any text but none.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn filled(text: &str) -> Result<String, String> {
+    if text.is_empty() { Err("must not be empty".to_owned()) } else { Ok(text.to_owned()) }
+}
 
-    /// The name of the value.
-    fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(_, value)| *value == self).map_or("", |(name, _)| name)
+/// What clients show beside a share's name.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn comment(text: &str) -> Result<String, String> {
+    match text.chars().count() {
+        0..=256 if !text.contains(char::is_control) => Ok(text.to_owned()),
+        _ => Err("must be one line of at most 256 characters".to_owned()),
     }
 }
 
-impl Choice for Access {
-    const NAMES: &'static [(&'static str, Self)] =
-        &[("read", Access::Read), ("write", Access::Write), ("full", Access::Full)];
+/// A pattern for names of files.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn pattern(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.contains(['/', '\\']) {
+        return Err(format!("`{text}` is not a pattern for a file's name"));
+    }
+    Ok(text.to_owned())
 }
 
-impl Choice for Encryption {
-    const NAMES: &'static [(&'static str, Self)] =
-        &[("off", Encryption::Off), ("enabled", Encryption::Enabled), ("required", Encryption::Required)];
+/// A NetBIOS name.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn netbios(name: &str) -> Result<String, String> {
+    let fits = (1..=15).contains(&name.len())
+        && name.chars().all(|c| c.is_ascii_graphic() && !"\\/:*?\"<>|.".contains(c));
+    if fits {
+        Ok(name.to_uppercase())
+    } else {
+        Err(format!("`{name}` must have 1 to 15 letters, digits or dashes"))
+    }
 }
 
-impl Choice for share::engine::Symlinks {
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("all", share::engine::Symlinks::All),
-        ("inside", share::engine::Symlinks::Inside),
-        ("none", share::engine::Symlinks::None),
-    ];
+/// The first label of `name` as a NetBIOS name.
+pub fn netbios_of(name: &str) -> String {
+    let label = name.split('.').next().unwrap_or_default();
+    let kept: String = label.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(15).collect();
+    if kept.is_empty() { "TRUNKLINE".to_owned() } else { kept.to_uppercase() }
 }
 
-impl Choice for wire::SendFile {
-    const NAMES: &'static [(&'static str, Self)] =
-        &[("auto", wire::SendFile::Auto), ("true", wire::SendFile::Always), ("false", wire::SendFile::Never)];
+/// The first label of the host's name.
+pub fn host_name() -> String {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let label = name.split('.').next().unwrap_or_default().to_owned();
+    if label.is_empty() || label == "(none)" { "trunkline".to_owned() } else { label }
 }
 
-impl Choice for Signing {
-    const NAMES: &'static [(&'static str, Self)] =
-        &[("auto", Signing::Auto), ("required", Signing::Required)];
-}
-
-impl Choice for Spn {
-    const NAMES: &'static [(&'static str, Self)] =
-        &[("off", Spn::Off), ("accepted", Spn::Accepted), ("required", Spn::Required)];
-}
-
-impl Choice for Dialect {
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("2.0.2", Dialect::Smb202),
-        ("2.1", Dialect::Smb21),
-        ("3.0", Dialect::Smb30),
-        ("3.0.2", Dialect::Smb302),
-        ("3.1.1", Dialect::Smb311),
-    ];
-}
-
-impl Choice for Authentication {
-    const NAMES: &'static [(&'static str, Self)] =
-        &[("password", Authentication::Password), ("key", Authentication::Key)];
-}
-
-impl Choice for Cipher {
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("AES-128-CCM", Cipher::Aes128Ccm),
-        ("AES-128-GCM", Cipher::Aes128Gcm),
-        ("AES-256-CCM", Cipher::Aes256Ccm),
-        ("AES-256-GCM", Cipher::Aes256Gcm),
-    ];
-}
-
-impl Choice for Rss {
-    const NAMES: &'static [(&'static str, Self)] =
-        &[("always", Rss::Always), ("auto", Rss::Auto), ("never", Rss::Never)];
-}
-
-impl Choice for LogFormat {
-    const NAMES: &'static [(&'static str, Self)] = &[("text", LogFormat::Text), ("json", LogFormat::Json)];
-}
-
-impl Choice for LogLevel {
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("error", LogLevel::Error),
-        ("warn", LogLevel::Warn),
-        ("info", LogLevel::Info),
-        ("debug", LogLevel::Debug),
-        ("trace", LogLevel::Trace),
-    ];
+/// `/var/lib/trunkline` as root, else below the user's own state directory.
+pub fn default_state_dir() -> Setting<PathBuf> {
+    let set =
+        |name: &'static str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if rustix::process::geteuid().is_root() {
+        return Setting::default_of(PathBuf::from("/var/lib/trunkline"));
+    }
+    if let Some(dir) = set("XDG_STATE_HOME") {
+        return Setting { value: dir.join("trunkline"), origin: Origin::Environment("XDG_STATE_HOME") };
+    }
+    match set("HOME") {
+        Some(home) => {
+            Setting { value: home.join(".local/state/trunkline"), origin: Origin::Environment("HOME") }
+        }
+        None => Setting::default_of(PathBuf::from("/var/lib/trunkline")),
+    }
 }
 
 /// Whether `name` can be the name of a share.
@@ -323,6 +396,14 @@ pub fn user_name(name: &str) -> Result<(), String> {
         return Err(format!("`{name}` is refused: guests and anonymous users are not served"));
     }
     Ok(())
+}
+
+/// The name of a user, as it is written.
+///
+/// # Errors
+/// Why it cannot be one.
+pub fn named_user(name: &str) -> Result<String, String> {
+    user_name(name).map(|()| name.to_owned())
 }
 
 /// Whether `sid` is written as `S-1-…`.
@@ -380,6 +461,16 @@ mod tests {
         ];
         for (text, wanted) in cases {
             assert_eq!(advertised(text).unwrap_err(), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn networks() {
+        assert_eq!(network("10.0.0.0/8").unwrap().to_string(), "10.0.0.0/8");
+        assert_eq!(network("192.0.2.1").unwrap().bits, 32);
+        assert_eq!(network("fd00::/8").unwrap().bits, 8);
+        for wrong in ["", "10.0.0.0/33", "10.0.0/8", "host", "fd00::/129", "10.0.0.0/-1"] {
+            assert!(network(wrong).is_err(), "{wrong}");
         }
     }
 

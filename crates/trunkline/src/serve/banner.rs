@@ -5,9 +5,9 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 
 use super::listen::{AdminBound, Bound, BoundEndpoint, NfsBound};
 use super::plan::Plan;
-use crate::config::Share;
 use crate::config::endpoints::{Owner, STANDARD_PORT as STANDARD_NFS_PORT};
 use crate::config::values::{self, Choice};
+use crate::config::{Protocol, Share};
 use crate::state::store::StoredUser;
 use crate::state::{FIRST_PASSWORD, StateDir};
 use crate::{host, password, people};
@@ -108,7 +108,7 @@ pub fn page(plan: &Plan, bound: &Bound, nfs: Option<&NfsBound>, user: Option<&Cr
 
 /// The line to mount the first share that NFS clients find at an endpoint.
 fn nfs_mount(plan: &Plan, endpoint: &BoundEndpoint, out: &mut String) {
-    let offered = plan.config.shares.values().filter(|share| share.nfs.is_offered());
+    let offered = plan.config.shares.values().filter(|share| share.offers(Protocol::Nfs));
     let here = offered.filter(|share| share.endpoint(&plan.config) == endpoint.owner);
     let Some(share) = example(here, None) else { return };
     let standard = endpoint.port() == STANDARD_NFS_PORT;
@@ -256,7 +256,7 @@ pub fn admin(plan: &Plan, bound: &AdminBound, state: &StateDir) -> String {
     }
     if let Some(at) = at(&bound.page) {
         let token = state.path().join(super::ADMIN_TOKEN);
-        let scheme = if plan.config.admin.tls_certificate.value.is_some() { "https" } else { "http" };
+        let scheme = if plan.config.admin.tls_certificate.is_some() { "https" } else { "http" };
         // Of every address one by which it is reached.
         let host = reached_by(plan, &[at]);
         let host = if host.contains(':') { format!("[{host}]") } else { host };

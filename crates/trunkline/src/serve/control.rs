@@ -19,7 +19,7 @@ use crate::config::{Config, Overrides, Sources, check};
 use crate::people::Person;
 use crate::state::StateDir;
 use crate::state::store::Store;
-use crate::{account_keys, calendar, people};
+use crate::{account_keys, calendar, people, reference};
 
 /// The running server.
 pub struct Control {
@@ -108,7 +108,7 @@ impl Control {
         }
     }
 
-    fn read_again(&self) -> Result<Vec<&'static str>, String> {
+    fn read_again(&self) -> Result<Vec<String>, String> {
         let mut current = self.lock();
         let sources = Sources::read(&self.overrides).map_err(|e| e.to_string())?;
         let config = changes::checked(&self.overrides, &sources, &self.state, check::against)?;
@@ -297,6 +297,10 @@ impl Controlled for Control {
         all
     }
 
+    fn settings_schema(&self, kind: Kind) -> serde_json::Value {
+        reference::settings(kind)
+    }
+
     fn change(&self, change: Change) -> Result<Changed, Refusal> {
         let mut current = self.lock();
         let Served { plan: before, sources, history } = &*current;
@@ -378,7 +382,7 @@ fn is_set(what: &What, key: &str) -> bool {
 }
 
 /// What does not count at once.
-fn notes(what: &What, fixed: &[&str]) -> Vec<String> {
+fn notes(what: &What, fixed: &[String]) -> Vec<String> {
     let mut notes = Vec::new();
     if !fixed.is_empty() {
         notes.push(format!("counts from the next start on: {}", fixed.join(", ")));

@@ -52,7 +52,7 @@ impl Bound {
 /// # Errors
 /// One line with the setting to change.
 pub fn bind(config: &Config) -> anyhow::Result<Bound> {
-    let asked = config.server.smb_port.value;
+    let asked = config.server.smb_port.as_ref().map(|port| port.value);
     let port = Port { standard: STANDARD_PORT, other: OTHER_PORT, asked, option: "--smb-port" };
     let listen = &config.server.listen;
     let setting = format!("`listen` ({})", config.place(&listen.origin));
@@ -73,8 +73,8 @@ pub struct AdminBound {
 /// # Errors
 /// One line with the setting to change.
 pub fn bind_admin(config: &Config) -> anyhow::Result<AdminBound> {
-    let bind = |setting: &Setting<Option<SocketAddr>>, what: &str, key: &str| {
-        let Setting { value: Some(at), origin } = setting else { return Ok(None) };
+    let bind = |setting: &Option<Setting<SocketAddr>>, what: &str, key: &str| {
+        let Some(Setting { value: at, origin }) = setting else { return Ok(None) };
         let place = config.place(origin);
         let bound = TcpListener::bind(at);
         bound
@@ -271,7 +271,7 @@ mod tests {
         let mut config = read::parse("t", "", Path::new("/")).unwrap();
         let listen = listen.iter().map(|address| address.parse().unwrap()).collect();
         config.server.listen = Setting { value: listen, origin: Origin::CommandLine("--listen") };
-        config.server.smb_port = Setting { value: Some(port), origin: Origin::CommandLine("--smb-port") };
+        config.server.smb_port = Some(Setting { value: port, origin: Origin::CommandLine("--smb-port") });
         config
     }
 

@@ -1,6 +1,6 @@
 //! All that a server of files needs to know, complete and checked.
 
-use crate::config::{Config, Server, endpoints};
+use crate::config::{Config, endpoints};
 use crate::people::Person;
 use crate::state::StateDir;
 use crate::state::store::Identity;
@@ -28,50 +28,19 @@ impl Plan {
     }
 
     /// Settings that differ from `before` and that a running server cannot change.
-    pub fn fixed_changes(&self, before: &Plan) -> Vec<&'static str> {
-        let (new, old) = (&self.config.server, &before.config.server);
-        let pairs = [
-            ("listen", new.listen.value != old.listen.value),
-            ("smb_port", new.smb_port.value != old.smb_port.value),
-            ("nfs_port", new.nfs_port.value != old.nfs_port.value),
-            ("nfs_lease_time_s", new.nfs_lease_time_s.value != old.nfs_lease_time_s.value),
-            ("nfs_slots", new.nfs_slots.value != old.nfs_slots.value),
-            ("nfs_max_connections", new.nfs_max_connections.value != old.nfs_max_connections.value),
-            ("NFS endpoints", endpoints::all(&self.config) != endpoints::all(&before.config)),
-            ("state_dir", new.state_dir.value != old.state_dir.value),
-            ("name", new.name.value != old.name.value),
-            ("netbios_name", new.netbios_name.value != old.netbios_name.value),
-            ("workgroup", new.workgroup.value != old.workgroup.value),
-            ("max_connections", new.max_connections.value != old.max_connections.value),
-            ("workers", new.workers.value != old.workers.value),
-            ("log_format", new.log_format.value != old.log_format.value),
-            ("log_level", new.log_level.value != old.log_level.value),
-            ("discovery", new.discovery.value != old.discovery.value),
-            ("[admin] metrics", self.config.admin.metrics.value != before.config.admin.metrics.value),
-            ("[admin] listen", self.config.admin.listen.value != before.config.admin.listen.value),
-            (
-                "[admin] tls_certificate",
-                self.config.admin.tls_certificate.value != before.config.admin.tls_certificate.value,
-            ),
-            ("[admin] tls_key", self.config.admin.tls_key.value != before.config.admin.tls_key.value),
-            ("[admin] records", self.config.admin.records != before.config.admin.records),
-            ("anonymous", new.anonymous.value != old.anonymous.value),
-            ("signing", new.signing.value != old.signing.value),
-            ("spn", new.spn.value != old.spn.value),
-            ("spn_names", spn_names(new) != spn_names(old)),
-            ("guess_delay_s", new.guess_delay_s.value != old.guess_delay_s.value),
-            ("encryption", new.encryption.value != old.encryption.value),
-            ("min_dialect", new.min_dialect.value != old.min_dialect.value),
-            ("testing.break_timeout_ms", new.break_timeout_ms.value != old.break_timeout_ms.value),
-            ("testing.smbtorture_controls", new.smbtorture_controls.value != old.smbtorture_controls.value),
-            ("testing.max_credits", new.max_credits.value != old.max_credits.value),
-        ];
-        pairs.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
+    pub fn fixed_changes(&self, before: &Plan) -> Vec<String> {
+        let (new, old) = (&self.config, &before.config);
+        let inside = |prefix: &str, keys: Vec<&'static str>| {
+            keys.into_iter().map(|key| format!("{prefix}{key}")).collect::<Vec<_>>()
+        };
+        let mut changed = inside("", new.server.needs_start(&old.server));
+        changed.extend(inside("testing.", new.server.testing.needs_start(&old.server.testing)));
+        changed.extend(inside("[admin] ", new.admin.needs_start(&old.admin)));
+        if endpoints::all(new) != endpoints::all(old) {
+            changed.push("NFS endpoints".to_owned());
+        }
+        changed
     }
-}
-
-fn spn_names(server: &Server) -> Option<&[String]> {
-    server.spn_names.as_ref().map(|names| &names.value[..])
 }
 
 #[cfg(test)]

@@ -39,6 +39,30 @@ fn a_key_that_is_not_known() {
 }
 
 #[test]
+fn a_key_of_another_server() {
+    for (text, wanted) in [
+        ("[share.docs]\n\"valid users\" = \"ann\"\n", "`valid users` in [share.docs]; did you mean `users`?"),
+        ("[[user]]\npassword = \"x\"\n", "`password` in [[user]]; did you mean `password_file`?"),
+        ("[admin]\naddress = \"127.0.0.1:1\"\n", "`address` in [admin]; did you mean `listen`?"),
+        (
+            "[share.docs]\nguest_ok = true\n",
+            "`guest_ok` in [share.docs]: guests are not let in; docs/configuration.md lists what is not there",
+        ),
+        (
+            "[share.docs]\nsnapshots = 4\n",
+            "`snapshots` in [share.docs]: snapshots are not offered; docs/configuration.md lists what is not there",
+        ),
+        (
+            "[share.docs]\nquota = 4\n",
+            "`quota` in [share.docs]: users have no quotas; the size of a share is `provisioned_gib`; \
+             docs/configuration.md lists what is not there",
+        ),
+    ] {
+        configuration_refused(&place(text), &format!("t.toml:2: unknown key {wanted}"));
+    }
+}
+
+#[test]
 fn a_file_that_is_no_toml() {
     let place = place("[share.docs\n");
     let done = place.run("config check --config t.toml").code(2);

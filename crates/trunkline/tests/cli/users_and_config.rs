@@ -122,3 +122,14 @@ fn each_value_is_shown_with_where_it_came_from() {
     assert_eq!(origin("path"), "DIR");
     assert_eq!(origin("min_dialect"), "default");
 }
+
+#[test]
+fn what_can_stand_in_a_configuration_is_printed_for_people_and_programs() {
+    let place = Place::new();
+    let page = output(&place.run("config keys").success());
+    assert!(page.contains("\n| `guess_delay_s` | 0 to 60 s | `2` | start | "), "{page}");
+    let schema: serde_json::Value =
+        serde_json::from_str(&output(&place.run("config schema").success())).unwrap();
+    let share = &schema["properties"]["share"]["additionalProperties"]["properties"];
+    assert_eq!(share["streams_max_gib"]["default"], 16);
+}

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use smb::AccountConfig;
 use smb::account::{Demands, ShareEndpoint};
 
-use crate::config::{Account, Authentication, Cipher, Config, Setting, Share};
+use crate::config::{Account, Authentication, Config, Setting, Share};
 
 /// The accounts as the server wants them.
 pub fn of(config: &Config) -> Vec<AccountConfig> {
@@ -70,24 +70,14 @@ fn one(config: &Config, account: &Account) -> AccountConfig {
 
 /// What it says of the sessions that reach its shares.
 fn demands(account: &Account) -> Demands {
-    let ciphers = account.ciphers.as_ref();
     let refuses = |how| account.authentication.as_ref().is_some_and(|own| !own.value.contains(&how));
     Demands {
-        min_dialect: account.min_dialect.as_ref().map(|own| super::dialect(own.value)),
-        encryption: account.encryption.as_ref().map(|own| super::encryption(own.value)),
-        signing: account.signing.as_ref().map(|own| super::signing(own.value)),
-        ciphers: ciphers.map(|own| own.value.iter().map(|&one| cipher(one)).collect()),
+        min_dialect: account.min_dialect.as_ref().map(|own| own.value),
+        encryption: account.encryption.as_ref().map(|own| own.value),
+        signing: account.signing.as_ref().map(|own| own.value),
+        ciphers: account.ciphers.as_ref().map(|own| own.value.clone()),
         refuses_passwords: refuses(Authentication::Password),
         refuses_keys: refuses(Authentication::Key),
-    }
-}
-
-fn cipher(cipher: Cipher) -> auth::Cipher {
-    match cipher {
-        Cipher::Aes128Ccm => auth::Cipher::Aes128Ccm,
-        Cipher::Aes128Gcm => auth::Cipher::Aes128Gcm,
-        Cipher::Aes256Ccm => auth::Cipher::Aes256Ccm,
-        Cipher::Aes256Gcm => auth::Cipher::Aes256Gcm,
     }
 }
 
@@ -132,7 +122,13 @@ mod tests {
 
     #[test]
     fn the_bounds_of_the_configuration_are_those_of_the_server() {
-        assert_eq!(read::MAX_CHANNELS, smb::limits::MAX_CHANNELS as u64);
-        assert_eq!(read::DEFAULT_CHANNELS, smb::limits::DEFAULT_CHANNELS as u64);
+        let channels = |text: &str| {
+            let config = read::parse("t", text, Path::new("/")).ok()?;
+            Some(config.server.max_channels.value)
+        };
+        let most = smb::limits::MAX_CHANNELS as u64;
+        let with = |number: u64| channels(&format!("[server]\nmax_channels = {number}\n"));
+        assert_eq!((with(most), with(most + 1)), (Some(most), None));
+        assert_eq!(channels(""), Some(smb::limits::DEFAULT_CHANNELS as u64));
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use nfs::connection::service::{Endpoints, Nfs};
 
-use crate::config::Share;
 use crate::config::endpoints::Owner;
-use crate::config::nfs::{Network, RootSquash, ShareNfs};
+use crate::config::values::Network;
+use crate::config::{Protocol, Share};
 use crate::serve::listen::BoundEndpoint;
 use crate::serve::plan::Plan;
 use crate::state::StateDir;
@@ -141,7 +141,7 @@ fn numbered_by(share: &Share, path: &Path) -> PathBuf {
 
 /// What the numbers of all exports are kept under, for shares and the real paths of their directories.
 pub fn numbered<'a>(shares: impl Iterator<Item = (&'a Share, &'a PathBuf)>) -> Vec<PathBuf> {
-    let exported = shares.filter(|(share, _)| share.nfs.is_offered());
+    let exported = shares.filter(|(share, _)| share.offers(Protocol::Nfs));
     exported.map(|(share, path)| numbered_by(share, path)).collect()
 }
 
@@ -155,25 +155,19 @@ pub fn export(
     engine: &Arc<share::Share>,
     state: &StateDir,
 ) -> Result<Option<nfs::Export>, String> {
-    let ShareNfs { root_squash, anonymous_uid, anonymous_gid, clients, secure_port, .. } = &share.nfs;
-    if !share.nfs.is_offered() {
+    if !share.offers(Protocol::Nfs) {
         return Ok(None);
     }
     let id = state.number(&numbered_by(share, path)).map_err(|e| e.to_string())?;
-    let number = |setting: u64| u32::try_from(setting).unwrap_or(u32::MAX);
     Ok(Some(nfs::Export {
         name: share.name.value.clone(),
         id,
         engine: Arc::clone(engine),
         read_only: share.read_only.value,
-        squash: match root_squash.value {
-            RootSquash::None => nfs::Squash::None,
-            RootSquash::Root => nfs::Squash::Root,
-            RootSquash::All => nfs::Squash::All,
-        },
-        anonymous: (number(anonymous_uid.value), number(anonymous_gid.value)),
-        clients: clients.value.iter().map(network).collect(),
-        secure: secure_port.value,
+        squash: share.root_squash.value,
+        anonymous: (share.anonymous_uid.value, share.anonymous_gid.value),
+        clients: share.nfs_clients.value.iter().map(network).collect(),
+        secure: share.nfs_secure_port.value,
     }))
 }
 

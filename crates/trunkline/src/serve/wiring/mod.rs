@@ -23,7 +23,6 @@ mod moving;
 mod names;
 mod nfs_report;
 mod peaks;
-mod protection;
 mod records;
 mod report;
 mod transactions;
@@ -45,13 +44,14 @@ use admin::transactions::{Counted, Gauges};
 use admin::workload::ClientWork;
 use share::engine::Descriptors;
 use smb_wire::Guid;
+use smb_wire::negotiate::Dialect;
 use volume::security::Sid;
 use volume_posix::PosixVolume;
 
 use super::listen::NfsBound;
 use super::plan::Plan;
 use super::server::{FileServer, ShareUse};
-use crate::config::{Access, Config, Dialect, Origin, Share};
+use crate::config::{Config, Origin, Protocol, Share};
 use crate::state::StateDir;
 use addresses::Addresses;
 use engines::{Engines, Served};
@@ -60,7 +60,6 @@ use identity::People;
 use limits::Pacing;
 use locks::held;
 use peaks::Peaks;
-use protection::{dialect, encryption, signing};
 use records::Records;
 use usage::Usages;
 
@@ -116,7 +115,7 @@ pub fn start(
         None => (None, Vec::new()),
     };
     let nfs = Arc::new(Servers::new(plan, state, endpoints)?);
-    let records = Records::start(&plan.config.admin.records).map_err(anyhow::Error::msg)?;
+    let records = Records::start(&plan.config.admin).map_err(anyhow::Error::msg)?;
     if let Some(records) = &records {
         let of_nfs = nfs.list().iter().map(|(_, server)| &server.counts);
         for counts in of_nfs.chain([&server.counts]) {
@@ -269,7 +268,7 @@ impl FileServer for Wired {
         self.server.set_users(users);
         let is_for_smb = |config: &smb::ShareConfig| {
             let mut named = plan.config.shares.values().filter(|share| share.name.value == config.name);
-            named.all(|share| share.nfs.is_smb_offered())
+            named.all(|share| share.offers(Protocol::Smb))
         };
         self.server.set_shares(shares.into_iter().map(|(config, ..)| config).filter(is_for_smb));
         self.nfs.set_exports(exported);
@@ -373,7 +372,8 @@ impl Wired {
         lasting::tell_if_emptied(&self.state, &name.to_string(), &beside);
         let volume = PosixVolume::open(path, &beside).map_err(|e| format!("share `{name}`: {e}"))?;
         let volume = Arc::new(volume);
-        let shared = metadata::slowed(Arc::<PosixVolume>::clone(&volume), all.server.metadata_delay_us.value);
+        let shared =
+            metadata::slowed(Arc::<PosixVolume>::clone(&volume), all.server.testing.metadata_delay_us.value);
         let shared = usage::metered(shared, share, path, &self.state)?;
         let config = share::Config {
             descriptors: Arc::clone(&self.descriptors),
@@ -552,7 +552,7 @@ fn gauges(engine: &share::Share, peaks: &Peaks) -> Gauges {
 
 /// The directories of which a share is to be continuously available, or is for NFS clients, who always come back.
 fn keeping_opens(plan: &Plan, paths: &[PathBuf]) -> HashSet<PathBuf> {
-    let keeps = |share: &Share| share.continuously_available.value || share.nfs.is_offered();
+    let keeps = |share: &Share| share.continuously_available.value || share.offers(Protocol::Nfs);
     let shares = plan.config.shares.values().zip(paths).filter(|(share, _)| keeps(share));
     shares.map(|(_, path)| path.clone()).collect()
 }
@@ -564,7 +564,7 @@ fn real_path(path: &Path) -> Result<PathBuf, String> {
 fn server_config(plan: &Plan, session_memory: Arc<share::ClientMemory>) -> smb::ServerConfig {
     let server = &plan.config.server;
     let [a, b, c] = plan.identity.machine_sid;
-    if server.smbtorture_controls.value {
+    if server.testing.smbtorture_controls.value {
         tracing::warn!(
             "smbtorture_controls is on: whoever reaches this server can make its connections fail and its requests take long"
         );
@@ -574,14 +574,14 @@ fn server_config(plan: &Plan, session_memory: Arc<share::ClientMemory>) -> smb::
         name: server.netbios_name.value.clone(),
         dns_name: server.name.value.clone(),
         machine_sid: Sid::new(5, &[21, a, b, c]),
-        min_dialect: dialect(server.min_dialect.value),
-        max_dialect: dialect(Dialect::Smb311),
-        signing: signing(server.signing.value),
-        encryption: encryption(server.encryption.value),
+        min_dialect: server.min_dialect.value,
+        max_dialect: Dialect::Smb311,
+        signing: server.signing.value,
+        encryption: server.encryption.value,
         max_connections: usize::try_from(server.max_connections.value).unwrap_or(usize::MAX),
         anonymous: server.anonymous.value,
-        smbtorture_controls: server.smbtorture_controls.value,
-        max_credits: server.max_credits.value.try_into().unwrap_or(smb::limits::MAX_CREDITS),
+        smbtorture_controls: server.testing.smbtorture_controls.value,
+        max_credits: server.testing.max_credits.value,
         multichannel: server.multichannel.value,
         max_channels: accounts::channels(&server.max_channels),
         accounts: accounts::of(&plan.config),
@@ -611,7 +611,7 @@ fn engine_config(share: &Share, path: &Path, plan: &Plan, people: &Arc<People>) 
         hidden: share.hide_files.value.clone(),
         // The pattern for them is among the names.
         dot_files_hidden: false,
-        break_timeout_ns: plan.config.server.break_timeout_ms.value.saturating_mul(1_000_000),
+        break_timeout_ns: plan.config.server.testing.break_timeout_ms.value.saturating_mul(1_000_000),
         whole_break_timeout_ns: plan.config.server.nfs_lease_time_s.value.saturating_mul(1_000_000_000),
         host_path: path.as_os_str().as_bytes().to_vec(),
         accounts,
@@ -620,7 +620,7 @@ fn engine_config(share: &Share, path: &Path, plan: &Plan, people: &Arc<People>) 
 }
 
 fn share_config(share: &Share, engine: &Arc<share::Share>) -> smb::ShareConfig {
-    let users = share.users.iter().map(|(user, granted)| (user.clone(), access(granted.value)));
+    let users = share.users.iter().map(|(user, granted)| (user.clone(), granted.value));
     smb::ShareConfig {
         name: share.name.value.clone(),
         account: share.account.as_ref().map(|account| account.value.clone()),
@@ -628,22 +628,14 @@ fn share_config(share: &Share, engine: &Arc<share::Share>) -> smb::ShareConfig {
         engine: Arc::clone(engine),
         read_only: share.read_only.value,
         users: Some(users.collect()),
-        encryption: encryption(share.encryption.value),
+        encryption: share.encryption.value,
         inherits_encryption: matches!(share.encryption.origin, Origin::Inherited(_)),
-        signing: signing(share.signing.value),
-        min_dialect: dialect(share.min_dialect.value),
+        signing: share.signing.value,
+        min_dialect: share.min_dialect.value,
         case_sensitive: share.case_sensitive.value,
         hide_unreadable: share.hide_unreadable.value,
         hidden: share.name.value.ends_with('$'),
         continuously_available: engine.keeps_opens() && share.continuously_available.value,
-    }
-}
-
-fn access(access: Access) -> smb::Access {
-    match access {
-        Access::Read => smb::Access::Read,
-        Access::Write => smb::Access::Write,
-        Access::Full => smb::Access::Full,
     }
 }
 

@@ -1,17 +1,13 @@
 //! What this server is called, so that log-ons which are meant for another are known.
 
-use crate::config::{Server, Spn, read};
+use crate::config::Server;
+use crate::config::values::host_name;
 
 /// How log-ons are held against the server's names.
 pub fn target_rule(server: &Server) -> smb::TargetRule {
-    let spn = match server.spn.value {
-        Spn::Off => smb::Spn::Off,
-        Spn::Accepted => smb::Spn::Accepted,
-        Spn::Required => smb::Spn::Required,
-    };
     let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let mut names = Vec::new();
-    for name in [server.name.value.clone(), node, read::host_name()] {
+    for name in [server.name.value.clone(), node, host_name()] {
         let label = name.split('.').next().unwrap_or_default().to_owned();
         // As multicast DNS announces it.
         names.push(format!("{label}.local"));
@@ -21,12 +17,13 @@ pub fn target_rule(server: &Server) -> smb::TargetRule {
     names.retain(|name| !name.is_empty());
     names.sort_unstable();
     names.dedup();
-    smb::TargetRule { spn, names, is_complete: server.spn_names.is_some() }
+    smb::TargetRule { spn: server.spn.value, names, is_complete: server.spn_names.is_some() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::read;
     use std::path::Path;
 
     fn rule(text: &str) -> smb::TargetRule {
@@ -37,8 +34,7 @@ mod tests {
     #[test]
     fn a_server_knows_its_names_and_is_told_the_others() {
         let rule = rule("[server]\nname = \"files.example.net\"\nspn_names = [\"NAS.lan\", \"192.0.2.7\"]\n");
-        for name in ["files.example.net", "files", "files.local", "nas.lan", "192.0.2.7", &read::host_name()]
-        {
+        for name in ["files.example.net", "files", "files.local", "nas.lan", "192.0.2.7", &host_name()] {
             assert!(rule.names.iter().any(|known| known == name), "{name} of {:?}", rule.names);
         }
         assert_eq!((rule.spn, rule.is_complete), (smb::Spn::Accepted, true));

@@ -19,8 +19,7 @@ use share::counts::{Kind, Record, Recorder};
 
 use super::locks::held;
 use crate::calendar::rfc3339;
-use crate::config::admin::Records as Wanted;
-use crate::config::os_error;
+use crate::config::{Admin, os_error};
 
 /// Records that wait to be written; those beyond are lost and counted.
 const ROOM: usize = 1 << 14;
@@ -43,9 +42,9 @@ impl Records {
     ///
     /// # Errors
     /// One line for the user.
-    pub fn start(wanted: &Wanted) -> Result<Option<Records>, String> {
-        let Some(path) = wanted.path.value.clone() else { return Ok(None) };
-        let (sample, most) = (wanted.sample.value, wanted.max_mib.value << 20);
+    pub fn start(wanted: &Admin) -> Result<Option<Records>, String> {
+        let Some(path) = wanted.records.as_ref().map(|path| path.value.clone()) else { return Ok(None) };
+        let (sample, most) = (wanted.records_sample.value, wanted.records_max_mib.value << 20);
         let lines = Lines::open(&path, most).map_err(|e| {
             format!(
                 "`records` in [admin]: {}: {}; give another path, or make its directory",
@@ -53,7 +52,7 @@ impl Records {
                 os_error(&e)
             )
         })?;
-        let (recorder, taken) = Recorder::new(sample, ROOM, wanted.paths.value);
+        let (recorder, taken) = Recorder::new(sample, ROOM, wanted.records_paths.value);
         let (written, ends) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
         let (counts, until) = (Arc::clone(&written), Arc::clone(&ends));
         let thread = std::thread::Builder::new().name("trunkline-record".to_owned());
@@ -265,12 +264,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let text = format!("[admin]\nrecords = \"{}/no/r\"\n", dir.path().display());
         let config = crate::config::read::parse("t", &text, Path::new("/")).unwrap();
-        let error = Records::start(&config.admin.records).err().unwrap();
+        let error = Records::start(&config.admin).err().unwrap();
         assert!(
             error.starts_with("`records` in [admin]: ") && error.ends_with("or make its directory"),
             "{error}"
         );
         let config = crate::config::read::parse("t", "", Path::new("/")).unwrap();
-        assert!(Records::start(&config.admin.records).unwrap().is_none());
+        assert!(Records::start(&config.admin).unwrap().is_none());
     }
 }

@@ -32,7 +32,7 @@ const REST: Duration = Duration::from_millis(200);
 
 /// The size that a share has, in bytes; none: as much as there is room for.
 pub fn quota(share: &Share) -> Option<u64> {
-    share.provisioned.gib.as_ref().map(|gib| gib.value << 30)
+    share.provisioned_gib.as_ref().map(|gib| gib.value << 30)
 }
 
 /// How many bytes may lie beside the files of a share. Those of a share with a size count in that.

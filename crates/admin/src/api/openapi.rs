@@ -1,0 +1,112 @@
+//! The document that describes the API (OpenAPI 3.1), made of its routes and of the settings of accounts and shares.
+
+use hyper::Method;
+use serde_json::{Map, Value, json};
+
+use super::routes::{ALWAYS, Parameter, ROOT, ROUTES, Route};
+use crate::objects::Kind;
+
+/// What describes the API; `settings` gives the JSON schema of the settings of a kind.
+pub fn document(settings: impl Fn(Kind) -> Value) -> Value {
+    let mut paths = Map::new();
+    for route in ROUTES.into_iter().flatten() {
+        let path = &mut paths.entry(format!("{ROOT}{}", route.path)).or_insert_with(|| json!({}));
+        if route.path.ends_with("{name}") {
+            let name =
+                json!({ "name": "name", "in": "path", "required": true, "schema": { "type": "string" } });
+            path["parameters"] = json!([name]);
+        }
+        path[route.method.as_str().to_lowercase()] = operation(route);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": { "title": "Trunkline", "version": "1", "summary": "Accounts, shares and what the server does" },
+        "security": [{ "token": [] }],
+        "paths": paths,
+        "components": {
+            "securitySchemes": { "token": {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "The file admin-token in the state directory",
+            } },
+            "schemas": {
+                "Error": fields(&[("error", json!({ "type": "string" }))]),
+                "Object": fields(&[
+                    ("kind", json!({ "enum": ["account", "share"] })),
+                    ("name", json!({ "type": "string" })),
+                    ("version", json!({ "type": "string" })),
+                    ("settings", json!({
+                        "type": "object",
+                        "description": "Every value, also one that is taken over or the default",
+                    })),
+                    ("origins", json!({
+                        "type": "object",
+                        "additionalProperties": { "type": "string" },
+                        "description": "Where each value came from",
+                    })),
+                ]),
+                "Changed": fields(&[
+                    ("object", json!({ "oneOf": [schema("Object"), { "type": "null" }] })),
+                    ("notes", json!({ "type": "array", "items": { "type": "string" } })),
+                ]),
+                "NewAccount": body(&json!({ "name": { "type": "string" }, "settings": schema("AccountSettings") }), &["name"]),
+                "ChangedAccount": body(&json!({ "settings": schema("AccountSettings") }), &["settings"]),
+                "AccountSettings": settings(Kind::Account),
+                "NewShare": body(&json!({ "name": { "type": "string" }, "settings": schema("ShareSettings") }), &["name"]),
+                "ChangedShare": body(&json!({ "settings": schema("ShareSettings") }), &["settings"]),
+                "ShareSettings": settings(Kind::Share),
+            },
+        },
+    })
+}
+
+/// An object that has all of these.
+fn fields(fields: &[(&str, Value)]) -> Value {
+    let required: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
+    let properties: Map<String, Value> =
+        fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+    json!({ "type": "object", "required": required, "properties": properties })
+}
+
+/// A body, which holds nothing else.
+fn body(properties: &Value, required: &[&str]) -> Value {
+    json!({ "type": "object", "additionalProperties": false, "required": required, "properties": properties })
+}
+
+/// A schema by its name; `[Name]` is a list, and nothing any object.
+fn schema(name: &str) -> Value {
+    match name.strip_prefix('[') {
+        Some(item) => json!({ "type": "array", "items": schema(item.trim_end_matches(']')) }),
+        None if name.is_empty() => json!({ "type": "object" }),
+        None => json!({ "$ref": format!("#/components/schemas/{name}") }),
+    }
+}
+
+fn content(schema: Value) -> Value {
+    json!({ "application/json": { "schema": schema } })
+}
+
+fn operation(route: &Route) -> Value {
+    let mut operation = json!({ "summary": route.about });
+    if !route.takes.is_empty() {
+        operation["parameters"] = route.takes.iter().map(parameter).collect();
+    }
+    if let Some(body) = route.body {
+        operation["requestBody"] = json!({ "required": !body.is_empty(), "content": content(schema(body)) });
+    }
+    for (status, about, of) in route.gives.iter().chain(&ALWAYS) {
+        let mut response = json!({ "description": about, "content": content(schema(of)) });
+        if ["Object", "Changed"].contains(of) && route.method != Method::DELETE {
+            let tag = json!({ "description": "The version, in quotes", "schema": { "type": "string" } });
+            response["headers"] = json!({ "ETag": tag });
+        }
+        operation["responses"][status.to_string()] = response;
+    }
+    operation
+}
+
+fn parameter(parameter: &Parameter) -> Value {
+    let Parameter { name, place, about, schema } = parameter;
+    let required = *place == "header";
+    json!({ "name": name, "in": place, "required": required, "description": about, "schema": schema() })
+}

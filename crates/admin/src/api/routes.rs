@@ -1,0 +1,229 @@
+//! What can be asked of the API: each path and method with what it does, what it takes, what comes back, and what answers.
+//!
+//! [`answer`] leads a request to its route in [`ROUTES`]; [`super::openapi`] describes them.
+
+use hyper::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::{Answer, Asked, decoded};
+use crate::Controlled;
+use crate::objects::Kind;
+use crate::overview::{MOST_ROWS, ROWS};
+
+/// Where all paths begin.
+pub(super) const ROOT: &str = "/api/v1/";
+
+/// One thing that can be asked.
+pub(super) struct Route {
+    /// Below [`ROOT`]; `{name}` stands for a name.
+    pub path: &'static str,
+    pub method: Method,
+    /// What it does, for the document.
+    pub about: &'static str,
+    /// Values of the query and headers.
+    pub takes: &'static [Parameter],
+    /// The schema of the body.
+    pub body: Option<&'static str>,
+    /// What comes back but for what [`ALWAYS`] says: status, what it means, and the schema.
+    pub gives: &'static [(u16, &'static str, &'static str)],
+    /// Answers, with the name in the path.
+    pub answer: fn(&Asked, &str, &dyn Controlled) -> Answer,
+}
+
+/// A value of the query, or a header, which must be there.
+pub(super) struct Parameter {
+    pub name: &'static str,
+    /// `header` or `query`
+    pub place: &'static str,
+    pub about: &'static str,
+    pub schema: fn() -> Value,
+}
+
+const SEEN: Parameter = Parameter {
+    name: "If-Match",
+    place: "header",
+    about: "The ETag that was seen, or * for any",
+    schema: || json!({ "type": "string" }),
+};
+const FORCE: Parameter = Parameter {
+    name: "force",
+    place: "query",
+    about: "true: also when it is in use; whoever uses it is disconnected",
+    schema: || json!({ "type": "boolean", "default": false }),
+};
+const FIND: Parameter = Parameter {
+    name: "find",
+    place: "query",
+    about: "Rows that hold this in a name or an address",
+    schema: || json!({ "type": "string" }),
+};
+const MOST: Parameter = Parameter {
+    name: "most",
+    place: "query",
+    about: "Rows of a table",
+    schema: || json!({ "type": "integer", "minimum": 0, "maximum": MOST_ROWS, "default": ROWS }),
+};
+
+const NONE: (u16, &str, &str) = (404, "There is none", "Error");
+const CHANGED_SINCE: (u16, &str, &str) = (412, "It has changed since, and what", "Error");
+const NOT_SAID: (u16, &str, &str) = (428, "If-Match is missing", "Error");
+const NOW: (u16, &str, &str) = (200, "The server at one moment", "");
+
+/// What every request may get.
+pub(super) const ALWAYS: [(u16, &str, &str); 3] = [
+    (401, "The token is missing or wrong", "Error"),
+    (403, "It comes from a page of another site", "Error"),
+    (421, "The host is not named by localhost or an address of loopback", "Error"),
+];
+
+/// What can be asked of a kind of objects.
+macro_rules! objects {
+    ($kind:ident, $one:literal, $any:literal) => {
+        [
+            Route {
+                path: concat!($one, "s"),
+                method: Method::GET,
+                about: concat!("Every ", $one),
+                takes: &[],
+                body: None,
+                gives: &[(200, concat!("The ", $one, "s by name"), "[Object]")],
+                answer: |_, _, server| Answer::ok(&server.objects(Kind::$kind)),
+            },
+            Route {
+                path: concat!($one, "s"),
+                method: Method::POST,
+                about: concat!("Make ", $any),
+                takes: &[],
+                body: Some(concat!("New", stringify!($kind))),
+                gives: &[
+                    (201, "It is made, served and kept", "Changed"),
+                    (400, "It cannot be, and why", "Error"),
+                    (409, "There is one of that name", "Error"),
+                ],
+                answer: |asked, _, server| asked.create(Kind::$kind, server),
+            },
+            Route {
+                path: concat!($one, "s/{name}"),
+                method: Method::GET,
+                about: concat!("One ", $one),
+                takes: &[],
+                body: None,
+                gives: &[(200, "It", "Object"), NONE],
+                answer: |_, name, server| Asked::show(Kind::$kind, name, server),
+            },
+            Route {
+                path: concat!($one, "s/{name}"),
+                method: Method::PATCH,
+                about: concat!(
+                    "Change ",
+                    $any,
+                    ": limits bind at once, all else whoever connects from now on"
+                ),
+                takes: &[SEEN],
+                body: Some(concat!("Changed", stringify!($kind))),
+                gives: &[
+                    (200, "It is changed and kept", "Changed"),
+                    (400, "It cannot be, and why", "Error"),
+                    NONE,
+                    (409, "It is not to be changed here", "Error"),
+                    CHANGED_SINCE,
+                    NOT_SAID,
+                ],
+                answer: |asked, name, server| asked.set(Kind::$kind, name, server),
+            },
+            Route {
+                path: concat!($one, "s/{name}"),
+                method: Method::DELETE,
+                about: concat!("Remove ", $any, "; files stay"),
+                takes: &[SEEN, FORCE],
+                body: None,
+                gives: &[
+                    (200, "It is no more", "Changed"),
+                    NONE,
+                    (409, "It is in use, or has shares", "Error"),
+                    CHANGED_SINCE,
+                    NOT_SAID,
+                ],
+                answer: |asked, name, server| asked.delete(Kind::$kind, name, server),
+            },
+        ]
+    };
+}
+
+const fn reading(
+    path: &'static str,
+    about: &'static str,
+    takes: &'static [Parameter],
+    answer: fn(&Asked, &str, &dyn Controlled) -> Answer,
+) -> Route {
+    Route { path, method: Method::GET, about, takes, body: None, gives: &[NOW], answer }
+}
+
+/// Everything that can be asked.
+pub(super) static ROUTES: [&[Route]; 3] = [
+    &objects!(Account, "account", "an account"),
+    &objects!(Share, "share", "a share"),
+    &[
+        reading(
+            "overview",
+            "What the admin page shows: counts since the start, sessions and clients",
+            &[FIND, MOST],
+            |asked, _, server| asked.overview(server),
+        ),
+        reading("status", "As `trunkline status --json`", &[], |_, _, server| Answer::ok(&server.status())),
+        reading("channels", "As `trunkline status channels --json`", &[], |_, _, server| {
+            Answer::ok(&server.channels())
+        }),
+        reading("transactions", "As `trunkline status transactions --json`", &[], |_, _, server| {
+            Answer::ok(&server.transactions())
+        }),
+        reading("workload", "As `trunkline status workload --json`", &[], |_, _, server| {
+            Answer::ok(&server.workload())
+        }),
+        Route {
+            path: "reload",
+            method: Method::POST,
+            about: "Read the configuration again; sessions stay",
+            takes: &[],
+            body: Some(""),
+            gives: &[
+                (200, "It is in force", ""),
+                (400, "What is wrong with it; nothing was changed", "Error"),
+            ],
+            answer: |_, _, server| match server.reload() {
+                Ok(()) => Answer::ok(&json!({})),
+                Err(why) => Answer::error(StatusCode::BAD_REQUEST, &why),
+            },
+        },
+    ],
+];
+
+/// Answers a request by its route.
+pub(super) fn answer(asked: &Asked, server: &dyn Controlled) -> Answer {
+    let nowhere = || Answer::error(StatusCode::NOT_FOUND, "there is no such page; see /openapi.json");
+    let Some(path) = asked.path.strip_prefix(ROOT) else { return nowhere() };
+    let (first, name) = path.split_once('/').map_or((path, None), |(first, name)| (first, Some(name)));
+    let here = |route: &&Route| match name {
+        Some(_) => route.path.strip_suffix("/{name}") == Some(first),
+        None => route.path == first,
+    };
+    let routes: Vec<&Route> = ROUTES.into_iter().flatten().filter(here).collect();
+    if routes.is_empty() {
+        return nowhere();
+    }
+    let Some(name) = decoded(name.unwrap_or_default()).filter(|read| name.is_none() || !read.is_empty())
+    else {
+        return Answer::error(StatusCode::BAD_REQUEST, "the name cannot be read");
+    };
+    let method = if asked.head.method == Method::HEAD { Method::GET } else { asked.head.method.clone() };
+    match routes.iter().find(|route| route.method == method) {
+        Some(route) => (route.answer)(asked, &name, server),
+        None => {
+            let allowed = routes.iter().map(|route| match route.method {
+                Method::GET => "GET, HEAD".to_owned(),
+                _ => route.method.to_string(),
+            });
+            Answer::no_method(&allowed.collect::<Vec<_>>().join(", "))
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The text that a configuration is read from, a value that stands in it, and what is said of one that is wrong.
+
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::setting::{ConfigError, Origin};
+
+/// The text of a configuration file and its name for messages.
+#[derive(Debug, Clone, Copy)]
+pub struct Document<'a> {
+    /// Name as the user gave it.
+    pub name: &'a str,
+    /// Content.
+    pub text: &'a str,
+    /// From where relative paths count.
+    pub base: &'a Path,
+    /// Whether it holds what was changed by command, which goes before the configuration file.
+    pub is_change: bool,
+}
+
+impl Document<'_> {
+    /// The line of byte `at`, from 1.
+    pub fn line(&self, at: usize) -> usize {
+        self.text.as_bytes()[..at.min(self.text.len())].iter().filter(|b| **b == b'\n').count() + 1
+    }
+
+    /// An error at byte `at`.
+    pub fn error(&self, at: usize, message: impl std::fmt::Display) -> ConfigError {
+        ConfigError(format!("{}:{}: {message}", self.name, self.line(at)))
+    }
+
+    /// The line of byte `at` as the origin of a value.
+    pub fn origin(&self, at: usize) -> Origin {
+        let line = self.line(at);
+        if self.is_change { Origin::Change { line } } else { Origin::File { line } }
+    }
+}
+
+/// A value and the document that it stands in.
+#[derive(Debug, Clone, Copy)]
+pub struct Found<'a> {
+    /// The document.
+    pub document: Document<'a>,
+    /// The value.
+    pub value: &'a Spanned<DeValue<'a>>,
+}
+
+/// What is wrong with a value: the end of a sentence that begins with its key and table.
+#[derive(Debug)]
+pub struct Wrong {
+    /// The byte; none: the table as a whole.
+    pub at: Option<usize>,
+    /// ` must be …` or `: …`
+    pub why: String,
+}
+
+impl<'a> Found<'a> {
+    /// Another value of the same document.
+    pub fn item(&self, value: &'a Spanned<DeValue<'a>>) -> Found<'a> {
+        Found { value, ..*self }
+    }
+
+    /// Where the value stands.
+    pub fn origin(&self) -> Origin {
+        self.document.origin(self.value.span().start)
+    }
+
+    /// The value is of another kind than `wanted`.
+    pub fn must_be(&self, wanted: &str) -> Wrong {
+        let kind = match self.value.get_ref() {
+            DeValue::String(_) => "a string",
+            DeValue::Integer(_) => "a whole number",
+            DeValue::Float(_) => "a fraction",
+            DeValue::Boolean(_) => "true or false",
+            DeValue::Datetime(_) => "a date",
+            DeValue::Array(_) => "a list",
+            DeValue::Table(_) => "a table",
+        };
+        Wrong { at: Some(self.value.span().start), why: format!(" must be {wanted}, not {kind}") }
+    }
+
+    /// The value is of the right kind, and wrong all the same.
+    pub fn bad(&self, why: impl std::fmt::Display) -> Wrong {
+        Wrong { at: Some(self.value.span().start), why: format!(": {why}") }
+    }
+
+    /// The text of a string.
+    pub fn string(&self) -> Result<&'a str, Wrong> {
+        match self.value.get_ref() {
+            DeValue::String(text) => Ok(text),
+            _ => Err(self.must_be("a string")),
+        }
+    }
+}

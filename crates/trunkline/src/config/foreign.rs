@@ -1,0 +1,128 @@
+//! What other servers have as keys: those that have another name here, and those that are not there.
+
+/// Words of other servers and the key that is meant by them, the first that is known in the table at hand.
+pub const ELSEWHERE: &[(&[&str], &[&str])] = &[
+    (&["address", "bind", "bind addr", "interfaces"], &["listen", "smb_listen"]),
+    (&["anon uid"], &["anonymous_uid"]),
+    (&["anon gid"], &["anonymous_gid"]),
+    (&["client", "clients", "hosts allow", "allow hosts"], &["nfs_clients"]),
+    (&["directory", "dir"], &["path"]),
+    (&["export"], &["share"]),
+    (&["global"], &["server"]),
+    (&["hide dot files"], &["hide_files"]),
+    (&["lease lifetime"], &["nfs_lease_time_s"]),
+    (&["max smbd processes"], &["max_connections"]),
+    (&["min protocol", "server min protocol"], &["min_dialect"]),
+    (&["netbios aliases"], &["spn_names"]),
+    (&["nfs", "smb"], &["protocols"]),
+    (&["password"], &["password_file"]),
+    (&["port", "smb ports"], &["smb_port", "nfs_port"]),
+    (&["privileged port", "secure"], &["nfs_secure_port"]),
+    (&["server multi channel support"], &["multichannel"]),
+    (&["server signing"], &["signing"]),
+    (&["server smb encrypt", "smb encrypt"], &["encryption"]),
+    (&["squash"], &["root_squash"]),
+    (&["valid users", "read list", "write list", "access"], &["users"]),
+    (&["writable", "writeable", "write ok", "access type"], &["read_only"]),
+];
+
+/// Words of other servers for what is not there, and what is said of them.
+pub const NOT_THERE: &[(&[&str], &str)] = &[
+    (
+        &[
+            "acl",
+            "ea support",
+            "nt acl support",
+            "store dos attributes",
+            "unix extensions",
+            "smb3 unix extensions",
+        ],
+        "access lists, attributes and POSIX extensions are always offered",
+    ),
+    (
+        &["browseable", "browsable"],
+        "a share whose name ends with `$` is listed as special, and clients do not show it",
+    ),
+    (&["compression"], "compression is not offered"),
+    (
+        &[
+            "create mask",
+            "create mode",
+            "directory mask",
+            "directory mode",
+            "inherit acls",
+            "inherit permissions",
+        ],
+        "modes come from the client and from what the directory hands down",
+    ),
+    (&["dfs", "host msdfs", "msdfs root"], "DFS is not offered"),
+    (
+        &["force user", "force group", "admin users"],
+        "each user acts as that user of the host; see `uid`, `gid` and `admin` in `[[user]]`, and `root_squash` for NFS",
+    ),
+    (&["fruit", "catia", "vfs objects"], "there are no modules; what macOS asks for is answered without one"),
+    (&["full audit", "audit"], "for a record of each request there is `records` in `[admin]`"),
+    (&["guest ok", "guest only", "guest account", "map to guest", "public"], "guests are not let in"),
+    (&["homes"], "there are no shares that are made for each user"),
+    (&["hosts deny", "deny hosts"], "clients are admitted by `nfs_clients`, over SMB by their users alone"),
+    (&["include"], "there is one file, and `changes.toml` for what is changed by command"),
+    (&["invalid users"], "whoever is not named in `users` is not let in"),
+    (
+        &[
+            "kerberos method",
+            "keytab",
+            "realm",
+            "sec",
+            "sec type",
+            "security",
+            "idmap",
+            "ldap",
+            "passdb backend",
+            "winbind",
+        ],
+        "there are no domains and no Kerberos; users stand in `[[user]]` or come from `trunkline user add`",
+    ),
+    (
+        &["lanman auth", "ntlm auth", "encrypt passwords"],
+        "over SMB users log on by NTLMv2, and nothing weaker counts",
+    ),
+    (
+        &["max protocol", "server max protocol"],
+        "the newest dialect that a client knows is spoken, up to 3.1.1",
+    ),
+    (&["nfs3", "nfsv3", "nfs vers", "pnfs"], "NFS is 4.1 and 4.2, without pNFS"),
+    (
+        &[
+            "oplocks",
+            "kernel oplocks",
+            "level2 oplocks",
+            "leases",
+            "smb2 leases",
+            "delegations",
+            "posix locking",
+            "strict locking",
+        ],
+        "caching rights and locks always count, for SMB, NFS and the host together",
+    ),
+    (&["printable", "printers", "printing", "load printers"], "printers are not served"),
+    (&["pseudo"], "NFS clients find a share at /NAME"),
+    (&["quota", "quotas", "user quota"], "users have no quotas; the size of a share is `provisioned_gib`"),
+    (&["rdma", "smb direct", "quic"], "there is TCP alone"),
+    (&["recycle"], "what is deleted is gone"),
+    (&["shadow", "shadow copy", "snapshot", "snapshots", "previous versions"], "snapshots are not offered"),
+    (&["socket options"], "sockets are set as each connection needs it"),
+    (&["time machine"], "it is not announced as a place for Time Machine"),
+    (&["wide links"], "links are followed inside the share alone; see `follow_symlinks`"),
+    (&["veto files"], "`hide_files` shows files as hidden; none is kept from who may read it"),
+];
+
+/// The entry of a table that has a word, however it is spelt: `guest ok`, `guest_ok`, `GuestOk`, `guest:x`.
+pub fn find<T: Copy>(table: &[(&[&str], T)], given: &str) -> Option<T> {
+    let plain = |text: &str| -> String {
+        let name = text.split(':').next().unwrap_or_default();
+        name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+    };
+    let given = plain(given);
+    let found = table.iter().find(|(words, _)| words.iter().any(|word| plain(word) == given));
+    found.map(|(_, of)| *of)
+}
