@@ -3,13 +3,12 @@
 
 use share::{Caching, Grant};
 use smb_wire::create::OplockLevel;
-use smb_wire::create_context::{DurableFlags, LeaseState, RequestContext, ResponseContext};
+use smb_wire::create_context::{DurableFlags, Lease, LeaseState, RequestContext, ResponseContext};
 use smb_wire::{FileId, Guid, NtStatus};
 
-use super::contexts::Asked;
-use crate::durable::{Durable, Version};
-use crate::exchange::outcome::Stop;
+use crate::exchange::Stop;
 use crate::limits::{DURABLE_TIME_MS, DURABLE_V2_TIME_MS, MAX_DURABLE_TIME_MS};
+use crate::state::durable::{Durable, Version};
 
 /// SMB2_CREATE_DURABLE_HANDLE_REQUEST_V2.
 #[derive(Debug, Clone, Copy)]
@@ -95,12 +94,13 @@ impl Durability {
     // MS-SMB2 3.3.5.9.10
     pub fn grant(
         &self,
-        asked: &Asked,
+        lease: Option<Lease>,
         oplock: OplockLevel,
         granted: Option<Grant>,
-        (is_directory, lasts): (bool, bool),
+        is_directory: bool,
+        lasts: bool,
     ) -> Option<Durable> {
-        let wants = match &asked.lease {
+        let wants = match lease {
             Some(lease) => lease.state.contains(LeaseState::HANDLE_CACHING),
             None => oplock == OplockLevel::Batch,
         };

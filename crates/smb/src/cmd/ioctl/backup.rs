@@ -10,7 +10,7 @@ use volume::Extent;
 
 use super::{Answered, Context};
 use crate::cmd::query_info::volume::Units;
-use crate::exchange::outcome::Stop;
+use crate::exchange::Stop;
 use crate::info::Shown;
 use crate::info::names::syntax;
 
@@ -18,7 +18,7 @@ use crate::info::names::syntax;
 /// is said of its last record.
 // MS-FSA 2.1.5.10.27
 pub(super) fn file_usn_data(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
-    let asked = UsnRange::parse(cx.input).map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))?;
+    let asked = UsnRange::parse(cx.input).map_err(|_| NtStatus::INVALID_PARAMETER)?;
     let (engine, open) = cx.file();
     let info = engine.info(open)?;
     let parent = engine.parent_info(open)?;
@@ -40,7 +40,7 @@ pub(super) fn file_usn_data(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered 
         file_name: &name,
     };
     let written = record.write(asked.version(), cx.limit, output);
-    written.map_err(|_| Stop::Fail(NtStatus::BUFFER_TOO_SMALL))?;
+    written.map_err(|_| NtStatus::BUFFER_TOO_SMALL)?;
     Ok(NtStatus::SUCCESS)
 }
 

@@ -8,8 +8,7 @@ use volume::security::Rights;
 use wire::Now;
 
 use super::{Answered, Context};
-use crate::dispatch::Request;
-use crate::exchange::outcome::Stop;
+use crate::exchange::{Request, Stop};
 use crate::path;
 
 /// Largest reparse buffer (MS-FSCC 2.1.2.2).
@@ -28,9 +27,7 @@ pub(super) fn get(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
         Ok(text) => symlink_of(&text, cx.settled.posix),
         Err(_) => engine.reparse(open)?,
     };
-    if cx.limit < 8 {
-        return Err(Stop::Fail(NtStatus::BUFFER_TOO_SMALL));
-    }
+    Stop::when(cx.limit < 8, NtStatus::BUFFER_TOO_SMALL)?;
     // MS-FSCC 2.3.26
     let kept = data.len().min(cx.limit);
     output.extend_from_slice(&data[..kept]);
@@ -84,7 +81,7 @@ pub(super) fn set(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
 /// FSCTL_DELETE_REPARSE_POINT (MS-FSCC 2.3.5).
 pub(super) fn delete(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
     require_write(cx)?;
-    let asked = RawReparse::parse(cx.input).map_err(|_| Stop::Fail(NtStatus::IO_REPARSE_DATA_INVALID))?;
+    let asked = RawReparse::parse(cx.input).map_err(|_| NtStatus::IO_REPARSE_DATA_INVALID)?;
     let (engine, open) = cx.file();
     let tag = asked.tag.0;
     cx.call(request, |caller| engine.delete_reparse(caller, open, tag).into())?;
@@ -115,7 +112,7 @@ pub(super) fn object_id(cx: &Context<'_>, create: bool, now: Now, output: &mut V
 /// FSCTL_SET_OBJECT_ID (MS-FSCC 2.3.77).
 pub(super) fn set_object_id(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
     let whole = <[u8; ObjectIdBuffer::SIZE]>::try_from(cx.input);
-    let whole = whole.map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))?;
+    let whole = whole.map_err(|_| NtStatus::INVALID_PARAMETER)?;
     let (engine, open) = cx.file();
     cx.call(request, |caller| engine.set_object_id(caller, open, &whole).into())?;
     Ok(NtStatus::SUCCESS)

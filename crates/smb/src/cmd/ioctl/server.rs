@@ -10,8 +10,7 @@ use smb_wire::negotiate::{Capabilities, Dialect};
 use super::Answered;
 use crate::cmd::negotiate::fingerprint;
 use crate::connection::{Connection, Negotiated};
-use crate::dispatch::Request;
-use crate::exchange::outcome::Stop;
+use crate::exchange::{Request, Stop};
 use crate::interfaces;
 
 /// Size of the answer (MS-SMB2 2.2.32.6).
@@ -75,9 +74,7 @@ pub(super) fn interfaces(
     known.retain(|at| config.is_one_endpoint(at.address, own));
     let list = interfaces::answer(&known, own);
     // MS-SMB2 3.3.5.15: never more than the client takes, and half a list would hide addresses.
-    if limit < list.len() * wire_interfaces::SIZE {
-        return Err(Stop::Fail(NtStatus::BUFFER_TOO_SMALL));
-    }
+    Stop::when(limit < list.len() * wire_interfaces::SIZE, NtStatus::BUFFER_TOO_SMALL)?;
     wire_interfaces::write(&list, output);
     Ok(NtStatus::SUCCESS)
 }
@@ -86,9 +83,7 @@ pub(super) fn interfaces(
 pub(super) fn no_snapshots(limit: usize, output: &mut Vec<u8>) -> Answered {
     // SRV_SNAPSHOT_ARRAY: two counts, the size, and an empty list's two zero characters (2.2.32.2).
     const EMPTY: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0];
-    if limit < EMPTY.len() {
-        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    }
+    Stop::when(limit < EMPTY.len(), NtStatus::INVALID_PARAMETER)?;
     output.extend_from_slice(&EMPTY);
     Ok(NtStatus::SUCCESS)
 }

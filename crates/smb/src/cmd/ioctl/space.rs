@@ -8,8 +8,7 @@ use smb_wire::fscc::fsctl::{
 use volume::security::Rights;
 
 use super::{Answered, Context};
-use crate::dispatch::Request;
-use crate::exchange::outcome::Stop;
+use crate::exchange::{Request, Stop};
 
 /// Ranges that are looked up for one answer.
 const MAX_RANGES: usize = 4096;
@@ -107,9 +106,7 @@ pub(super) fn trim(cx: &Context<'_>, request: &mut Request<'_>, output: &mut Vec
     require_stream(cx)?;
     require(cx, Rights::WRITE_DATA)?;
     // MS-FSA 2.1.5.10.6: no room at all is none that is too small.
-    if asked.key != 0 || (1..4).contains(&cx.limit) {
-        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    }
+    Stop::when(asked.key != 0 || (1..4).contains(&cx.limit), NtStatus::INVALID_PARAMETER)?;
     let (engine, open) = cx.file();
     let size = engine.info(open)?.size;
     let mut done = 0u32;
