@@ -13,11 +13,7 @@ use crate::state::session::State;
 use crate::{cmd, counting};
 
 /// Checks what all commands share, and hands the request to its own.
-pub(crate) fn handle(
-    connection: &mut Connection,
-    request: &mut Request<'_>,
-    out: &mut Output<Event>,
-) -> Outcome {
+pub fn handle(connection: &mut Connection, request: &mut Request<'_>, out: &mut Output<Event>) -> Outcome {
     let mut outcome = checked(connection, request, out).unwrap_or_else(Outcome::from);
     if let Outcome::Answered(Answered::Failed(status, _)) = &mut outcome
         && request.announced

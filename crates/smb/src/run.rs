@@ -13,8 +13,7 @@ use crate::exchange::compound::expected_size;
 use crate::exchange::parked::{Parked, Parking};
 use crate::exchange::rest::{First, Rest};
 use crate::exchange::{Aside, Compound, Exchange, Outcome, Request, UnderWay};
-use crate::state::Event;
-use crate::state::event::Completion;
+use crate::state::{Completion, Event};
 
 /// What comes behind one request of a frame.
 enum Then {

@@ -43,8 +43,7 @@ impl Conversation for Connection {
         self.desk.begin();
         let before = out.frames.len();
         run::receive(self, message, now, out);
-        self.send_own_notices(now, out);
-        self.count_sent(before, out);
+        self.end_turn(before, now, out);
         self.handle.way.set_sessions(self.channels.len());
     }
 
@@ -67,8 +66,7 @@ impl Conversation for Connection {
             }
             Event::Close => out.close = true,
         }
-        self.send_own_notices(now, out);
-        self.count_sent(before, out);
+        self.end_turn(before, now, out);
     }
 
     fn is_urgent(&self, event: &Event) -> bool {
@@ -113,8 +111,7 @@ impl Conversation for Connection {
         let before = out.frames.len();
         run::take_turns(self, now, out);
         self.announce_silent(now, out);
-        self.send_own_notices(now, out);
-        self.count_sent(before, out);
+        self.end_turn(before, now, out);
         if !self.parked.has_log_ons() && self.deadline.is_some_and(|deadline| deadline <= now.mono_ns) {
             self.hang_up("nobody logged on in time", out);
         }

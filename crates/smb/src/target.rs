@@ -76,12 +76,8 @@ impl ServerConfig {
         }
         let is_required = rule.spn == Spn::Required;
         let Some(service) = &target.service else {
-            return match is_required {
-                true => {
-                    refused("the client does not say which server it means, and `spn` requires it".to_owned())
-                }
-                false => Verdict::Fine,
-            };
+            let why = "the client does not say which server it means, and `spn` requires it";
+            return if is_required { refused(why.to_owned()) } else { Verdict::Fine };
         };
         let shown: String = service.chars().take(SHOWN).collect();
         let (class, host) = split(service);

@@ -20,12 +20,10 @@ pub fn handle(connection: &mut Connection, request: &mut Request<'_>) -> Handled
     };
     connection.let_finish(request, &open)?;
     let wanted = asked.flags.contains(close::Flags::POSTQUERY_ATTRIB);
-    let info = match open.file() {
-        Some((engine, file)) if wanted => {
-            engine.info(file).ok().map(|info| Shown::of_open(&info, file).file_info())
-        }
-        _ => None,
-    };
+    let info = open.file().filter(|_| wanted).and_then(|(engine, file)| {
+        let info = engine.info(file).ok()?;
+        Some(Shown::of_open(&info, file).file_info())
+    });
     let session = Arc::clone(connection.session(request)?);
     if let Some(closed) = connection.server.close_open(&session, &open, request.cause()) {
         closed?;

@@ -86,7 +86,7 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
     let is_persistent = contexts.durability.request_v2.is_some_and(|v2| v2.persistent);
     let lasts = is_persistent && tree.is_continuously_available(contexts.capabilities);
     let create = Create { connection, session, tree, engine, identity, asked, contexts, lasts };
-    if let Some(wanted) = contexts.durability.reconnect() {
+    if let Some(wanted) = contexts.durability.reconnect {
         return reconnect::handle(create, request, wanted);
     }
     check_impersonation(asked)?;

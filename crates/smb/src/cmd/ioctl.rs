@@ -10,6 +10,7 @@ use std::sync::Arc;
 use share::Caller;
 use smb_wire::ioctl::{self, CtlCode, Flags};
 use smb_wire::{FileId, NtStatus};
+use volume::security::Rights;
 
 use super::pipe;
 use crate::connection::{Connection, Negotiated};
@@ -23,9 +24,6 @@ mod resilient;
 mod server;
 mod space;
 pub(crate) mod torture;
-
-/// What a control code answers: the status that goes with the output it appended.
-type Answered = Result<NtStatus, Stop>;
 
 /// Answers an IOCTL.
 pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
@@ -50,7 +48,7 @@ fn answer(
     request: &mut Request<'_>,
     asked: &ioctl::Request<'_>,
     output: &mut Vec<u8>,
-) -> Answered {
+) -> Handled {
     let limit = asked.max_output_response as usize;
     // MS-SMB2 3.3.5.15: what is asked of the server and not of a file names none.
     let of_server = [
@@ -145,11 +143,16 @@ impl<'a> Context<'a> {
     // MS-FSA 2.1.5.10.9
     // MS-FSA 2.1.5.10.13
     fn has_room(&self, len: usize) -> Result<(), Stop> {
-        self.fits(len).map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))
+        Stop::when(len > self.limit, NtStatus::INVALID_PARAMETER)
     }
 
     /// Refuses output that is longer than the client takes.
     fn fits(&self, len: usize) -> Result<(), Stop> {
-        if len > self.limit { Err(Stop::Fail(NtStatus::BUFFER_TOO_SMALL)) } else { Ok(()) }
+        Stop::when(len > self.limit, NtStatus::BUFFER_TOO_SMALL)
+    }
+
+    /// The Open must have one of `rights`.
+    fn require(&self, rights: Rights) -> Result<(), Stop> {
+        Stop::when(!self.disk.file.granted().intersects(rights), NtStatus::ACCESS_DENIED)
     }
 }

@@ -132,25 +132,19 @@ impl Scan<'_> {
     /// `.` and `..`, the first two entries wherever the pattern selects them.
     fn dots(&self, listing: &mut Listing, sink: &mut Sink<'_>) -> Result<Option<End>, Refusal> {
         while let Some(name) = DOTS.get(listing.dots) {
-            if listing.wanted.as_mut().is_some_and(|wanted| wanted.selects_dots(name)) {
-                let info = match (sink.needs_info(), listing.dots) {
-                    (false, _) => None,
-                    (true, 0) => Some(self.engine.info(self.file)?),
-                    (true, _) => Some(self.engine.parent_info(self.file)?),
-                };
-                match place(name, info.as_ref(), sink) {
-                    Some(End::Full) => return Ok(Some(End::Full)),
-                    Some(end) => {
-                        listing.dots += 1;
-                        return Ok(Some(end));
-                    }
-                    None => listing.dots += 1,
-                }
-                if self.single {
-                    return Ok(Some(End::Full));
-                }
-            } else {
+            if !listing.wanted.as_mut().is_some_and(|wanted| wanted.selects_dots(name)) {
                 listing.dots += 1;
+                continue;
+            }
+            let info = match (sink.needs_info(), listing.dots) {
+                (false, _) => None,
+                (true, 0) => Some(self.engine.info(self.file)?),
+                (true, _) => Some(self.engine.parent_info(self.file)?),
+            };
+            let end = place(name, info.as_ref(), sink);
+            listing.dots += usize::from(end != Some(End::Full));
+            if end.is_some() || self.single {
+                return Ok(end.or(Some(End::Full)));
             }
         }
         Ok(None)

@@ -13,9 +13,8 @@ use wire::{FileRange, Transfer};
 use super::pipe;
 use crate::connection::{Connection, Negotiated};
 use crate::exchange::{Handled, Request, Stop, Work};
-use crate::state::Object;
-use crate::state::event::Completion;
 use crate::state::open::changing::Looking;
+use crate::state::{Completion, Object};
 
 /// Bytes from which on data is not copied; to find out whether it is in memory costs as much as to copy a few
 /// KiB, and pieces of the page cache go to the network in smaller steps.

@@ -315,13 +315,9 @@ impl LogOn<'_, '_> {
         let channel = Channel { session: Arc::clone(session), signer: new_signer() };
         self.connection.channels.push(channel);
         self.connection.deadline = None;
-        tracing::info!(
-            peer = %self.connection.handle.peer.remote,
-            user = session.user_name(),
-            workstation = login.workstation,
-            dialect = ?protection.dialect,
-            "logged on"
-        );
+        let (peer, user) = (self.connection.handle.peer.remote, session.user_name());
+        let (workstation, dialect) = (&login.workstation, protection.dialect);
+        tracing::info!(%peer, user, workstation, ?dialect, "logged on");
     }
 
     // MS-SMB2 3.3.5.5.3
@@ -366,9 +362,8 @@ fn status_of(why: &auth::Refusal) -> NtStatus {
         Refusal::BadToken(_) | Refusal::BadMessage(_) | Refusal::OutOfTurn | Refusal::TooWeak => {
             NtStatus::INVALID_PARAMETER
         }
-        Refusal::NoCommonMechanism => NtStatus::LOGON_FAILURE,
         Refusal::OldResponse | Refusal::WrongCredentials | Refusal::Rejected => NtStatus::LOGON_FAILURE,
         Refusal::AccountDisabled => NtStatus::ACCOUNT_DISABLED,
-        Refusal::WrongMic | Refusal::WrongMechListMic => NtStatus::LOGON_FAILURE,
+        Refusal::NoCommonMechanism | Refusal::WrongMic | Refusal::WrongMechListMic => NtStatus::LOGON_FAILURE,
     }
 }

@@ -40,13 +40,8 @@ impl Connection {
         };
         // A log-on that goes on is refused nothing.
         if status.is_error() && status != NtStatus::MORE_PROCESSING_REQUIRED {
-            tracing::debug!(
-                command = ?header.command(),
-                %status,
-                message = header.message_id(),
-                session = header.session_id(),
-                "refused"
-            );
+            let (command, message, session) = (header.command(), header.message_id(), header.session_id());
+            tracing::debug!(?command, %status, message, session, "refused");
         }
         let mut response = Header::response_to(header, status);
         if header.command() == Command::SessionSetup || header.session_id() == u64::MAX {
@@ -65,8 +60,10 @@ impl Connection {
         compound.related.any = true;
         compound.end(at, response, *signed);
         let len = compound.frame.len() - at + course.attached;
-        if let Some(sample) = &mut course.sample {
-            self.sample_answer(sample, header.command(), status, &compound.frame.bytes()[at..]);
+        if let Some(sample) = course.sample.as_mut().filter(|_| header.command() == Command::Create)
+            && !status.is_error()
+        {
+            self.sample_create(sample, &compound.frame.bytes()[at..]);
         }
         self.note(request, status, len);
     }
@@ -101,16 +98,16 @@ impl Connection {
     /// The first three messages of a connection and those of a log-on go into hashes (MS-SMB2 3.3.5.4,
     /// 3.3.5.5).
     fn note_preauth(&mut self, compound: &Compound) {
-        let Ok(header) = Header::parse(compound.message()) else { return };
+        let Ok(header) = Header::parse(compound.frame.bytes()) else { return };
         match header.command() {
             Command::Negotiate => {
-                self.preauth = auth::crypto::preauth_hash(&self.preauth, compound.message())
+                self.preauth = auth::crypto::preauth_hash(&self.preauth, compound.frame.bytes())
             }
             // What ends a log-on is no part of its keys.
             Command::SessionSetup if header.status() == NtStatus::MORE_PROCESSING_REQUIRED => {
                 let id = header.session_id();
                 if let Some(setup) = self.setups.iter_mut().find(|setup| setup.session.id == id) {
-                    setup.preauth = auth::crypto::preauth_hash(&setup.preauth, compound.message());
+                    setup.preauth = auth::crypto::preauth_hash(&setup.preauth, compound.frame.bytes());
                 }
             }
             _ => {}

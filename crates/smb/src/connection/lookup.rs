@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use share::Waiter;
+use share::{Waiter, Wake};
 use smb_wire::header::Flags;
 use smb_wire::negotiate::Dialect;
 use smb_wire::{Command, FileId, Header, NtStatus};
 
 use super::{Connection, Negotiated};
-use crate::exchange::{Request, Stop};
+use crate::exchange::{Request, Stop, UnderWay};
 use crate::state::open::changing::{Named, Outstanding};
 use crate::state::{Open, Session, Target, Tree};
 
@@ -81,10 +81,8 @@ impl Connection {
         if !matches!(command, Command::Write | Command::SetInfo | Command::Ioctl) {
             return Ok(());
         }
-        let why = match is_replay {
-            true => "an earlier one is still under way",
-            false => "its ChannelSequence is an older one, as of a channel that was lost",
-        };
+        let late = "its ChannelSequence is an older one, as of a channel that was lost";
+        let why = if is_replay { "an earlier one is still under way" } else { late };
         let (what, status) = (format!("{command:?} refused: {why}"), NtStatus::FILE_NOT_AVAILABLE);
         self.complain(request.session_id, status, &what, request.now);
         Err(Stop::Fail(status))
@@ -97,13 +95,17 @@ impl Connection {
     }
 
     /// How the engine wakes a request that may be about to wait.
-    pub(crate) fn waiter_for(&self, request: &mut Request<'_>) -> Waiter {
-        self.waiter(self.async_id(request))
+    pub(crate) fn waiter_for(&self, request: &mut UnderWay) -> Waiter {
+        Waiter { wake: Arc::clone(&self.handle) as Arc<dyn Wake>, token: self.async_id(request) }
     }
 
     /// The number of a request that is about to wait.
-    pub(crate) fn async_id(&self, request: &mut Request<'_>) -> u64 {
-        *request.async_id.get_or_insert_with(|| self.new_async_id())
+    pub(crate) fn async_id(&self, request: &mut UnderWay) -> u64 {
+        *request.async_id.get_or_insert_with(|| {
+            let id = self.next_async.get() + 1;
+            self.next_async.set(id);
+            id
+        })
     }
 }
 
@@ -115,18 +117,13 @@ fn check_protection(tree: &Tree, request: &Request<'_>) -> Result<(), Stop> {
 }
 
 impl Negotiated {
-    /// Holds the payload of a request against the credits it was charged (MS-SMB2 3.3.5.2.5).
-    pub(crate) fn check_charge(&self, request: &Request<'_>, payload: u32) -> Result<(), Stop> {
+    /// Whether a request may transfer `size` bytes: no more than was negotiated, and its payload no more than the credits that
+    /// it was charged (MS-SMB2 3.3.5.2.5).
+    pub(crate) fn check_size(&self, request: &Request<'_>, size: usize, payload: u32) -> Result<(), Stop> {
+        Stop::when(size > self.max_io as usize, NtStatus::INVALID_PARAMETER)?;
         let paid = if self.multi_credit() { request.header.credit_charge().max(1) } else { 1 };
         let needed = payload.saturating_sub(1) / 65536 + 1;
         let small = self.protection.dialect == Dialect::Smb202;
-        if needed > u32::from(paid) && !small { Err(Stop::Fail(NtStatus::INVALID_PARAMETER)) } else { Ok(()) }
-    }
-
-    /// The same of a request that transfers `size` bytes, which may not be more than was negotiated.
-    #[inline]
-    pub(crate) fn check_size(&self, request: &Request<'_>, size: usize, payload: u32) -> Result<(), Stop> {
-        Stop::when(size > self.max_io as usize, NtStatus::INVALID_PARAMETER)?;
-        self.check_charge(request, payload)
+        Stop::when(needed > u32::from(paid) && !small, NtStatus::INVALID_PARAMETER)
     }
 }

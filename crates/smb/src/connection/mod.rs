@@ -1,7 +1,8 @@
 //! Connection: carries bytes for the sessions bound to it (MS-SMB2 3.3.1.7).
 //!
 //! Start with [`Connection::on_message`](wire::Conversation::on_message) in [`crate::service`]; here is what a connection
-//! knows. The way of a frame through it is in [`crate::exchange`]; which requests are looked at at all is in `admit.rs`.
+//! knows, and in the files beside it what it does for whoever is above: whether a request is looked at (`admit.rs`), what it
+//! names (`lookup.rs`), how it is put aside (`parking.rs`) and answered (`answers.rs`). It calls no command.
 
 mod admit;
 mod announcing;
@@ -25,7 +26,7 @@ use std::sync::atomic::Ordering;
 
 use auth::crypto::Signer;
 use share::counts::Desk;
-use share::{ClientKey, Origin, Waiter, Wake};
+use share::{ClientKey, Origin};
 use smallvec::SmallVec;
 use smb_wire::Guid;
 use smb_wire::negotiate::{Capabilities, SecurityMode};
@@ -191,21 +192,9 @@ impl Connection {
         self.channels.iter().position(|channel| channel.session.id == session_id)
     }
 
-    /// A number for a request that may have to wait.
-    pub(crate) fn new_async_id(&self) -> u64 {
-        let id = self.next_async.get() + 1;
-        self.next_async.set(id);
-        id
-    }
-
     /// What the engine is told of where its requests come from.
     pub(crate) fn origin(&self) -> Origin {
         Origin { connection: self.handle.id, is_itself: true }
-    }
-
-    /// How the engine wakes the request `async_id`.
-    pub(crate) fn waiter(&self, async_id: u64) -> Waiter {
-        Waiter { wake: Arc::clone(&self.handle) as Arc<dyn Wake>, token: async_id }
     }
 
     /// The client broke the protocol in a way that costs it the connection.

@@ -2,7 +2,7 @@
 
 use share::counts::{Kind, Noted};
 use smb_wire::{Command, NtStatus, header, read};
-use wire::{Frame, Output};
+use wire::{Frame, Now, Output};
 
 use super::Connection;
 use crate::counting::{FAMILY, is_metadata, response};
@@ -50,8 +50,9 @@ impl Connection {
         }
     }
 
-    /// Counts the frames that were queued behind the first `before`.
-    pub(crate) fn count_sent(&self, before: usize, out: &Output<Event>) {
+    /// Sends what is still to be told of this turn, and counts the frames that were queued behind the first `before`.
+    pub(crate) fn end_turn(&mut self, before: usize, now: Now, out: &mut Output<Event>) {
+        self.send_own_notices(now, out);
         let queued = out.frames.get(before..).unwrap_or_default();
         self.handle.counters.sent(queued.iter().map(Frame::len).sum());
     }

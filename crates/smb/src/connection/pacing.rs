@@ -59,7 +59,7 @@ impl Connection {
     fn ask(&self, request: &mut Request<'_>, limits: &ShareLimits, work: Work) -> Result<Charge, Hold> {
         let Some(negotiated) = &self.negotiated else { return Ok(Charge::default()) };
         let client = negotiated.client;
-        let waiter = self.waiter(self.async_id(request));
+        let waiter = self.waiter_for(request);
         let ask = Ask { client, connection: self.handle.id, work, waiter: &waiter };
         match limits.ask(&ask, request.now) {
             Answer::Go(met, charge) => {

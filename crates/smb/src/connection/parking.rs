@@ -3,14 +3,13 @@
 
 use share::{Share, Ticket};
 use smb_wire::{Command, FileId, NtStatus};
-use wire::{Frame, Output};
+use wire::Output;
 
 use super::{Connection, announcing};
 use crate::exchange::parked::{Parked, Parking};
-use crate::exchange::{Aside, Exchange, UnderWay, Work};
+use crate::exchange::{Aside, Exchange, UnderWay};
 use crate::limits::{MAX_WAITING, MAX_WAITING_BYTES, SMALL_HELD, SMALL_WAITING};
 use crate::state::Event;
-use crate::state::open::changing::Outstanding;
 
 impl Connection {
     /// Puts the first request that is left aside. Gives back what may not wait, and goes on.
@@ -21,7 +20,7 @@ impl Connection {
         out: &mut Output<Event>,
     ) -> Option<Exchange<'m>> {
         let Some(mut request) = exchange.request.take() else { return Some(exchange) };
-        let async_id = *request.async_id.get_or_insert_with(|| self.new_async_id());
+        let async_id = self.async_id(&mut request);
         request.resumed = true;
         if let Some(status) = self.must_not_wait(&aside, &exchange, &request) {
             return Some(self.refuse_to_wait(exchange, request, aside, status));
@@ -38,8 +37,14 @@ impl Connection {
             }
             Aside::Work(work) | Aside::Lasting(work) => {
                 exchange.rest.pass(request.course.len);
-                let frame = std::mem::take(&mut exchange.compound.frame);
-                have_done(async_id, work, frame, request.outstanding.take(), out);
+                let mut frame = std::mem::take(&mut exchange.compound.frame);
+                let outstanding = request.outstanding.take();
+                out.run(move || {
+                    let completion = work(frame.tail());
+                    // Its answer may be taken late, or never, by a channel that is lost: what it does is done.
+                    drop(outstanding);
+                    Event::JobDone { async_id, frame, completion }
+                });
                 Parking::Pool
             }
             Aside::Hold(hold) => {
@@ -76,14 +81,13 @@ impl Connection {
         let may_last = matches!(request.header.command(), Command::ChangeNotify | Command::Lock);
         let left = exchange.rest.bytes().len();
         let keeps = left + exchange.compound.frame.len();
+        // Small ones are bounded by their number.
+        let is_too_much = keeps > SMALL_WAITING && keeps + self.parked.bytes() > MAX_WAITING_BYTES;
+        let has_room = self.parked.waiting() < MAX_WAITING && !is_too_much;
         match aside {
             // The transport bounds how much of that there is, or the credits do.
             Aside::Lasting(_) | Aside::Hold(_) | Aside::Answer(..) => None,
-            _ if self.parked.waiting() >= MAX_WAITING => Some(NtStatus::INSUFFICIENT_RESOURCES),
-            // Small ones are bounded by their number.
-            _ if keeps > SMALL_WAITING && keeps + self.parked.bytes() > MAX_WAITING_BYTES => {
-                Some(NtStatus::INSUFFICIENT_RESOURCES)
-            }
+            _ if !has_room => Some(NtStatus::INSUFFICIENT_RESOURCES),
             Aside::Wait(..) if may_last && left > request.course.len => Some(NtStatus::INTERNAL_ERROR),
             _ => None,
         }
@@ -189,20 +193,4 @@ impl Connection {
             engine.pass_turn(file);
         }
     }
-}
-
-/// Has work done on the blocking pool.
-fn have_done(
-    async_id: u64,
-    work: Work,
-    mut frame: Frame,
-    outstanding: Option<Outstanding>,
-    out: &mut Output<Event>,
-) {
-    out.run(move || {
-        let completion = work(frame.tail());
-        // Its answer may be taken late, or never, by a channel that is lost: what it does is done.
-        drop(outstanding);
-        Event::JobDone { async_id, frame, completion }
-    });
 }

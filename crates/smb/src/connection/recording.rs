@@ -57,18 +57,9 @@ impl Connection {
         sample
     }
 
-    /// What came of a request, by the body of its answer.
+    /// What came of a CREATE, by its answer.
     #[cold]
-    pub(crate) fn sample_answer(
-        &self,
-        sample: &mut Sample,
-        command: Command,
-        status: NtStatus,
-        answer: &[u8],
-    ) {
-        if command != Command::Create || status.is_error() {
-            return;
-        }
+    pub(crate) fn sample_create(&self, sample: &mut Sample, answer: &[u8]) {
         let Ok(response) = create::Response::parse(answer) else { return };
         self.look_at(sample, response.file_id);
         let kind = if sample.is_directory { "Directory" } else { "File" };
@@ -186,15 +177,11 @@ fn asked(command: Command, message: &[u8], is_311: bool, with_paths: bool) -> Op
             Asked { minor, detail: length_that_is_set(&it), ..of(it.file_id) }
         }
         Command::OplockBreak => match oplock_break::Request::parse(message).ok()? {
-            oplock_break::Request::Oplock(it) => Asked { minor: text("Oplock"), ..of(it.file_id) },
-            oplock_break::Request::Lease(_) => Asked { minor: text("Lease"), ..Asked::default() },
+            oplock_break::Request::Oplock(it) => Asked { minor: Some("Oplock".to_owned()), ..of(it.file_id) },
+            oplock_break::Request::Lease(_) => Asked { minor: Some("Lease".to_owned()), ..Asked::default() },
         },
         _ => Asked::default(),
     })
-}
-
-fn text(text: &str) -> Option<String> {
-    Some(text.to_owned())
 }
 
 fn asked_of_lock(request: &lock::Request<'_>) -> Asked {
@@ -203,7 +190,7 @@ fn asked_of_lock(request: &lock::Request<'_>) -> Asked {
     let minor = if first.flags.contains(lock::Flags::UNLOCK) { "Unlock" } else { "Lock" };
     let (detail, more) = (range_text(first.length, first.offset), all.count());
     let detail = if more == 0 { detail } else { format!("{detail} and {more} more") };
-    Asked { file_id: Some(request.file_id), name: None, minor: text(minor), detail: Some(detail) }
+    Asked { file_id: Some(request.file_id), name: None, minor: Some(minor.to_owned()), detail: Some(detail) }
 }
 
 /// The kind and number of an information class.

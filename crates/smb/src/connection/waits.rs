@@ -48,7 +48,7 @@ impl Connection {
         if request.now.mono_ns >= until_ns {
             return Ok(false);
         }
-        let waiter = self.waiter(self.async_id(request));
+        let waiter = self.waiter_for(request);
         let ticket = engine.wait_until(&waiter, until_ns);
         if open.await_end(engine, ticket, until) {
             return Err(Stop::wait(engine, ticket));

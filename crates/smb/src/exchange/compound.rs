@@ -121,11 +121,6 @@ impl Compound {
         self.entries.is_empty() && self.sealed_by.is_none()
     }
 
-    /// The bytes of the only answer without transport prefix, for the pre-authentication hash.
-    pub fn message(&self) -> &[u8] {
-        self.frame.bytes()
-    }
-
     /// Writes the headers and signs; `key` gives the key for an answer.
     pub fn write_headers<'a>(&mut self, key: impl Fn(&Header) -> Option<Key<'a>>) {
         if self.entries.len() > 1 {

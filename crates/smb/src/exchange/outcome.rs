@@ -7,8 +7,8 @@ use share::{Share, Step, Ticket};
 use smb_wire::NtStatus;
 use smb_wire::rpc::PipeError;
 
+use crate::state::Completion;
 use crate::state::brake::Queued;
-use crate::state::event::Completion;
 
 /// Work for the blocking pool; it appends the body of the answer.
 pub type Work = Box<dyn FnOnce(&mut Vec<u8>) -> Completion + Send>;
@@ -114,9 +114,13 @@ impl Stop {
     ) -> Stop {
         let engine = Arc::clone(engine);
         Stop::Aside(Aside::Lasting(Box::new(move |_body| {
-            let status = last(&engine).inspect_err(|_| undo())?;
+            if let Err(why) = engine.make_last() {
+                tracing::error!(share = %engine.name(), %why, "a persistent open could not be made to last");
+                undo();
+                return Err(crate::status::of(&why));
+            }
             // As what comes while the first is under way: it is to be tried again.
-            if tell() { Ok(status) } else { Err(NtStatus::FILE_NOT_AVAILABLE) }
+            if tell() { Ok(NtStatus::SUCCESS) } else { Err(NtStatus::FILE_NOT_AVAILABLE) }
         })))
     }
 
@@ -157,12 +161,4 @@ impl From<PipeError> for Stop {
             PipeError::Disconnected => NtStatus::PIPE_DISCONNECTED,
         })
     }
-}
-
-fn last(engine: &Share) -> Completion {
-    engine.make_last().map_err(|why| {
-        tracing::error!(share = %engine.name(), %why, "a persistent open could not be made to last");
-        crate::status::of(&why)
-    })?;
-    Ok(NtStatus::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! What others hold of a connection.
+//! What others hold of a connection ([`Handle`]), and what reaches it besides messages ([`Event`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,12 +7,43 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use share::Wake;
 use share::counts::Visits;
-use wire::{Mailbox, Now, Peer, Transfer};
+use smb_wire::NtStatus;
+use wire::{Frame, Mailbox, Now, Peer, Transfer};
 
 use super::counters::Counters;
-use super::event::Event;
 use super::index::Claim;
-use super::notice::OwnNotices;
+use super::notice::{Notice, OwnNotices};
+
+/// How work ended: with a body and this status, or without one and that status.
+pub type Completion = Result<NtStatus, NtStatus>;
+
+/// Something for one connection to do, on its own thread.
+#[derive(Debug)]
+pub enum Event {
+    /// A request that waits is to be tried again.
+    Wake {
+        /// The request's async id.
+        async_id: u64,
+    },
+    /// Work on the blocking pool is done.
+    JobDone {
+        /// The request's async id.
+        async_id: u64,
+        /// The frame with the answers so far and this one's body.
+        frame: Frame,
+        /// How it ended.
+        completion: Completion,
+    },
+    /// Tell the client to give a caching right back (MS-SMB2 2.2.23).
+    Break(Notice),
+    /// A session has ended on another connection: forget it here.
+    SessionGone {
+        /// The session.
+        session_id: u64,
+    },
+    /// Close the connection.
+    Close,
+}
 
 /// What is known of a connection as a way to its client.
 #[derive(Debug, Default)]

@@ -2,8 +2,7 @@
 //!
 //! [`server`] has the tables, [`session`] identity, keys and trees ([`tree`]), [`open`] what CREATE made, [`durable`] which of it
 //! outlives its session and [`persistent`] what is kept of it when the server ends. [`client`] has a client's connections by
-//! their [`handle`]s, through which an [`event`] reaches each; [`notice`] takes a break over one of them, or the next when that
-//! fails.
+//! their [`handle`]s; [`notice`] takes a break over one of them, or the next when that fails.
 
 pub(crate) mod brake;
 pub mod client;
@@ -11,7 +10,6 @@ pub(crate) mod closing;
 pub(crate) mod complaints;
 pub mod counters;
 pub mod durable;
-pub mod event;
 pub mod handle;
 pub mod index;
 pub mod notice;
@@ -24,8 +22,7 @@ pub mod session;
 pub mod tree;
 
 pub use client::Client;
-pub use event::Event;
-pub use handle::Handle;
+pub use handle::{Completion, Event, Handle};
 pub(crate) use open::OnDisk;
 pub use open::{Object, Open};
 pub use server::Server;

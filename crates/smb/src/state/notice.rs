@@ -19,8 +19,7 @@ use parking_lot::Mutex;
 use share::{BreakNotice, Share};
 use smallvec::SmallVec;
 
-use super::event::Event;
-use super::handle::Handle;
+use super::handle::{Event, Handle};
 use super::open::Open;
 use super::server::Server;
 use crate::table::Held;

@@ -31,10 +31,8 @@ pub(super) fn take_over(create: Create<'_>, request: &Request<'_>, target: &Targ
         if !engine.maximal_for(&caller, file).is_ok_and(|rights| rights.contains(Rights::FOR_READ)) {
             continue;
         }
-        tracing::info!(
-            open = open.id.persistent,
-            "an open was closed: another instance of its application takes its place"
-        );
+        let id = open.id.persistent;
+        tracing::info!(open = id, "an open was closed: another instance of its application takes its place");
         // MS-SMB2 3.3.4.17
         if let Some(Err(why)) = server.force_close(&open, request.cause()) {
             tracing::warn!(%why, "an open of an earlier instance was closed with an error");

@@ -18,6 +18,9 @@ use crate::state::durable::{Durable, Survival, Version};
 use crate::state::index::{Claim, Known, Sent};
 use crate::state::open::NO_SESSION;
 
+/// The Open that is taken up again, if one is.
+type TakenUp = Result<Option<Arc<Open>>, Stop>;
+
 /// What is wrong with a CREATE that is sent again: the status, and a word for the log.
 type Wrong = (NtStatus, &'static str);
 
@@ -82,11 +85,7 @@ impl Create<'_> {
     /// taken up again. None where it made none, or one that is answered from as of any other CREATE.
     // MS-SMB2 3.3.5.9 (exception: what has no session is looked for before the Opens of this client, since it would be
     // refused there)
-    fn take_up_persistent(
-        &self,
-        request: &mut Request<'_>,
-        create_guid: Guid,
-    ) -> Result<Option<Arc<Open>>, Stop> {
+    fn take_up_persistent(&self, request: &mut Request<'_>, create_guid: Guid) -> TakenUp {
         let replayed = self.made_before(create_guid);
         if replayed.is_some_and(|open| open.is_replayable() && open.session_id != NO_SESSION) {
             return Ok(None);
@@ -118,11 +117,7 @@ impl Create<'_> {
 
     /// The same for a durable Open that nobody has used since: it waits for its client.
     // MS-SMB2 3.3.5.9 (exception: an Open without a session is not one of another session)
-    fn take_up_durable(
-        &self,
-        request: &mut Request<'_>,
-        create_guid: Guid,
-    ) -> Result<Option<Arc<Open>>, Stop> {
+    fn take_up_durable(&self, request: &mut Request<'_>, create_guid: Guid) -> TakenUp {
         let waits = |open: &Arc<Open>| open.is_replayable() && open.session_id == NO_SESSION;
         let Some(found) = self.made_before(create_guid).filter(waits) else { return Ok(None) };
         let survival = found.survival.lock();

@@ -9,8 +9,8 @@ use smb_wire::{FileId, NtStatus};
 use volume::Patience;
 use volume::security::Rights;
 
-use super::{Answered, Context};
-use crate::exchange::{Request, Stop};
+use super::Context;
+use crate::exchange::{Handled, Request, Stop};
 use crate::state::Open;
 use crate::table::Held;
 
@@ -31,12 +31,11 @@ pub(super) enum Target {
 }
 
 /// FSCTL_SRV_REQUEST_RESUME_KEY: a name for this Open in a later copy (MS-SMB2 3.3.5.15.5).
-pub(super) fn resume_key(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
+pub(super) fn resume_key(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
     let mut key: ResumeKey = [0; 24];
     key[..8].copy_from_slice(&cx.disk.open.id.persistent.to_le_bytes());
     key[8..16].copy_from_slice(&cx.disk.open.id.volatile.to_le_bytes());
-    let answer = SrvRequestResumeKey { resume_key: key };
-    answer.write(output);
+    SrvRequestResumeKey { resume_key: key }.write(output);
     Stop::when(output.len() > cx.limit, NtStatus::INVALID_PARAMETER)?;
     Ok(NtStatus::SUCCESS)
 }
@@ -59,7 +58,7 @@ pub(super) fn copychunk(
     request: &mut Request<'_>,
     target: Target,
     output: &mut Vec<u8>,
-) -> Answered {
+) -> Handled {
     Stop::when(cx.limit < 12, NtStatus::INVALID_PARAMETER)?;
     let asked = SrvCopychunkCopy::parse(cx.input)?;
     let from = source(cx, key_id(&asked.source_key)).ok_or(NtStatus::OBJECT_NAME_NOT_FOUND)?;
@@ -157,7 +156,7 @@ fn copy_between(
 }
 
 /// FSCTL_DUPLICATE_EXTENTS_TO_FILE: both files share storage (MS-FSCC 2.3.7).
-pub(super) fn duplicate_extents(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
+pub(super) fn duplicate_extents(cx: &Context<'_>, request: &mut Request<'_>) -> Handled {
     let asked = DuplicateExtents::parse(cx.input).map_err(|_| NtStatus::INVALID_PARAMETER)?;
     let (from_at, to_at, len) = asked.checked().map_err(|_| NtStatus::INVALID_PARAMETER)?;
     let from = source(cx, asked.source_file_id).ok_or(NtStatus::INVALID_HANDLE)?;

@@ -7,10 +7,9 @@ use smb_wire::ioctl::body::{ValidateNegotiateInfoRequest, ValidateNegotiateInfoR
 use smb_wire::ioctl::{self, interfaces as wire_interfaces};
 use smb_wire::negotiate::{Capabilities, Dialect};
 
-use super::Answered;
 use crate::cmd::negotiate::fingerprint;
 use crate::connection::{Connection, Negotiated};
-use crate::exchange::{Request, Stop};
+use crate::exchange::{Handled, Request, Stop};
 use crate::interfaces;
 
 /// Size of the answer (MS-SMB2 2.2.32.6).
@@ -23,7 +22,7 @@ pub(super) fn validate_negotiate(
     request: &mut Request<'_>,
     asked: &ioctl::Request<'_>,
     output: &mut Vec<u8>,
-) -> Answered {
+) -> Handled {
     connection.tree(request)?;
     // MS-SMB2 3.3.5.15.12: 3.1.1 has its pre-authentication hash for this.
     if settled.protection.dialect == Dialect::Smb311 {
@@ -58,7 +57,7 @@ pub(super) fn interfaces(
     request: &mut Request<'_>,
     limit: usize,
     output: &mut Vec<u8>,
-) -> Answered {
+) -> Handled {
     connection.tree(request)?;
     let session = connection.session(request)?;
     session.asked_interfaces.store(true, Ordering::Relaxed);
@@ -80,7 +79,7 @@ pub(super) fn interfaces(
 }
 
 /// FSCTL_SRV_ENUMERATE_SNAPSHOTS (MS-SMB2 3.3.5.15.1): an empty list.
-pub(super) fn no_snapshots(limit: usize, output: &mut Vec<u8>) -> Answered {
+pub(super) fn no_snapshots(limit: usize, output: &mut Vec<u8>) -> Handled {
     // SRV_SNAPSHOT_ARRAY: two counts, the size, and an empty list's two zero characters (2.2.32.2).
     const EMPTY: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0];
     Stop::when(limit < EMPTY.len(), NtStatus::INVALID_PARAMETER)?;

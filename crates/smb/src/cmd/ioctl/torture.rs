@@ -37,8 +37,7 @@ pub fn handle(connection: &mut Connection, request: &mut Request<'_>) -> Handled
     let asked = ioctl::Request::parse(request.message)?;
     takes_no_input(&asked)?;
     connection.controls.deaf = true;
-    answer(&asked, asked.file_id, request.body);
-    Ok(NtStatus::SUCCESS)
+    answer(&asked, asked.file_id, request.body)
 }
 
 /// Answers one that a session sends; nothing where it is none of these, or the server is not one to be tested.
@@ -72,8 +71,7 @@ fn pad_this(asked: &ioctl::Request<'_>, body: &mut Vec<u8>) -> Handled {
 fn pad_reads(connection: &mut Connection, asked: &ioctl::Request<'_>, body: &mut Vec<u8>) -> Handled {
     takes_no_input(asked)?;
     connection.controls.read_padding = PADDING;
-    answer(asked, asked.file_id, body);
-    Ok(NtStatus::SUCCESS)
+    answer(asked, asked.file_id, body)
 }
 
 /// The request is parked as a change that is being carried out, like one that stands in a slow volume.
@@ -87,18 +85,18 @@ fn sleep(connection: &mut Connection, request: &mut Request<'_>, asked: &ioctl::
     let (engine, _) = open.file().ok_or(NtStatus::INVALID_DEVICE_REQUEST)?;
     let until_ns = request.course.arrived_ns.saturating_add(u64::from(time_ms) * 1_000_000);
     if request.now.mono_ns < until_ns {
-        let ticket = engine.wait_until(&connection.waiter(async_id), until_ns);
+        let ticket = engine.wait_until(&connection.waiter_for(request), until_ns);
         connection.controls.sleep(async_id, named.go_on());
         return Err(Stop::wait(engine, ticket));
     }
-    answer(asked, open.id, request.body);
-    Ok(NtStatus::SUCCESS)
+    answer(asked, open.id, request.body)
 }
 
 fn takes_no_input(asked: &ioctl::Request<'_>) -> Result<(), Stop> {
     if asked.input.is_empty() { Ok(()) } else { Err(Stop::Fail(NtStatus::INVALID_PARAMETER)) }
 }
 
-fn answer(asked: &ioctl::Request<'_>, file_id: FileId, body: &mut Vec<u8>) {
+fn answer(asked: &ioctl::Request<'_>, file_id: FileId, body: &mut Vec<u8>) -> Handled {
     ioctl::Response { ctl_code: asked.ctl_code, file_id, input: &[], output: &[] }.write(body);
+    Ok(NtStatus::SUCCESS)
 }

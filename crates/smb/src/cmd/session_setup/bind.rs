@@ -127,13 +127,8 @@ impl LogOn<'_, '_> {
         let signer = keys::signer(self.settled.protection, session_key, &setup.preauth);
         self.connection.channels.push(Channel { session: Arc::clone(session), signer });
         self.connection.join(session.client);
-        tracing::info!(
-            peer = %self.connection.handle.peer.remote,
-            user = session.user_name(),
-            session = session.id,
-            channels = session.channel_count(),
-            "channel added"
-        );
+        let (peer, user) = (self.connection.handle.peer.remote, session.user_name());
+        tracing::info!(%peer, user, session = session.id, channels = session.channel_count(), "channel added");
         Ok(())
     }
 
@@ -157,12 +152,8 @@ impl LogOn<'_, '_> {
 /// A silent channel has given its place up for one that its client has asked for (`room.rs`).
 fn close_silent(silent: &Handle, session: &Session, now: Now) {
     let silent_ms = now.mono_ns.saturating_sub(silent.way.heard_ns()) / 1_000_000;
-    tracing::info!(
-        peer = %silent.peer.remote,
-        session = session.id,
-        silent_ms,
-        "channel closed: it is silent, and its client has asked for one in its place"
-    );
+    let (peer, what) = (silent.peer.remote, "it is silent, and its client has asked for one in its place");
+    tracing::info!(%peer, session = session.id, silent_ms, "channel closed: {what}");
     // It is counted as lost when it is closed.
     silent.post(Event::Close);
 }

@@ -44,15 +44,11 @@ fn apply_numbers(change: &Change<'_>, parts: Parts, numbers: Numbers) -> Result<
 // MS-SMB2 3.3.5.21.3
 fn needed(parts: Parts) -> Rights {
     let mut needed = Rights::empty();
-    for (meant, right) in [
-        (Parts::OWNER | Parts::GROUP | Parts::LABEL | Parts::BACKUP, Rights::WRITE_OWNER),
-        (Parts::DACL | Parts::ATTRIBUTE | Parts::BACKUP, Rights::WRITE_DAC),
-        (Parts::SACL | Parts::SCOPE | Parts::BACKUP, Rights::ACCESS_SYSTEM_SECURITY),
-    ] {
-        if parts.intersects(meant) {
-            needed |= right;
-        }
-    }
+    let owner = Parts::OWNER | Parts::GROUP | Parts::LABEL | Parts::BACKUP;
+    needed.set(Rights::WRITE_OWNER, parts.intersects(owner));
+    needed.set(Rights::WRITE_DAC, parts.intersects(Parts::DACL | Parts::ATTRIBUTE | Parts::BACKUP));
+    let system = Parts::SACL | Parts::SCOPE | Parts::BACKUP;
+    needed.set(Rights::ACCESS_SYSTEM_SECURITY, parts.intersects(system));
     needed
 }
 

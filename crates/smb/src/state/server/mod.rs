@@ -29,16 +29,12 @@ use crate::state::session::State;
 use crate::state::{Client, Event, Handle, Object, Open, Session, Target, Tree};
 use crate::table::Table;
 
-/// Users by lower-case name.
-pub type Users = HashMap<String, Arc<UserConfig>>;
-/// Shares by lower-case name.
-pub type Shares = HashMap<String, Arc<ShareConfig>>;
-
 /// The SMB server.
 pub struct Server {
     config: ArcSwap<ServerConfig>,
-    users: ArcSwap<Users>,
-    shares: ArcSwap<Shares>,
+    /// Users and shares, each by its lower-case name.
+    users: ArcSwap<HashMap<String, Arc<UserConfig>>>,
+    shares: ArcSwap<HashMap<String, Arc<ShareConfig>>>,
     interfaces: ArcSwap<Vec<NetworkAddress>>,
     host_names: ArcSwap<HostNames>,
     /// When it was started.
