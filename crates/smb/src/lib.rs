@@ -11,7 +11,7 @@
 //! state             what outlives a connection: sessions, trees, Opens, clients, notices
 //! ```
 //!
-//! Beside them stand [`info`] (what is told of a file), [`path`] and the plain values of [`config`], [`account`], [`limits`],
+//! Beside them stand [`info`] (what is told of a file), [`path`] and the plain values of [`config`], [`limits`],
 //! [`keys`], [`status`] and [`counting`].
 //!
 //! The way of a request: [`run`] takes a message apart, has its seal opened, its place in the credit window and its signature
@@ -20,7 +20,6 @@
 //!
 //! What outlives a connection is in [`state`], and never points back at one. [`interfaces`] says where else the server can be found.
 
-pub mod account;
 pub mod cmd;
 pub mod config;
 pub mod connection;
@@ -36,13 +35,12 @@ mod run;
 pub mod service;
 pub mod state;
 pub mod status;
-pub mod target;
 pub mod time;
 
 use wire::table;
 
-pub use account::AccountConfig;
+pub use config::account::{self, AccountConfig};
+pub use config::target::{Spn, TargetRule};
 pub use config::{Access, Encryption, HostNames, ServerConfig, ShareConfig, Signing, UserConfig};
 pub use connection::Connection;
 pub use state::Server;
-pub use target::{Spn, TargetRule};

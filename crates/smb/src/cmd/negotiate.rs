@@ -13,7 +13,7 @@ use smb_wire::negotiate::{
 use smb_wire::{Command, Guid, Header, NtStatus};
 use wire::{Now, Output};
 
-use crate::account::Known;
+use crate::config::account::Known;
 use crate::config::{Encryption, ServerConfig, Signing};
 use crate::connection::{Connection, Negotiated};
 use crate::exchange::{Compound, Handled, Request, Stop};

@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn groups_and_users_of_the_host_have_names_that_lead_back() {
-        let config = crate::account::tests::server(true, Vec::new());
+        let config = crate::config::account::tests::server(true, Vec::new());
         let server = Server::new(crate::ServerConfig { name: "BOX".to_owned(), ..config }, Now::default());
         let named = |name: &str, id| (name.to_owned(), id);
         server.set_host_names(HostNames {

@@ -17,7 +17,8 @@ use smb_wire::negotiate::{Dialect, SecurityMode};
 use smb_wire::session_setup::{self, RequestFlags, SessionFlags};
 use smb_wire::{Header, NtStatus};
 
-use crate::account::{Comes, Standing};
+use crate::config::account::{Comes, Standing};
+use crate::config::target::Verdict;
 use crate::config::{Encryption, ServerConfig, Signing, same_name};
 use crate::connection::setup::{Purpose, Setup, SetupShare};
 use crate::connection::{Channel, Connection, Negotiated};
@@ -26,7 +27,6 @@ use crate::keys;
 use crate::limits::{MAX_SESSIONS_PER_CONNECTION, MAX_SETUPS_PER_CONNECTION};
 use crate::state::session::{Proved, State};
 use crate::state::{Server, Session};
-use crate::target::Verdict;
 
 struct Users<'a>(&'a Server);
 

@@ -9,7 +9,7 @@ use smb_wire::negotiate::Dialect;
 use smb_wire::tree_connect::{self, ShareCapabilities, ShareFlags, ShareType};
 use smb_wire::{NtStatus, header};
 
-use crate::account::Demands;
+use crate::config::account::Demands;
 use crate::config::{Access, Encryption, ShareConfig, Signing};
 use crate::connection::{Connection, Negotiated};
 use crate::exchange::{Handled, Request, Stop};

@@ -37,8 +37,8 @@ use controls::Controls;
 use setup::Setup;
 use window::Window;
 
-use crate::account::Known;
 use crate::config::ServerConfig;
+use crate::config::account::Known;
 use crate::exchange::parked::{Parked, ParkingLot};
 use crate::keys::Protection;
 use crate::limits::{LOGON_TIME_NS, MAX_PARTING};

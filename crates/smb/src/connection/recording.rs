@@ -13,7 +13,7 @@ use smb_wire::{
 };
 
 use super::Connection;
-use crate::account::shown as dialect_name;
+use crate::config::account::shown as dialect_name;
 use crate::exchange::Request;
 use crate::exchange::course::Sample;
 

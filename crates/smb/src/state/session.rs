@@ -14,7 +14,7 @@ use volume::security::Sid;
 use wire::Now;
 use wire::endpoint::Principal;
 
-use crate::account::{ChannelRule, Standing};
+use crate::config::account::{ChannelRule, Standing};
 use crate::keys::{Protection, Seal};
 use crate::limits::{MAX_TREES_PER_SESSION, SESSION_BYTES, TREE_BYTES};
 use crate::state::room::Crowd;

@@ -10,7 +10,7 @@ use smb_wire::NtStatus;
 use wire::Now;
 
 use super::LogOn;
-use crate::account::ChannelRule;
+use crate::config::account::ChannelRule;
 use crate::connection::setup::Setup;
 use crate::connection::{Channel, Negotiated};
 use crate::exchange::Stop;

@@ -330,7 +330,7 @@ impl ServerConfig {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::target::TargetRule;
+    use crate::config::target::TargetRule;
     use auth::crypto::SigningAlgorithm;
     use smb_wire::Guid;
     use smb_wire::negotiate::Dialect;

@@ -1,6 +1,9 @@
 //! What the server is told to be. Plain values: reading files and telling people where a value came from
 //! is the command line's work.
 
+pub mod account;
+pub mod target;
+
 use std::sync::Arc;
 
 use share::{ClientMemory, Identity, Share};
@@ -8,8 +11,8 @@ use smb_wire::Guid;
 use smb_wire::negotiate::Dialect;
 use volume::security::{Sid, well_known};
 
-use crate::account::{AccountConfig, ShareEndpoint};
-use crate::target::TargetRule;
+use account::{AccountConfig, ShareEndpoint};
+use target::TargetRule;
 
 /// Whether messages are signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -149,7 +149,7 @@ mod tests {
     }
 
     fn judge(rule: TargetRule, target: &Target) -> Verdict {
-        let mut config = crate::account::tests::server(true, Vec::new());
+        let mut config = crate::config::account::tests::server(true, Vec::new());
         (config.name, config.dns_name) = ("BOX".to_owned(), "box.example.net".to_owned());
         config.target = rule;
         let own = ["192.0.2.1", "2001:db8::1"].map(|at| at.parse().unwrap());
