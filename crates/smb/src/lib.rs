@@ -11,12 +11,12 @@
 //! state             what outlives a connection: sessions, trees, Opens, clients, notices
 //! ```
 //!
-//! Beside them stand [`info`] (what is told of a file), [`path`] and the plain values of [`config`], [`limits`],
-//! [`keys`], [`status`] and [`counting`].
+//! Beside them stand `info` (what is told of a file), `path` and the plain values of [`config`], [`limits`], [`keys`],
+//! [`status`] and [`counting`].
 //!
-//! The way of a request: [`run`] takes a message apart, has its seal opened, its place in the credit window and its signature
-//! checked by its [`connection`], and makes the [`exchange`] that owns it until it is answered; [`dispatch`] hands it to its command
-//! in [`cmd`]. Start with [`connection::Connection`].
+//! The way of a request: `run.rs` takes a message apart, has its seal opened, its place in the credit window and its signature
+//! checked by its [`connection`], and makes the [`exchange`] that owns it until it is answered; `dispatch.rs` hands it to its
+//! command in [`cmd`]. Start with [`connection::Connection`].
 //!
 //! What outlives a connection is in [`state`], and never points back at one. [`interfaces`] says where else the server can be found.
 

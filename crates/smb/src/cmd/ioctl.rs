@@ -3,7 +3,7 @@
 //! [`handle`] checks what all of them share and leads each to its own function: [`server`] for what is
 //! about the connection, [`backup`] for what programs ask that save or search whole volumes, [`copy`] for copies inside the server, [`space`] for holes and ranges,
 //! [`reparse`] for links and object ids, [`resilient`] for Opens that outlive their session, [`torture`] for
-//! what a test of the server asks. Pipes are in [`crate::cmd::pipe`].
+//! what a test of the server asks. Pipes are in `cmd/pipe.rs`.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! Requests that are not answered at once: [`Connection::put_aside`] moves one into the map of those that are parked, with its
-//! exchange; [`crate::run`] moves it out when it goes on, [`Connection::cancel`] when its client takes it back.
+//! exchange; `run.rs` moves it out when it goes on, [`Connection::cancel`] when its client takes it back.
 
 use share::{Share, Ticket};
 use smb_wire::{Command, FileId, NtStatus};

@@ -1,8 +1,8 @@
 //! The requests of one frame under way, from the first byte to the last answer.
 //!
 //! [`Exchange`] owns the frame with the answers so far and what is left of the messages; [`UnderWay`] is the request that is
-//! being answered, and [`request::Request`] that request at its command, which ends with an [`outcome`]. One that is not answered at
-//! once is moved into the map of those that are [`parked`], with its exchange, and is moved out of it when it goes on: nothing of
+//! being answered, and [`Request`] that request at its command, which ends with an [`Outcome`]. One that is not answered at
+//! once is moved into the map of those that are parked, with its exchange, and is moved out of it when it goes on: nothing of
 //! it is anywhere else.
 
 pub mod compound;
