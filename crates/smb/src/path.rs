@@ -2,16 +2,13 @@
 
 use share::{Options, Refusal, Share};
 use smb_wire::error::SymbolicLink;
-use smb_wire::fscc::names::{self, BadName, BadPath, BadStream, Path, StreamType, Syntax};
+use smb_wire::fscc::names::{self, BadPath, BadStream, Path, StreamType, Syntax};
 use smb_wire::fscc::reparse::Reparse;
 use smb_wire::{NtStatus, Utf16};
 use volume::Name;
 
-use crate::exchange::outcome::Stop;
-
-/// How names of streams are mapped: they may hold what file names must not, wildcards and control
-/// characters among it (MS-FSCC 2.1.5.3), so nothing of it is told by other characters.
-pub(crate) const STREAM_SYNTAX: Syntax = Syntax::Posix;
+use crate::exchange::Stop;
+use crate::info::names::{STREAM_SYNTAX, name};
 
 /// A path taken apart.
 #[derive(Debug, Default)]
@@ -57,9 +54,7 @@ impl Target {
             *options |= Options::DIRECTORY;
         }
         if self.names_data() {
-            if options.contains(Options::DIRECTORY) {
-                return Err(Stop::Fail(NtStatus::NOT_A_DIRECTORY));
-            }
+            Stop::when(options.contains(Options::DIRECTORY), NtStatus::NOT_A_DIRECTORY)?;
             if self.wants_data {
                 *options |= Options::NOT_DIRECTORY;
             }
@@ -86,17 +81,6 @@ pub(crate) fn parse(text: Utf16<'_>, syntax: Syntax) -> Result<Target, Stop> {
         }
     }
     Ok(target)
-}
-
-/// One component.
-pub(crate) fn name(text: Utf16<'_>, syntax: Syntax) -> Result<Name, Stop> {
-    let mut host = Vec::with_capacity(text.len() * 2);
-    names::to_host(text, syntax, &mut host).map_err(bad_name)?;
-    Name::new(&host).map_err(|_| Stop::Fail(NtStatus::OBJECT_NAME_INVALID))
-}
-
-fn bad_name(_: BadName) -> Stop {
-    Stop::Fail(NtStatus::OBJECT_NAME_INVALID)
 }
 
 fn bad_path(bad: BadPath) -> Stop {

@@ -6,10 +6,10 @@ use wire::endpoint::{Principal, Record, Service};
 use wire::{Conversation, Mailbox, Now, Output, Peer, Transfer};
 
 use crate::connection::Connection;
-use crate::event::Event;
 use crate::exchange::parked::Parked;
 use crate::limits::MAX_MESSAGE_BEFORE_LOGON;
-use crate::server::Server;
+use crate::run;
+use crate::state::{Event, Server};
 
 /// [`Server`] as the transport wants it.
 #[derive(Debug, Clone)]
@@ -42,18 +42,17 @@ impl Conversation for Connection {
         self.handle.counters.received(message.len());
         self.desk.begin();
         let before = out.frames.len();
-        self.receive(message, now, out);
-        self.send_own_notices(now, out);
-        self.count_sent(before, out);
+        run::receive(self, message, now, out);
+        self.end_turn(before, now, out);
         self.handle.way.set_sessions(self.channels.len());
     }
 
     fn on_event(&mut self, event: Event, now: Now, out: &mut Output<Event>) {
         let before = out.frames.len();
         match event {
-            Event::Wake { async_id } => self.wake(async_id, now, out),
+            Event::Wake { async_id } => run::wake(self, async_id, now, out),
             Event::JobDone { async_id, frame, completion } => {
-                self.job_done(async_id, frame, completion, now, out);
+                run::job_done(self, async_id, frame, completion, now, out);
             }
             Event::Break(notice) => self.send_notice(notice, now, out),
             Event::SessionGone { session_id } => {
@@ -67,8 +66,7 @@ impl Conversation for Connection {
             }
             Event::Close => out.close = true,
         }
-        self.send_own_notices(now, out);
-        self.count_sent(before, out);
+        self.end_turn(before, now, out);
     }
 
     fn is_urgent(&self, event: &Event) -> bool {
@@ -111,10 +109,9 @@ impl Conversation for Connection {
 
     fn on_deadline(&mut self, now: Now, out: &mut Output<Event>) {
         let before = out.frames.len();
-        self.take_turns(now, out);
+        run::take_turns(self, now, out);
         self.announce_silent(now, out);
-        self.send_own_notices(now, out);
-        self.count_sent(before, out);
+        self.end_turn(before, now, out);
         if !self.parked.has_log_ons() && self.deadline.is_some_and(|deadline| deadline <= now.mono_ns) {
             self.hang_up("nobody logged on in time", out);
         }
@@ -138,13 +135,5 @@ impl Conversation for Connection {
 
     fn on_close(&mut self, now: Now) {
         self.closed(now);
-    }
-}
-
-impl Connection {
-    /// Counts the frames that were queued behind the first `before`.
-    fn count_sent(&self, before: usize, out: &Output<Event>) {
-        let queued = out.frames.get(before..).unwrap_or_default();
-        self.handle.counters.sent(queued.iter().map(wire::Frame::len).sum());
     }
 }

@@ -3,10 +3,9 @@
 use smb_wire::cancel;
 use wire::Output;
 
-use super::lock;
 use crate::connection::Connection;
-use crate::dispatch::Request;
-use crate::event::Event;
+use crate::exchange::Request;
+use crate::state::Event;
 
 /// Takes the request back that the CANCEL names: by its async id, else by its message id.
 pub(crate) fn handle(connection: &mut Connection, request: &Request<'_>, out: &mut Output<Event>) {
@@ -26,7 +25,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &Request<'_>, out: &m
     };
     // A LOCK whose first copy was done just now is about to be answered, as work that has begun.
     let id = parked.exchange.compound.related.file_id;
-    if lock::note_ended(connection, &parked.request.header, id, parked.exchange.rest.bytes()) {
+    if connection.note_ended(&parked.request.header, id, parked.exchange.rest.bytes()) {
         connection.cancel(async_id, out);
     }
 }

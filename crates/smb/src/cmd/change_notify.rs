@@ -2,46 +2,37 @@
 
 use share::{Change, ChangeFilter, ChangeKind, Refusal, Step};
 use smb_wire::change_notify::{self, Flags};
-use smb_wire::fscc::names::Syntax;
+use smb_wire::fscc::names::{Syntax, to_wire};
 use smb_wire::fscc::notify::{Action, Report};
 use smb_wire::{NtStatus, output};
 use volume::security::Rights;
 
+use super::with_output;
 use crate::connection::{Connection, Negotiated};
-use crate::dispatch::{Request, check_charge};
-use crate::exchange::outcome::{Handled, Stop};
-use crate::open::OnDisk;
+use crate::exchange::{Handled, Request, Stop};
+use crate::info::names::STREAM_SYNTAX;
+use crate::state::OnDisk;
 
 /// Answers a CHANGE_NOTIFY.
-pub(crate) fn handle(
-    connection: &mut Connection,
-    settled: &Negotiated,
-    request: &mut Request<'_>,
-    body: &mut Vec<u8>,
-) -> Handled {
+pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
     let asked = change_notify::Request::parse(request.message)?;
     let open = connection.open(request, asked.file_id)?.share();
+    let limit = asked.output_buffer_length as usize;
     // MS-SMB2 3.3.5.19
-    if asked.output_buffer_length > settled.max_io {
-        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    }
-    check_charge(settled, request, asked.payload_len())?;
+    settled.check_size(request, limit, asked.payload_len())?;
     let directory = open.on_disk().filter(|disk| disk.file.is_directory());
-    let OnDisk { engine, file, .. } = directory.ok_or(Stop::Fail(NtStatus::INVALID_PARAMETER))?;
-    if !file.granted().contains(Rights::READ_DATA) {
-        return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
-    }
+    let OnDisk { engine, file, .. } = directory.ok_or(NtStatus::INVALID_PARAMETER)?;
+    Stop::when(!file.granted().contains(Rights::READ_DATA), NtStatus::ACCESS_DENIED)?;
     // MS-SMB2 3.3.5.19: bits that mean nothing are ignored; without any other the request waits on.
     let filter = ChangeFilter::from_bits_truncate(asked.completion_filter.bits());
-    let limit = asked.output_buffer_length as usize;
     if !request.resumed {
         engine.watch(file, filter, asked.flags.contains(Flags::WATCH_TREE), limit)?;
     }
     let waiter = connection.waiter_for(request);
     match engine.take_changes(file, Some(&waiter)) {
-        Step::Done(changes) => respond(&changes, limit, body),
+        Step::Done(changes) => respond(&changes, limit, request.body),
         Step::Wait(ticket) => Err(Stop::wait(engine, ticket)),
-        Step::Refused(Refusal::WatchOverflow) => Ok(overflowed(body)),
+        Step::Refused(Refusal::WatchOverflow) => Ok(overflowed(request.body)),
         Step::Refused(refusal) => Err(refusal.into()),
     }
 }
@@ -59,32 +50,30 @@ fn overflowed(body: &mut Vec<u8>) -> NtStatus {
 
 fn respond(changes: &[Change], limit: usize, body: &mut Vec<u8>) -> Handled {
     let at = body.len();
-    body.resize(at + output::RESPONSE_FIXED, 0);
-    let mut report = Report::new(body, limit);
-    let mut name = Vec::new();
-    for change in changes {
-        name.clear();
-        for (index, component) in change.path.iter().enumerate() {
-            if index > 0 {
-                name.extend_from_slice(&u16::from(b'\\').to_le_bytes());
+    let written = with_output(body, |body| {
+        let mut report = Report::new(body, limit);
+        let mut name = Vec::new();
+        for change in changes {
+            name.clear();
+            for (index, component) in change.path.iter().enumerate() {
+                if index > 0 {
+                    name.extend_from_slice(&u16::from(b'\\').to_le_bytes());
+                }
+                to_wire(component.as_bytes(), Syntax::Windows, &mut name);
             }
-            smb_wire::fscc::names::to_wire(component.as_bytes(), Syntax::Windows, &mut name);
+            if let Some(stream) = &change.stream {
+                name.extend_from_slice(&u16::from(b':').to_le_bytes());
+                to_wire(stream.as_bytes(), STREAM_SYNTAX, &mut name);
+            }
+            report.push(action(change.kind), &name).map_err(|_| NtStatus::NOTIFY_ENUM_DIR)?;
         }
-        if let Some(stream) = &change.stream {
-            name.extend_from_slice(&u16::from(b':').to_le_bytes());
-            smb_wire::fscc::names::to_wire(stream.as_bytes(), crate::path::STREAM_SYNTAX, &mut name);
-        }
-        if report.push(action(change.kind), &name).is_err() {
-            // MS-SMB2 3.3.5.19: what does not fit is lost; the client must list the directory again.
-            body.truncate(at);
-            return Ok(overflowed(body));
-        }
-    }
-    let length = (body.len() - at - output::RESPONSE_FIXED) as u32;
-    if let Some(place) = body[at..].first_chunk_mut() {
-        output::Response::write_fixed(place, length);
-    }
-    Ok(NtStatus::SUCCESS)
+        Ok(NtStatus::SUCCESS)
+    });
+    // MS-SMB2 3.3.5.19: what does not fit is lost; the client must list the directory again.
+    written.or_else(|_| {
+        body.truncate(at);
+        Ok(overflowed(body))
+    })
 }
 
 fn action(kind: ChangeKind) -> Action {

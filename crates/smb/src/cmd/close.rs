@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use smb_wire::{NtStatus, close};
 
-use crate::cmd::create::file_info;
 use crate::connection::Connection;
-use crate::dispatch::Request;
-use crate::exchange::outcome::Handled;
+use crate::exchange::{Handled, Request};
+use crate::info::Shown;
 
 /// Answers a CLOSE.
-pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
+pub fn handle(connection: &mut Connection, request: &mut Request<'_>) -> Handled {
     let asked = close::Request::parse(request.message)?;
     let open = match connection.open(request, asked.file_id) {
         Ok(named) => named.share(),
@@ -21,14 +20,14 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     };
     connection.let_finish(request, &open)?;
     let wanted = asked.flags.contains(close::Flags::POSTQUERY_ATTRIB);
-    let info = match open.file() {
-        Some((engine, file)) if wanted => engine.info(file).ok().map(|info| file_info(&info, file)),
-        _ => None,
-    };
+    let info = open.file().filter(|_| wanted).and_then(|(engine, file)| {
+        let info = engine.info(file).ok()?;
+        Some(Shown::of_open(&info, file).file_info())
+    });
     let session = Arc::clone(connection.session(request)?);
     if let Some(closed) = connection.server.close_open(&session, &open, request.cause()) {
         closed?;
     }
-    close::Response { info }.write(body);
+    close::Response { info }.write(request.body);
     Ok(NtStatus::SUCCESS)
 }

@@ -7,30 +7,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use share::{
-    Attributes, Caller, Cause, Deny, Disposition, Grant, Info, OpenRequest, Opened, Options, Outcome, Share,
+    Attributes, Caller, Cause, Deny, Disposition, Identity, OpenRequest, Opened, Options, Outcome, Share,
     Step,
 };
-use smb_wire::create::{
-    self, Access, CreateAction, CreateOptions, FileInfo, OplockLevel, ResponseFlags, ShareAccess,
-};
-use smb_wire::create_context::{Contexts, Lease};
+use smb_wire::create::{self, Access, CreateAction, CreateOptions, ShareAccess};
 use smb_wire::fscc::FileAttributes;
 use smb_wire::fscc::names::Syntax;
 use smb_wire::{FileId, NtStatus};
 use volume::security::Rights;
 
+use super::pipe;
 use crate::connection::{Connection, Negotiated};
-use crate::dispatch::Request;
-use crate::durable::{Durable, Made};
-use crate::exchange::outcome::{Handled, Stop};
-use crate::info::Shown;
-use crate::info::numbers::Numbers;
-use crate::open::{Object, Open};
+use crate::exchange::{Handled, Request, Stop};
 use crate::path;
-use crate::persistent::{self, AskedFor};
-use crate::server::Server;
-use crate::session::Session;
-use crate::tree::{Target, Tree};
+use crate::state::durable::{AskedFor, Made};
+use crate::state::{Object, Open, Server, Session, Target, Tree, persistent};
 
 pub(crate) mod contexts;
 mod durability;
@@ -38,7 +29,7 @@ mod instance;
 mod reconnect;
 mod replay;
 
-use contexts::Asked;
+use contexts::{Asked, Response};
 
 /// Bits of DesiredAccess that mean something (MS-SMB2 2.2.13.1.1).
 const KNOWN_ACCESS: u32 = 0xf31f_01ff;
@@ -64,32 +55,43 @@ const REPLAYABLE: Rights = Rights::READ_DATA
     .union(Rights::APPEND_DATA)
     .union(Rights::DELETE);
 
+/// One CREATE on a share: who asks, for what and where.
+#[derive(Clone, Copy)]
+struct Create<'a> {
+    connection: &'a Connection,
+    session: &'a Arc<Session>,
+    tree: &'a Arc<Tree>,
+    engine: &'a Arc<Share>,
+    /// The session's user, held to the share's limits.
+    identity: &'a Arc<Identity>,
+    asked: &'a create::Request<'a>,
+    contexts: &'a Asked,
+    /// Whether the Open is to outlive the server, and can.
+    lasts: bool,
+}
+
 /// Answers a CREATE.
-pub(crate) fn handle(
-    connection: &mut Connection,
-    settled: &Negotiated,
-    request: &mut Request<'_>,
-    body: &mut Vec<u8>,
-) -> Handled {
-    let asked = create::Request::parse(request.message)?;
-    let tree = connection.tree(request)?;
-    connection.pace_metadata(request, &tree)?;
-    match &tree.target {
-        Target::Pipes => {
-            check_impersonation(&asked)?;
-            crate::pipe::create(connection, request, &tree, &asked, body)
-        }
-        Target::Disk { engine, .. } => {
-            let contexts = Asked::read(settled, &asked)?;
-            if let Some(wanted) = contexts.durability.reconnect() {
-                return reconnect::handle(connection, request, &tree, (&asked, &contexts), wanted, body);
-            }
-            check_impersonation(&asked)?;
-            check_fields(&asked)?;
-            let engine = Arc::clone(engine);
-            create_file(connection, request, &tree, &engine, &asked, &contexts, body)
-        }
+pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
+    let asked = &create::Request::parse(request.message)?;
+    let tree = &connection.tree(request)?;
+    connection.pace_metadata(request, tree)?;
+    let Target::Disk { engine, identity, .. } = &tree.target else {
+        check_impersonation(asked)?;
+        return pipe::create(connection, request, tree, asked);
+    };
+    let contexts = &Asked::read(settled, asked)?;
+    let connection = &*connection;
+    let session = connection.session(request)?;
+    // MS-SMB2 3.3.5.9.10
+    let is_persistent = contexts.durability.request_v2.is_some_and(|v2| v2.persistent);
+    let lasts = is_persistent && tree.is_continuously_available(contexts.capabilities);
+    let create = Create { connection, session, tree, engine, identity, asked, contexts, lasts };
+    if let Some(wanted) = contexts.durability.reconnect {
+        return reconnect::handle(create, request, wanted);
     }
+    check_impersonation(asked)?;
+    check_fields(asked)?;
+    create_file(create, request)
 }
 
 // MS-SMB2 3.3.5.9
@@ -102,135 +104,98 @@ fn check_impersonation(asked: &create::Request<'_>) -> Result<(), Stop> {
 
 // MS-SMB2 3.3.5.9
 fn check_fields(asked: &create::Request<'_>) -> Result<(), Stop> {
-    let invalid = Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+    const INVALID: NtStatus = NtStatus::INVALID_PARAMETER;
     let access = desired_access(asked).bits();
-    if access & !KNOWN_ACCESS != 0 || access == 0 {
-        return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
-    }
+    Stop::when(access & !KNOWN_ACCESS != 0 || access == 0, NtStatus::ACCESS_DENIED)?;
     let share = ShareAccess::READ | ShareAccess::WRITE | ShareAccess::DELETE;
-    if !share.contains(asked.share_access)
-        || matches!(asked.create_disposition, create::Disposition::Unknown(_))
-        || asked.file_attributes & !KNOWN_ATTRIBUTES != 0
-    {
-        return invalid;
-    }
+    Stop::when(!share.contains(asked.share_access), INVALID)?;
+    Stop::when(matches!(asked.create_disposition, create::Disposition::Unknown(_)), INVALID)?;
+    Stop::when(asked.file_attributes & !KNOWN_ATTRIBUTES != 0, INVALID)?;
     let options = asked.create_options;
-    if options.bits() & !KNOWN_OPTIONS != 0 {
-        return invalid;
-    }
+    Stop::when(options.bits() & !KNOWN_OPTIONS != 0, INVALID)?;
     // MS-SMB2 2.2.13: what no server does.
     let refused = CreateOptions::OPEN_BY_FILE_ID | CreateOptions::RESERVE_OPFILTER | CREATE_TREE_CONNECTION;
-    if options.intersects(refused) {
-        return Err(Stop::Fail(NtStatus::NOT_SUPPORTED));
-    }
+    Stop::when(options.intersects(refused), NtStatus::NOT_SUPPORTED)?;
     // MS-FSA 2.1.5.1
     let both = CreateOptions::DIRECTORY_FILE | CreateOptions::NON_DIRECTORY_FILE;
-    if options.contains(both) {
-        return invalid;
-    }
+    Stop::when(options.contains(both), INVALID)?;
     let destroys = matches!(
         asked.create_disposition,
         create::Disposition::Supersede | create::Disposition::Overwrite | create::Disposition::OverwriteIf
     );
-    if options.contains(CreateOptions::DIRECTORY_FILE) && destroys {
-        return invalid;
-    }
+    Stop::when(options.contains(CreateOptions::DIRECTORY_FILE) && destroys, INVALID)?;
     let deletes = Access::DELETE | Access::GENERIC_ALL | Access::MAXIMUM_ALLOWED;
-    if options.contains(CreateOptions::DELETE_ON_CLOSE) && !asked.desired_access.intersects(deletes) {
-        return invalid;
-    }
-    Ok(())
+    let may_delete = asked.desired_access.intersects(deletes);
+    Stop::when(options.contains(CreateOptions::DELETE_ON_CLOSE) && !may_delete, INVALID)
 }
 
 /// The rights that are asked for. Nothing is appended past a cache that the client does not want.
 // MS-SMB2 3.3.5.9
 fn desired_access(asked: &create::Request<'_>) -> Access {
-    match asked.create_options.contains(CreateOptions::NO_INTERMEDIATE_BUFFERING) {
-        true => asked.desired_access.difference(Access::APPEND_DATA),
-        false => asked.desired_access,
-    }
+    let is_unbuffered = asked.create_options.contains(CreateOptions::NO_INTERMEDIATE_BUFFERING);
+    asked.desired_access - if is_unbuffered { Access::APPEND_DATA } else { Access::empty() }
 }
 
-fn create_file(
-    connection: &mut Connection,
-    request: &mut Request<'_>,
-    tree: &Arc<Tree>,
-    engine: &Arc<Share>,
-    asked: &create::Request<'_>,
-    contexts: &Asked,
-    body: &mut Vec<u8>,
-) -> Handled {
-    let session = Arc::clone(connection.session(request)?);
-    let Target::Disk { identity, .. } = &tree.target else {
-        return Err(Stop::Fail(NtStatus::INTERNAL_ERROR));
-    };
+fn create_file(create: Create<'_>, request: &mut Request<'_>) -> Handled {
+    let Create { connection, session, tree, engine, identity, asked, contexts, lasts } = create;
     let mut options = options(asked, contexts, engine.config().follow_links);
-    let target = target(connection, request, tree, engine, (asked, contexts, options))?;
+    let target = target(create, request, options)?;
     target.constrain(&mut options)?;
-    let lasts = lasts(tree, contexts);
     if lasts {
         // MS-SMB2 3.3.5.9 (exception: an Open that ends with the server has nothing that this would save)
         options |= Options::WRITE_THROUGH;
     }
-    options |= session_options(&session, contexts);
-    let claim = match replay::begin(connection, request, tree, (asked, contexts, lasts), &session)? {
+    options |= session_options(session, contexts);
+    let claim = match replay::begin(create, request)? {
         replay::Begun::New(claim) => claim,
-        replay::Begun::Replay(open) => {
-            replay::answer(request, &open, (asked, contexts), body)?;
-            return persistent::replay_when_lasting(&open);
-        }
+        replay::Begun::Replay(open) => return replay::answer(create, request, &open),
     };
-    instance::take_over(connection, request, tree, &target, contexts)?;
-    if let Err(stop) = connection.outlast_late(request, &session, (engine, &target), contexts.instance) {
+    instance::take_over(create, request, &target)?;
+    if let Err(stop) = connection.outlast_late(request, session, engine, &target, contexts.instance) {
         request.claim = claim;
         return Err(stop);
     }
-    let open = reserve(connection, request, &session, tree)?;
+    let server = &connection.server;
+    let open = server.new_open(session, tree, request.header.channel_sequence(), request.now);
+    let open = open.ok_or(NtStatus::INSUFFICIENT_RESOURCES)?;
     let waiter = connection.waiter_for(request);
     let caller = request.caller(identity, session.client, Some(&waiter));
-    let wanted = wanted((asked, contexts), &target, options, (open.id, connection.handle.id));
+    let wanted = create.wanted(&target, options, open.id);
     tree.take_host_changes(request.cause());
     match engine.create(&caller, &wanted) {
         Step::Done(opened) => {
-            let opened = given_by_number(&caller, (engine, tree), opened, &contexts.numbers);
-            let response = settle(&open, engine, (asked, contexts), (opened, lasts), &session);
-            connection.server.enter_index(&open);
-            connection.server.join_session(&session, &open, request.cause())?;
+            let opened = create.given_by_number(&caller, opened);
+            let response = create.settle(&open, opened);
+            server.enter_index(&open);
+            server.join_session(session, &open, request.cause())?;
             request.related.file_id = Some(open.id);
-            let status = write_response(&open, contexts, &response, body)?;
+            response.write(&open, contexts, request.body)?;
             if response.durable.is_some_and(|durable| durable.persistent) {
-                return Err(once_lasting(&connection.server, engine, open, request.cause().elsewhere()));
+                return Err(once_lasting(server, engine, open, request.cause().elsewhere()));
             }
-            Ok(status)
+            Ok(NtStatus::SUCCESS)
         }
         Step::Wait(ticket) => {
-            connection.server.opens.remove(open.id.volatile);
+            server.opens.remove(open.id.volatile);
             request.claim = claim;
             Err(Stop::wait(engine, ticket))
         }
         Step::Refused(refusal) => {
-            connection.server.opens.remove(open.id.volatile);
+            server.opens.remove(open.id.volatile);
             Err(path::refused(&refusal, asked.name, contexts.posix))
         }
     }
 }
 
 /// What the path leads to, as far as its form says.
-fn target(
-    connection: &Connection,
-    request: &Request<'_>,
-    tree: &Tree,
-    engine: &Share,
-    (asked, contexts, options): (&create::Request<'_>, &Asked, Options),
-) -> Result<path::Target, Stop> {
+fn target(create: Create<'_>, request: &Request<'_>, options: Options) -> Result<path::Target, Stop> {
+    let Create { session, engine, identity, asked, contexts, .. } = create;
     let syntax = if contexts.posix_mode.is_some() { Syntax::Posix } else { Syntax::Windows };
     let has_streams = engine.config().streams;
     match path::parse(asked.name, syntax) {
         Ok(target) if has_streams || !target.names_data() => Ok(target),
         Err(_) if has_streams => {
-            let identity = tree.identity().ok_or(Stop::Fail(NtStatus::INTERNAL_ERROR))?;
-            let client = connection.session(request)?.client;
-            let caller = request.caller(identity, client, None);
+            let caller = request.caller(identity, session.client, None);
             let needs_file = matches!(
                 asked.create_disposition,
                 create::Disposition::Open | create::Disposition::Overwrite
@@ -254,136 +219,90 @@ fn once_lasting(server: &Arc<Server>, engine: &Arc<Share>, open: Arc<Open>, caus
             let _ = server.force_close(&open, cause);
         }
     };
-    persistent::when_lasting(engine, move || told.promise.tell(), undo)
+    Stop::when_lasting(engine, move || told.promise.tell(), undo)
 }
 
-/// What was made belongs to whom the client names by number, if that is theirs to say: chown(2). A number that is not stays without
-/// effect, since hosts seldom agree about all of them, and a client that always sends its own could make nothing.
-fn given_by_number(
-    caller: &Caller<'_>,
-    (engine, tree): (&Arc<Share>, &Tree),
-    opened: Opened,
-    numbers: &Numbers,
-) -> Opened {
-    if numbers.is_none() {
-        return opened;
+impl Create<'_> {
+    /// What was made belongs to whom the client names by number, if that is theirs to say: chown(2). A number that is not stays
+    /// without effect, since hosts seldom agree about all of them, and a client that always sends its own could make nothing.
+    fn given_by_number(&self, caller: &Caller<'_>, opened: Opened) -> Opened {
+        let numbers = &self.contexts.numbers;
+        if numbers.is_none() {
+            return opened;
+        }
+        self.tree.speaks_numbers.store(true, Ordering::Relaxed);
+        let uid = numbers.uid.filter(|uid| *uid != opened.info.uid);
+        let gid = numbers.gid.filter(|gid| *gid != opened.info.gid);
+        if opened.outcome != Outcome::Created || (uid, gid) == (None, None) {
+            return opened;
+        }
+        let caller = Caller { waiter: None, ..*caller };
+        for (uid, gid) in [(uid, None), (None, gid)] {
+            if uid.is_some() || gid.is_some() {
+                let _not_theirs = self.engine.set_owner(&caller, &opened.open, uid, gid);
+            }
+        }
+        let info = self.engine.info(&opened.open).unwrap_or(opened.info);
+        Opened { info, ..opened }
     }
-    tree.speaks_numbers.store(true, Ordering::Relaxed);
-    let uid = numbers.uid.filter(|uid| *uid != opened.info.uid);
-    let gid = numbers.gid.filter(|gid| *gid != opened.info.gid);
-    if opened.outcome != Outcome::Created || (uid, gid) == (None, None) {
-        return opened;
-    }
-    let caller = Caller { waiter: None, ..*caller };
-    for (uid, gid) in [(uid, None), (None, gid)] {
-        if uid.is_some() || gid.is_some() {
-            let _not_theirs = engine.set_owner(&caller, &opened.open, uid, gid);
+
+    /// The request as the engine has it, for an Open under this id.
+    fn wanted<'a>(&'a self, target: &'a path::Target, options: Options, id: FileId) -> OpenRequest<'a> {
+        let Create { asked, contexts, .. } = self;
+        OpenRequest {
+            path: &target.names,
+            stream: target.stream.as_ref(),
+            access: Rights::from_bits_retain(desired_access(asked).bits()),
+            deny: deny(asked.share_access),
+            disposition: disposition(asked.create_disposition),
+            options,
+            attributes: Attributes::from_bits_truncate(asked.file_attributes),
+            mode: contexts.mode(),
+            descriptor: contexts.descriptor.as_ref(),
+            extended: &contexts.extended,
+            allocation: contexts.allocation,
+            caching: contexts.caching(asked, id, self.connection.handle.id),
         }
     }
-    let info = engine.info(&opened.open).unwrap_or(opened.info);
-    Opened { info, ..opened }
-}
 
-/// The request as the engine has it.
-fn wanted<'a>(
-    (asked, contexts): (&create::Request<'_>, &'a Asked),
-    target: &'a path::Target,
-    options: Options,
-    (id, via): (FileId, u64),
-) -> OpenRequest<'a> {
-    OpenRequest {
-        path: &target.names,
-        stream: target.stream.as_ref(),
-        access: Rights::from_bits_retain(desired_access(asked).bits()),
-        deny: deny(asked.share_access),
-        disposition: disposition(asked.create_disposition),
-        options,
-        attributes: Attributes::from_bits_truncate(asked.file_attributes),
-        mode: contexts.mode(),
-        descriptor: contexts.descriptor.as_ref(),
-        extended: &contexts.extended,
-        allocation: contexts.allocation,
-        caching: contexts.caching(asked, id, via),
+    /// What was opened becomes the Open's, with what is remembered of the request.
+    fn settle(&self, open: &Open, opened: Opened) -> Response {
+        let Create { session, engine, asked, contexts, .. } = self;
+        let Opened { open: file, outcome, info, granted } = opened;
+        let is_directory = file.is_directory();
+        let oplock = asked.requested_oplock_level;
+        let grant = |lasts| contexts.durability.grant(contexts.lease, oplock, granted, is_directory, lasts);
+        let mut durable = grant(self.lasts);
+        if let Some(lease) = &contexts.lease {
+            let _ = open.lease_key.set(lease.key.0);
+        }
+        let made = Made {
+            client: session.client,
+            create_guid: contexts.durability.request_v2.map(|v2| v2.create_guid),
+            lease: contexts.lease,
+            action: action(outcome),
+            instance: contexts.instance,
+            asked_for: asked_for(asked),
+        };
+        let action = made.action;
+        let _ = open.made.set(made);
+        if durable.is_some() || contexts.durability.request_v2.is_some() {
+            let mut survival = open.survival.lock();
+            (survival.durable, survival.owner) = (durable, session.sid());
+        }
+        // MS-SMB2 3.3.5.9.10
+        if contexts.durability.request_v2.is_some() && !is_directory && file.granted().intersects(REPLAYABLE)
+        {
+            open.set_replayable();
+        }
+        open.settle(Object::File { engine: Arc::clone(engine), open: file });
+        if durable.is_some_and(|durable| durable.persistent) && !persistent::begin(open) {
+            durable = grant(false);
+            open.survival.lock().durable = durable;
+        }
+        let (lease, oplock_level) = (contexts.lease, contexts::level(contexts.lease, granted));
+        Response { info, action, oplock_level, lease, granted, durable }
     }
-}
-
-/// Whether the Open is to outlive the server, and can.
-// MS-SMB2 3.3.5.9.10
-fn lasts(tree: &Tree, contexts: &Asked) -> bool {
-    let wanted = contexts.durability.request_v2.is_some_and(|v2| v2.persistent);
-    wanted && tree.is_continuously_available(contexts.capabilities)
-}
-
-/// Makes an Open under an id of its own, so that a break that comes at once finds it.
-pub(crate) fn reserve(
-    connection: &Connection,
-    request: &Request<'_>,
-    session: &Session,
-    tree: &Arc<Tree>,
-) -> Result<Arc<Open>, Stop> {
-    let reserve = || connection.server.reserve_open();
-    // What is kept for clients that are gone is in nobody's way.
-    let id = reserve().or_else(|| if tree.relieve(request.now) { reserve() } else { None });
-    let id = id.ok_or(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES))?;
-    let open = Arc::new(Open::new(id, session.id, session.client, Arc::clone(tree), request.now));
-    open.start_sequence(request.header.channel_sequence());
-    connection.server.opens.fill(Arc::clone(&open));
-    Ok(open)
-}
-
-/// What the answer to a CREATE is made of.
-pub(crate) struct Response {
-    pub info: Info,
-    pub action: CreateAction,
-    pub oplock_level: OplockLevel,
-    pub lease: Option<Lease>,
-    pub granted: Option<Grant>,
-    /// What is said of the Open being durable.
-    pub durable: Option<Durable>,
-}
-
-/// What was opened becomes the Open's, with what is remembered of the request.
-fn settle(
-    open: &Open,
-    engine: &Arc<Share>,
-    (asked, contexts): (&create::Request<'_>, &Asked),
-    (opened, lasts): (Opened, bool),
-    session: &Session,
-) -> Response {
-    let Opened { open: file, outcome, info, granted } = opened;
-    let is_directory = file.is_directory();
-    let oplock = asked.requested_oplock_level;
-    let grant = |lasts| contexts.durability.grant(contexts, oplock, granted, (is_directory, lasts));
-    let mut durable = grant(lasts);
-    if let Some(lease) = &contexts.lease {
-        let _ = open.lease_key.set(lease.key.0);
-    }
-    let made = Made {
-        client: session.client,
-        create_guid: contexts.durability.request_v2.map(|v2| v2.create_guid),
-        lease: contexts.lease,
-        action: action(outcome),
-        instance: contexts.instance,
-        asked_for: asked_for(asked),
-    };
-    let action = made.action;
-    let _ = open.made.set(made);
-    if durable.is_some() || contexts.durability.request_v2.is_some() {
-        let mut survival = open.survival.lock();
-        survival.durable = durable;
-        survival.owner = session.proved().map(|proved| proved.identity.sid);
-    }
-    // MS-SMB2 3.3.5.9.10
-    if contexts.durability.request_v2.is_some() && !is_directory && file.granted().intersects(REPLAYABLE) {
-        open.set_replayable();
-    }
-    open.settle(Object::File { engine: Arc::clone(engine), open: file });
-    if durable.is_some_and(|durable| durable.persistent) && !persistent::begin(open) {
-        durable = grant(false);
-        open.survival.lock().durable = durable;
-    }
-    let (lease, oplock_level) = (contexts.lease, contexts::level(contexts.lease, granted));
-    Response { info, action, oplock_level, lease, granted, durable }
 }
 
 /// What a CREATE that is sent again must ask for too.
@@ -392,48 +311,6 @@ fn asked_for(asked: &create::Request<'_>) -> AskedFor {
         options: asked.create_options.bits(),
         access: asked.desired_access.bits(),
         share: asked.share_access.bits(),
-    }
-}
-
-/// Appends the answer to a CREATE.
-// MS-SMB2 3.3.5.9
-pub(crate) fn write_response(
-    open: &Open,
-    contexts: &Asked,
-    response: &Response,
-    body: &mut Vec<u8>,
-) -> Handled {
-    let (engine, file) = open.file().ok_or(Stop::Fail(NtStatus::FILE_CLOSED))?;
-    let info = &response.info;
-    let mut answers = contexts.answers(engine, file, info, (response.lease, response.granted));
-    answers.durable = response.durable;
-    let mut flags = ResponseFlags::empty();
-    if info.attributes.contains(Attributes::REPARSE) {
-        flags |= ResponseFlags::REPARSEPOINT;
-    }
-    let fixed = create::Response {
-        oplock_level: response.oplock_level,
-        flags,
-        create_action: response.action,
-        info: file_info(info, file),
-        file_id: open.id,
-        contexts: Contexts::EMPTY,
-    };
-    answers.write(fixed, body);
-    Ok(NtStatus::SUCCESS)
-}
-
-/// The times, sizes and attributes that CREATE and CLOSE answer with.
-pub(crate) fn file_info(info: &Info, open: &share::Open) -> FileInfo {
-    let shown = Shown::of_open(info, open);
-    FileInfo {
-        creation_time: crate::time::to_file_time(info.created),
-        last_access_time: crate::time::to_file_time(info.accessed),
-        last_write_time: crate::time::to_file_time(info.modified),
-        change_time: crate::time::to_file_time(info.changed),
-        allocation_size: shown.allocated(),
-        end_of_file: shown.size(),
-        file_attributes: shown.attributes().bits(),
     }
 }
 
@@ -450,9 +327,7 @@ fn options(asked: &create::Request<'_>, contexts: &Asked, follows_links: bool) -
     ];
     let mut options = Options::empty();
     for (bit, means) in table {
-        if asked.create_options.contains(bit) {
-            options |= means;
-        }
+        options.set(means, asked.create_options.contains(bit));
     }
     options.set(Options::STOP_AT_LINKS, !follows_links);
     if contexts.posix_mode.is_some() {
@@ -475,16 +350,10 @@ fn session_options(session: &Session, contexts: &Asked) -> Options {
 }
 
 fn deny(shared: ShareAccess) -> Deny {
-    let mut deny = Deny::all();
-    for (bit, means) in [
-        (ShareAccess::READ, Deny::READ),
-        (ShareAccess::WRITE, Deny::WRITE),
-        (ShareAccess::DELETE, Deny::DELETE),
-    ] {
-        if shared.contains(bit) {
-            deny -= means;
-        }
-    }
+    let mut deny = Deny::empty();
+    deny.set(Deny::READ, !shared.contains(ShareAccess::READ));
+    deny.set(Deny::WRITE, !shared.contains(ShareAccess::WRITE));
+    deny.set(Deny::DELETE, !shared.contains(ShareAccess::DELETE));
     deny
 }
 

@@ -2,12 +2,11 @@
 
 use smb_wire::{NtStatus, echo};
 
-use crate::dispatch::Request;
-use crate::exchange::outcome::Handled;
+use crate::exchange::{Handled, Request};
 
 /// Answers an ECHO.
-pub(crate) fn handle(request: &Request<'_>, body: &mut Vec<u8>) -> Handled {
+pub fn handle(request: &mut Request<'_>) -> Handled {
     echo::Request::parse(request.message)?;
-    echo::Response.write(body);
+    echo::Response.write(request.body);
     Ok(NtStatus::SUCCESS)
 }

@@ -3,16 +3,15 @@
 use smb_wire::{NtStatus, flush};
 
 use crate::connection::Connection;
-use crate::dispatch::Request;
-use crate::exchange::outcome::{Handled, Stop};
-use crate::open::Object;
+use crate::exchange::{Handled, Request, Stop};
+use crate::state::Object;
 
 /// Answers a FLUSH from the blocking pool: it waits for the device.
-pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
+pub fn handle(connection: &mut Connection, request: &mut Request<'_>) -> Handled {
     let asked = flush::Request::parse(request.message)?;
     let named = connection.open(request, asked.file_id)?;
     if let Some(Object::Pipe(_)) = named.object() {
-        flush::Response.write(body);
+        flush::Response.write(request.body);
         return Ok(NtStatus::SUCCESS);
     }
     let (cause, open) = (request.cause().elsewhere(), named.look_on());

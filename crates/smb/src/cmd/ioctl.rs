@@ -3,18 +3,19 @@
 //! [`handle`] checks what all of them share and leads each to its own function: [`server`] for what is
 //! about the connection, [`backup`] for what programs ask that save or search whole volumes, [`copy`] for copies inside the server, [`space`] for holes and ranges,
 //! [`reparse`] for links and object ids, [`resilient`] for Opens that outlive their session, [`torture`] for
-//! what a test of the server asks. Pipes are in [`crate::pipe`].
+//! what a test of the server asks. Pipes are in `cmd/pipe.rs`.
 
 use std::sync::Arc;
 
 use share::Caller;
 use smb_wire::ioctl::{self, CtlCode, Flags};
 use smb_wire::{FileId, NtStatus};
+use volume::security::Rights;
 
+use super::pipe;
 use crate::connection::{Connection, Negotiated};
-use crate::dispatch::{Request, check_charge};
-use crate::exchange::outcome::{Handled, Stop};
-use crate::open::OnDisk;
+use crate::exchange::{Handled, Request, Stop};
+use crate::state::OnDisk;
 
 mod backup;
 mod copy;
@@ -24,36 +25,20 @@ mod server;
 mod space;
 pub(crate) mod torture;
 
-/// What a control code answers: the status that goes with the output it appended.
-type Answered = Result<NtStatus, Stop>;
-
 /// Answers an IOCTL.
-pub(crate) fn handle(
-    connection: &mut Connection,
-    settled: &Negotiated,
-    request: &mut Request<'_>,
-    body: &mut Vec<u8>,
-) -> Handled {
+pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
     let asked = ioctl::Request::parse(request.message)?;
     // MS-SMB2 3.3.5.15
-    if !asked.flags.contains(Flags::IS_FSCTL) {
-        return Err(Stop::Fail(NtStatus::NOT_SUPPORTED));
-    }
-    let max_io = settled.max_io;
-    if asked.max_output_response > max_io
-        || asked.max_input_response > max_io
-        || asked.input.len() > max_io as usize
-    {
-        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    }
-    check_charge(settled, request, asked.payload_len())?;
-    if let Some(handled) = torture::of_session(connection, request, &asked, body) {
+    Stop::when(!asked.flags.contains(Flags::IS_FSCTL), NtStatus::NOT_SUPPORTED)?;
+    let largest = asked.max_output_response.max(asked.max_input_response) as usize;
+    settled.check_size(request, largest.max(asked.input.len()), asked.payload_len())?;
+    if let Some(handled) = torture::of_session(connection, request, &asked) {
         return handled;
     }
     let mut output = Vec::new();
     let status = answer(connection, settled, request, &asked, &mut output)?;
     let file_id = request.file_id(asked.file_id).unwrap_or(FileId::RELATED);
-    ioctl::Response { ctl_code: asked.ctl_code, file_id, input: &[], output: &output }.write(body);
+    ioctl::Response { ctl_code: asked.ctl_code, file_id, input: &[], output: &output }.write(request.body);
     Ok(status)
 }
 
@@ -63,7 +48,7 @@ fn answer(
     request: &mut Request<'_>,
     asked: &ioctl::Request<'_>,
     output: &mut Vec<u8>,
-) -> Answered {
+) -> Handled {
     let limit = asked.max_output_response as usize;
     // MS-SMB2 3.3.5.15: what is asked of the server and not of a file names none.
     let of_server = [
@@ -73,9 +58,8 @@ fn answer(
         CtlCode::DfsGetReferralsEx,
         CtlCode::PipeWait,
     ];
-    if of_server.contains(&asked.ctl_code) && !asked.file_id.is_related() {
-        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    }
+    let is_of_server = of_server.contains(&asked.ctl_code);
+    Stop::when(is_of_server && !asked.file_id.is_related(), NtStatus::INVALID_PARAMETER)?;
     match asked.ctl_code {
         CtlCode::ValidateNegotiateInfo => {
             return server::validate_negotiate(connection, settled, request, asked, output);
@@ -87,13 +71,13 @@ fn answer(
         CtlCode::DfsGetReferrals | CtlCode::DfsGetReferralsEx => {
             return Err(Stop::Fail(NtStatus::FS_DRIVER_REQUIRED));
         }
-        CtlCode::PipeWait => return crate::pipe::wait(connection, request, asked),
+        CtlCode::PipeWait => return pipe::wait(connection, request, asked),
         _ => {}
     }
     let named = connection.open(request, asked.file_id)?;
     let open = named.share();
     let Some(disk) = open.on_disk() else {
-        return crate::pipe::control(connection, request, &open, asked, output);
+        return pipe::control(connection, request, &open, asked, output);
     };
     let cx = Context { connection, settled, disk, input: asked.input, limit };
     match asked.ctl_code {
@@ -159,11 +143,16 @@ impl<'a> Context<'a> {
     // MS-FSA 2.1.5.10.9
     // MS-FSA 2.1.5.10.13
     fn has_room(&self, len: usize) -> Result<(), Stop> {
-        self.fits(len).map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))
+        Stop::when(len > self.limit, NtStatus::INVALID_PARAMETER)
     }
 
     /// Refuses output that is longer than the client takes.
     fn fits(&self, len: usize) -> Result<(), Stop> {
-        if len > self.limit { Err(Stop::Fail(NtStatus::BUFFER_TOO_SMALL)) } else { Ok(()) }
+        Stop::when(len > self.limit, NtStatus::BUFFER_TOO_SMALL)
+    }
+
+    /// The Open must have one of `rights`.
+    fn require(&self, rights: Rights) -> Result<(), Stop> {
+        Stop::when(!self.disk.file.granted().intersects(rights), NtStatus::ACCESS_DENIED)
     }
 }

@@ -3,56 +3,55 @@
 use std::sync::Arc;
 
 use share::{LockRule, RangeKind, RangeNote, RangeRequest};
+use smb_wire::NtStatus;
 use smb_wire::lock::{self, Flags, LockElement};
-use smb_wire::negotiate::{Capabilities, Dialect};
-use smb_wire::{Command, FileId, Header, NtStatus};
 
 use crate::connection::{Connection, Negotiated};
-use crate::dispatch::Request;
-use crate::exchange::outcome::{Aside, Handled, Stop};
-use crate::open::{OnDisk, Open};
-use crate::persistent;
-use crate::sequence::LockSequences;
+use crate::exchange::{Aside, Handled, Request, Stop};
+use crate::state::sequence::{LockNumber, LockSequences};
+use crate::state::{OnDisk, Open, persistent};
 
 /// Most ranges in one request.
 const MAX_RANGES: usize = 1024;
 
+/// The ranges of one request.
+#[derive(Clone, Copy)]
+struct Ranges<'a> {
+    disk: OnDisk<'a>,
+    elements: &'a [LockElement],
+    /// What is recorded with them.
+    note: RangeNote<'a>,
+}
+
 /// Answers a LOCK.
-pub(crate) fn handle(
-    connection: &mut Connection,
-    settled: &Negotiated,
-    request: &mut Request<'_>,
-    body: &mut Vec<u8>,
-) -> Handled {
+pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
     let asked = lock::Request::parse(request.message)?;
     let named = connection.open(request, asked.file_id)?;
     let open = named.share();
-    if asked.locks.len() > MAX_RANGES {
-        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    }
-    let disk = open.on_disk().ok_or(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST))?;
+    Stop::when(asked.locks.len() > MAX_RANGES, NtStatus::INVALID_PARAMETER)?;
+    let disk = open.on_disk().ok_or(NtStatus::INVALID_DEVICE_REQUEST)?;
     let elements: Vec<LockElement> = asked.locks.iter().collect();
-    let (index, number) = (asked.lock_sequence_index, asked.lock_sequence_number);
-    let is_verified = is_sequenced(settled, &open);
+    let numbered = LockNumber::of(&asked);
+    let is_verified = settled.counts_locks(&open);
     let engine = disk.file.is_lasting().then(|| Arc::clone(disk.engine));
     let told = Arc::clone(&open);
-    let tell = move || !is_verified || told.locks.tell(index, number);
+    let tell = move || !is_verified || told.locks.tell(numbered);
     // Also of one that has waited: it may have been done on another channel meanwhile.
-    let is_done = || is_verified && open.locks.is_done(index, number);
+    let is_done = || is_verified && open.locks.is_done(numbered);
     let replayed = |body: &mut Vec<u8>| {
         lock::Response.write(body);
         match &engine {
-            Some(engine) => Err(persistent::when_lasting(engine, tell.clone(), || ())),
+            Some(engine) => Err(Stop::when_lasting(engine, tell.clone(), || ())),
             None => Ok(NtStatus::SUCCESS),
         }
     };
     let sequence = request.header.channel_sequence();
-    let is_late = || open.refused_locks.is_late((index, number), sequence, &open.moving.sequence);
-    if is_late() && !(is_verified && open.locks.was_done(index, number)) {
+    let is_late = || open.refused_locks.is_late(numbered, sequence, &open.moving.sequence);
+    if is_late() && !(is_verified && open.locks.was_done(numbered)) {
         return refuse_late(request, disk);
     }
     if is_done() {
-        return replayed(body);
+        return replayed(request.body);
     }
     // MS-SMB2 3.3.5.14
     let unlocks = elements[0].flags.contains(Flags::UNLOCK);
@@ -60,32 +59,33 @@ pub(crate) fn handle(
     let is_told = unlocks || engine.is_none();
     let done = |locks: &LockSequences| {
         if is_verified {
-            locks.done(index, number, is_told);
+            locks.done(numbered, is_told);
         }
     };
     let note = persistent::lock_note(&open, done);
+    let ranges = Ranges { disk, elements: &elements, note: &note };
     if unlocks {
-        unlock(disk, &elements, &note)?;
-    } else if !take(connection, request, (disk, &note), &elements, (index, number), is_done)? {
-        return replayed(body);
+        unlock(ranges)?;
+    } else if !take(connection, request, ranges, numbered, is_done)? {
+        return replayed(request.body);
     }
     drop(note);
     if engine.is_none() {
         done(&open.locks);
     }
     if is_verified && !unlocks {
-        settle_copies(disk, &elements, (index, number), is_late())?;
+        settle_copies(disk, &elements, numbered, is_late())?;
     }
-    lock::Response.write(body);
+    lock::Response.write(request.body);
     let Some(engine) = engine else { return Ok(NtStatus::SUCCESS) };
     // It may be taken back until it lasts.
     let changing = named.go_on();
     let sequence = settled.protection.dialect.is_smb3().then_some(sequence);
     let undo = move || {
-        take_back(&open, &elements, (index, number), sequence);
+        take_back(&open, &elements, numbered, sequence);
         drop(changing);
     };
-    Err(persistent::when_lasting(&engine, tell, undo))
+    Err(Stop::when_lasting(&engine, tell, undo))
 }
 
 /// Refuses a LOCK of which a second copy was refused before. A range that it was woken for goes to the next.
@@ -96,52 +96,20 @@ fn refuse_late(request: &Request<'_>, disk: OnDisk<'_>) -> Handled {
     Err(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE))
 }
 
-/// A LOCK is refused: if it was sent again after a channel was lost, its first copy takes nothing when it comes late. False
-/// when that was done already, which is the answer to both then.
-fn note_refused(connection: &Connection, open: &Open, header: &Header, (index, number): (u32, u8)) -> bool {
-    // Before 3.0 the field of the ChannelSequence says something else (MS-SMB2 2.2.1.1).
-    let Some(settled) = connection.negotiated.filter(|it| it.protection.dialect.is_smb3()) else {
-        return true;
-    };
-    // Asked first: nothing else of the Open is locked while the refused ones are.
-    let is_verified = is_sequenced(&settled, open);
-    let is_done = || is_verified && open.locks.was_done(index, number);
-    open.refused_locks.note((index, number), header.channel_sequence(), is_done)
-}
-
-/// A request that waits, or was about to, is refused or taken back: `message` on the Open `id`. False for a LOCK whose first
-/// copy was done already, which is its answer too.
-pub(crate) fn note_ended(
-    connection: &Connection,
-    header: &Header,
-    id: Option<FileId>,
-    message: &[u8],
-) -> bool {
-    let id = id.filter(|_| header.command() == Command::Lock);
-    let open = id.and_then(|id| connection.server.opens.get(id.volatile).filter(|open| open.id == id));
-    match (open, lock::Request::parse(message)) {
-        (Some(open), Ok(asked)) => {
-            let numbered = (asked.lock_sequence_index, asked.lock_sequence_number);
-            note_refused(connection, &open, header, numbered)
-        }
-        _ => true,
-    }
-}
-
 /// A range that was locked may have been asked for twice: who waits for the same looks again whether it is done. With `is_late` the
 /// second copy was refused meanwhile, and the first gives way.
 fn settle_copies(
     OnDisk { open, engine, file, .. }: OnDisk<'_>,
     elements: &[LockElement],
-    (index, number): (u32, u8),
+    numbered: LockNumber,
     is_late: bool,
 ) -> Result<(), Stop> {
     if is_late {
-        open.locks.withdraw(index, number);
+        open.locks.withdraw(numbered);
         release(open, elements);
         return Err(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE));
     }
-    if let (true, [element]) = (LockSequences::has_place(index), elements) {
+    if let (true, [element]) = (numbered.has_place(), elements) {
         engine.ask_again(file, element.offset, element.length);
     }
     Ok(())
@@ -149,15 +117,15 @@ fn settle_copies(
 
 /// Releases what was locked and is not sure to be held after a restart, unless the client was told of it as it sent
 /// this again. It was refused then under this ChannelSequence.
-fn take_back(open: &Open, elements: &[LockElement], (index, number): (u32, u8), sequence: Option<u16>) {
+fn take_back(open: &Open, elements: &[LockElement], numbered: LockNumber, sequence: Option<u16>) {
     if elements[0].flags.contains(Flags::UNLOCK) {
         return;
     }
     // Before its number is free again: a first copy that comes late takes nothing then. A note beside a number that stays says nothing.
     if let Some(sequence) = sequence {
-        open.refused_locks.note((index, number), sequence, || false);
+        open.refused_locks.note(numbered, sequence, || false);
     }
-    if open.locks.take_back(index, number) {
+    if open.locks.take_back(numbered) {
         release(open, elements);
     }
 }
@@ -168,20 +136,13 @@ fn release(open: &Open, elements: &[LockElement]) {
     let note = persistent::lock_note(open, |_| ());
     for element in elements {
         // The client may have released it already.
-        let _ = unlock(disk, &[LockElement { flags: Flags::UNLOCK, ..*element }], &note);
+        let elements = &[LockElement { flags: Flags::UNLOCK, ..*element }];
+        let _ = unlock(Ranges { disk, elements, note: &note });
     }
 }
 
-/// Whether the sequence numbers of LOCK requests count: where one may be sent again.
-// MS-SMB2 3.3.5.14
-fn is_sequenced(settled: &Negotiated, open: &Open) -> bool {
-    let dialect = settled.protection.dialect;
-    let multichannel = dialect.is_smb3() && settled.capabilities.contains(Capabilities::MULTI_CHANNEL);
-    multichannel || (dialect != Dialect::Smb202 && open.survival.lock().survives())
-}
-
 // MS-SMB2 3.3.5.14.1
-fn unlock(disk: OnDisk<'_>, elements: &[LockElement], note: RangeNote<'_>) -> Result<(), Stop> {
+fn unlock(Ranges { disk, elements, note }: Ranges<'_>) -> Result<(), Stop> {
     let OnDisk { open, engine, file, .. } = disk;
     // What stands before a malformed element is unlocked and stays so.
     let well_formed = elements.iter().take_while(|element| element.flags == Flags::UNLOCK);
@@ -203,18 +164,19 @@ fn unlock(disk: OnDisk<'_>, elements: &[LockElement], note: RangeNote<'_>) -> Re
 fn take(
     connection: &mut Connection,
     request: &mut Request<'_>,
-    (disk, note): (OnDisk<'_>, RangeNote<'_>),
-    elements: &[LockElement],
-    numbered: (u32, u8),
+    ranges: Ranges<'_>,
+    numbered: LockNumber,
     is_done: impl Fn() -> bool,
 ) -> Result<bool, Stop> {
-    match lock(connection, request, (disk, note), elements) {
+    match lock(connection, request, ranges) {
         // It was done since it was looked whether it is.
         Err(Stop::Aside(Aside::Wait(engine, ticket))) if is_done() => {
             engine.cancel(ticket);
             Ok(false)
         }
-        Err(Stop::Fail(_)) if !note_refused(connection, disk.open, &request.header, numbered) => Ok(false),
+        Err(Stop::Fail(_)) if !connection.note_refused_lock(ranges.disk.open, &request.header, numbered) => {
+            Ok(false)
+        }
         locked => locked.map(|()| true),
     }
 }
@@ -223,8 +185,7 @@ fn take(
 fn lock(
     connection: &mut Connection,
     request: &mut Request<'_>,
-    (disk, note): (OnDisk<'_>, RangeNote<'_>),
-    elements: &[LockElement],
+    Ranges { disk, elements, note }: Ranges<'_>,
 ) -> Result<(), Stop> {
     let OnDisk { open, engine, file, identity } = disk;
     let mut ranges = Vec::with_capacity(elements.len());
@@ -237,9 +198,7 @@ fn lock(
         ranges.push(RangeRequest { start: element.offset, len: element.length, kind });
     }
     let waits = elements.iter().any(|element| !element.flags.contains(Flags::FAIL_IMMEDIATELY));
-    if waits && elements.len() > 1 {
-        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    }
+    Stop::when(waits && elements.len() > 1, NtStatus::INVALID_PARAMETER)?;
     let waiter = connection.waiter_for(request);
     let waiter = waits.then_some(&waiter);
     let caller = request.caller(identity, open.client, waiter);

@@ -5,15 +5,14 @@ use std::sync::Arc;
 use smb_wire::{NtStatus, logoff};
 
 use crate::connection::Connection;
-use crate::dispatch::Request;
-use crate::exchange::outcome::Handled;
+use crate::exchange::{Handled, Request};
 
 /// Answers a LOGOFF. The answer is still signed with the session's key, so the channel is forgotten by
 /// the event that the end of the session posts, which comes after it.
-pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
+pub fn handle(connection: &mut Connection, request: &mut Request<'_>) -> Handled {
     logoff::Request::parse(request.message)?;
     let session = Arc::clone(connection.session(request)?);
     connection.server.end_session(&session, request.cause());
-    logoff::Response.write(body);
+    logoff::Response.write(request.body);
     Ok(NtStatus::SUCCESS)
 }

@@ -6,21 +6,20 @@ use auth::crypto::{Cipher, SigningAlgorithm, preauth_hash, random};
 use share::ClientKey;
 use smb_wire::header::smb1;
 use smb_wire::list::List;
+use smb_wire::negotiate::context::ContextType;
 use smb_wire::negotiate::{
     self, Capabilities, Context, Contexts, Dialect, HashAlgorithm, SecurityMode, context,
 };
 use smb_wire::{Command, Guid, Header, NtStatus};
 use wire::{Now, Output};
 
-use crate::account::Known;
+use crate::config::account::Known;
 use crate::config::{Encryption, ServerConfig, Signing};
 use crate::connection::{Connection, Negotiated};
-use crate::dispatch::Request;
-use crate::event::Event;
-use crate::exchange::compound::Compound;
-use crate::exchange::outcome::{Handled, Stop};
+use crate::exchange::{Compound, Handled, Request, Stop};
 use crate::keys::Protection;
 use crate::limits::{MAX_IO, MAX_IO_SMALL};
+use crate::state::Event;
 
 /// Dialects from the newest to the oldest.
 const DIALECTS: [Dialect; 5] =
@@ -40,12 +39,7 @@ struct Agreed {
 }
 
 /// Answers a NEGOTIATE.
-pub(crate) fn handle(
-    connection: &mut Connection,
-    request: &mut Request<'_>,
-    body: &mut Vec<u8>,
-    out: &mut Output<Event>,
-) -> Handled {
+pub fn handle(connection: &mut Connection, request: &mut Request<'_>, out: &mut Output<Event>) -> Handled {
     // MS-SMB2 3.3.5.4
     if connection.negotiated.is_some() {
         return Err(Stop::Disconnect("a second NEGOTIATE"));
@@ -54,7 +48,7 @@ pub(crate) fn handle(
     connection.account = known_at(connection);
     let mut config = connection.settings();
     let chosen = choose(&asked.dialects, config.min_dialect, &config);
-    let dialect = chosen.ok_or(Stop::Fail(NtStatus::NOT_SUPPORTED))?;
+    let dialect = chosen.ok_or(NtStatus::NOT_SUPPORTED)?;
     if connection.account.is_none() && dialect == Dialect::Smb311 {
         let named =
             server_name(&asked.contexts).and_then(|name| Some(config.account_of(&name)?.name.clone()));
@@ -67,21 +61,15 @@ pub(crate) fn handle(
         _ => Agreed::default(),
     };
     let protection = protection(dialect, &agreed, asked.capabilities, &config, &ciphers);
+    let multichannel = config.offers_multichannel(connection.account.as_ref());
+    let persistent = connection.server.is_continuously_available();
     let negotiated = Negotiated {
         protection,
         client_guid: asked.client_guid,
         client: client_key(asked.client_guid, connection.handle.id),
         client_capabilities: asked.capabilities,
         client_security: asked.security_mode,
-        capabilities: capabilities(
-            dialect,
-            protection,
-            asked.capabilities,
-            [
-                config.offers_multichannel(connection.account.as_ref()),
-                connection.server.is_continuously_available(),
-            ],
-        ),
+        capabilities: capabilities(protection, asked.capabilities, multichannel, persistent),
         security: security(&config),
         max_io: if dialect == Dialect::Smb202 { MAX_IO_SMALL } else { MAX_IO },
         posix: agreed.posix,
@@ -93,7 +81,8 @@ pub(crate) fn handle(
     connection.preauth = preauth_hash(&[0; 64], request.message);
     connection.join(negotiated.client);
     out.placement = Some(negotiated.client.0);
-    write_response(&config, &negotiated, dialect, &agreed, request.now, connection.server.started, body);
+    let started = connection.server.started;
+    write_response(&config, &negotiated, dialect, &agreed, request.now, started, request.body);
     Ok(NtStatus::SUCCESS)
 }
 
@@ -143,20 +132,17 @@ pub(crate) fn from_smb1(connection: &mut Connection, frame: &[u8], now: Now, out
         } else {
             return connection.hang_up("a client that speaks only SMB1", out);
         };
-    let protection = protection(Dialect::Smb202, &Agreed::default(), Capabilities::empty(), &config, &[]);
+    let agreed = Agreed::default();
+    let (is_wildcard, empty) = (dialect == Dialect::Wildcard, Capabilities::empty());
     let negotiated = Negotiated {
-        protection,
+        protection: protection(Dialect::Smb202, &agreed, empty, &config, &[]),
         client_guid: Guid::ZERO,
         client: client_key(Guid::ZERO, connection.handle.id),
-        client_capabilities: Capabilities::empty(),
+        client_capabilities: empty,
         client_security: SecurityMode::SIGNING_ENABLED,
-        capabilities: if dialect == Dialect::Wildcard {
-            Capabilities::LARGE_MTU
-        } else {
-            Capabilities::empty()
-        },
+        capabilities: if is_wildcard { Capabilities::LARGE_MTU } else { empty },
         security: security(&config),
-        max_io: if dialect == Dialect::Wildcard { MAX_IO } else { MAX_IO_SMALL },
+        max_io: if is_wildcard { MAX_IO } else { MAX_IO_SMALL },
         posix: false,
     };
     connection.multi_protocol = true;
@@ -168,7 +154,7 @@ pub(crate) fn from_smb1(connection: &mut Connection, frame: &[u8], now: Now, out
     let mut compound = Compound::new(out.pool.take(512), None);
     let at = compound.begin();
     let started = connection.server.started;
-    write_response(&config, &negotiated, dialect, &Agreed::default(), now, started, compound.frame.tail());
+    write_response(&config, &negotiated, dialect, &agreed, now, started, compound.frame.tail());
     let mut header = Header::response_to(&Header::request(Command::Negotiate, 0), NtStatus::SUCCESS);
     // The SMB1 request stands for message id 0 (MS-SMB2 3.3.5.3.1).
     connection.window.take(0, 1);
@@ -222,30 +208,19 @@ fn write_response(
 // MS-SMB2 3.3.5.4
 fn agree(contexts: &Contexts<'_>, config: &ServerConfig, ours: &[Cipher]) -> Result<Agreed, Stop> {
     let mut agreed = Agreed::default();
-    let (mut hashes, mut encryptions, mut signings, mut compressions, mut transforms) = (0, 0, 0, 0, 0);
     for context in contexts.iter() {
-        let context = context?;
-        match context.context_type() {
-            context::ContextType::Compression => compressions += 1,
-            context::ContextType::RdmaTransform => transforms += 1,
-            _ => {}
-        }
-        match context {
+        match context? {
             Context::PreauthIntegrity { hash_algorithms, .. } => {
-                hashes += 1;
-                if !hash_algorithms.contains(HashAlgorithm::Sha512) {
-                    return Err(Stop::Fail(NtStatus::SMB_NO_PREAUTH_INTEGRITY_HASH_OVERLAP));
-                }
+                let has_ours = hash_algorithms.contains(HashAlgorithm::Sha512);
+                Stop::when(!has_ours, NtStatus::SMB_NO_PREAUTH_INTEGRITY_HASH_OVERLAP)?;
             }
             Context::Encryption(ciphers) => {
-                encryptions += 1;
                 agreed.encryption_asked = true;
                 let known = |cipher: &Cipher| ciphers.contains(context::Cipher::new(*cipher as u16));
                 let found = ours.iter().copied().find(known);
                 agreed.cipher = found.filter(|_| config.encryption != Encryption::Off);
             }
             Context::Signing(algorithms) => {
-                signings += 1;
                 let known = |algorithm: &SigningAlgorithm| {
                     algorithms.contains(context::SigningAlgorithm::new(*algorithm as u16))
                 };
@@ -259,9 +234,15 @@ fn agree(contexts: &Contexts<'_>, config: &ServerConfig, ours: &[Cipher]) -> Res
             | Context::Unknown { .. } => {}
         }
     }
-    if hashes != 1 || encryptions > 1 || signings > 1 || compressions > 1 || transforms > 1 {
-        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    }
+    let count = |kind| {
+        let all = contexts.iter().filter_map(Result::ok);
+        all.filter(|context| context.context_type() == kind).count()
+    };
+    let at_most_one =
+        [ContextType::Encryption, ContextType::Signing, ContextType::Compression, ContextType::RdmaTransform];
+    let is_wrong =
+        count(ContextType::PreauthIntegrity) != 1 || at_most_one.into_iter().any(|kind| count(kind) > 1);
+    Stop::when(is_wrong, NtStatus::INVALID_PARAMETER)?;
     Ok(agreed)
 }
 
@@ -291,28 +272,23 @@ fn protection(
 
 // MS-SMB2 3.3.5.4
 fn capabilities(
-    dialect: Dialect,
     protection: Protection,
     client: Capabilities,
-    [multichannel, persistent]: [bool; 2],
+    multichannel: bool,
+    persistent: bool,
 ) -> Capabilities {
+    let dialect = protection.dialect;
     let mut capabilities = Capabilities::empty();
-    if dialect != Dialect::Smb202 {
-        capabilities |= Capabilities::LEASING | Capabilities::LARGE_MTU;
-    }
-    // Told only to a client that asks for it.
-    if dialect.is_smb3() && client.contains(Capabilities::DIRECTORY_LEASING) {
-        capabilities |= Capabilities::DIRECTORY_LEASING;
-    }
-    if dialect.is_smb3() && multichannel && client.contains(Capabilities::MULTI_CHANNEL) {
-        capabilities |= Capabilities::MULTI_CHANNEL;
-    }
-    if dialect.is_smb3() && persistent && client.contains(Capabilities::PERSISTENT_HANDLES) {
-        capabilities |= Capabilities::PERSISTENT_HANDLES;
-    }
-    // In 3.1.1 the context says it, not the flag.
-    if dialect.is_smb3() && dialect != Dialect::Smb311 && protection.cipher.is_some() {
-        capabilities |= Capabilities::ENCRYPTION;
+    capabilities.set(Capabilities::LEASING | Capabilities::LARGE_MTU, dialect != Dialect::Smb202);
+    if dialect.is_smb3() {
+        // Told only to a client that asks for it.
+        let mut offered = Capabilities::DIRECTORY_LEASING;
+        offered.set(Capabilities::MULTI_CHANNEL, multichannel);
+        offered.set(Capabilities::PERSISTENT_HANDLES, persistent);
+        capabilities |= offered & client;
+        // In 3.1.1 the context says it, not the flag.
+        let is_told = dialect != Dialect::Smb311 && protection.cipher.is_some();
+        capabilities.set(Capabilities::ENCRYPTION, is_told);
     }
     capabilities
 }

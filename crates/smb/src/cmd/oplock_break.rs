@@ -9,28 +9,21 @@ use smb_wire::create_context::LeaseState;
 use smb_wire::oplock_break::{self, Lease, Oplock};
 
 use crate::connection::Connection;
-use crate::dispatch::Request;
-use crate::exchange::outcome::{Handled, Stop};
-use crate::open::OnDisk;
-use crate::tree::{Target, Tree};
+use crate::exchange::{Handled, Request, Stop};
+use crate::state::{OnDisk, Target, Tree};
 
 /// Answers an acknowledgement.
-pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
+pub fn handle(connection: &mut Connection, request: &mut Request<'_>) -> Handled {
     match oplock_break::Request::parse(request.message)? {
-        oplock_break::Request::Oplock(oplock) => of_oplock(connection, request, oplock, body),
-        oplock_break::Request::Lease(lease) => of_lease(connection, request, lease, body),
+        oplock_break::Request::Oplock(oplock) => of_oplock(connection, request, oplock),
+        oplock_break::Request::Lease(lease) => of_lease(connection, request, lease),
     }
 }
 
 // MS-SMB2 3.3.5.22.1
-fn of_oplock(
-    connection: &mut Connection,
-    request: &mut Request<'_>,
-    oplock: Oplock,
-    body: &mut Vec<u8>,
-) -> Handled {
+fn of_oplock(connection: &mut Connection, request: &mut Request<'_>, oplock: Oplock) -> Handled {
     let open = connection.open(request, oplock.file_id)?.share();
-    let OnDisk { engine, file, .. } = open.on_disk().ok_or(Stop::Fail(NtStatus::INVALID_DEVICE_STATE))?;
+    let OnDisk { engine, file, .. } = open.on_disk().ok_or(NtStatus::INVALID_DEVICE_STATE)?;
     let held = file.caching();
     let (keep, answer) = answered(oplock.oplock_level, held);
     let key = open.oplock_key;
@@ -47,7 +40,7 @@ fn of_oplock(
         Err(refusal) => return Err(refusal.into()),
     }
     let level = answer?;
-    oplock_break::Response::Oplock(Oplock { oplock_level: level, file_id: open.id }).write(body);
+    oplock_break::Response::Oplock(Oplock { oplock_level: level, file_id: open.id }).write(request.body);
     Ok(NtStatus::SUCCESS)
 }
 
@@ -70,12 +63,7 @@ fn answered(level: OplockLevel, held: Option<Grant>) -> (Caching, Result<OplockL
 }
 
 // MS-SMB2 3.3.5.22.2
-fn of_lease(
-    connection: &mut Connection,
-    request: &mut Request<'_>,
-    lease: Lease,
-    body: &mut Vec<u8>,
-) -> Handled {
+fn of_lease(connection: &mut Connection, request: &mut Request<'_>, lease: Lease) -> Handled {
     let session = Arc::clone(connection.session(request)?);
     let (client, tree) = (session.client, connection.tree(request)?);
     let key = CacheKey(u128::from_le_bytes(lease.key.0));
@@ -97,7 +85,7 @@ fn of_lease(
     match engine.acknowledge(client, key, true, keep, request.now) {
         Ok(grant) => {
             let state = LeaseState::from_bits_retain(u32::from(grant.state.bits()));
-            oplock_break::Response::Lease(Lease { key: lease.key, state }).write(body);
+            oplock_break::Response::Lease(Lease { key: lease.key, state }).write(request.body);
             Ok(NtStatus::SUCCESS)
         }
         Err(Refusal::NoSuchGrant) if engine.holds(client, key, true) => {

@@ -1,6 +1,6 @@
 //! QUERY_DIRECTORY: lists a directory (MS-SMB2 3.3.5.18 and MS-FSA 2.1.5.6.3).
 //!
-//! [`handle`] checks the request, [`pattern`] says which names it wants, [`sink`] puts entries straight
+//! [`handle`] checks the request, [`Wanted`] says which names it wants, [`sink`] puts entries straight
 //! into the reply, and [`Listing`] remembers where the next request goes on.
 
 use std::cell::Cell;
@@ -9,37 +9,20 @@ use std::sync::Arc;
 
 use share::engine::Entry;
 use share::{Caller, Info, Refusal, Share};
+use smb_wire::NtStatus;
 use smb_wire::query_directory::{Flags, Request as Asked};
-use smb_wire::{NtStatus, output};
 use volume::security::Rights;
 
+use super::with_output;
 use crate::connection::{Connection, Negotiated};
-use crate::dispatch::{Request, check_charge};
-use crate::exchange::outcome::{Handled, Stop};
+use crate::exchange::{Handled, Request, Stop};
 use crate::info::names;
-use crate::open::OnDisk;
+use crate::state::OnDisk;
+use crate::state::open::listing::{Listing, Wanted};
 
-mod pattern;
 mod sink;
 
-use pattern::Wanted;
 use sink::{Form, Sink};
-
-/// Where the listing of one Open stands (MS-FSA 2.1.1.6 QueryPattern and QueryLastEntry).
-#[derive(Debug, Default)]
-pub struct Listing {
-    /// What the first request asked for; none before it.
-    wanted: Option<Wanted>,
-    /// How many of `.` and `..` are behind us.
-    dots: usize,
-    /// Resumes behind the last entry that was sent.
-    cookie: u64,
-    /// Whether nothing is left.
-    is_done: bool,
-    /// The request that has looked at [`SLICE`] names without finding one, by its connection and number, and whether it was
-    /// the first: it goes on here.
-    under_way: Option<((u64, u64), bool)>,
-}
 
 /// Names that a request looks at before it lets its connection do something else, a CANCEL of it for one.
 const SLICE: usize = 4096;
@@ -47,43 +30,26 @@ const SLICE: usize = 4096;
 const DOTS: [&[u8]; 2] = [b".", b".."];
 
 /// Answers a QUERY_DIRECTORY.
-pub(crate) fn handle(
-    connection: &mut Connection,
-    settled: &Negotiated,
-    request: &mut Request<'_>,
-    body: &mut Vec<u8>,
-) -> Handled {
+pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
     let asked = Asked::parse(request.message)?;
     let open = connection.open(request, asked.file_id)?;
     // MS-SMB2 3.3.5.18
     let directory = open.on_disk().filter(|disk| disk.file.is_directory());
-    let OnDisk { engine, file, identity, .. } = directory.ok_or(Stop::Fail(NtStatus::INVALID_PARAMETER))?;
-    if asked.output_buffer_length > settled.max_io {
-        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    }
-    check_charge(settled, request, asked.payload_len())?;
-    if !file.granted().contains(Rights::LIST_DIRECTORY) {
-        return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
-    }
-    let form = Form::of(asked.file_information_class, settled.posix)
-        .ok_or(Stop::Fail(NtStatus::INVALID_INFO_CLASS))?;
+    let OnDisk { engine, file, identity, .. } = directory.ok_or(NtStatus::INVALID_PARAMETER)?;
+    let limit = asked.output_buffer_length as usize;
+    settled.check_size(request, limit, asked.payload_len())?;
+    Stop::when(!file.granted().contains(Rights::LIST_DIRECTORY), NtStatus::ACCESS_DENIED)?;
+    let form = Form::of(asked.file_information_class, settled.posix).ok_or(NtStatus::INVALID_INFO_CLASS)?;
     // MS-FSA 2.1.5.6.3
-    if (asked.output_buffer_length as usize) < form.fixed_len() {
-        return Err(Stop::Fail(NtStatus::INFO_LENGTH_MISMATCH));
-    }
+    Stop::when(limit < form.fixed_len(), NtStatus::INFO_LENGTH_MISMATCH)?;
     let waiter = connection.waiter_for(request);
     let caller = request.caller(identity, open.client, Some(&waiter));
-    let at = body.len();
-    body.resize(at + output::RESPONSE_FIXED, 0);
-    let sink = Sink::new(body, form, asked.output_buffer_length as usize, engine, names::syntax(file));
     let single = asked.flags.contains(Flags::RETURN_SINGLE_ENTRY);
     let scan = Scan { engine, file, caller: &caller, single, number: (connection.handle.id, waiter.token) };
-    let status = list(&scan, &mut open.listing.lock(), &asked, sink)?;
-    let length = (body.len() - at - output::RESPONSE_FIXED) as u32;
-    if let Some(fixed) = body[at..].first_chunk_mut() {
-        output::Response::write_fixed(fixed, length);
-    }
-    Ok(status)
+    with_output(request.body, |body| {
+        let sink = Sink::new(body, form, limit, engine, names::syntax(file));
+        list(&scan, &mut open.listing.lock(), &asked, sink)
+    })
 }
 
 /// What one request scans.
@@ -129,9 +95,7 @@ fn list(scan: &Scan<'_>, listing: &mut Listing, asked: &Asked<'_>, mut sink: Sin
         return Ok(if end == End::Cut { NtStatus::BUFFER_OVERFLOW } else { NtStatus::SUCCESS });
     }
     // MS-FSA 2.1.5.6.3
-    if end == End::Full {
-        return Err(Stop::Fail(NtStatus::INFO_LENGTH_MISMATCH));
-    }
+    Stop::when(end == End::Full, NtStatus::INFO_LENGTH_MISMATCH)?;
     if end == End::Slice {
         listing.under_way = Some((scan.number, is_first));
         return Err(scan.go_on());
@@ -168,25 +132,19 @@ impl Scan<'_> {
     /// `.` and `..`, the first two entries wherever the pattern selects them.
     fn dots(&self, listing: &mut Listing, sink: &mut Sink<'_>) -> Result<Option<End>, Refusal> {
         while let Some(name) = DOTS.get(listing.dots) {
-            if listing.wanted.as_mut().is_some_and(|wanted| wanted.selects_dots(name)) {
-                let info = match (sink.needs_info(), listing.dots) {
-                    (false, _) => None,
-                    (true, 0) => Some(self.engine.info(self.file)?),
-                    (true, _) => Some(self.engine.parent_info(self.file)?),
-                };
-                match place(name, info.as_ref(), sink) {
-                    Some(End::Full) => return Ok(Some(End::Full)),
-                    Some(end) => {
-                        listing.dots += 1;
-                        return Ok(Some(end));
-                    }
-                    None => listing.dots += 1,
-                }
-                if self.single {
-                    return Ok(Some(End::Full));
-                }
-            } else {
+            if !listing.wanted.as_mut().is_some_and(|wanted| wanted.selects_dots(name)) {
                 listing.dots += 1;
+                continue;
+            }
+            let info = match (sink.needs_info(), listing.dots) {
+                (false, _) => None,
+                (true, 0) => Some(self.engine.info(self.file)?),
+                (true, _) => Some(self.engine.parent_info(self.file)?),
+            };
+            let end = place(name, info.as_ref(), sink);
+            listing.dots += usize::from(end != Some(End::Full));
+            if end.is_some() || self.single {
+                return Ok(end.or(Some(End::Full)));
             }
         }
         Ok(None)

@@ -8,14 +8,14 @@
 use std::sync::Arc;
 
 use share::Share;
+use smb_wire::NtStatus;
 use smb_wire::query_info::{InfoType, Request as Asked};
-use smb_wire::{NtStatus, output};
 
+use super::with_output;
 use crate::connection::{Connection, Negotiated};
-use crate::dispatch::{Request, check_charge};
-use crate::exchange::outcome::{Handled, Stop};
+use crate::exchange::{Handled, Request, Stop};
 use crate::info::Shown;
-use crate::open::{OnDisk, Open};
+use crate::state::{OnDisk, Open};
 
 mod extended;
 mod file;
@@ -25,40 +25,25 @@ mod security;
 pub(crate) mod volume;
 
 /// Answers a QUERY_INFO.
-pub(crate) fn handle(
-    connection: &mut Connection,
-    settled: &Negotiated,
-    request: &mut Request<'_>,
-    body: &mut Vec<u8>,
-) -> Handled {
+pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
     let asked = Asked::parse(request.message)?;
-    let open = connection.open(request, asked.file_id)?;
+    let named = connection.open(request, asked.file_id)?;
     // MS-SMB2 3.3.5.20
-    if asked.output_buffer_length > settled.max_io {
-        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    }
-    check_charge(settled, request, asked.payload_len())?;
-    let at = body.len();
-    body.resize(at + output::RESPONSE_FIXED, 0);
-    let status = match open.on_disk() {
-        Some(OnDisk { open, engine, file, .. }) => {
-            let query = Query { engine, file, open, asked: &asked, settled };
-            match asked.info_type {
-                InfoType::File => file::answer(&query, body),
-                InfoType::Filesystem => volume::answer(&query, body),
-                InfoType::Security => security::answer(&query, body),
-                // MS-SMB2 3.3.5.20.4: no volume tells quotas by SID.
-                InfoType::Quota => Err(Stop::Fail(NtStatus::NOT_SUPPORTED)),
-                InfoType::Unknown(_) => Err(Stop::Fail(NtStatus::INVALID_PARAMETER)),
-            }
+    settled.check_size(request, asked.output_buffer_length as usize, asked.payload_len())?;
+    with_output(request.body, |body| {
+        let Some(OnDisk { engine, file, open, .. }) = named.on_disk() else {
+            return pipe::answer(&asked, body);
+        };
+        let query = Query { engine, file, open, asked: &asked, settled };
+        match asked.info_type {
+            InfoType::File => file::answer(&query, body),
+            InfoType::Filesystem => volume::answer(&query, body),
+            InfoType::Security => security::answer(&query, body),
+            // MS-SMB2 3.3.5.20.4: no volume tells quotas by SID.
+            InfoType::Quota => Err(Stop::Fail(NtStatus::NOT_SUPPORTED)),
+            InfoType::Unknown(_) => Err(Stop::Fail(NtStatus::INVALID_PARAMETER)),
         }
-        None => pipe::answer(&asked, body),
-    }?;
-    let length = (body.len() - at - output::RESPONSE_FIXED) as u32;
-    if let Some(fixed) = body[at..].first_chunk_mut() {
-        output::Response::write_fixed(fixed, length);
-    }
-    Ok(status)
+    })
 }
 
 /// One question about a file of a share, or about its volume.
@@ -79,6 +64,12 @@ impl Query<'_> {
     /// What the engine knows of the file.
     fn shown(&self) -> Result<Shown, Stop> {
         Ok(Shown::of_open(&self.engine.info(self.file)?, self.file))
+    }
+
+    /// Writes a structure of fixed size with that.
+    fn tell(&self, out: &mut Vec<u8>, write: impl FnOnce(&Shown, &mut Vec<u8>)) -> Handled {
+        write(&self.shown()?, out);
+        Ok(NtStatus::SUCCESS)
     }
 }
 

@@ -10,11 +10,11 @@ use smb_wire::{NtStatus, read};
 use volume::Patience;
 use wire::{FileRange, Transfer};
 
-use crate::changing::Looking;
+use super::pipe;
 use crate::connection::{Connection, Negotiated};
-use crate::dispatch::{Request, check_charge};
-use crate::exchange::outcome::{Completion, Handled, Stop, Work};
-use crate::open::Object;
+use crate::exchange::{Handled, Request, Stop, Work};
+use crate::state::open::changing::Looking;
+use crate::state::{Completion, Object};
 
 /// Bytes from which on data is not copied; to find out whether it is in memory costs as much as to copy a few
 /// KiB, and pieces of the page cache go to the network in smaller steps.
@@ -31,19 +31,12 @@ struct Wanted {
 }
 
 /// Answers a READ.
-pub(crate) fn handle(
-    connection: &mut Connection,
-    settled: &Negotiated,
-    request: &mut Request<'_>,
-    body: &mut Vec<u8>,
-) -> Handled {
+pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
     let asked = read::Request::parse(request.message)?;
     let open = connection.open(request, asked.file_id)?;
     // MS-SMB2 3.3.5.12
-    if asked.length > settled.max_io || asked.channel != read::Channel::None {
-        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    }
-    check_charge(settled, request, asked.payload_len())?;
+    Stop::when(asked.channel != read::Channel::None, NtStatus::INVALID_PARAMETER)?;
+    settled.check_size(request, asked.length as usize, asked.payload_len())?;
     let wanted = Wanted {
         offset: asked.offset,
         length: asked.length as usize,
@@ -56,14 +49,14 @@ pub(crate) fn handle(
             Err(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST))
         }
         Some(Object::File { engine, open: file }) => {
-            if wanted.offset.checked_add(wanted.length as u64).is_none_or(|end| end > i64::MAX as u64) {
-                return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-            }
+            let end_at = wanted.offset.checked_add(wanted.length as u64);
+            Stop::when(end_at.is_none_or(|end| end > i64::MAX as u64), NtStatus::INVALID_PARAMETER)?;
             let paced = Paced::Read { file: file.file_number(), len: wanted.length as u64 };
             let charge = connection
                 .pace(request, engine, paced)
                 .inspect_err(|_| request.keeps = Some(open.look_on()))?;
             let transfer = request.bare.then_some(&connection.handle.transfer);
+            let body = &mut *request.body;
             if let Some(range) = uncopied(engine, file, open.lock_owner(), wanted, transfer)? {
                 open.moving.kept.set_position(wanted.offset + range.len as u64);
                 let at = begin(body, wanted);
@@ -84,7 +77,7 @@ pub(crate) fn handle(
                 Err(refusal) => Err(refusal.into()),
             }
         }
-        Some(Object::Pipe(pipe)) => crate::pipe::read(&mut pipe.lock(), wanted.length, body),
+        Some(Object::Pipe(pipe)) => pipe::read(&mut pipe.lock(), wanted.length, request.body),
         None => Err(Stop::Fail(NtStatus::FILE_CLOSED)),
     }
 }

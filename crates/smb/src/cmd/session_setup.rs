@@ -17,63 +17,16 @@ use smb_wire::negotiate::{Dialect, SecurityMode};
 use smb_wire::session_setup::{self, RequestFlags, SessionFlags};
 use smb_wire::{Header, NtStatus};
 
-use crate::account::{Comes, Standing};
+use crate::config::account::{Comes, Standing};
+use crate::config::target::Verdict;
 use crate::config::{Encryption, ServerConfig, Signing, same_name};
+use crate::connection::setup::{Purpose, Setup, SetupShare};
 use crate::connection::{Channel, Connection, Negotiated};
-use crate::dispatch::Request;
-use crate::exchange::outcome::{Handled, Stop};
+use crate::exchange::{Handled, Request, Stop};
 use crate::keys;
-use crate::limits::{MAX_SESSIONS_PER_CONNECTION, MAX_SETUPS, MAX_SETUPS_PER_CONNECTION};
-use crate::server::Server;
-use crate::session::{Proved, Session, State};
-use crate::target::Verdict;
-
-/// A log-on under way on one connection.
-pub struct Setup {
-    /// The session it is for.
-    pub session: Arc<Session>,
-    /// The pre-authentication hash of this connection and session (MS-SMB2 3.3.1.7).
-    pub preauth: [u8; 64],
-    acceptor: Acceptor,
-    purpose: Purpose,
-    _share: SetupShare,
-}
-
-/// One of the log-ons that may be half done at one time, until it is dropped.
-struct SetupShare(Arc<Server>);
-
-impl SetupShare {
-    /// None when there are too many.
-    fn take(server: &Arc<Server>) -> Option<SetupShare> {
-        let before = server.setups.fetch_add(1, Ordering::Relaxed);
-        // Dropped again when it is one too many.
-        Some(SetupShare(Arc::clone(server))).filter(|_| before < MAX_SETUPS)
-    }
-}
-
-impl Drop for SetupShare {
-    fn drop(&mut self) {
-        self.0.setups.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Setup {
-    /// Whether it adds this connection to a session that others carry.
-    pub fn binds(&self) -> bool {
-        self.purpose == Purpose::Bind
-    }
-}
-
-/// What a log-on is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Purpose {
-    /// A new session.
-    New,
-    /// The session is in use here, and its user proves themselves once more.
-    Again,
-    /// The session is in use on other connections, and this one is to be a channel of it.
-    Bind,
-}
+use crate::limits::{MAX_SESSIONS_PER_CONNECTION, MAX_SETUPS_PER_CONNECTION};
+use crate::state::session::{Proved, State};
+use crate::state::{Server, Session};
 
 struct Users<'a>(&'a Server);
 
@@ -87,356 +40,310 @@ impl Credentials for Users<'_> {
 }
 
 /// Answers a SESSION_SETUP.
-pub(crate) fn handle(
-    connection: &mut Connection,
-    settled: &Negotiated,
-    request: &mut Request<'_>,
-    body: &mut Vec<u8>,
-) -> Handled {
+pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
     let asked = session_setup::Request::parse(request.message)?;
-    let config = connection.settings();
+    let config = &*connection.settings();
     // MS-SMB2 3.3.5.5: who must seal and cannot is told so here.
-    if config.encryption == Encryption::Required && settled.protection.cipher.is_none() {
-        return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
-    }
-    // MS-SMB2 3.3.5.5: without an id it is a log-on like any other.
-    let binding = asked.flags.contains(RequestFlags::BINDING) && request.session_id != 0;
-    let at = match binding {
-        true => find_binding(connection, settled, request, &config)?,
-        false => find_setup(connection, settled, request, &config)?,
-    };
-    let setup = &mut connection.setups[at];
-    let session = Arc::clone(&setup.session);
-    request.related.session_id = session.id;
-    // What has waited was taken in when it came.
-    if settled.protection.dialect == Dialect::Smb311 && !request.resumed {
-        setup.preauth = preauth_hash(&setup.preauth, &signed_message(request));
-    }
-    let (step, user) = guess::judge(connection, request, at, asked.security_buffer)?;
-    match step {
-        Step::Continue(token) => {
-            session_setup::Response { session_flags: SessionFlags::empty(), security_buffer: &token }
-                .write(body);
-            Ok(NtStatus::MORE_PROCESSING_REQUIRED)
+    let cannot_seal = config.encryption == Encryption::Required && settled.protection.cipher.is_none();
+    Stop::when(cannot_seal, NtStatus::ACCESS_DENIED)?;
+    LogOn { connection, settled, request, config }.go_on(&asked)
+}
+
+/// One request of a log-on, and over which connection it came.
+struct LogOn<'a, 'm> {
+    connection: &'a mut Connection,
+    settled: &'a Negotiated,
+    request: &'a mut Request<'m>,
+    /// The settings that count on this connection.
+    config: &'a ServerConfig,
+}
+
+impl LogOn<'_, '_> {
+    fn go_on(mut self, asked: &session_setup::Request<'_>) -> Handled {
+        // MS-SMB2 3.3.5.5: without an id it is a log-on like any other.
+        let binding = asked.flags.contains(RequestFlags::BINDING) && self.request.session_id != 0;
+        let at = if binding { self.find_binding()? } else { self.find_setup()? };
+        let setup = &mut self.connection.setups[at];
+        self.request.related.session_id = setup.session.id;
+        // What has waited was taken in when it came.
+        if self.settled.protection.dialect == Dialect::Smb311 && !self.request.resumed {
+            setup.preauth = preauth_hash(&setup.preauth, &signed_message(self.request));
         }
-        Step::Done { reply, login } => {
-            let setup = connection.setups.remove(at);
-            let proving = Arc::clone(&setup.session);
-            let flags = accept(connection, settled, request, &asked, setup, (&login, &config))?;
-            session_setup::Response { session_flags: flags, security_buffer: &reply }.write(body);
-            let anonymous = proving.proved().is_none_or(|proved| proved.anonymous);
-            request.sign_answer = !anonymous;
-            // MS-SMB2 3.3.5.5.3
-            connection.constrained &= anonymous;
-            Ok(NtStatus::SUCCESS)
-        }
-        Step::Refused(why) => {
-            let setup = connection.setups.remove(at);
-            let (session, user) = (&setup.session, user.as_deref().unwrap_or_default());
-            let (id, reason) = (session.id, why.to_string());
-            match setup.purpose {
-                Purpose::New => connection.warn_of_log_on(user, &reason, "log-on refused", request.now),
-                Purpose::Again => {
-                    let what = "log-on refused and session ended: it was to be renewed";
-                    connection.warn_of_log_on(user, &reason, what, request.now);
-                }
-                Purpose::Bind => {
-                    let what = format!("channel refused: {why}");
-                    connection.complain(id, status_of(&why), &what, request.now);
-                }
+        let (step, user) = self.judge(at, asked.security_buffer)?;
+        match step {
+            Step::Continue(token) => {
+                session_setup::Response { session_flags: SessionFlags::empty(), security_buffer: &token }
+                    .write(self.request.body);
+                Ok(NtStatus::MORE_PROCESSING_REQUIRED)
             }
-            abandon(connection, &setup, request);
-            Err(Stop::Fail(status_of(&why)))
-        }
-    }
-}
-
-/// The log-on that the request goes on with, or a new one.
-fn find_setup(
-    connection: &mut Connection,
-    settled: &Negotiated,
-    request: &Request<'_>,
-    config: &ServerConfig,
-) -> Result<usize, Stop> {
-    let mut setups = connection.setups.iter();
-    if let Some(at) = setups.position(|setup| setup.session.id == request.session_id && !setup.binds()) {
-        return Ok(at);
-    }
-    if request.session_id == 0 {
-        // MS-SMB2 3.3.5.5.1
-        let share = check_room(connection)?;
-        let server = &connection.server;
-        let (guid, client) = (settled.client_guid, settled.client);
-        let session = server.new_session(guid, client, settled.protection, request.now);
-        let added = session.add_channel(&connection.handle, 1);
-        added.map_err(|_| Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES))?;
-        return Ok(begin(connection, session, Purpose::New, share, config));
-    }
-    // MS-SMB2 3.3.5.5: a session that is in use on this connection is authenticated again.
-    let found = connection.channel_of(request.session_id);
-    let found = found.map(|at| Arc::clone(&connection.channels[at].session));
-    match found.filter(|session| session.state() == State::Valid) {
-        Some(session) => {
-            let share = check_room(connection)?;
-            Ok(begin(connection, session, Purpose::Again, share, config))
-        }
-        None => {
-            connection.complain_of_stolen(request);
-            Err(Stop::Fail(NtStatus::USER_SESSION_DELETED))
-        }
-    }
-}
-
-/// The binding that the request goes on with, or a new one. Each request of a binding is checked from the start:
-/// the session may have ended on another connection since the last one.
-fn find_binding(
-    connection: &mut Connection,
-    settled: &Negotiated,
-    request: &Request<'_>,
-    config: &ServerConfig,
-) -> Result<usize, Stop> {
-    let id = request.session_id;
-    let checked = bind::session_to_bind(connection, settled, request, config);
-    let under_way = connection.setups.iter().position(|setup| setup.session.id == id && setup.binds());
-    match (checked, under_way) {
-        (Ok(session), Some(at)) if Arc::ptr_eq(&session, &connection.setups[at].session) => Ok(at),
-        (checked, stale) => {
-            if let Some(at) = stale {
-                connection.setups.remove(at);
+            Step::Done { reply, login } => {
+                let setup = self.connection.setups.remove(at);
+                let flags = self.accept(asked, &setup, &login)?;
+                session_setup::Response { session_flags: flags, security_buffer: &reply }
+                    .write(self.request.body);
+                let anonymous = setup.session.proved().is_none_or(|proved| proved.anonymous);
+                self.request.sign_answer = !anonymous;
+                // MS-SMB2 3.3.5.5.3
+                self.connection.constrained &= anonymous;
+                Ok(NtStatus::SUCCESS)
             }
-            let session = checked?;
-            let share = check_room(connection)?;
-            Ok(begin(connection, session, Purpose::Bind, share, config))
+            Step::Refused(why) => {
+                let setup = self.connection.setups.remove(at);
+                let (user, reason) = (user.as_deref().unwrap_or_default(), why.to_string());
+                match setup.purpose {
+                    Purpose::New => self.warn(user, &reason, "log-on refused"),
+                    Purpose::Again => {
+                        self.warn(user, &reason, "log-on refused and session ended: it was to be renewed");
+                    }
+                    Purpose::Bind => {
+                        let (what, now) = (format!("channel refused: {why}"), self.request.now);
+                        self.connection.complain(setup.session.id, status_of(&why), &what, now);
+                    }
+                }
+                self.abandon(&setup);
+                Err(Stop::Fail(status_of(&why)))
+            }
         }
     }
-}
 
-/// Whether one log-on more may be half done.
-fn check_room(connection: &Connection) -> Result<SetupShare, Stop> {
-    let (carried, under_way) = (connection.channels.len(), connection.setups.len());
-    let has_room = carried + under_way < MAX_SESSIONS_PER_CONNECTION && under_way < MAX_SETUPS_PER_CONNECTION;
-    let share = has_room.then(|| SetupShare::take(&connection.server)).flatten();
-    share.ok_or(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES))
-}
-
-/// Begins a log-on and says where it is in the list.
-fn begin(
-    connection: &mut Connection,
-    session: Arc<Session>,
-    purpose: Purpose,
-    share: SetupShare,
-    config: &ServerConfig,
-) -> usize {
-    let names = Names {
-        netbios_computer: config.name.clone(),
-        netbios_domain: config.name.clone(),
-        dns_computer: config.dns_name.clone(),
-        dns_domain: String::new(),
-    };
-    let acceptor = Acceptor::new(&auth::Config::new(names));
-    connection.setups.push(Setup { session, preauth: connection.preauth, acceptor, purpose, _share: share });
-    connection.setups.len() - 1
-}
-
-/// The user is proved: keys, flags, and what an earlier session of theirs leaves (MS-SMB2 3.3.5.5.3).
-fn accept(
-    connection: &mut Connection,
-    settled: &Negotiated,
-    request: &Request<'_>,
-    asked: &session_setup::Request<'_>,
-    setup: Setup,
-    (login, config): (&Login, &ServerConfig),
-) -> Result<SessionFlags, Stop> {
-    let server = Arc::clone(&connection.server);
-    check_target(connection, &setup, login, config, request)?;
-    let (identity, key_of) =
-        user_of(&server, login, config).inspect_err(|_| abandon(connection, &setup, request))?;
-    let session = &setup.session;
-    check_dialect(connection, settled, &setup, request)?;
-    let memory = &config.session_memory;
-    let payer = memory.payer(session.client, &identity);
-    if setup.purpose == Purpose::New && !session.take_memory(memory, payer) {
-        memory.refuse(payer, &identity.name, request.now.mono_ns);
-        abandon(connection, &setup, request);
-        return Err(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES));
-    }
-    let signs = config.signing == Signing::Required
-        || asked.security_mode.contains(SecurityMode::SIGNING_REQUIRED)
-        || settled.client_security.contains(SecurityMode::SIGNING_REQUIRED);
-    let (is_owner, now) = (same_name(session.user_name(), &identity.name), request.now);
-    match setup.purpose {
-        Purpose::New => {
-            // Before the session can be found to be in use, so that no binding counts by anything else.
-            let comes = Comes { protection: session.protection, signs, key_of: key_of.as_deref() };
-            session.settle(standing(connection, request, &setup, &identity, comes)?);
-            log_on(connection, &setup, login, identity);
+    /// The log-on that the request goes on with, or a new one.
+    fn find_setup(&mut self) -> Result<usize, Stop> {
+        let id = self.request.session_id;
+        let mut setups = self.connection.setups.iter();
+        if let Some(at) = setups.position(|setup| setup.session.id == id && !setup.binds()) {
+            return Ok(at);
         }
-        Purpose::Bind if !is_owner => return Err(bind::other_user(connection, session, &identity.name, now)),
-        Purpose::Bind => {
-            bind::take_channel(connection, settled, &setup, &login.session_key, config, now)?;
-            connection.deadline = None;
+        if id == 0 {
+            // MS-SMB2 3.3.5.5.1
+            let share = self.check_room()?;
+            let Negotiated { client_guid, client, protection, .. } = *self.settled;
+            let server = &self.connection.server;
+            let session = server.new_session(client_guid, client, protection, self.request.now);
+            let added = session.add_channel(&self.connection.handle, 1);
+            added.map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+            return Ok(self.begin(session, Purpose::New, share));
         }
-        // MS-SMB2 3.3.5.5.3: another user may not take the session over; its keys and its user stay as they
-        // are, also when its client shows for once that it has no name.
-        Purpose::Again if !is_owner && !login.is_anonymous() => {
-            let (peer, of) = (connection.handle.peer.remote, session.user_name());
-            tracing::info!(%peer, session = session.id, of, user = identity.name, "session ends: renewed by another");
-            server.end_session(session, request.cause());
-            return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
-        }
-        Purpose::Again => {}
-    }
-    let standing = session.standing();
-    let required = signs || standing.is_some_and(|standing| standing.signs);
-    // MS-SMB2 3.3.5.5.3 (exception: a further channel does not change what the others need not do so far)
-    if required && setup.purpose != Purpose::Bind {
-        session.signing_required.store(true, Ordering::Relaxed);
-    }
-    end_previous(&server, session, asked.previous_session_id, request);
-    let mut flags = SessionFlags::empty();
-    let seals = config.encryption == Encryption::Required || standing.is_some_and(|standing| standing.seals);
-    if login.is_anonymous() && setup.purpose == Purpose::New {
-        flags |= SessionFlags::IS_NULL;
-    } else if seals && setup.purpose != Purpose::Bind {
-        session.sealing_required.store(true, Ordering::Relaxed);
-        flags |= SessionFlags::ENCRYPT_DATA;
-    }
-    Ok(flags)
-}
-
-/// Who has logged on, and the account whose key they came with.
-fn user_of(
-    server: &Server,
-    login: &Login,
-    config: &ServerConfig,
-) -> Result<(Arc<Identity>, Option<String>), Stop> {
-    if login.is_anonymous() {
-        let nobody = config.anonymous.then(|| (Arc::new(crate::config::nobody()), None));
-        return nobody.ok_or(Stop::Fail(NtStatus::ACCESS_DENIED));
-    }
-    let user = server.user(&login.user).ok_or(Stop::Fail(NtStatus::LOGON_FAILURE))?;
-    Ok((Arc::clone(&user.identity), user.key_of.clone()))
-}
-
-/// Who has proved a password must have meant this server by it.
-fn check_target(
-    connection: &mut Connection,
-    setup: &Setup,
-    login: &Login,
-    config: &ServerConfig,
-    request: &Request<'_>,
-) -> Result<(), Stop> {
-    if login.proof != Proof::Password {
-        return Ok(());
-    }
-    let interfaces = connection.server.interfaces();
-    let own = interfaces.iter().map(|at| at.address);
-    match config.judge_target(&login.target, connection.handle.peer.local.ip(), own) {
-        Verdict::Fine => Ok(()),
-        Verdict::Unknown(name) => {
-            let why = format!(
-                "it is meant for `{name}`: add the name to `spn_names` if it is one of this server's"
-            );
-            connection.warn_of_log_on(
-                &login.user,
-                &why,
-                "log-on for an unknown server is let in",
-                request.now,
-            );
-            Ok(())
-        }
-        Verdict::Refused(why) => {
-            connection.warn_of_log_on(&login.user, &why, "log-on refused", request.now);
-            abandon(connection, setup, request);
-            Err(Stop::Fail(NtStatus::ACCESS_DENIED))
+        // MS-SMB2 3.3.5.5: a session that is in use on this connection is authenticated again.
+        let found = self.connection.channel_of(id);
+        let found = found.map(|at| Arc::clone(&self.connection.channels[at].session));
+        match found.filter(|session| session.state() == State::Valid) {
+            Some(session) => {
+                let share = self.check_room()?;
+                Ok(self.begin(session, Purpose::Again, share))
+            }
+            None => {
+                self.connection.complain_of_stolen(self.request);
+                Err(Stop::Fail(NtStatus::USER_SESSION_DELETED))
+            }
         }
     }
-}
 
-/// What the user's account says of a new session, which ends before it begins where the account's demands are not met.
-fn standing(
-    connection: &mut Connection,
-    request: &Request<'_>,
-    setup: &Setup,
-    identity: &Identity,
-    comes: Comes<'_>,
-) -> Result<Standing, Stop> {
-    let config = connection.server.config().clone();
-    let user = &identity.name;
-    let known = connection.account.as_ref();
-    let standing = config.standing(known, user, comes);
-    standing.map_err(|why| {
-        let peer = connection.handle.peer.remote;
-        tracing::warn!(%peer, user, "log-on refused: {why}");
-        abandon(connection, setup, request);
-        Stop::Fail(NtStatus::ACCESS_DENIED)
-    })
-}
-
-/// A client has one dialect: a new session in another one ends before it begins.
-// MS-SMB2 3.3.5.5.3
-fn check_dialect(
-    connection: &mut Connection,
-    settled: &Negotiated,
-    setup: &Setup,
-    request: &Request<'_>,
-) -> Result<(), Stop> {
-    let client = connection.server.client(settled.client);
-    let dialect = settled.protection.dialect;
-    if setup.purpose != Purpose::New || client.is_none_or(|client| client.speaks(dialect)) {
-        return Ok(());
+    /// The binding that the request goes on with, or a new one. Each request of a binding is checked from the start:
+    /// the session may have ended on another connection since the last one.
+    fn find_binding(&mut self) -> Result<usize, Stop> {
+        let id = self.request.session_id;
+        let checked = self.session_to_bind();
+        let setups = &mut self.connection.setups;
+        let under_way = setups.iter().position(|setup| setup.session.id == id && setup.binds());
+        match (checked, under_way) {
+            (Ok(session), Some(at)) if Arc::ptr_eq(&session, &setups[at].session) => Ok(at),
+            (checked, stale) => {
+                if let Some(at) = stale {
+                    setups.remove(at);
+                }
+                let session = checked?;
+                let share = self.check_room()?;
+                Ok(self.begin(session, Purpose::Bind, share))
+            }
+        }
     }
-    let peer = connection.handle.peer.remote;
-    tracing::info!(%peer, ?dialect, "log-on refused: its client speaks another dialect on its other connections");
-    abandon(connection, setup, request);
-    Err(Stop::Fail(NtStatus::USER_SESSION_DELETED))
-}
 
-/// Gives a new session its user and keys, and this connection as its first channel.
-fn log_on(connection: &mut Connection, setup: &Setup, login: &Login, identity: Arc<Identity>) {
-    let Setup { session, preauth, .. } = setup;
-    let protection = session.protection;
-    let key: &[u8; 16] = &login.session_key;
-    // MS-SMB2 3.3.5.5.3: Session.SigningKey is Channel.SigningKey of the first channel.
-    let new_signer = || keys::signer(protection, key, preauth);
-    let seal = keys::server_seal(protection, key, preauth);
-    session.prove(Proved { identity, anonymous: login.is_anonymous(), signer: new_signer(), seal });
-    connection.channels.push(Channel { session: Arc::clone(session), signer: new_signer() });
-    connection.deadline = None;
-    tracing::info!(
-        peer = %connection.handle.peer.remote,
-        user = session.user_name(),
-        workstation = login.workstation,
-        dialect = ?protection.dialect,
-        "logged on"
-    );
-}
+    /// Whether one log-on more may be half done.
+    fn check_room(&self) -> Result<SetupShare, Stop> {
+        let (carried, under_way) = (self.connection.channels.len(), self.connection.setups.len());
+        let has_room =
+            carried + under_way < MAX_SESSIONS_PER_CONNECTION && under_way < MAX_SETUPS_PER_CONNECTION;
+        let share = has_room.then(|| SetupShare::take(&self.connection.server)).flatten();
+        share.ok_or(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES))
+    }
 
-// MS-SMB2 3.3.5.5.3
-fn end_previous(server: &Arc<Server>, session: &Arc<Session>, previous: u64, request: &Request<'_>) {
-    if previous == 0 || previous == session.id {
-        return;
+    /// Begins a log-on and says where it is in the list.
+    fn begin(&mut self, session: Arc<Session>, purpose: Purpose, share: SetupShare) -> usize {
+        let names = Names {
+            netbios_computer: self.config.name.clone(),
+            netbios_domain: self.config.name.clone(),
+            dns_computer: self.config.dns_name.clone(),
+            dns_domain: String::new(),
+        };
+        let acceptor = Acceptor::new(&auth::Config::new(names));
+        let preauth = self.connection.preauth;
+        self.connection.setups.push(Setup { session, preauth, acceptor, purpose, _share: share });
+        self.connection.setups.len() - 1
     }
-    let Some(old) = server.session(previous) else { return };
-    if old.state() == State::Valid && old.user_name() == session.user_name() {
-        tracing::info!(
-            session = old.id,
-            by = session.id,
-            user = old.user_name(),
-            "session replaced by its client"
-        );
-        server.end_session(&old, request.cause());
-    }
-}
 
-/// A log-on that has failed takes its session along (MS-SMB2 3.3.5.5.3), but a channel that was refused does
-/// nothing to the session it was for.
-fn abandon(connection: &mut Connection, setup: &Setup, request: &Request<'_>) {
-    if setup.binds() {
-        return;
+    /// The user is proved: keys, flags, and what an earlier session of theirs leaves (MS-SMB2 3.3.5.5.3).
+    fn accept(
+        &mut self,
+        asked: &session_setup::Request<'_>,
+        setup: &Setup,
+        login: &Login,
+    ) -> Result<SessionFlags, Stop> {
+        let (session, config, now) = (&setup.session, self.config, self.request.now);
+        self.check_target(setup, login)?;
+        let (identity, key_of) = self.user_of(login).inspect_err(|_| self.abandon(setup))?;
+        self.check_dialect(setup)?;
+        let memory = &config.session_memory;
+        let payer = memory.payer(session.client, &identity);
+        if setup.purpose == Purpose::New && !session.take_memory(memory, payer) {
+            memory.refuse(payer, &identity.name, now.mono_ns);
+            self.abandon(setup);
+            return Err(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES));
+        }
+        let signs = config.signing == Signing::Required
+            || asked.security_mode.contains(SecurityMode::SIGNING_REQUIRED)
+            || self.settled.client_security.contains(SecurityMode::SIGNING_REQUIRED);
+        let is_owner = same_name(session.user_name(), &identity.name);
+        match setup.purpose {
+            Purpose::New => {
+                // Before the session can be found to be in use, so that no binding counts by anything else.
+                let comes = Comes { protection: session.protection, signs, key_of: key_of.as_deref() };
+                session.settle(self.standing(setup, &identity, comes)?);
+                self.log_on(setup, login, identity);
+            }
+            Purpose::Bind if !is_owner => return Err(self.other_user(session, &identity.name)),
+            Purpose::Bind => {
+                self.take_channel(setup, &login.session_key)?;
+                self.connection.deadline = None;
+            }
+            // MS-SMB2 3.3.5.5.3: another user may not take the session over; its keys and its user stay as they
+            // are, also when its client shows for once that it has no name.
+            Purpose::Again if !is_owner && !login.is_anonymous() => {
+                let (peer, of) = (self.connection.handle.peer.remote, session.user_name());
+                tracing::info!(%peer, session = session.id, of, user = identity.name, "session ends: renewed by another");
+                self.connection.server.end_session(session, self.request.cause());
+                return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
+            }
+            Purpose::Again => {}
+        }
+        let standing = session.standing();
+        let required = signs || standing.is_some_and(|standing| standing.signs);
+        // MS-SMB2 3.3.5.5.3 (exception: a further channel does not change what the others need not do so far)
+        if required && setup.purpose != Purpose::Bind {
+            session.signing_required.store(true, Ordering::Relaxed);
+        }
+        self.end_previous(session, asked.previous_session_id);
+        let mut flags = SessionFlags::empty();
+        let seals =
+            config.encryption == Encryption::Required || standing.is_some_and(|standing| standing.seals);
+        if login.is_anonymous() && setup.purpose == Purpose::New {
+            flags |= SessionFlags::IS_NULL;
+        } else if seals && setup.purpose != Purpose::Bind {
+            session.sealing_required.store(true, Ordering::Relaxed);
+            flags |= SessionFlags::ENCRYPT_DATA;
+        }
+        Ok(flags)
     }
-    connection.server.end_session(&setup.session, request.cause());
-    connection.forget_session(setup.session.id);
+
+    /// Who has logged on, and the account whose key they came with.
+    fn user_of(&self, login: &Login) -> Result<(Arc<Identity>, Option<String>), Stop> {
+        if login.is_anonymous() {
+            let nobody = self.config.anonymous.then(|| (Arc::new(crate::config::nobody()), None));
+            return nobody.ok_or(Stop::Fail(NtStatus::ACCESS_DENIED));
+        }
+        let user = self.connection.server.user(&login.user).ok_or(NtStatus::LOGON_FAILURE)?;
+        Ok((Arc::clone(&user.identity), user.key_of.clone()))
+    }
+
+    /// Who has proved a password must have meant this server by it.
+    fn check_target(&mut self, setup: &Setup, login: &Login) -> Result<(), Stop> {
+        if login.proof != Proof::Password {
+            return Ok(());
+        }
+        let interfaces = self.connection.server.interfaces();
+        let own = interfaces.iter().map(|at| at.address);
+        match self.config.judge_target(&login.target, self.connection.handle.peer.local.ip(), own) {
+            Verdict::Fine => Ok(()),
+            Verdict::Unknown(name) => {
+                let why = format!(
+                    "it is meant for `{name}`: add the name to `spn_names` if it is one of this server's"
+                );
+                self.warn(&login.user, &why, "log-on for an unknown server is let in");
+                Ok(())
+            }
+            Verdict::Refused(why) => {
+                self.warn(&login.user, &why, "log-on refused");
+                self.abandon(setup);
+                Err(Stop::Fail(NtStatus::ACCESS_DENIED))
+            }
+        }
+    }
+
+    /// What the user's account says of a new session, which ends before it begins where the account's demands are not met.
+    fn standing(&mut self, setup: &Setup, identity: &Identity, comes: Comes<'_>) -> Result<Standing, Stop> {
+        let (config, user) = (self.connection.server.config().clone(), &identity.name);
+        config.standing(self.connection.account.as_ref(), user, comes).map_err(|why| {
+            let peer = self.connection.handle.peer.remote;
+            tracing::warn!(%peer, user, "log-on refused: {why}");
+            self.abandon(setup);
+            Stop::Fail(NtStatus::ACCESS_DENIED)
+        })
+    }
+
+    /// A client has one dialect: a new session in another one ends before it begins.
+    // MS-SMB2 3.3.5.5.3
+    fn check_dialect(&mut self, setup: &Setup) -> Result<(), Stop> {
+        let client = self.connection.server.client(self.settled.client);
+        let dialect = self.settled.protection.dialect;
+        if setup.purpose != Purpose::New || client.is_none_or(|client| client.speaks(dialect)) {
+            return Ok(());
+        }
+        let peer = self.connection.handle.peer.remote;
+        tracing::info!(%peer, ?dialect, "log-on refused: its client speaks another dialect on its other connections");
+        self.abandon(setup);
+        Err(Stop::Fail(NtStatus::USER_SESSION_DELETED))
+    }
+
+    /// Gives a new session its user and keys, and this connection as its first channel.
+    fn log_on(&mut self, setup: &Setup, login: &Login, identity: Arc<Identity>) {
+        let Setup { session, preauth, .. } = setup;
+        let protection = session.protection;
+        let key: &[u8; 16] = &login.session_key;
+        // MS-SMB2 3.3.5.5.3: Session.SigningKey is Channel.SigningKey of the first channel.
+        let new_signer = || keys::signer(protection, key, preauth);
+        let seal = keys::server_seal(protection, key, preauth);
+        session.prove(Proved { identity, anonymous: login.is_anonymous(), signer: new_signer(), seal });
+        let channel = Channel { session: Arc::clone(session), signer: new_signer() };
+        self.connection.channels.push(channel);
+        self.connection.deadline = None;
+        let (peer, user) = (self.connection.handle.peer.remote, session.user_name());
+        let (workstation, dialect) = (&login.workstation, protection.dialect);
+        tracing::info!(%peer, user, workstation, ?dialect, "logged on");
+    }
+
+    // MS-SMB2 3.3.5.5.3
+    fn end_previous(&self, session: &Session, previous: u64) {
+        let server = &self.connection.server;
+        let Some(old) = server.session(previous).filter(|old| old.id != session.id) else { return };
+        if old.state() == State::Valid && old.user_name() == session.user_name() {
+            let user = old.user_name();
+            tracing::info!(session = old.id, by = session.id, user, "session replaced by its client");
+            server.end_session(&old, self.request.cause());
+        }
+    }
+
+    /// A log-on that has failed takes its session along (MS-SMB2 3.3.5.5.3), but a channel that was refused does
+    /// nothing to the session it was for.
+    fn abandon(&mut self, setup: &Setup) {
+        if !setup.binds() {
+            self.connection.server.end_session(&setup.session, self.request.cause());
+            self.connection.forget_session(setup.session.id);
+        }
+    }
+
+    /// Says in the log why somebody is not let in, or is only just.
+    fn warn(&self, user: &str, why: &str, what: &str) {
+        self.connection.warn_of_log_on(user, why, what, self.request.now);
+    }
 }
 
 /// The request as it was sent: with its signature, as the pre-authentication hash wants it.
@@ -455,9 +362,8 @@ fn status_of(why: &auth::Refusal) -> NtStatus {
         Refusal::BadToken(_) | Refusal::BadMessage(_) | Refusal::OutOfTurn | Refusal::TooWeak => {
             NtStatus::INVALID_PARAMETER
         }
-        Refusal::NoCommonMechanism => NtStatus::LOGON_FAILURE,
         Refusal::OldResponse | Refusal::WrongCredentials | Refusal::Rejected => NtStatus::LOGON_FAILURE,
         Refusal::AccountDisabled => NtStatus::ACCOUNT_DISABLED,
-        Refusal::WrongMic | Refusal::WrongMechListMic => NtStatus::LOGON_FAILURE,
+        Refusal::NoCommonMechanism | Refusal::WrongMic | Refusal::WrongMechListMic => NtStatus::LOGON_FAILURE,
     }
 }

@@ -14,9 +14,8 @@ use smb_wire::set_info::{Request as Asked, Response};
 use volume::security::Rights;
 
 use crate::connection::{Connection, Negotiated};
-use crate::dispatch::{Request, check_charge};
-use crate::exchange::outcome::{Handled, Stop};
-use crate::open::{OnDisk, Open};
+use crate::exchange::{Handled, Request, Stop};
+use crate::state::{OnDisk, Open};
 
 mod file;
 mod naming;
@@ -24,19 +23,12 @@ mod pipe;
 mod security;
 
 /// Answers a SET_INFO.
-pub(crate) fn handle(
-    connection: &mut Connection,
-    settled: &Negotiated,
-    request: &mut Request<'_>,
-    body: &mut Vec<u8>,
-) -> Handled {
+pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
     let asked = Asked::parse(request.message)?;
     let open = connection.open(request, asked.file_id)?;
     // MS-SMB2 3.3.5.21
-    if asked.buffer.is_empty() || asked.payload_len() > settled.max_io {
-        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    }
-    check_charge(settled, request, asked.payload_len())?;
+    Stop::when(asked.buffer.is_empty(), NtStatus::INVALID_PARAMETER)?;
+    settled.check_size(request, asked.payload_len() as usize, asked.payload_len())?;
     match open.on_disk() {
         Some(OnDisk { open, engine, file, identity }) => {
             let waiter = connection.waiter_for(request);
@@ -53,7 +45,7 @@ pub(crate) fn handle(
         }
         None => pipe::apply(&asked),
     }?;
-    Response.write(body);
+    Response.write(request.body);
     Ok(NtStatus::SUCCESS)
 }
 

@@ -1,7 +1,7 @@
 //! TREE_CONNECT: access to one share (MS-SMB2 3.3.5.7).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use share::Identity;
 use smb_wire::create::Access as Rights;
@@ -9,14 +9,12 @@ use smb_wire::negotiate::Dialect;
 use smb_wire::tree_connect::{self, ShareCapabilities, ShareFlags, ShareType};
 use smb_wire::{NtStatus, header};
 
-use crate::account::Demands;
+use crate::config::account::Demands;
 use crate::config::{Access, Encryption, ShareConfig, Signing};
 use crate::connection::{Connection, Negotiated};
-use crate::dispatch::Request;
-use crate::exchange::outcome::{Handled, Stop};
-use crate::notice::Holder;
-use crate::session::Session;
-use crate::tree::{Target, Tree};
+use crate::exchange::{Handled, Request, Stop};
+use crate::state::notice::Holder;
+use crate::state::{Session, Target, Tree};
 
 /// What a user with write access may do: everything but changing owners and descriptors.
 const WRITE: Rights = Rights::from_bits_retain(0x0013_01ff);
@@ -24,12 +22,7 @@ const WRITE: Rights = Rights::from_bits_retain(0x0013_01ff);
 const READ: Rights = Rights::FILE_GENERIC_READ.union(Rights::FILE_GENERIC_EXECUTE);
 
 /// Answers a TREE_CONNECT.
-pub(crate) fn handle(
-    connection: &mut Connection,
-    settled: &Negotiated,
-    request: &mut Request<'_>,
-    body: &mut Vec<u8>,
-) -> Handled {
+pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
     let dialect = settled.protection.dialect;
     let session = Arc::clone(connection.session(request)?);
     let asked = tree_connect::Request::parse(request.message, dialect == Dialect::Smb311)?;
@@ -39,32 +32,23 @@ pub(crate) fn handle(
     if dialect == Dialect::Smb311 && !anonymous && !protected {
         return Err(Stop::Disconnect("a TREE_CONNECT that is neither signed nor sealed"));
     }
-    let name = asked.share().to_string_exact().ok_or(Stop::Fail(NtStatus::BAD_NETWORK_NAME))?;
+    let name = asked.share().to_string_exact().ok_or(NtStatus::BAD_NETWORK_NAME)?;
     if name.eq_ignore_ascii_case("IPC$") {
-        return connect_pipes(request, &session, body);
+        return connect_pipes(request, &session);
     }
     check_endpoint(connection, &session, &name)?;
-    let config = connection.server.share(&name).ok_or(Stop::Fail(NtStatus::BAD_NETWORK_NAME))?;
+    let config = connection.server.share(&name).ok_or(NtStatus::BAD_NETWORK_NAME)?;
     request.course.place = connection.desk.place(&config.engine);
-    if anonymous {
-        return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
-    }
-    connect_disk(connection, request, &session, &config, body)
+    Stop::when(anonymous, NtStatus::ACCESS_DENIED)?;
+    connect_disk(connection, request, &session, &config)
 }
 
-fn connect_pipes(request: &mut Request<'_>, session: &Session, body: &mut Vec<u8>) -> Handled {
+fn connect_pipes(request: &mut Request<'_>, session: &Session) -> Handled {
     let maximal = READ | Rights::WRITE_DATA;
     let connected = request.now;
-    let make = |id| Tree {
-        id,
-        connected,
-        target: Target::Pipes,
-        maximal,
-        sealed: false,
-        signed: false,
-        speaks_numbers: AtomicBool::default(),
-    };
-    let tree = session.connect(make).ok_or(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES))?;
+    let tree = session
+        .connect(|id| Tree::new(id, connected, Target::Pipes, maximal))
+        .ok_or(NtStatus::INSUFFICIENT_RESOURCES)?;
     request.related.tree_id = tree.id;
     tree_connect::Response {
         share_type: ShareType::Pipe,
@@ -72,7 +56,7 @@ fn connect_pipes(request: &mut Request<'_>, session: &Session, body: &mut Vec<u8
         capabilities: ShareCapabilities::empty(),
         maximal_access: maximal,
     }
-    .write(body);
+    .write(request.body);
     Ok(NtStatus::SUCCESS)
 }
 
@@ -81,10 +65,9 @@ fn connect_disk(
     request: &mut Request<'_>,
     session: &Session,
     config: &Arc<ShareConfig>,
-    body: &mut Vec<u8>,
 ) -> Handled {
     let denied = Stop::Fail(NtStatus::ACCESS_DENIED);
-    let proved = session.proved().ok_or(Stop::Fail(NtStatus::USER_SESSION_DELETED))?;
+    let proved = session.proved().ok_or(NtStatus::USER_SESSION_DELETED)?;
     let protection = session.protection;
     let by_key = session.standing().is_some_and(|standing| standing.by_key);
     let access = if by_key { config.full_access() } else { config.access(&proved.identity.name) };
@@ -103,27 +86,19 @@ fn connect_disk(
     let identity = limited(&proved.identity, maximal);
     let engine = Arc::clone(&config.engine);
     let connected = request.now;
-    let tree = session.connect(|id| Tree {
-        id,
-        connected,
-        target: Target::Disk { config: Arc::clone(config), engine: Arc::clone(&engine), identity },
-        maximal,
-        sealed: seal,
-        signed: config.signing == Signing::Required || demands.signs(),
-        speaks_numbers: AtomicBool::default(),
-    });
-    let tree = tree.ok_or(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES))?;
+    let target = Target::Disk { config: Arc::clone(config), engine: Arc::clone(&engine), identity };
+    let signed = config.signing == Signing::Required || demands.signs();
+    let tree =
+        session.connect(|id| Tree { sealed: seal, signed, ..Tree::new(id, connected, target, maximal) });
+    let tree = tree.ok_or(NtStatus::INSUFFICIENT_RESOURCES)?;
     engine.attach(session.client, Holder::new(&connection.server, &engine));
     request.related.tree_id = tree.id;
     let mut flags = ShareFlags::empty();
     // MS-SMB2 3.3.5.7: a session that is sealed as a whole needs no word of it.
     let asks_itself = config.encryption == Encryption::Required && !config.inherits_encryption;
-    if asks_itself || (seal && !session.sealing_required.load(Ordering::Relaxed)) {
-        flags |= ShareFlags::ENCRYPT_DATA;
-    }
-    if config.hide_unreadable {
-        flags |= ShareFlags::ACCESS_BASED_DIRECTORY_ENUM;
-    }
+    let is_news = seal && !session.sealing_required.load(Ordering::Relaxed);
+    flags.set(ShareFlags::ENCRYPT_DATA, asks_itself || is_news);
+    flags.set(ShareFlags::ACCESS_BASED_DIRECTORY_ENUM, config.hide_unreadable);
     let mut capabilities = ShareCapabilities::empty();
     // MS-SMB2 3.3.5.7
     if protection.dialect.is_smb3() && config.continuously_available {
@@ -136,30 +111,29 @@ fn connect_disk(
         capabilities,
         maximal_access: maximal,
     }
-    .write(body);
+    .write(request.body);
     Ok(NtStatus::SUCCESS)
 }
 
 /// At an address of a share there is no other.
 fn check_endpoint(connection: &Connection, session: &Session, share: &str) -> Result<(), Stop> {
-    let Some(why) = session.standing().and_then(|standing| standing.is_kept_from(share)) else {
-        return Ok(());
-    };
-    let (peer, user) = (connection.handle.peer.remote, session.user_name());
-    tracing::warn!(%peer, user, share, "TREE_CONNECT refused: {why}");
-    Err(Stop::Fail(NtStatus::BAD_NETWORK_NAME))
+    let why = session.standing().and_then(|standing| standing.is_kept_from(share));
+    why.map_or(Ok(()), |why| Err(refuse(connection, session, share, &why, NtStatus::BAD_NETWORK_NAME)))
 }
 
 /// What the account of the share demands. Refuses a share of another account than the session's, or of one whose demands the
 /// session does not meet.
 fn check_account(connection: &Connection, session: &Session, share: &ShareConfig) -> Result<Demands, Stop> {
-    let standing = session.standing().ok_or(Stop::Fail(NtStatus::USER_SESSION_DELETED))?;
+    let standing = session.standing().ok_or(NtStatus::USER_SESSION_DELETED)?;
     let config = connection.server.config();
-    config.reach(standing, share.account.as_deref(), session.protection).map_err(|why| {
-        let (peer, user, share) = (connection.handle.peer.remote, session.user_name(), &share.name);
-        tracing::warn!(%peer, user, share, "TREE_CONNECT refused: {why}");
-        Stop::Fail(NtStatus::ACCESS_DENIED)
-    })
+    let demands = config.reach(standing, share.account.as_deref(), session.protection);
+    demands.map_err(|why| refuse(connection, session, &share.name, &why, NtStatus::ACCESS_DENIED))
+}
+
+fn refuse(connection: &Connection, session: &Session, share: &str, why: &str, status: NtStatus) -> Stop {
+    let (peer, user) = (connection.handle.peer.remote, session.user_name());
+    tracing::warn!(%peer, user, share, "TREE_CONNECT refused: {why}");
+    Stop::Fail(status)
 }
 
 /// The user, held to what the share gives them.

@@ -5,16 +5,15 @@ use std::sync::Arc;
 use smb_wire::{NtStatus, tree_disconnect};
 
 use crate::connection::Connection;
-use crate::dispatch::Request;
-use crate::exchange::outcome::{Handled, Stop};
+use crate::exchange::{Handled, Request};
 
 /// Answers a TREE_DISCONNECT.
-pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
+pub fn handle(connection: &mut Connection, request: &mut Request<'_>) -> Handled {
     tree_disconnect::Request::parse(request.message)?;
     connection.tree(request)?;
     let session = Arc::clone(connection.session(request)?);
     let dropped = connection.server.drop_tree(&session, request.tree_id, request.cause());
-    dropped.ok_or(Stop::Fail(NtStatus::NETWORK_NAME_DELETED))?;
-    tree_disconnect::Response.write(body);
+    dropped.ok_or(NtStatus::NETWORK_NAME_DELETED)?;
+    tree_disconnect::Response.write(request.body);
     Ok(NtStatus::SUCCESS)
 }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use auth::crypto::{GmacNonce, Signer};
 use smallvec::SmallVec;
 use smb_wire::header::transform::{self, TransformHeader};
-use smb_wire::{FileId, Header, NtStatus, header};
-use wire::{FileRange, Frame};
+use smb_wire::{Command, FileId, Header, NtStatus, header, read};
+use wire::Frame;
 
-use crate::index::Claim;
-use crate::session::Session;
+use crate::limits::MAX_IO;
+use crate::state::Session;
+use crate::state::index::Claim;
 
 /// What a related request takes over from the one before it (MS-SMB2 3.3.5.2.7.2).
 #[derive(Debug, Clone, Copy, Default)]
@@ -115,21 +116,9 @@ impl Compound {
         self.entries.is_empty()
     }
 
-    /// The only answer, which is bare, ends with a piece of a file.
-    pub fn attach(&mut self, range: Option<FileRange>) {
-        if let Some(range) = range {
-            self.frame.attach(range);
-        }
-    }
-
     /// Whether there is no answer, and none will be sealed.
     pub fn is_bare(&self) -> bool {
         self.entries.is_empty() && self.sealed_by.is_none()
-    }
-
-    /// The bytes of the only answer without transport prefix, for the pre-authentication hash.
-    pub fn message(&self) -> &[u8] {
-        self.frame.bytes()
     }
 
     /// Writes the headers and signs; `key` gives the key for an answer.
@@ -188,4 +177,21 @@ pub fn seal(frame: &mut Frame, session: &Session) {
 pub fn prefix(frame: &mut Frame) {
     let len = (frame.len() as u32).to_be_bytes();
     frame.prepend(4).copy_from_slice(&len);
+}
+
+/// How much room the answers to a frame are likely to take, so that READ data needs no second buffer.
+pub(crate) fn expected_size(messages: &[u8]) -> usize {
+    const SMALL: usize = 900;
+    let Ok(header) = Header::parse(messages) else { return SMALL };
+    let wanted = match header.command() {
+        Command::Read => {
+            let length = messages.get(68..72).and_then(|bytes| bytes.first_chunk());
+            length.map_or(0, |bytes| u32::from_le_bytes(*bytes)).min(MAX_IO) as usize
+                + read::RESPONSE_FIXED
+                + header::SIZE
+        }
+        Command::QueryDirectory | Command::Ioctl => 16 * 1024,
+        _ => SMALL,
+    };
+    wanted.max(SMALL)
 }

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use share::limits::Hold;
 use share::{Share, Step, Ticket};
 use smb_wire::NtStatus;
+use smb_wire::rpc::PipeError;
 
-use crate::brake::Queued;
-
-/// How work ended: with a body and this status, or without one and that status.
-pub type Completion = Result<NtStatus, NtStatus>;
+use crate::state::Completion;
+use crate::state::brake::Queued;
 
 /// Work for the blocking pool; it appends the body of the answer.
 pub type Work = Box<dyn FnOnce(&mut Vec<u8>) -> Completion + Send>;
@@ -89,6 +88,12 @@ pub enum Stop {
 pub type Handled = Result<NtStatus, Stop>;
 
 impl Stop {
+    /// Goes no further in this case, with this error.
+    #[inline]
+    pub fn when(case: bool, status: NtStatus) -> Result<(), Stop> {
+        if case { Err(Stop::Fail(status)) } else { Ok(()) }
+    }
+
     /// It runs on the blocking pool.
     pub fn work(work: impl FnOnce(&mut Vec<u8>) -> Completion + Send + 'static) -> Stop {
         Stop::Aside(Aside::Work(Box::new(work)))
@@ -97,6 +102,26 @@ impl Stop {
     /// It waits for the engine.
     pub fn wait(engine: &Arc<Share>, ticket: Ticket) -> Stop {
         Stop::Aside(Aside::Wait(Arc::clone(engine), ticket))
+    }
+
+    /// The answer, whose body is written, once everything it says of the Open is on stable storage. To be
+    /// returned in its place where the Open is persistent. `tell` says whether what it tells still holds, since somebody
+    /// else who waited may have taken it back; when this one fails, `undo` takes back what was done.
+    pub(crate) fn when_lasting(
+        engine: &Arc<Share>,
+        tell: impl FnOnce() -> bool + Send + 'static,
+        undo: impl FnOnce() + Send + 'static,
+    ) -> Stop {
+        let engine = Arc::clone(engine);
+        Stop::Aside(Aside::Lasting(Box::new(move |_body| {
+            if let Err(why) = engine.make_last() {
+                tracing::error!(share = %engine.name(), %why, "a persistent open could not be made to last");
+                undo();
+                return Err(crate::status::of(&why));
+            }
+            // As what comes while the first is under way: it is to be tried again.
+            if tell() { Ok(NtStatus::SUCCESS) } else { Err(NtStatus::FILE_NOT_AVAILABLE) }
+        })))
     }
 
     /// What the engine answers: done, refused, or to be tried again when it wakes the request.
@@ -125,5 +150,15 @@ impl From<smb_wire::Malformed> for Stop {
     fn from(malformed: smb_wire::Malformed) -> Self {
         tracing::debug!(%malformed, "refused a request");
         Stop::Fail(crate::status::of_malformed(malformed))
+    }
+}
+
+impl From<PipeError> for Stop {
+    fn from(error: PipeError) -> Stop {
+        Stop::Fail(match error {
+            PipeError::Busy => NtStatus::PIPE_BUSY,
+            PipeError::Empty => NtStatus::PIPE_EMPTY,
+            PipeError::Disconnected => NtStatus::PIPE_DISCONNECTED,
+        })
     }
 }

@@ -8,7 +8,7 @@ use share::{Share, Ticket};
 use smb_wire::{Command, NtStatus};
 
 use super::{Exchange, UnderWay};
-use crate::brake::Queued;
+use crate::state::brake::Queued;
 
 /// What a request that is put aside waits for.
 pub(crate) enum Parking {

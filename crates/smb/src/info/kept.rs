@@ -50,12 +50,11 @@ impl Kept {
     // MS-FSA 2.1.5.15.8
     pub fn mode(&self, options: Options, asked: u32) -> u32 {
         let mut made = asked & (mode::SEQUENTIAL_ONLY | mode::NO_INTERMEDIATE_BUFFERING);
-        for (option, bit) in
-            [(Options::WRITE_THROUGH, mode::WRITE_THROUGH), (Options::DELETE_ON_CLOSE, mode::DELETE_ON_CLOSE)]
-        {
-            if options.contains(option) {
-                made |= bit;
-            }
+        if options.contains(Options::WRITE_THROUGH) {
+            made |= mode::WRITE_THROUGH;
+        }
+        if options.contains(Options::DELETE_ON_CLOSE) {
+            made |= mode::DELETE_ON_CLOSE;
         }
         let mut settable = mode::SEQUENTIAL_ONLY;
         if made & mode::NO_INTERMEDIATE_BUFFERING == 0 {

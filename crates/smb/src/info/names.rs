@@ -1,10 +1,23 @@
-//! The path of an Open, in the form in which its client speaks.
+//! Names, and the path of an Open, in the form in which its client speaks.
 
 use share::{Options, Share};
-use smb_wire::fscc::names::{Syntax, to_wire};
+use smb_wire::fscc::names::{Syntax, to_host, to_wire};
+use smb_wire::{NtStatus, Utf16};
 use volume::Name;
 
-use crate::path::STREAM_SYNTAX;
+/// How names of streams are mapped: they may hold what file names must not, wildcards and control
+/// characters among it (MS-FSCC 2.1.5.3), so nothing of it is told by other characters.
+pub(crate) const STREAM_SYNTAX: Syntax = Syntax::Posix;
+
+/// One component of a path from the wire.
+///
+/// # Errors
+/// STATUS_OBJECT_NAME_INVALID for what can be none.
+pub(crate) fn name(text: Utf16<'_>, syntax: Syntax) -> Result<Name, NtStatus> {
+    let mut host = Vec::with_capacity(text.len() * 2);
+    to_host(text, syntax, &mut host).map_err(|_| NtStatus::OBJECT_NAME_INVALID)?;
+    Name::new(&host).map_err(|_| NtStatus::OBJECT_NAME_INVALID)
+}
 
 /// In which syntax the client of an Open speaks of names.
 pub(crate) fn syntax(file: &share::Open) -> Syntax {
@@ -51,8 +64,6 @@ fn write(path: &[Name], stream: Option<&Name>, syntax: Syntax) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use smb_wire::Utf16;
-
     use super::*;
 
     #[test]

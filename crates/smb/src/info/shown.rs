@@ -1,10 +1,13 @@
 //! A file as the classes of fixed size show it.
 
 use share::Info;
+use smb_wire::create::FileInfo;
 use smb_wire::fscc::directory::Entry;
 use smb_wire::fscc::file::{AttributeTag, Basic, Compression, Internal, NetworkOpen, Standard};
 use smb_wire::fscc::{FileAttributes, FileTime, ReparseTag};
 use volume::{Kind, Time};
+
+use crate::time::to_file_time;
 
 /// What the engine knows of a file, ready to be put into any class.
 #[derive(Debug, Clone, Copy)]
@@ -14,7 +17,7 @@ pub(crate) struct Shown {
 }
 
 fn time(time: Time) -> FileTime {
-    FileTime(i64::try_from(crate::time::to_file_time(time)).unwrap_or(i64::MAX))
+    FileTime(i64::try_from(to_file_time(time)).unwrap_or(i64::MAX))
 }
 
 impl Shown {
@@ -64,6 +67,19 @@ impl Shown {
     /// The 128-bit file ID.
     pub fn file_id_128(&self) -> u128 {
         self.info.wide_number()
+    }
+
+    /// The times, sizes and attributes that CREATE and CLOSE answer with.
+    pub fn file_info(&self) -> FileInfo {
+        FileInfo {
+            creation_time: to_file_time(self.info.created),
+            last_access_time: to_file_time(self.info.accessed),
+            last_write_time: to_file_time(self.info.modified),
+            change_time: to_file_time(self.info.changed),
+            allocation_size: self.allocated(),
+            end_of_file: self.size(),
+            file_attributes: self.attributes().bits(),
+        }
     }
 
     /// FileBasicInformation.

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use auth::{GmacNonce, Signer};
-use smb::event::Event;
 use smb::keys::Seal;
+use smb::state::Event;
 use smb::{Connection, Server};
 use smb_wire::header::transform::{self, TransformHeader};
 use smb_wire::header::{Chain, Flags, Packet};

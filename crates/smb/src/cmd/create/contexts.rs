@@ -1,8 +1,8 @@
 //! The contexts of CREATE: what is asked beside the fixed fields, and what is answered (MS-SMB2 3.3.5.9.1
 //! to 3.3.5.9.14).
 
-use share::{CacheKey, Caching, CachingRequest, Grant, Info, Share};
-use smb_wire::create::{self, Access, OplockLevel};
+use share::{Attributes, CacheKey, Caching, CachingRequest, Grant, Info};
+use smb_wire::create::{self, Access, CreateAction, OplockLevel, ResponseFlags};
 use smb_wire::create_context::{
     Contexts, Lease, LeaseFlags, LeaseState, LeaseV2, RequestContext, ResponseContext, aapl,
 };
@@ -14,10 +14,13 @@ use volume::security::Descriptor;
 
 use super::durability::Durability;
 use crate::connection::Negotiated;
-use crate::durable::{Durable, Instance};
-use crate::exchange::outcome::Stop;
+use crate::exchange::{Handled, Stop};
+use crate::info::Shown;
 use crate::info::numbers::Numbers;
 use crate::info::posix::Owners;
+use crate::state::Open;
+use crate::state::durable::{Durable, Instance};
+use crate::state::open::oplock_key;
 
 /// What Linux sends where it has no mode: with `idsfromsid` alone, and with the empty file of which it makes a link.
 const NO_MODE: u32 = 0o7777;
@@ -58,13 +61,13 @@ impl Asked {
             match context? {
                 RequestContext::EaBuffer(data) => {
                     for ea in ea::read_list(data) {
-                        let ea = ea.map_err(|_| Stop::Fail(NtStatus::INVALID_EA_NAME))?;
+                        let ea = ea.map_err(|_| NtStatus::INVALID_EA_NAME)?;
                         asked.extended.push((ea.name.to_vec(), ea.value.to_vec()));
                     }
                 }
                 RequestContext::SdBuffer(data) => {
                     let parsed = Descriptor::parse(data);
-                    asked.take_descriptor(parsed.map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))?);
+                    asked.take_descriptor(parsed.map_err(|_| NtStatus::INVALID_PARAMETER)?);
                 }
                 RequestContext::AllocationSize(bytes) => asked.allocation = bytes,
                 RequestContext::QueryMaximalAccess(_) => asked.maximal_access = true,
@@ -140,7 +143,7 @@ impl Asked {
             OplockLevel::None | OplockLevel::Lease | OplockLevel::Unknown(_) => return None,
         };
         Some(CachingRequest {
-            key: crate::notice::oplock_key(id),
+            key: oplock_key(id),
             want,
             keyed: false,
             parent: None,
@@ -148,34 +151,6 @@ impl Asked {
             whole: false,
             via,
         })
-    }
-
-    /// What is answered of an open that holds `granted`, under `lease` if it has one.
-    pub fn answers(
-        &self,
-        engine: &Share,
-        open: &share::Open,
-        info: &Info,
-        (lease, granted): (Option<Lease>, Option<Grant>),
-    ) -> Answers {
-        let mut answers = Answers::default();
-        if self.maximal_access {
-            answers.maximal = Some(match engine.maximal(open) {
-                Ok(rights) => (NtStatus::SUCCESS, Access::from_bits_retain(rights.bits())),
-                Err(refusal) => (crate::status::of(&refusal), Access::empty()),
-            });
-        }
-        if self.on_disk_id {
-            answers.on_disk = Some((info.number(), engine.volume().facts().serial));
-        }
-        answers.lease = lease.map(|lease| granted_lease(lease, granted));
-        if self.posix_mode.is_some() {
-            answers.posix = Some((Owners::of(info, engine), *info));
-        }
-        if let Some(aapl::Request::ServerQuery { bitmap, .. }) = self.aapl {
-            answers.aapl = Some((bitmap, engine.config().case_sensitive));
-        }
-        answers
     }
 }
 
@@ -219,45 +194,60 @@ fn granted_lease(asked: Lease, granted: Option<Grant>) -> Lease {
 /// chunks, and takes SUCCESS for a whole copy with streams and attributes.
 const AAPL_SERVER_CAPS: aapl::ServerCaps = aapl::ServerCaps::UNIX_BASED;
 
-/// What is answered, held until it is written.
-#[derive(Debug, Default)]
-pub(crate) struct Answers {
-    maximal: Option<(NtStatus, Access)>,
-    on_disk: Option<(u64, u64)>,
-    lease: Option<Lease>,
-    /// The Open has been made durable.
+/// What the answer to a CREATE is made of.
+pub(super) struct Response {
+    pub info: Info,
+    pub action: CreateAction,
+    pub oplock_level: OplockLevel,
+    pub lease: Option<Lease>,
+    pub granted: Option<Grant>,
+    /// What is said of the Open being durable.
     pub durable: Option<Durable>,
-    posix: Option<(Owners, Info)>,
-    aapl: Option<(aapl::QueryBitmap, bool)>,
 }
 
-impl Answers {
-    /// Appends the body of the response with these contexts.
-    pub fn write(&self, response: create::Response<'_>, body: &mut Vec<u8>) {
+impl Response {
+    /// Appends it for this Open, with the contexts that were asked for.
+    // MS-SMB2 3.3.5.9
+    pub fn write(&self, open: &Open, asked: &Asked, body: &mut Vec<u8>) -> Handled {
+        let (engine, file) = open.file().ok_or(NtStatus::FILE_CLOSED)?;
+        let info = &self.info;
+        let owners = asked.posix_mode.map(|_| Owners::of(info, engine));
         let model = utf16::encode("Trunkline");
         let mut list: Vec<ResponseContext<'_>> = Vec::new();
-        if let Some((query_status, access)) = self.maximal {
+        if asked.maximal_access {
+            let (query_status, access) = match engine.maximal(file) {
+                Ok(rights) => (NtStatus::SUCCESS, Access::from_bits_retain(rights.bits())),
+                Err(refusal) => (crate::status::of(&refusal), Access::empty()),
+            };
             list.push(ResponseContext::MaximalAccess { query_status, access });
         }
-        if let Some((disk_file_id, volume_id)) = self.on_disk {
-            list.push(ResponseContext::OnDiskId { disk_file_id, volume_id });
+        if asked.on_disk_id {
+            let volume_id = engine.volume().facts().serial;
+            list.push(ResponseContext::OnDiskId { disk_file_id: info.number(), volume_id });
         }
-        if let Some(lease) = self.lease {
-            list.push(ResponseContext::Lease(lease));
-        }
+        list.extend(self.lease.map(|lease| ResponseContext::Lease(granted_lease(lease, self.granted))));
         list.extend(self.durable.map(super::durability::answer));
-        if let Some((owners, info)) = &self.posix {
-            list.push(ResponseContext::Posix(owners.answer(info)));
-        }
-        if let Some((bitmap, case_sensitive)) = self.aapl {
+        list.extend(owners.as_ref().map(|owners| ResponseContext::Posix(owners.answer(info))));
+        if let Some(aapl::Request::ServerQuery { bitmap, .. }) = asked.aapl {
             let mut volume_caps = aapl::VolumeCaps::FULL_SYNC;
-            volume_caps.set(aapl::VolumeCaps::CASE_SENSITIVE, case_sensitive);
+            volume_caps.set(aapl::VolumeCaps::CASE_SENSITIVE, engine.config().case_sensitive);
             list.push(ResponseContext::Aapl(aapl::Response::ServerQuery {
                 server_caps: bitmap.contains(aapl::QueryBitmap::SERVER_CAPS).then_some(AAPL_SERVER_CAPS),
                 volume_caps: bitmap.contains(aapl::QueryBitmap::VOLUME_CAPS).then_some(volume_caps),
                 model: bitmap.contains(aapl::QueryBitmap::MODEL_INFO).then(|| Utf16::new(&model)).flatten(),
             }));
         }
-        create::Response { contexts: Contexts::Responses(&list), ..response }.write(body);
+        let mut flags = ResponseFlags::empty();
+        flags.set(ResponseFlags::REPARSEPOINT, info.attributes.contains(Attributes::REPARSE));
+        create::Response {
+            oplock_level: self.oplock_level,
+            flags,
+            create_action: self.action,
+            info: Shown::of_open(info, file).file_info(),
+            file_id: open.id,
+            contexts: Contexts::Responses(&list),
+        }
+        .write(body);
+        Ok(NtStatus::SUCCESS)
     }
 }

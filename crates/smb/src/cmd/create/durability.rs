@@ -3,13 +3,12 @@
 
 use share::{Caching, Grant};
 use smb_wire::create::OplockLevel;
-use smb_wire::create_context::{DurableFlags, LeaseState, RequestContext, ResponseContext};
+use smb_wire::create_context::{DurableFlags, Lease, LeaseState, RequestContext, ResponseContext};
 use smb_wire::{FileId, Guid, NtStatus};
 
-use super::contexts::Asked;
-use crate::durable::{Durable, Version};
-use crate::exchange::outcome::Stop;
+use crate::exchange::Stop;
 use crate::limits::{DURABLE_TIME_MS, DURABLE_V2_TIME_MS, MAX_DURABLE_TIME_MS};
+use crate::state::durable::{Durable, Version};
 
 /// SMB2_CREATE_DURABLE_HANDLE_REQUEST_V2.
 #[derive(Debug, Clone, Copy)]
@@ -38,12 +37,15 @@ pub(crate) struct ReconnectV2 {
 /// The durable contexts of one request.
 #[derive(Debug, Default)]
 pub(crate) struct Durability {
+    /// Whether a reconnect of the first version was sent.
+    sent_v1_reconnect: bool,
     /// Which of the second version were sent, whatever the dialect makes of them: a request, a reconnect.
     sent_v2: [bool; 2],
     pub request: bool,
     pub request_v2: Option<RequestV2>,
-    reconnect: Option<FileId>,
-    reconnect_v2: Option<(FileId, ReconnectV2)>,
+    /// The Open that the client comes back for. A request to make one durable beside it means nothing.
+    // MS-SMB2 3.3.5.9.7
+    pub reconnect: Option<Reconnect>,
 }
 
 impl Durability {
@@ -54,14 +56,18 @@ impl Durability {
         *reconnect |= matches!(context, RequestContext::DurableHandleReconnectV2 { .. });
         match *context {
             RequestContext::DurableHandleRequest => self.request = true,
-            RequestContext::DurableHandleReconnect(file_id) => self.reconnect = Some(file_id),
+            RequestContext::DurableHandleReconnect(file_id) => {
+                self.sent_v1_reconnect = true;
+                self.reconnect = Some(Reconnect { file_id, v2: None });
+            }
             RequestContext::DurableHandleRequestV2 { timeout, create_guid, flags } if is_smb3 => {
                 let persistent = flags.contains(DurableFlags::PERSISTENT);
                 self.request_v2 = Some(RequestV2 { timeout_ms: timeout, create_guid, persistent });
             }
             RequestContext::DurableHandleReconnectV2 { file_id, create_guid, flags } if is_smb3 => {
                 let persistent = flags.contains(DurableFlags::PERSISTENT);
-                self.reconnect_v2 = Some((file_id, ReconnectV2 { create_guid, persistent }));
+                self.reconnect =
+                    Some(Reconnect { file_id, v2: Some(ReconnectV2 { create_guid, persistent }) });
             }
             _ => {}
         }
@@ -73,21 +79,11 @@ impl Durability {
     // MS-SMB2 3.3.5.9.10
     // MS-SMB2 3.3.5.9.12
     pub fn check(&self) -> Result<(), Stop> {
-        let v1 = self.request || self.reconnect.is_some();
+        let v1 = self.request || self.sent_v1_reconnect;
         if (v1 && self.sent_v2.contains(&true)) || self.sent_v2 == [true, true] {
             return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
         }
         Ok(())
-    }
-
-    /// The Open that the client comes back for. A request to make one durable beside it means nothing.
-    // MS-SMB2 3.3.5.9.7
-    pub fn reconnect(&self) -> Option<Reconnect> {
-        match (self.reconnect, self.reconnect_v2) {
-            (_, Some((file_id, v2))) => Some(Reconnect { file_id, v2: Some(v2) }),
-            (Some(file_id), None) => Some(Reconnect { file_id, v2: None }),
-            (None, None) => None,
-        }
     }
 
     /// What is granted to a new Open. `lasts`: the share can make it outlive the server.
@@ -95,12 +91,13 @@ impl Durability {
     // MS-SMB2 3.3.5.9.10
     pub fn grant(
         &self,
-        asked: &Asked,
+        lease: Option<Lease>,
         oplock: OplockLevel,
         granted: Option<Grant>,
-        (is_directory, lasts): (bool, bool),
+        is_directory: bool,
+        lasts: bool,
     ) -> Option<Durable> {
-        let wants = match &asked.lease {
+        let wants = match lease {
             Some(lease) => lease.state.contains(LeaseState::HANDLE_CACHING),
             None => oplock == OplockLevel::Batch,
         };

@@ -1,36 +1,24 @@
 //! The instances of an application: a newer one on another machine takes the place of an older one, whose
 //! Open of the same file is closed (MS-SMB2 3.3.5.9.13).
 
-use std::sync::Arc;
-
 use smb_wire::NtStatus;
 use volume::security::Rights;
 
-use super::contexts::Asked;
-use crate::connection::Connection;
-use crate::dispatch::Request;
-use crate::exchange::outcome::Stop;
-use crate::open::Open;
+use super::Create;
+use crate::exchange::{Request, Stop};
 use crate::path::Target;
-use crate::tree::Tree;
 
 /// Closes what an earlier instance has open, or refuses when it is not the earlier one.
 // MS-SMB2 3.3.5.9.13
-pub(super) fn take_over(
-    connection: &Connection,
-    request: &Request<'_>,
-    tree: &Tree,
-    target: &Target,
-    contexts: &Asked,
-) -> Result<(), Stop> {
-    let Some(instance) = contexts.instance else { return Ok(()) };
-    let session = connection.session(request)?;
-    let server = &connection.server;
+pub(super) fn take_over(create: Create<'_>, request: &Request<'_>, target: &Target) -> Result<(), Stop> {
+    let Some(instance) = create.contexts.instance else { return Ok(()) };
+    let (session, server) = (create.session, &create.connection.server);
     let forced = Err(Stop::Fail(NtStatus::FILE_FORCED_CLOSED));
     for volatile in server.index.by_application(instance.id) {
         let Some(open) = server.opens.get(volatile).map(|open| open.share()) else { continue };
         let (Some((engine, file)), Some(made)) = (open.file(), open.made.get()) else { continue };
-        if made.client == session.client || !tree.leads_to(engine) || !target.is_path_of(engine, file) {
+        if made.client == session.client || !create.tree.leads_to(engine) || !target.is_path_of(engine, file)
+        {
             continue;
         }
         match (made.instance.and_then(|made| made.version), instance.version) {
@@ -38,24 +26,17 @@ pub(super) fn take_over(
             (Some(_), None) => return forced,
             _ => {}
         }
-        let identity = tree.identity().ok_or(Stop::Fail(NtStatus::ACCESS_DENIED))?;
-        let caller = request.caller(identity, session.client, None);
+        let caller = request.caller(create.identity, session.client, None);
         // GENERIC_READ
-        if engine.maximal_for(&caller, file).is_ok_and(|rights| rights.contains(Rights::FOR_READ)) {
-            close(connection, request, &open);
+        if !engine.maximal_for(&caller, file).is_ok_and(|rights| rights.contains(Rights::FOR_READ)) {
+            continue;
+        }
+        let id = open.id.persistent;
+        tracing::info!(open = id, "an open was closed: another instance of its application takes its place");
+        // MS-SMB2 3.3.4.17
+        if let Some(Err(why)) = server.force_close(&open, request.cause()) {
+            tracing::warn!(%why, "an open of an earlier instance was closed with an error");
         }
     }
     Ok(())
-}
-
-// MS-SMB2 3.3.4.17
-fn close(connection: &Connection, request: &Request<'_>, open: &Arc<Open>) {
-    let server = &connection.server;
-    tracing::info!(
-        open = open.id.persistent,
-        "an open was closed: another instance of its application takes its place"
-    );
-    if let Some(Err(why)) = server.force_close(open, request.cause()) {
-        tracing::warn!(%why, "an open of an earlier instance was closed with an error");
-    }
 }

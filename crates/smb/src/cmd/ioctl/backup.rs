@@ -8,17 +8,17 @@ use smb_wire::fscc::fsctl::{
 use smb_wire::fscc::{FileTime, names};
 use volume::Extent;
 
-use super::{Answered, Context};
+use super::Context;
 use crate::cmd::query_info::volume::Units;
-use crate::exchange::outcome::Stop;
+use crate::exchange::{Handled, Stop};
 use crate::info::Shown;
 use crate::info::names::syntax;
 
 /// FSCTL_READ_FILE_USN_DATA (MS-FSCC 2.3.61): the file's number, its directory's and its name. There is no journal, so nothing
 /// is said of its last record.
 // MS-FSA 2.1.5.10.27
-pub(super) fn file_usn_data(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
-    let asked = UsnRange::parse(cx.input).map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))?;
+pub(super) fn file_usn_data(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
+    let asked = UsnRange::parse(cx.input).map_err(|_| NtStatus::INVALID_PARAMETER)?;
     let (engine, open) = cx.file();
     let info = engine.info(open)?;
     let parent = engine.parent_info(open)?;
@@ -40,14 +40,14 @@ pub(super) fn file_usn_data(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered 
         file_name: &name,
     };
     let written = record.write(asked.version(), cx.limit, output);
-    written.map_err(|_| Stop::Fail(NtStatus::BUFFER_TOO_SMALL))?;
+    written.map_err(|_| NtStatus::BUFFER_TOO_SMALL)?;
     Ok(NtStatus::SUCCESS)
 }
 
 /// FSCTL_GET_NTFS_VOLUME_DATA (MS-FSCC 2.3.21): the room of the file system. A host has no table of files that clients could
 /// read, so its size is zero; a cluster stands for what is kept of one file, since programs divide by that.
 // MS-FSA 2.1.5.10.11
-pub(super) fn ntfs_volume_data(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
+pub(super) fn ntfs_volume_data(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
     cx.fits(NtfsVolume::SIZE)?;
     let (engine, _) = cx.file();
     let units = Units::count(engine.space()?);
@@ -73,23 +73,21 @@ const MAX_EXTENTS: usize = 4096;
 /// FSCTL_GET_RETRIEVAL_POINTERS (MS-FSCC 2.3.31): where the host's store has a file's data. Data that the host has not given a
 /// place yet has none.
 // MS-FSA 2.1.5.10.15
-pub(super) fn retrieval_pointers(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
-    let fail = |status| Err(Stop::Fail(status));
-    let Some(from) = cx.input.first_chunk().map(|bytes| i64::from_le_bytes(*bytes)) else {
-        return fail(NtStatus::INVALID_PARAMETER);
-    };
-    let Ok(room) = room_for_pointers(cx.limit) else { return fail(NtStatus::BUFFER_TOO_SMALL) };
-    let Ok(from) = u64::try_from(from) else { return fail(NtStatus::INVALID_PARAMETER) };
+pub(super) fn retrieval_pointers(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
+    let from = cx.input.first_chunk().map(|bytes| i64::from_le_bytes(*bytes));
+    let from = from.ok_or(NtStatus::INVALID_PARAMETER)?;
+    let room = room_for_pointers(cx.limit).map_err(|_| NtStatus::BUFFER_TOO_SMALL)?;
+    let from = u64::try_from(from).map_err(|_| NtStatus::INVALID_PARAMETER)?;
     let (engine, open) = cx.file();
     let units = Units::count(engine.space()?);
     let cluster = u64::from(units.per_unit * units.sector);
     let room = room.min(MAX_EXTENTS);
     let (extents, more) = match engine.extents(open, from.saturating_mul(cluster), room) {
         // A control code that the host has no answer to.
-        Err(Refusal::NotSupported) => return fail(NtStatus::INVALID_DEVICE_REQUEST),
+        Err(Refusal::NotSupported) => return Err(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST)),
         found => found?,
     };
-    let Some(first) = extents.first() else { return fail(NtStatus::END_OF_FILE) };
+    let first = extents.first().ok_or(NtStatus::END_OF_FILE)?;
     let start = from.min(first.at / cluster);
     let mut pointers = mapped(&extents, start, cluster);
     let is_cut = more || pointers.len() > room;

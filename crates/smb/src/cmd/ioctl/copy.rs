@@ -9,10 +9,9 @@ use smb_wire::{FileId, NtStatus};
 use volume::Patience;
 use volume::security::Rights;
 
-use super::{Answered, Context};
-use crate::dispatch::Request;
-use crate::exchange::outcome::Stop;
-use crate::open::Open;
+use super::Context;
+use crate::exchange::{Handled, Request, Stop};
+use crate::state::Open;
 use crate::table::Held;
 
 /// Chunks in one request, as Windows Server has it (MS-SMB2 3.3.3).
@@ -32,15 +31,12 @@ pub(super) enum Target {
 }
 
 /// FSCTL_SRV_REQUEST_RESUME_KEY: a name for this Open in a later copy (MS-SMB2 3.3.5.15.5).
-pub(super) fn resume_key(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
+pub(super) fn resume_key(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
     let mut key: ResumeKey = [0; 24];
     key[..8].copy_from_slice(&cx.disk.open.id.persistent.to_le_bytes());
     key[8..16].copy_from_slice(&cx.disk.open.id.volatile.to_le_bytes());
-    let answer = SrvRequestResumeKey { resume_key: key };
-    answer.write(output);
-    if output.len() > cx.limit {
-        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    }
+    SrvRequestResumeKey { resume_key: key }.write(output);
+    Stop::when(output.len() > cx.limit, NtStatus::INVALID_PARAMETER)?;
     Ok(NtStatus::SUCCESS)
 }
 
@@ -62,16 +58,12 @@ pub(super) fn copychunk(
     request: &mut Request<'_>,
     target: Target,
     output: &mut Vec<u8>,
-) -> Answered {
-    if cx.limit < 12 {
-        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    }
+) -> Handled {
+    Stop::when(cx.limit < 12, NtStatus::INVALID_PARAMETER)?;
     let asked = SrvCopychunkCopy::parse(cx.input)?;
-    let Some(from) = source(cx, key_id(&asked.source_key)) else {
-        return Err(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND));
-    };
+    let from = source(cx, key_id(&asked.source_key)).ok_or(NtStatus::OBJECT_NAME_NOT_FOUND)?;
     let (_, to) = cx.file();
-    let (from_engine, source) = from.file().ok_or(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND))?;
+    let (from_engine, source) = from.file().ok_or(NtStatus::OBJECT_NAME_NOT_FOUND)?;
     // MS-SMB2 3.3.5.15.6
     let readable = Rights::READ_DATA | Rights::EXECUTE;
     let writable = Rights::WRITE_DATA | Rights::APPEND_DATA;
@@ -101,16 +93,12 @@ pub(super) fn copychunk(
         } else {
             one_chunk(cx, request, &from, &chunk)?
         };
-        match copied {
-            Ok(()) => {
-                done.chunks_written += 1;
-                done.total_bytes_written += chunk.length;
-            }
-            Err(status) => {
-                done.write(output);
-                return Ok(status);
-            }
+        if let Err(status) = copied {
+            done.write(output);
+            return Ok(status);
         }
+        done.chunks_written += 1;
+        done.total_bytes_written += chunk.length;
     }
     done.write(output);
     Ok(NtStatus::SUCCESS)
@@ -124,7 +112,7 @@ fn one_chunk(
     chunk: &SrvCopychunk,
 ) -> Result<Result<(), NtStatus>, Stop> {
     let (engine, to) = cx.file();
-    let (from_engine, source) = from.file().ok_or(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND))?;
+    let (from_engine, source) = from.file().ok_or(NtStatus::OBJECT_NAME_NOT_FOUND)?;
     let copied = cx.call(request, |caller| {
         let from = Side { open: source, owner: from.lock_owner(), at: chunk.source_offset };
         let to = Side { open: to, owner: cx.disk.open.lock_owner(), at: chunk.target_offset };
@@ -132,7 +120,7 @@ fn one_chunk(
         if std::sync::Arc::ptr_eq(engine, from_engine) {
             engine.copy(caller, from, to, u64::from(chunk.length))
         } else {
-            copy_between(caller, (from_engine, from), (engine, to), chunk.length)
+            copy_between(caller, from_engine, from, engine, to, chunk.length)
         }
     });
     match copied {
@@ -146,8 +134,10 @@ fn one_chunk(
 /// Copies a chunk from a file of one share to one of another.
 fn copy_between(
     caller: &Caller<'_>,
-    (from_engine, from): (&Share, Side<'_>),
-    (engine, to): (&Share, Side<'_>),
+    from_engine: &Share,
+    from: Side<'_>,
+    engine: &Share,
+    to: Side<'_>,
     len: u32,
 ) -> Step<u64> {
     let mut data = Vec::new();
@@ -161,29 +151,20 @@ fn copy_between(
             Err(why) => return Step::Refused(why),
         }
     }
-    match engine.write(caller, to.open, to.owner, WriteAt::Offset(to.at), &data, false) {
-        Step::Done(()) => Step::Done(data.len() as u64),
-        Step::Wait(ticket) => Step::Wait(ticket),
-        Step::Refused(why) => Step::Refused(why),
-    }
+    let written = engine.write(caller, to.open, to.owner, WriteAt::Offset(to.at), &data, false);
+    written.map(|()| data.len() as u64)
 }
 
 /// FSCTL_DUPLICATE_EXTENTS_TO_FILE: both files share storage (MS-FSCC 2.3.7).
-pub(super) fn duplicate_extents(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
-    let asked = DuplicateExtents::parse(cx.input).map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))?;
-    let (from_at, to_at, len) = asked.checked().map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))?;
-    let Some(from) = source(cx, asked.source_file_id) else {
-        return Err(Stop::Fail(NtStatus::INVALID_HANDLE));
-    };
+pub(super) fn duplicate_extents(cx: &Context<'_>, request: &mut Request<'_>) -> Handled {
+    let asked = DuplicateExtents::parse(cx.input).map_err(|_| NtStatus::INVALID_PARAMETER)?;
+    let (from_at, to_at, len) = asked.checked().map_err(|_| NtStatus::INVALID_PARAMETER)?;
+    let from = source(cx, asked.source_file_id).ok_or(NtStatus::INVALID_HANDLE)?;
     let (engine, to) = cx.file();
     // MS-FSA 2.1.5.10.4
-    if !engine.volume().facts().clones {
-        return Err(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST));
-    }
-    let (from_engine, source) = from.file().ok_or(Stop::Fail(NtStatus::INVALID_HANDLE))?;
-    if !std::sync::Arc::ptr_eq(engine, from_engine) {
-        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    }
+    Stop::when(!engine.volume().facts().clones, NtStatus::INVALID_DEVICE_REQUEST)?;
+    let (from_engine, source) = from.file().ok_or(NtStatus::INVALID_HANDLE)?;
+    Stop::when(!std::sync::Arc::ptr_eq(engine, from_engine), NtStatus::INVALID_PARAMETER)?;
     if !source.granted().contains(Rights::READ_DATA) || !to.granted().contains(Rights::WRITE_DATA) {
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }

@@ -7,30 +7,24 @@ use smb_wire::{NtStatus, Utf16};
 use volume::security::Rights;
 use wire::Now;
 
-use super::{Answered, Context};
-use crate::dispatch::Request;
-use crate::exchange::outcome::Stop;
+use super::Context;
+use crate::exchange::{Handled, Request, Stop};
 use crate::path;
 
 /// Largest reparse buffer (MS-FSCC 2.1.2.2).
 const MAX_REPARSE: usize = 16 * 1024;
 
-fn require_write(cx: &Context<'_>) -> Result<(), Stop> {
-    let (_, open) = cx.file();
-    let rights = Rights::WRITE_DATA | Rights::WRITE_ATTRIBUTES;
-    if open.granted().intersects(rights) { Ok(()) } else { Err(Stop::Fail(NtStatus::ACCESS_DENIED)) }
-}
+/// Whoever may write may make a file into a link.
+const WRITE: Rights = Rights::WRITE_DATA.union(Rights::WRITE_ATTRIBUTES);
 
 /// FSCTL_GET_REPARSE_POINT (MS-FSCC 2.3.25).
-pub(super) fn get(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
+pub(super) fn get(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
     let (engine, open) = cx.file();
     let data = match engine.link_text(open) {
         Ok(text) => symlink_of(&text, cx.settled.posix),
         Err(_) => engine.reparse(open)?,
     };
-    if cx.limit < 8 {
-        return Err(Stop::Fail(NtStatus::BUFFER_TOO_SMALL));
-    }
+    Stop::when(cx.limit < 8, NtStatus::BUFFER_TOO_SMALL)?;
     // MS-FSCC 2.3.26
     let kept = data.len().min(cx.limit);
     output.extend_from_slice(&data[..kept]);
@@ -66,8 +60,8 @@ fn link_text_of(reparse: &Reparse<'_>, posix: bool) -> Option<Vec<u8>> {
 }
 
 /// FSCTL_SET_REPARSE_POINT (MS-FSCC 2.3.81).
-pub(super) fn set(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
-    require_write(cx)?;
+pub(super) fn set(cx: &Context<'_>, request: &mut Request<'_>) -> Handled {
+    cx.require(WRITE)?;
     if cx.input.len() > MAX_REPARSE || RawReparse::parse(cx.input).is_err() {
         return Err(Stop::Fail(NtStatus::IO_REPARSE_DATA_INVALID));
     }
@@ -82,9 +76,9 @@ pub(super) fn set(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
 }
 
 /// FSCTL_DELETE_REPARSE_POINT (MS-FSCC 2.3.5).
-pub(super) fn delete(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
-    require_write(cx)?;
-    let asked = RawReparse::parse(cx.input).map_err(|_| Stop::Fail(NtStatus::IO_REPARSE_DATA_INVALID))?;
+pub(super) fn delete(cx: &Context<'_>, request: &mut Request<'_>) -> Handled {
+    cx.require(WRITE)?;
+    let asked = RawReparse::parse(cx.input).map_err(|_| NtStatus::IO_REPARSE_DATA_INVALID)?;
     let (engine, open) = cx.file();
     let tag = asked.tag.0;
     cx.call(request, |caller| engine.delete_reparse(caller, open, tag).into())?;
@@ -92,7 +86,7 @@ pub(super) fn delete(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
 }
 
 /// FSCTL_CREATE_OR_GET_OBJECT_ID and FSCTL_GET_OBJECT_ID (MS-FSCC 2.3.1, 2.3.21).
-pub(super) fn object_id(cx: &Context<'_>, create: bool, now: Now, output: &mut Vec<u8>) -> Answered {
+pub(super) fn object_id(cx: &Context<'_>, create: bool, now: Now, output: &mut Vec<u8>) -> Handled {
     // MS-FSA 2.1.5.10.1, 2.1.5.10.13
     cx.has_room(ObjectIdBuffer::SIZE)?;
     let (engine, open) = cx.file();
@@ -113,16 +107,16 @@ pub(super) fn object_id(cx: &Context<'_>, create: bool, now: Now, output: &mut V
 }
 
 /// FSCTL_SET_OBJECT_ID (MS-FSCC 2.3.77).
-pub(super) fn set_object_id(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
+pub(super) fn set_object_id(cx: &Context<'_>, request: &mut Request<'_>) -> Handled {
     let whole = <[u8; ObjectIdBuffer::SIZE]>::try_from(cx.input);
-    let whole = whole.map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))?;
+    let whole = whole.map_err(|_| NtStatus::INVALID_PARAMETER)?;
     let (engine, open) = cx.file();
     cx.call(request, |caller| engine.set_object_id(caller, open, &whole).into())?;
     Ok(NtStatus::SUCCESS)
 }
 
 /// FSCTL_DELETE_OBJECT_ID (MS-FSCC 2.3.3).
-pub(super) fn delete_object_id(cx: &Context<'_>) -> Answered {
+pub(super) fn delete_object_id(cx: &Context<'_>) -> Handled {
     let (engine, open) = cx.file();
     engine.delete_object_id(open)?;
     Ok(NtStatus::SUCCESS)

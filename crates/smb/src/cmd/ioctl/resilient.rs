@@ -5,17 +5,14 @@ use smb_wire::NtStatus;
 use smb_wire::ioctl::body::NetworkResiliencyRequest;
 use smb_wire::negotiate::Dialect;
 
-use super::{Answered, Context};
-use crate::dispatch::Request;
-use crate::exchange::outcome::Stop;
+use super::Context;
+use crate::exchange::{Handled, Request, Stop};
 use crate::limits::{MAX_RESILIENT_TIME_MS, RESILIENT_TIME_MS};
 
 /// Makes the Open resilient, for the time asked for.
 // MS-SMB2 3.3.5.15.9
-pub(super) fn request(cx: &Context<'_>, request: &Request<'_>) -> Answered {
-    if cx.settled.protection.dialect == Dialect::Smb202 {
-        return Err(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST));
-    }
+pub(super) fn request(cx: &Context<'_>, request: &Request<'_>) -> Handled {
+    Stop::when(cx.settled.protection.dialect == Dialect::Smb202, NtStatus::INVALID_DEVICE_REQUEST)?;
     let asked = NetworkResiliencyRequest::parse(cx.input)?;
     let ms = match asked.timeout {
         0 => RESILIENT_TIME_MS,

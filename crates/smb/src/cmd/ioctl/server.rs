@@ -7,11 +7,9 @@ use smb_wire::ioctl::body::{ValidateNegotiateInfoRequest, ValidateNegotiateInfoR
 use smb_wire::ioctl::{self, interfaces as wire_interfaces};
 use smb_wire::negotiate::{Capabilities, Dialect};
 
-use super::Answered;
 use crate::cmd::negotiate::fingerprint;
 use crate::connection::{Connection, Negotiated};
-use crate::dispatch::Request;
-use crate::exchange::outcome::Stop;
+use crate::exchange::{Handled, Request, Stop};
 use crate::interfaces;
 
 /// Size of the answer (MS-SMB2 2.2.32.6).
@@ -24,7 +22,7 @@ pub(super) fn validate_negotiate(
     request: &mut Request<'_>,
     asked: &ioctl::Request<'_>,
     output: &mut Vec<u8>,
-) -> Answered {
+) -> Handled {
     connection.tree(request)?;
     // MS-SMB2 3.3.5.15.12: 3.1.1 has its pre-authentication hash for this.
     if settled.protection.dialect == Dialect::Smb311 {
@@ -59,7 +57,7 @@ pub(super) fn interfaces(
     request: &mut Request<'_>,
     limit: usize,
     output: &mut Vec<u8>,
-) -> Answered {
+) -> Handled {
     connection.tree(request)?;
     let session = connection.session(request)?;
     session.asked_interfaces.store(true, Ordering::Relaxed);
@@ -75,20 +73,16 @@ pub(super) fn interfaces(
     known.retain(|at| config.is_one_endpoint(at.address, own));
     let list = interfaces::answer(&known, own);
     // MS-SMB2 3.3.5.15: never more than the client takes, and half a list would hide addresses.
-    if limit < list.len() * wire_interfaces::SIZE {
-        return Err(Stop::Fail(NtStatus::BUFFER_TOO_SMALL));
-    }
+    Stop::when(limit < list.len() * wire_interfaces::SIZE, NtStatus::BUFFER_TOO_SMALL)?;
     wire_interfaces::write(&list, output);
     Ok(NtStatus::SUCCESS)
 }
 
 /// FSCTL_SRV_ENUMERATE_SNAPSHOTS (MS-SMB2 3.3.5.15.1): an empty list.
-pub(super) fn no_snapshots(limit: usize, output: &mut Vec<u8>) -> Answered {
+pub(super) fn no_snapshots(limit: usize, output: &mut Vec<u8>) -> Handled {
     // SRV_SNAPSHOT_ARRAY: two counts, the size, and an empty list's two zero characters (2.2.32.2).
     const EMPTY: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0];
-    if limit < EMPTY.len() {
-        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    }
+    Stop::when(limit < EMPTY.len(), NtStatus::INVALID_PARAMETER)?;
     output.extend_from_slice(&EMPTY);
     Ok(NtStatus::SUCCESS)
 }

@@ -7,9 +7,8 @@ use smb_wire::fscc::fsctl::{
 };
 use volume::security::Rights;
 
-use super::{Answered, Context};
-use crate::dispatch::Request;
-use crate::exchange::outcome::Stop;
+use super::Context;
+use crate::exchange::{Handled, Request, Stop};
 
 /// Ranges that are looked up for one answer.
 const MAX_RANGES: usize = 4096;
@@ -18,36 +17,29 @@ fn invalid<E>(_: E) -> Stop {
     Stop::Fail(NtStatus::INVALID_PARAMETER)
 }
 
-/// The open must have one of `rights`.
-fn require(cx: &Context<'_>, rights: Rights) -> Result<(), Stop> {
-    let (_, open) = cx.file();
-    if open.granted().intersects(rights) { Ok(()) } else { Err(Stop::Fail(NtStatus::ACCESS_DENIED)) }
-}
-
 /// A directory has no data, whatever the range is and whoever asks.
 // MS-FSA 2.1.5.10.22
 // MS-FSA 2.1.5.10.38
 // MS-FSA 2.1.5.10.39
 fn require_stream(cx: &Context<'_>) -> Result<(), Stop> {
-    let (_, open) = cx.file();
-    if open.is_directory() { Err(Stop::Fail(NtStatus::INVALID_PARAMETER)) } else { Ok(()) }
+    Stop::when(cx.disk.file.is_directory(), NtStatus::INVALID_PARAMETER)
 }
 
 /// FSCTL_SET_SPARSE (MS-FSCC 2.3.83).
-pub(super) fn set_sparse(cx: &Context<'_>) -> Answered {
+pub(super) fn set_sparse(cx: &Context<'_>) -> Handled {
     let (engine, open) = cx.file();
     require_stream(cx)?;
-    require(cx, Rights::WRITE_DATA | Rights::WRITE_ATTRIBUTES | Rights::APPEND_DATA)?;
+    cx.require(Rights::WRITE_DATA | Rights::WRITE_ATTRIBUTES | Rights::APPEND_DATA)?;
     engine.set_sparse(open, parse_set_sparse(cx.input))?;
     Ok(NtStatus::SUCCESS)
 }
 
 /// FSCTL_SET_ZERO_DATA (MS-FSCC 2.3.85).
-pub(super) fn set_zero(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
+pub(super) fn set_zero(cx: &Context<'_>, request: &mut Request<'_>) -> Handled {
     let asked = ZeroData::parse(cx.input).map_err(invalid)?;
     let (start, len) = asked.checked().map_err(invalid)?;
     require_stream(cx)?;
-    require(cx, Rights::WRITE_DATA)?;
+    cx.require(Rights::WRITE_DATA)?;
     if len > 0 {
         let (engine, open) = cx.file();
         cx.call(request, |caller| engine.zero(caller, open, cx.disk.open.lock_owner(), start..start + len))?;
@@ -56,11 +48,11 @@ pub(super) fn set_zero(cx: &Context<'_>, request: &mut Request<'_>) -> Answered 
 }
 
 /// FSCTL_QUERY_ALLOCATED_RANGES (MS-FSCC 2.3.51).
-pub(super) fn allocated_ranges(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
+pub(super) fn allocated_ranges(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
     let asked = Range::parse(cx.input).map_err(invalid)?;
     let (start, len) = asked.checked().map_err(invalid)?;
     require_stream(cx)?;
-    require(cx, Rights::READ_DATA)?;
+    cx.require(Rights::READ_DATA)?;
     if len == 0 {
         return Ok(NtStatus::SUCCESS);
     }
@@ -70,15 +62,12 @@ pub(super) fn allocated_ranges(cx: &Context<'_>, output: &mut Vec<u8>) -> Answer
     let wire = ranges
         .iter()
         .map(|range| Range { file_offset: range.start as i64, length: (range.end - range.start) as i64 });
-    match write_ranges(wire, cx.limit, output) {
-        Ok(true) if !more => Ok(NtStatus::SUCCESS),
-        Ok(_) => Ok(NtStatus::BUFFER_OVERFLOW),
-        Err(_) => Err(Stop::Fail(NtStatus::BUFFER_TOO_SMALL)),
-    }
+    let is_whole = write_ranges(wire, cx.limit, output).map_err(|_| NtStatus::BUFFER_TOO_SMALL)?;
+    Ok(if is_whole && !more { NtStatus::SUCCESS } else { NtStatus::BUFFER_OVERFLOW })
 }
 
 /// FSCTL_QUERY_FILE_REGIONS (MS-FSCC 2.3.55): all of a file is valid data.
-pub(super) fn regions(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
+pub(super) fn regions(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
     let (engine, open) = cx.file();
     require_stream(cx)?;
     let size = engine.info(open)?.size;
@@ -94,22 +83,18 @@ pub(super) fn regions(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
         desired_usage: usage,
     };
     let regions: &[FileRegion] = if end > start { &[region] } else { &[] };
-    match write_regions(regions, cx.limit, output) {
-        Ok(true) => Ok(NtStatus::SUCCESS),
-        Ok(false) => Ok(NtStatus::BUFFER_OVERFLOW),
-        Err(_) => Err(Stop::Fail(NtStatus::BUFFER_TOO_SMALL)),
-    }
+    let written = write_regions(regions, cx.limit, output);
+    let is_whole = written.map_err(|_| NtStatus::BUFFER_TOO_SMALL)?;
+    Ok(if is_whole { NtStatus::SUCCESS } else { NtStatus::BUFFER_OVERFLOW })
 }
 
 /// FSCTL_FILE_LEVEL_TRIM (MS-FSCC 2.3.13): data that is no longer wanted gives its storage back.
-pub(super) fn trim(cx: &Context<'_>, request: &mut Request<'_>, output: &mut Vec<u8>) -> Answered {
+pub(super) fn trim(cx: &Context<'_>, request: &mut Request<'_>, output: &mut Vec<u8>) -> Handled {
     let asked = Trim::parse(cx.input).map_err(invalid)?;
     require_stream(cx)?;
-    require(cx, Rights::WRITE_DATA)?;
+    cx.require(Rights::WRITE_DATA)?;
     // MS-FSA 2.1.5.10.6: no room at all is none that is too small.
-    if asked.key != 0 || (1..4).contains(&cx.limit) {
-        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    }
+    Stop::when(asked.key != 0 || (1..4).contains(&cx.limit), NtStatus::INVALID_PARAMETER)?;
     let (engine, open) = cx.file();
     let size = engine.info(open)?.size;
     let mut done = 0u32;
@@ -130,14 +115,14 @@ pub(super) fn trim(cx: &Context<'_>, request: &mut Request<'_>, output: &mut Vec
 }
 
 /// FSCTL_GET_COMPRESSION (MS-FSCC 2.3.17): nothing is compressed.
-pub(super) fn get_compression(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
+pub(super) fn get_compression(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
     cx.has_room(2)?;
     Compression { compression_state: Compression::NONE }.write(output);
     Ok(NtStatus::SUCCESS)
 }
 
 /// FSCTL_GET_INTEGRITY_INFORMATION (MS-FSCC 2.3.20): no checksums are kept, and so none are enforced.
-pub(super) fn get_integrity(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
+pub(super) fn get_integrity(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
     let (engine, _) = cx.file();
     let cluster_size_in_bytes = engine.volume().space().map_err(share::Refusal::from)?.block;
     GetIntegrity { cluster_size_in_bytes, ..GetIntegrity::default() }.write(output);
@@ -146,9 +131,9 @@ pub(super) fn get_integrity(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered 
 }
 
 /// FSCTL_SET_COMPRESSION (MS-FSCC 2.3.67): only what is so already can be asked for.
-pub(super) fn set_compression(cx: &Context<'_>) -> Answered {
+pub(super) fn set_compression(cx: &Context<'_>) -> Handled {
     let asked = Compression::parse(cx.input).map_err(invalid)?;
-    require(cx, Rights::WRITE_DATA)?;
+    cx.require(Rights::WRITE_DATA)?;
     match asked.compression_state {
         Compression::NONE => Ok(NtStatus::SUCCESS),
         Compression::DEFAULT | Compression::LZNT1 => Err(Stop::Fail(NtStatus::NOT_SUPPORTED)),

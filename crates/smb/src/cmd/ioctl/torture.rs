@@ -7,10 +7,8 @@
 use smb_wire::ioctl;
 use smb_wire::{FileId, NtStatus};
 
-use crate::changing::Changing;
 use crate::connection::Connection;
-use crate::dispatch::Request;
-use crate::exchange::outcome::{Handled, Stop};
+use crate::exchange::{Handled, Request, Stop};
 
 /// FSCTL_SMBTORTURE_FORCE_UNACKED_TIMEOUT: from now on the client's host counts as silent. It names neither
 /// a session nor a tree, as it is about the connection.
@@ -26,30 +24,6 @@ const FSP_ASYNC_SLEEP: u32 = 0x8384_8043;
 /// How many bytes of padding there are; it is also the value of each byte of output behind it.
 const PADDING: u8 = 8;
 
-/// What was asked of one connection.
-#[derive(Default)]
-pub(crate) struct Controls {
-    /// No receipt counts.
-    pub deaf: bool,
-    /// How many bytes stand in front of the data of a READ.
-    pub read_padding: u8,
-    /// Requests that take their time, each by its number. Their Opens are not closed meanwhile.
-    asleep: Vec<(u64, Changing)>,
-}
-
-impl Controls {
-    /// The request no longer takes its time, or is taken back.
-    pub fn wake(&mut self, async_id: u64) -> Option<Changing> {
-        let at = self.asleep.iter().position(|&(id, _)| id == async_id)?;
-        Some(self.asleep.swap_remove(at).1)
-    }
-
-    /// The connection is gone.
-    pub fn end(&mut self) {
-        self.asleep.clear();
-    }
-}
-
 /// Whether a request that names no session is one of these, and the server is one to be tested.
 pub(crate) fn is_asked(connection: &Connection, request: &Request<'_>) -> bool {
     request.session_id == 0
@@ -59,12 +33,11 @@ pub(crate) fn is_asked(connection: &Connection, request: &Request<'_>) -> bool {
 }
 
 /// Answers it.
-pub(crate) fn handle(connection: &mut Connection, request: &Request<'_>, body: &mut Vec<u8>) -> Handled {
+pub fn handle(connection: &mut Connection, request: &mut Request<'_>) -> Handled {
     let asked = ioctl::Request::parse(request.message)?;
     takes_no_input(&asked)?;
     connection.controls.deaf = true;
-    answer(&asked, asked.file_id, body);
-    Ok(NtStatus::SUCCESS)
+    answer(&asked, asked.file_id, request.body)
 }
 
 /// Answers one that a session sends; nothing where it is none of these, or the server is not one to be tested.
@@ -72,7 +45,6 @@ pub(super) fn of_session(
     connection: &mut Connection,
     request: &mut Request<'_>,
     asked: &ioctl::Request<'_>,
-    body: &mut Vec<u8>,
 ) -> Option<Handled> {
     let code = asked.ctl_code.get();
     let known = [IOCTL_RESPONSE_BODY_PADDING8, GLOBAL_READ_RESPONSE_BODY_PADDING8, FSP_ASYNC_SLEEP];
@@ -80,9 +52,9 @@ pub(super) fn of_session(
         return None;
     }
     Some(match code {
-        FSP_ASYNC_SLEEP => sleep(connection, request, asked, body),
-        GLOBAL_READ_RESPONSE_BODY_PADDING8 => pad_reads(connection, asked, body),
-        _ => pad_this(asked, body),
+        FSP_ASYNC_SLEEP => sleep(connection, request, asked),
+        GLOBAL_READ_RESPONSE_BODY_PADDING8 => pad_reads(connection, asked, request.body),
+        _ => pad_this(asked, request.body),
     })
 }
 
@@ -99,38 +71,32 @@ fn pad_this(asked: &ioctl::Request<'_>, body: &mut Vec<u8>) -> Handled {
 fn pad_reads(connection: &mut Connection, asked: &ioctl::Request<'_>, body: &mut Vec<u8>) -> Handled {
     takes_no_input(asked)?;
     connection.controls.read_padding = PADDING;
-    answer(asked, asked.file_id, body);
-    Ok(NtStatus::SUCCESS)
+    answer(asked, asked.file_id, body)
 }
 
 /// The request is parked as a change that is being carried out, like one that stands in a slow volume.
-fn sleep(
-    connection: &mut Connection,
-    request: &mut Request<'_>,
-    asked: &ioctl::Request<'_>,
-    body: &mut Vec<u8>,
-) -> Handled {
+fn sleep(connection: &mut Connection, request: &mut Request<'_>, asked: &ioctl::Request<'_>) -> Handled {
     let async_id = connection.async_id(request);
     // Until this has looked at its Open.
     let _slept = connection.controls.wake(async_id);
     let &[time_ms] = asked.input else { return Err(Stop::Fail(NtStatus::INVALID_PARAMETER)) };
     let named = connection.open(request, asked.file_id)?;
     let open = named.share();
-    let (engine, _) = open.file().ok_or(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST))?;
+    let (engine, _) = open.file().ok_or(NtStatus::INVALID_DEVICE_REQUEST)?;
     let until_ns = request.course.arrived_ns.saturating_add(u64::from(time_ms) * 1_000_000);
     if request.now.mono_ns < until_ns {
-        let ticket = engine.wait_until(&connection.waiter(async_id), until_ns);
-        connection.controls.asleep.push((async_id, named.go_on()));
+        let ticket = engine.wait_until(&connection.waiter_for(request), until_ns);
+        connection.controls.sleep(async_id, named.go_on());
         return Err(Stop::wait(engine, ticket));
     }
-    answer(asked, open.id, body);
-    Ok(NtStatus::SUCCESS)
+    answer(asked, open.id, request.body)
 }
 
 fn takes_no_input(asked: &ioctl::Request<'_>) -> Result<(), Stop> {
     if asked.input.is_empty() { Ok(()) } else { Err(Stop::Fail(NtStatus::INVALID_PARAMETER)) }
 }
 
-fn answer(asked: &ioctl::Request<'_>, file_id: FileId, body: &mut Vec<u8>) {
+fn answer(asked: &ioctl::Request<'_>, file_id: FileId, body: &mut Vec<u8>) -> Handled {
     ioctl::Response { ctl_code: asked.ctl_code, file_id, input: &[], output: &[] }.write(body);
+    Ok(NtStatus::SUCCESS)
 }

@@ -5,7 +5,7 @@ use smb_wire::fscc::ea::{self, FullEa};
 use smb_wire::query_info::Flags;
 
 use super::Query;
-use crate::exchange::outcome::{Handled, Stop};
+use crate::exchange::{Handled, Stop};
 
 /// Answers with the attributes that are asked for.
 pub(super) fn write(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
@@ -18,7 +18,7 @@ pub(super) fn write(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     let from = if flags.contains(Flags::INDEX_SPECIFIED) {
         // Counted from 1.
         let index = query.asked.additional_information as usize;
-        index.checked_sub(1).filter(|at| *at < all.len()).ok_or(Stop::Fail(NtStatus::NONEXISTENT_EA_ENTRY))?
+        index.checked_sub(1).filter(|at| *at < all.len()).ok_or(NtStatus::NONEXISTENT_EA_ENTRY)?
     } else if flags.contains(Flags::RESTART_SCAN) {
         0
     } else {

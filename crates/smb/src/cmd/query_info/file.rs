@@ -9,7 +9,8 @@ use volume::security::Rights;
 
 use super::{Query, extended, fixed, names, whole_or_cut};
 use crate::connection::Negotiated;
-use crate::exchange::outcome::{Handled, Stop};
+use crate::exchange::{Handled, Stop};
+use crate::info::Shown;
 use crate::info::posix::Owners;
 
 /// How one class is answered.
@@ -19,15 +20,12 @@ struct Class {
     needs: Rights,
     /// The smallest buffer in which Windows answers: the structure as its compiler laid it out.
     least: usize,
-    write: fn(&Query<'_>, &mut Vec<u8>) -> Handled,
+    write: Write,
 }
 
-const fn class(
-    number: FileInfoClass,
-    needs: Rights,
-    least: usize,
-    write: fn(&Query<'_>, &mut Vec<u8>) -> Handled,
-) -> Class {
+type Write = fn(&Query<'_>, &mut Vec<u8>) -> Handled;
+
+const fn class(number: FileInfoClass, needs: Rights, least: usize, write: Write) -> Class {
     Class { number, needs, least, write }
 }
 
@@ -35,10 +33,20 @@ const NO_RIGHT: Rights = Rights::empty();
 
 /// Every class that is answered.
 const CLASSES: [Class; 18] = [
-    class(FileInfoClass::BASIC, Rights::READ_ATTRIBUTES, 40, basic),
-    class(FileInfoClass::STANDARD, NO_RIGHT, 24, standard),
-    class(FileInfoClass::INTERNAL, NO_RIGHT, 8, internal),
-    class(FileInfoClass::EA, NO_RIGHT, 4, ea),
+    // MS-FSA 2.1.5.12.6
+    class(FileInfoClass::BASIC, Rights::READ_ATTRIBUTES, 40, |query, out| {
+        query.tell(out, |shown, out| shown.basic().write(out))
+    }),
+    // MS-FSA 2.1.5.12.27
+    class(FileInfoClass::STANDARD, NO_RIGHT, 24, |query, out| {
+        query.tell(out, |shown, out| shown.standard().write(out))
+    }),
+    // MS-FSA 2.1.5.12.17
+    class(FileInfoClass::INTERNAL, NO_RIGHT, 8, |query, out| {
+        query.tell(out, |shown, out| shown.internal().write(out))
+    }),
+    // MS-FSA 2.1.5.12.10
+    class(FileInfoClass::EA, NO_RIGHT, 4, |query, out| query.tell(out, |shown, out| ea(shown).write(out))),
     class(FileInfoClass::ACCESS, NO_RIGHT, 4, |query, out| fixed(out, |out| access(query).write(out))),
     class(FileInfoClass::POSITION, NO_RIGHT, 8, |query, out| fixed(out, |out| position(query).write(out))),
     class(FileInfoClass::FULL_EA, Rights::READ_EA, 0, extended::write),
@@ -47,9 +55,18 @@ const CLASSES: [Class; 18] = [
     class(FileInfoClass::ALL, Rights::READ_ATTRIBUTES, 104, all),
     class(FileInfoClass::ALTERNATE_NAME, NO_RIGHT, 8, names::alternate),
     class(FileInfoClass::STREAM, NO_RIGHT, 32, names::streams),
-    class(FileInfoClass::COMPRESSION, NO_RIGHT, 16, compression),
-    class(FileInfoClass::NETWORK_OPEN, Rights::READ_ATTRIBUTES, 56, network_open),
-    class(FileInfoClass::ATTRIBUTE_TAG, Rights::READ_ATTRIBUTES, 8, attribute_tag),
+    // MS-FSA 2.1.5.12.8
+    class(FileInfoClass::COMPRESSION, NO_RIGHT, 16, |query, out| {
+        query.tell(out, |shown, out| shown.compression().write(out))
+    }),
+    // MS-FSA 2.1.5.12.21
+    class(FileInfoClass::NETWORK_OPEN, Rights::READ_ATTRIBUTES, 56, |query, out| {
+        query.tell(out, |shown, out| shown.network_open().write(out))
+    }),
+    // MS-FSA 2.1.5.12.5
+    class(FileInfoClass::ATTRIBUTE_TAG, Rights::READ_ATTRIBUTES, 8, |query, out| {
+        query.tell(out, |shown, out| shown.attribute_tag().write(out))
+    }),
     class(FileInfoClass::NORMALIZED_NAME, NO_RIGHT, 8, names::normalized),
     class(FileInfoClass::ID, NO_RIGHT, Id::SIZE, id),
     class(FileInfoClass::POSIX, Rights::READ_ATTRIBUTES, 0, posix),
@@ -61,18 +78,12 @@ const ANY_ALIGNMENT: Alignment = Alignment { alignment_requirement: 0 };
 /// Answers for the class that is asked for.
 pub(super) fn answer(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     let number = FileInfoClass(query.asked.file_info_class);
-    let found = CLASSES.iter().find(|class| class.number == number);
-    let class = match found.filter(|_| is_spoken(number, query.settled)) {
-        Some(class) => class,
-        None => return Err(Stop::Fail(refusal(number))),
-    };
+    let is_spoken = is_spoken(number, query.settled);
+    let class = CLASSES.iter().find(|class| is_spoken && class.number == number);
+    let class = class.ok_or_else(|| refusal(number))?;
     // MS-SMB2 3.3.5.20.1
-    if !query.file.granted().contains(class.needs) {
-        return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
-    }
-    if query.limit() < class.least {
-        return Err(Stop::Fail(NtStatus::INFO_LENGTH_MISMATCH));
-    }
+    Stop::when(!query.file.granted().contains(class.needs), NtStatus::ACCESS_DENIED)?;
+    Stop::when(query.limit() < class.least, NtStatus::INFO_LENGTH_MISMATCH)?;
     (class.write)(query, out)
 }
 
@@ -113,53 +124,14 @@ fn refusal(number: FileInfoClass) -> NtStatus {
     }
 }
 
-// MS-FSA 2.1.5.12.6
-fn basic(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
-    let shown = query.shown()?;
-    fixed(out, |out| shown.basic().write(out))
-}
-
-// MS-FSA 2.1.5.12.27
-fn standard(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
-    let shown = query.shown()?;
-    fixed(out, |out| shown.standard().write(out))
-}
-
-// MS-FSA 2.1.5.12.17
-fn internal(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
-    let shown = query.shown()?;
-    fixed(out, |out| shown.internal().write(out))
-}
-
-// MS-FSA 2.1.5.12.10
-fn ea(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
-    let ea = Ea { ea_size: query.shown()?.info().extended_size };
-    fixed(out, |out| ea.write(out))
-}
-
-// MS-FSA 2.1.5.12.8
-fn compression(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
-    let shown = query.shown()?;
-    fixed(out, |out| shown.compression().write(out))
-}
-
-// MS-FSA 2.1.5.12.21
-fn network_open(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
-    let shown = query.shown()?;
-    fixed(out, |out| shown.network_open().write(out))
-}
-
-// MS-FSA 2.1.5.12.5
-fn attribute_tag(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
-    let shown = query.shown()?;
-    fixed(out, |out| shown.attribute_tag().write(out))
+fn ea(shown: &Shown) -> Ea {
+    Ea { ea_size: shown.info().extended_size }
 }
 
 // MS-FSA 2.1.5.12.31
 fn id(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
-    let file_id = query.shown()?.file_id_128();
-    let id = Id { volume_serial_number: query.engine.volume().facts().serial, file_id };
-    fixed(out, |out| id.write(out))
+    let volume_serial_number = query.engine.volume().facts().serial;
+    query.tell(out, |shown, out| Id { volume_serial_number, file_id: shown.file_id_128() }.write(out))
 }
 
 // MS-FSA 2.1.5.12.1
@@ -185,7 +157,7 @@ fn all(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
         basic: shown.basic(),
         standard: shown.standard(),
         internal: shown.internal(),
-        ea: Ea { ea_size: shown.info().extended_size },
+        ea: ea(&shown),
         access: access(query),
         position: position(query),
         mode: mode(query),
@@ -201,9 +173,7 @@ fn posix(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     let owners = Owners::of(shown.info(), query.engine);
     let start = out.len();
     owners.view(&shown).write(out);
-    if out.len() - start > query.limit() {
-        return Err(Stop::Fail(NtStatus::INFO_LENGTH_MISMATCH));
-    }
+    Stop::when(out.len() - start > query.limit(), NtStatus::INFO_LENGTH_MISMATCH)?;
     Ok(NtStatus::SUCCESS)
 }
 

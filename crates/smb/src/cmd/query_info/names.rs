@@ -5,9 +5,8 @@ use smb_wire::fscc::names::{Syntax, is_short_name, to_wire};
 use smb_wire::{NtStatus, Utf16, utf16};
 
 use super::{Query, whole_or_cut};
-use crate::exchange::outcome::{Handled, Stop};
-use crate::info::names;
-use crate::path::STREAM_SYNTAX;
+use crate::exchange::{Handled, Stop};
+use crate::info::names::{self, STREAM_SYNTAX};
 
 /// FileNormalizedNameInformation: the path from the root of the share, as its names really are.
 // MS-SMB2 3.3.5.20.1
@@ -24,9 +23,7 @@ pub(super) fn alternate(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     if let Some(own) = query.file.name() {
         to_wire(own.as_bytes(), Syntax::Windows, &mut name);
     }
-    if !Utf16::new(&name).is_some_and(is_short_name) {
-        return Err(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND));
-    }
+    Stop::when(!Utf16::new(&name).is_some_and(is_short_name), NtStatus::OBJECT_NAME_NOT_FOUND)?;
     whole_or_cut(write_name(&name, query.limit(), out))
 }
 

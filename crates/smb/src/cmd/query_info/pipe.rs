@@ -6,7 +6,7 @@ use smb_wire::fscc::fs::{Device, DeviceCharacteristics};
 use smb_wire::fscc::{FileInfoClass, FsInfoClass};
 use smb_wire::query_info::{InfoType, Request};
 
-use crate::exchange::outcome::{Handled, Stop};
+use crate::exchange::{Handled, Stop};
 
 /// Bytes that a pipe says it sets aside in each direction.
 const QUOTA: u32 = 4096;
@@ -54,8 +54,6 @@ pub(super) fn answer(asked: &Request<'_>, out: &mut Vec<u8>) -> Handled {
         _ => return Err(Stop::Fail(NtStatus::NOT_SUPPORTED)),
     }
     // MS-SMB2 3.3.5.20.1
-    if out.len() - start > asked.output_buffer_length as usize {
-        return Err(Stop::Fail(NtStatus::INFO_LENGTH_MISMATCH));
-    }
+    Stop::when(out.len() - start > asked.output_buffer_length as usize, NtStatus::INFO_LENGTH_MISMATCH)?;
     Ok(NtStatus::SUCCESS)
 }

@@ -8,7 +8,7 @@ use smb_wire::NtStatus;
 use volume::security::{Ace, AceKind, Descriptor, Parts, Rights};
 
 use super::Query;
-use crate::exchange::outcome::{Handled, Stop};
+use crate::exchange::{Handled, Stop};
 use crate::info::DESCRIPTOR_PARTS;
 use crate::info::numbers::Numbers;
 
@@ -18,16 +18,14 @@ const SPECIAL: [(u8, Parts); 3] = [(0x11, Parts::LABEL), (0x12, Parts::ATTRIBUTE
 /// Answers with a descriptor.
 pub(super) fn answer(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     let parts = Parts::from_bits_retain(query.asked.additional_information) & DESCRIPTOR_PARTS;
-    if !query.file.granted().contains(needed(parts)) {
-        return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
-    }
+    Stop::when(!query.file.granted().contains(needed(parts)), NtStatus::ACCESS_DENIED)?;
     let mut shown = select(&query.engine.descriptor(query.file)?, parts);
     if wants_numbers(query) {
         let info = query.engine.info(query.file)?;
         let numbers = Numbers { uid: Some(info.uid), gid: Some(info.gid), mode: Some(info.mode) };
         numbers.put(&mut shown);
     }
-    let bytes = shown.encode().map_err(|_| Stop::Fail(NtStatus::INVALID_SECURITY_DESCR))?;
+    let bytes = shown.encode().map_err(|_| NtStatus::INVALID_SECURITY_DESCR)?;
     // MS-SMB2 3.3.5.20.3
     if bytes.len() > query.limit() {
         let needed = (bytes.len() as u32).to_le_bytes();
@@ -48,12 +46,8 @@ fn wants_numbers(query: &Query<'_>) -> bool {
 // MS-FSA 2.1.5.14
 fn needed(parts: Parts) -> Rights {
     let mut needed = Rights::empty();
-    if !(parts - Parts::SACL).is_empty() {
-        needed |= Rights::READ_CONTROL;
-    }
-    if parts.intersects(Parts::SACL | Parts::BACKUP) {
-        needed |= Rights::ACCESS_SYSTEM_SECURITY;
-    }
+    needed.set(Rights::READ_CONTROL, !(parts - Parts::SACL).is_empty());
+    needed.set(Rights::ACCESS_SYSTEM_SECURITY, parts.intersects(Parts::SACL | Parts::BACKUP));
     needed
 }
 

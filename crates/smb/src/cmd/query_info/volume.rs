@@ -11,7 +11,7 @@ use smb_wire::{NtStatus, utf16};
 use volume::Space;
 
 use super::{Query, fixed, whole_or_cut};
-use crate::exchange::outcome::{Handled, Stop};
+use crate::exchange::{Handled, Stop};
 
 /// How one class is answered.
 struct Class {
@@ -61,9 +61,8 @@ const SECTOR: u32 = 512;
 pub(super) fn answer(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     let number = FsInfoClass(query.asked.file_info_class);
     let is_spoken = number != FsInfoClass::POSIX || query.settled.posix;
-    let Some(class) = CLASSES.iter().find(|class| is_spoken && class.number == number) else {
-        return Err(Stop::Fail(refusal(number)));
-    };
+    let class = CLASSES.iter().find(|class| is_spoken && class.number == number);
+    let class = class.ok_or_else(|| refusal(number))?;
     // MS-SMB2 3.3.5.20.2
     if query.limit() < class.least {
         return Err(Stop::Fail(NtStatus::INFO_LENGTH_MISMATCH));

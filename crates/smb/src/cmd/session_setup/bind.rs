@@ -1,7 +1,7 @@
 //! Binding: whether a session may take a further connection as a channel (MS-SMB2 3.3.5.5).
 //!
-//! [`session_to_bind`] holds a request with the binding flag against everything that can be known before its
-//! token is looked at, [`take_channel`] makes the channel once its user is proved. A refusal changes nothing.
+//! [`LogOn::session_to_bind`] holds a request with the binding flag against everything that can be known before its
+//! token is looked at, [`LogOn::take_channel`] makes the channel once its user is proved. A refusal changes nothing.
 
 use std::sync::Arc;
 
@@ -9,15 +9,14 @@ use auth::crypto::SigningAlgorithm;
 use smb_wire::NtStatus;
 use wire::Now;
 
-use super::Setup;
-use crate::account::ChannelRule;
-use crate::config::ServerConfig;
-use crate::connection::{Channel, Connection, Handle, Negotiated};
-use crate::dispatch::Request;
-use crate::event::Event;
-use crate::exchange::outcome::Stop;
+use super::LogOn;
+use crate::config::account::ChannelRule;
+use crate::connection::setup::Setup;
+use crate::connection::{Channel, Negotiated};
+use crate::exchange::Stop;
 use crate::keys;
-use crate::session::{Full, Session, State};
+use crate::state::session::{Full, State};
+use crate::state::{Event, Handle, Session};
 
 /// A refusal with the line that tells an administrator about it.
 type Refused = (NtStatus, &'static str);
@@ -27,105 +26,136 @@ const TOO_MANY: Refused =
 
 const ENDED: Refused = (NtStatus::USER_SESSION_DELETED, "there is no session of this id; it may have ended");
 
-/// The session that a binding request is for, if it may be bound to this connection as far as can be told
-/// before its user is proved.
-///
-/// # Errors
-/// The status that MS-SMB2 3.3.5.5 has for what is wrong.
-pub(super) fn session_to_bind(
-    connection: &Connection,
-    settled: &Negotiated,
-    request: &Request<'_>,
-    config: &ServerConfig,
-) -> Result<Arc<Session>, Stop> {
-    let session = connection.server.session(request.session_id);
-    check(connection, settled, request, session.as_ref(), config)
-        .and_then(|()| session.ok_or(ENDED))
-        .map_err(|refused| refuse(connection, request.session_id, refused, request.now))
-}
+impl LogOn<'_, '_> {
+    /// The session that a binding request is for, if it may be bound to this connection as far as can be told
+    /// before its user is proved.
+    ///
+    /// # Errors
+    /// The status that MS-SMB2 3.3.5.5 has for what is wrong.
+    pub(super) fn session_to_bind(&self) -> Result<Arc<Session>, Stop> {
+        let id = self.request.session_id;
+        let session = self.connection.server.session(id);
+        let checked = self.check(session.as_ref()).and_then(|()| session.ok_or(ENDED));
+        checked.map_err(|refused| self.refuse(id, refused))
+    }
 
-fn check(
-    connection: &Connection,
-    settled: &Negotiated,
-    request: &Request<'_>,
-    session: Option<&Arc<Session>>,
-    config: &ServerConfig,
-) -> Result<(), Refused> {
-    if let Some(session) = session.filter(|session| is_named(session) && request.header.is_signed()) {
-        // MS-SMB2 3.3.5.2.4
-        if !request.signed {
-            return Err((NtStatus::ACCESS_DENIED, "the request is not signed with the session's key"));
+    fn check(&self, session: Option<&Arc<Session>>) -> Result<(), Refused> {
+        let settled = self.settled;
+        if let Some(session) = session.filter(|session| is_named(session) && self.request.header.is_signed())
+        {
+            // MS-SMB2 3.3.5.2.4
+            if !self.request.signed {
+                return Err((NtStatus::ACCESS_DENIED, "the request is not signed with the session's key"));
+            }
+            can_sign(session, settled)?;
         }
-        can_sign(session, settled)?;
+        // MS-SMB2 3.3.5.5
+        if !settled.protection.dialect.is_smb3() {
+            return Err((NtStatus::REQUEST_NOT_ACCEPTED, "dialects before 3.0 have no channels"));
+        }
+        if !self.rule_of(session).multichannel {
+            return Err((
+                NtStatus::REQUEST_NOT_ACCEPTED,
+                "Multichannel is switched off for its account or the server",
+            ));
+        }
+        let session = session.ok_or(ENDED)?;
+        if session.protection.dialect != settled.protection.dialect {
+            return Err((NtStatus::INVALID_PARAMETER, "the session was made with another dialect"));
+        }
+        if !self.request.header.is_signed() {
+            return Err((NtStatus::INVALID_PARAMETER, "the request is not signed"));
+        }
+        // MS-SMB2 3.3.5.5 (exception: the ClientGuid is not compared, which is left to the server; as with Windows,
+        // the session's key is what tells its client)
+        let Some(proved) = session.proved().filter(|_| session.state() == State::Valid) else {
+            return Err((NtStatus::REQUEST_NOT_ACCEPTED, "the session's own log-on is not done yet"));
+        };
+        if proved.anonymous {
+            return Err((NtStatus::NOT_SUPPORTED, "the session is anonymous"));
+        }
+        if self.request.channel.is_some() {
+            return Err((NtStatus::REQUEST_NOT_ACCEPTED, "the connection carries the session already"));
+        }
+        let came_to = self.connection.account.as_ref().and_then(|known| known.endpoint.as_ref());
+        if session.standing().is_some_and(|standing| standing.endpoint.as_ref() != came_to) {
+            return Err((
+                NtStatus::REQUEST_NOT_ACCEPTED,
+                "the connection came to an address of another account or share than the session's first one",
+            ));
+        }
+        // MS-SMB2 3.3.5.5 (exception: no word on ciphers there; since the sealing keys are the session's, a
+        // connection with another cipher could not use them)
+        if session.protection.cipher != settled.protection.cipher {
+            return Err((NtStatus::INVALID_PARAMETER, "the session was made with another cipher"));
+        }
+        let most = self.rule_of(Some(session)).most();
+        // It gives its place up only when the user is proved.
+        let has_room = session.channel_count() < most || session.would_make_room(self.request.now);
+        if has_room { Ok(()) } else { Err(TOO_MANY) }
     }
-    // MS-SMB2 3.3.5.5
-    if !settled.protection.dialect.is_smb3() {
-        return Err((NtStatus::REQUEST_NOT_ACCEPTED, "dialects before 3.0 have no channels"));
+
+    /// What the account of a session says. Where there is no session, or nobody knows yet whose it is, what
+    /// NEGOTIATE went by counts.
+    fn rule_of(&self, session: Option<&Arc<Session>>) -> ChannelRule {
+        let known = session.and_then(|session| session.channel_rule().cloned());
+        known.unwrap_or_else(|| ChannelRule {
+            accounts: Vec::new(),
+            multichannel: self.config.offers_multichannel(self.connection.account.as_ref()),
+            max_channels: self.config.max_channels,
+        })
     }
-    if !rule_of(connection, session, config).multichannel {
-        return Err((
-            NtStatus::REQUEST_NOT_ACCEPTED,
-            "Multichannel is switched off for its account or the server",
-        ));
+
+    /// The user is proved: the connection becomes a channel of the session, with a signing key of its own.
+    ///
+    /// # Errors
+    /// The status when another channel was faster, or the session has ended meanwhile.
+    pub(super) fn take_channel(&mut self, setup: &Setup, session_key: &[u8; 16]) -> Result<(), Stop> {
+        let (session, now) = (&setup.session, self.request.now);
+        let most = self.rule_of(Some(session)).most();
+        let replaced = session.add_or_replace(&self.connection.handle, most, now).map_err(|full| {
+            let refused = match full {
+                Full::Channels => TOO_MANY,
+                Full::Ended => ENDED,
+            };
+            self.refuse(session.id, refused)
+        })?;
+        if let Some(silent) = replaced {
+            close_silent(&silent, session, now);
+        }
+        // MS-SMB2 3.3.5.5.3: Channel.SigningKey
+        let signer = keys::signer(self.settled.protection, session_key, &setup.preauth);
+        self.connection.channels.push(Channel { session: Arc::clone(session), signer });
+        self.connection.join(session.client);
+        let (peer, user) = (self.connection.handle.peer.remote, session.user_name());
+        tracing::info!(%peer, user, session = session.id, channels = session.channel_count(), "channel added");
+        Ok(())
     }
-    let session = session.ok_or(ENDED)?;
-    if session.protection.dialect != settled.protection.dialect {
-        return Err((NtStatus::INVALID_PARAMETER, "the session was made with another dialect"));
+
+    /// Another user wants to bind the session.
+    pub(super) fn other_user(&self, session: &Session, user: &str) -> Stop {
+        let what =
+            format!("channel refused: the session belongs to another user than {user}, who asks for it");
+        // MS-SMB2 3.3.5.5 (exception: STATUS_ACCESS_DENIED as Windows Server answers, not STATUS_NOT_SUPPORTED)
+        let status = NtStatus::ACCESS_DENIED;
+        self.connection.complain(session.id, status, &what, self.request.now);
+        Stop::Fail(status)
     }
-    if !request.header.is_signed() {
-        return Err((NtStatus::INVALID_PARAMETER, "the request is not signed"));
+
+    fn refuse(&self, session: u64, (status, why): Refused) -> Stop {
+        let what = format!("channel refused: {why}");
+        self.connection.complain(session, status, &what, self.request.now);
+        Stop::Fail(status)
     }
-    // MS-SMB2 3.3.5.5 (exception: the ClientGuid is not compared, which is left to the server; as with Windows,
-    // the session's key is what tells its client)
-    let Some(proved) = session.proved().filter(|_| session.state() == State::Valid) else {
-        return Err((NtStatus::REQUEST_NOT_ACCEPTED, "the session's own log-on is not done yet"));
-    };
-    if proved.anonymous {
-        return Err((NtStatus::NOT_SUPPORTED, "the session is anonymous"));
-    }
-    if request.channel.is_some() {
-        return Err((NtStatus::REQUEST_NOT_ACCEPTED, "the connection carries the session already"));
-    }
-    let came_to = connection.account.as_ref().and_then(|known| known.endpoint.as_ref());
-    if session.standing().is_some_and(|standing| standing.endpoint.as_ref() != came_to) {
-        return Err((
-            NtStatus::REQUEST_NOT_ACCEPTED,
-            "the connection came to an address of another account or share than the session's first one",
-        ));
-    }
-    // MS-SMB2 3.3.5.5 (exception: no word on ciphers there; since the sealing keys are the session's, a
-    // connection with another cipher could not use them)
-    if session.protection.cipher != settled.protection.cipher {
-        return Err((NtStatus::INVALID_PARAMETER, "the session was made with another cipher"));
-    }
-    let most = rule_of(connection, Some(session), config).most();
-    // It gives its place up only when the user is proved.
-    let has_room = session.channel_count() < most || session.would_make_room(request.now);
-    if has_room { Ok(()) } else { Err(TOO_MANY) }
 }
 
 /// A silent channel has given its place up for one that its client has asked for (`room.rs`).
 fn close_silent(silent: &Handle, session: &Session, now: Now) {
     let silent_ms = now.mono_ns.saturating_sub(silent.way.heard_ns()) / 1_000_000;
-    tracing::info!(
-        peer = %silent.peer.remote,
-        session = session.id,
-        silent_ms,
-        "channel closed: it is silent, and its client has asked for one in its place"
-    );
+    let (peer, what) = (silent.peer.remote, "it is silent, and its client has asked for one in its place");
+    tracing::info!(%peer, session = session.id, silent_ms, "channel closed: {what}");
     // It is counted as lost when it is closed.
     silent.post(Event::Close);
-}
-
-/// What the account of a session says. Where there is no session, or nobody knows yet whose it is, what
-/// NEGOTIATE went by counts.
-fn rule_of(connection: &Connection, session: Option<&Arc<Session>>, config: &ServerConfig) -> ChannelRule {
-    let known = session.and_then(|session| session.channel_rule().cloned());
-    known.unwrap_or_else(|| ChannelRule {
-        accounts: Vec::new(),
-        multichannel: config.offers_multichannel(connection.account.as_ref()),
-        max_channels: config.max_channels,
-    })
 }
 
 /// Whether the session is one of a user who is proved and has a name.
@@ -147,55 +177,4 @@ fn can_sign(session: &Session, here: &Negotiated) -> Result<(), Refused> {
         }
         _ => Ok(()),
     }
-}
-
-/// The user is proved: the connection becomes a channel of the session, with a signing key of its own.
-///
-/// # Errors
-/// The status when another channel was faster, or the session has ended meanwhile.
-pub(super) fn take_channel(
-    connection: &mut Connection,
-    settled: &Negotiated,
-    Setup { session, preauth, .. }: &Setup,
-    session_key: &[u8; 16],
-    config: &ServerConfig,
-    now: Now,
-) -> Result<(), Stop> {
-    let most = rule_of(connection, Some(session), config).most();
-    let replaced = session.add_or_replace(&connection.handle, most, now).map_err(|full| {
-        let refused = match full {
-            Full::Channels => TOO_MANY,
-            Full::Ended => ENDED,
-        };
-        refuse(connection, session.id, refused, now)
-    })?;
-    if let Some(silent) = replaced {
-        close_silent(&silent, session, now);
-    }
-    // MS-SMB2 3.3.5.5.3: Channel.SigningKey
-    let signer = keys::signer(settled.protection, session_key, preauth);
-    connection.channels.push(Channel { session: Arc::clone(session), signer });
-    connection.join(session.client);
-    tracing::info!(
-        peer = %connection.handle.peer.remote,
-        user = session.user_name(),
-        session = session.id,
-        channels = session.channel_count(),
-        "channel added"
-    );
-    Ok(())
-}
-
-/// Another user wants to bind the session.
-pub(super) fn other_user(connection: &Connection, session: &Session, user: &str, now: Now) -> Stop {
-    let what = format!("channel refused: the session belongs to another user than {user}, who asks for it");
-    // MS-SMB2 3.3.5.5 (exception: STATUS_ACCESS_DENIED as Windows Server answers, not STATUS_NOT_SUPPORTED)
-    let status = NtStatus::ACCESS_DENIED;
-    connection.complain(session.id, status, &what, now);
-    Stop::Fail(status)
-}
-
-fn refuse(connection: &Connection, session: u64, (status, why): Refused, now: Now) -> Stop {
-    connection.complain(session, status, &format!("channel refused: {why}"), now);
-    Stop::Fail(status)
 }

@@ -10,7 +10,7 @@ use smb_wire::fscc::{BadBuffer, FileAttributes, FileInfoClass, FileTime, ea};
 use volume::security::Rights;
 
 use super::{Change, naming};
-use crate::exchange::outcome::Stop;
+use crate::exchange::Stop;
 use crate::info::kept::mode;
 
 type Applied = Result<(), Stop>;
@@ -51,13 +51,9 @@ const CLASSES: [Class; 15] = [
 /// Sets the class that is asked for.
 pub(super) fn apply(change: &Change<'_>, number: u8) -> Applied {
     let number = FileInfoClass(number);
-    let Some(class) = CLASSES.iter().find(|class| class.number == number) else {
-        return Err(Stop::Fail(refusal(number)));
-    };
+    let class = CLASSES.iter().find(|class| class.number == number).ok_or_else(|| refusal(number))?;
     // MS-SMB2 3.3.5.21.1
-    if !change.may(class.needs) {
-        return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
-    }
+    Stop::when(!change.may(class.needs), NtStatus::ACCESS_DENIED)?;
     (class.apply)(change)
 }
 
@@ -132,12 +128,10 @@ fn disposition(change: &Change<'_>) -> Applied {
 // MS-FSA 2.1.5.15.4
 fn disposition_ex(change: &Change<'_>) -> Applied {
     let given = DispositionEx::parse(change.buffer).map_err(status_of)?;
-    let flags = given.checked().map_err(|_| Stop::Fail(NtStatus::NOT_SUPPORTED))?;
+    let flags = given.checked().map_err(|_| NtStatus::NOT_SUPPORTED)?;
     let deletes = flags.contains(DispositionFlags::DELETE);
     let by_create = change.file.options().contains(Options::DELETE_ON_CLOSE);
-    if deletes && flags.contains(DispositionFlags::ON_CLOSE) && !by_create {
-        return Err(Stop::Fail(NtStatus::NOT_SUPPORTED));
-    }
+    Stop::when(deletes && flags.contains(DispositionFlags::ON_CLOSE) && !by_create, NtStatus::NOT_SUPPORTED)?;
     let ignores = flags.contains(DispositionFlags::IGNORE_READONLY_ATTRIBUTE);
     let ignores = ignores && change.may(Rights::WRITE_ATTRIBUTES);
     mark(change, deletes, flags.contains(DispositionFlags::POSIX_SEMANTICS), ignores)

@@ -9,8 +9,8 @@ use volume::security::Rights;
 
 use super::Change;
 use super::file::status_of;
-use crate::exchange::outcome::Stop;
-use crate::info::names::syntax;
+use crate::exchange::Stop;
+use crate::info::names::{STREAM_SYNTAX, name, syntax};
 use crate::path::{self, Target};
 
 /// Renames what is open: a stream by a name that begins with a colon, else the file.
@@ -38,12 +38,8 @@ pub(super) fn rename(change: &Change<'_>, layout: RenameLayout) -> Result<(), St
 pub(super) fn link(change: &Change<'_>, layout: RenameLayout) -> Result<(), Stop> {
     let asked = RenameRequest::parse(change.buffer, layout).map_err(status_of)?;
     check_root(&asked)?;
-    if change.file.stream().is_some() {
-        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    }
-    if change.file.is_directory() {
-        return Err(Stop::Fail(NtStatus::FILE_IS_A_DIRECTORY));
-    }
+    Stop::when(change.file.stream().is_some(), NtStatus::INVALID_PARAMETER)?;
+    Stop::when(change.file.is_directory(), NtStatus::FILE_IS_A_DIRECTORY)?;
     let to = target(without_separator(asked.name), syntax(change.file))?;
     let replaces = asked.flags.contains(RenameFlags::REPLACE_IF_EXISTS);
     change.settle(change.engine.link(change.caller, change.file, &to.names, replaces))
@@ -62,9 +58,7 @@ fn target(name: Utf16<'_>, syntax: Syntax) -> Result<Target, Stop> {
         // MS-FSA 2.1.5.15.12 (exception: Windows takes the path of a stream for one that is in use)
         return Err(Stop::Fail(NtStatus::SHARING_VIOLATION));
     }
-    if target.names.is_empty() {
-        return Err(Stop::Fail(NtStatus::OBJECT_NAME_INVALID));
-    }
+    Stop::when(target.names.is_empty(), NtStatus::OBJECT_NAME_INVALID)?;
     Ok(target)
 }
 
@@ -97,7 +91,7 @@ fn new_stream(text: Utf16<'_>, is_directory: bool) -> Result<volume::Name, Stop>
         // A named stream cannot take the place of the file's own data.
         (StreamType::Data, false) if stream.name.is_empty() => fail(NtStatus::NOT_SUPPORTED),
         (StreamType::Data, false) => {
-            path::name(stream.name, path::STREAM_SYNTAX).map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))
+            name(stream.name, STREAM_SYNTAX).map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))
         }
     }
 }
@@ -108,12 +102,10 @@ pub(super) fn short_name(change: &Change<'_>) -> Result<(), Stop> {
     let name = read_name(change.buffer).map_err(status_of)?;
     let is_root = change.file.name().is_none();
     let is_allowed = name.is_empty() || is_short_name(name);
-    if is_root || change.file.stream().is_some() || !is_allowed || syntax(change.file) == Syntax::Posix {
-        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    }
-    if !change.file.granted().intersects(Rights::WRITE_DATA | Rights::WRITE_ATTRIBUTES) {
-        return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
-    }
+    let is_wrong = is_root || change.file.stream().is_some() || !is_allowed;
+    Stop::when(is_wrong || syntax(change.file) == Syntax::Posix, NtStatus::INVALID_PARAMETER)?;
+    let needed = Rights::WRITE_DATA | Rights::WRITE_ATTRIBUTES;
+    Stop::when(!change.file.granted().intersects(needed), NtStatus::ACCESS_DENIED)?;
     Err(Stop::Fail(NtStatus::SHORT_NAMES_NOT_ENABLED_ON_VOLUME))
 }
 

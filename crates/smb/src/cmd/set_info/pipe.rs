@@ -7,7 +7,7 @@ use smb_wire::query_info::InfoType;
 use smb_wire::set_info::Request;
 
 use super::file::status_of;
-use crate::exchange::outcome::Stop;
+use crate::exchange::Stop;
 
 /// Sets how a pipe is read. Clients ask for what the pipes here always do: messages, and calls that wait.
 pub(super) fn apply(asked: &Request<'_>) -> Result<(), Stop> {

@@ -6,24 +6,20 @@ use smb_wire::NtStatus;
 use volume::security::{Descriptor, Parts, Rights};
 
 use super::Change;
-use crate::exchange::outcome::Stop;
+use crate::exchange::Stop;
 use crate::info::DESCRIPTOR_PARTS;
 use crate::info::numbers::Numbers;
 
 /// Sets the parts that are asked for.
 pub(super) fn apply(change: &Change<'_>, additional_information: u32) -> Result<(), Stop> {
     let parts = Parts::from_bits_retain(additional_information) & DESCRIPTOR_PARTS;
-    if !change.may(needed(parts)) {
-        return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
-    }
+    Stop::when(!change.may(needed(parts)), NtStatus::ACCESS_DENIED)?;
     let given = Descriptor::parse(change.buffer);
-    let mut given = given.map_err(|_| Stop::Fail(NtStatus::INVALID_SECURITY_DESCR))?;
+    let mut given = given.map_err(|_| NtStatus::INVALID_SECURITY_DESCR)?;
     let numbers = Numbers::take(&mut given);
     let rest = numbers.rest_of(parts);
     // MS-FSA 2.1.5.17
-    if rest.contains(Parts::OWNER) && given.owner.is_none() {
-        return Err(Stop::Fail(NtStatus::INVALID_OWNER));
-    }
+    Stop::when(rest.contains(Parts::OWNER) && given.owner.is_none(), NtStatus::INVALID_OWNER)?;
     if !rest.is_empty() || parts.is_empty() {
         change.settle(change.engine.set_descriptor(change.caller, change.file, rest, &given))?;
     }
@@ -48,15 +44,11 @@ fn apply_numbers(change: &Change<'_>, parts: Parts, numbers: Numbers) -> Result<
 // MS-SMB2 3.3.5.21.3
 fn needed(parts: Parts) -> Rights {
     let mut needed = Rights::empty();
-    for (meant, right) in [
-        (Parts::OWNER | Parts::GROUP | Parts::LABEL | Parts::BACKUP, Rights::WRITE_OWNER),
-        (Parts::DACL | Parts::ATTRIBUTE | Parts::BACKUP, Rights::WRITE_DAC),
-        (Parts::SACL | Parts::SCOPE | Parts::BACKUP, Rights::ACCESS_SYSTEM_SECURITY),
-    ] {
-        if parts.intersects(meant) {
-            needed |= right;
-        }
-    }
+    let owner = Parts::OWNER | Parts::GROUP | Parts::LABEL | Parts::BACKUP;
+    needed.set(Rights::WRITE_OWNER, parts.intersects(owner));
+    needed.set(Rights::WRITE_DAC, parts.intersects(Parts::DACL | Parts::ATTRIBUTE | Parts::BACKUP));
+    let system = Parts::SACL | Parts::SCOPE | Parts::BACKUP;
+    needed.set(Rights::ACCESS_SYSTEM_SECURITY, parts.intersects(system));
     needed
 }
 

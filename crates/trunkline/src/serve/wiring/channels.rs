@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use admin::channels::{LargeReads, Reason, Row, SessionChannels, Tried, Use};
 use smb::account::ChannelRule;
-use smb::connection::Handle;
 use smb::interfaces::{self, NetworkAddress};
-use smb::session::Session;
+use smb::state::Handle;
+use smb::state::Session;
 
 use super::addresses::{Candidate, Withheld};
 use super::report;

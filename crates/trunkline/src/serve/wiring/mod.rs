@@ -429,7 +429,7 @@ impl Wired {
             let (user, id) = (&gone.identity.name, session.id);
             tracing::info!(user, session = id, "the user is gone: their connections are closed");
             for channel in session.channels() {
-                channel.post(smb::event::Event::Close);
+                channel.post(smb::state::Event::Close);
             }
         }
     }

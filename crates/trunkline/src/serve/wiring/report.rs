@@ -11,7 +11,7 @@ use admin::status::{
 };
 use auth::crypto::{Cipher, SigningAlgorithm};
 use share::{Caching, Deny, RangeKind};
-use smb::tree::Tree;
+use smb::state::Tree;
 use smb_wire::negotiate::Dialect;
 use volume::security::Rights;
 use volume::{Name, Time};
@@ -66,7 +66,7 @@ fn connections(server: &smb::Server, status: &mut Status) {
     }
 }
 
-fn one_session(session: &smb::session::Session) -> Session {
+fn one_session(session: &smb::state::Session) -> Session {
     let created = rfc3339(session.created.wall_ns);
     let channels = session.channels();
     let remote = channels.first().map(|channel| channel.peer.remote.ip().to_string()).unwrap_or_default();
@@ -101,7 +101,7 @@ fn one_session(session: &smb::session::Session) -> Session {
     }
 }
 
-fn tree_connect(tree: &Tree, session: &smb::session::Session) -> TreeConnect {
+fn tree_connect(tree: &Tree, session: &smb::state::Session) -> TreeConnect {
     let machine = session.channels().first().map(|channel| channel.peer.remote.ip().to_string());
     TreeConnect {
         tcon_id: tree.id.to_string(),
@@ -115,7 +115,7 @@ fn tree_connect(tree: &Tree, session: &smb::session::Session) -> TreeConnect {
     }
 }
 
-fn encryption(session: &smb::session::Session, all: bool) -> Protection {
+fn encryption(session: &smb::state::Session, all: bool) -> Protection {
     let cipher = match session.protection.cipher {
         Some(Cipher::Aes128Ccm) => "AES-128-CCM",
         Some(Cipher::Aes128Gcm) => "AES-128-GCM",
@@ -126,7 +126,7 @@ fn encryption(session: &smb::session::Session, all: bool) -> Protection {
     protection(cipher, all)
 }
 
-fn signing(session: &smb::session::Session, all: bool) -> Protection {
+fn signing(session: &smb::state::Session, all: bool) -> Protection {
     let cipher = match session.protection.signing {
         SigningAlgorithm::HmacSha256 => "HMAC-SHA256",
         SigningAlgorithm::AesCmac => "AES-128-CMAC",
@@ -161,7 +161,7 @@ const RIGHTS: &[(u32, &str)] = &[
 /// FILE_SHARE_READ, FILE_SHARE_WRITE and FILE_SHARE_DELETE (MS-SMB2 2.2.13).
 const SHARING: [(Deny, u32, &str); 3] = [(Deny::READ, 1, "R"), (Deny::WRITE, 2, "W"), (Deny::DELETE, 4, "D")];
 
-fn one_open(server: &smb::Server, engines: &Engines, open: &smb::open::Open, status: &mut Status) {
+fn one_open(server: &smb::Server, engines: &Engines, open: &smb::state::Open, status: &mut Status) {
     let Some((engine, file)) = open.file() else { return };
     let root = engines.iter().find(|(_, known)| Arc::ptr_eq(known, engine)).map(|(path, _)| path.clone());
     let root = root.unwrap_or_default();
@@ -199,7 +199,7 @@ fn one_open(server: &smb::Server, engines: &Engines, open: &smb::open::Open, sta
 }
 
 /// How an open outlives its connection.
-fn persistence(open: &smb::open::Open) -> &'static str {
+fn persistence(open: &smb::state::Open) -> &'static str {
     let survival = open.survival.lock();
     match (survival.resilient_ms, survival.durable) {
         (Some(_), _) => "resilient",

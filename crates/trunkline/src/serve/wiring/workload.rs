@@ -6,7 +6,7 @@ use std::sync::Arc;
 use admin::transactions::Work;
 use admin::workload::{Asked, ClientWork, Held, advice};
 use share::counts::{Habit, Visits};
-use smb::open::Object;
+use smb::state::Object;
 use smb_wire::Guid;
 
 use super::exports::Servers;

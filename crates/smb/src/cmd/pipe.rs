@@ -1,0 +1,313 @@
+//! Named pipes of IPC$: the server's own answers to RPC (MS-SMB2 3.3.5.9, 3.3.5.12, 3.3.5.13, 3.3.5.15.3).
+//!
+//! The RPC itself is in [`smb_wire::rpc`]; here is what it is told about this server ([`Facts`]), and how
+//! an Open of a pipe is made, read, written and asked.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use smb_wire::create::{self, CreateAction, FileInfo, OplockLevel, ResponseFlags};
+use smb_wire::create_context::Contexts;
+use smb_wire::rpc::{Account, Host, NameUse, Pipe, PipeName, Resolved, ServerFacts, ShareType};
+use smb_wire::{NtStatus, ioctl, read, rpc};
+use volume::security::Sid;
+use wire::Cursor;
+
+use crate::config::{ShareConfig, same_name};
+use crate::connection::Connection;
+use crate::exchange::{Handled, Request, Stop};
+use crate::state::{Object, Open, Server, Session, Tree};
+
+/// FILE_ATTRIBUTE_NORMAL, which is all that a pipe has.
+const NORMAL: u32 = 0x0000_0080;
+/// What a pipe says it has room for.
+const ALLOCATION: u64 = 4096;
+
+/// Opens a pipe.
+pub fn create(
+    connection: &mut Connection,
+    request: &mut Request<'_>,
+    tree: &Arc<Tree>,
+    asked: &create::Request<'_>,
+) -> Handled {
+    let session = Arc::clone(connection.session(request)?);
+    let name = PipeName::from_name(asked.name).ok_or(NtStatus::OBJECT_NAME_NOT_FOUND)?;
+    let open = connection.server.new_open(&session, tree, request.header.channel_sequence(), request.now);
+    let open = open.ok_or(NtStatus::INSUFFICIENT_RESOURCES)?;
+    open.settle(Object::Pipe(Mutex::new(Pipe::new(name))));
+    connection.server.join_session(&session, &open, request.cause())?;
+    request.related.file_id = Some(open.id);
+    create::Response {
+        oplock_level: OplockLevel::None,
+        flags: ResponseFlags::empty(),
+        create_action: CreateAction::Opened,
+        info: FileInfo { allocation_size: ALLOCATION, file_attributes: NORMAL, ..FileInfo::default() },
+        file_id: open.id,
+        contexts: Contexts::EMPTY,
+    }
+    .write(request.body);
+    Ok(NtStatus::SUCCESS)
+}
+
+/// Answers a READ with the next reply.
+// MS-SMB2 3.3.5.12 (exception: a pipe without a reply answers PIPE_EMPTY at once instead of waiting, since
+// replies come only from what this client writes)
+pub fn read(pipe: &mut Pipe, length: usize, body: &mut Vec<u8>) -> Handled {
+    let at = body.len();
+    body.resize(at + read::RESPONSE_FIXED, 0);
+    let more = pipe.read(length, body)?;
+    let count = (body.len() - at - read::RESPONSE_FIXED) as u32;
+    if let Some(fixed) = body[at..].first_chunk_mut() {
+        read::Response::write_fixed(fixed, count);
+    }
+    Ok(if more { NtStatus::BUFFER_OVERFLOW } else { NtStatus::SUCCESS })
+}
+
+/// Takes what a WRITE brings.
+pub fn write(
+    connection: &Connection,
+    request: &Request<'_>,
+    pipe: &mut Pipe,
+    data: &[u8],
+) -> Result<(), Stop> {
+    let facts = Facts::new(connection, request)?;
+    Ok(pipe.write(data, &facts)?)
+}
+
+/// FSCTL_PIPE_WAIT: whether there is such a pipe; there is always room for one more Open of it.
+pub fn wait(connection: &mut Connection, request: &mut Request<'_>, asked: &ioctl::Request<'_>) -> Handled {
+    connection.tree(request)?;
+    let parsed = smb_wire::fscc::fsctl::PipeWait::parse(asked.input);
+    let parsed = parsed.map_err(|_| NtStatus::INVALID_PARAMETER)?;
+    let known = PipeName::from_name(parsed.name);
+    known.map(|_| NtStatus::SUCCESS).ok_or(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND))
+}
+
+/// The control codes of pipes.
+pub fn control(
+    connection: &Connection,
+    request: &Request<'_>,
+    open: &Open,
+    asked: &ioctl::Request<'_>,
+    output: &mut Vec<u8>,
+) -> Handled {
+    let Some(Object::Pipe(pipe)) = open.object() else { return Err(Stop::Fail(NtStatus::FILE_CLOSED)) };
+    let limit = asked.max_output_response as usize;
+    let mut pipe = pipe.lock();
+    match asked.ctl_code {
+        // MS-SMB2 3.3.5.15.3
+        ioctl::CtlCode::PipeTransceive => {
+            let facts = Facts::new(connection, request)?;
+            let more = pipe.transact(asked.input, &facts, limit, output)?;
+            Ok(if more { NtStatus::BUFFER_OVERFLOW } else { NtStatus::SUCCESS })
+        }
+        ioctl::CtlCode::PipePeek => peek(&pipe, limit, output),
+        _ => Err(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST)),
+    }
+}
+
+// MS-FSCC 2.3.48 (exception: no data is shown ahead, as the structure allows)
+fn peek(pipe: &Pipe, limit: usize, output: &mut Vec<u8>) -> Handled {
+    const CONNECTED: u32 = 3;
+    Stop::when(limit < 16, NtStatus::BUFFER_TOO_SMALL)?;
+    let (messages, first) = pipe.messages();
+    for value in [CONNECTED, pipe.available() as u32, messages as u32, first as u32] {
+        output.extend_from_slice(&value.to_le_bytes());
+    }
+    Ok(NtStatus::SUCCESS)
+}
+
+/// What RPC is told about this server and its caller.
+struct Facts<'a> {
+    server: &'a Server,
+    session: &'a Session,
+    wall_ns: i64,
+}
+
+impl<'a> Facts<'a> {
+    fn new(connection: &'a Connection, request: &Request<'_>) -> Result<Facts<'a>, Stop> {
+        let session = connection.session(request)?;
+        Ok(Facts { server: &connection.server, session, wall_ns: request.now.wall_ns })
+    }
+
+    fn named(&self, name: &str, kind: NameUse) -> Account {
+        Account { domain: self.server.config().name.clone(), name: name.to_owned(), kind }
+    }
+}
+
+fn sid_bytes(sid: &Sid) -> Vec<u8> {
+    let mut out = Vec::new();
+    sid.encode(&mut wire::Writer::new(&mut out));
+    out
+}
+
+impl Host for Facts<'_> {
+    fn facts(&self) -> ServerFacts {
+        let config = self.server.config();
+        ServerFacts {
+            name: config.name.clone(),
+            comment: "Trunkline".to_owned(),
+            domain: config.name.clone(),
+            account_domain_sid: sid_bytes(&config.machine_sid),
+            version_major: 10,
+            version_minor: 0,
+            users: self.server.sessions().len() as u32,
+        }
+    }
+
+    fn wall_ns(&self) -> i64 {
+        self.wall_ns
+    }
+
+    fn shares(&self) -> Vec<rpc::Share> {
+        let share = |name: &str, remark: &str, kind| rpc::Share {
+            name: name.to_owned(),
+            remark: remark.to_owned(),
+            kind,
+            max_uses: u32::MAX,
+            current_uses: 0,
+            path: String::new(),
+            flags: 0,
+            security_descriptor: None,
+        };
+        let mut shares: Vec<rpc::Share> = Vec::new();
+        let standing = self.session.standing();
+        let is_near = |share: &Arc<ShareConfig>| {
+            standing.is_none_or(|standing| {
+                let why = standing.holds_off(share.account.as_deref());
+                why.or_else(|| standing.is_kept_from(&share.name)).is_none()
+            })
+        };
+        for config in self.server.shares().into_iter().filter(is_near) {
+            let kind = if config.hidden { ShareType::DISK_SPECIAL } else { ShareType::DISK };
+            let mut entry = share(&config.name, &config.comment, kind);
+            entry.path = format!(
+                "C:{}",
+                String::from_utf8_lossy(&config.engine.config().host_path).replace('/', "\\")
+            );
+            shares.push(entry);
+        }
+        shares.sort_by(|a, b| a.name.cmp(&b.name));
+        shares.push(share("IPC$", "Remote IPC", ShareType::IPC));
+        shares
+    }
+
+    fn caller_is_admin(&self) -> bool {
+        // An account's key is no right over the server.
+        let by_key = self.session.standing().is_some_and(|standing| standing.by_key);
+        !by_key && self.session.proved().is_some_and(|proved| proved.identity.administrator)
+    }
+
+    fn caller(&self) -> Account {
+        self.named(self.session.user_name(), NameUse::User)
+    }
+
+    fn account_of_sid(&self, sid: &[u8]) -> Option<Account> {
+        let sid = Sid::parse(&mut Cursor::new(sid)).ok()?;
+        let host = self.server.host_names();
+        if let Some(uid) = sid.as_unix_user() {
+            let name = name_of(&host.users, uid);
+            return Some(Account { domain: UNIX_USER.to_owned(), name, kind: NameUse::User });
+        }
+        if let Some(gid) = sid.as_unix_group() {
+            let name = name_of(&host.groups, gid);
+            return Some(Account { domain: UNIX_GROUP.to_owned(), name, kind: NameUse::Group });
+        }
+        let users = self.server.users();
+        let found = users.iter().find(|user| user.identity.sid == sid)?;
+        Some(self.named(&found.identity.name, NameUse::User))
+    }
+
+    fn sid_of_account(&self, domain: Option<&str>, name: &str) -> Option<Resolved> {
+        let own = self.server.config().name.clone();
+        let is = |wanted: &str| domain.is_some_and(|domain| domain.eq_ignore_ascii_case(wanted));
+        let host = self.server.host_names();
+        let group = |gid| Resolved {
+            sid: sid_bytes(&Sid::unix_group(gid)),
+            domain: UNIX_GROUP.to_owned(),
+            kind: NameUse::Group,
+        };
+        if is(UNIX_GROUP) {
+            return id_of(&host.groups, name).or_else(|| name.parse().ok()).map(group);
+        }
+        if is(UNIX_USER) {
+            let uid = id_of(&host.users, name).or_else(|| name.parse().ok())?;
+            let sid = sid_bytes(&Sid::unix_user(uid));
+            return Some(Resolved { sid, domain: UNIX_USER.to_owned(), kind: NameUse::User });
+        }
+        if domain.is_some() && !is(&own) {
+            return None;
+        }
+        match self.server.user(name) {
+            Some(user) => {
+                Some(Resolved { sid: sid_bytes(&user.identity.sid), domain: own, kind: NameUse::User })
+            }
+            // What is no user of the server can be a group of the host, whose files it serves.
+            None => id_of(&host.groups, name).map(group),
+        }
+    }
+}
+
+/// The domains of users and groups of the host, as Samba names them.
+const UNIX_USER: &str = "Unix User";
+const UNIX_GROUP: &str = "Unix Group";
+
+/// The name of a number, else the number itself.
+fn name_of(all: &[(String, u32)], id: u32) -> String {
+    all.iter().find(|&&(_, known)| known == id).map_or_else(|| id.to_string(), |(name, _)| name.clone())
+}
+
+/// The number of a name. The host tells names by their case and clients do not, so one of just that case goes first.
+fn id_of(all: &[(String, u32)], name: &str) -> Option<u32> {
+    let exact = all.iter().find(|(known, _)| known == name);
+    exact.or_else(|| all.iter().find(|(known, _)| same_name(known, name))).map(|&(_, id)| id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::HostNames;
+    use crate::keys::Protection;
+    use auth::SigningAlgorithm;
+    use share::ClientKey;
+    use smb_wire::Guid;
+    use smb_wire::negotiate::Dialect;
+    use wire::Now;
+
+    #[test]
+    fn groups_and_users_of_the_host_have_names_that_lead_back() {
+        let config = crate::config::account::tests::server(true, Vec::new());
+        let server = Server::new(crate::ServerConfig { name: "BOX".to_owned(), ..config }, Now::default());
+        let named = |name: &str, id| (name.to_owned(), id);
+        server.set_host_names(HostNames {
+            users: vec![named("root", 0), named("ann", 1000)],
+            groups: vec![named("Staff", 7), named("staff", 50)],
+        });
+        let protection =
+            Protection { dialect: Dialect::Smb210, signing: SigningAlgorithm::HmacSha256, cipher: None };
+        let session = server.new_session(Guid::ZERO, ClientKey(1), protection, Now::default());
+        let facts = Facts { server: &server, session: &session, wall_ns: 0 };
+        let sid = |domain, name: &str| facts.sid_of_account(domain, name).map(|found| found.sid);
+        let [group, user] = [Sid::unix_group(50), Sid::unix_user(1000)].map(|sid| sid_bytes(&sid));
+        for domain in [None, Some("box"), Some("unix group")] {
+            assert_eq!(sid(domain, "staff"), Some(group.clone()), "{domain:?}");
+            assert_eq!(sid(domain, "STAFF"), Some(sid_bytes(&Sid::unix_group(7))), "the first of them");
+        }
+        assert_eq!(sid(Some("Unix Group"), "50"), Some(group.clone()));
+        assert_eq!(sid(Some("Unix User"), "ann"), Some(user.clone()));
+        for (domain, name) in
+            [(None, "nobody"), (None, "50"), (Some("other"), "staff"), (Some("Unix Group"), "ann")]
+        {
+            assert_eq!(sid(domain, name), None, "{domain:?} {name}");
+        }
+        for (sid, domain, name) in [
+            (&group, "Unix Group", "staff"),
+            (&user, "Unix User", "ann"),
+            (&sid_bytes(&Sid::unix_group(9)), "Unix Group", "9"),
+        ] {
+            let found = facts.account_of_sid(sid).expect("an account");
+            assert_eq!((found.domain.as_str(), found.name.as_str()), (domain, name));
+            assert_eq!(facts.sid_of_account(Some(domain), name).map(|found| found.sid).as_ref(), Some(sid));
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Answers: [`Connection::answer`] completes the one to a request, [`Connection::finish`] signs, seals and queues those of a
+//! frame.
+
+use std::sync::Arc;
+
+use smb_wire::error::{self, ErrorId};
+use smb_wire::negotiate::Dialect;
+use smb_wire::{Command, Header, NtStatus};
+use wire::Output;
+
+use super::Connection;
+use crate::exchange::compound::Key;
+use crate::exchange::course::Sample;
+use crate::exchange::{Answered, Compound, UnderWay};
+use crate::state::Event;
+
+impl Connection {
+    /// Refuses a request that is not looked at; the answer may be signed.
+    pub(crate) fn refuse(&mut self, compound: &mut Compound, mut request: UnderWay, status: NtStatus) {
+        if request.header.session_id() != u64::MAX {
+            compound.related.session_id = request.header.session_id();
+        }
+        request.course.sample = self.desk.sample(1).map(Sample::unseen);
+        request.at = compound.begin();
+        self.answer(compound, &mut request, Err(status).into());
+    }
+
+    /// Completes the answer to a request, and counts it.
+    pub(crate) fn answer(&mut self, compound: &mut Compound, request: &mut UnderWay, answered: Answered) {
+        let told = request.told();
+        let UnderWay { header, signed, course, at, .. } = request;
+        let at = *at;
+        let status = match answered {
+            Answered::Done(status) => status,
+            Answered::Failed(status, data) => {
+                compound.cut_body(at);
+                self.error_body(&data, compound.frame.tail());
+                status
+            }
+        };
+        // A log-on that goes on is refused nothing.
+        if status.is_error() && status != NtStatus::MORE_PROCESSING_REQUIRED {
+            let (command, message, session) = (header.command(), header.message_id(), header.session_id());
+            tracing::debug!(?command, %status, message, session, "refused");
+        }
+        let mut response = Header::response_to(header, status);
+        if header.command() == Command::SessionSetup || header.session_id() == u64::MAX {
+            response.set_session_id(compound.related.session_id);
+        }
+        match told {
+            Some(async_id) => response.set_async_id(async_id),
+            None => {
+                if header.command() == Command::TreeConnect || header.tree_id() == u32::MAX {
+                    response.set_tree_id(compound.related.tree_id);
+                }
+                // MS-SMB2 3.3.4.1.2: what an interim response granted is not granted again.
+                response.set_credits(self.window.grant(header.credits()));
+            }
+        }
+        compound.related.any = true;
+        compound.end(at, response, *signed);
+        let len = compound.frame.len() - at + course.attached;
+        if let Some(sample) = course.sample.as_mut().filter(|_| header.command() == Command::Create)
+            && !status.is_error()
+        {
+            self.sample_create(sample, &compound.frame.bytes()[at..]);
+        }
+        self.note(request, status, len);
+    }
+
+    /// Signs, seals and queues the answers.
+    pub(crate) fn finish(&mut self, mut compound: Compound, out: &mut Output<Event>) {
+        if compound.is_empty() {
+            return out.pool.give_back(compound.frame);
+        }
+        compound.write_headers(|header| self.key_for(header));
+        self.note_preauth(&compound);
+        let sealed_by = compound.sealed_by;
+        let sealing = sealed_by.and_then(|id| self.channel_or_parting(id)).map(|channel| &*channel.session);
+        if sealed_by.is_some() && sealing.is_none() {
+            return self.hang_up("the keys that seal an answer are gone", out);
+        }
+        out.frames.push(compound.into_frame(sealing));
+    }
+
+    /// What an answer is signed with.
+    fn key_for(&self, header: &Header) -> Option<Key<'_>> {
+        // MS-SMB2 3.3.4.1.1
+        let failed = header.command() == Command::SessionSetup && header.status() != NtStatus::SUCCESS;
+        match self.channel_or_parting(header.session_id()) {
+            Some(channel) if failed => Some(Key::Session(Arc::clone(&channel.session))),
+            Some(channel) => Some(Key::Channel(&channel.signer)),
+            // A session that is not carried here, and may be bound or is refused.
+            None => self.server.session(header.session_id()).map(Key::Session),
+        }
+    }
+
+    /// The first three messages of a connection and those of a log-on go into hashes (MS-SMB2 3.3.5.4,
+    /// 3.3.5.5).
+    fn note_preauth(&mut self, compound: &Compound) {
+        let Ok(header) = Header::parse(compound.frame.bytes()) else { return };
+        match header.command() {
+            Command::Negotiate => {
+                self.preauth = auth::crypto::preauth_hash(&self.preauth, compound.frame.bytes())
+            }
+            // What ends a log-on is no part of its keys.
+            Command::SessionSetup if header.status() == NtStatus::MORE_PROCESSING_REQUIRED => {
+                let id = header.session_id();
+                if let Some(setup) = self.setups.iter_mut().find(|setup| setup.session.id == id) {
+                    setup.preauth = auth::crypto::preauth_hash(&setup.preauth, compound.frame.bytes());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Appends the body of an error with its data (MS-SMB2 2.2.2).
+    pub(super) fn error_body(&self, data: &[u8], out: &mut Vec<u8>) {
+        if data.is_empty() {
+            return out.extend_from_slice(&error::EMPTY);
+        }
+        let is_311 = self.negotiated.is_some_and(|settled| settled.protection.dialect == Dialect::Smb311);
+        error::Response::write_with(out, is_311, ErrorId::Default, |out| out.extend_from_slice(data));
+    }
+}

@@ -1,0 +1,40 @@
+//! Lines of the log about requests that are refused, as many of them as [`Complaints`](crate::state::complaints) lets pass.
+
+use smb_wire::NtStatus;
+use wire::Now;
+
+use super::Connection;
+use crate::exchange::Request;
+
+/// How much of a name is shown that a client has given.
+const MAX_NAME_SHOWN: usize = 64;
+
+impl Connection {
+    /// Says in the log what a request was refused for with `status`.
+    pub(crate) fn complain(&self, session: u64, status: NtStatus, what: &str, now: Now) {
+        let peer = self.handle.peer.remote;
+        let Some(left_out) = self.server.complaints.admit(peer.ip(), now.mono_ns) else { return };
+        let known = self.server.session(session);
+        let user = known.as_ref().map(|session| session.user_name());
+        let left_out = Some(left_out).filter(|&lines| lines > 0);
+        tracing::info!(%peer, session, user, %status, left_out, "{what}");
+    }
+
+    /// Says in the log why a log-on is not let in, or why it is only just.
+    pub(crate) fn warn_of_log_on(&self, user: &str, why: &str, what: &str, now: Now) {
+        let peer = self.handle.peer.remote;
+        let Some(left_out) = self.server.log_ons.admit(peer.ip(), now.mono_ns) else { return };
+        let left_out = Some(left_out).filter(|&lines| lines > 0);
+        let user: String = user.chars().take(MAX_NAME_SHOWN).collect();
+        tracing::warn!(%peer, user, why, left_out, "{what}");
+    }
+
+    /// A request is of no session of this connection: the log has a line where it is one of others.
+    pub(crate) fn complain_of_stolen(&self, request: &Request<'_>) {
+        if self.server.session(request.session_id).is_some() {
+            let what =
+                format!("{:?} refused: the session is one of other connections", request.header.command());
+            self.complain(request.session_id, NtStatus::USER_SESSION_DELETED, &what, request.now);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What a request names: its session, its tree and its Open, each with the checks that belong to it (MS-SMB2 3.3.5.2.9 to
+//! 3.3.5.2.11).
+
+use std::sync::Arc;
+
+use share::{Waiter, Wake};
+use smb_wire::header::Flags;
+use smb_wire::negotiate::Dialect;
+use smb_wire::{Command, FileId, Header, NtStatus};
+
+use super::{Connection, Negotiated};
+use crate::exchange::{Request, Stop, UnderWay};
+use crate::state::open::changing::{Named, Outstanding};
+use crate::state::{Open, Session, Target, Tree};
+
+impl Connection {
+    /// The session of a request that was checked to have one.
+    pub(crate) fn session(&self, request: &Request<'_>) -> Result<&Arc<Session>, Stop> {
+        let channel = request.channel.and_then(|at| self.channels.get(at));
+        channel.map(|channel| &channel.session).ok_or(Stop::Fail(NtStatus::USER_SESSION_DELETED))
+    }
+
+    /// The tree of a request.
+    pub(crate) fn tree(&mut self, request: &mut Request<'_>) -> Result<Arc<Tree>, Stop> {
+        // MS-SMB2 3.3.5.2.7.2
+        Stop::when(request.header.is_related() && request.tree_id == u32::MAX, NtStatus::INVALID_PARAMETER)?;
+        // MS-SMB2 3.3.5.2.11
+        let tree = self.session(request)?.tree(request.tree_id);
+        let tree = tree.ok_or(NtStatus::NETWORK_NAME_DELETED)?;
+        self.is_for(request, &tree);
+        check_protection(&tree, request)?;
+        Ok(tree)
+    }
+
+    /// The Open that a request names, found without a lock. Requests behind it inherit its id.
+    pub(crate) fn open(&mut self, request: &mut Request<'_>, id: FileId) -> Result<Named, Stop> {
+        let id = request.file_id(id)?;
+        let session = self.session(request)?;
+        let found =
+            self.server.opens.get(id.volatile).filter(|open| {
+                open.id == id && open.session_id == session.id && open.tree.id == request.tree_id
+            });
+        match found {
+            Some(open) if open.object().is_some() => {
+                self.is_for(request, &open.tree);
+                check_protection(&open.tree, request)?;
+                request.related.file_id = Some(id);
+                self.check_sequence(request, &open)?;
+                // MS-SMB2 3.3.5.11 to 3.3.5.22
+                open.used();
+                self.pace_metadata(request, &open.tree)?;
+                Named::new(open, request.header.command()).ok_or(Stop::Fail(NtStatus::FILE_CLOSED))
+            }
+            _ => {
+                self.tree(request)?;
+                Err(Stop::Fail(NtStatus::FILE_CLOSED))
+            }
+        }
+    }
+
+    /// Says for the counts which share a request is for.
+    fn is_for(&mut self, request: &mut Request<'_>, tree: &Tree) {
+        if let Target::Disk { engine, .. } = &tree.target {
+            request.course.place = self.desk.place(engine);
+        }
+    }
+
+    /// Whether a request comes in time for the Open, on which it counts from now on.
+    fn check_sequence(&self, request: &mut Request<'_>, open: &Open) -> Result<(), Stop> {
+        // MS-SMB2 3.3.5.2.10
+        let is_known = request.resumed || request.counted.is_some();
+        if is_known || !self.negotiated.is_some_and(|settled| settled.protection.dialect.is_smb3()) {
+            return Ok(());
+        }
+        let is_replay = request.header.flags().contains(Flags::REPLAY_OPERATION);
+        if open.moving.sequence.begin(request.header.channel_sequence(), is_replay) {
+            request.counted = Some(open.id.volatile);
+            return Ok(());
+        }
+        let command = request.header.command();
+        if !matches!(command, Command::Write | Command::SetInfo | Command::Ioctl) {
+            return Ok(());
+        }
+        let late = "its ChannelSequence is an older one, as of a channel that was lost";
+        let why = if is_replay { "an earlier one is still under way" } else { late };
+        let (what, status) = (format!("{command:?} refused: {why}"), NtStatus::FILE_NOT_AVAILABLE);
+        self.complain(request.session_id, status, &what, request.now);
+        Err(Stop::Fail(status))
+    }
+
+    /// What keeps a request counted that is put aside.
+    pub(crate) fn outstanding(&self, counted: Option<u64>, header: &Header) -> Option<Outstanding> {
+        let open = self.server.opens.get(counted?)?.share();
+        Some(Outstanding { open, sequence: header.channel_sequence() })
+    }
+
+    /// How the engine wakes a request that may be about to wait.
+    pub(crate) fn waiter_for(&self, request: &mut UnderWay) -> Waiter {
+        Waiter { wake: Arc::clone(&self.handle) as Arc<dyn Wake>, token: self.async_id(request) }
+    }
+
+    /// The number of a request that is about to wait.
+    pub(crate) fn async_id(&self, request: &mut UnderWay) -> u64 {
+        *request.async_id.get_or_insert_with(|| {
+            let id = self.next_async.get() + 1;
+            self.next_async.set(id);
+            id
+        })
+    }
+}
+
+/// A share may ask for more protection than the session (MS-SMB2 3.3.5.2.11).
+fn check_protection(tree: &Tree, request: &Request<'_>) -> Result<(), Stop> {
+    let unsealed = tree.sealed && !request.sealed;
+    let unsigned = tree.signed && !request.sealed && !request.header.is_signed();
+    if unsealed || unsigned { Err(Stop::Fail(NtStatus::ACCESS_DENIED)) } else { Ok(()) }
+}
+
+impl Negotiated {
+    /// Whether a request may transfer `size` bytes: no more than was negotiated, and its payload no more than the credits that
+    /// it was charged (MS-SMB2 3.3.5.2.5).
+    pub(crate) fn check_size(&self, request: &Request<'_>, size: usize, payload: u32) -> Result<(), Stop> {
+        Stop::when(size > self.max_io as usize, NtStatus::INVALID_PARAMETER)?;
+        let paid = if self.multi_credit() { request.header.credit_charge().max(1) } else { 1 };
+        let needed = payload.saturating_sub(1) / 65536 + 1;
+        let small = self.protection.dialect == Dialect::Smb202;
+        Stop::when(needed > u32::from(paid) && !small, NtStatus::INVALID_PARAMETER)
+    }
+}

@@ -1,0 +1,125 @@
+//! Notices on their last way ([`crate::state::notice`]): one is sent, and the transport says whether it has arrived.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use share::{BreakNotice, Caching};
+use smb_wire::create::OplockLevel;
+use smb_wire::create_context::LeaseState;
+use smb_wire::id::LeaseKey;
+use smb_wire::oplock_break::{Notification, NotificationFlags, Oplock};
+use smb_wire::{Command, Header};
+use wire::{Now, Output};
+
+use super::{Connection, Unproved};
+use crate::exchange::compound;
+use crate::limits::{MAX_UNPROVED, RECEIPT_TIME_NS, SILENCE_NS};
+use crate::state::notice::{Notice, open_of};
+use crate::state::{Event, Session};
+
+impl Connection {
+    /// Sends what the request that is being answered has broken of this client's rights.
+    pub(crate) fn send_own_notices(&mut self, now: Now, out: &mut Output<Event>) {
+        for notice in self.handle.own_notices.take() {
+            self.send_notice(notice, now, out);
+        }
+    }
+
+    /// Sends a notice, or hands it to another connection when this one does not carry the session any more.
+    pub(crate) fn send_notice(&mut self, notice: Notice, now: Now, out: &mut Output<Event>) {
+        if !notice.is_wanted() && !notice.is_news() {
+            return notice.settle();
+        }
+        let Some(broken) = notice.broken() else { return };
+        let sent = if broken.keyed {
+            self.send_lease_break(&broken, out)
+        } else {
+            self.send_oplock_break(&broken, out)
+        };
+        if !sent {
+            if let Some(notice) = notice.pass_on() {
+                notice.settle();
+            }
+            return;
+        }
+        let first = self.next_receipt;
+        self.next_receipt += 2;
+        out.ask_receipt(first, now.mono_ns.saturating_add(RECEIPT_TIME_NS));
+        out.ask_receipt(first + 1, now.mono_ns.saturating_add(SILENCE_NS));
+        self.unproved.push_back(Unproved { first, last: first + 1, notice: Some(notice), arrived: false });
+        if self.unproved.len() > MAX_UNPROVED
+            && self.unproved.front().is_some_and(|oldest| oldest.arrived)
+            && let Some(oldest) = self.unproved.pop_front()
+        {
+            oldest.settle();
+        }
+    }
+
+    /// The transport says whether what was queued before question `token` has arrived.
+    pub(crate) fn take_receipt(&mut self, token: u64, arrived: bool, out: &mut Output<Event>) {
+        let at = self.unproved.iter().position(|sent| sent.first == token || sent.last == token);
+        let Some(at) = at else { return };
+        let sent = &mut self.unproved[at];
+        if arrived && !self.controls.deaf {
+            sent.arrived = true;
+            if (sent.last == token || sent.notice.is_none())
+                && let Some(read) = self.unproved.remove(at)
+            {
+                read.settle();
+            }
+            return;
+        }
+        self.handle.way.fall_silent();
+        match sent.notice.take() {
+            Some(notice) if notice.is_wanted() => sent.notice = notice.pass_on(),
+            Some(notice) => notice.settle(),
+            None => {}
+        }
+        if sent.last == token {
+            self.hang_up("the client's host has not acknowledged a break notice", out);
+        }
+    }
+
+    // MS-SMB2 3.3.4.6
+    fn send_oplock_break(&self, notice: &BreakNotice, out: &mut Output<Event>) -> bool {
+        let Some(open) = open_of(&self.server, notice) else { return false };
+        let Some(at) = self.channel_of(open.session_id) else { return false };
+        let oplock_level =
+            if notice.to.contains(Caching::READ) { OplockLevel::LevelII } else { OplockLevel::None };
+        let session = &self.channels[at].session;
+        let sealing = session.sealing_required.load(Ordering::Relaxed).then_some(session);
+        queue(&Notification::Oplock(Oplock { oplock_level, file_id: open.id }), sealing, out);
+        true
+    }
+
+    // MS-SMB2 3.3.4.7
+    fn send_lease_break(&self, notice: &BreakNotice, out: &mut Output<Event>) -> bool {
+        if self.channels.is_empty() {
+            return false;
+        }
+        let flags = if notice.answer { NotificationFlags::ACK_REQUIRED } else { NotificationFlags::empty() };
+        let notification = Notification::Lease {
+            new_epoch: notice.epoch,
+            flags,
+            key: LeaseKey(notice.key.0.to_le_bytes()),
+            current_state: LeaseState::from_bits_retain(u32::from(notice.from.bits())),
+            new_state: LeaseState::from_bits_retain(u32::from(notice.to.bits())),
+        };
+        // The notice names no session; it is sealed where any session here asks for it.
+        let mut sessions = self.channels.iter().map(|channel| &channel.session);
+        let sealing = sessions.find(|session| session.sealing_required.load(Ordering::Relaxed));
+        queue(&notification, sealing, out);
+        true
+    }
+}
+
+fn queue(notification: &Notification, sealing: Option<&Arc<Session>>, out: &mut Output<Event>) {
+    let mut frame = out.pool.take(128);
+    Header::notification(Command::OplockBreak).push(frame.tail());
+    notification.write(frame.tail());
+    if let Some(session) = sealing {
+        compound::seal(&mut frame, session);
+    }
+    compound::prefix(&mut frame);
+    out.frames.push(frame);
+}

@@ -1,0 +1,196 @@
+//! Requests that are not answered at once: [`Connection::put_aside`] moves one into the map of those that are parked, with its
+//! exchange; `run.rs` moves it out when it goes on, [`Connection::cancel`] when its client takes it back.
+
+use share::{Share, Ticket};
+use smb_wire::{Command, FileId, NtStatus};
+use wire::Output;
+
+use super::{Connection, announcing};
+use crate::exchange::parked::{Parked, Parking};
+use crate::exchange::{Aside, Exchange, UnderWay};
+use crate::limits::{MAX_WAITING, MAX_WAITING_BYTES, SMALL_HELD, SMALL_WAITING};
+use crate::state::Event;
+
+impl Connection {
+    /// Puts the first request that is left aside. Gives back what may not wait, and goes on.
+    pub(crate) fn put_aside<'m>(
+        &mut self,
+        mut exchange: Exchange<'m>,
+        aside: Aside,
+        out: &mut Output<Event>,
+    ) -> Option<Exchange<'m>> {
+        let Some(mut request) = exchange.request.take() else { return Some(exchange) };
+        let async_id = self.async_id(&mut request);
+        request.resumed = true;
+        if let Some(status) = self.must_not_wait(&aside, &exchange, &request) {
+            return Some(self.refuse_to_wait(exchange, request, aside, status));
+        }
+        let parking = match aside {
+            Aside::Wait(engine, ticket) => {
+                exchange.compound.abandon(request.at);
+                self.announce_or_note(&mut exchange, &mut request, async_id, out);
+                Parking::Engine(engine, ticket)
+            }
+            Aside::Turn(place) => {
+                exchange.compound.abandon(request.at);
+                Parking::Turn(place)
+            }
+            Aside::Work(work) | Aside::Lasting(work) => {
+                exchange.rest.pass(request.course.len);
+                let mut frame = std::mem::take(&mut exchange.compound.frame);
+                let outstanding = request.outstanding.take();
+                out.run(move || {
+                    let completion = work(frame.tail());
+                    // Its answer may be taken late, or never, by a channel that is lost: what it does is done.
+                    drop(outstanding);
+                    Event::JobDone { async_id, frame, completion }
+                });
+                Parking::Pool
+            }
+            Aside::Hold(hold) => {
+                exchange.compound.abandon(request.at);
+                let keeps = exchange.rest.bytes().len();
+                if keeps > SMALL_HELD && keeps + self.parked.bytes() > MAX_WAITING_BYTES {
+                    // There is no room to hold more of what only a client that means harm sends so much of: it is done
+                    // now, and owed.
+                    request.course.charge = hold.go();
+                    exchange.request = Some(request);
+                    return Some(exchange);
+                }
+                if exchange.compound.is_empty() {
+                    // The room for an answer is taken when there is one.
+                    out.pool.give_back(std::mem::take(&mut exchange.compound.frame));
+                }
+                Parking::Limits(hold)
+            }
+            Aside::Answer(status, hold) => {
+                exchange.rest.pass(request.course.len);
+                Parking::Answer(status, hold)
+            }
+        };
+        if parking.hold().is_none() {
+            out.pool.fit(&mut exchange.compound.frame);
+        }
+        self.parked.insert(async_id, Parked { exchange: exchange.keep(), request, parking });
+        None
+    }
+
+    /// Why a request may not be put aside after all.
+    fn must_not_wait(&self, aside: &Aside, exchange: &Exchange<'_>, request: &UnderWay) -> Option<NtStatus> {
+        // MS-SMB2 3.3.4.2: within a compound only what waits for a break may wait, as Windows has it.
+        let may_last = matches!(request.header.command(), Command::ChangeNotify | Command::Lock);
+        let left = exchange.rest.bytes().len();
+        let keeps = left + exchange.compound.frame.len();
+        // Small ones are bounded by their number.
+        let is_too_much = keeps > SMALL_WAITING && keeps + self.parked.bytes() > MAX_WAITING_BYTES;
+        let has_room = self.parked.waiting() < MAX_WAITING && !is_too_much;
+        match aside {
+            // The transport bounds how much of that there is, or the credits do.
+            Aside::Lasting(_) | Aside::Hold(_) | Aside::Answer(..) => None,
+            _ if !has_room => Some(NtStatus::INSUFFICIENT_RESOURCES),
+            Aside::Wait(..) if may_last && left > request.course.len => Some(NtStatus::INTERNAL_ERROR),
+            _ => None,
+        }
+    }
+
+    /// Answers a request that may not wait.
+    fn refuse_to_wait<'m>(
+        &mut self,
+        mut exchange: Exchange<'m>,
+        mut request: UnderWay,
+        aside: Aside,
+        status: NtStatus,
+    ) -> Exchange<'m> {
+        if let Aside::Wait(engine, ticket) = aside {
+            engine.cancel(ticket);
+        }
+        // A client that hears of it takes the first copy for refused too.
+        self.note_ended(&request.header, exchange.compound.related.file_id, exchange.rest.bytes());
+        exchange.compound.claim = None;
+        exchange.rest.pass(request.course.len);
+        self.answer(&mut exchange.compound, &mut request, Err(status).into());
+        exchange
+    }
+
+    /// Tells the client that its request waits, or notes that it is to be told later.
+    fn announce_or_note(
+        &mut self,
+        exchange: &mut Exchange<'_>,
+        request: &mut UnderWay,
+        async_id: u64,
+        out: &mut Output<Event>,
+    ) {
+        if request.announced {
+            return;
+        }
+        let is_last = exchange.rest.bytes().len() == request.course.len;
+        if announcing::at_once(request.header.command(), is_last) {
+            self.announce(&mut exchange.compound, request, async_id, out);
+        } else {
+            self.announce_later(async_id, request.course.arrived_ns);
+        }
+    }
+
+    /// Whether a small request may be put aside, and a larger one most probably too.
+    pub(crate) fn has_room_to_wait(&self) -> bool {
+        self.parked.waiting() < MAX_WAITING && self.parked.bytes() < MAX_WAITING_BYTES / 2
+    }
+
+    /// Takes a waiting request back and answers it (MS-SMB2 3.3.5.16). Work that has begun is answered when it is done. Nor is
+    /// a CLOSE taken back: its client forgets the handle all the same.
+    pub(crate) fn cancel(&mut self, async_id: u64, out: &mut Output<Event>) {
+        let is_meant = |parked: &Parked| {
+            parked.parking.can_be_taken_back() && parked.request.header.command() != Command::Close
+        };
+        let Some(Parked { exchange, mut request, parking }) = self.parked.remove_if(async_id, is_meant)
+        else {
+            return;
+        };
+        self.controls.wake(async_id);
+        self.end_silence(async_id);
+        let mut compound = exchange.compound;
+        match parking {
+            Parking::Engine(engine, ticket) => self.take_back(&engine, ticket, compound.related.file_id),
+            Parking::Limits(_) if compound.is_empty() => compound.frame = out.pool.take(0),
+            _ => {}
+        }
+        request.at = compound.begin();
+        self.answer(&mut compound, &mut request, Err(NtStatus::CANCELLED).into());
+        self.finish(compound, out);
+    }
+
+    /// The connection is gone: what waits is taken back. But a CREATE that its client may replay on another
+    /// channel keeps its name while it would have waited: until then the replay is told to come back, as it
+    /// would be had the channel not been lost.
+    // MS-SMB2 3.3.7.1
+    pub(crate) fn let_go_of_waiting(&mut self) {
+        self.controls.end();
+        for (async_id, Parked { mut exchange, request, parking }) in self.parked.take_all() {
+            let Parking::Engine(engine, ticket) = parking else { continue };
+            let session = self.server.session(request.header.session_id());
+            let has_others = session.is_some_and(|session| session.channels().len() > 1);
+            match exchange.compound.claim.take().filter(|_| has_others) {
+                Some(claim) => {
+                    self.handle.left.lock().insert(async_id, claim);
+                    // It may have been woken before it was there to be found.
+                    if !engine.is_waiting(ticket) {
+                        self.handle.left.lock().remove(&async_id);
+                    }
+                }
+                None => self.take_back(&engine, ticket, exchange.compound.related.file_id),
+            }
+        }
+    }
+
+    /// Takes back what waits on an Open. If that was woken before, it was for a byte range that it might have had: the
+    /// next is woken in its place.
+    fn take_back(&self, engine: &Share, ticket: Ticket, id: Option<FileId>) {
+        if engine.cancel(ticket) {
+            return;
+        }
+        let open = id.and_then(|id| self.server.opens.get(id.volatile).filter(|open| open.id == id));
+        if let Some((engine, file)) = open.as_ref().and_then(|open| open.file()) {
+            engine.pass_turn(file);
+        }
+    }
+}

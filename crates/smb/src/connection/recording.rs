@@ -1,0 +1,207 @@
+//! Records of single requests: what stands in one beside what is counted. It is gathered of a request that is recorded and
+//! of no other: what it asks for when it is taken up, since a CLOSE leaves nothing to look at, and what came of a CREATE with
+//! its answer.
+
+use share::counts::{About, Noted, Sampled, path_text, range_text};
+use smb_wire::close;
+use smb_wire::create::{self, CreateAction};
+use smb_wire::fscc::FileInfoClass;
+use smb_wire::query_info::{self, InfoType};
+use smb_wire::{
+    Command, FileId, Header, NtStatus, change_notify, flush, header, ioctl, lock, oplock_break,
+    query_directory, read, set_info, tree_connect, write,
+};
+
+use super::Connection;
+use crate::config::account::shown as dialect_name;
+use crate::exchange::Request;
+use crate::exchange::course::Sample;
+
+/// What a request says itself.
+#[derive(Debug, Default)]
+struct Asked {
+    file_id: Option<FileId>,
+    /// A path that it names.
+    name: Option<String>,
+    minor: Option<String>,
+    detail: Option<String>,
+}
+
+impl Connection {
+    /// Gathers what is known of a request that is taken up for the first time, if it is one to be recorded.
+    #[inline]
+    pub(crate) fn sample(&mut self, request: &mut Request<'_>) {
+        if !request.resumed
+            && let Some(sampled) = self.desk.sample(1)
+        {
+            request.course.sample = Some(self.sample_of(sampled, request));
+        }
+    }
+
+    #[cold]
+    fn sample_of(&self, sampled: Sampled, request: &Request<'_>) -> Box<Sample> {
+        let (header, message, inherited) = (request.header, request.message, request.related.file_id);
+        let mut sample = Sample::unseen(sampled);
+        let is_311 = self.dialect() == Some(smb_wire::negotiate::Dialect::Smb311);
+        let asked = asked(header.command(), message, is_311, sample.with_paths).unwrap_or_default();
+        (sample.minor, sample.detail) = (asked.minor, asked.detail);
+        sample.path = asked.name;
+        let id = asked.file_id.and_then(|id| if id.is_related() { inherited } else { Some(id) });
+        if let Some(id) = id {
+            let goes = self.look_at(&mut sample, id);
+            if header.command() == Command::Close {
+                let kind = if sample.is_directory { "Directory" } else { "File" };
+                sample.minor = Some(format!("{kind}Close{}", if goes { "AndDelete" } else { "" }));
+            }
+        }
+        sample
+    }
+
+    /// What came of a CREATE, by its answer.
+    #[cold]
+    pub(crate) fn sample_create(&self, sample: &mut Sample, answer: &[u8]) {
+        let Ok(response) = create::Response::parse(answer) else { return };
+        self.look_at(sample, response.file_id);
+        let kind = if sample.is_directory { "Directory" } else { "File" };
+        let did = match response.create_action {
+            CreateAction::Superseded => "Superseded",
+            CreateAction::Opened => "Opened",
+            CreateAction::Created => "Created",
+            CreateAction::Overwritten => "Overwritten",
+            CreateAction::Unknown(_) => return,
+        };
+        sample.minor = Some(format!("{kind}{did}"));
+    }
+
+    /// Fills in what an Open leads to; answers whether that goes when it is closed by all.
+    fn look_at(&self, sample: &mut Sample, id: FileId) -> bool {
+        sample.file_id = Some(id);
+        let open = self.server.opens.get(id.volatile).filter(|open| open.id == id);
+        let Some((engine, file)) = open.as_ref().and_then(|open| open.file()) else { return false };
+        sample.file = Some(file.node_id().inode);
+        sample.is_directory = file.is_directory();
+        if sample.with_paths {
+            sample.path = Some(path_text(&engine.path_of(file), file.stream().as_ref()));
+        }
+        engine.goes_when_closed(file)
+    }
+
+    /// What a record says of a request beside what is counted.
+    #[cold]
+    pub(crate) fn about(&self, header: &Header, status: NtStatus, noted: &Noted, sample: Sample) -> About {
+        let sizes = |all: u64| (all.min(header::SIZE as u64), all.saturating_sub(header::SIZE as u64));
+        let (request, response) = (sizes(noted.ingress), sizes(noted.egress));
+        let mut numbers = vec![
+            ("requestHeaderSize", request.0),
+            ("requestBodySize", request.1),
+            ("responseHeaderSize", response.0),
+            ("responseBodySize", response.1),
+            ("smbSessionID", header.session_id()),
+            ("smbTreeConnectID", header.tree_id().into()),
+            ("smbMessageID", header.message_id()),
+            ("smbCreditsConsumed", header.credit_charge().into()),
+            ("smbCommandMajor", header.command().get().into()),
+        ];
+        if let Some(id) = sample.file_id {
+            numbers.push(("smbPersistentHandleID", id.persistent));
+            numbers.push(("smbVolatileHandleID", id.volatile));
+        }
+        numbers.extend(sample.file.map(|file| ("smbFileId", file)));
+        let minor = sample.minor.map(|minor| ("smbCommandMinor", minor));
+        let words = minor.into_iter().chain(sample.detail.map(|detail| ("smbCommandDetail", detail)));
+        About {
+            client: self.handle.peer.remote,
+            server: self.handle.peer.local,
+            version: self.dialect().map(dialect_name),
+            path: sample.path,
+            status: status.0,
+            status_text: status.to_string(),
+            numbers,
+            words: words.collect(),
+        }
+    }
+
+    fn dialect(&self) -> Option<smb_wire::negotiate::Dialect> {
+        self.negotiated.as_ref().map(|settled| settled.protection.dialect)
+    }
+}
+
+/// What a request says; none where it cannot be read.
+fn asked(command: Command, message: &[u8], is_311: bool, with_paths: bool) -> Option<Asked> {
+    let of = |file_id: FileId| Asked { file_id: Some(file_id), ..Asked::default() };
+    let named = |text: smb_wire::Utf16<'_>| with_paths.then(|| text.to_string_lossy().replace('\\', "/"));
+    Some(match command {
+        Command::TreeConnect => {
+            let request = tree_connect::Request::parse(message, is_311).ok()?;
+            Asked { detail: named(request.path), ..Asked::default() }
+        }
+        Command::Create => {
+            let it = create::Request::parse(message).ok()?;
+            let detail = format!(
+                "{:?}, access {:#x}, share access {:#x}, options {:#x}",
+                it.create_disposition,
+                it.desired_access.bits(),
+                it.share_access.bits(),
+                it.create_options.bits()
+            );
+            Asked { name: named(it.name), detail: Some(detail), ..Asked::default() }
+        }
+        Command::Close => of(close::Request::parse(message).ok()?.file_id),
+        Command::Flush => of(flush::Request::parse(message).ok()?.file_id),
+        Command::Read => {
+            let it = read::Request::parse(message).ok()?;
+            Asked { detail: Some(range_text(it.length.into(), it.offset)), ..of(it.file_id) }
+        }
+        Command::Write => {
+            let it = write::Request::parse(message).ok()?;
+            Asked { detail: Some(range_text(it.data.len() as u64, it.offset)), ..of(it.file_id) }
+        }
+        Command::Lock => asked_of_lock(&lock::Request::parse(message).ok()?),
+        Command::Ioctl => {
+            let it = ioctl::Request::parse(message).ok()?;
+            Asked { minor: Some(format!("{:?}", it.ctl_code)), ..of(it.file_id) }
+        }
+        Command::QueryDirectory => {
+            let it = query_directory::Request::parse(message).ok()?;
+            let minor = Some(class(InfoType::File, it.file_information_class));
+            Asked { minor, detail: named(it.file_name), ..of(it.file_id) }
+        }
+        Command::ChangeNotify => of(change_notify::Request::parse(message).ok()?.file_id),
+        Command::QueryInfo => {
+            let it = query_info::Request::parse(message).ok()?;
+            Asked { minor: Some(class(it.info_type, it.file_info_class)), ..of(it.file_id) }
+        }
+        Command::SetInfo => {
+            let it = set_info::Request::parse(message).ok()?;
+            let minor = Some(class(it.info_type, it.file_info_class));
+            Asked { minor, detail: length_that_is_set(&it), ..of(it.file_id) }
+        }
+        Command::OplockBreak => match oplock_break::Request::parse(message).ok()? {
+            oplock_break::Request::Oplock(it) => Asked { minor: Some("Oplock".to_owned()), ..of(it.file_id) },
+            oplock_break::Request::Lease(_) => Asked { minor: Some("Lease".to_owned()), ..Asked::default() },
+        },
+        _ => Asked::default(),
+    })
+}
+
+fn asked_of_lock(request: &lock::Request<'_>) -> Asked {
+    let mut all = request.locks.iter();
+    let Some(first) = all.next() else { return Asked::default() };
+    let minor = if first.flags.contains(lock::Flags::UNLOCK) { "Unlock" } else { "Lock" };
+    let (detail, more) = (range_text(first.length, first.offset), all.count());
+    let detail = if more == 0 { detail } else { format!("{detail} and {more} more") };
+    Asked { file_id: Some(request.file_id), name: None, minor: Some(minor.to_owned()), detail: Some(detail) }
+}
+
+/// The kind and number of an information class.
+fn class(info_type: InfoType, number: u8) -> String {
+    format!("{info_type:?} {number}")
+}
+
+/// Of FileEndOfFileInformation and FileAllocationInformation (MS-FSCC 2.4.14 and 2.4.4).
+fn length_that_is_set(request: &set_info::Request<'_>) -> Option<String> {
+    let sets = [FileInfoClass::END_OF_FILE.0, FileInfoClass::ALLOCATION.0];
+    let is_one = request.info_type == InfoType::File && sets.contains(&request.file_info_class);
+    let bytes = request.buffer.first_chunk().filter(|_| is_one)?;
+    Some(format!("{:#x} bytes", u64::from_le_bytes(*bytes)))
+}

@@ -1,0 +1,209 @@
+//! The way of a frame through its connection: [`receive`] opens the seal, [`run`] answers one request after the other. One that
+//! was put aside goes on by [`wake`], or by [`job_done`].
+
+use smallvec::SmallVec;
+use smb_wire::NtStatus;
+use smb_wire::header::{Packet, transform};
+use wire::{Frame, Now, Output};
+
+use crate::cmd::negotiate;
+use crate::connection::{Connection, Refused};
+use crate::dispatch;
+use crate::exchange::compound::expected_size;
+use crate::exchange::parked::{Parked, Parking};
+use crate::exchange::rest::{First, Rest};
+use crate::exchange::{Aside, Compound, Exchange, Outcome, Request, UnderWay};
+use crate::state::{Completion, Event};
+
+/// What comes behind one request of a frame.
+enum Then {
+    /// The next one, or the end.
+    Next,
+    /// It is put aside.
+    Aside(Aside),
+    /// The end of the connection.
+    Closed,
+}
+
+/// Answers one frame.
+pub(crate) fn receive(connection: &mut Connection, frame: &mut [u8], now: Now, out: &mut Output<Event>) {
+    match Packet::classify(frame) {
+        Some(Packet::Smb2) => start(connection, frame, None, now, out),
+        Some(Packet::Transform) => match connection.unseal(frame) {
+            Some(session_id) => start(connection, &mut frame[transform::SIZE..], Some(session_id), now, out),
+            None => connection.hang_up("a sealed frame that cannot be opened", out),
+        },
+        Some(Packet::Smb1) => negotiate::from_smb1(connection, frame, now, out),
+        Some(Packet::Compressed) => connection.hang_up("compression was not negotiated", out),
+        None => connection.hang_up("not an SMB message", out),
+    }
+}
+
+fn start(
+    connection: &mut Connection,
+    messages: &mut [u8],
+    sealed_by: Option<u64>,
+    now: Now,
+    out: &mut Output<Event>,
+) {
+    let frame = out.pool.take(expected_size(messages));
+    let compound = Compound::new(frame, sealed_by);
+    run(connection, Exchange { compound, rest: Rest::new(messages), request: None }, now, out);
+}
+
+/// Answers the requests that are left one after the other; the first one may have been looked at before.
+fn run(connection: &mut Connection, mut exchange: Exchange<'_>, now: Now, out: &mut Output<Event>) {
+    while !exchange.rest.bytes().is_empty() {
+        match run_one(connection, &mut exchange, now, out) {
+            Then::Next => {}
+            Then::Closed => return,
+            Then::Aside(aside) => {
+                // They go before the answers so far, which may leave with the word that this one waits.
+                connection.send_own_notices(now, out);
+                match connection.put_aside(exchange, aside, out) {
+                    Some(goes_on) => exchange = goes_on,
+                    None => return,
+                }
+            }
+        }
+    }
+    connection.send_own_notices(now, out);
+    connection.finish(exchange.compound, out);
+}
+
+/// Answers the first request that is left.
+fn run_one(
+    connection: &mut Connection,
+    exchange: &mut Exchange<'_>,
+    now: Now,
+    out: &mut Output<Event>,
+) -> Then {
+    let left = exchange.rest.bytes().len();
+    let Some(Ok(first)) = exchange.rest.first() else {
+        connection.hang_up("a malformed header", out);
+        return Then::Closed;
+    };
+    let First { header, message, signature } = first;
+    let (len, compound) = (message.len(), &mut exchange.compound);
+    let mut under_way = match exchange.request.take() {
+        Some(resumed) => resumed,
+        None => match connection.admit(&first, compound, now) {
+            Ok(signed) => UnderWay::new(header, signed, len, now),
+            Err(Refused::Ignore) => {
+                exchange.rest.pass(len);
+                return Then::Next;
+            }
+            Err(Refused::Close(why)) => {
+                connection.hang_up(why, out);
+                return Then::Closed;
+            }
+            Err(Refused::Answer { status, signed }) => {
+                connection.refuse(compound, UnderWay::new(header, signed, len, now), status);
+                exchange.rest.pass(len);
+                return Then::Next;
+            }
+        },
+    };
+    let bare = len == left && !under_way.signed && !under_way.resumed && compound.is_bare();
+    let mut request = Request::new(&mut under_way, message, compound, connection.origin(), now);
+    connection.sample(&mut request);
+    (request.signature, request.bare) = (signature, bare);
+    let outcome = dispatch::handle(connection, &mut request, out);
+    let Request { related, claim, attached, counted, sign_answer, .. } = request;
+    // Of a CREATE that has ended nothing is left to the next.
+    compound.claim = claim.filter(|_| matches!(outcome, Outcome::Aside(_)));
+    compound.related = related;
+    under_way.signed |= sign_answer && compound.sealed_by.is_none();
+    match outcome {
+        Outcome::Disconnect(why) => {
+            connection.hang_up(why, out);
+            return Then::Closed;
+        }
+        Outcome::Aside(aside) => {
+            if under_way.outstanding.is_none() {
+                under_way.outstanding = connection.outstanding(counted, &under_way.header);
+            }
+            exchange.request = Some(under_way);
+            return Then::Aside(aside);
+        }
+        Outcome::Silent => {
+            compound.abandon(under_way.at);
+            connection.note(&mut under_way, NtStatus::SUCCESS, 0);
+        }
+        Outcome::Answered(answered) => {
+            // The only answer, which is bare, may end with a piece of a file.
+            under_way.course.attached = attached.as_ref().map_or(0, |range| range.len);
+            connection.answer(compound, &mut under_way, answered);
+            if let Some(range) = attached {
+                compound.frame.attach(range);
+            }
+        }
+    }
+    exchange.rest.pass(len);
+    Then::Next
+}
+
+/// A wake-up for a request that waits: it is tried again, or its answer goes out.
+pub(crate) fn wake(connection: &mut Connection, async_id: u64, now: Now, out: &mut Output<Event>) {
+    let parked = connection.parked.remove_if(async_id, |parked| parked.parking.ends_by_wake());
+    let Some(Parked { mut exchange, mut request, parking }) = parked else { return };
+    if let Some(met) = parking.hold().and_then(|hold| hold.released()) {
+        request.course.met = met;
+    }
+    match parking {
+        Parking::Answer(status, hold) => {
+            drop(hold);
+            return complete(connection, exchange, request, Ok(status), now, out);
+        }
+        Parking::Turn(place) => request.turn = Some(place),
+        Parking::Limits(hold) => {
+            request.course.charge = hold.go();
+            if exchange.compound.is_empty() {
+                exchange.compound.frame = out.pool.take(expected_size(exchange.rest.bytes()));
+            }
+        }
+        Parking::Engine(..) | Parking::Pool => {}
+    }
+    connection.end_silence(async_id);
+    exchange.request = Some(request);
+    run(connection, exchange, now, out);
+}
+
+/// Work on the blocking pool is done: its answer, and what follows in its frame.
+pub(crate) fn job_done(
+    connection: &mut Connection,
+    async_id: u64,
+    frame: Frame,
+    completion: Completion,
+    now: Now,
+    out: &mut Output<Event>,
+) {
+    let Some(Parked { mut exchange, request, .. }) = connection.parked.remove(async_id) else { return };
+    exchange.compound.frame = frame;
+    complete(connection, exchange, request, completion, now, out);
+}
+
+/// Answers a request that is done, and goes on with what follows.
+fn complete(
+    connection: &mut Connection,
+    mut exchange: Exchange<'static>,
+    mut request: UnderWay,
+    completion: Completion,
+    now: Now,
+    out: &mut Output<Event>,
+) {
+    connection.answer(&mut exchange.compound, &mut request, completion.into());
+    drop(request);
+    run(connection, exchange, now, out);
+}
+
+/// The connection is called: log-ons whose turn has come go on.
+pub(crate) fn take_turns(connection: &mut Connection, now: Now, out: &mut Output<Event>) {
+    let due =
+        connection.parked.log_ons().filter(|(_, at_ns)| at_ns.is_some_and(|at_ns| at_ns <= now.mono_ns));
+    let mut due: SmallVec<[u64; 1]> = due.map(|(async_id, _)| async_id).collect();
+    due.sort_unstable();
+    for async_id in due {
+        wake(connection, async_id, now, out);
+    }
+}

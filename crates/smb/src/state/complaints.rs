@@ -1,0 +1,84 @@
+//! What an administrator is told of requests that no client should send, or that come where they do harm: a line for
+//! each, up to a bound, since who sends nonsense may send a lot of it, and some clients ask again without pause.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use parking_lot::Mutex;
+
+use crate::limits::{COMPLAINTS_TIME_NS, MAX_COMPLAINED, MAX_COMPLAINTS};
+
+/// Lines by the address that they are about. Not by connection, since a client may come over one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Complaints(Mutex<HashMap<IpAddr, Said>>);
+
+/// What was said of one address of late.
+#[derive(Debug, Clone, Copy)]
+struct Said {
+    since_ns: u64,
+    lines: u32,
+    left_out: u64,
+}
+
+impl Said {
+    fn is_over(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.since_ns) >= COMPLAINTS_TIME_NS
+    }
+}
+
+/// For whom there is no room in the table.
+const ALL_OTHERS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+impl Complaints {
+    /// Whether one more line is written about an address, and how many were left out before it.
+    pub fn admit(&self, from: IpAddr, now_ns: u64) -> Option<u64> {
+        let mut all = self.0.lock();
+        if all.len() >= MAX_COMPLAINED && !all.contains_key(&from) {
+            all.retain(|_, said| !said.is_over(now_ns));
+        }
+        let is_known = all.len() < MAX_COMPLAINED || all.contains_key(&from);
+        let fresh = Said { since_ns: now_ns, lines: 0, left_out: 0 };
+        let said = all.entry(if is_known { from } else { ALL_OTHERS }).or_insert(fresh);
+        let mut left_out = 0;
+        if said.is_over(now_ns) {
+            left_out = said.left_out;
+            *said = fresh;
+        }
+        if said.lines == MAX_COMPLAINTS {
+            said.left_out += 1;
+            return None;
+        }
+        said.lines += 1;
+        Some(left_out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_a_bounded_number_of_lines_and_is_told_what_was_left_out() {
+        let complaints = Complaints::default();
+        let [one, other] = [1, 2].map(|last| IpAddr::from([192, 0, 2, last]));
+        let said = |from, at| complaints.admit(from, at);
+        assert_eq!((0..50).filter_map(|at| said(one, at)).collect::<Vec<_>>(), [0; MAX_COMPLAINTS as usize]);
+        assert_eq!(said(other, 50), Some(0));
+        assert_eq!(said(one, COMPLAINTS_TIME_NS - 1), None);
+        assert_eq!(said(one, COMPLAINTS_TIME_NS), Some(51 - u64::from(MAX_COMPLAINTS)));
+        assert_eq!(said(one, COMPLAINTS_TIME_NS), Some(0));
+    }
+
+    #[test]
+    fn many_addresses_have_what_is_left_together() {
+        let complaints = Complaints::default();
+        let said = |n: usize, at| complaints.admit(IpAddr::from((n as u32 + 1).to_be_bytes()), at).is_some();
+        assert!((0..MAX_COMPLAINED).all(|n| said(n, 0)));
+        let more = (0..1000).filter(|n| said(MAX_COMPLAINED + n, 0)).count();
+        assert_eq!(more, MAX_COMPLAINTS as usize);
+        assert!(complaints.0.lock().len() <= MAX_COMPLAINED + 1);
+        // Those of whom nothing was heard for long make room.
+        assert!(said(MAX_COMPLAINED * 2, COMPLAINTS_TIME_NS));
+        assert_eq!(complaints.0.lock().len(), 1);
+    }
+}

@@ -1,0 +1,30 @@
+//! What outlives a request and a connection, and never points back at either.
+//!
+//! [`server`] has the tables, [`session`] identity, keys and trees ([`tree`]), [`open`] what CREATE made, [`durable`] which of it
+//! outlives its session and [`persistent`] what is kept of it when the server ends. [`client`] has a client's connections by
+//! their [`handle`]s; [`notice`] takes a break over one of them, or the next when that fails.
+
+pub(crate) mod brake;
+pub mod client;
+pub(crate) mod closing;
+pub(crate) mod complaints;
+pub mod counters;
+pub mod durable;
+pub mod handle;
+pub mod index;
+pub mod notice;
+pub mod open;
+pub(crate) mod persistent;
+pub(crate) mod room;
+pub mod sequence;
+pub mod server;
+pub mod session;
+pub mod tree;
+
+pub use client::Client;
+pub use handle::{Completion, Event, Handle};
+pub(crate) use open::OnDisk;
+pub use open::{Object, Open};
+pub use server::Server;
+pub use session::Session;
+pub use tree::{Target, Tree};

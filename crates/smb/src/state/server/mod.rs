@@ -1,0 +1,444 @@
+//! What all connections share: settings, users, shares, and the tables of sessions, Opens and clients
+//! (MS-SMB2 3.3.1.5).
+
+mod durable;
+mod restore;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, RwLock};
+use share::counts::Counts;
+use share::{Cause, ClientKey, Identity, Keeper};
+use smb_wire::{FileId, Guid, NtStatus};
+use wire::{Now, Shrink};
+
+use crate::config::{HostNames, ServerConfig, ShareConfig, UserConfig};
+use crate::counting::FAMILY;
+use crate::interfaces::NetworkAddress;
+use crate::keys::Protection;
+use crate::limits::MAX_OPENS;
+use crate::state::brake::Brake;
+use crate::state::closing::Closing;
+use crate::state::complaints::Complaints;
+use crate::state::index::Index;
+use crate::state::open::changing::Late;
+use crate::state::session::State;
+use crate::state::{Client, Event, Handle, Object, Open, Session, Target, Tree};
+use crate::table::Table;
+
+/// The SMB server.
+pub struct Server {
+    config: ArcSwap<ServerConfig>,
+    /// Users and shares, each by its lower-case name.
+    users: ArcSwap<HashMap<String, Arc<UserConfig>>>,
+    shares: ArcSwap<HashMap<String, Arc<ShareConfig>>>,
+    interfaces: ArcSwap<Vec<NetworkAddress>>,
+    host_names: ArcSwap<HostNames>,
+    /// When it was started.
+    pub started: Now,
+    /// Transactions that are of no share.
+    pub counts: Arc<Counts>,
+    sessions: RwLock<HashMap<u64, Arc<Session>>>,
+    /// All Opens, by their volatile id.
+    pub opens: Table<Open>,
+    /// Opens by their other names.
+    pub index: Arc<Index>,
+    /// Those that were let go while something was being changed through them.
+    pub(crate) late: Late,
+    pub(crate) closing: Closing,
+    /// Hears when an engine closes an Open whose client is gone.
+    pub(crate) reaper: Arc<dyn Keeper>,
+    clients: Mutex<HashMap<ClientKey, Arc<Client>>>,
+    connections: Mutex<HashMap<u64, Arc<Handle>>>,
+    next_connection: AtomicU64,
+    next_open: AtomicU64,
+    /// Log-ons that are half done.
+    pub(crate) setups: AtomicUsize,
+    /// What the log has said of refused requests.
+    pub(crate) complaints: Complaints,
+    /// The same of log-ons.
+    pub(crate) log_ons: Complaints,
+    /// Holds who tries passwords.
+    pub(crate) brake: Arc<Brake>,
+}
+
+impl Server {
+    /// A server without users and shares.
+    #[must_use]
+    pub fn new(config: ServerConfig, now: Now) -> Arc<Server> {
+        Arc::new_cyclic(|server| Server {
+            config: ArcSwap::from_pointee(config),
+            users: ArcSwap::default(),
+            shares: ArcSwap::default(),
+            interfaces: ArcSwap::default(),
+            host_names: ArcSwap::default(),
+            started: now,
+            counts: Counts::new(&FAMILY),
+            sessions: RwLock::default(),
+            opens: Table::new(MAX_OPENS),
+            index: Arc::default(),
+            late: Late::default(),
+            closing: Closing::default(),
+            reaper: Arc::new(Reaper(Weak::clone(server))),
+            clients: Mutex::default(),
+            connections: Mutex::default(),
+            next_connection: AtomicU64::new(1),
+            next_open: AtomicU64::new(first_open(now)),
+            setups: AtomicUsize::new(0),
+            complaints: Complaints::default(),
+            log_ons: Complaints::default(),
+            brake: Arc::default(),
+        })
+    }
+
+    // Settings --------------------------------------------------------------------------------------
+
+    /// The settings of this moment.
+    pub fn config(&self) -> arc_swap::Guard<Arc<ServerConfig>> {
+        self.config.load()
+    }
+
+    /// Takes new settings; they count for new connections and sessions.
+    pub fn set_config(&self, config: ServerConfig) {
+        self.config.store(Arc::new(config));
+    }
+
+    /// Takes the users that may log on from now on. Sessions go on.
+    pub fn set_users(&self, users: impl IntoIterator<Item = UserConfig>) {
+        let by_name = users.into_iter().map(|user| (user.identity.name.to_lowercase(), Arc::new(user)));
+        self.users.store(Arc::new(by_name.collect()));
+    }
+
+    /// A user by name, case not minded.
+    pub fn user(&self, name: &str) -> Option<Arc<UserConfig>> {
+        self.users.load().get(&name.to_lowercase()).cloned()
+    }
+
+    /// Whether this very user may log on. One that has come to their name since, as an account that has keys now, is another.
+    pub fn knows(&self, identity: &Identity) -> bool {
+        self.user(&identity.name).is_some_and(|user| user.identity.sid == identity.sid)
+    }
+
+    /// All users.
+    pub fn users(&self) -> Vec<Arc<UserConfig>> {
+        self.users.load().values().cloned().collect()
+    }
+
+    /// Takes the users and groups of the host as they are named from now on.
+    pub fn set_host_names(&self, names: HostNames) {
+        self.host_names.store(Arc::new(names));
+    }
+
+    /// The users and groups of the host.
+    pub fn host_names(&self) -> Arc<HostNames> {
+        self.host_names.load_full()
+    }
+
+    /// Takes the shares that can be connected from now on. Trees that are connected go on.
+    pub fn set_shares(&self, shares: impl IntoIterator<Item = ShareConfig>) {
+        let by_name = shares.into_iter().map(|share| (share.name.to_lowercase(), Arc::new(share)));
+        self.shares.store(Arc::new(by_name.collect()));
+    }
+
+    /// A share by name, case not minded.
+    pub fn share(&self, name: &str) -> Option<Arc<ShareConfig>> {
+        self.shares.load().get(&name.to_lowercase()).cloned()
+    }
+
+    /// Whether there is a share whose Opens can outlive the server.
+    pub fn is_continuously_available(&self) -> bool {
+        self.shares.load().values().any(|share| share.continuously_available)
+    }
+
+    /// All shares.
+    pub fn shares(&self) -> Vec<Arc<ShareConfig>> {
+        self.shares.load().values().cloned().collect()
+    }
+
+    /// Takes the addresses at which the server can be found from now on.
+    pub fn set_interfaces(&self, addresses: Vec<NetworkAddress>) {
+        self.interfaces.store(Arc::new(addresses));
+    }
+
+    /// The addresses at which the server can be found.
+    pub fn interfaces(&self) -> Arc<Vec<NetworkAddress>> {
+        self.interfaces.load_full()
+    }
+
+    // Connections and clients -----------------------------------------------------------------------
+
+    /// A number for a new connection.
+    pub(crate) fn next_connection(&self) -> u64 {
+        self.next_connection.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_connection(&self, handle: &Arc<Handle>) -> bool {
+        let mut connections = self.connections.lock();
+        if connections.len() >= self.config.load().max_connections {
+            return false;
+        }
+        connections.insert(handle.id, Arc::clone(handle));
+        true
+    }
+
+    pub(crate) fn remove_connection(&self, id: u64) {
+        let mut connections = self.connections.lock();
+        connections.remove(&id);
+        connections.shrink();
+    }
+
+    /// All connections.
+    pub fn connections(&self) -> Vec<Arc<Handle>> {
+        self.connections.lock().values().cloned().collect()
+    }
+
+    /// A negotiated connection joins its client.
+    pub(crate) fn join_client(self: &Arc<Self>, key: ClientKey, handle: &Arc<Handle>) {
+        let mut clients = self.clients.lock();
+        clients.entry(key).or_default().add(handle);
+    }
+
+    pub(crate) fn leave_client(&self, key: ClientKey, connection: u64) {
+        let mut clients = self.clients.lock();
+        if clients.get(&key).is_some_and(|client| client.remove(connection)) {
+            clients.remove(&key);
+            clients.shrink();
+        }
+    }
+
+    /// A client by its key.
+    pub fn client(&self, key: ClientKey) -> Option<Arc<Client>> {
+        self.clients.lock().get(&key).cloned()
+    }
+
+    // Sessions --------------------------------------------------------------------------------------
+
+    /// A new session under an id that no other has.
+    pub(crate) fn new_session(
+        &self,
+        guid: Guid,
+        client: ClientKey,
+        with: Protection,
+        now: Now,
+    ) -> Arc<Session> {
+        let mut sessions = self.sessions.write();
+        loop {
+            // Half of the field, since clients are known that keep only half of it. An id is no secret: what
+            // a session may do is bound to its connections and keys.
+            let id = u64::from(u32::from_le_bytes(auth::crypto::random()));
+            if id != 0 && !sessions.contains_key(&id) {
+                let session = Arc::new(Session::new(id, guid, client, with, now));
+                sessions.insert(id, Arc::clone(&session));
+                return session;
+            }
+        }
+    }
+
+    /// A session by its id.
+    pub fn session(&self, id: u64) -> Option<Arc<Session>> {
+        self.sessions.read().get(&id).cloned()
+    }
+
+    /// All sessions.
+    pub fn sessions(&self) -> Vec<Arc<Session>> {
+        self.sessions.read().values().cloned().collect()
+    }
+
+    /// Ends a session: its trees and its id are gone, and its Opens are closed but for those that outlive it
+    /// (MS-SMB2 3.3.7.1, 3.3.5.6).
+    pub(crate) fn end_session(&self, session: &Arc<Session>, cause: Cause) {
+        if !session.end() {
+            return;
+        }
+        let mut sessions = self.sessions.write();
+        sessions.remove(&session.id);
+        sessions.shrink();
+        drop(sessions);
+        let opens = std::mem::take(&mut *session.opens.lock());
+        for id in opens {
+            self.part(session, id, cause);
+        }
+        for tree in session.trees() {
+            self.drop_tree(session, tree.id, cause);
+        }
+        for handle in session.channels() {
+            handle.post(Event::SessionGone { session_id: session.id });
+        }
+        tracing::debug!(session = session.id, user = session.user_name(), "session ended");
+    }
+
+    // Trees and Opens -------------------------------------------------------------------------------
+
+    /// Takes a tree out of its session and closes what was opened on it (MS-SMB2 3.3.5.8).
+    pub(crate) fn drop_tree(&self, session: &Session, tree_id: u32, cause: Cause) -> Option<Arc<Tree>> {
+        let tree = session.disconnect(tree_id)?;
+        for open in self.opens_of(session).iter().filter(|open| open.tree.id == tree_id) {
+            self.close_open(session, open, cause);
+        }
+        if let Target::Disk { engine, .. } = &tree.target {
+            engine.detach(session.client);
+        }
+        Some(tree)
+    }
+
+    /// Lets go of an Open that has just been taken out of its session.
+    fn part(&self, session: &Session, id: u64, cause: Cause) {
+        let Some(open) = self.opens.get(id).map(|open| open.share()) else { return };
+        if !self.preserve(&open, cause) {
+            self.close_open(session, &open, cause);
+        }
+    }
+
+    /// A new Open becomes its session's.
+    ///
+    /// # Errors
+    /// When that, or its tree, has ended meanwhile on another channel, and the Open with it.
+    pub(crate) fn join_session(
+        &self,
+        session: &Session,
+        open: &Arc<Open>,
+        cause: Cause,
+    ) -> Result<(), NtStatus> {
+        session.opens.lock().insert(open.id.volatile);
+        if session.state() != State::Valid {
+            if session.opens.lock().remove(&open.id.volatile) {
+                self.part(session, open.id.volatile, cause);
+            }
+            return Err(NtStatus::USER_SESSION_DELETED);
+        }
+        // Whoever disconnects it takes it out first and looks for its Opens then.
+        if session.tree(open.tree.id).is_none() {
+            if session.opens.lock().remove(&open.id.volatile) {
+                self.close(open, cause);
+            }
+            return Err(NtStatus::NETWORK_NAME_DELETED);
+        }
+        Ok(())
+    }
+
+    /// Takes a share that is not offered any more from whoever is connected to it: their trees are gone with all that was
+    /// opened on them, and who names one gets NETWORK_NAME_DELETED. Sessions and their other trees go on. Gives how many
+    /// trees it were.
+    // MS-SMB2 3.3.4.15
+    pub fn disconnect_share(&self, name: &str, now: Now) -> usize {
+        let cause = Cause::from(now);
+        let mut count = 0;
+        for session in self.sessions() {
+            for tree in session.trees().into_iter().filter(|tree| tree.leads_to_share(name)) {
+                count += usize::from(self.drop_tree(&session, tree.id, cause).is_some());
+            }
+        }
+        count
+    }
+
+    /// How many trees lead to a share.
+    #[must_use]
+    pub fn trees_of_share(&self, name: &str) -> usize {
+        let count =
+            |session: &Arc<Session>| session.trees().iter().filter(|tree| tree.leads_to_share(name)).count();
+        self.sessions().iter().map(count).sum()
+    }
+
+    /// Whether any session is connected to the share behind this engine.
+    #[must_use]
+    pub fn is_connected(&self, engine: &Arc<share::Share>) -> bool {
+        self.sessions().iter().any(|session| session.trees().iter().any(|tree| tree.leads_to(engine)))
+    }
+
+    /// The session's Opens.
+    fn opens_of(&self, session: &Session) -> Vec<Arc<Open>> {
+        let ids: Vec<u64> = session.opens.lock().iter().copied().collect();
+        ids.into_iter().filter_map(|id| Some(self.opens.get(id)?.share())).collect()
+    }
+
+    /// A new Open under an id of its own, so that a break that comes at once finds it; none when there are too many. Its CREATE came
+    /// under this ChannelSequence.
+    pub(crate) fn new_open(
+        &self,
+        session: &Session,
+        tree: &Arc<Tree>,
+        sequence: u16,
+        now: Now,
+    ) -> Option<Arc<Open>> {
+        let reserve = || self.opens.reserve();
+        // What is kept for clients that are gone is in nobody's way.
+        let volatile = reserve().or_else(|| if tree.relieve(now) { reserve() } else { None })?;
+        let id = FileId { persistent: self.next_open.fetch_add(1, Ordering::Relaxed), volatile };
+        let open = Arc::new(Open::new(id, session.id, session.client, Arc::clone(tree), now));
+        open.start_sequence(sequence);
+        self.opens.fill(Arc::clone(&open));
+        Some(open)
+    }
+
+    /// New Opens get higher ids than this.
+    pub(crate) fn reserve_above(&self, persistent: u64) {
+        self.next_open.fetch_max(persistent.saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// Takes an Open out of the tables and closes it; how that went, if it is a file that was open.
+    pub(crate) fn close_open(
+        &self,
+        session: &Session,
+        open: &Arc<Open>,
+        cause: Cause,
+    ) -> Option<Result<(), share::Refusal>> {
+        // With one channel its requests come one after the other.
+        let _closing = session.has_several_channels().then(|| self.closing.begin(open.id.volatile));
+        session.opens.lock().remove(&open.id.volatile);
+        self.close(open, cause)
+    }
+
+    fn close(&self, open: &Open, cause: Cause) -> Option<Result<(), share::Refusal>> {
+        let closed = self.opens.remove(open.id.volatile)?;
+        self.late.end_life(&closed);
+        self.index.remove(open);
+        match open.object() {
+            Some(Object::File { engine, open }) => Some(engine.close(open, cause)),
+            Some(Object::Pipe(_)) | None => None,
+        }
+    }
+
+    /// Closes an Open whatever its client does with it, and whether it has one (MS-SMB2 3.3.4.17).
+    pub(crate) fn force_close(&self, open: &Arc<Open>, cause: Cause) -> Option<Result<(), share::Refusal>> {
+        if let Some(session) = self.session(open.session_id) {
+            session.opens.lock().remove(&open.id.volatile);
+        }
+        self.close(open, cause)
+    }
+
+    /// Ends every connection in order; sessions end with them.
+    pub fn close_all(&self) {
+        for handle in self.connections() {
+            handle.post(Event::Close);
+        }
+    }
+}
+
+/// Takes Opens out of the server's tables that an engine has closed.
+struct Reaper(Weak<Server>);
+
+impl Keeper for Reaper {
+    fn on_lost(&self, token: u64) {
+        if let Some(server) = self.0.upgrade()
+            && let Some(open) = server.opens.remove(token)
+        {
+            server.index.remove(&open);
+            tracing::debug!(open = open.id.persistent, "an Open without a session was closed");
+        }
+    }
+}
+
+/// The persistent half of the first FileId: higher than any that an earlier run can have given out, since
+/// none makes an Open each nanosecond, so that one that was kept is not taken for a new one.
+fn first_open(now: Now) -> u64 {
+    u64::try_from(now.wall_ns).unwrap_or(0).max(1)
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("opens", &self.opens).finish_non_exhaustive()
+    }
+}
