@@ -64,6 +64,7 @@ mod ranges;
 mod session;
 mod transport;
 mod tree;
+mod url;
 mod whole;
 pub mod written;
 
@@ -83,4 +84,5 @@ pub use session::open::{ChannelOptions, Opened};
 pub use session::{LoggingOn, Session};
 pub use transport::Traffic;
 pub use tree::{OpenOptions, Tree};
+pub use url::{Scheme, Url, join};
 pub use whole::{Fetched, Settings};

@@ -51,7 +51,6 @@ pub use channel::Channel;
 pub use error::Error;
 pub use keep::Keep;
 pub use name::Pattern;
-pub use place::{Place, Remote};
 pub use plan::Plan;
 pub use report::{FATAL, Report};
 pub use run::run;

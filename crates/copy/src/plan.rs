@@ -1,15 +1,15 @@
 //! What is to be done, checked.
 
-use client::Credentials;
+use client::{Credentials, Scheme, Url};
 
 use crate::args::Passwords;
-use crate::{Args, Error, Keep, Links, Pattern, Place};
+use crate::{Args, Error, Keep, Links, Pattern, place};
 
 /// A copy that can be run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    pub(crate) source: Place,
-    pub(crate) target: Place,
+    pub(crate) source: Url,
+    pub(crate) target: Url,
     pub(crate) source_access: Access,
     pub(crate) target_access: Access,
     pub(crate) links: Links,
@@ -57,8 +57,8 @@ impl Plan {
     pub fn new(args: &Args, ask: &dyn Fn(&str) -> Result<String, Error>) -> Result<Plan, Error> {
         let usage = |text: String| Error::new("nothing was copied", text);
         let sides = [&args.source, &args.target];
-        let is_smb = |place: &&Place| matches!(place, Place::Smb(_));
-        let is_nfs = |place: &&Place| matches!(place, Place::Nfs(_));
+        let is_smb = |it: &&Url| it.scheme == Scheme::Smb;
+        let is_nfs = |it: &&Url| it.scheme == Scheme::Nfs;
         for (option, given, fits) in [
             ("--password-file", args.password_file.is_some(), sides.iter().any(is_smb)),
             ("--dst-password-file", args.dst_password_file.is_some(), is_smb(&&args.target)),
@@ -70,11 +70,11 @@ impl Plan {
                 return Err(usage(format!("{option} has no meaning for these places; leave it out")));
             }
         }
-        if args.target.is_within(&args.source) {
+        if place::is_within(&args.target, &args.source) {
             let text = "the target lies inside of the source, or is the source; choose another one";
             return Err(usage(text.to_owned()));
         }
-        if args.mirror && args.source.is_within(&args.target) {
+        if args.mirror && place::is_within(&args.source, &args.target) {
             let text =
                 "--mirror would delete the source, which lies inside of the target; choose another one";
             return Err(usage(text.to_owned()));
@@ -95,7 +95,7 @@ impl Plan {
             links: args.links,
             hard_links: args.hard_links,
             mirror: args.mirror,
-            is_doubtful: args.mirror && args.source.is_doubtful_with(&args.target),
+            is_doubtful: args.mirror && place::is_doubtful(&args.source, &args.target),
             verify: args.verify,
             sync: args.sync,
             include: patterns(&args.include),
@@ -131,15 +131,12 @@ impl Plan {
     }
 }
 
-fn access(args: &Args, place: &Place, password: Option<String>, keep: Keep) -> Access {
+fn access(args: &Args, url: &Url, password: Option<String>, keep: Keep) -> Access {
     let own = client::nfs::Options::default();
-    let credentials = match place {
-        Place::Smb(remote) => password.map(|password| {
-            let domain = remote.domain.clone();
-            Credentials { domain, ..Credentials::new(&remote.user, &password) }
-        }),
-        _ => None,
-    };
+    let credentials = url.login().zip(password).map(|(user, password)| {
+        let domain = url.domain.clone();
+        Credentials { domain, ..Credentials::new(user, &password) }
+    });
     Access {
         credentials,
         encrypt: args.encrypt,

@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use client::Url;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::beside::carry::carry_directory;
@@ -28,7 +29,7 @@ use crate::tree::facts::{Facts, Kind, Listing, Node, SPECIAL, Spot};
 use crate::tree::like::Like;
 use crate::twins::Twins;
 use crate::unnamed::Unnamed;
-use crate::{Error, Place, Plan, glance, name, widen};
+use crate::{Error, Plan, glance, name, widen};
 
 /// Threads that work on files of this host.
 const THREADS: usize = 64;
@@ -173,7 +174,7 @@ enum First {
 
 /// Finds what there is on both sides.
 async fn begin(plan: &Plan, found: Found, source: &mut Tree, target: &mut Tree) -> Result<First, Error> {
-    let looking = |place: &Place| format!("looking at {place}");
+    let looking = |place: &Url| format!("looking at {place}");
     let Found { facts, listed } = found;
     let there = target.stat("").await.doing(|| looking(&plan.target))?;
     match facts.kind {

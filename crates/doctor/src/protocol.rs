@@ -7,8 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use auth::{Cipher, GmacNonce, Sealer, Signer};
 use client::nfs::{self, NfsStat};
-use client::{Connection, Session};
-use load::Target;
+use client::{Connection, Session, Url};
 use smb_wire::NtStatus;
 use smb_wire::negotiate::{Capabilities, SecurityMode};
 use tokio::net::TcpStream;
@@ -70,7 +69,7 @@ pub(crate) fn stopped(stage: Stage, why: &client::Error) -> Stopped {
 /// Opens a session to `address` and the share in it; answers what was agreed on as well.
 pub(crate) async fn open(
     how: &How,
-    target: &Target,
+    target: &Url,
     address: SocketAddr,
     patience: Duration,
 ) -> Result<(Line, Protocol), Stopped> {
@@ -134,14 +133,14 @@ async fn connect_nfs(
 /// Whether who makes a file in the directory `scratch` and writes it is given a delegation, asked by a client of its own; nothing when that cannot be found out.
 pub(crate) async fn is_given_delegations(
     how: &How,
-    target: &Target,
+    target: &Url,
     address: SocketAddr,
     scratch: &str,
 ) -> Option<bool> {
     let How::Nfs(options) = how else { return None };
     let client =
         nfs::Client::connect(address, nfs::Options { delegations: true, ..options.clone() }).await.ok()?;
-    let path = [target.share.as_str(), &target.directory, scratch].join("/");
+    let path = [target.share.as_str(), &target.path, scratch].join("/");
     let directory = client.directory(&path).await.ok()?;
     let file = directory.open("own", &nfs::OpenOptions::write(nfs::Creation::Always(0o600))).await.ok()?;
     let given = client.delegations() > 0;

@@ -43,4 +43,4 @@ pub use measure::Stop;
 pub use plan::Plan;
 pub use report::{Report, html, json, plots};
 pub use run::{run, run_until};
-pub use target::{Scheme, Target};
+pub use target::target;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use client::Bytes;
+use client::{Bytes, Scheme};
 use tokio::sync::Semaphore;
 
 use crate::channel::{Channel, Security};
@@ -143,7 +143,7 @@ pub(crate) fn measure(
     stop: &Stop,
     ready: impl FnOnce() -> Result<(), Error>,
 ) -> Result<Measured, Error> {
-    if plan.target.scheme == crate::Scheme::Local {
+    if plan.target.scheme == Scheme::Local {
         raise_limit();
     }
     threads::alone(plan)?.block_on(prepare(plan))?;
@@ -282,7 +282,7 @@ async fn prepare(plan: &Plan) -> Result<(), Error> {
 /// The directory in which the work is done.
 fn place(plan: &Plan) -> String {
     match plan.work {
-        Work::Data(_) => plan.target.directory.clone(),
+        Work::Data(_) => plan.target.path.clone(),
         Work::Metadata { .. } => Names::directory(plan),
     }
 }

@@ -15,6 +15,7 @@ mod nfs;
 mod smb;
 
 use bytes::Bytes;
+use client::{Scheme, Url};
 use tokio::task::JoinHandle;
 
 use crate::beside::{Beside, Given};
@@ -23,7 +24,7 @@ use crate::plan::Access;
 use crate::tree::carried::Carried;
 use crate::tree::facts::{Facts, Fetched, Listing, Spot};
 use crate::tree::like::Like;
-use crate::{Channel, Keep, Place};
+use crate::{Channel, Keep};
 
 /// One side of a copy.
 #[derive(Debug)]
@@ -53,22 +54,22 @@ macro_rules! of_side {
 }
 
 impl Tree {
-    /// Goes to `place`, over one connection when that is a server.
-    pub(crate) async fn open(place: &Place, access: &Access) -> Result<Tree, Error> {
-        Tree::open_for(place, access, None).await
+    /// Goes to `url`, over one connection when that is a server.
+    pub(crate) async fn open(url: &Url, access: &Access) -> Result<Tree, Error> {
+        Tree::open_for(url, access, None).await
     }
 
     /// As [`Tree::open`]. What [`Tree::split`] opens is begun at the same time as soon as `is_many` says that many small
     /// files are going to be copied.
     pub(crate) async fn open_for(
-        place: &Place,
+        url: &Url,
         access: &Access,
         is_many: Option<JoinHandle<bool>>,
     ) -> Result<Tree, Error> {
-        Ok(match place {
-            Place::Local(path) => Tree::Local(local::Local::new(path)),
-            Place::Smb(remote) => Tree::Smb(Box::new(smb::Smb::open(remote, access, is_many).await?)),
-            Place::Nfs(remote) => Tree::Nfs(nfs::Nfs::open(remote, access).await?),
+        Ok(match url.scheme {
+            Scheme::Local | Scheme::Null => Tree::Local(local::Local::new(url.path.as_ref())),
+            Scheme::Smb => Tree::Smb(Box::new(smb::Smb::open(url, access, is_many).await?)),
+            Scheme::Nfs => Tree::Nfs(nfs::Nfs::open(url, access).await?),
         })
     }
 

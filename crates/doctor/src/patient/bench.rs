@@ -130,7 +130,7 @@ impl Patient<'_> {
     }
 
     async fn root(&self, line: &Line) -> Result<Place, Stopped> {
-        let looking = line.place(&self.target.directory);
+        let looking = line.place(&self.target.path);
         let found = tokio::time::timeout(self.course.stall, looking).await;
         let found = found.map_err(|_| self.silent(Stage::Share, "looking for the directory"))?;
         found.map_err(|why| protocol::stopped(Stage::Share, &why))

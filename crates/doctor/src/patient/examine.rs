@@ -5,8 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use admin::Transactions;
-use client::{Credentials, nfs};
-use load::{Scheme, Target};
+use client::{Credentials, Scheme, Url, join, nfs};
 use smb_wire::ioctl::interfaces::{InterfaceCapability, NetworkInterfaceInfo};
 
 use super::bench;
@@ -16,7 +15,7 @@ use crate::facts::{
     Cause, Connections, Facts, Interface, Protocol, Scope, Stage, Stopped, Transport, median,
 };
 use crate::patient::{Patient, accounts_of, cut};
-use crate::peer::{How, Line, join};
+use crate::peer::{How, Line};
 use crate::ping::{self, Attempt};
 use crate::route::{self, find};
 use crate::tcp::TcpInfo;
@@ -36,7 +35,7 @@ const SHORT_WAY: Duration = Duration::from_millis(20);
 
 impl<'a> Patient<'a> {
     pub(crate) fn new(
-        target: &'a Target,
+        target: &'a Url,
         text: String,
         args: &'a Args,
         course: &'a Course,
@@ -425,13 +424,13 @@ impl<'a> Patient<'a> {
         if let Some(scratch) = self.scratch.take()
             && !self.cleared(&scratch, until).await
         {
-            self.facts.left_behind = Some(join(&self.target.directory, &scratch));
+            self.facts.left_behind = Some(join(&self.target.path, &scratch));
         }
         self.close_all(patience(FAREWELL, until)).await;
     }
 
     async fn cleared(&mut self, scratch: &str, until: Instant) -> bool {
-        let directory = &self.target.directory;
+        let directory = &self.target.path;
         if self.facts.stopped.is_some() {
             // What was under way may have files open, which go with their session.
             self.close_all(patience(FAREWELL / 2, until)).await;

@@ -6,7 +6,7 @@ mod examine;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use load::Target;
+use client::Url;
 
 use crate::args::{Args, Course};
 use crate::clear::Made;
@@ -17,7 +17,7 @@ use crate::tcp::{self, TcpInfo};
 
 /// One server under examination.
 pub(crate) struct Patient<'a> {
-    pub(crate) target: &'a Target,
+    pub(crate) target: &'a Url,
     pub(crate) args: &'a Args,
     pub(crate) course: &'a Course,
     pub(crate) how: How,

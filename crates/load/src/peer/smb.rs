@@ -1,13 +1,12 @@
 //! A share over SMB.
 
-use client::{Bytes, ChannelOptions, Connection, OpenOptions, Session, Tree};
+use client::{Bytes, ChannelOptions, Connection, OpenOptions, Session, Tree, join};
 use smb_wire::create::{Access, CreateOptions, Disposition};
 
 use super::How;
 use crate::channel::{Channel, Security};
 use crate::error::Doing;
 use crate::plan::Smb;
-use crate::target::join;
 use crate::{Error, Plan};
 
 /// A logged-on connection.

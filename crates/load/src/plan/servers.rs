@@ -1,13 +1,12 @@
 //! How servers are spoken to: what the options say about protocols, signing and sealing.
 
 use auth::{Cipher, NtHash, SigningAlgorithm};
-use client::{Credentials, Options};
+use client::{Credentials, Options, Scheme};
 use smb_wire::negotiate::Dialect;
 
 use super::{Load, Protocol, Smb};
 use crate::Error;
 use crate::args::{Args, Encryption, Signing, Version};
-use crate::target::Scheme;
 
 /// The credits that one connection keeps in stock at most, and at least.
 const CREDITS: std::ops::RangeInclusive<u64> = 128..=8192;

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
-use client::Bytes;
+use client::{Bytes, join};
 
 use super::data::noise;
 use super::each_of;
@@ -15,7 +15,6 @@ use crate::error::Doing;
 use crate::peer::{How, Share};
 use crate::plan::Work;
 use crate::random::Random;
-use crate::target::join;
 use crate::{Error, Plan};
 
 /// What is done, and to how many names.
@@ -43,7 +42,7 @@ impl Names {
 
     /// Where the names are.
     pub(crate) fn directory(plan: &Plan) -> String {
-        join(&plan.target.directory, "trunkline.names")
+        join(&plan.target.path, "trunkline.names")
     }
 
     fn staying(&self, number: u64) -> String {

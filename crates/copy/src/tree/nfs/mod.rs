@@ -15,6 +15,7 @@ use client::nfs::{
     Attributes, Client, Creation, Directory, File as NfsFile, FileType, NfsStat, NfsTime, OpenOptions,
     Options as NfsOptions, StableHow,
 };
+use client::Url;
 use nfs_wire::types::Verifier;
 use tokio::sync::OnceCell;
 
@@ -22,7 +23,6 @@ use super::holes::Holes;
 use crate::beside::{Beside, Given};
 use crate::error::{Doing, Done, Error, Fault};
 use crate::name::{join, split};
-use crate::place::Remote;
 use crate::plan::Access;
 use crate::tree::carried::Carried;
 use crate::tree::facts::{Facts, Fetched, Kind, Listing, MODE};
@@ -100,7 +100,7 @@ fn mode(like: &Like) -> Option<u32> {
 }
 
 impl Nfs {
-    pub(super) async fn open(remote: &Remote, access: &Access) -> Result<Nfs, Error> {
+    pub(super) async fn open(remote: &Url, access: &Access) -> Result<Nfs, Error> {
         let address = (remote.host.as_str(), remote.port);
         let mut client = Client::connect(address, access.nfs.clone()).await;
         if client.as_ref().is_err_and(|error| error.nfs_status() == Some(NfsStat::MinorVersMismatch)) {

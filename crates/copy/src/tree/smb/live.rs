@@ -3,14 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use client::{ChannelOptions, Connection, Session, Tree};
+use client::{ChannelOptions, Connection, Session, Tree, Url};
 use smb_wire::Guid;
 use smb_wire::create::FileInfo;
 use tokio::sync::{OnceCell, watch};
 
 use crate::Channel;
 use crate::error::{Doing, Done, Error};
-use crate::place::Remote;
 use crate::plan::Access;
 use crate::tree::carried::Carried;
 
@@ -64,12 +63,12 @@ pub(super) struct Live {
 
 impl Live {
     /// Goes to the share.
-    pub(super) async fn begin(remote: &Remote, access: &Access, order: Order) -> Result<Live, Error> {
+    pub(super) async fn begin(remote: &Url, access: &Access, order: Order) -> Result<Live, Error> {
         Live::begin_in_place_of(None, remote, access, order).await
     }
 
     /// Goes to the share and looks what is where the copy begins.
-    pub(super) async fn arrive(remote: &Remote, access: &Access, order: Order) -> Result<Arrived, Error> {
+    pub(super) async fn arrive(remote: &Url, access: &Access, order: Order) -> Result<Arrived, Error> {
         let (connection, session) = log_on(None, remote, access, order).await?;
         let arrived = session.connect_and_look(&remote.share, &remote.path).await;
         let (tree, found) = arrived.doing(|| connecting_to(remote))?;
@@ -79,7 +78,7 @@ impl Live {
     /// Goes to the share again. The server may not know yet that `lost` is gone, and keep what it has open.
     pub(super) async fn begin_in_place_of(
         lost: Option<&Live>,
-        remote: &Remote,
+        remote: &Url,
         access: &Access,
         order: Order,
     ) -> Result<Live, Error> {
@@ -151,14 +150,14 @@ impl Live {
     }
 }
 
-fn connecting_to(remote: &Remote) -> String {
+fn connecting_to(remote: &Url) -> String {
     format!("connecting to the share {} of {}", remote.share, remote.host)
 }
 
 /// Gets in.
 async fn log_on(
     lost: Option<&Live>,
-    remote: &Remote,
+    remote: &Url,
     access: &Access,
     order: Order,
 ) -> Result<(Connection, Session), Error> {

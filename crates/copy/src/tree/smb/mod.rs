@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::{OpenOptions, Settings, Tree};
+use client::{OpenOptions, Settings, Tree, Url};
 pub(crate) use inside::Inside;
 use smb_wire::create::{Access as Rights, CreateOptions, Disposition, FileInfo, ShareAccess};
 use smb_wire::fscc::{FileAttributes, ReparseTag};
@@ -30,7 +30,6 @@ use super::holes::Holes;
 use crate::beside::{Beside, Given};
 use crate::error::{Done, Error, Fault};
 use crate::name::{join, split};
-use crate::place::Remote;
 use crate::plan::Access;
 use crate::tree::carried::Carried;
 use crate::tree::facts::{Facts, Fetched, Kind, Listing};
@@ -44,7 +43,7 @@ use together::{Together, is_alive};
 /// A directory of a share.
 #[derive(Debug)]
 pub(crate) struct Smb {
-    remote: Remote,
+    remote: Url,
     access: Access,
     root: String,
     /// What was at the root when it was gone to, until somebody asks for it.
@@ -243,7 +242,7 @@ fn changing(keep: &Keep) -> Rights {
 type Beginning = Pin<Box<dyn Future<Output = Option<Live>> + Send>>;
 
 /// What begins further sessions, each for a client of its own.
-fn further<O: Fn() -> Order>(remote: &Remote, access: &Access, order: O) -> impl Fn() -> Beginning + use<O> {
+fn further<O: Fn() -> Order>(remote: &Url, access: &Access, order: O) -> impl Fn() -> Beginning + use<O> {
     let (remote, access) = (remote.clone(), access.clone());
     move || {
         let (remote, mut access, order) = (remote.clone(), access.clone(), order());
@@ -254,7 +253,7 @@ fn further<O: Fn() -> Order>(remote: &Remote, access: &Access, order: O) -> impl
 
 impl Smb {
     pub(super) async fn open(
-        remote: &Remote,
+        remote: &Url,
         access: &Access,
         is_many: Option<JoinHandle<bool>>,
     ) -> Result<Smb, Error> {
