@@ -61,7 +61,7 @@ pub enum Error {
     #[error("the connection failed: {0}")]
     Io(#[source] Arc<io::Error>),
     /// The server, which is there, has not answered a step on the way to a share or export in time
-    /// ([`Options::connect_timeout`](crate::Options::connect_timeout)).
+    /// ([`Options::connect_timeout`](crate::smb::Options::connect_timeout)).
     #[error(
         "{step} was not answered within {after:?}: the server takes what is sent and does not go on; see there what it waits for (its log, its disks, the service that knows its users)"
     )]

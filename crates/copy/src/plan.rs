@@ -1,6 +1,7 @@
 //! What is to be done, checked.
 
-use client::{Credentials, Scheme, Url};
+use client::{Scheme, Url};
+use client::smb::Credentials;
 
 use crate::args::Passwords;
 use crate::{Args, Error, Keep, Links, Pattern, place};
@@ -40,7 +41,7 @@ pub(crate) struct Access {
     pub(crate) encrypt: bool,
     /// What is kept of files: it takes rights of its own.
     pub(crate) keep: Keep,
-    pub(crate) smb: client::Options,
+    pub(crate) smb: client::smb::Options,
     pub(crate) nfs: client::nfs::Options,
 }
 
@@ -141,7 +142,7 @@ fn access(args: &Args, url: &Url, password: Option<String>, keep: Keep) -> Acces
         credentials,
         encrypt: args.encrypt,
         keep,
-        smb: client::Options { credits: CREDITS, ..client::Options::default() },
+        smb: client::smb::Options { credits: CREDITS, ..client::smb::Options::default() },
         nfs: client::nfs::Options {
             uid: args.uid.unwrap_or(own.uid),
             gid: args.gid.unwrap_or(own.gid),

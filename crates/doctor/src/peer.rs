@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use client::nfs::{self, Creation, StableHow};
-use client::{Bytes, ChannelOptions, Connection, Credentials, OpenOptions, Session, Tree};
+use client::Bytes;
+use client::smb::{ChannelOptions, Connection, Credentials, OpenOptions, Session, Tree};
 use smb_wire::create::{CreateOptions, Disposition};
 use smb_wire::fscc::FileAttributes;
 
@@ -16,7 +17,7 @@ const DIRECTORY: u32 = 0o700;
 /// How a server is spoken to.
 #[derive(Debug, Clone)]
 pub(crate) enum How {
-    Smb { options: client::Options, who: Credentials },
+    Smb { options: client::smb::Options, who: Credentials },
     Nfs(nfs::Options),
 }
 
@@ -54,7 +55,7 @@ pub(crate) enum Place {
 /// An open file.
 #[derive(Debug)]
 pub(crate) enum File {
-    Smb(client::File),
+    Smb(client::smb::File),
     Nfs(nfs::File),
 }
 
@@ -270,7 +271,7 @@ impl Place {
                 let directory = tree.open(base, &OpenOptions::directory(Disposition::Open)).await?;
                 let listed = directory.list("*").await;
                 directory.close().await?;
-                let entry = |it: client::DirectoryEntry| Entry {
+                let entry = |it: client::smb::DirectoryEntry| Entry {
                     is_directory: it.entry.file_attributes.contains(FileAttributes::DIRECTORY),
                     size: it.entry.end_of_file,
                     name: it.name,

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use auth::{Cipher, GmacNonce, Sealer, Signer};
 use client::nfs::{self, NfsStat};
-use client::{Connection, Session, Url};
+use client::Url;
+use client::smb::{Connection, Session};
 use smb_wire::NtStatus;
 use smb_wire::negotiate::{Capabilities, SecurityMode};
 use tokio::net::TcpStream;
@@ -158,7 +159,7 @@ fn printable(bytes: &[u8]) -> String {
     }
 }
 
-fn smb(connection: &Connection, session: &Session, options: &client::Options) -> Smb {
+fn smb(connection: &Connection, session: &Session, options: &client::smb::Options) -> Smb {
     let negotiated = connection.negotiated();
     let guid = negotiated.server_guid.0;
     let demands = negotiated.security_mode.contains(SecurityMode::SIGNING_REQUIRED);

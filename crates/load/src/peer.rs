@@ -6,7 +6,8 @@ mod nfs;
 mod null;
 mod smb;
 
-use client::{Bytes, Data, nfs as nfs_client};
+use client::{Bytes, nfs as nfs_client};
+use client::smb::Data;
 pub(crate) use local::ALIGNMENT;
 
 use crate::channel::{Channel, Security};
@@ -43,7 +44,7 @@ pub(crate) enum Share {
 /// An open file.
 #[derive(Debug)]
 pub(crate) enum File {
-    Smb(client::File),
+    Smb(client::smb::File),
     /// The flag is how each write waits.
     Nfs(nfs_client::File, nfs_client::StableHow),
     Local(local::File),

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use auth::SigningAlgorithm;
-use client::{Credentials, Options, Scheme, Url, join};
+use client::{Scheme, Url, join};
+use client::smb::{Credentials, Options};
 
 use crate::args::{Args, Metadata, Pattern};
 use crate::diskspd::Flags;

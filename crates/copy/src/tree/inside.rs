@@ -7,7 +7,7 @@ use crate::error::{Done, Fault};
 use crate::tree::facts::Facts;
 
 /// Bytes that a server is asked to copy at once.
-pub(crate) const AT_ONCE: u64 = client::COPIED_AT_ONCE;
+pub(crate) const AT_ONCE: u64 = client::smb::COPIED_AT_ONCE;
 
 /// A file of the source that is open at the target's session.
 #[derive(Debug)]

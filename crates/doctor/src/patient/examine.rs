@@ -5,7 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use admin::Transactions;
-use client::{Credentials, Scheme, Url, join, nfs};
+use client::{Scheme, Url, join, nfs};
+use client::smb::Credentials;
 use smb_wire::ioctl::interfaces::{InterfaceCapability, NetworkInterfaceInfo};
 
 use super::bench;
@@ -58,11 +59,11 @@ impl<'a> Patient<'a> {
             _ => {
                 let mut who = Credentials::new(&target.user, password);
                 who.domain.clone_from(&target.domain);
-                let options = client::Options {
+                let options = client::smb::Options {
                     require_signing: false,
                     connect_timeout: course.stall,
                     credits: 1024,
-                    ..client::Options::default()
+                    ..client::smb::Options::default()
                 };
                 How::Smb { options, who }
             }

@@ -1,6 +1,7 @@
 //! A share over SMB.
 
-use client::{Bytes, ChannelOptions, Connection, OpenOptions, Session, Tree, join};
+use client::smb::{ChannelOptions, Connection, OpenOptions, Session, Tree};
+use client::{Bytes, join};
 use smb_wire::create::{Access, CreateOptions, Disposition};
 
 use super::How;
@@ -63,7 +64,7 @@ impl Line {
     }
 
     pub(super) fn channels(&self) -> Vec<Channel> {
-        let channel = |it: client::ChannelStatus| Channel {
+        let channel = |it: client::smb::ChannelStatus| Channel {
             local: it.local,
             peer: it.peer,
             requests: it.requests,
@@ -126,7 +127,7 @@ impl Share {
         self.tree.open(&self.path(path), &how).await?.close().await
     }
 
-    pub(super) async fn open(&self, name: &str, how: How) -> client::Result<client::File> {
+    pub(super) async fn open(&self, name: &str, how: How) -> client::Result<client::smb::File> {
         let plain = options(how);
         let how = OpenOptions { options: plain.options | self.caching, ..plain };
         self.tree.open(&self.path(name), &how).await

@@ -1,7 +1,8 @@
 //! How servers are spoken to: what the options say about protocols, signing and sealing.
 
 use auth::{Cipher, NtHash, SigningAlgorithm};
-use client::{Credentials, Options, Scheme};
+use client::Scheme;
+use client::smb::{Credentials, Options};
 use smb_wire::negotiate::Dialect;
 
 use super::{Load, Protocol, Smb};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use client::{ChannelOptions, OpenOptions, Options, Settings, Tree};
+use client::smb::{ChannelOptions, OpenOptions, Options, Settings, Tree};
 use smb_wire::NtStatus;
 use smb_wire::create::{Access, Disposition};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use client::{CopySource, OpenOptions, Tree};
+use client::smb::{CopySource, OpenOptions, Tree};
 use smb_wire::fscc::{FileInfoClass, FsInfoClass};
 use smb_wire::query_info::InfoType;
 
@@ -18,7 +18,7 @@ const VOLUME_ROOM: u32 = 1024;
 /// A file of the source that is open in the session of the target.
 #[derive(Debug)]
 pub(crate) struct Inside {
-    file: client::File,
+    file: client::smb::File,
     key: CopySource,
     clones: Arc<AtomicBool>,
 }

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use client::Tree;
+use client::smb::Tree;
 
 use super::live::Live;
 use crate::Channel;

@@ -1,6 +1,6 @@
 //! Symbolic links of a share, which are reparse points (MS-FSCC 2.1.2.4), and further names of files.
 
-use client::{OpenOptions, Tree};
+use client::smb::{OpenOptions, Tree};
 use smb_wire::create::{Access as Rights, CreateOptions, Disposition, FileInfo};
 use smb_wire::fscc::reparse::{MAX_REPARSE, NfsFile, Reparse};
 use smb_wire::fscc::{FileAttributes, ReparseTag};

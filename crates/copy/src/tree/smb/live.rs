@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use client::{ChannelOptions, Connection, Session, Tree, Url};
+use client::Url;
+use client::smb::{ChannelOptions, Connection, Session, Tree};
 use smb_wire::Guid;
 use smb_wire::create::FileInfo;
 use tokio::sync::{OnceCell, watch};
@@ -140,7 +141,7 @@ impl Live {
 
     /// Its connections.
     pub(super) fn channels(&self) -> Vec<Channel> {
-        let channel = |it: &client::ChannelStatus| Channel {
+        let channel = |it: &client::smb::ChannelStatus| Channel {
             local: it.local,
             peer: it.peer,
             requests: it.requests,

@@ -18,7 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::{OpenOptions, Settings, Tree, Url};
+use client::Url;
+use client::smb::{OpenOptions, Settings, Tree};
 pub(crate) use inside::Inside;
 use smb_wire::create::{Access as Rights, CreateOptions, Disposition, FileInfo, ShareAccess};
 use smb_wire::fscc::{FileAttributes, ReparseTag};
@@ -63,7 +64,7 @@ pub(crate) struct Smb {
 /// A file that is open.
 #[derive(Debug)]
 pub(crate) struct File {
-    file: client::File,
+    file: client::smb::File,
     /// Where it has holes.
     holes: Holes,
     /// Whether it keeps them, once that has been asked for.
@@ -194,7 +195,7 @@ async fn delete(tree: &Tree, path: &str, how: &OpenOptions) -> client::Result<()
 }
 
 /// Gives the open file `part` the name `path` and closes it, also when what has that name now is read-only.
-async fn close_as(tree: &Tree, file: client::File, part: &str, path: &str) -> client::Result<()> {
+async fn close_as(tree: &Tree, file: client::smb::File, part: &str, path: &str) -> client::Result<()> {
     let refused = match file.close_as(path).await {
         Err(error) if may_be_read_only(&error) => error,
         done => return done,
@@ -422,7 +423,7 @@ impl Smb {
     pub(super) async fn fetch(&self, path: &str, length: u32) -> Done<Fetched> {
         let lane = self.lanes.choose(self.tree());
         let fetched = lane.tree.fetch(&self.path(path), length, self.access.keep.streams).await;
-        let client::Fetched { data, info, has_streams } =
+        let client::smb::Fetched { data, info, has_streams } =
             self.lanes.end(lane, fetched.map_err(Fault::from))?;
         Ok(Fetched { content: Bytes::from_owner(data), facts: facts(&info), has_streams })
     }
@@ -565,7 +566,7 @@ impl Smb {
 }
 
 impl File {
-    fn new(file: client::File) -> File {
+    fn new(file: client::smb::File) -> File {
         let reach = Reach::new(file.info().end_of_file);
         File { file, holes: Holes::default(), keeps_holes: OnceCell::new(), reach }
     }

@@ -16,12 +16,13 @@ use smb_wire::negotiate::SecurityMode;
 use smb_wire::session_setup::SessionFlags;
 use smb_wire::{Command, NtStatus, logoff};
 
-use crate::channels::{Channel, ChannelStatus, Channels};
+use crate::smb::channels::{Channel, ChannelStatus, Channels};
 use crate::error::Result;
-use crate::link::Part;
+use crate::smb::link::Part;
 use crate::patience::answered;
-use crate::protection::Protection;
-use crate::{ChannelOptions, Connection, Credentials, Error, Opened, Tree, log_on};
+use crate::smb::protection::Protection;
+use crate::Error;
+use crate::smb::{ChannelOptions, Connection, Credentials, Opened, Tree, log_on};
 pub(crate) use inner::SessionInner;
 
 /// A session: who we are to the server. It uses connections and belongs to none; copies share it.
@@ -65,9 +66,9 @@ impl Session {
     /// Logs on. With `encrypt` every message of the session is sealed.
     ///
     /// ```no_run
-    /// # async fn example(connection: client::Connection) -> client::Result<()> {
-    /// let alice = client::Credentials::new("alice", "her password");
-    /// let session = client::Session::log_on(&connection, &alice, false).await?;
+    /// # async fn example(connection: client::smb::Connection) -> client::Result<()> {
+    /// let alice = client::smb::Credentials::new("alice", "her password");
+    /// let session = client::smb::Session::log_on(&connection, &alice, false).await?;
     /// # Ok(())
     /// # }
     /// ```
@@ -157,8 +158,8 @@ impl Session {
     /// channels than before.
     ///
     /// ```no_run
-    /// # async fn example(session: client::Session) -> client::Result<()> {
-    /// use client::ChannelOptions;
+    /// # async fn example(session: client::smb::Session) -> client::Result<()> {
+    /// use client::smb::ChannelOptions;
     ///
     /// let opened = session.open_channels(&ChannelOptions { channels: 4, ..Default::default() }).await?;
     /// if let Some(why) = opened.failure {

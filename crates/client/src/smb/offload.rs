@@ -8,8 +8,9 @@ use smb_wire::ioctl::body::{
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::{List, NtStatus};
 
+use crate::Error;
 use crate::error::Result;
-use crate::{Error, File};
+use crate::smb::File;
 
 /// Bytes of one chunk, which every server takes (MS-SMB2 3.3.3).
 const CHUNK: u64 = 1024 * 1024;

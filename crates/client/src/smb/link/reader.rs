@@ -9,9 +9,9 @@ use wire::limits::MAX_MESSAGE;
 
 use super::{Link, Smb};
 use crate::Error;
-use crate::buffer::Reply;
 use crate::error::Result;
-use crate::protection::{ChannelKeys, Protection};
+use crate::smb::buffer::Reply;
+use crate::smb::protection::{ChannelKeys, Protection};
 use crate::transport::{Message, PREFIX, Receiver};
 
 /// The receiving end of a connection.

@@ -13,11 +13,12 @@ use smb_wire::fscc::{FileAttributes, FileInfoClass, FileTime};
 use smb_wire::query_info::InfoType;
 use smb_wire::{Command, Malformed, NtStatus, Utf16, close, query_info, read, set_info, write};
 
-use crate::beside::read_streams;
+use crate::Error;
 use crate::error::Result;
-use crate::link::{Part, RELATED};
-use crate::tree::{CLOSE_RELATED, create_request, wire_path};
-use crate::{Data, Error, File, OpenOptions, Reply, Tree};
+use crate::smb::beside::read_streams;
+use crate::smb::link::{Part, RELATED};
+use crate::smb::tree::{CLOSE_RELATED, create_request, wire_path};
+use crate::smb::{Data, File, OpenOptions, Reply, Tree};
 
 /// What is set with a file; what is zero stays as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -10,10 +10,10 @@ use smb_wire::query_info::InfoType;
 use smb_wire::{Command, NtStatus};
 
 use crate::error::Result;
-use crate::link::{Part, RELATED};
-use crate::tree::{CLOSE_RELATED, create_request, wire_path};
-use crate::whole::rename_buffer;
-use crate::{File, OpenOptions, Tree};
+use crate::smb::link::{Part, RELATED};
+use crate::smb::tree::{CLOSE_RELATED, create_request, wire_path};
+use crate::smb::whole::rename_buffer;
+use crate::smb::{File, OpenOptions, Tree};
 
 /// Room for a reparse point, in bytes (MS-FSCC 2.1.2.2).
 const ROOM: u32 = 16 * 1024;

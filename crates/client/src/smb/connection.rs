@@ -6,11 +6,11 @@ use std::sync::Arc;
 use smb_wire::echo;
 use tokio::net::{TcpStream, ToSocketAddrs};
 
-use crate::Options;
 use crate::error::Result;
-use crate::link::{ECHO, Envelope, Link};
-use crate::negotiate::{Negotiated, negotiate};
 use crate::patience::{answered, within};
+use crate::smb::Options;
+use crate::smb::link::{ECHO, Envelope, Link};
+use crate::smb::negotiate::{Negotiated, negotiate};
 use crate::transport::{Tasks, Tuning, tune};
 
 /// A negotiated connection. Copies share it; it is closed when the last one, and the last session and tree
@@ -37,9 +37,9 @@ impl Connection {
     ///
     /// ```no_run
     /// # async fn example() -> client::Result<()> {
-    /// let options = client::Options::default();
-    /// let v4 = client::Connection::connect(("192.0.2.7", 445), "files", &options).await?;
-    /// let v6 = client::Connection::connect("[2001:db8::7]:4450", "files", &options).await?;
+    /// let options = client::smb::Options::default();
+    /// let v4 = client::smb::Connection::connect(("192.0.2.7", 445), "files", &options).await?;
+    /// let v6 = client::smb::Connection::connect("[2001:db8::7]:4450", "files", &options).await?;
     /// # Ok(())
     /// # }
     /// ```

@@ -12,10 +12,11 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::sync::Notify;
 
-use crate::connection::Inner;
+use crate::smb::connection::Inner;
 use crate::error::Result;
-use crate::protection::ChannelKeys;
-use crate::{Connection, Error, Traffic};
+use crate::smb::protection::ChannelKeys;
+use crate::{Error, Traffic};
+use crate::smb::Connection;
 use spread::{Spread, Tuner};
 
 /// How many bytes a channel may be ahead of the others before the next request goes elsewhere, when there are

@@ -18,13 +18,13 @@ use smb_wire::{Command, NtStatus};
 
 use super::series::Series;
 use crate::Error;
-use crate::buffer::Reply;
-use crate::channels::Chosen;
 use crate::error::Result;
-use crate::link::{Envelope, Part};
 use crate::patience::Patience;
-use crate::protection::Protection;
-use crate::session::inner::SessionInner;
+use crate::smb::buffer::Reply;
+use crate::smb::channels::Chosen;
+use crate::smb::link::{Envelope, Part};
+use crate::smb::protection::Protection;
+use crate::smb::session::inner::SessionInner;
 
 /// How long a server may go on refusing a replay because what it repeats is still being worked on: an open that waits for
 /// a break does for 35 s (MS-SMB2 3.3.2.1), and for an NFS client's delegation as long as its lease, which is 90 s.

@@ -9,12 +9,13 @@ use smb_wire::session_setup::{self, RequestFlags, SessionFlags};
 use smb_wire::{Command, Header, NtStatus};
 use wire::Now;
 
-use crate::buffer::Reply;
-use crate::connection::Inner;
+use crate::Error;
 use crate::error::Result;
-use crate::link::{Envelope, Part};
-use crate::protection::{ChannelKeys, Protection};
-use crate::{Credentials, Error, negotiate};
+use crate::smb::buffer::Reply;
+use crate::smb::connection::Inner;
+use crate::smb::link::{Envelope, Part};
+use crate::smb::protection::{ChannelKeys, Protection};
+use crate::smb::{Credentials, negotiate};
 
 /// What a login leads to.
 pub(crate) struct LoggedOn {

@@ -14,11 +14,11 @@ use smb_wire::{
 
 use super::call::{Answer, Terms};
 use crate::Error;
-use crate::buffer::Reply;
 use crate::error::Result;
-use crate::link::Part;
-use crate::negotiate::CREDIT;
-use crate::session::inner::SessionInner;
+use crate::smb::buffer::Reply;
+use crate::smb::link::Part;
+use crate::smb::negotiate::CREDIT;
+use crate::smb::session::inner::SessionInner;
 
 /// The requests of one frame.
 pub(crate) struct Series<'a> {

@@ -17,11 +17,11 @@ use smb_wire::{Command, FileId, Header, echo};
 use wire::frame::Frame;
 
 use crate::Error;
-use crate::buffer::Reply;
-use crate::credits::{Credits, Taken};
 use crate::error::Result;
-use crate::negotiate::CREDIT;
-use crate::protection::{ChannelKeys, Protection};
+use crate::smb::buffer::Reply;
+use crate::smb::credits::{Credits, Taken};
+use crate::smb::negotiate::CREDIT;
+use crate::smb::protection::{ChannelKeys, Protection};
 use crate::transport::{Entry, PREFIX, Pending, Protocol, Tasks, Transport};
 
 /// One request of a frame.

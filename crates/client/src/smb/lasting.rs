@@ -8,11 +8,12 @@ use std::sync::Arc;
 use smb_wire::create_context::{DurableFlags, RequestContext, ResponseContext};
 use smb_wire::{Command, FileId, Guid, create};
 
+use crate::Error;
 use crate::error::Result;
-use crate::link::Part;
-use crate::ranges::Ranges;
-use crate::tree::{create_request, wire_path};
-use crate::{Error, File, OpenOptions, Tree};
+use crate::smb::link::Part;
+use crate::smb::ranges::Ranges;
+use crate::smb::tree::{create_request, wire_path};
+use crate::smb::{File, OpenOptions, Tree};
 
 /// What names a file that outlives the server.
 #[derive(Debug, Clone)]

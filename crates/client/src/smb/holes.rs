@@ -6,9 +6,10 @@ use smb_wire::fscc::fsctl::{Range, read_ranges};
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::{Command, Malformed, NtStatus};
 
+use crate::Error;
 use crate::error::Result;
-use crate::link::Part;
-use crate::{Error, File, Reply};
+use crate::smb::link::Part;
+use crate::smb::{File, Reply};
 
 /// Room for ranges, in bytes; it costs one credit.
 const ROOM: u32 = 64 * 1024;

@@ -12,11 +12,11 @@ use smb_wire::{
 };
 
 use crate::Error;
-use crate::buffer::Reply;
 use crate::error::Result;
-use crate::link::Part;
-use crate::ranges::Ranges;
-use crate::tree::{NETWORK_OPEN_SIZE, TreeInner, network_open};
+use crate::smb::buffer::Reply;
+use crate::smb::link::Part;
+use crate::smb::ranges::Ranges;
+use crate::smb::tree::{NETWORK_OPEN_SIZE, TreeInner, network_open};
 
 /// A file or directory that is open. All operations can be under way at once, in any number.
 ///

@@ -12,13 +12,14 @@ use smb_wire::negotiate::Dialect;
 use smb_wire::tree_connect::{self, ShareFlags, ShareType};
 use smb_wire::{Command, FileId, List, NtStatus, Utf16, close, query_info, tree_disconnect, utf16, write};
 
+use crate::Error;
 use crate::error::Result;
-use crate::link::{Envelope, Part, RELATED};
 use crate::patience::answered;
-use crate::protection::Protection;
-use crate::session::SessionInner;
-use crate::session::call::Answer;
-use crate::{Error, File, Reply, negotiate};
+use crate::smb::link::{Envelope, Part, RELATED};
+use crate::smb::protection::Protection;
+use crate::smb::session::SessionInner;
+use crate::smb::session::call::Answer;
+use crate::smb::{File, Reply, negotiate};
 
 /// How a file or directory is opened. The constructors cover the usual; the fields are those of a CREATE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,7 +149,7 @@ impl TreeInner {
 }
 
 impl Tree {
-    /// Connects a share, each step of it within [`Options::connect_timeout`](crate::Options::connect_timeout).
+    /// Connects a share, each step of it within [`Options::connect_timeout`](crate::smb::Options::connect_timeout).
     pub(crate) async fn connect(session: Arc<SessionInner>, share: &str) -> Result<Tree> {
         let time = session.options.connect_timeout;
         let path = share_path(&session, share);

@@ -13,10 +13,11 @@ use smb_wire::lock::{self, Flags, LockElement};
 use smb_wire::{Command, List, NtStatus};
 use tokio::sync::RwLock;
 
+use crate::Error;
 use crate::error::Result;
-use crate::link::Part;
-use crate::session::call::Answer;
-use crate::{Error, File};
+use crate::smb::File;
+use crate::smb::link::Part;
+use crate::smb::session::call::Answer;
 
 /// Places for sequence numbers of LOCK that a server has for each open.
 const LOCK_PLACES: u32 = 64;

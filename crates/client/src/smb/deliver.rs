@@ -13,10 +13,10 @@ use smb_wire::fscc::file::RenameFlags;
 use smb_wire::{Command, NtStatus, write};
 
 use crate::error::Result;
-use crate::link::{Part, RELATED};
-use crate::tree::{CLOSE_RELATED, create_request, wire_path};
-use crate::whole::{is_whole, rename_buffer, set};
-use crate::{File, OpenOptions, Settings, Tree};
+use crate::smb::link::{Part, RELATED};
+use crate::smb::tree::{CLOSE_RELATED, create_request, wire_path};
+use crate::smb::whole::{is_whole, rename_buffer, set};
+use crate::smb::{File, OpenOptions, Settings, Tree};
 
 /// A file that is to be made.
 #[derive(Clone, Copy)]

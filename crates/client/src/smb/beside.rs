@@ -5,8 +5,9 @@ use smb_wire::fscc::{FileInfoClass, file};
 use smb_wire::query_info::{InfoType, SecurityInformation};
 use smb_wire::{Malformed, NtStatus, Utf16};
 
+use crate::Error;
 use crate::error::Result;
-use crate::{Error, File};
+use crate::smb::File;
 
 /// The most that is asked for at once; it costs one credit.
 const ROOM: u32 = 64 * 1024;

@@ -11,14 +11,15 @@ use tokio::net::TcpStream;
 use tokio::sync::MutexGuard;
 use tokio::task::JoinSet;
 
-use crate::channels::Channel;
-use crate::connection::Inner;
+use crate::Error;
 use crate::error::Result;
-use crate::negotiate::Negotiated;
 use crate::patience::{late, within};
-use crate::protection::ChannelKeys;
-use crate::session::inner::SessionInner;
-use crate::{Connection, Error, log_on};
+use crate::smb::channels::Channel;
+use crate::smb::connection::Inner;
+use crate::smb::negotiate::Negotiated;
+use crate::smb::protection::ChannelKeys;
+use crate::smb::session::inner::SessionInner;
+use crate::smb::{Connection, log_on};
 
 /// An attempt to open a channel may take this part of what connecting may take in all: there may be four, two at the
 /// address that was planned and two at another.

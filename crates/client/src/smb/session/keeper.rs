@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::session::inner::SessionInner;
+use crate::smb::session::inner::SessionInner;
 
 /// The longest time between two attempts.
 const LONGEST: Duration = Duration::from_secs(60);

@@ -9,9 +9,10 @@ use smb_wire::negotiate::{
 use smb_wire::{Command, Guid, List, Utf16, utf16};
 
 use crate::error::Result;
-use crate::link::{Envelope, Link, Part};
-use crate::protection::Agreed;
-use crate::{Error, Options};
+use crate::smb::link::{Envelope, Link, Part};
+use crate::smb::protection::Agreed;
+use crate::Error;
+use crate::smb::Options;
 
 /// What client and server agreed on.
 #[derive(Debug, Clone)]

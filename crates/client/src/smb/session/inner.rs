@@ -11,11 +11,11 @@ use tokio::task::AbortHandle;
 
 use super::open::ChannelOptions;
 use super::{keeper, open};
-use crate::channels::{Channel, Channels};
 use crate::error::Result;
-use crate::negotiate::Negotiated;
-use crate::protection::{ChannelKeys, Protection};
-use crate::{Credentials, Options, log_on};
+use crate::smb::channels::{Channel, Channels};
+use crate::smb::negotiate::Negotiated;
+use crate::smb::protection::{ChannelKeys, Protection};
+use crate::smb::{Credentials, Options, log_on};
 
 #[derive(Debug)]
 pub(crate) struct SessionInner {

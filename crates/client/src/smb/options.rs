@@ -36,7 +36,7 @@ pub struct Options {
     /// and its answer counts. Zero to wait for ever.
     pub silence: Duration,
     /// Bytes that each connection may carry in a second in each direction: a stand-in for a narrow path, with
-    /// which the client slows itself down. [`Connection::pace`](crate::Connection::pace) changes it later.
+    /// which the client slows itself down. [`Connection::pace`](crate::smb::Connection::pace) changes it later.
     pub pace: Option<u64>,
 }
 
