@@ -9,11 +9,13 @@ mod error;
 pub mod nfs;
 mod patience;
 pub mod smb;
+mod status;
 mod transport;
 mod url;
 pub mod written;
 
 pub use bytes::Bytes;
 pub use error::{Error, Result};
+pub use status::ChannelStatus;
 pub use transport::Traffic;
 pub use url::{Scheme, Url, join};

@@ -47,7 +47,6 @@ mod unnamed;
 mod widen;
 
 pub use args::{Args, Links};
-pub use channel::Channel;
 pub use error::Error;
 pub use keep::Keep;
 pub use name::Pattern;

@@ -10,7 +10,6 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::beside::carry::carry_directory;
 use crate::beside::kept;
-use crate::channel::Channel;
 use crate::crowd::Crowd;
 use crate::error::{Doing, Done, Fault};
 use crate::file;
@@ -117,9 +116,8 @@ async fn go(plan: Plan) -> Result<Report, Error> {
     }
     shared.progress.end();
     let mut report = run.report;
-    let channels = |tree: &Tree| -> Vec<Channel> { tree.channels() };
-    report.source_channels = channels(&shared.source);
-    report.target_channels = channels(&shared.target);
+    report.source_channels = shared.source.channels();
+    report.target_channels = shared.target.channels();
     report.trials = shared.trials();
     report.lost = shared.lost();
     report.at_server = shared.at_server.bytes();

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use client::ChannelStatus;
 use serde::{Deserialize, Serialize};
 
 /// A connection and what it carried, from the beginning of its session.
@@ -18,6 +19,13 @@ pub(crate) struct Channel {
     pub(crate) received: u64,
     /// The most credits that the server granted on it at once, where some request needed more.
     pub(crate) most_credits: Option<u32>,
+}
+
+impl From<ChannelStatus> for Channel {
+    fn from(it: ChannelStatus) -> Channel {
+        let ChannelStatus { local, peer, requests, bytes, traffic, most_credits, .. } = it;
+        Channel { local, peer, requests, bytes, sent: traffic.sent, received: traffic.received, most_credits }
+    }
 }
 
 /// What was negotiated.

@@ -122,11 +122,12 @@ impl Line {
 
     /// The connections of the session and what they have carried.
     pub(crate) fn channels(&self) -> Vec<Channel> {
-        match &self.session {
+        let channels = match &self.session {
             Session::Smb(line) => line.channels(),
-            Session::Nfs(client) => client.connections().into_iter().map(nfs::channel).collect(),
+            Session::Nfs(client) => client.connections(),
             Session::Local | Session::Null(_) => Vec::new(),
-        }
+        };
+        channels.into_iter().map(Channel::from).collect()
     }
 
     /// What was negotiated.

@@ -11,8 +11,8 @@ use super::channels::{Channel, Channels};
 use super::link::Caller;
 use super::opens::Opens;
 use super::owners::Owners;
-use super::{ConnectionStatus, Directory, Options};
-use crate::Error;
+use super::{Directory, Options};
+use crate::{ChannelStatus, Error};
 use crate::error::Result;
 use crate::nfs::inner::{About, Inner};
 
@@ -110,7 +110,7 @@ impl Client {
 
     /// The connections that carry the session now.
     #[must_use]
-    pub fn connections(&self) -> Vec<ConnectionStatus> {
+    pub fn connections(&self) -> Vec<ChannelStatus> {
         self.inner.channels.status()
     }
 

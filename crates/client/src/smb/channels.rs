@@ -15,8 +15,7 @@ use tokio::sync::Notify;
 use crate::smb::connection::Inner;
 use crate::error::Result;
 use crate::smb::protection::ChannelKeys;
-use crate::{Error, Traffic};
-use crate::smb::Connection;
+use crate::{ChannelStatus, Error};
 use spread::{Spread, Tuner};
 
 /// How many bytes a channel may be ahead of the others before the next request goes elsewhere, when there are
@@ -47,25 +46,6 @@ impl Channel {
         let [outstanding, requests, weight] = [const { AtomicU64::new(0) }; 3];
         Arc::new(Channel { connection, keys, slot, outstanding, requests, weight })
     }
-}
-
-/// What a channel looks like from outside.
-#[derive(Debug, Clone)]
-pub struct ChannelStatus {
-    /// The connection that carries it.
-    pub connection: Connection,
-    /// Our end.
-    pub local: SocketAddr,
-    /// The server's end.
-    pub peer: SocketAddr,
-    /// Frames that it has carried.
-    pub requests: u64,
-    /// Bytes that they have moved, in the direction that counts, with their headers estimated.
-    pub bytes: u64,
-    /// Bytes that the path itself has carried.
-    pub traffic: Traffic,
-    /// Whether a request is under way on it.
-    pub is_busy: bool,
 }
 
 /// The channels of one session.
@@ -271,6 +251,13 @@ impl Channels {
         first.ok_or_else(|| state.failure.clone().unwrap_or(Error::Closed))
     }
 
+    /// Lets the channel at a place of [`Channels::status`] carry at most `rate` bytes in a second.
+    pub(crate) fn pace(&self, place: usize, rate: Option<u64>) {
+        if let Some(channel) = self.read().list.get(place) {
+            channel.connection.link.rate.set(rate);
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.read().list.len()
     }
@@ -288,13 +275,13 @@ impl Channels {
     pub(crate) fn status(&self) -> Vec<ChannelStatus> {
         let state = self.read();
         let status = |channel: &Arc<Channel>| ChannelStatus {
-            connection: Connection { inner: Arc::clone(&channel.connection) },
             local: channel.connection.local,
             peer: channel.connection.peer,
             requests: channel.requests.load(Ordering::Relaxed),
             bytes: channel.weight.load(Ordering::Relaxed),
             traffic: channel.connection.link.traffic(),
             is_busy: channel.outstanding.load(Ordering::Relaxed) > 0,
+            most_credits: channel.connection.link.most_credits(),
         };
         state.list.iter().map(status).collect()
     }

@@ -64,7 +64,6 @@ mod whole;
 
 pub use beside::{ExtendedAttribute, Stream};
 pub use buffer::Reply;
-pub use channels::ChannelStatus;
 pub use connection::Connection;
 pub use file::{Data, DirectoryEntry, File};
 pub use holes::Allocated;

@@ -15,7 +15,7 @@ mod nfs;
 mod smb;
 
 use bytes::Bytes;
-use client::{Scheme, Url};
+use client::{ChannelStatus, Scheme, Url};
 use tokio::task::JoinHandle;
 
 use crate::beside::{Beside, Given};
@@ -24,7 +24,7 @@ use crate::plan::Access;
 use crate::tree::carried::Carried;
 use crate::tree::facts::{Facts, Fetched, Listing, Spot};
 use crate::tree::like::Like;
-use crate::{Channel, Keep};
+use crate::Keep;
 
 /// One side of a copy.
 #[derive(Debug)]
@@ -294,17 +294,17 @@ impl Tree {
     }
 
     /// The connections to the server, and what they have carried.
-    pub(crate) fn channels(&self) -> Vec<Channel> {
-        of_side!(Tree, self, side => side.channels())
+    pub(crate) fn channels(&self) -> Vec<ChannelStatus> {
+        match self {
+            Tree::Local(_) => Vec::new(),
+            Tree::Smb(side) => side.channels(),
+            Tree::Nfs(side) => side.channels(),
+        }
     }
 
     /// What the connections to the server have carried.
     pub(crate) fn carried(&self) -> Carried {
-        match self {
-            Tree::Local(_) => Carried::default(),
-            Tree::Smb(side) => side.carried(),
-            Tree::Nfs(side) => side.carried(),
-        }
+        Carried::by(&self.channels())
     }
 
     /// Leaves the server.

@@ -1,12 +1,12 @@
 //! An export over NFSv4.1.
 
 use client::nfs::{
-    Client, ConnectionStatus, Creation, Directory, File, NfsStat, OpenOptions, Options, StableHow,
+    Client, Creation, Directory, File, NfsStat, OpenOptions, Options, StableHow,
 };
-use client::{Bytes, Error as ClientError, Traffic};
+use client::{Bytes, Error as ClientError};
 
 use super::How;
-use crate::channel::{Channel, Security};
+use crate::channel::Security;
 use crate::error::Doing;
 use crate::{Error, Plan};
 
@@ -39,12 +39,6 @@ pub(super) async fn open(plan: &Plan, options: &Options) -> Result<(Client, Shar
     let directory = directory.doing(|| format!("looking for the export /{}", target.share))?;
     let stable = if plan.sync { StableHow::FileSync } else { StableHow::Unstable };
     Ok((client, Share { directory, stable }))
-}
-
-pub(super) fn channel(it: ConnectionStatus) -> Channel {
-    let Traffic { sent, received, .. } = it.traffic;
-    let ConnectionStatus { local, peer, requests, bytes, .. } = it;
-    Channel { local, peer, requests, bytes, sent, received, most_credits: None }
 }
 
 pub(super) fn security() -> Security {

@@ -1,11 +1,11 @@
 //! A share over SMB.
 
 use client::smb::{ChannelOptions, Connection, OpenOptions, Session, Tree};
-use client::{Bytes, join};
+use client::{Bytes, ChannelStatus, join};
 use smb_wire::create::{Access, CreateOptions, Disposition};
 
 use super::How;
-use crate::channel::{Channel, Security};
+use crate::channel::Security;
 use crate::error::Doing;
 use crate::plan::Smb;
 use crate::{Error, Plan};
@@ -63,17 +63,8 @@ impl Line {
         self.session.log_off().await.doing(|| "logging off".to_owned())
     }
 
-    pub(super) fn channels(&self) -> Vec<Channel> {
-        let channel = |it: client::smb::ChannelStatus| Channel {
-            local: it.local,
-            peer: it.peer,
-            requests: it.requests,
-            bytes: it.bytes,
-            sent: it.traffic.sent,
-            received: it.traffic.received,
-            most_credits: it.connection.most_credits(),
-        };
-        self.session.channels().into_iter().map(channel).collect()
+    pub(super) fn channels(&self) -> Vec<ChannelStatus> {
+        self.session.channels()
     }
 
     pub(super) fn security(&self) -> Security {
@@ -105,10 +96,8 @@ async fn open_channels(plan: &Plan, session: &Session) -> Result<(), Error> {
             return Err(Error::Wrong(format!("--channels: only {}, since {why}", opened.channels)));
         }
     }
-    if let Some(rate) = plan.slow_rate()
-        && let Some(last) = session.channels().last()
-    {
-        last.connection.pace(Some(rate));
+    if let Some(rate) = plan.slow_rate() {
+        session.pace(plan.channels as usize - 1, Some(rate));
     }
     Ok(())
 }

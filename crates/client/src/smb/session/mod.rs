@@ -16,12 +16,12 @@ use smb_wire::negotiate::SecurityMode;
 use smb_wire::session_setup::SessionFlags;
 use smb_wire::{Command, NtStatus, logoff};
 
-use crate::smb::channels::{Channel, ChannelStatus, Channels};
+use crate::smb::channels::{Channel, Channels};
 use crate::error::Result;
 use crate::smb::link::Part;
 use crate::patience::answered;
 use crate::smb::protection::Protection;
-use crate::Error;
+use crate::{ChannelStatus, Error};
 use crate::smb::{ChannelOptions, Connection, Credentials, Opened, Tree, log_on};
 pub(crate) use inner::SessionInner;
 
@@ -233,6 +233,12 @@ impl Session {
     #[must_use]
     pub fn channels(&self) -> Vec<ChannelStatus> {
         self.inner.channels.status()
+    }
+
+    /// Lets the connection at a place of [`Session::channels`] carry at most `rate` bytes in a second in each direction, or as
+    /// many as it can.
+    pub fn pace(&self, place: usize, rate: Option<u64>) {
+        self.inner.channels.pace(place, rate);
     }
 
     /// How many connections were lost so far.

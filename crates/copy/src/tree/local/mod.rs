@@ -19,7 +19,7 @@ use crate::beside::{Beside, Given};
 use crate::error::{Done, Fault};
 use crate::tree::facts::{Facts, Fetched, Kind, Listing, MODE, SPECIAL};
 use crate::tree::like::Like;
-use crate::{Channel, Keep};
+use crate::Keep;
 
 /// A directory of this host, or a file while nobody has looked.
 #[derive(Debug)]
@@ -234,10 +234,6 @@ impl Local {
 
     pub(super) fn max_io(&self) -> u32 {
         u32::MAX
-    }
-
-    pub(super) fn channels(&self) -> Vec<Channel> {
-        Vec::new()
     }
 }
 

@@ -15,7 +15,7 @@ use client::nfs::{
     Attributes, Client, Creation, Directory, File as NfsFile, FileType, NfsStat, NfsTime, OpenOptions,
     Options as NfsOptions, StableHow,
 };
-use client::Url;
+use client::{ChannelStatus, Url};
 use nfs_wire::types::Verifier;
 use tokio::sync::OnceCell;
 
@@ -24,10 +24,9 @@ use crate::beside::{Beside, Given};
 use crate::error::{Doing, Done, Error, Fault};
 use crate::name::{join, split};
 use crate::plan::Access;
-use crate::tree::carried::Carried;
 use crate::tree::facts::{Facts, Fetched, Kind, Listing, MODE};
 use crate::tree::like::Like;
-use crate::{Channel, Keep};
+use crate::Keep;
 use beside::Node;
 pub(crate) use inside::Inside;
 
@@ -260,23 +259,12 @@ impl Nfs {
         self.client.narrow(channels);
     }
 
-    pub(super) fn channels(&self) -> Vec<Channel> {
-        let channel = |it: client::nfs::ConnectionStatus| Channel {
-            local: it.local,
-            peer: it.peer,
-            requests: it.requests,
-            bytes: it.bytes,
-        };
-        self.client.connections().into_iter().map(channel).collect()
+    pub(super) fn channels(&self) -> Vec<ChannelStatus> {
+        self.client.connections()
     }
 
     pub(super) fn is_lost(&self) -> bool {
         self.client.connections().is_empty()
-    }
-
-    pub(super) fn carried(&self) -> Carried {
-        let connections = self.client.connections();
-        connections.iter().map(|it| Carried::of(it.traffic)).fold(Carried::default(), Carried::and)
     }
 
     pub(super) async fn close(&self) {

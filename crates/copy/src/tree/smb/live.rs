@@ -3,16 +3,14 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use client::Url;
+use client::{ChannelStatus, Url};
 use client::smb::{ChannelOptions, Connection, Session, Tree};
 use smb_wire::Guid;
 use smb_wire::create::FileInfo;
 use tokio::sync::{OnceCell, watch};
 
-use crate::Channel;
 use crate::error::{Doing, Done, Error};
 use crate::plan::Access;
-use crate::tree::carried::Carried;
 
 /// The most channels of a session.
 const MOST_CHANNELS: usize = 16;
@@ -128,26 +126,14 @@ impl Live {
         Ok(self.beside.get_or_try_init(|| self.session.connect(share)).await?.clone())
     }
 
-    /// What its connections have carried.
-    pub(super) fn carried(&self) -> Carried {
-        let channels = self.session.channels();
-        channels.iter().map(|it| Carried::of(it.traffic)).fold(Carried::default(), Carried::and)
-    }
-
     /// Whether it has no connection left.
     pub(super) fn is_lost(&self) -> bool {
         self.session.channels().is_empty()
     }
 
     /// Its connections.
-    pub(super) fn channels(&self) -> Vec<Channel> {
-        let channel = |it: &client::smb::ChannelStatus| Channel {
-            local: it.local,
-            peer: it.peer,
-            requests: it.requests,
-            bytes: it.bytes,
-        };
-        self.session.channels().iter().map(channel).collect()
+    pub(super) fn channels(&self) -> Vec<ChannelStatus> {
+        self.session.channels()
     }
 }
 

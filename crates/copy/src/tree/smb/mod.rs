@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::Url;
+use client::{ChannelStatus, Url};
 use client::smb::{OpenOptions, Settings, Tree};
 pub(crate) use inside::Inside;
 use smb_wire::create::{Access as Rights, CreateOptions, Disposition, FileInfo, ShareAccess};
@@ -35,7 +35,7 @@ use crate::plan::Access;
 use crate::tree::carried::Carried;
 use crate::tree::facts::{Facts, Fetched, Kind, Listing};
 use crate::tree::like::Like;
-use crate::{Channel, Keep, name};
+use crate::{Keep, name};
 use lanes::Lanes;
 use live::{Live, Order};
 use reach::Reach;
@@ -325,7 +325,7 @@ impl Smb {
 
     async fn begin_anew(&self) -> Done<()> {
         let lost = self.live();
-        if is_alive(|| lost.tree.stat(""), || lost.carried().bytes).await {
+        if is_alive(|| lost.tree.stat(""), || Carried::by(&lost.channels()).bytes).await {
             return Ok(());
         }
         let begin = Live::begin_in_place_of(Some(&lost), &self.remote, &self.access, Order::alone());
@@ -554,14 +554,10 @@ impl Smb {
         self.lanes.open(further(&self.remote, &self.access, Order::alone)).await;
     }
 
-    pub(super) fn channels(&self) -> Vec<Channel> {
+    pub(super) fn channels(&self) -> Vec<ChannelStatus> {
         let mut channels = self.live().channels();
         channels.extend(self.lanes.channels());
         channels
-    }
-
-    pub(super) fn carried(&self) -> Carried {
-        self.live().carried().and(self.lanes.carried())
     }
 }
 
