@@ -60,6 +60,9 @@ pub enum Error {
     /// The transport failed.
     #[error("the connection failed: {0}")]
     Io(#[source] Arc<io::Error>),
+    /// This host refuses, where files are its own ([`crate::remote`]).
+    #[error("{0}")]
+    Local(#[source] Arc<io::Error>),
     /// The server, which is there, has not answered a step on the way to a share or export in time
     /// ([`Options::connect_timeout`](crate::smb::Options::connect_timeout)).
     #[error(
@@ -112,6 +115,34 @@ impl Error {
         }
     }
 
+    /// Whether there is no such name.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        let missing =
+            [NtStatus::OBJECT_NAME_NOT_FOUND, NtStatus::OBJECT_PATH_NOT_FOUND, NtStatus::NO_SUCH_FILE];
+        match self {
+            Error::Status { status, .. } => missing.contains(status),
+            Error::Refused { status, .. } => *status == NfsStat::NoEnt,
+            Error::Local(why) => why.kind() == io::ErrorKind::NotFound,
+            _ => false,
+        }
+    }
+
+    /// Whether the name is taken.
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        match self {
+            Error::Status { status, .. } => *status == NtStatus::OBJECT_NAME_COLLISION,
+            Error::Refused { status, .. } => *status == NfsStat::Exist,
+            Error::Local(why) => why.kind() == io::ErrorKind::AlreadyExists,
+            _ => false,
+        }
+    }
+
+    pub(crate) fn local(error: io::Error) -> Error {
+        Error::Local(Arc::new(error))
+    }
+
     /// An NFS server's status, when that is what went wrong.
     #[must_use]
     pub fn nfs_status(&self) -> Option<NfsStat> {
@@ -130,3 +161,15 @@ impl From<io::Error> for Error {
 
 /// The result of an operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_not_there_is_told_from_what_may_not_be_done_to_it() {
+        let status = |status| Error::Status { command: Command::Create, status };
+        assert!(status(NtStatus::OBJECT_NAME_NOT_FOUND).is_missing());
+        assert!(!status(NtStatus::ACCESS_DENIED).is_missing() && !Error::Closed.is_missing());
+    }
+}

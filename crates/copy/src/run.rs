@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use client::Url;
+use client::remote::{Attributes, Kind, Node, SPECIAL};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::beside::carry::carry_directory;
@@ -24,7 +25,7 @@ use crate::report::Report;
 use crate::shared::{MANY, Shared};
 use crate::survey;
 use crate::tree::Tree;
-use crate::tree::facts::{Facts, Kind, Listing, Node, SPECIAL, Spot};
+use crate::tree::facts::{Listing, Spot};
 use crate::tree::like::Like;
 use crate::twins::Twins;
 use crate::unnamed::Unnamed;
@@ -140,7 +141,7 @@ async fn ended(task: &mut Option<JoinHandle<()>>) {
 
 /// What there is at the source.
 struct Found {
-    facts: Facts,
+    facts: Attributes,
     /// What is in it, if it is a directory; what keeps us from that is said when it is looked at again.
     listed: Option<Listing>,
 }
@@ -166,7 +167,7 @@ enum First {
     /// A file, the name it gets, and what the target has of that name.
     File {
         job: Job,
-        there: Option<Facts>,
+        there: Option<Attributes>,
     },
 }
 
@@ -445,7 +446,7 @@ impl Run {
     }
 
     /// Whether a directory of the target has another time than that of the source, or lacks bits that it should have.
-    fn differs(&self, there: &Facts, facts: &Facts) -> bool {
+    fn differs(&self, there: &Attributes, facts: &Attributes) -> bool {
         let wanted = self.shared.plan.keep.like(facts).mode.map(|mode| mode & SPECIAL);
         let has_bits = wanted.is_none_or(|wanted| there.mode.is_none_or(|mode| mode & SPECIAL == wanted));
         !there.looks_like(facts) || !has_bits

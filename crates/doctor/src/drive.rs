@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use client::Bytes;
+use client::remote::{Directory, File, OpenMode};
 use hdrhistogram::Histogram;
 use load::cpu::{Account, Usage};
 use load::quiet::waited_ns;
@@ -15,7 +16,6 @@ use tokio::task::JoinSet;
 
 use crate::clear::Made;
 use crate::facts::{Run, Traffic, Work};
-use crate::peer::{File, Place};
 use crate::tcp::TcpInfo;
 
 /// Parts of a run.
@@ -35,7 +35,7 @@ type Accounting<'a> = dyn Fn() -> Vec<TcpInfo> + Sync + 'a;
 /// What a run works with: for each session a directory and, for data, the open file.
 #[derive(Debug, Clone)]
 pub(crate) struct Bench {
-    pub(crate) places: Vec<(Place, Option<Arc<File>>)>,
+    pub(crate) places: Vec<(Directory, Option<Arc<File>>)>,
     /// Bytes of the file that may be read, or written.
     pub(crate) extent: u64,
     pub(crate) content: Bytes,
@@ -416,7 +416,7 @@ impl Worker {
             (Work::SmallFiles, _) => {
                 let name = format!("s{}", self.number);
                 self.bench.made.note(&name);
-                place.put(&name, &self.bench.content.slice(..block as usize)).await?;
+                place.put(&name, OpenMode::Anew, &self.bench.content.slice(..block as usize)).await?;
                 place.remove(&name).await?;
                 self.bench.made.forget(&name);
                 Ok(())

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use client::remote::{Directory, OpenMode};
 use tokio::task::JoinSet;
 
 use crate::clear::Made;
 use crate::drive::Moment;
 use crate::facts::{Cause, Metadata, NameWork, Stage, Stopped, median};
-use crate::peer::Place;
 use crate::protocol;
 
 /// Names under way at once.
@@ -39,7 +39,7 @@ pub(crate) struct Bounds {
 
 /// Something with a name, and when its first half was done, where it has two.
 type Doing = Pin<Box<dyn Future<Output = client::Result<Option<Instant>>> + Send>>;
-type Operation = Arc<dyn Fn(Place, u32) -> Doing + Send + Sync>;
+type Operation = Arc<dyn Fn(Directory, u32) -> Doing + Send + Sync>;
 
 /// What was done how quickly.
 struct Series {
@@ -51,17 +51,30 @@ struct Series {
     idle: f64,
 }
 
-fn operation<F>(what: impl Fn(Place, String) -> F + Send + Sync + 'static) -> Operation
+fn operation<F>(what: impl Fn(Directory, String) -> F + Send + Sync + 'static) -> Operation
 where
     F: Future<Output = client::Result<Option<Instant>>> + Send + 'static,
 {
     Arc::new(move |place, number| Box::pin(what(place, format!("n{number}"))))
 }
 
+/// Makes an empty file and closes it.
+pub(crate) async fn create(place: &Directory, name: &str) -> client::Result<()> {
+    place.open(name, OpenMode::Make).await?.close().await
+}
+
+/// Opens a file and closes it; when it was open.
+async fn open_and_close(place: &Directory, name: &str) -> client::Result<Instant> {
+    let file = place.open(name, OpenMode::Read).await?;
+    let opened = Instant::now();
+    file.close().await?;
+    Ok(opened)
+}
+
 /// Measures in an empty directory, and leaves names behind that whoever made it deletes: those that `made` holds. What was learnt
 /// before a failure, or before nobody waited any more, is in `metadata`.
 pub(crate) async fn measure(
-    place: &Place,
+    place: &Directory,
     bounds: &Bounds,
     made: &Made,
     metadata: &mut Metadata,
@@ -71,7 +84,7 @@ pub(crate) async fn measure(
     let noted = made.clone();
     let create = operation(move |place, name| {
         noted.note(&name);
-        async move { place.create(&name).await.map(|()| None) }
+        async move { create(&place, &name).await.map(|()| None) }
     });
     let one = series(place, &create, bounds, 1, 0..MOST / 2).await?;
     let begun = one.times_ms.len() as u32;
@@ -80,8 +93,8 @@ pub(crate) async fn measure(
     metadata.operations.push(work("create", trips, &one, &many));
     let names = metadata.names.max(1);
     for (what, trips, operation) in [
-        ("open", trips, operation(|place, name| async move { place.open_and_close(&name).await.map(Some) })),
-        ("stat", 1, operation(|place, name| async move { place.stat(&name).await.map(|()| None) })),
+        ("open", trips, operation(|place, name| async move { open_and_close(&place, &name).await.map(Some) })),
+        ("stat", 1, operation(|place, name| async move { place.stat(&name).await.map(|_| None) })),
     ] {
         let turned: Operation = Arc::new(move |place, number| operation(place, number % names));
         let one = series(place, &turned, bounds, 1, 0..u32::MAX).await?;
@@ -164,7 +177,7 @@ fn pause(count: u32, most: f64) -> Duration {
 
 /// Does the operation with the numbers in `range`, `depth` at once, until they or the time are used up.
 async fn series(
-    place: &Place,
+    place: &Directory,
     operation: &Operation,
     bounds: &Bounds,
     depth: u32,

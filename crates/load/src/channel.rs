@@ -36,3 +36,12 @@ pub(crate) struct Security {
     pub(crate) signing: String,
     pub(crate) encryption: String,
 }
+
+impl Security {
+    /// That of what is neither signed nor sealed.
+    pub(crate) fn none(protocol: &str, dialect: &str) -> Security {
+        let off = || "off".to_owned();
+        let (protocol, dialect) = (protocol.to_owned(), dialect.to_owned());
+        Security { protocol, dialect, signing: off(), encryption: off() }
+    }
+}

@@ -1,5 +1,7 @@
 //! Why there is no report.
 
+use std::io::ErrorKind;
+
 use client::nfs::NfsStat;
 use smb_wire::NtStatus;
 
@@ -61,34 +63,12 @@ pub(crate) trait Doing<T> {
 
 impl<T> Doing<T> for client::Result<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error> {
-        self.map_err(|why| Error::Server { doing: what(), why })
-    }
-}
-
-impl<T> Doing<T> for Result<T, Failure> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error> {
         self.map_err(|why| match why {
-            Failure::Server(why) => Error::Server { doing: what(), why },
-            Failure::Host(why) => Error::host(what(), why),
+            client::Error::Local(why) if why.kind() == ErrorKind::Unsupported => {
+                Error::host(what(), format!("{why}; leave out --direct or -S"))
+            }
+            client::Error::Local(why) => Error::host(what(), why),
+            why => Error::Server { doing: what(), why },
         })
-    }
-}
-
-/// What went wrong with one operation.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    Server(client::Error),
-    Host(std::io::Error),
-}
-
-impl From<client::Error> for Failure {
-    fn from(why: client::Error) -> Failure {
-        Failure::Server(why)
-    }
-}
-
-impl From<std::io::Error> for Failure {
-    fn from(why: std::io::Error) -> Failure {
-        Failure::Host(why)
     }
 }

@@ -268,13 +268,15 @@ fn wait_until(shared: &Shared, then: Instant) {
 /// Makes what must exist before anything is measured.
 async fn prepare(plan: &Plan) -> Result<(), Error> {
     let line = Line::open(&plan.unhindered()).await?;
-    make_directories(&line.share, &place(plan)).await?;
+    if let Share::Remote(directory) = &line.share {
+        make_directories(directory, &place(plan)).await?;
+    }
     let share = enter(&line, plan).await?;
     if let Work::Data(shape) = &plan.work {
         data::lay_out(&share, plan, shape).await?;
     }
     if let Some(names) = Names::of(plan) {
-        names.lay_out(&share).await?;
+        names.lay_out(share.files()?).await?;
     }
     line.close().await
 }
@@ -300,7 +302,7 @@ pub(crate) fn clear(plan: &Plan) -> Result<(), Error> {
     let Some(names) = Names::of(plan).filter(|_| !plan.keep) else { return Ok(()) };
     threads::alone(plan)?.block_on(async {
         let line = Line::open(&plan.unhindered()).await?;
-        let _left = names.sweep(&enter(&line, plan).await?).await?;
+        let _left = names.sweep(enter(&line, plan).await?.files()?).await?;
         line.close().await
     })
 }
@@ -468,10 +470,10 @@ impl Worker {
                 Ok((kind, Done { bytes, begun: None }))
             }
             (Opened::Metadata(names), Turn::Counts(number)) => {
-                Ok((Kind::Metadata, names.step(&self.share, number, random).await?))
+                Ok((Kind::Metadata, names.step(self.share.files()?, number, random).await?))
             }
             (Opened::Metadata(names), _) => {
-                Ok((Kind::Metadata, names.aside(&self.share, self.number, random).await?))
+                Ok((Kind::Metadata, names.aside(self.share.files()?, self.number, random).await?))
             }
         }
     }

@@ -12,9 +12,9 @@ use super::link::Caller;
 use super::opens::Opens;
 use super::owners::Owners;
 use super::{Directory, Options};
-use crate::{ChannelStatus, Error};
 use crate::error::Result;
 use crate::nfs::inner::{About, Inner};
+use crate::{ChannelStatus, Error};
 
 /// A client of one server, with one session over any number of connections. Copies share it.
 ///

@@ -12,8 +12,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::sync::Notify;
 
-use crate::smb::connection::Inner;
 use crate::error::Result;
+use crate::smb::connection::Inner;
 use crate::smb::protection::ChannelKeys;
 use crate::{ChannelStatus, Error};
 use spread::{Spread, Tuner};

@@ -8,11 +8,11 @@ use smb_wire::negotiate::{
 };
 use smb_wire::{Command, Guid, List, Utf16, utf16};
 
+use crate::Error;
 use crate::error::Result;
+use crate::smb::Options;
 use crate::smb::link::{Envelope, Link, Part};
 use crate::smb::protection::Agreed;
-use crate::Error;
-use crate::smb::Options;
 
 /// What client and server agreed on.
 #[derive(Debug, Clone)]
@@ -47,6 +47,12 @@ impl Negotiated {
     /// What keys depend on, with the hash of one session's exchange.
     pub(crate) fn agreed(&self, preauth: [u8; 64]) -> Agreed {
         Agreed { dialect: self.dialect, signing: self.signing, cipher: self.cipher, preauth }
+    }
+
+    /// The most bytes of one READ or WRITE.
+    #[must_use]
+    pub fn max_io(&self) -> u32 {
+        self.max_read_size.min(self.max_write_size)
     }
 
     /// Lets no message carry more than `most` bytes, whatever the server said.

@@ -15,16 +15,17 @@ mod nfs;
 mod smb;
 
 use bytes::Bytes;
+use client::remote::{Attributes, Entry};
 use client::{ChannelStatus, Scheme, Url};
 use tokio::task::JoinHandle;
 
+use crate::Keep;
 use crate::beside::{Beside, Given};
 use crate::error::{Done, Error, Fault};
 use crate::plan::Access;
 use crate::tree::carried::Carried;
-use crate::tree::facts::{Facts, Fetched, Listing, Spot};
+use crate::tree::facts::{Fetched, Listing, Spot};
 use crate::tree::like::Like;
-use crate::Keep;
 
 /// One side of a copy.
 #[derive(Debug)]
@@ -85,7 +86,7 @@ impl Tree {
     }
 
     /// What is known of `path`, if it is there.
-    pub(crate) async fn stat(&self, path: &str) -> Done<Option<Facts>> {
+    pub(crate) async fn stat(&self, path: &str) -> Done<Option<Attributes>> {
         let known = of_side!(Tree, self, side => side.stat(path).await);
         match known {
             Ok(facts) => Ok(Some(facts)),
@@ -96,7 +97,11 @@ impl Tree {
 
     /// What the directory `path` holds.
     pub(crate) async fn list(&self, path: &str) -> Done<Listing> {
-        of_side!(Tree, self, side => side.list(path).await)
+        let mut listing = Listing::default();
+        for Entry { name, attributes } in of_side!(Tree, self, side => side.list(path).await)? {
+            listing.add(&name, attributes);
+        }
+        Ok(listing)
     }
 
     /// Makes the directory `path`, which will be made as `like` says. False when it was there, which is as good.
@@ -358,7 +363,7 @@ impl File {
     }
 
     /// What was known of it when it was opened.
-    pub(crate) async fn opened(&self) -> Done<Facts> {
+    pub(crate) async fn opened(&self) -> Done<Attributes> {
         match self {
             File::Smb(file) => Ok(file.opened()),
             // The one has no need to ask a server, and the other has not been told.
@@ -367,7 +372,7 @@ impl File {
     }
 
     /// What is known of it now.
-    pub(crate) async fn facts(&self) -> Done<Facts> {
+    pub(crate) async fn facts(&self) -> Done<Attributes> {
         of_side!(File, self, file => file.facts().await)
     }
 

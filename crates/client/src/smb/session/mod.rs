@@ -16,13 +16,13 @@ use smb_wire::negotiate::SecurityMode;
 use smb_wire::session_setup::SessionFlags;
 use smb_wire::{Command, NtStatus, logoff};
 
-use crate::smb::channels::{Channel, Channels};
 use crate::error::Result;
-use crate::smb::link::Part;
 use crate::patience::answered;
+use crate::smb::channels::{Channel, Channels};
+use crate::smb::link::Part;
 use crate::smb::protection::Protection;
-use crate::{ChannelStatus, Error};
 use crate::smb::{ChannelOptions, Connection, Credentials, Opened, Tree, log_on};
+use crate::{ChannelStatus, Error};
 pub(crate) use inner::SessionInner;
 
 /// A session: who we are to the server. It uses connections and belongs to none; copies share it.

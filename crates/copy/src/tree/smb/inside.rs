@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use client::remote::Attributes;
 use client::smb::{CopySource, OpenOptions, Tree};
 use smb_wire::fscc::{FileInfoClass, FsInfoClass};
 use smb_wire::query_info::InfoType;
 
-use super::{Facts, File, Smb, facts};
+use super::{File, Smb};
 use crate::error::{Done, Fault};
 
 /// What is a multiple of the clusters of every file system.
@@ -103,12 +104,12 @@ impl Inside {
         }
     }
 
-    pub(in crate::tree) fn opened(&self) -> Facts {
-        facts(self.file.info())
+    pub(in crate::tree) fn opened(&self) -> Attributes {
+        Attributes::from(self.file.info())
     }
 
-    pub(in crate::tree) async fn facts(&self) -> Done<Facts> {
-        Ok(facts(&self.file.stat().await?))
+    pub(in crate::tree) async fn facts(&self) -> Done<Attributes> {
+        Ok(Attributes::from(&self.file.stat().await?))
     }
 
     pub(in crate::tree) async fn close(self) -> Done<()> {

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use client::{ChannelStatus, Url};
 use client::smb::{ChannelOptions, Connection, Session, Tree};
+use client::{ChannelStatus, Url};
 use smb_wire::Guid;
 use smb_wire::create::FileInfo;
 use tokio::sync::{OnceCell, watch};
