@@ -45,9 +45,6 @@ pub enum Error {
     /// A server refused a whole call: its program, its version or its credential.
     #[error("the server did not carry out a call: {0}")]
     Call(String),
-    /// A message of an NFS server cannot be read.
-    #[error("the server sent a message that cannot be read: {0}")]
-    MalformedXdr(#[from] nfs_wire::Malformed),
     /// The login was refused before or after the server's status: a token that cannot be accepted.
     #[error("logging on failed: {0}")]
     LogOn(#[from] auth::Refusal),

@@ -1,13 +1,14 @@
-//! The one error of decoding: which structure, and which field of it, cannot be right.
+//! The one error of parsing: which structure, and which field of it, cannot be right.
 
-/// Bytes that are not the structure they should be. A server answers NFS4ERR_BADXDR inside a COMPOUND and
-/// GARBAGE_ARGS in front of one.
+use crate::Truncated;
+
+/// Bytes that are not the structure they should be. What a server answers to them is for its protocol to say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("malformed {structure}: {field}")]
 pub struct Malformed {
-    /// The structure's name in the RFC.
+    /// The structure's name in the protocol's specification.
     pub structure: &'static str,
-    /// The field that is missing, too long, or has a value it must not have.
+    /// The field that is missing, points outside, or has a value it must not have.
     pub field: &'static str,
 }
 
@@ -19,19 +20,21 @@ impl Malformed {
     }
 
     /// An error of a value that does not know where it stands; [`Malformed::within`] says it.
-    pub(crate) const fn nameless(what: &'static str) -> Self {
+    #[must_use]
+    pub const fn nameless(what: &'static str) -> Self {
         Malformed { structure: "", field: what }
     }
 
     /// Names the place of a nameless error.
     #[cold]
-    pub(crate) fn within(self, structure: &'static str, field: &'static str) -> Self {
+    #[must_use]
+    pub fn within(self, structure: &'static str, field: &'static str) -> Self {
         if self.structure.is_empty() { Malformed { structure, field } } else { self }
     }
 }
 
-impl From<wire::Truncated> for Malformed {
-    fn from(_: wire::Truncated) -> Self {
+impl From<Truncated> for Malformed {
+    fn from(_: Truncated) -> Self {
         Malformed::nameless("length")
     }
 }
