@@ -1,7 +1,7 @@
 //! What is to be done, checked.
 
-use client::{Scheme, Url};
 use client::smb::Credentials;
+use client::{Scheme, Url};
 
 use crate::args::Passwords;
 use crate::{Args, Error, Keep, Links, Pattern, place};
@@ -133,7 +133,6 @@ impl Plan {
 }
 
 fn access(args: &Args, url: &Url, password: Option<String>, keep: Keep) -> Access {
-    let own = client::nfs::Options::default();
     let credentials = url.login().zip(password).map(|(user, password)| {
         let domain = url.domain.clone();
         Credentials { domain, ..Credentials::new(user, &password) }
@@ -144,13 +143,10 @@ fn access(args: &Args, url: &Url, password: Option<String>, keep: Keep) -> Acces
         keep,
         smb: client::smb::Options { credits: CREDITS, ..client::smb::Options::default() },
         nfs: client::nfs::Options {
-            uid: args.uid.unwrap_or(own.uid),
-            gid: args.gid.unwrap_or(own.gid),
-            groups: if args.uid.or(args.gid).is_some() { Vec::new() } else { own.groups.clone() },
             slots: SLOTS,
             // RFC 7862 and 8276: holes and extended attributes came with 4.2.
             minor_version: 2,
-            ..own
+            ..client::nfs::Options::of_caller(args.uid, args.gid)
         },
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use client::{Scheme, Url};
 use load::cpu::Account;
-use load::{Plan, Stop};
+use load::{Plan, Stop, noise};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -25,7 +25,6 @@ use crate::facts::{
     Cause, Channel, Connections, Data, Facts, Metadata, NameWork, Protocol, Run, Stage, Stopped, Work, median,
 };
 use crate::mount::Mount;
-use crate::patient::bench::noise;
 use crate::patient::{Patient, cut};
 use crate::tcp::TcpInfo;
 use crate::{Error, mount, ping, sweep, tcp};

@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use auth::{Cipher, GmacNonce, Sealer, Signer};
+use client::Url;
 use client::nfs::{self, NfsStat};
 use client::remote::{self, MountOptions, unix_ns};
-use client::Url;
 use client::smb::{Connection, Credentials, Session};
 use smb_wire::NtStatus;
 use smb_wire::negotiate::{Capabilities, SecurityMode};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use auth::SigningAlgorithm;
-use client::{Scheme, Url, join};
 use client::smb::{Credentials, Options};
+use client::{Scheme, Url, join};
 
 use crate::args::{Args, Metadata, Pattern};
 use crate::diskspd::Flags;

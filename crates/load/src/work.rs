@@ -36,7 +36,7 @@ where
             loop {
                 let number = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 if number >= count {
-                    return Ok(());
+                    return Ok::<(), Error>(());
                 }
                 each(number).await?;
             }

@@ -11,8 +11,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use client::Bytes;
 use client::remote::{Directory, File, OpenMode, Session};
+use load::noise;
 
 use crate::drive::{self, Bench, Failure, Order};
 use crate::existing::Existing;
@@ -215,7 +215,8 @@ async fn prepare(patient: &mut Patient<'_>) -> Result<(), Stopped> {
         let name: String = number.iter().map(|byte| format!("{byte:02x}")).collect();
         let name = format!(".trunkline-doctor-{name}");
         patient.scratch = Some(name.clone());
-        let made = tokio::time::timeout(patient.course.stall, root.make_directory(&name, OpenMode::New)).await;
+        let made =
+            tokio::time::timeout(patient.course.stall, root.make_directory(&name, OpenMode::New)).await;
         match made {
             Err(_) => return Err(patient.silent(Stage::Data, "making a directory")),
             Ok(Ok(())) => {
@@ -324,18 +325,4 @@ pub(crate) async fn again(patient: &mut Patient<'_>) -> Result<(), Stopped> {
     let done = patient.run(&bench, order).await;
     close(bench).await;
     done.map(drop)
-}
-
-/// Bytes that do not compress.
-pub(crate) fn noise(length: usize) -> Bytes {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes.into()
 }

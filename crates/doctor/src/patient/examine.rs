@@ -5,9 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use admin::Transactions;
-use client::{Scheme, Url, join, nfs};
 use client::remote::Session;
 use client::smb::Credentials;
+use client::{Scheme, Url, join, nfs};
 use smb_wire::ioctl::interfaces::{InterfaceCapability, NetworkInterfaceInfo};
 
 use super::bench;
@@ -17,8 +17,8 @@ use crate::facts::{
     Cause, Connections, Facts, Interface, Protocol, Scope, Stage, Stopped, Transport, median,
 };
 use crate::patient::{Patient, accounts_of, cut, ends};
-use crate::protocol::How;
 use crate::ping::{self, Attempt};
+use crate::protocol::How;
 use crate::route::{self, find};
 use crate::tcp::TcpInfo;
 use crate::{clear, live, packets, protocol};
@@ -44,19 +44,12 @@ impl<'a> Patient<'a> {
         password: &str,
     ) -> Patient<'a> {
         let how = match target.scheme {
-            Scheme::Nfs => {
-                let own = nfs::Options::default();
-                let is_other = args.uid.or(args.gid).is_some();
-                How::Nfs(nfs::Options {
-                    uid: args.uid.unwrap_or(own.uid),
-                    gid: args.gid.unwrap_or(own.gid),
-                    groups: if is_other { Vec::new() } else { own.groups.clone() },
-                    patience: course.stall,
-                    connect_timeout: course.stall,
-                    slots: 128,
-                    ..own
-                })
-            }
+            Scheme::Nfs => How::Nfs(nfs::Options {
+                patience: course.stall,
+                connect_timeout: course.stall,
+                slots: 128,
+                ..nfs::Options::of_caller(args.uid, args.gid)
+            }),
             _ => {
                 let mut who = Credentials::new(&target.user, password);
                 who.domain.clone_from(&target.domain);

@@ -63,11 +63,8 @@ fn nfs(args: &Args, load: Load) -> Result<client::nfs::Options, Error> {
     if let Some(channels) = args.channels.iter().find(|channels| **channels > MAX_CONNECT) {
         return Err(Error::Usage(format!("--channels {channels}: nfs:// takes at most {MAX_CONNECT}")));
     }
-    let own = client::nfs::Options::default();
+    let own = client::nfs::Options::of_caller(args.uid, args.gid);
     Ok(client::nfs::Options {
-        uid: args.uid.unwrap_or(own.uid),
-        gid: args.gid.unwrap_or(own.gid),
-        groups: if args.uid.or(args.gid).is_some() { Vec::new() } else { own.groups.clone() },
         slots: load.depth.clamp(*SLOTS.start(), *SLOTS.end()) as u32,
         max_io: own.max_io.max(load.block),
         pace: args.channel_rate,

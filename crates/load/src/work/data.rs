@@ -12,8 +12,8 @@ use client::remote::OpenMode;
 use client::remote::local::ALIGNMENT;
 
 use super::each_of;
+use crate::engine::{Done, Kind};
 use crate::error::Doing;
-use crate::measure::Kind;
 use crate::peer::{File, Share};
 use crate::plan::{Content, Files, Shape};
 use crate::random::Random;
@@ -108,7 +108,8 @@ async fn write_all(file: &File, mut at: u64, mut data: Bytes) -> Result<(), Erro
 }
 
 /// Bytes that do not compress, at an address that direct I/O takes.
-pub(crate) fn noise(length: usize) -> Bytes {
+#[must_use]
+pub fn noise(length: usize) -> Bytes {
     let mut random = Random::new(7);
     let mut bytes = Vec::with_capacity(length + ALIGNMENT + 8);
     while bytes.len() < length + ALIGNMENT {
@@ -178,7 +179,7 @@ impl Job {
     }
 
     /// Reads or writes the next block.
-    pub(crate) async fn step(&self, random: &mut Random) -> Result<(Kind, u64), Error> {
+    pub(crate) async fn step(&self, random: &mut Random) -> Result<Done, Error> {
         let places = self.places * self.files.len() as u64;
         let place = match self.shape.random {
             true => random.below(places),
@@ -201,7 +202,7 @@ impl Job {
             let text = format!("{done} bytes were moved instead of {} at {offset}", self.block);
             return Err(Error::Wrong(text));
         }
-        Ok((kind, u64::from(done)))
+        Ok(Done { kind, bytes: u64::from(done), begun: None })
     }
 
     /// What the next write carries.

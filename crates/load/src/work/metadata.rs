@@ -12,6 +12,7 @@ use client::{Bytes, join};
 use super::data::noise;
 use super::each_of;
 use crate::args::Metadata;
+use crate::engine::{Done, Kind};
 use crate::error::Doing;
 use crate::plan::Work;
 use crate::random::Random;
@@ -101,19 +102,29 @@ impl Names {
     }
 
     /// One operation of `worker` that does not count. What it makes it deletes again.
-    pub(crate) async fn aside(&self, share: &Directory, worker: u64, random: &mut Random) -> Result<Done, Error> {
+    pub(crate) async fn aside(
+        &self,
+        share: &Directory,
+        worker: u64,
+        random: &mut Random,
+    ) -> Result<Done, Error> {
         if self.kind != Metadata::Create {
             return self.step(share, worker, random).await;
         }
         let path = format!("w{worker:08}");
         let bytes = self.create(share, &path).await?;
         delete(share, &path, true).await?;
-        Ok(Done { bytes, begun: None })
+        Ok(Done { kind: Kind::Metadata, bytes, begun: None })
     }
 
     /// One operation, the `number`th of the run.
-    pub(crate) async fn step(&self, share: &Directory, number: u64, random: &mut Random) -> Result<Done, Error> {
-        let mut done = Done { bytes: 0, begun: None };
+    pub(crate) async fn step(
+        &self,
+        share: &Directory,
+        number: u64,
+        random: &mut Random,
+    ) -> Result<Done, Error> {
+        let mut done = Done { kind: Kind::Metadata, bytes: 0, begun: None };
         match self.kind {
             Metadata::Create => done.bytes = self.create(share, &self.of_run(number)).await?,
             Metadata::Unlink => delete(share, &self.of_run(number), self.compound).await?,
@@ -172,15 +183,6 @@ impl Names {
         }
         Err(Error::Wrong(format!("the directory lists {listed} names instead of {}", self.files)))
     }
-}
-
-/// What came of one operation.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Done {
-    /// Bytes of data that it moved.
-    pub(crate) bytes: u64,
-    /// When it began, where something that does not count had to be done before.
-    pub(crate) begun: Option<Instant>,
 }
 
 /// Takes a name away; `compound` where the protocol has a choice.
