@@ -9,8 +9,8 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use client::smb::{ChannelOptions, Connection, Credentials, File, OpenOptions, Options, Session};
 use client::written::{login, place};
-use client::{ChannelOptions, Connection, Credentials, File, OpenOptions, Options, Session};
 
 /// Bytes of each read, and how many of them are under way at once.
 const BLOCK: u32 = 1 << 20;

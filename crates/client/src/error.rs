@@ -45,9 +45,6 @@ pub enum Error {
     /// A server refused a whole call: its program, its version or its credential.
     #[error("the server did not carry out a call: {0}")]
     Call(String),
-    /// A message of an NFS server cannot be read.
-    #[error("the server sent a message that cannot be read: {0}")]
-    MalformedXdr(#[from] nfs_wire::Malformed),
     /// The login was refused before or after the server's status: a token that cannot be accepted.
     #[error("logging on failed: {0}")]
     LogOn(#[from] auth::Refusal),
@@ -60,8 +57,11 @@ pub enum Error {
     /// The transport failed.
     #[error("the connection failed: {0}")]
     Io(#[source] Arc<io::Error>),
+    /// This host refuses, where files are its own ([`crate::remote`]).
+    #[error("{0}")]
+    Local(#[source] Arc<io::Error>),
     /// The server, which is there, has not answered a step on the way to a share or export in time
-    /// ([`Options::connect_timeout`](crate::Options::connect_timeout)).
+    /// ([`Options::connect_timeout`](crate::smb::Options::connect_timeout)).
     #[error(
         "{step} was not answered within {after:?}: the server takes what is sent and does not go on; see there what it waits for (its log, its disks, the service that knows its users)"
     )]
@@ -112,6 +112,34 @@ impl Error {
         }
     }
 
+    /// Whether there is no such name.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        let missing =
+            [NtStatus::OBJECT_NAME_NOT_FOUND, NtStatus::OBJECT_PATH_NOT_FOUND, NtStatus::NO_SUCH_FILE];
+        match self {
+            Error::Status { status, .. } => missing.contains(status),
+            Error::Refused { status, .. } => *status == NfsStat::NoEnt,
+            Error::Local(why) => why.kind() == io::ErrorKind::NotFound,
+            _ => false,
+        }
+    }
+
+    /// Whether the name is taken.
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        match self {
+            Error::Status { status, .. } => *status == NtStatus::OBJECT_NAME_COLLISION,
+            Error::Refused { status, .. } => *status == NfsStat::Exist,
+            Error::Local(why) => why.kind() == io::ErrorKind::AlreadyExists,
+            _ => false,
+        }
+    }
+
+    pub(crate) fn local(error: io::Error) -> Error {
+        Error::Local(Arc::new(error))
+    }
+
     /// An NFS server's status, when that is what went wrong.
     #[must_use]
     pub fn nfs_status(&self) -> Option<NfsStat> {
@@ -130,3 +158,15 @@ impl From<io::Error> for Error {
 
 /// The result of an operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_not_there_is_told_from_what_may_not_be_done_to_it() {
+        let status = |status| Error::Status { command: Command::Create, status };
+        assert!(status(NtStatus::OBJECT_NAME_NOT_FOUND).is_missing());
+        assert!(!status(NtStatus::ACCESS_DENIED).is_missing() && !Error::Closed.is_missing());
+    }
+}

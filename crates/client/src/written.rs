@@ -1,4 +1,4 @@
-//! What people write down of a server and of who goes there: `[DOMAIN;]USER@HOST[:PORT]`, and files with a secret.
+//! What people write down of a server and of who goes there: `[DOMAIN;]USER@HOST[:PORT]`, sizes, and files with a secret.
 //!
 //! Each command has forms of its own around it; what is the same in all of them is read here, and refused in the
 //! same words.
@@ -44,6 +44,33 @@ pub fn login(text: &str) -> Result<(&str, &str), String> {
     Ok(text.split_once([';', '\\']).unwrap_or(("", text)))
 }
 
+/// What is wrong with a [`size`] of zero.
+pub const NOTHING: &str = "a size of nothing";
+
+/// Bytes: a number with an optional k, m, g or t (1024 each, as fio's default), in either case, an optional `b` or `ib` behind it.
+///
+/// # Errors
+/// What is wrong, for whoever wrote it.
+pub fn size(text: &str) -> Result<u64, String> {
+    let lower = text.to_ascii_lowercase();
+    let digits = lower.len() - lower.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = lower.split_at(digits);
+    let shift = match unit {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return Err(format!("{text:?} is no size; write for example 4096, 500k or 20m")),
+    };
+    let number: u64 = number.parse().map_err(|_| format!("{text:?} does not begin with a number"))?;
+    match number.checked_mul(1 << shift) {
+        Some(0) => Err(NOTHING.to_owned()),
+        Some(bytes) => Ok(bytes),
+        None => Err(format!("{text} is too large")),
+    }
+}
+
 /// Why others than its owner may read a file with a secret, if they may. The group counts only where the file is this process's
 /// own: a service's file is often root's, and its group is the way in which the service reads it.
 #[must_use]
@@ -87,6 +114,17 @@ mod tests {
         }
         assert_eq!(exposure(Path::new("/dev/null")), None, "no file with content");
         assert_eq!(secret(&file).unwrap(), "s3cret");
+    }
+
+    #[test]
+    fn sizes_are_read_as_fio_reads_them() {
+        assert_eq!(
+            ["4096", "4k", "4KiB", "1m", "2G"].map(|it| size(it).unwrap()),
+            [4096, 4096, 4096, 1 << 20, 2 << 30]
+        );
+        for wrong in ["", "k", "4x", "0", "99999999999t"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -9,7 +9,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::{ChannelOptions, Connection, Credentials, Error, File, OpenOptions, Opened, Options, Session};
+use client::Error;
+use client::smb::{ChannelOptions, Connection, Credentials, File, OpenOptions, Opened, Options, Session};
 use peer::{Message, Peer, Server};
 use smb_wire::create::{self, CreateAction, Disposition, FileInfo, OplockLevel};
 use smb_wire::create_context::{Contexts, RequestContext};
@@ -385,7 +386,7 @@ async fn an_open_for_a_change_that_is_not_paid_for_in_one_frame_does_not_stay_be
     server.grants = 1;
     let (session, _file, first, mut second) = two_channels_of(server, wanting(2)).await;
     let renaming = tokio::spawn(async move {
-        session.connect("files").await?.rename("file", "other", client::Settings::default()).await
+        session.connect("files").await?.rename("file", "other", client::smb::Settings::default()).await
     });
     lose_the_create(first, &mut second).await;
     refuse_and_close(&mut second, Command::SetInfo).await;

@@ -3,7 +3,8 @@
 mod support;
 
 use auth::{Cipher, SigningAlgorithm};
-use client::{Connection, Credentials, DIALECTS, Error, OpenOptions, Options, Session, Tree};
+use client::Error;
+use client::smb::{Connection, Credentials, DIALECTS, OpenOptions, Options, Session, Tree};
 use smb_wire::NtStatus;
 use smb_wire::create::Disposition;
 use smb_wire::negotiate::Dialect;

@@ -3,7 +3,7 @@
 mod support;
 
 use auth::SigningAlgorithm;
-use client::Options;
+use client::smb::Options;
 use smb_wire::negotiate::Dialect;
 use support::{Samba, channels};
 

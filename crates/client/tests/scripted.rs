@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use client::{Connection, Credentials, Error, Options, Session};
+use client::Error;
+use client::smb::{Connection, Credentials, Options, Session};
 use smb_wire::header::Chain;
 use smb_wire::negotiate::{
     self, Capabilities, Context, Contexts, Dialect, HashAlgorithm, Response, SecurityMode,

@@ -8,7 +8,8 @@ mod support;
 use std::time::Duration;
 
 use auth::spnego::{self, NegTokenInit};
-use client::{Connection, Credentials, Error, File, OpenOptions, Options, Session, Tree};
+use client::Error;
+use client::smb::{Connection, Credentials, File, OpenOptions, Options, Session, Tree};
 use peer::{Peer, Server};
 use smb_wire::create::{self, CreateAction, Disposition, FileInfo, OplockLevel};
 use smb_wire::create_context::Contexts;

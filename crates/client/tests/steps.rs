@@ -8,7 +8,8 @@ mod support;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use client::{Connection, Credentials, Error, Options, Session, Tree};
+use client::Error;
+use client::smb::{Connection, Credentials, Options, Session, Tree};
 use peer::{Peer, Server};
 use smb_wire::{Command, Header};
 use support::USER;

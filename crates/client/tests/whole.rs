@@ -4,7 +4,8 @@
 mod peer;
 mod support;
 
-use client::{Connection, Credentials, Error, OpenOptions, Options, Result, Session, Settings};
+use client::smb::{Connection, Credentials, OpenOptions, Options, Session, Settings};
+use client::{Error, Result};
 use peer::{Message, Peer, Server};
 use smb_wire::create::{self, Access, CreateAction, CreateOptions, Disposition, FileInfo, OplockLevel};
 use smb_wire::create_context::{Contexts, RequestContext};

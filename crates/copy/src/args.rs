@@ -2,18 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Keep, Pattern, Place};
+use client::{Url, written};
+
+use crate::{Error, Keep, Pattern};
 
 /// What to copy, where to, and how.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// What to copy: a path, smb://USER@HOST[:PORT]/SHARE[/PATH] or nfs://HOST[:PORT]/EXPORT[/PATH]
     #[arg(value_name = "SRC")]
-    pub source: Place,
+    pub source: Url,
     /// Where to: of a directory what is in it goes into DST, which is made; a file becomes DST, or goes into it when DST
     /// is a directory
     #[arg(value_name = "DST")]
-    pub target: Place,
+    pub target: Url,
     /// File whose first line is the password of smb:// [default: the variable TRUNKLINE_PASSWORD, else ask]
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
@@ -71,7 +73,7 @@ pub struct Args {
     #[arg(long)]
     pub dry_run: bool,
     /// Bytes to copy in a second at most, such as 20m
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = rate)]
     pub rate: Option<u64>,
     /// How often a file is tried again when the server or the connection failed, or it was changed meanwhile
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=100))]
@@ -123,8 +125,8 @@ impl Args {
     /// # Errors
     /// When a file cannot be read, or whatever `ask` says.
     pub(crate) fn passwords(&self, ask: &dyn Fn(&str) -> Result<String, Error>) -> Result<Passwords, Error> {
-        let obtain = |place: &Place, file: Option<&Path>, option: &str, variable: &str| match file {
-            _ if place.user().is_none() => Ok(None),
+        let obtain = |place: &Url, file: Option<&Path>, option: &str, variable: &str| match file {
+            _ if place.login().is_none() => Ok(None),
             Some(file) => first_line(file, option).map(Some),
             None => Ok(std::env::var(variable).ok()),
         };
@@ -137,7 +139,7 @@ impl Args {
             target = obtain(&self.target, file, "--password-file", usual)?;
         }
         for (place, password) in [(&self.source, &mut source), (&self.target, &mut target)] {
-            if let (Some(user), None) = (place.user(), &password) {
+            if let (Some(user), None) = (place.login(), &password) {
                 *password = Some(ask(user)?);
             }
         }
@@ -146,26 +148,12 @@ impl Args {
 }
 
 fn first_line(file: &Path, option: &str) -> Result<String, Error> {
-    let secret = client::written::secret(file);
+    let secret = written::secret(file);
     secret.map_err(|why| Error::new(format!("{option} {}", file.display()), why))
 }
 
-/// Bytes: a number with an optional k, m or g (1024 each).
-fn size(text: &str) -> Result<u64, String> {
-    let lower = text.to_ascii_lowercase();
-    let digits = lower.len() - lower.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = lower.split_at(digits);
-    let shift = match unit {
-        "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        _ => return Err(format!("{text:?} is no size; write for example 500k or 20m")),
-    };
-    let number: u64 = number.parse().map_err(|_| format!("{text:?} does not begin with a number"))?;
-    match number.checked_mul(1 << shift) {
-        Some(bytes) if bytes > 0 => Ok(bytes),
-        Some(_) => Err("at that rate nothing is ever copied".to_owned()),
-        None => Err(format!("{text} is too large")),
-    }
+/// Bytes of a second.
+fn rate(text: &str) -> Result<u64, String> {
+    let of_nothing = "at that rate nothing is ever copied";
+    written::size(text).map_err(|why| if why == written::NOTHING { of_nothing.to_owned() } else { why })
 }

@@ -80,15 +80,7 @@ impl Fault {
     pub(crate) fn is_missing(&self) -> bool {
         match self {
             Fault::Host(kind, _) => *kind == io::ErrorKind::NotFound,
-            Fault::Server(error) => {
-                let missing = [
-                    NtStatus::OBJECT_NAME_NOT_FOUND,
-                    NtStatus::OBJECT_PATH_NOT_FOUND,
-                    NtStatus::NO_SUCH_FILE,
-                ];
-                error.status().is_some_and(|status| missing.contains(&status))
-                    || error.nfs_status() == Some(NfsStat::NoEnt)
-            }
+            Fault::Server(error) => error.is_missing(),
             _ => false,
         }
     }
@@ -97,10 +89,7 @@ impl Fault {
     pub(crate) fn is_taken(&self) -> bool {
         match self {
             Fault::Host(kind, _) => *kind == io::ErrorKind::AlreadyExists,
-            Fault::Server(error) => {
-                error.status() == Some(NtStatus::OBJECT_NAME_COLLISION)
-                    || error.nfs_status() == Some(NfsStat::Exist)
-            }
+            Fault::Server(error) => error.is_taken(),
             _ => false,
         }
     }

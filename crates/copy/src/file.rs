@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
+use client::remote::{Attributes, Kind};
 use tokio::task::JoinSet;
 
 use crate::beside::carry::carry;
@@ -27,7 +28,7 @@ use crate::name::{join, split};
 use crate::patience::{Pauses, patiently};
 use crate::shared::Shared;
 use crate::tree::File;
-use crate::tree::facts::{Facts, Kind, Spot};
+use crate::tree::facts::Spot;
 use crate::tree::inside::{AT_ONCE, Inside};
 
 type Hash = [u8; 32];
@@ -193,7 +194,12 @@ async fn make(shared: &Arc<Shared>, sources: &Sources<'_>, writer: File, job: &J
 }
 
 /// Fills `writer` with what `reader` has, from where an earlier copy stopped.
-async fn fill(shared: &Arc<Shared>, sources: &Sources<'_>, writer: &Arc<File>, facts: &Facts) -> Done<()> {
+async fn fill(
+    shared: &Arc<Shared>,
+    sources: &Sources<'_>,
+    writer: &Arc<File>,
+    facts: &Attributes,
+) -> Done<()> {
     let reader = sources.reader;
     let (read, written) = tokio::try_join!(reader.opened(), writer.opened())?;
     if !read.looks_like(facts) {
@@ -257,7 +263,7 @@ async fn pieces(
     shared: &Arc<Shared>,
     sources: &Sources<'_>,
     writer: &Arc<File>,
-    facts: &Facts,
+    facts: &Attributes,
     start: u64,
 ) -> (Done<Written>, u64) {
     let (mut tasks, reader) = (JoinSet::new(), sources.reader);
@@ -392,7 +398,7 @@ async fn verify(
     shared: &Arc<Shared>,
     reader: &Arc<File>,
     writer: &Arc<File>,
-    facts: &Facts,
+    facts: &Attributes,
     hashes: &BTreeMap<u64, Hash>,
 ) -> Done<()> {
     let piece = u64::from(shared.piece);

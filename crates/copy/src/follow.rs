@@ -6,12 +6,13 @@
 
 use std::sync::Arc;
 
+use client::remote::{Attributes, Kind};
+
 use crate::error::{Done, Fault};
 use crate::job::{Directory, Trail};
 use crate::name::{join, split};
 use crate::shared::Shared;
 use crate::tree::Tree;
-use crate::tree::facts::{Facts, Kind};
 
 /// Links that are followed one after the other, as many as Linux follows (path_resolution(7)).
 const MOST: usize = 40;
@@ -21,7 +22,7 @@ const MOST: usize = 40;
 pub(crate) struct Followed {
     /// Where the source has it.
     pub(crate) from: String,
-    pub(crate) facts: Facts,
+    pub(crate) facts: Attributes,
     /// The links that have led there.
     pub(crate) trail: Option<Arc<Trail>>,
 }
@@ -86,7 +87,7 @@ fn is_within(path: &str, other: &str) -> bool {
 }
 
 /// What the link `link` of a server leads to, link for link.
-async fn by_text(shared: &Shared, link: &str) -> Done<(String, Facts)> {
+async fn by_text(shared: &Shared, link: &str) -> Done<(String, Attributes)> {
     let mut at = link.to_owned();
     for _ in 0..MOST {
         let Some(read) = shared.source.read_link(&at).await? else {

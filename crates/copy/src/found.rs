@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use client::remote::Node;
+
 use crate::error::Fault;
 use crate::job::{Directory, Job};
 use crate::tally::Tally;
-use crate::tree::facts::{Listing, Node};
+use crate::tree::facts::Listing;
 use crate::unnamed::{Made, Unnamed};
 
 /// What is known of a directory before it is looked at.

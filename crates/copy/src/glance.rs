@@ -5,20 +5,23 @@ use std::collections::VecDeque;
 use std::fs;
 use std::path::PathBuf;
 
+use client::Scheme;
 use tokio::task::JoinHandle;
 
 use crate::name::join;
 use crate::shared::{MANY, PIECE};
-use crate::{Place, Plan, name};
+use crate::{Plan, name};
 
 /// Names that are looked at before the glance has lasted long enough.
 const LOOKS: usize = 2000;
 
 /// Begins to look, where what is seen matters.
 pub(crate) fn begin(plan: &Plan) -> Option<JoinHandle<bool>> {
-    let (Place::Local(root), Place::Smb(_)) = (&plan.source, &plan.target) else { return None };
+    if (plan.source.scheme, plan.target.scheme) != (Scheme::Local, Scheme::Smb) {
+        return None;
+    }
     plan.may_split().then(|| {
-        let (root, plan) = (root.clone(), plan.clone());
+        let (root, plan) = (PathBuf::from(&plan.source.path), plan.clone());
         tokio::task::spawn_blocking(move || sees_many_small(root, &plan))
     })
 }

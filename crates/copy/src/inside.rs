@@ -2,15 +2,16 @@
 
 use std::sync::atomic::Ordering;
 
+use client::remote::Attributes;
+
 use crate::error::Done;
 use crate::shared::Shared;
 use crate::tree::File;
-use crate::tree::facts::Facts;
 use crate::tree::inside::Inside;
 
 /// Opens the source `from` at the server, if that is to copy it. None where it refuses, or has another file by that name:
 /// then it is copied as ever.
-pub(crate) async fn open(shared: &Shared, from: &str, facts: &Facts) -> Done<Option<Inside>> {
+pub(crate) async fn open(shared: &Shared, from: &str, facts: &Attributes) -> Done<Option<Inside>> {
     if !shared.at_server.takes(facts.size) || !shared.at_server.is_one(&shared.source, &shared.target).await?
     {
         return Ok(None);

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use client::remote::Attributes;
+
 use crate::name::{self, split};
-use crate::tree::facts::{Facts, Spot};
+use crate::tree::facts::Spot;
 
 /// A directory of the source that is to be looked at.
 #[derive(Debug, Clone)]
@@ -13,9 +15,9 @@ pub(crate) struct Directory {
     pub(crate) from: String,
     /// The links that have led there.
     pub(crate) trail: Option<Arc<Trail>>,
-    pub(crate) facts: Facts,
+    pub(crate) facts: Attributes,
     /// What the target has in its place.
-    pub(crate) there: Option<Facts>,
+    pub(crate) there: Option<Attributes>,
     /// The permission bits that it gets back at the end where it has none of the source's, if it was given others meanwhile.
     pub(crate) restore: Option<u32>,
 }
@@ -27,7 +29,7 @@ pub(crate) struct Job {
     pub(crate) from: String,
     /// Where the target gets it: the same, unless one file alone is given another name, or its directory has none yet.
     pub(crate) path: String,
-    pub(crate) facts: Facts,
+    pub(crate) facts: Attributes,
     pub(crate) spot: Spot,
     /// Where the target has the same file by another name, which is given this one too.
     pub(crate) twin: Option<String>,
@@ -49,7 +51,7 @@ pub(crate) struct Trail {
 
 /// The name that a file has while it is made: the same in every copy of it as it is now, so that the next one finds what
 /// a broken one has left.
-pub(crate) fn part_of(path: &str, facts: &Facts) -> String {
+pub(crate) fn part_of(path: &str, facts: &Attributes) -> String {
     let of = [facts.size.to_le_bytes(), (facts.modified.div_euclid(100) as i64).to_le_bytes()].concat();
     name::part(split(path).1, &of)
 }

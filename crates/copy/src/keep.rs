@@ -1,6 +1,8 @@
 //! What is kept of a file beside its data: robocopy's letters, and rsync's words for the same.
 
-use crate::tree::facts::{Facts, lent};
+use client::remote::Attributes;
+
+use crate::tree::facts::lent;
 use crate::tree::like::Like;
 
 /// What is kept of each file and directory.
@@ -57,7 +59,7 @@ impl Keep {
     }
 
     /// What a copy of a file with these facts shall be like, if it gets the owner that is kept.
-    pub(crate) fn like(&self, facts: &Facts) -> Like {
+    pub(crate) fn like(&self, facts: &Attributes) -> Like {
         let lent = if self.owners { 0 } else { lent(facts.kind) };
         Like {
             modified: self.times.then_some(facts.modified),

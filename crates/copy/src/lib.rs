@@ -47,11 +47,9 @@ mod unnamed;
 mod widen;
 
 pub use args::{Args, Links};
-pub use channel::Channel;
 pub use error::Error;
 pub use keep::Keep;
 pub use name::Pattern;
-pub use place::{Place, Remote};
 pub use plan::Plan;
 pub use report::{FATAL, Report};
 pub use run::run;

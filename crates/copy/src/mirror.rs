@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use client::remote::{Attributes, Kind};
+
 use crate::error::{Done, Fault};
 use crate::found::Survey;
 use crate::job::{Directory, Job, OWNERS, part_of};
@@ -11,7 +13,7 @@ use crate::name::join;
 use crate::patience::patiently;
 use crate::shared::Shared;
 use crate::tally::Tally;
-use crate::tree::facts::{Entry, Facts, Kind};
+use crate::tree::facts::Entry;
 use crate::tree::like::Like;
 
 /// Keeps in mind what the source has where the copy begins, where what a mirror deletes may be just that by another
@@ -122,7 +124,7 @@ fn is_due(shared: &Shared, survey: &Survey, entry: &Entry, own: &str) -> bool {
     }
 }
 
-fn count_extra(tally: &mut Tally, facts: &Facts) {
+fn count_extra(tally: &mut Tally, facts: &Attributes) {
     match facts.kind {
         Kind::Directory => tally.directories.extras += 1,
         _ => tally.files.extras += 1,
@@ -133,7 +135,7 @@ fn count_extra(tally: &mut Tally, facts: &Facts) {
 /// A directory whose entries are being deleted.
 struct Doomed {
     path: String,
-    facts: Facts,
+    facts: Attributes,
     left: std::vec::IntoIter<Entry>,
     /// What has no name that we could say, which may be what a pattern leaves out.
     unusable: Option<(String, String)>,
@@ -145,7 +147,7 @@ struct Doomed {
 
 /// Deletes a file or a whole directory, and counts what is gone; in a dry run it only says and counts. False when it stays
 /// for what is in it. The way down is kept here and not on the stack, which a server could exhaust by a deep tree.
-async fn delete(shared: &Shared, path: String, facts: Facts, survey: &mut Survey) -> Done<bool> {
+async fn delete(shared: &Shared, path: String, facts: Attributes, survey: &mut Survey) -> Done<bool> {
     let mut way = Vec::new();
     let deleted = delete_along(shared, path, facts, survey, &mut way).await;
     for directory in way.into_iter().rev() {
@@ -158,7 +160,7 @@ async fn delete(shared: &Shared, path: String, facts: Facts, survey: &mut Survey
 async fn delete_along(
     shared: &Shared,
     path: String,
-    facts: Facts,
+    facts: Attributes,
     survey: &mut Survey,
     way: &mut Vec<Doomed>,
 ) -> Done<bool> {
@@ -209,7 +211,7 @@ async fn is_link(shared: &Shared, path: &str) -> Done<bool> {
 }
 
 /// Lists a directory that is to go.
-async fn begin(shared: &Shared, path: String, facts: Facts) -> Done<Doomed> {
+async fn begin(shared: &Shared, path: String, facts: Attributes) -> Done<Doomed> {
     let restore = facts.mode.filter(|mode| mode & OWNERS != OWNERS && !shared.plan.dry_run);
     if let Some(mode) = restore {
         let like = Like { mode: Some(mode | OWNERS), ..Like::default() };
@@ -237,7 +239,7 @@ async fn close(shared: &Shared, path: &str, restore: Option<u32>) {
 }
 
 /// Removes a file or a directory in which nothing is left, or says that it would, and counts it.
-async fn gone(shared: &Shared, path: String, facts: &Facts, survey: &mut Survey) -> Done<()> {
+async fn gone(shared: &Shared, path: String, facts: &Attributes, survey: &mut Survey) -> Done<()> {
     match shared.plan.dry_run {
         true => survey.doomed.push(path),
         false => patiently(shared, || remove(shared, &path, facts.kind == Kind::Directory)).await?,

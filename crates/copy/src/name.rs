@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use aws_lc_rs::digest::{SHA256, digest};
+pub(crate) use client::join;
 
 /// Behind the name of a file that is being made, where nobody takes it for the whole.
 const PART: &str = ".trunkline-part";
@@ -109,15 +110,6 @@ fn fits(pattern: &[u8], text: &[u8]) -> bool {
         at += if any { 2 } else { 1 };
     }
     reached[text.len()]
-}
-
-/// `name` in the directory `path`.
-pub(crate) fn join(path: &str, name: &str) -> String {
-    match (path.is_empty(), name.is_empty()) {
-        (true, _) => name.to_owned(),
-        (_, true) => path.to_owned(),
-        _ => format!("{path}/{name}"),
-    }
 }
 
 /// The directory that `path` is in, and its name.

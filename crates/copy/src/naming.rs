@@ -8,6 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use client::remote::{Attributes, Kind};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::beside::kept;
@@ -17,7 +18,7 @@ use crate::mirror::remove;
 use crate::name::{is_part, join};
 use crate::patience::{patiently, patiently_where};
 use crate::shared::{MANY, Shared};
-use crate::tree::facts::{Entry, Facts, Kind, Listing};
+use crate::tree::facts::{Entry, Listing};
 use crate::tree::like::Like;
 use crate::unnamed::{Made, Unnamed};
 
@@ -112,7 +113,8 @@ async fn withdraw(shared: &Shared, Unnamed { path, doubtful, .. }: &Unnamed) -> 
     }
     // Another file may be there instead, whose name the server takes for the same.
     let listed = patiently(shared, || shared.target.list(path)).await?;
-    let there: HashMap<String, Facts> = listed.entries.into_iter().map(|it| (it.name, it.facts)).collect();
+    let there: HashMap<String, Attributes> =
+        listed.entries.into_iter().map(|it| (it.name, it.facts)).collect();
     let mut withheld = HashSet::new();
     for (name, wanted) in doubtful {
         if there.get(name).is_none_or(|facts| facts.looks_like(wanted)) {

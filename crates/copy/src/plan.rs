@@ -1,15 +1,16 @@
 //! What is to be done, checked.
 
-use client::Credentials;
+use client::smb::Credentials;
+use client::{Scheme, Url};
 
 use crate::args::Passwords;
-use crate::{Args, Error, Keep, Links, Pattern, Place};
+use crate::{Args, Error, Keep, Links, Pattern, place};
 
 /// A copy that can be run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    pub(crate) source: Place,
-    pub(crate) target: Place,
+    pub(crate) source: Url,
+    pub(crate) target: Url,
     pub(crate) source_access: Access,
     pub(crate) target_access: Access,
     pub(crate) links: Links,
@@ -40,7 +41,7 @@ pub(crate) struct Access {
     pub(crate) encrypt: bool,
     /// What is kept of files: it takes rights of its own.
     pub(crate) keep: Keep,
-    pub(crate) smb: client::Options,
+    pub(crate) smb: client::smb::Options,
     pub(crate) nfs: client::nfs::Options,
 }
 
@@ -57,8 +58,8 @@ impl Plan {
     pub fn new(args: &Args, ask: &dyn Fn(&str) -> Result<String, Error>) -> Result<Plan, Error> {
         let usage = |text: String| Error::new("nothing was copied", text);
         let sides = [&args.source, &args.target];
-        let is_smb = |place: &&Place| matches!(place, Place::Smb(_));
-        let is_nfs = |place: &&Place| matches!(place, Place::Nfs(_));
+        let is_smb = |it: &&Url| it.scheme == Scheme::Smb;
+        let is_nfs = |it: &&Url| it.scheme == Scheme::Nfs;
         for (option, given, fits) in [
             ("--password-file", args.password_file.is_some(), sides.iter().any(is_smb)),
             ("--dst-password-file", args.dst_password_file.is_some(), is_smb(&&args.target)),
@@ -70,11 +71,11 @@ impl Plan {
                 return Err(usage(format!("{option} has no meaning for these places; leave it out")));
             }
         }
-        if args.target.is_within(&args.source) {
+        if place::is_within(&args.target, &args.source) {
             let text = "the target lies inside of the source, or is the source; choose another one";
             return Err(usage(text.to_owned()));
         }
-        if args.mirror && args.source.is_within(&args.target) {
+        if args.mirror && place::is_within(&args.source, &args.target) {
             let text =
                 "--mirror would delete the source, which lies inside of the target; choose another one";
             return Err(usage(text.to_owned()));
@@ -95,7 +96,7 @@ impl Plan {
             links: args.links,
             hard_links: args.hard_links,
             mirror: args.mirror,
-            is_doubtful: args.mirror && args.source.is_doubtful_with(&args.target),
+            is_doubtful: args.mirror && place::is_doubtful(&args.source, &args.target),
             verify: args.verify,
             sync: args.sync,
             include: patterns(&args.include),
@@ -131,28 +132,21 @@ impl Plan {
     }
 }
 
-fn access(args: &Args, place: &Place, password: Option<String>, keep: Keep) -> Access {
-    let own = client::nfs::Options::default();
-    let credentials = match place {
-        Place::Smb(remote) => password.map(|password| {
-            let domain = remote.domain.clone();
-            Credentials { domain, ..Credentials::new(&remote.user, &password) }
-        }),
-        _ => None,
-    };
+fn access(args: &Args, url: &Url, password: Option<String>, keep: Keep) -> Access {
+    let credentials = url.login().zip(password).map(|(user, password)| {
+        let domain = url.domain.clone();
+        Credentials { domain, ..Credentials::new(user, &password) }
+    });
     Access {
         credentials,
         encrypt: args.encrypt,
         keep,
-        smb: client::Options { credits: CREDITS, ..client::Options::default() },
+        smb: client::smb::Options { credits: CREDITS, ..client::smb::Options::default() },
         nfs: client::nfs::Options {
-            uid: args.uid.unwrap_or(own.uid),
-            gid: args.gid.unwrap_or(own.gid),
-            groups: if args.uid.or(args.gid).is_some() { Vec::new() } else { own.groups.clone() },
             slots: SLOTS,
             // RFC 7862 and 8276: holes and extended attributes came with 4.2.
             minor_version: 2,
-            ..own
+            ..client::nfs::Options::of_caller(args.uid, args.gid)
         },
     }
 }

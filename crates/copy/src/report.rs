@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use client::ChannelStatus;
 use serde_json::{Value, json};
 
 use crate::Plan;
 use crate::beside::Lost;
-use crate::channel::{Channel, Trial};
+use crate::channel::Trial;
 use crate::tally::{Counts, Tally};
 
 /// The exit status of a copy that could not begin, and the bit of one that ended early.
@@ -24,8 +25,8 @@ pub struct Report {
     pub(crate) failures: Vec<(String, String)>,
     pub(crate) notes: Vec<(String, String)>,
     pub(crate) gave_up: bool,
-    pub(crate) source_channels: Vec<Channel>,
-    pub(crate) target_channels: Vec<Channel>,
+    pub(crate) source_channels: Vec<ChannelStatus>,
+    pub(crate) target_channels: Vec<ChannelStatus>,
     /// What each number of connections was worth.
     pub(crate) trials: Vec<Trial>,
     /// What the target could not hold, and of how many files.
@@ -93,7 +94,7 @@ impl Report {
                 "mismatch": it.mismatch, "failed": it.failed, "extras": it.extras,
             })
         };
-        let channel = |it: &Channel| {
+        let channel = |it: &ChannelStatus| {
             json!({
                 "local": it.local.to_string(), "peer": it.peer.to_string(),
                 "requests": it.requests, "bytes": it.bytes,

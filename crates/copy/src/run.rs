@@ -5,11 +5,12 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use client::Url;
+use client::remote::{Attributes, Kind, Node, SPECIAL};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::beside::carry::carry_directory;
 use crate::beside::kept;
-use crate::channel::Channel;
 use crate::crowd::Crowd;
 use crate::error::{Doing, Done, Fault};
 use crate::file;
@@ -24,11 +25,11 @@ use crate::report::Report;
 use crate::shared::{MANY, Shared};
 use crate::survey;
 use crate::tree::Tree;
-use crate::tree::facts::{Facts, Kind, Listing, Node, SPECIAL, Spot};
+use crate::tree::facts::{Listing, Spot};
 use crate::tree::like::Like;
 use crate::twins::Twins;
 use crate::unnamed::Unnamed;
-use crate::{Error, Place, Plan, glance, name, widen};
+use crate::{Error, Plan, glance, name, widen};
 
 /// Threads that work on files of this host.
 const THREADS: usize = 64;
@@ -116,9 +117,8 @@ async fn go(plan: Plan) -> Result<Report, Error> {
     }
     shared.progress.end();
     let mut report = run.report;
-    let channels = |tree: &Tree| -> Vec<Channel> { tree.channels() };
-    report.source_channels = channels(&shared.source);
-    report.target_channels = channels(&shared.target);
+    report.source_channels = shared.source.channels();
+    report.target_channels = shared.target.channels();
     report.trials = shared.trials();
     report.lost = shared.lost();
     report.at_server = shared.at_server.bytes();
@@ -141,7 +141,7 @@ async fn ended(task: &mut Option<JoinHandle<()>>) {
 
 /// What there is at the source.
 struct Found {
-    facts: Facts,
+    facts: Attributes,
     /// What is in it, if it is a directory; what keeps us from that is said when it is looked at again.
     listed: Option<Listing>,
 }
@@ -167,13 +167,13 @@ enum First {
     /// A file, the name it gets, and what the target has of that name.
     File {
         job: Job,
-        there: Option<Facts>,
+        there: Option<Attributes>,
     },
 }
 
 /// Finds what there is on both sides.
 async fn begin(plan: &Plan, found: Found, source: &mut Tree, target: &mut Tree) -> Result<First, Error> {
-    let looking = |place: &Place| format!("looking at {place}");
+    let looking = |place: &Url| format!("looking at {place}");
     let Found { facts, listed } = found;
     let there = target.stat("").await.doing(|| looking(&plan.target))?;
     match facts.kind {
@@ -446,7 +446,7 @@ impl Run {
     }
 
     /// Whether a directory of the target has another time than that of the source, or lacks bits that it should have.
-    fn differs(&self, there: &Facts, facts: &Facts) -> bool {
+    fn differs(&self, there: &Attributes, facts: &Attributes) -> bool {
         let wanted = self.shared.plan.keep.like(facts).mode.map(|mode| mode & SPECIAL);
         let has_bits = wanted.is_none_or(|wanted| there.mode.is_none_or(|mode| mode & SPECIAL == wanted));
         !there.looks_like(facts) || !has_bits

@@ -6,6 +6,8 @@ use std::mem::take;
 use std::sync::Arc;
 use std::time::Instant;
 
+use client::remote::{Attributes, Kind};
+
 use crate::error::Done;
 use crate::follow::{self, Followed};
 use crate::found::{Known, Survey};
@@ -15,7 +17,7 @@ use crate::name::{join, split};
 use crate::naming;
 use crate::patience::patiently;
 use crate::shared::Shared;
-use crate::tree::facts::{Entry, Facts, Kind, Listing, Spot};
+use crate::tree::facts::{Entry, Listing, Spot};
 use crate::tree::like::Like;
 use crate::unnamed::{Made, Unnamed};
 use crate::{Links, name};
@@ -173,7 +175,7 @@ fn consider(
     survey: &mut Survey,
     path: String,
     found: Followed,
-    target: Option<Facts>,
+    target: Option<Attributes>,
     other: Option<String>,
 ) {
     let Followed { from, facts, trail } = found;

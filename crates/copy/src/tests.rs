@@ -7,6 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use client::remote::Attributes;
+
 use crate::error::Fault;
 use crate::file;
 use crate::found::{Known, Survey};
@@ -17,7 +19,7 @@ use crate::progress::Progress;
 use crate::shared::Shared;
 use crate::survey::survey;
 use crate::tree::Tree;
-use crate::tree::facts::{Facts, Spot};
+use crate::tree::facts::Spot;
 use crate::tree::like::Like;
 use crate::{Args, Plan};
 
@@ -49,7 +51,7 @@ pub(crate) async fn job(shared: &Shared, path: &str) -> Job {
 }
 
 /// The directory in which a copy begins, where both sides have it.
-pub(crate) fn directory_of(facts: Facts) -> Directory {
+pub(crate) fn directory_of(facts: Attributes) -> Directory {
     let (path, from) = Default::default();
     Directory { path, from, trail: None, facts, there: Some(facts), restore: None }
 }
@@ -84,7 +86,7 @@ async fn what_an_earlier_copy_has_left_wrong_is_found_by_reading_back() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("source")).unwrap();
     fs::write(dir.path().join("source/film"), content(10 * MIB)).unwrap();
-    let damaged = |shared: &Shared, facts: &Facts| {
+    let damaged = |shared: &Shared, facts: &Attributes| {
         assert!(shared.plan.verify);
         let part = dir.path().join("target").join(part_of("film", facts));
         fs::write(part, vec![0xee; 9 * MIB as usize]).unwrap();

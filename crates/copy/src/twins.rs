@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 
+use client::remote::Node;
+
 use crate::job::Job;
-use crate::tree::facts::Node;
 
 /// The files of several names that were found. The number of one that is gone is given to the next: another size or time makes it
 /// another file.
@@ -77,11 +78,12 @@ impl Twins {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::facts::{Facts, Kind, Spot};
+    use crate::tree::facts::Spot;
+    use client::remote::{Attributes, Kind};
 
     fn job(name: &str, size: u64, modified: i128) -> Job {
         let (kind, node) = (Kind::File, Some((7, 42)));
-        let facts = Facts { kind, size, modified, node, sparse: false, mode: None, attributes: None };
+        let facts = Attributes { kind, size, modified, node, sparse: false, mode: None, attributes: None };
         Job { from: name.to_owned(), path: name.to_owned(), facts, spot: Spot::Free, twin: None }
     }
 

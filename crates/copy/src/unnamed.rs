@@ -1,9 +1,11 @@
 //! New directories that have no names yet, and what waits for them.
 
+use client::remote::Attributes;
+
 use crate::job::{Directory, Job};
 use crate::name::{join, split};
 use crate::shared::Shared;
-use crate::tree::facts::{Facts, Listing, Spot};
+use crate::tree::facts::{Listing, Spot};
 
 /// Small files that are made before their directory has its name at most: whoever waits for it does not wait much longer.
 const MOST: usize = 10_000;
@@ -27,7 +29,7 @@ pub(crate) struct Unnamed {
     /// Files that are to be in it first and are not done.
     left: usize,
     /// Files that may be there and not be whole.
-    pub(crate) doubtful: Vec<(String, Facts)>,
+    pub(crate) doubtful: Vec<(String, Attributes)>,
     pub(crate) jobs: Vec<Job>,
     pub(crate) directories: Vec<Directory>,
 }

@@ -88,17 +88,21 @@ fn there_and_back(remote: &str) {
 }
 
 /// The share `files`, for who knows its protocol.
-async fn tree(samba: &Samba) -> client::Tree {
-    let options = client::Options::default();
-    let connection = client::Connection::connect(samba.address, "127.0.0.1", &options).await.unwrap();
-    let who = client::Credentials::new(USER.0, USER.1);
-    let session = client::Session::log_on(&connection, &who, false).await.unwrap();
+async fn tree(samba: &Samba) -> client::smb::Tree {
+    let options = client::smb::Options::default();
+    let connection = client::smb::Connection::connect(samba.address, "127.0.0.1", &options).await.unwrap();
+    let who = client::smb::Credentials::new(USER.0, USER.1);
+    let session = client::smb::Session::log_on(&connection, &who, false).await.unwrap();
     session.connect("files").await.unwrap()
 }
 
 /// What Samba has of a file or directory beside its data.
-async fn beside(tree: &client::Tree, path: &str) -> (Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>, Vec<client::Stream>) {
-    let how = client::OpenOptions { options: CreateOptions::empty(), ..client::OpenOptions::read() };
+async fn beside(
+    tree: &client::smb::Tree,
+    path: &str,
+) -> (Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>, Vec<client::smb::Stream>) {
+    let how =
+        client::smb::OpenOptions { options: CreateOptions::empty(), ..client::smb::OpenOptions::read() };
     let file = tree.open(path, &how).await.unwrap();
     let parts = SecurityInformation::OWNER | SecurityInformation::GROUP | SecurityInformation::DACL;
     let descriptor = file.security(parts).await.unwrap();
@@ -111,14 +115,14 @@ async fn beside(tree: &client::Tree, path: &str) -> (Vec<u8>, Vec<(Vec<u8>, Vec<
 }
 
 /// Makes a file with a list, attributes and a stream of its own, and a directory with the same.
-async fn adorn(tree: &client::Tree, owner: Sid) {
+async fn adorn(tree: &client::smb::Tree, owner: Sid) {
     for (path, is_directory) in [("from", true), ("from/file", false), ("from/other", false)] {
         let how = match is_directory {
-            true => client::OpenOptions::directory(Disposition::OpenIf),
-            false => client::OpenOptions::file(Disposition::OpenIf),
+            true => client::smb::OpenOptions::directory(Disposition::OpenIf),
+            false => client::smb::OpenOptions::file(Disposition::OpenIf),
         };
         let access = Access::FILE_GENERIC_READ | Access::FILE_GENERIC_WRITE | Access::WRITE_DAC;
-        let file = tree.open(path, &client::OpenOptions { access, ..how }).await.unwrap();
+        let file = tree.open(path, &client::smb::OpenOptions { access, ..how }).await.unwrap();
         let aces = vec![
             Ace::allow(owner, Rights::ALL, AceFlags::empty()),
             Ace::deny(well_known::GUESTS, Rights::FOR_WRITE, AceFlags::empty()),
@@ -130,10 +134,10 @@ async fn adorn(tree: &client::Tree, owner: Sid) {
             ..Descriptor::default()
         };
         file.set_security(SecurityInformation::DACL, &given.encode().unwrap()).await.unwrap();
-        let attribute = client::ExtendedAttribute { name: b"colour".to_vec(), value: b"red".to_vec() };
+        let attribute = client::smb::ExtendedAttribute { name: b"colour".to_vec(), value: b"red".to_vec() };
         file.set_extended_attributes(&[attribute]).await.unwrap();
         file.close().await.unwrap();
-        let how = client::OpenOptions::file(Disposition::OverwriteIf);
+        let how = client::smb::OpenOptions::file(Disposition::OverwriteIf);
         let stream = tree.open(&format!("{path}:Zone.Identifier"), &how).await.unwrap();
         stream.write(0, b"[ZoneTransfer]").await.unwrap();
         stream.close().await.unwrap();

@@ -22,7 +22,7 @@ pub struct AdviseArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub nrfiles: u32,
     /// Bytes of one read or write
-    #[arg(long, value_name = "SIZE", value_parser = load::units::size, default_value = "64k")]
+    #[arg(long, value_name = "SIZE", value_parser = client::written::size, default_value = "64k")]
     pub bs: u64,
     /// Operations that each thread keeps under way
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]

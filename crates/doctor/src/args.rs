@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use client::{Scheme, Url};
 use load::turns::ENOUGH_TURNS;
-use load::{Scheme, Target};
 
 use crate::Error;
 
@@ -12,8 +12,8 @@ use crate::Error;
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// What to examine: smb://USER@HOST[:PORT]/SHARE[/DIR], nfs://HOST[:PORT]/EXPORT[/DIR] or the path where one is mounted
-    #[arg(value_name = "TARGET", required = true, num_args = 1..=2)]
-    pub targets: Vec<Target>,
+    #[arg(value_name = "TARGET", required = true, num_args = 1..=2, value_parser = load::target)]
+    pub targets: Vec<Url>,
     /// Be done within 15 seconds
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
@@ -24,7 +24,7 @@ pub struct Args {
     #[arg(long)]
     pub read_only: bool,
     /// Bytes to move in a second at most, for example 20m
-    #[arg(long, value_name = "SIZE", value_parser = load::units::size)]
+    #[arg(long, value_name = "SIZE", value_parser = client::written::size)]
     pub max_rate: Option<u64>,
     /// Operations on small blocks and names to begin in a second at most
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -73,7 +73,7 @@ impl Args {
             let own = self.second_password_file.as_ref().filter(|_| number == 1);
             let file = own.or(self.password_file.as_ref());
             let password = match file {
-                _ if !target.needs_password() => String::new(),
+                _ if target.login().is_none() => String::new(),
                 Some(file) => client::written::secret(file)
                     .map_err(|why| Error::Usage(format!("password file {}: {why}", file.display())))?,
                 None => match std::env::var("TRUNKLINE_PASSWORD") {

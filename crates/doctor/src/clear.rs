@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use client::nfs::NfsStat;
-use smb_wire::NtStatus;
+use client::remote::{Directory, Session};
 
-use crate::peer::{Line, Place};
+use crate::protocol::MOUNT_OPTIONS;
 
 /// Names that are deleted at once.
 const AT_ONCE: usize = 128;
@@ -41,11 +40,17 @@ impl Made {
 
 /// Deletes the directory `scratch` in `directory`, with all in it; whether nothing is left. Tries until the time is over, or the
 /// session is lost.
-pub(crate) async fn clear(line: &Line, directory: &str, scratch: &str, made: &Made, until: Instant) -> bool {
+pub(crate) async fn clear(
+    session: &Session,
+    directory: &str,
+    scratch: &str,
+    made: &Made,
+    until: Instant,
+) -> bool {
     let clearing = async {
         let mut known = Some(made.names());
         loop {
-            match once(line, directory, scratch, made, known.take()).await {
+            match once(session, directory, scratch, made, known.take()).await {
                 Ok(true) => return true,
                 Err(why) if why.is_loss() => return false,
                 _ => tokio::time::sleep(PAUSE).await,
@@ -57,22 +62,22 @@ pub(crate) async fn clear(line: &Line, directory: &str, scratch: &str, made: &Ma
 
 /// Tries it once with the names that are `known`, or with those that a listing brings; whether nothing is left.
 async fn once(
-    line: &Line,
+    session: &Session,
     directory: &str,
     scratch: &str,
     made: &Made,
     known: Option<Vec<String>>,
 ) -> client::Result<bool> {
-    let root = line.place(directory).await?;
-    let place = match root.below(scratch).await {
-        Err(why) if is_missing(&why) => return Ok(true),
+    let root = session.root(MOUNT_OPTIONS).directory(directory).await?;
+    let place = match root.directory(scratch).await {
+        Err(why) if why.is_missing() => return Ok(true),
         found => found?,
     };
-    let names = match known {
+    let names: Vec<String> = match known {
         Some(names) => names,
         None => match place.list().await {
-            Ok(listed) => listed.into_iter().map(|it| it.name).collect(),
-            Err(why) if is_missing(&why) => return Ok(true),
+            Ok(listed) => listed.iter().map(|it| String::from_utf8_lossy(&it.name).into_owned()).collect(),
+            Err(why) if why.is_missing() => return Ok(true),
             Err(why) if why.is_loss() => return Err(why),
             // Who may make something may not be allowed to list it.
             Err(_) => made.names(),
@@ -82,17 +87,17 @@ async fn once(
     match root.remove_directory(scratch).await {
         // Some servers take the order to delete a directory that is not empty, and do not carry it out (MS-FSA 2.1.5.5).
         Ok(()) => Ok(are_gone),
-        Err(why) if is_missing(&why) => Ok(true),
+        Err(why) if why.is_missing() => Ok(true),
         Err(why) => Err(why),
     }
 }
 
 /// Deletes files; whether none of them is left.
-async fn remove(place: &Place, names: Vec<String>) -> bool {
+async fn remove(place: &Directory, names: Vec<String>) -> bool {
     let (mut tasks, mut are_gone) = (tokio::task::JoinSet::new(), true);
     for (number, name) in names.into_iter().enumerate() {
         let place = place.clone();
-        tasks.spawn(async move { place.remove(&name).await.map_or_else(|why| is_missing(&why), |()| true) });
+        tasks.spawn(async move { place.remove(&name).await.map_or_else(|why| why.is_missing(), |()| true) });
         if number >= AT_ONCE {
             are_gone &= matches!(tasks.join_next().await, Some(Ok(true)));
         }
@@ -101,12 +106,6 @@ async fn remove(place: &Place, names: Vec<String>) -> bool {
         are_gone &= matches!(done, Ok(true));
     }
     are_gone
-}
-
-/// Whether there is no such name.
-fn is_missing(why: &client::Error) -> bool {
-    let smb = [NtStatus::OBJECT_NAME_NOT_FOUND, NtStatus::OBJECT_PATH_NOT_FOUND, NtStatus::NO_SUCH_FILE];
-    why.status().is_some_and(|it| smb.contains(&it)) || why.nfs_status() == Some(NfsStat::NoEnt)
 }
 
 #[cfg(test)]
@@ -122,12 +121,5 @@ mod tests {
         }
         made.forget("n1");
         assert_eq!(copy.names(), ["data", "n2"]);
-    }
-
-    #[test]
-    fn a_name_that_is_not_there_needs_no_deleting() {
-        let status = |status| client::Error::Status { command: smb_wire::Command::Create, status };
-        assert!(is_missing(&status(NtStatus::OBJECT_NAME_NOT_FOUND)));
-        assert!(!is_missing(&status(NtStatus::ACCESS_DENIED)) && !is_missing(&client::Error::Closed));
     }
 }

@@ -1,33 +1,32 @@
 //! Short measured runs: so many operations under way over so many connections for so long. The measured time is divided
 //! into parts, whose rates say how even it was and how sure the mean is. It begins when the rate is even: a
 //! connection that still looks for its rate would be measured too slow, and one that has just dropped segments too fast.
+//!
+//! What keeps the operations under way and counts them is the engine of `trunkline load` ([`load::engine`]); here is what it does
+//! them on, when its measured time begins, and what is said of it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use client::Bytes;
-use hdrhistogram::Histogram;
+use client::remote::{Directory, File, OpenMode};
 use load::cpu::{Account, Usage};
+use load::engine::{Course, Crew, Done, Kind, Operation, Record, Tally, Turn};
 use load::quiet::waited_ns;
-use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 use crate::clear::Made;
 use crate::facts::{Run, Traffic, Work};
-use crate::peer::{File, Place};
 use crate::tcp::TcpInfo;
 
 /// Parts of a run.
-const PARTS: usize = 20;
+const PARTS: u32 = 20;
 /// How many times as many operations as are under way at once make a run so long that it does not matter where it begins and ends.
 const MANY_DEPTHS: u64 = 20;
 /// How often the kernel's round trip is read during a run.
 const ROUND_TRIPS: u32 = 10;
 /// Student's t for 19 degrees of freedom, 95 %.
 const CONFIDENCE: f64 = 2.093;
-/// Latencies above this are counted as this.
-const MAX_LATENCY_US: u64 = 600_000_000;
 
 /// Reads the kernel's account of all connections.
 type Accounting<'a> = dyn Fn() -> Vec<TcpInfo> + Sync + 'a;
@@ -35,7 +34,7 @@ type Accounting<'a> = dyn Fn() -> Vec<TcpInfo> + Sync + 'a;
 /// What a run works with: for each session a directory and, for data, the open file.
 #[derive(Debug, Clone)]
 pub(crate) struct Bench {
-    pub(crate) places: Vec<(Place, Option<Arc<File>>)>,
+    pub(crate) places: Vec<(Directory, Option<Arc<File>>)>,
     /// Bytes of the file that may be read, or written.
     pub(crate) extent: u64,
     pub(crate) content: Bytes,
@@ -75,57 +74,34 @@ impl From<client::Error> for Failure {
     }
 }
 
-/// What is counted while a run goes on.
-struct Tally {
-    operations: u64,
-    latency: Histogram<u64>,
-    parts: [u64; PARTS],
+impl From<std::io::Error> for Failure {
+    fn from(why: std::io::Error) -> Failure {
+        Failure::Server(why.into())
+    }
 }
 
-/// When what counts begins, once that is known.
-#[derive(Debug)]
-struct Window {
-    from: OnceLock<Instant>,
-    time: Duration,
-}
-
-impl Window {
-    fn new(time: Duration) -> Window {
-        Window { from: OnceLock::new(), time }
-    }
-
-    fn is_over(&self, now: Instant) -> bool {
-        self.from.get().is_some_and(|from| now >= *from + self.time)
-    }
-
-    /// How far in what counts a moment lies.
-    fn at(&self, now: Instant) -> Option<Duration> {
-        now.checked_duration_since(*self.from.get()?).filter(|it| *it < self.time)
-    }
-
-    /// Waits until the rate is even, and lets what counts begin then; answers when that is.
-    async fn open(&self, order: &Order, begun: Instant, account: &Accounting<'_>) -> Instant {
-        let last = begun + order.ramp + order.settling;
-        let mut from = begun + order.ramp;
-        if !order.settling.is_zero() {
-            // The last two slices of what goes before are looked at already.
-            from = begun + order.ramp.saturating_sub(order.slice * 2);
-            tokio::time::sleep_until(from.into()).await;
-            let mut change = Change { seen: moved(&account()), before: None };
-            while from + order.slice <= last {
-                from += order.slice;
-                tokio::time::sleep_until(from.into()).await;
-                if !change.goes_on(moved(&account())) {
-                    break;
-                }
-            }
-            // Two slices may be longer than all of what goes before.
-            from = from.max(begun + order.ramp);
-        }
+/// Waits until the rate is even, and lets what counts begin then; answers when that is.
+async fn open(course: &Course, order: &Order, begun: Instant, account: &Accounting<'_>) -> Instant {
+    let last = begun + order.ramp + order.settling;
+    let mut from = begun + order.ramp;
+    if !order.settling.is_zero() {
+        // The last two slices of what goes before are looked at already.
+        from = begun + order.ramp.saturating_sub(order.slice * 2);
         tokio::time::sleep_until(from.into()).await;
-        // Waking may take a while on a busy host.
-        *self.from.get_or_init(|| from.max(Instant::now()))
+        let mut change = Change { seen: moved(&account()), before: None };
+        while from + order.slice <= last {
+            from += order.slice;
+            tokio::time::sleep_until(from.into()).await;
+            if !change.goes_on(moved(&account())) {
+                break;
+            }
+        }
+        // Two slices may be longer than all of what goes before.
+        from = from.max(begun + order.ramp);
     }
+    tokio::time::sleep_until(from.into()).await;
+    // Waking may take a while on a busy host.
+    course.open(from.max(Instant::now()))
 }
 
 /// Bytes that came to the other side, and to us.
@@ -152,29 +128,6 @@ impl Change {
         let goes_on = self.before.is_none_or(|before| now.abs_diff(before) > before / 8);
         (self.seen, self.before) = (moved, Some(now));
         goes_on
-    }
-}
-
-/// When operations may begin, where their number in a second is bounded.
-#[derive(Debug)]
-struct Pace {
-    next: Mutex<Instant>,
-    step: Duration,
-}
-
-impl Pace {
-    /// Waits for the next turn, or until the run is over.
-    async fn wait(&self, over: &mut watch::Receiver<bool>) {
-        let begin = {
-            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-            let begin = (*next).max(Instant::now());
-            *next = begin + self.step;
-            begin
-        };
-        tokio::select! {
-            () = tokio::time::sleep_until(begin.into()) => {}
-            _ = over.wait_for(|is_over| *is_over) => {}
-        }
     }
 }
 
@@ -220,46 +173,17 @@ async fn measured(
     progress: &Arc<Progress>,
 ) -> Result<Run, Failure> {
     let begun = Instant::now();
-    let window = Arc::new(Window::new(order.time));
-    let tally = Arc::new(Mutex::new(Tally {
-        operations: 0,
-        latency: Histogram::new(3).expect("three digits can be had"),
-        parts: [0; PARTS],
-    }));
-    let pace = order.most_per_s.map(|most| {
-        Arc::new(Pace { next: Mutex::new(begun), step: Duration::from_secs_f64(1.0 / most.max(0.01)) })
-    });
-    let (end, over) = watch::channel(false);
-    let mut workers = JoinSet::new();
-    for number in 0..order.depth {
-        let (bench, order, tally, pace) = (bench.clone(), order.clone(), Arc::clone(&tally), pace.clone());
-        let (window, progress, mut over) = (Arc::clone(&window), Arc::clone(progress), over.clone());
-        workers.spawn(async move {
-            let mut worker = Worker { bench, order, number: u64::from(number), turn: 0 };
-            loop {
-                if let Some(pace) = &pace {
-                    pace.wait(&mut over).await;
-                }
-                let begin = Instant::now();
-                if window.is_over(begin) {
-                    return Ok::<(), Failure>(());
-                }
-                progress.begun.fetch_add(1, Ordering::Relaxed);
-                worker.operation().await?;
-                progress.ended.fetch_add(1, Ordering::Relaxed);
-                let end = Instant::now();
-                if let Some(at) = window.at(end) {
-                    let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
-                    tally.operations += 1;
-                    let took = (end - begin).as_micros().clamp(1, u128::from(MAX_LATENCY_US)) as u64;
-                    tally.latency.record(took).expect("it grows as far as this");
-                    let part = at.as_nanos() * PARTS as u128 / worker.order.time.as_nanos();
-                    tally.parts[(part as usize).min(PARTS - 1)] += 1;
-                }
-            }
-        });
-    }
-    let from = window.open(order, begun, account).await;
+    let course = Arc::new(Course::opened_later(order.time));
+    let record = Arc::new(Mutex::new(Record::by_slices(order.time / PARTS)));
+    let worker = |number: u32| Worker {
+        bench: bench.clone(),
+        order: order.clone(),
+        progress: Arc::clone(progress),
+        number: u64::from(number),
+        turn: 0,
+    };
+    let crew = Crew::begin(order.depth, worker, &course, order.most_per_s, &record);
+    let from = open(&course, order, begun, account).await;
     let before = Moment::read(account);
     let mut longest_rtt_ms = 0.0f64;
     for look in 1..=ROUND_TRIPS {
@@ -267,14 +191,9 @@ async fn measured(
         longest_rtt_ms = longest_rtt_ms.max(rtt_ms(&account()));
     }
     let after = Moment::read(account);
-    end.send_replace(true);
-    while let Some(done) = workers.join_next().await {
-        match done {
-            Ok(done) => done?,
-            Err(why) => std::panic::resume_unwind(why.into_panic()),
-        }
-    }
-    let tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+    course.stop();
+    crew.end().await?;
+    let tally = record.lock().unwrap_or_else(PoisonError::into_inner).total();
     Ok(result(order, &tally, &before, &after, longest_rtt_ms))
 }
 
@@ -283,8 +202,8 @@ fn result(order: &Order, tally: &Tally, before: &Moment, after: &Moment, longest
     let by_operations = (tally.operations as f64 / seconds, 1.0 / tally.operations.max(1) as f64);
     let by_bytes = moved_per_s(order, tally.operations, before, after);
     let (per_s, cut) = by_bytes.map_or(by_operations, |bytes| (bytes / f64::from(order.block), 0.0));
-    let parts: Vec<f64> = tally.parts.iter().map(|count| *count as f64 * PARTS as f64 / seconds).collect();
-    let at = |percent: f64| tally.latency.value_at_percentile(percent) as f64 / 1000.0;
+    let parts: Vec<f64> = tally.rates(order.time).into_iter().map(|(operations, _)| operations).collect();
+    let at = |percent: f64| tally.latency_ns(percent) as f64 / 1e6;
     let wall = (after.at - before.at).as_nanos().max(1) as f64;
     let own = after.own.as_ref().zip(before.own.as_ref()).map_or(0, |(after, before)| after.since(before));
     Run {
@@ -303,7 +222,7 @@ fn result(order: &Order, tally: &Tally, before: &Moment, after: &Moment, longest
         p99_ms: at(99.0),
         parts,
         own_processors: own as f64 / wall,
-        idle: idle(&after.all.since(&before.all)),
+        idle: after.all.since(&before.all).idle(),
         waited: after
             .waited_ns
             .zip(before.waited_ns)
@@ -360,14 +279,8 @@ impl Moment {
 
     /// Part of all processors that had nothing to do since.
     pub(crate) fn idle_since(&self) -> f64 {
-        idle(&Usage::read().since(&self.all))
+        Usage::read().since(&self.all).idle()
     }
-}
-
-/// Part of all processors that had nothing to do; all of it where the host does not tell.
-fn idle(usage: &Usage) -> f64 {
-    let (busy, all) = usage.0.iter().fold((0, 0), |sum, it| (sum.0 + it[0] + it[1], sum.1 + it[2]));
-    if all == 0 { 1.0 } else { 1.0 - busy as f64 / all as f64 }
 }
 
 /// The mean round trip of the connections.
@@ -399,13 +312,25 @@ fn traffic(before: &[TcpInfo], after: &[TcpInfo], longest_rtt_ms: f64) -> Option
 struct Worker {
     bench: Bench,
     order: Order,
+    progress: Arc<Progress>,
     /// Its number among all.
     number: u64,
     turn: u64,
 }
 
+impl Operation for Worker {
+    type Error = Failure;
+
+    async fn once(&mut self, _turn: Turn) -> Result<Done, Failure> {
+        self.progress.begun.fetch_add(1, Ordering::Relaxed);
+        let kind = self.operation().await?;
+        self.progress.ended.fetch_add(1, Ordering::Relaxed);
+        Ok(Done { kind, bytes: self.order.block.into(), begun: None })
+    }
+}
+
 impl Worker {
-    async fn operation(&mut self) -> client::Result<()> {
+    async fn operation(&mut self) -> client::Result<Kind> {
         let count = self.bench.places.len() as u64;
         let (place, file) = &self.bench.places[(self.number % count) as usize];
         let block = self.order.block;
@@ -416,21 +341,26 @@ impl Worker {
             (Work::SmallFiles, _) => {
                 let name = format!("s{}", self.number);
                 self.bench.made.note(&name);
-                place.put(&name, &self.bench.content.slice(..block as usize)).await?;
+                place.put(&name, OpenMode::Anew, &self.bench.content.slice(..block as usize)).await?;
                 place.remove(&name).await?;
                 self.bench.made.forget(&name);
-                Ok(())
+                Ok(Kind::Metadata)
             }
             (Work::Write, Some(file)) => {
                 let content = self.bench.content.slice(..block as usize);
-                file.write(turn % blocks * u64::from(block), &content).await.map(drop)
+                file.write(turn % blocks * u64::from(block), &content).await?;
+                Ok(Kind::Write)
             }
             (Work::SmallRead, Some(file)) => {
                 // Fibonacci hashing: everywhere, and never twice the same in a row.
                 let at = turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
-                file.read(at % blocks * u64::from(block), block).await.map(drop)
+                file.read(at % blocks * u64::from(block), block).await?;
+                Ok(Kind::Read)
             }
-            (_, Some(file)) => file.read(turn % blocks * u64::from(block), block).await.map(drop),
+            (_, Some(file)) => {
+                file.read(turn % blocks * u64::from(block), block).await?;
+                Ok(Kind::Read)
+            }
             (_, None) => Err(client::Error::Protocol("a run with data has no file")),
         }
     }
@@ -469,17 +399,6 @@ mod tests {
         assert_eq!(moved(&[account(1, 20), account(300, 0)]), 321);
     }
 
-    #[test]
-    fn what_counts_begins_once_and_lasts_for_its_time() {
-        let window = Window::new(Duration::from_millis(100));
-        let now = Instant::now();
-        assert!(!window.is_over(now) && window.at(now).is_none(), "it has not begun");
-        window.from.get_or_init(|| now);
-        assert_eq!(window.at(now + Duration::from_millis(99)), Some(Duration::from_millis(99)));
-        assert!(window.at(now + Duration::from_millis(100)).is_none());
-        assert!(window.is_over(now + Duration::from_millis(100)));
-    }
-
     /// What an account tells of so many bytes.
     fn account(bytes: u64) -> Vec<TcpInfo> {
         vec![TcpInfo { bytes_acknowledged: bytes, ..TcpInfo::default() }]
@@ -497,17 +416,6 @@ mod tests {
         let slow = || account(bytes.fetch_add(1, Ordering::Relaxed));
         assert!(tokio::time::timeout(long, progress.stalls(stall, &slow)).await.is_err());
         assert!(matches!(progress.stalls(stall, &still).await, Failure::Stalled(_)));
-    }
-
-    #[tokio::test]
-    async fn a_turn_that_comes_after_the_end_is_not_waited_for() {
-        let begun = Instant::now();
-        let pace = Pace { next: Mutex::new(begun), step: Duration::from_secs(3600) };
-        let (end, mut over) = watch::channel(false);
-        pace.wait(&mut over).await;
-        end.send_replace(true);
-        pace.wait(&mut over).await;
-        assert!(begun.elapsed() < Duration::from_secs(60));
     }
 
     #[test]
@@ -543,7 +451,8 @@ mod tests {
         // A connection was lost.
         let fewer = moment(after.at, Vec::new());
         assert_eq!(moved_per_s(&order(Work::Read), 7, &before, &fewer), None);
-        let tally = Tally { operations: 7, latency: Histogram::new(3).unwrap(), parts: [0; PARTS] };
+        let mut tally = Tally::default();
+        tally.operations = 7;
         let run = result(&order(Work::Read), &tally, &before, &after, 0.0);
         assert_eq!((run.per_s, run.cut, run.operations), (15.0, 0.0, 7));
         let run = result(&order(Work::Read), &tally, &before, &fewer, 0.0);

@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use client::join;
+use client::remote::{Directory, Kind, OpenMode};
+
 use crate::facts::{Stage, Stopped};
 use crate::patient::Patient;
-use crate::peer::{Place, join};
 use crate::protocol;
 
 /// Directories that are listed at most to find a file that may be read, and how far below the first.
@@ -40,21 +42,23 @@ impl Largest {
 
 /// The largest files of at least `least` bytes in a directory and in those below it: directories nearer to it first, until one is
 /// found of `enough` bytes, so many were listed, or patience is over.
-async fn largest(root: &Place, [least, enough]: [u64; 2], patience: Duration) -> Vec<Existing> {
+async fn largest(root: &Directory, [least, enough]: [u64; 2], patience: Duration) -> Vec<Existing> {
     let mut found = Largest::default();
     let looking = async {
         let mut next = VecDeque::from([(String::new(), 0)]);
         for _ in 0..LISTED {
             let Some((directory, depth)) = next.pop_front() else { return };
-            let Ok(place) = root.below(&directory).await else { continue };
+            let Ok(place) = root.directory(&directory).await else { continue };
             // What may not be listed is passed by.
             let Ok(entries) = place.list().await else { continue };
             for entry in entries {
-                if entry.is_directory && depth < DEEP && next.len() < LISTED {
-                    next.push_back((join(&directory, &entry.name), depth + 1));
+                let (name, size) = (String::from_utf8_lossy(&entry.name).into_owned(), entry.attributes.size);
+                let is_directory = entry.attributes.kind == Kind::Directory;
+                if is_directory && depth < DEEP && next.len() < LISTED {
+                    next.push_back((join(&directory, &name), depth + 1));
                 }
-                if !entry.is_directory && entry.size >= least {
-                    let (directory, name, size) = (directory.clone(), entry.name, entry.size);
+                if !is_directory && size >= least {
+                    let directory = directory.clone();
                     found.add(Existing { directory, name, size });
                 }
             }
@@ -72,13 +76,13 @@ async fn largest(root: &Place, [least, enough]: [u64; 2], patience: Duration) ->
 /// it is said why.
 pub(crate) async fn readable(
     patient: &Patient<'_>,
-    root: &Place,
+    root: &Directory,
     [least, enough]: [u64; 2],
 ) -> Result<Result<Existing, String>, Stopped> {
     let mut reason = NOTHING.to_owned();
     for file in largest(root, [least, enough], patient.course.stall).await {
         let trying = async {
-            let open = root.below(&file.directory).await?.open(&file.name, false).await?;
+            let open = root.directory(&file.directory).await?.open(&file.name, OpenMode::Read).await?;
             // A lock of somebody else is met only now.
             let read = open.read(0, 1).await;
             open.close().await?;

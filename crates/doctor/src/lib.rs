@@ -27,7 +27,6 @@ mod mounted;
 mod names;
 mod packets;
 mod patient;
-mod peer;
 mod ping;
 mod protocol;
 mod report;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use admin::transactions::Counted;
 use admin::whole::Whole;
 use admin::{Client, Request, Response, Transactions, Workload};
-use load::{Scheme, Target};
+use client::{Scheme, Url};
 use serde::de::DeserializeOwned;
 
 use crate::facts::Told;
@@ -54,7 +54,7 @@ pub(crate) async fn transactions(source: String, patience: Duration) -> Result<T
 }
 
 /// How the server answered on the share of `target` between two accounts; nothing where there is no such share.
-pub(crate) fn told(before: &Transactions, now: &Transactions, target: &Target) -> Option<Told> {
+pub(crate) fn told(before: &Transactions, now: &Transactions, target: &Url) -> Option<Told> {
     let protocol = if target.scheme == Scheme::Nfs { "NFS" } else { "SMB" };
     let name = target.share.trim_matches('/');
     let between = now.since(before);
@@ -196,10 +196,10 @@ mod tests {
                 .into(),
             ..Transactions::default()
         };
-        let target: Target = "smb://ann@h/files".parse().unwrap();
+        let target: Url = "smb://ann@h/files".parse().unwrap();
         let told = told(&all(2), &all(7), &target).unwrap();
         assert_eq!((told.throttled(), told.provisioned_iops), ((5, 5), Some(1000)));
-        let elsewhere: Target = "nfs://h/files".parse().unwrap();
+        let elsewhere: Url = "nfs://h/files".parse().unwrap();
         assert_eq!(super::told(&all(2), &all(7), &elsewhere), None);
     }
 }

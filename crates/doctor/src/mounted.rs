@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use client::{Scheme, Url};
 use load::cpu::Account;
-use load::{Plan, Scheme, Stop, Target};
+use load::{Plan, Stop, noise};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -24,9 +25,7 @@ use crate::facts::{
     Cause, Channel, Connections, Data, Facts, Metadata, NameWork, Protocol, Run, Stage, Stopped, Work, median,
 };
 use crate::mount::Mount;
-use crate::patient::bench::noise;
 use crate::patient::{Patient, cut};
-use crate::run::written;
 use crate::tcp::TcpInfo;
 use crate::{Error, mount, ping, sweep, tcp};
 
@@ -55,12 +54,12 @@ struct Command {
 /// # Errors
 /// When no share or export is mounted there.
 pub(crate) async fn examine(
-    target: &Target,
+    target: &Url,
     args: &Args,
     course: &Course,
     told: impl Future<Output = ()>,
 ) -> Result<Facts, Error> {
-    let path = PathBuf::from(&target.directory);
+    let path = PathBuf::from(&target.path);
     let begun = Instant::now();
     let (found, answers) = mount::look(&path, course.stall).await;
     let Some(mut mount) = found else {
@@ -78,13 +77,13 @@ pub(crate) async fn examine(
     {
         mount.port = port_of(&tcp::ports(address).unwrap_or_default(), mount.port);
     }
-    let server = Target {
+    let server = Url {
         scheme: Scheme::Local,
         host: mount.address.clone().unwrap_or_default(),
         port: mount.port,
         ..target.clone()
     };
-    let mut patient = Patient::new(&server, written(target), args, course, "");
+    let mut patient = Patient::new(&server, target.to_string(), args, course, "");
     patient.facts.protocol = Some(Protocol::Mount(mount));
     let scratch = path.join(format!(".trunkline-doctor-{:08x}", u32::from_ne_bytes(auth::crypto::random())));
     let worker = Worker::new();

@@ -3,16 +3,15 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::task::JoinSet;
+use client::remote::{Directory, OpenMode};
+use load::engine::{self, Course, Crew, Done, Kind, Turn};
 
 use crate::clear::Made;
-use crate::drive::Moment;
+use crate::drive::{Failure, Moment};
 use crate::facts::{Cause, Metadata, NameWork, Stage, Stopped, median};
-use crate::peer::Place;
 use crate::protocol;
 
 /// Names under way at once.
@@ -39,7 +38,7 @@ pub(crate) struct Bounds {
 
 /// Something with a name, and when its first half was done, where it has two.
 type Doing = Pin<Box<dyn Future<Output = client::Result<Option<Instant>>> + Send>>;
-type Operation = Arc<dyn Fn(Place, u32) -> Doing + Send + Sync>;
+type Operation = Arc<dyn Fn(Directory, u32) -> Doing + Send + Sync>;
 
 /// What was done how quickly.
 struct Series {
@@ -51,17 +50,30 @@ struct Series {
     idle: f64,
 }
 
-fn operation<F>(what: impl Fn(Place, String) -> F + Send + Sync + 'static) -> Operation
+fn operation<F>(what: impl Fn(Directory, String) -> F + Send + Sync + 'static) -> Operation
 where
     F: Future<Output = client::Result<Option<Instant>>> + Send + 'static,
 {
     Arc::new(move |place, number| Box::pin(what(place, format!("n{number}"))))
 }
 
+/// Makes an empty file and closes it.
+pub(crate) async fn create(place: &Directory, name: &str) -> client::Result<()> {
+    place.open(name, OpenMode::Make).await?.close().await
+}
+
+/// Opens a file and closes it; when it was open.
+async fn open_and_close(place: &Directory, name: &str) -> client::Result<Instant> {
+    let file = place.open(name, OpenMode::Read).await?;
+    let opened = Instant::now();
+    file.close().await?;
+    Ok(opened)
+}
+
 /// Measures in an empty directory, and leaves names behind that whoever made it deletes: those that `made` holds. What was learnt
 /// before a failure, or before nobody waited any more, is in `metadata`.
 pub(crate) async fn measure(
-    place: &Place,
+    place: &Directory,
     bounds: &Bounds,
     made: &Made,
     metadata: &mut Metadata,
@@ -71,7 +83,7 @@ pub(crate) async fn measure(
     let noted = made.clone();
     let create = operation(move |place, name| {
         noted.note(&name);
-        async move { place.create(&name).await.map(|()| None) }
+        async move { create(&place, &name).await.map(|()| None) }
     });
     let one = series(place, &create, bounds, 1, 0..MOST / 2).await?;
     let begun = one.times_ms.len() as u32;
@@ -80,8 +92,12 @@ pub(crate) async fn measure(
     metadata.operations.push(work("create", trips, &one, &many));
     let names = metadata.names.max(1);
     for (what, trips, operation) in [
-        ("open", trips, operation(|place, name| async move { place.open_and_close(&name).await.map(Some) })),
-        ("stat", 1, operation(|place, name| async move { place.stat(&name).await.map(|()| None) })),
+        (
+            "open",
+            trips,
+            operation(|place, name| async move { open_and_close(&place, &name).await.map(Some) }),
+        ),
+        ("stat", 1, operation(|place, name| async move { place.stat(&name).await.map(|_| None) })),
     ] {
         let turned: Operation = Arc::new(move |place, number| operation(place, number % names));
         let one = series(place, &turned, bounds, 1, 0..u32::MAX).await?;
@@ -157,14 +173,36 @@ async fn within<T>(bounds: &Bounds, work: impl Future<Output = client::Result<T>
     }
 }
 
-/// The time of so many operations where there are `most` in a second.
-fn pause(count: u32, most: f64) -> Duration {
-    Duration::from_secs_f64(f64::from(count) / most)
+/// When something was begun, when its first half was done, and when all of it.
+type Times = (Instant, Option<Instant>, Instant);
+
+/// Does one operation after the other, and takes down the times.
+struct Worker {
+    place: Directory,
+    operation: Operation,
+    stall: Duration,
+    /// The number of the first.
+    first: u32,
+    times: Arc<Mutex<Vec<Times>>>,
+}
+
+impl engine::Operation for Worker {
+    type Error = Failure;
+
+    async fn once(&mut self, turn: Turn) -> Result<Done, Failure> {
+        let number = if let Turn::Counts(number) = turn { self.first + number as u32 } else { self.first };
+        let begin = Instant::now();
+        let doing = (self.operation)(self.place.clone(), number);
+        let done = tokio::time::timeout(self.stall, doing).await;
+        let halfway = done.map_err(|_| Failure::Stalled(self.stall))??;
+        self.times.lock().unwrap_or_else(PoisonError::into_inner).push((begin, halfway, Instant::now()));
+        Ok(Done { kind: Kind::Metadata, bytes: 0, begun: None })
+    }
 }
 
 /// Does the operation with the numbers in `range`, `depth` at once, until they or the time are used up.
 async fn series(
-    place: &Place,
+    place: &Directory,
     operation: &Operation,
     bounds: &Bounds,
     depth: u32,
@@ -172,42 +210,27 @@ async fn series(
 ) -> Result<Series, Stopped> {
     let begun = Instant::now();
     let until = (begun + bounds.time).min(bounds.until);
-    let next = Arc::new(AtomicU32::new(range.start));
+    let course = Arc::new(Course::new(
+        Duration::ZERO,
+        Some(until.saturating_duration_since(begun)),
+        Some(range.len() as u64),
+    ));
+    course.begin(begun);
     let before = Moment::read(&Vec::new);
-    let mut workers = JoinSet::new();
-    for worker in 0..depth {
-        let (place, operation, bounds) = (place.clone(), Arc::clone(operation), bounds.clone());
-        let (next, end) = (Arc::clone(&next), range.end);
-        workers.spawn(async move {
-            let mut done = Vec::new();
-            // Those of a bounded number begin one after the other.
-            let first = bounds.most_per_s.map_or(begun, |most| begun + pause(worker, most));
-            tokio::time::sleep_until(first.min(until).into()).await;
-            loop {
-                let begin = Instant::now();
-                if begin >= until {
-                    return Ok::<_, Stopped>(done);
-                }
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                if number >= end {
-                    return Ok(done);
-                }
-                let halfway = within(&bounds, operation(place.clone(), number)).await?;
-                let end = Instant::now();
-                done.push((begin, halfway, end));
-                if let Some(most) = bounds.most_per_s {
-                    tokio::time::sleep_until((begin + pause(depth, most)).min(until).into()).await;
-                }
-            }
-        });
-    }
-    let mut times = Vec::new();
-    while let Some(done) = workers.join_next().await {
-        match done {
-            Ok(done) => times.extend(done?),
-            Err(why) => std::panic::resume_unwind(why.into_panic()),
-        }
-    }
+    let times: Arc<Mutex<Vec<Times>>> = Arc::default();
+    let worker = |_| Worker {
+        place: place.clone(),
+        operation: Arc::clone(operation),
+        stall: bounds.stall,
+        first: range.start,
+        times: Arc::clone(&times),
+    };
+    let crew = Crew::begin(depth, worker, &course, bounds.most_per_s, &Arc::default());
+    crew.end().await.map_err(|why| match why {
+        Failure::Server(why) => protocol::stopped(Stage::Metadata, &why),
+        Failure::Stalled(_) => silent(bounds),
+    })?;
+    let times = std::mem::take(&mut *times.lock().unwrap_or_else(PoisonError::into_inner));
     let last = times.iter().map(|(.., end)| *end).max().unwrap_or(begun);
     let lasted = (last - begun).as_secs_f64().max(1e-6);
     let mut parts = vec![0.0; PARTS];

@@ -6,22 +6,30 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use auth::{Cipher, GmacNonce, Sealer, Signer};
+use client::Url;
 use client::nfs::{self, NfsStat};
-use client::{Connection, Session};
-use load::Target;
+use client::remote::{self, MountOptions, unix_ns};
+use client::smb::{Connection, Credentials, Session};
 use smb_wire::NtStatus;
 use smb_wire::negotiate::{Capabilities, SecurityMode};
 use tokio::net::TcpStream;
 
 use crate::facts::{Cause, Nfs, Protocol, Smb, Stage, Stopped};
-use crate::peer::{How, Line};
 
-/// Milliseconds from 1601, where SMB's time begins, to 1970.
-const EPOCH_MS: i64 = 11_644_473_600_000;
+/// How a server is spoken to.
+#[derive(Debug, Clone)]
+pub(crate) enum How {
+    Smb { options: client::smb::Options, who: Credentials },
+    Nfs(nfs::Options),
+}
+
+/// What is made on a server is nobody else's.
+pub(crate) const MOUNT_OPTIONS: MountOptions =
+    MountOptions { direct: false, sync: false, file_mode: 0o600, dir_mode: 0o700 };
 
 /// SMB's time as milliseconds since 1970.
 pub(crate) fn unix_ms(filetime: u64) -> i64 {
-    i64::try_from(filetime / 10_000).unwrap_or(i64::MAX) - EPOCH_MS
+    i64::try_from(filetime).map_or(i64::MAX, |time| (unix_ns(time) / 1_000_000) as i64)
 }
 
 pub(crate) fn now_ms() -> i64 {
@@ -70,10 +78,10 @@ pub(crate) fn stopped(stage: Stage, why: &client::Error) -> Stopped {
 /// Opens a session to `address` and the share in it; answers what was agreed on as well.
 pub(crate) async fn open(
     how: &How,
-    target: &Target,
+    target: &Url,
     address: SocketAddr,
     patience: Duration,
-) -> Result<(Line, Protocol), Stopped> {
+) -> Result<(remote::Session, Protocol), Stopped> {
     match how {
         How::Smb { options, who } => {
             let connecting = async { Ok(TcpStream::connect(address).await?) };
@@ -87,7 +95,7 @@ pub(crate) async fn open(
             let log_on_ms = begun.elapsed().as_secs_f64() * 1000.0;
             let seals = session.seals() || tree.demands_encryption();
             let facts = Smb { clock_ahead_ms, log_on_ms, seals, ..smb(&connection, &session, options) };
-            Ok((Line::Smb { connection, session, tree }, Protocol::Smb(facts)))
+            Ok((remote::Session::Smb { connection, session, tree }, Protocol::Smb(facts)))
         }
         How::Nfs(options) => {
             let connecting = async { Ok(TcpStream::connect(address).await?) };
@@ -108,7 +116,7 @@ pub(crate) async fn open(
                 log_on_ms: begun.elapsed().as_secs_f64() * 1000.0,
                 ..Nfs::default()
             };
-            Ok((Line::Nfs { client, export }, Protocol::Nfs(facts)))
+            Ok((remote::Session::Nfs { client, export }, Protocol::Nfs(facts)))
         }
     }
 }
@@ -134,14 +142,14 @@ async fn connect_nfs(
 /// Whether who makes a file in the directory `scratch` and writes it is given a delegation, asked by a client of its own; nothing when that cannot be found out.
 pub(crate) async fn is_given_delegations(
     how: &How,
-    target: &Target,
+    target: &Url,
     address: SocketAddr,
     scratch: &str,
 ) -> Option<bool> {
     let How::Nfs(options) = how else { return None };
     let client =
         nfs::Client::connect(address, nfs::Options { delegations: true, ..options.clone() }).await.ok()?;
-    let path = [target.share.as_str(), &target.directory, scratch].join("/");
+    let path = [target.share.as_str(), &target.path, scratch].join("/");
     let directory = client.directory(&path).await.ok()?;
     let file = directory.open("own", &nfs::OpenOptions::write(nfs::Creation::Always(0o600))).await.ok()?;
     let given = client.delegations() > 0;
@@ -159,7 +167,7 @@ fn printable(bytes: &[u8]) -> String {
     }
 }
 
-fn smb(connection: &Connection, session: &Session, options: &client::Options) -> Smb {
+fn smb(connection: &Connection, session: &Session, options: &client::smb::Options) -> Smb {
     let negotiated = connection.negotiated();
     let guid = negotiated.server_guid.0;
     let demands = negotiated.security_mode.contains(SecurityMode::SIGNING_REQUIRED);

@@ -3,7 +3,7 @@
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use load::{Scheme, Target};
+use client::{Scheme, Url};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{Args, Course};
@@ -79,7 +79,7 @@ async fn told(signals: &mut [Signal]) {
 }
 
 async fn one(
-    target: &Target,
+    target: &Url,
     args: &Args,
     course: &Course,
     password: &str,
@@ -88,7 +88,7 @@ async fn one(
     if target.scheme == Scheme::Local {
         return mounted::examine(target, args, course, told).await;
     }
-    let mut patient = Patient::new(target, written(target), args, course, password);
+    let mut patient = Patient::new(target, target.to_string(), args, course, password);
     let is_over = tokio::select! {
         () = patient.examine() => false,
         () = told => true,
@@ -98,21 +98,4 @@ async fn one(
     }
     patient.clear().await;
     Ok(patient.facts)
-}
-
-/// A target as its user wrote it.
-pub(crate) fn written(target: &Target) -> String {
-    let scheme = match target.scheme {
-        Scheme::Smb => "smb://",
-        Scheme::Nfs => "nfs://",
-        Scheme::Local | Scheme::Null => return target.directory.clone(),
-    };
-    let domain = if target.domain.is_empty() { String::new() } else { format!("{};", target.domain) };
-    let at = if target.user.is_empty() { "" } else { "@" };
-    let host = if target.host.contains(':') { format!("[{}]", target.host) } else { target.host.clone() };
-    let slash = if target.directory.is_empty() { "" } else { "/" };
-    format!(
-        "{scheme}{domain}{}{at}{host}:{}/{}{slash}{}",
-        target.user, target.port, target.share, target.directory
-    )
 }

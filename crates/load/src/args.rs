@@ -5,17 +5,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use client::Url;
+use client::written::size;
 
-use crate::Target;
-use crate::units::{size, time};
+use crate::target::target;
+use crate::units::time;
 
 /// What to load, and how.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// What to load: smb://USER@HOST[:PORT]/SHARE[/DIR], nfs://HOST[:PORT]/EXPORT[/DIR] or the path of a mounted
     /// directory. Several targets, or one with diskspd's flags, are files
-    #[arg(value_name = "TARGET", required_unless_present = "agent")]
-    pub targets: Vec<Target>,
+    #[arg(value_name = "TARGET", required_unless_present = "agent", value_parser = target)]
+    pub targets: Vec<Url>,
     /// One of diskspd's flags, as `diskspd::spell_out` hands it on
     #[arg(long = "diskspd", value_name = "FLAG", hide = true, allow_hyphen_values = true, conflicts_with_all = [
         "rw", "metadata", "bs", "iodepth", "numjobs", "nrfiles", "filesize", "runtime", "ramp_time", "direct", "sync", "time_based",
@@ -254,7 +256,7 @@ impl Args {
     /// # Errors
     /// When the file cannot be read.
     pub fn password(&self) -> Result<Option<String>, crate::Error> {
-        if !self.targets.iter().any(Target::needs_password) {
+        if self.targets.iter().all(|target| target.login().is_none()) {
             return Ok(Some(String::new()));
         }
         let Some(file) = &self.password_file else {

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use client::ChannelStatus;
 use serde::{Deserialize, Serialize};
 
 /// A connection and what it carried, from the beginning of its session.
@@ -20,6 +21,13 @@ pub(crate) struct Channel {
     pub(crate) most_credits: Option<u32>,
 }
 
+impl From<ChannelStatus> for Channel {
+    fn from(it: ChannelStatus) -> Channel {
+        let ChannelStatus { local, peer, requests, bytes, traffic, most_credits, .. } = it;
+        Channel { local, peer, requests, bytes, sent: traffic.sent, received: traffic.received, most_credits }
+    }
+}
+
 /// What was negotiated.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Security {
@@ -27,4 +35,13 @@ pub(crate) struct Security {
     pub(crate) dialect: String,
     pub(crate) signing: String,
     pub(crate) encryption: String,
+}
+
+impl Security {
+    /// That of what is neither signed nor sealed.
+    pub(crate) fn none(protocol: &str, dialect: &str) -> Security {
+        let off = || "off".to_owned();
+        let (protocol, dialect) = (protocol.to_owned(), dialect.to_owned());
+        Security { protocol, dialect, signing: off(), encryption: off() }
+    }
 }

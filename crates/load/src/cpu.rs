@@ -117,6 +117,18 @@ impl Usage {
         };
         Usage(self.0.iter().zip(&before.0).map(less).collect())
     }
+
+    /// Ticks in which processors had something to do, and all of them.
+    pub(crate) fn sum(&self) -> (u64, u64) {
+        self.0.iter().fold((0, 0), |sum, it| (sum.0 + it[0] + it[1], sum.1 + it[2]))
+    }
+
+    /// Part of all processors that had nothing to do; all of it where the host does not tell.
+    #[must_use]
+    pub fn idle(&self) -> f64 {
+        let (busy, all) = self.sum();
+        if all == 0 { 1.0 } else { 1.0 - busy as f64 / all as f64 }
+    }
 }
 
 #[cfg(test)]

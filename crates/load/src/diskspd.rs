@@ -6,8 +6,9 @@
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
+use client::written::size;
+
 use crate::Error;
-use crate::units::size;
 
 /// What the flags ask for, with diskspd's defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]

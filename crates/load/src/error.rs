@@ -1,5 +1,7 @@
 //! Why there is no report.
 
+use std::io::ErrorKind;
+
 use client::nfs::NfsStat;
 use smb_wire::NtStatus;
 
@@ -36,6 +38,13 @@ impl Error {
     }
 }
 
+impl From<std::io::Error> for Error {
+    /// The timer of a planned begin is all that the engine asks the host for.
+    fn from(why: std::io::Error) -> Error {
+        Error::host("waiting for the planned begin", why)
+    }
+}
+
 /// What to do about a server's refusal, where that can be said.
 fn remedy(why: &client::Error) -> &'static str {
     match why {
@@ -61,34 +70,12 @@ pub(crate) trait Doing<T> {
 
 impl<T> Doing<T> for client::Result<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error> {
-        self.map_err(|why| Error::Server { doing: what(), why })
-    }
-}
-
-impl<T> Doing<T> for Result<T, Failure> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error> {
         self.map_err(|why| match why {
-            Failure::Server(why) => Error::Server { doing: what(), why },
-            Failure::Host(why) => Error::host(what(), why),
+            client::Error::Local(why) if why.kind() == ErrorKind::Unsupported => {
+                Error::host(what(), format!("{why}; leave out --direct or -S"))
+            }
+            client::Error::Local(why) => Error::host(what(), why),
+            why => Error::Server { doing: what(), why },
         })
-    }
-}
-
-/// What went wrong with one operation.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    Server(client::Error),
-    Host(std::io::Error),
-}
-
-impl From<client::Error> for Failure {
-    fn from(why: client::Error) -> Failure {
-        Failure::Server(why)
-    }
-}
-
-impl From<std::io::Error> for Failure {
-    fn from(why: std::io::Error) -> Failure {
-        Failure::Host(why)
     }
 }

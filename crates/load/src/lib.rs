@@ -8,7 +8,7 @@
 //! nothing is shared between sessions while it is measured but the tickets of a fixed amount of work. A path of this host
 //! has a thread for each operation under way instead. What is counted are the operations that began in the measured time, each once, when it is done.
 //!
-//! [`agents`] lets several machines load together.
+//! [`engine`] is what measures, here and in the doctor. [`agents`] lets several machines load together.
 //!
 //! [`link`] puts a long, narrow or lossy path in front of any command.
 
@@ -17,6 +17,7 @@ mod args;
 mod channel;
 pub mod cpu;
 pub mod diskspd;
+pub mod engine;
 mod error;
 mod in_turns;
 pub mod link;
@@ -43,4 +44,5 @@ pub use measure::Stop;
 pub use plan::Plan;
 pub use report::{Report, html, json, plots};
 pub use run::{run, run_until};
-pub use target::{Scheme, Target};
+pub use target::target;
+pub use work::data::noise;

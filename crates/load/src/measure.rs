@@ -13,20 +13,31 @@ const MAX_LATENCY_NS: u64 = 3_600_000_000_000;
 
 /// Operations of one kind: how many, how many bytes, how long each took.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct Tally {
-    pub(crate) operations: u64,
-    pub(crate) bytes: u64,
+pub struct Tally {
+    /// How many.
+    pub operations: u64,
+    /// Bytes of data that they moved.
+    pub bytes: u64,
     /// Nanoseconds, to three digits.
     #[serde(with = "as_pairs")]
     pub(crate) latency: Histogram<u64>,
-    /// Operations and bytes that were done in each [`SLICE`] of the measured time.
-    pub(crate) slices: Vec<(u64, u64)>,
+    /// Operations and bytes that were done in each slice of the measured time.
+    slices: Vec<(u64, u64)>,
+    /// Nanoseconds of a slice: what goes from machine to machine has the usual ones.
+    #[serde(skip, default = "usual_slice")]
+    slice: u64,
 }
 
 /// What rates are taken of, to tell how even they were; fio's own.
-pub(crate) const SLICE: Duration = Duration::from_millis(SLICE_MS);
+pub(crate) const SLICE: Duration = Duration::from_millis(500);
 
-const SLICE_MS: u64 = 500;
+fn usual_slice() -> u64 {
+    nanoseconds(SLICE)
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// Slices kept at most, some days of them. What comes later counts, but not to a slice.
 const MAX_SLICES: usize = 1 << 20;
@@ -43,7 +54,7 @@ impl Default for Tally {
     fn default() -> Tally {
         // It begins small and grows with what it must hold: there may be many.
         let latency = Histogram::new(3).expect("three digits can be had");
-        Tally { operations: 0, bytes: 0, latency, slices: Vec::new() }
+        Tally { operations: 0, bytes: 0, latency, slices: Vec::new(), slice: usual_slice() }
     }
 }
 
@@ -52,10 +63,8 @@ impl Tally {
     pub(crate) fn add(&mut self, bytes: u64, took: Duration, at: Duration) {
         self.operations += 1;
         self.bytes += bytes;
-        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.latency.record(took.clamp(1, MAX_LATENCY_NS)).expect("it grows as far as this");
-        let ms = at.as_secs() * 1000 + u64::from(at.subsec_millis());
-        let slice = (ms / SLICE_MS) as usize;
+        self.latency.record(nanoseconds(took).clamp(1, MAX_LATENCY_NS)).expect("it grows as far as this");
+        let slice = (nanoseconds(at) / self.slice) as usize;
         if slice < MAX_SLICES {
             if self.slices.len() <= slice {
                 self.slices.resize(slice + 1, (0, 0));
@@ -81,16 +90,22 @@ impl Tally {
     fn then(&mut self, other: &Tally, lasted: Duration) {
         let slices = std::mem::take(&mut self.slices);
         self.merge(&Tally { slices: Vec::new(), ..other.clone() });
-        let whole = (lasted.as_nanos() / SLICE.as_nanos()) as usize;
+        let whole = (nanoseconds(lasted) / self.slice) as usize;
         self.slices = slices;
         self.slices.resize(whole.min(MAX_SLICES), (0, 0));
         self.slices.extend(other.slices.iter().take(MAX_SLICES - self.slices.len()));
     }
 
+    /// The latency that so many of a hundred operations did not exceed, in nanoseconds.
+    #[must_use]
+    pub fn latency_ns(&self, percent: f64) -> u64 {
+        self.latency.value_at_percentile(percent)
+    }
+
     /// Operations and bytes for a second in each slice that lies whole in the measured time.
-    pub(crate) fn rates(&self, lasted: Duration) -> Vec<(f64, f64)> {
-        let whole = (lasted.as_nanos() / SLICE.as_nanos()) as usize;
-        let rate = |count: u64| count as f64 / SLICE.as_secs_f64();
+    pub fn rates(&self, lasted: Duration) -> Vec<(f64, f64)> {
+        let whole = (nanoseconds(lasted) / self.slice) as usize;
+        let rate = |count: u64| count as f64 * 1e9 / self.slice as f64;
         let slices = self.slices.iter().copied().chain(std::iter::repeat((0, 0)));
         slices
             .take(whole.min(MAX_SLICES))
@@ -124,15 +139,18 @@ mod as_pairs {
 
 /// What an operation was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// It read.
     Read,
+    /// It wrote.
     Write,
+    /// It was about names.
     Metadata,
 }
 
 /// What one job has done in the measured time.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Record {
+pub struct Record {
     pub(crate) read: Tally,
     pub(crate) write: Tally,
     pub(crate) metadata: Tally,
@@ -176,8 +194,16 @@ impl Record {
         self.read.bytes + self.write.bytes + self.metadata.bytes
     }
 
+    /// An empty one that takes its rates of slices of this length.
+    #[must_use]
+    pub fn by_slices(slice: Duration) -> Record {
+        let tally = || Tally { slice: nanoseconds(slice).max(1), ..Tally::default() };
+        Record { read: tally(), write: tally(), metadata: tally(), lasted: Duration::ZERO }
+    }
+
     /// All kinds as one.
-    pub(crate) fn total(&self) -> Tally {
+    #[must_use]
+    pub fn total(&self) -> Tally {
         let mut total = self.read.clone();
         total.merge(&self.write);
         total.merge(&self.metadata);
@@ -187,7 +213,7 @@ impl Record {
 
 /// Whether an operation that begins now counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub enum Turn {
     /// It warms up, or cools down.
     Aside,
     /// It counts; the number is its own among all that count.
@@ -212,10 +238,16 @@ impl Stop {
 }
 
 /// When what counts begins and ends, for all connections.
+///
+/// What begins in the measured time counts, when it is done: behind a warm-up as much is under way at the begin, which does not
+/// count, as at the end, which does. Where the begin is decided meanwhile ([`Course::opened_later`]) what ends in that time counts.
 #[derive(Debug)]
-pub(crate) struct Course {
+pub struct Course {
     start: OnceLock<Instant>,
-    ramp: Duration,
+    /// When the measured time begins.
+    from: OnceLock<Instant>,
+    /// What goes before the measured time; nothing where its begin is decided meanwhile.
+    ramp: Option<Duration>,
     runtime: Option<Duration>,
     cool_down: Duration,
     operations: Option<u64>,
@@ -224,17 +256,25 @@ pub(crate) struct Course {
 }
 
 impl Course {
-    pub(crate) fn new(ramp: Duration, runtime: Option<Duration>, operations: Option<u64>) -> Course {
-        let (given, stopped) = (AtomicU64::new(0), Stop::default());
+    /// One that ends when `runtime` is over behind `ramp`, or with so many operations.
+    #[must_use]
+    pub fn new(ramp: Duration, runtime: Option<Duration>, operations: Option<u64>) -> Course {
         Course {
             start: OnceLock::new(),
-            ramp,
+            from: OnceLock::new(),
+            ramp: Some(ramp),
             runtime,
             cool_down: Duration::ZERO,
             operations,
-            given,
-            stopped,
+            given: AtomicU64::new(0),
+            stopped: Stop::default(),
         }
+    }
+
+    /// One whose measured time begins when [`Course::open`] says so, and lasts so long.
+    #[must_use]
+    pub fn opened_later(runtime: Duration) -> Course {
+        Course { ramp: None, ..Course::new(Duration::ZERO, Some(runtime), None) }
     }
 
     /// The same, after which work goes on for a while and does not count.
@@ -248,12 +288,20 @@ impl Course {
     }
 
     /// Starts it.
-    pub(crate) fn begin(&self, at: Instant) {
+    pub fn begin(&self, at: Instant) {
         self.start.get_or_init(|| at);
+        if let Some(ramp) = self.ramp {
+            self.open(at + ramp);
+        }
     }
 
-    /// Ends it, because something went wrong.
-    pub(crate) fn stop(&self) {
+    /// Lets the measured time begin, if it has not; answers when it did.
+    pub fn open(&self, at: Instant) -> Instant {
+        *self.from.get_or_init(|| at)
+    }
+
+    /// Ends it: nothing more is begun.
+    pub fn stop(&self) {
         self.stopped.now();
     }
 
@@ -267,12 +315,12 @@ impl Course {
 
     /// When the measured time begins.
     pub(crate) fn measured_from(&self) -> Instant {
-        self.start() + self.ramp
+        *self.from.get().expect("nobody asks before it is decided")
     }
 
-    /// When the measured time ends, if the time ends it.
+    /// When the measured time ends, if the time ends it and its begin is known.
     pub(crate) fn measured_to(&self) -> Option<Instant> {
-        self.runtime.map(|runtime| self.measured_from() + runtime)
+        Some(*self.from.get()? + self.runtime?)
     }
 
     /// Whether it is too late to begin anything.
@@ -285,7 +333,8 @@ impl Course {
         if self.is_over(now) {
             return Turn::Over;
         }
-        if now < self.measured_from() || self.measured_to().is_some_and(|end| now >= end) {
+        let has_begun = self.from.get().is_some_and(|from| now >= *from);
+        if !has_begun || self.measured_to().is_some_and(|end| now >= end) {
             return Turn::Aside;
         }
         let number = self.given.fetch_add(1, Ordering::Relaxed);
@@ -296,9 +345,38 @@ impl Course {
     }
 }
 
+impl Course {
+    /// How far in the measured time an operation has ended that was `turn` when it began, if it counts.
+    pub(crate) fn counted(&self, turn: Turn, end: Instant) -> Option<Duration> {
+        let at = end.checked_duration_since(*self.from.get()?)?;
+        let counts = match self.ramp {
+            Some(_) => matches!(turn, Turn::Counts(_)),
+            None => self.runtime.is_none_or(|runtime| at < runtime),
+        };
+        counts.then_some(at)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_counts_begins_once_and_lasts_for_its_time() {
+        let course = Course::opened_later(Duration::from_millis(100));
+        let now = Instant::now();
+        assert_eq!(
+            (course.turn(now), course.counted(Turn::Aside, now)),
+            (Turn::Aside, None),
+            "it has not begun"
+        );
+        assert_eq!((course.open(now), course.open(now + Duration::from_secs(1))), (now, now));
+        let at = |ms| now + Duration::from_millis(ms);
+        // What began before it counts as well.
+        assert_eq!(course.counted(Turn::Aside, at(99)), Some(Duration::from_millis(99)));
+        assert!(course.counted(Turn::Counts(0), at(100)).is_none());
+        assert_eq!(course.turn(at(100)), Turn::Over);
+    }
 
     #[test]
     fn exactly_the_operations_that_were_asked_for_count() {

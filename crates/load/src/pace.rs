@@ -1,11 +1,13 @@
-//! Operations that are planned ahead: each job begins so many in a second, whether or not earlier ones are done.
+//! When operations may begin: planned ahead, or no more than so many in a second.
 //!
+//! Where they are planned each job begins so many in a second, whether or not earlier ones are done.
 //! A generator that waits for one answer before it begins the next leaves out just those operations that a slow
 //! server would have kept waiting. Here each has a planned begin that nothing moves, and its latency counts from there.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -65,6 +67,55 @@ pub(crate) enum Timer {
     Thread,
     /// Where it does many.
     Descriptor(AsyncFd<OwnedFd>),
+    /// Where a millisecond does not matter.
+    Runtime,
+}
+
+/// What operations wait for before they begin.
+#[derive(Debug)]
+pub(crate) enum Pacing<'a> {
+    /// The turn of their job in a plan, from which their latency counts.
+    Planned { pace: &'a Pace, job: u32, timer: Timer },
+    /// A place among those that may begin in a second.
+    Bounded(&'a Bound),
+}
+
+/// So many operations begin in a second at most.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    next: Mutex<Instant>,
+    step: Duration,
+}
+
+impl Bound {
+    pub(crate) fn new(most_per_s: f64) -> Bound {
+        let step = Duration::from_secs_f64(1.0 / most_per_s.max(0.01));
+        Bound { next: Mutex::new(Instant::now()), step }
+    }
+
+    fn next(&self) -> Instant {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let begin = (*next).max(Instant::now());
+        *next = begin + self.step;
+        begin
+    }
+}
+
+impl Pacing<'_> {
+    /// Waits until an operation may begin; answers when that is, and nothing when it is too late for one.
+    pub(crate) async fn next(&self, course: &Course) -> io::Result<Option<Instant>> {
+        let (begin, timer) = match self {
+            Pacing::Planned { pace, job, timer } => (course.start() + pace.next(*job), timer),
+            Pacing::Bounded(bound) => (bound.next(), &Timer::Runtime),
+        };
+        if course.is_over(begin) {
+            return Ok(None);
+        }
+        timer.until(begin, course).await?;
+        let now = Instant::now();
+        let begin = if matches!(self, Pacing::Planned { .. }) { begin } else { now };
+        Ok(Some(begin).filter(|_| !course.is_over(now)))
+    }
 }
 
 impl Timer {
@@ -90,6 +141,7 @@ impl Timer {
             match self {
                 Timer::Thread => thread::sleep(left),
                 Timer::Descriptor(timer) => wait(timer, left).await?,
+                Timer::Runtime => tokio::time::sleep(left).await,
             }
         }
     }
@@ -118,6 +170,17 @@ mod tests {
         let first: Vec<_> = (0..3).map(|_| pace.next(0).as_micros()).collect();
         let second: Vec<_> = (0..3).map(|_| pace.next(1).as_micros()).collect();
         assert_eq!((first, second), (vec![0, 1000, 2000], vec![500, 1500, 2500]));
+    }
+
+    #[tokio::test]
+    async fn a_turn_that_comes_after_the_end_is_not_waited_for() {
+        let begun = Instant::now();
+        let (bound, course) = (Bound::new(1.0 / 3600.0), Course::opened_later(Duration::from_secs(3600)));
+        let bound = Pacing::Bounded(&bound);
+        assert!(bound.next(&course).await.unwrap().is_some());
+        course.stop();
+        assert!(bound.next(&course).await.unwrap().is_none());
+        assert!(begun.elapsed() < Duration::from_secs(60));
     }
 
     #[test]

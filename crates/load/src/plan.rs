@@ -6,18 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use auth::SigningAlgorithm;
-use client::{Credentials, Options};
+use client::smb::{Credentials, Options};
+use client::{Scheme, Url, join};
 
 use crate::args::{Args, Metadata, Pattern};
 use crate::diskspd::Flags;
-use crate::target::Scheme;
-use crate::{Error, Target};
+use crate::{Error, target};
 
 /// One load, ready to run.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The directory to work in; where files are named, the root of their share.
-    pub(crate) target: Target,
+    pub(crate) target: Url,
     pub(crate) protocol: Protocol,
     pub(crate) work: Work,
     pub(crate) block: u32,
@@ -201,7 +201,7 @@ impl Plan {
     /// The same for one of several clients, which has files of its own unless they are named.
     pub(crate) fn of_client(mut self, number: u32) -> Plan {
         if !matches!(self.work, Work::Data(Shape { files: Files::Named { .. }, .. })) {
-            self.target.directory = crate::target::join(&self.target.directory, &format!("client-{number}"));
+            self.target.path = join(&self.target.path, &format!("client-{number}"));
         }
         self
     }
@@ -211,7 +211,7 @@ impl Plan {
         self.jobs * self.depth
     }
 
-    fn of_flags(args: &Args, flags: &Flags, target: Target, password: &str) -> Result<Plan, Error> {
+    fn of_flags(args: &Args, flags: &Flags, target: Url, password: &str) -> Result<Plan, Error> {
         let block = block_of("-b", flags.block)?;
         if flags.source.is_some_and(|source| source < flags.block) {
             return Err(usage("-Z: the data to write is smaller than one write (-b)"));
@@ -246,7 +246,7 @@ impl Plan {
         pattern: Pattern,
         block: u64,
         depth: u32,
-        target: &Target,
+        target: &Url,
         password: &str,
     ) -> Result<Plan, Error> {
         let block = block_of("--bs", block)?;
@@ -280,7 +280,7 @@ impl Plan {
     /// What flags and options have in common.
     fn with(
         args: &Args,
-        target: Target,
+        target: Url,
         work: Work,
         block: u32,
         jobs: u32,
@@ -370,22 +370,22 @@ fn block_of(option: &str, bytes: u64) -> Result<u32, Error> {
 /// Whether the targets are files, not a directory in which each job makes its own.
 fn are_files(args: &Args) -> bool {
     let alone = &args.targets[0];
-    let is_directory = || alone.scheme != Scheme::Local || std::path::Path::new(&alone.directory).is_dir();
+    let is_directory = || alone.scheme != Scheme::Local || std::path::Path::new(&alone.path).is_dir();
     args.metadata.is_none() && (!args.diskspd.is_empty() || args.targets.len() > 1 || !is_directory())
 }
 
 fn paths(args: &Args) -> Arc<[String]> {
-    args.targets.iter().map(|target| target.directory.clone()).collect()
+    args.targets.iter().map(|target| target.path.clone()).collect()
 }
 
 /// Where the work is done.
-fn place(args: &Args) -> Result<Target, Error> {
+fn place(args: &Args) -> Result<Url, Error> {
     let first = &args.targets[0];
-    if let Some(other) = args.targets.iter().find(|target| !target.is_beside(first)) {
+    if let Some(other) = args.targets.iter().find(|other| !target::are_beside(other, first)) {
         let text = format!(
             "several targets must be files of one share; {} and {} are not",
-            first.place(),
-            other.place()
+            target::place(first),
+            target::place(other)
         );
         return Err(Error::Usage(text));
     }
@@ -395,13 +395,13 @@ fn place(args: &Args) -> Result<Target, Error> {
     if !are_files(args) {
         return Ok(first.clone());
     }
-    if let Some(target) = args.targets.iter().find(|target| target.directory.is_empty()) {
+    if let Some(share) = args.targets.iter().find(|it| it.path.is_empty()) {
         return Err(Error::Usage(format!(
             "{} is a share, and a target of diskspd's is a file in it",
-            target.place()
+            target::place(share)
         )));
     }
-    Ok(first.root())
+    Ok(target::root(first))
 }
 
 fn metadata(args: &Args, kind: Metadata, block: u32) -> Result<Work, Error> {

@@ -34,8 +34,7 @@ impl Look {
 impl Quiet {
     /// Ends a look and adds it.
     pub fn add(&mut self, look: &Look) {
-        let usage = Usage::read().since(&look.usage);
-        let (busy, all) = usage.0.iter().fold((0, 0), |sum, it| (sum.0 + it[0] + it[1], sum.1 + it[2]));
+        let (busy, all) = Usage::read().since(&look.usage).sum();
         let now = Account::own().ok();
         let own_ns = now.as_ref().zip(look.own.as_ref()).map_or(0, |(now, before)| now.since(before));
         let own = own_ns * rustix::param::clock_ticks_per_second() / 1_000_000_000;

@@ -6,14 +6,15 @@ use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use client::Bytes;
+use client::{Bytes, Scheme};
 use tokio::sync::Semaphore;
 
 use crate::channel::{Channel, Security};
 use crate::cpu::{Account, Usage, own_user_ns};
+use crate::engine::{self, Done, Operation};
 use crate::error::Doing;
-use crate::measure::{Course, Kind, Record, Stop, Turn};
-use crate::pace::{Pace, Timer};
+use crate::measure::{Course, Record, Stop, Turn};
+use crate::pace::{Pace, Pacing, Timer};
 use crate::peer::{Line, Share};
 use crate::plan::{Protocol, Work};
 use crate::progress::Progress;
@@ -21,7 +22,7 @@ use crate::random::Random;
 use crate::report::{Measured, Processor};
 use crate::work::data::{self, Job};
 use crate::work::make_directories;
-use crate::work::metadata::{Done, Names};
+use crate::work::metadata::Names;
 use crate::{Error, Plan, Report, threads};
 
 /// How many connections log on at a time: a server may have few places for those of one address that have not.
@@ -143,7 +144,7 @@ pub(crate) fn measure(
     stop: &Stop,
     ready: impl FnOnce() -> Result<(), Error>,
 ) -> Result<Measured, Error> {
-    if plan.target.scheme == crate::Scheme::Local {
+    if plan.target.scheme == Scheme::Local {
         raise_limit();
     }
     threads::alone(plan)?.block_on(prepare(plan))?;
@@ -268,13 +269,15 @@ fn wait_until(shared: &Shared, then: Instant) {
 /// Makes what must exist before anything is measured.
 async fn prepare(plan: &Plan) -> Result<(), Error> {
     let line = Line::open(&plan.unhindered()).await?;
-    make_directories(&line.share, &place(plan)).await?;
+    if let Share::Remote(directory) = &line.share {
+        make_directories(directory, &place(plan)).await?;
+    }
     let share = enter(&line, plan).await?;
     if let Work::Data(shape) = &plan.work {
         data::lay_out(&share, plan, shape).await?;
     }
     if let Some(names) = Names::of(plan) {
-        names.lay_out(&share).await?;
+        names.lay_out(share.files()?).await?;
     }
     line.close().await
 }
@@ -282,7 +285,7 @@ async fn prepare(plan: &Plan) -> Result<(), Error> {
 /// The directory in which the work is done.
 fn place(plan: &Plan) -> String {
     match plan.work {
-        Work::Data(_) => plan.target.directory.clone(),
+        Work::Data(_) => plan.target.path.clone(),
         Work::Metadata { .. } => Names::directory(plan),
     }
 }
@@ -300,7 +303,7 @@ pub(crate) fn clear(plan: &Plan) -> Result<(), Error> {
     let Some(names) = Names::of(plan).filter(|_| !plan.keep) else { return Ok(()) };
     threads::alone(plan)?.block_on(async {
         let line = Line::open(&plan.unhindered()).await?;
-        let _left = names.sweep(&enter(&line, plan).await?).await?;
+        let _left = names.sweep(enter(&line, plan).await?.files()?).await?;
         line.close().await
     })
 }
@@ -391,11 +394,13 @@ impl Workers {
                 connection: self.number,
                 job,
                 number,
+                random: Random::new(number),
             };
+            let shared = Arc::clone(shared);
             tasks.spawn(async move {
                 let worked = worker.work().await;
                 if worked.is_err() {
-                    worker.shared.course.stop();
+                    shared.course.stop();
                 }
                 worked
             });
@@ -430,74 +435,38 @@ struct Worker {
     job: u32,
     /// Its number among all.
     number: u64,
+    random: Random,
 }
 
 impl Worker {
-    async fn work(&self) -> Result<(), Error> {
-        let course = &self.shared.course;
-        let record = &self.shared.records[&(self.connection, self.job)];
-        let timer = self.timer()?;
-        let mut random = Random::new(self.number);
-        // The end of one operation is the begin of the next, unless it was planned.
-        let mut begin = Instant::now();
-        loop {
-            if let Some(timer) = &timer {
-                let Some(planned) = self.planned(timer).await? else { return Ok(()) };
-                begin = planned;
-            }
-            let turn = course.turn(begin);
-            if turn == Turn::Over {
-                return Ok(());
-            }
-            let (kind, done) = self.step(turn, &mut random).await?;
-            let end = Instant::now();
-            if let Turn::Counts(_) = turn {
-                let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
-                let at = end - course.measured_from();
-                record.tally(kind).add(done.bytes, end - done.begun.unwrap_or(begin), at);
-                record.lasted = record.lasted.max(at);
-            }
-            begin = end;
-        }
+    async fn work(mut self) -> Result<(), Error> {
+        let shared = Arc::clone(&self.shared);
+        let record = &shared.records[&(self.connection, self.job)];
+        let pacing = self.pacing(&shared)?;
+        engine::work(&mut self, &shared.course, pacing, record).await
     }
 
-    async fn step(&self, turn: Turn, random: &mut Random) -> Result<(Kind, Done), Error> {
+    fn pacing<'a>(&self, shared: &'a Shared) -> Result<Option<Pacing<'a>>, Error> {
+        let Some(pace) = &shared.pace else { return Ok(None) };
+        let timer = match shared.plan.protocol {
+            Protocol::Local => Timer::Thread,
+            _ => Timer::descriptor().map_err(|why| Error::host("making a timer for --rate_iops", why))?,
+        };
+        Ok(Some(Pacing::Planned { pace, job: self.job, timer }))
+    }
+}
+
+impl Operation for Worker {
+    type Error = Error;
+
+    async fn once(&mut self, turn: Turn) -> Result<Done, Error> {
+        let random = &mut self.random;
         match (&*self.work, turn) {
-            (Opened::Data(jobs), _) => {
-                let (kind, bytes) = jobs[&self.job].step(random).await?;
-                Ok((kind, Done { bytes, begun: None }))
-            }
+            (Opened::Data(jobs), _) => jobs[&self.job].step(random).await,
             (Opened::Metadata(names), Turn::Counts(number)) => {
-                Ok((Kind::Metadata, names.step(&self.share, number, random).await?))
+                names.step(self.share.files()?, number, random).await
             }
-            (Opened::Metadata(names), _) => {
-                Ok((Kind::Metadata, names.aside(&self.share, self.number, random).await?))
-            }
+            (Opened::Metadata(names), _) => names.aside(self.share.files()?, self.number, random).await,
         }
-    }
-
-    fn timer(&self) -> Result<Option<Timer>, Error> {
-        match (&self.shared.pace, &self.shared.plan.protocol) {
-            (None, _) => Ok(None),
-            (_, Protocol::Local) => Ok(Some(Timer::Thread)),
-            _ => Timer::descriptor()
-                .map(Some)
-                .map_err(|why| Error::host("making a timer for --rate_iops", why)),
-        }
-    }
-
-    /// Waits for the planned begin of the job's next operation; none when that is too late.
-    async fn planned(&self, timer: &Timer) -> Result<Option<Instant>, Error> {
-        let course = &self.shared.course;
-        let Some(pace) = &self.shared.pace else { return Ok(None) };
-        let planned = course.start() + pace.next(self.job);
-        if course.is_over(planned) {
-            return Ok(None);
-        }
-        timer
-            .until(planned, course)
-            .await
-            .map_err(|why| Error::host("waiting for the planned begin", why))?;
-        Ok(Some(planned).filter(|_| !course.is_over(Instant::now())))
     }
 }

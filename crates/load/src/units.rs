@@ -1,31 +1,6 @@
-//! Sizes and times as fio's options take them; rates of links as tc's do.
+//! Times as fio's options take them; rates of links as tc's do.
 
 use std::time::Duration;
-
-/// Bytes: a number with an optional k, m, g or t (1024 each, as fio's default), in either case, an optional
-/// `b` or `ib` behind it.
-///
-/// # Errors
-/// What is wrong, for whoever wrote it.
-pub fn size(text: &str) -> Result<u64, String> {
-    let lower = text.to_ascii_lowercase();
-    let digits = lower.len() - lower.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = lower.split_at(digits);
-    let shift = match unit {
-        "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        "t" | "tb" | "tib" => 40,
-        _ => return Err(format!("{text:?} is no size; write for example 4096, 4k or 1m")),
-    };
-    let number: u64 = number.parse().map_err(|_| format!("{text:?} does not begin with a number"))?;
-    match number.checked_mul(1 << shift) {
-        Some(0) => Err("a size of nothing".to_owned()),
-        Some(bytes) => Ok(bytes),
-        None => Err(format!("{text} is too large")),
-    }
-}
 
 /// A time: a number of seconds, or one with us, ms, s, m or h behind it.
 ///
@@ -122,17 +97,6 @@ mod tests {
         assert!(["23", "ms", "1h", "-1ms"].iter().all(|wrong| duration(wrong).is_err()));
         assert!(["200", "1bit", "200MB", "1.2.3Mbit"].iter().all(|wrong| rate(wrong).is_err()));
         assert!(["0.1", "101%", "%"].iter().all(|wrong| share(wrong).is_err()));
-    }
-
-    #[test]
-    fn sizes_are_read_as_fio_reads_them() {
-        assert_eq!(
-            ["4096", "4k", "4KiB", "1m", "2G"].map(|it| size(it).unwrap()),
-            [4096, 4096, 4096, 1 << 20, 2 << 30]
-        );
-        for wrong in ["", "k", "4x", "0", "99999999999t"] {
-            assert!(size(wrong).is_err(), "{wrong}");
-        }
     }
 
     #[test]

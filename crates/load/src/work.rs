@@ -5,16 +5,17 @@ pub(crate) mod metadata;
 
 use std::sync::Arc;
 
+use client::remote::{Directory, OpenMode};
+
 use crate::Error;
 use crate::error::Doing;
-use crate::peer::Share;
 
 /// Makes a directory and those above it, where they do not exist.
-pub(crate) async fn make_directories(share: &Share, path: &str) -> Result<(), Error> {
+pub(crate) async fn make_directories(share: &Directory, path: &str) -> Result<(), Error> {
     for (at, _) in path.match_indices('/').chain([(path.len(), "")]) {
         let path = &path[..at];
         if !path.is_empty() {
-            share.make_directory(path).await.doing(|| format!("making directory {path}"))?;
+            share.make_directory(path, OpenMode::Make).await.doing(|| format!("making directory {path}"))?;
         }
     }
     Ok(())
@@ -35,7 +36,7 @@ where
             loop {
                 let number = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 if number >= count {
-                    return Ok(());
+                    return Ok::<(), Error>(());
                 }
                 each(number).await?;
             }

@@ -16,7 +16,6 @@
 //! ends. Names of structures and fields are those of the RFCs without their prefixes.
 
 mod macros;
-mod malformed;
 
 pub mod attr;
 pub mod callback;
@@ -28,5 +27,6 @@ pub mod status;
 pub mod types;
 pub mod xdr;
 
-pub use malformed::Malformed;
 pub use status::NfsStat;
+/// A server answers NFS4ERR_BADXDR inside a COMPOUND and GARBAGE_ARGS in front of one.
+pub use wire::malformed::Malformed;

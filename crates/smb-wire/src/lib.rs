@@ -25,7 +25,6 @@
 //! classes and control codes of MS-FSCC, and [`rpc`] what travels through named pipes.
 
 mod macros;
-mod malformed;
 mod reader;
 
 pub mod cancel;
@@ -63,6 +62,7 @@ pub mod write;
 pub use header::{Command, Header};
 pub use id::{FileId, Guid, LeaseKey};
 pub use list::List;
-pub use malformed::Malformed;
 pub use status::NtStatus;
 pub use utf16::Utf16;
+/// A server answers STATUS_INVALID_PARAMETER or, where the section of the command says so, something else.
+pub use wire::malformed::{self, Malformed};

@@ -40,7 +40,7 @@ impl Answer {
     ///
     /// # Errors
     /// [`Error::Call`] when it was not carried out, [`Error::NotOffered`] when the server has not our minor version,
-    /// [`Error::MalformedXdr`].
+    /// [`Error::Malformed`].
     pub(crate) fn read(message: Message) -> Result<Answer> {
         let reply = compound_of(message.bytes())?;
         // RFC 8881 16.2.3: nothing was looked at, so there is no result that could say it.

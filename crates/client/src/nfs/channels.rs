@@ -16,7 +16,7 @@ use super::{Options, port};
 use crate::error::Result;
 use crate::patience::within;
 use crate::transport::{Tasks, Tuning, tune};
-use crate::{Error, Traffic};
+use crate::{ChannelStatus, Error};
 
 /// One connection.
 #[derive(Debug)]
@@ -58,23 +58,6 @@ impl Channel {
             _tasks: tasks,
         })
     }
-}
-
-/// What a connection looks like from outside.
-#[derive(Debug, Clone)]
-pub struct ConnectionStatus {
-    /// Our end.
-    pub local: SocketAddr,
-    /// The server's end.
-    pub peer: SocketAddr,
-    /// Calls that it has carried.
-    pub requests: u64,
-    /// Bytes of data that they have moved.
-    pub bytes: u64,
-    /// Bytes that the path itself has carried.
-    pub traffic: Traffic,
-    /// Whether a call is under way on it.
-    pub is_busy: bool,
 }
 
 /// The connections of one client.
@@ -293,14 +276,15 @@ impl Channels {
         self.read().losses
     }
 
-    pub(crate) fn status(&self) -> Vec<ConnectionStatus> {
-        let status = |channel: &Arc<Channel>| ConnectionStatus {
+    pub(crate) fn status(&self) -> Vec<ChannelStatus> {
+        let status = |channel: &Arc<Channel>| ChannelStatus {
             local: channel.local,
             peer: channel.peer,
             requests: channel.requests.load(Ordering::Relaxed),
             bytes: channel.bytes.load(Ordering::Relaxed),
             traffic: channel.link.traffic(),
             is_busy: channel.outstanding.load(Ordering::Relaxed) > 0,
+            most_credits: None,
         };
         self.read().list.iter().map(status).collect()
     }

@@ -11,10 +11,10 @@ use super::channels::{Channel, Channels};
 use super::link::Caller;
 use super::opens::Opens;
 use super::owners::Owners;
-use super::{ConnectionStatus, Directory, Options};
-use crate::Error;
+use super::{Directory, Options};
 use crate::error::Result;
 use crate::nfs::inner::{About, Inner};
+use crate::{ChannelStatus, Error};
 
 /// A client of one server, with one session over any number of connections. Copies share it.
 ///
@@ -110,7 +110,7 @@ impl Client {
 
     /// The connections that carry the session now.
     #[must_use]
-    pub fn connections(&self) -> Vec<ConnectionStatus> {
+    pub fn connections(&self) -> Vec<ChannelStatus> {
         self.inner.channels.status()
     }
 

@@ -54,7 +54,6 @@ mod slots;
 
 pub use attributes::Attributes;
 pub use beside::{AccessEntry, Security};
-pub use channels::ConnectionStatus;
 pub use client::Client;
 pub use directory::links::has_no_links;
 pub use directory::{Directory, DirectoryEntry};

@@ -44,6 +44,17 @@ pub struct Options {
     pub pace: Option<u64>,
 }
 
+impl Options {
+    /// Those of a caller that is this user and in this group, of ours where none is given. Another one is in none of our further
+    /// groups.
+    #[must_use]
+    pub fn of_caller(uid: Option<u32>, gid: Option<u32>) -> Options {
+        let own = Options::default();
+        let groups = if uid.or(gid).is_some() { Vec::new() } else { own.groups };
+        Options { uid: uid.unwrap_or(own.uid), gid: gid.unwrap_or(own.gid), groups, ..own }
+    }
+}
+
 impl Default for Options {
     /// Our own user on one connection.
     fn default() -> Options {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use client::{ChannelOptions, Connection, Credentials, File, OpenOptions, Options, Session, Tree};
+use client::smb::{ChannelOptions, Connection, Credentials, File, OpenOptions, Options, Session, Tree};
 use smb_wire::NtStatus;
 use smb_wire::create::Disposition;
 

@@ -2,6 +2,7 @@
 //! nothing more is put into them.
 
 use bytes::Bytes;
+use client::remote::Attributes;
 
 use super::{Beside, Given, Lost};
 use crate::error::{Done, Fault};
@@ -9,7 +10,7 @@ use crate::job::Job;
 use crate::keep::Keep;
 use crate::shared::Shared;
 use crate::tree::File;
-use crate::tree::facts::{Facts, lent};
+use crate::tree::facts::lent;
 use crate::tree::like::Like;
 
 /// Takes it from `reader` to `writer`, which is the file `part` until it is whole.
@@ -38,7 +39,7 @@ pub(crate) async fn carry(
 }
 
 /// A file whose bits lend the rights of its owner as it is when its owner has been read: what was listed may be another file's.
-async fn as_it_is(reader: &File, listed: &Facts, keep: &Keep) -> Done<Facts> {
+async fn as_it_is(reader: &File, listed: &Attributes, keep: &Keep) -> Done<Attributes> {
     if !keep.owners || listed.special() & lent(listed.kind) == 0 {
         return Ok(*listed);
     }
@@ -47,7 +48,12 @@ async fn as_it_is(reader: &File, listed: &Facts, keep: &Keep) -> Done<Facts> {
 }
 
 /// The same for the directory `path`, which the source has at `from`.
-pub(crate) async fn carry_directory(shared: &Shared, from: &str, path: &str, facts: &Facts) -> Done<Like> {
+pub(crate) async fn carry_directory(
+    shared: &Shared,
+    from: &str,
+    path: &str,
+    facts: &Attributes,
+) -> Done<Like> {
     let keep = &shared.plan.keep;
     let like = keep.like(facts);
     if !keep.is_more() && !keep.streams {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use client::Traffic;
+use client::ChannelStatus;
 
 /// What the connections to a server have carried so far, in both directions, and their shortest round trip.
 #[derive(Debug, Clone, Copy, Default)]
@@ -12,13 +12,9 @@ pub(crate) struct Carried {
 }
 
 impl Carried {
-    pub(crate) fn of(traffic: Traffic) -> Carried {
-        Carried { bytes: traffic.sent + traffic.received, round_trip: traffic.round_trip }
-    }
-
-    /// Both together.
-    pub(crate) fn and(self, other: Carried) -> Carried {
-        let known = [self, other].into_iter().map(|it| it.round_trip).filter(|it| !it.is_zero());
-        Carried { bytes: self.bytes + other.bytes, round_trip: known.min().unwrap_or_default() }
+    pub(crate) fn by(channels: &[ChannelStatus]) -> Carried {
+        let bytes = channels.iter().map(|it| it.traffic.sent + it.traffic.received).sum();
+        let known = channels.iter().map(|it| it.traffic.round_trip).filter(|it| !it.is_zero());
+        Carried { bytes, round_trip: known.min().unwrap_or_default() }
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! Source and target must be open in one session there, that of the target; so the source is opened in it once more.
 
+use client::remote::Attributes;
+
 use super::{File, Tree, nfs, smb};
 use crate::error::{Done, Fault};
-use crate::tree::facts::Facts;
 
 /// Bytes that a server is asked to copy at once.
-pub(crate) const AT_ONCE: u64 = client::COPIED_AT_ONCE;
+pub(crate) const AT_ONCE: u64 = client::smb::COPIED_AT_ONCE;
 
 /// A file of the source that is open at the target's session.
 #[derive(Debug)]
@@ -57,7 +58,7 @@ impl Inside {
     }
 
     /// What was known of it when it was opened.
-    pub(crate) async fn opened(&self) -> Done<Facts> {
+    pub(crate) async fn opened(&self) -> Done<Attributes> {
         match self {
             Inside::Smb(source) => Ok(source.opened()),
             Inside::Nfs(source) => source.facts().await,
@@ -65,7 +66,7 @@ impl Inside {
     }
 
     /// What is known of it now.
-    pub(crate) async fn facts(&self) -> Done<Facts> {
+    pub(crate) async fn facts(&self) -> Done<Attributes> {
         match self {
             Inside::Smb(source) => source.facts().await,
             Inside::Nfs(source) => source.facts().await,

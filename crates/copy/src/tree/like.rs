@@ -1,7 +1,9 @@
 //! What a copy is made like.
 
+use client::remote::Kind;
+
 use crate::beside::Given;
-use crate::tree::facts::{Kind, lent};
+use crate::tree::facts::lent;
 
 /// What a copy shall be like; what is none is left as it comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -15,15 +15,17 @@ mod nfs;
 mod smb;
 
 use bytes::Bytes;
+use client::remote::{Attributes, Entry};
+use client::{ChannelStatus, Scheme, Url};
 use tokio::task::JoinHandle;
 
+use crate::Keep;
 use crate::beside::{Beside, Given};
 use crate::error::{Done, Error, Fault};
 use crate::plan::Access;
 use crate::tree::carried::Carried;
-use crate::tree::facts::{Facts, Fetched, Listing, Spot};
+use crate::tree::facts::{Fetched, Listing, Spot};
 use crate::tree::like::Like;
-use crate::{Channel, Keep, Place};
 
 /// One side of a copy.
 #[derive(Debug)]
@@ -53,22 +55,22 @@ macro_rules! of_side {
 }
 
 impl Tree {
-    /// Goes to `place`, over one connection when that is a server.
-    pub(crate) async fn open(place: &Place, access: &Access) -> Result<Tree, Error> {
-        Tree::open_for(place, access, None).await
+    /// Goes to `url`, over one connection when that is a server.
+    pub(crate) async fn open(url: &Url, access: &Access) -> Result<Tree, Error> {
+        Tree::open_for(url, access, None).await
     }
 
     /// As [`Tree::open`]. What [`Tree::split`] opens is begun at the same time as soon as `is_many` says that many small
     /// files are going to be copied.
     pub(crate) async fn open_for(
-        place: &Place,
+        url: &Url,
         access: &Access,
         is_many: Option<JoinHandle<bool>>,
     ) -> Result<Tree, Error> {
-        Ok(match place {
-            Place::Local(path) => Tree::Local(local::Local::new(path)),
-            Place::Smb(remote) => Tree::Smb(Box::new(smb::Smb::open(remote, access, is_many).await?)),
-            Place::Nfs(remote) => Tree::Nfs(nfs::Nfs::open(remote, access).await?),
+        Ok(match url.scheme {
+            Scheme::Local | Scheme::Null => Tree::Local(local::Local::new(url.path.as_ref())),
+            Scheme::Smb => Tree::Smb(Box::new(smb::Smb::open(url, access, is_many).await?)),
+            Scheme::Nfs => Tree::Nfs(nfs::Nfs::open(url, access).await?),
         })
     }
 
@@ -84,7 +86,7 @@ impl Tree {
     }
 
     /// What is known of `path`, if it is there.
-    pub(crate) async fn stat(&self, path: &str) -> Done<Option<Facts>> {
+    pub(crate) async fn stat(&self, path: &str) -> Done<Option<Attributes>> {
         let known = of_side!(Tree, self, side => side.stat(path).await);
         match known {
             Ok(facts) => Ok(Some(facts)),
@@ -95,7 +97,11 @@ impl Tree {
 
     /// What the directory `path` holds.
     pub(crate) async fn list(&self, path: &str) -> Done<Listing> {
-        of_side!(Tree, self, side => side.list(path).await)
+        let mut listing = Listing::default();
+        for Entry { name, attributes } in of_side!(Tree, self, side => side.list(path).await)? {
+            listing.add(&name, attributes);
+        }
+        Ok(listing)
     }
 
     /// Makes the directory `path`, which will be made as `like` says. False when it was there, which is as good.
@@ -293,17 +299,17 @@ impl Tree {
     }
 
     /// The connections to the server, and what they have carried.
-    pub(crate) fn channels(&self) -> Vec<Channel> {
-        of_side!(Tree, self, side => side.channels())
+    pub(crate) fn channels(&self) -> Vec<ChannelStatus> {
+        match self {
+            Tree::Local(_) => Vec::new(),
+            Tree::Smb(side) => side.channels(),
+            Tree::Nfs(side) => side.channels(),
+        }
     }
 
     /// What the connections to the server have carried.
     pub(crate) fn carried(&self) -> Carried {
-        match self {
-            Tree::Local(_) => Carried::default(),
-            Tree::Smb(side) => side.carried(),
-            Tree::Nfs(side) => side.carried(),
-        }
+        Carried::by(&self.channels())
     }
 
     /// Leaves the server.
@@ -357,7 +363,7 @@ impl File {
     }
 
     /// What was known of it when it was opened.
-    pub(crate) async fn opened(&self) -> Done<Facts> {
+    pub(crate) async fn opened(&self) -> Done<Attributes> {
         match self {
             File::Smb(file) => Ok(file.opened()),
             // The one has no need to ask a server, and the other has not been told.
@@ -366,7 +372,7 @@ impl File {
     }
 
     /// What is known of it now.
-    pub(crate) async fn facts(&self) -> Done<Facts> {
+    pub(crate) async fn facts(&self) -> Done<Attributes> {
         of_side!(File, self, file => file.facts().await)
     }
 

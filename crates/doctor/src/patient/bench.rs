@@ -11,13 +11,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use client::Bytes;
+use client::remote::{Directory, File, OpenMode, Session};
+use load::noise;
 
 use crate::drive::{self, Bench, Failure, Order};
 use crate::existing::Existing;
 use crate::facts::{Cause, Data, Protocol, Run, Stage, Stopped, Work};
-use crate::patient::{Patient, accounts_of};
-use crate::peer::{File, Line, Place};
+use crate::patient::{Patient, accounts_of, ends};
+use crate::protocol::MOUNT_OPTIONS;
 use crate::tcp::TcpInfo;
 use crate::{existing, names, protocol, sawtooth};
 
@@ -110,17 +111,17 @@ impl Patient<'_> {
     async fn bench(&self, extent: u64) -> Result<Bench, Stopped> {
         let mut places = Vec::new();
         for line in &self.lines {
-            let (place, name, write) = match (&self.scratch, &self.facts.data) {
+            let (place, name, mode) = match (&self.scratch, &self.facts.data) {
                 (Some(scratch), _) => {
                     self.made.note(FILE_NAME);
-                    (self.directory(line, scratch).await?, FILE_NAME.to_owned(), true)
+                    (self.directory(line, scratch).await?, FILE_NAME.to_owned(), OpenMode::Make)
                 }
                 _ => {
                     let Existing { directory, name, .. } = self.existing.clone().unwrap_or_default();
-                    (self.directory(line, &directory).await?, name, false)
+                    (self.directory(line, &directory).await?, name, OpenMode::Read)
                 }
             };
-            let opening = tokio::time::timeout(self.course.stall, place.open(&name, write)).await;
+            let opening = tokio::time::timeout(self.course.stall, place.open(&name, mode)).await;
             let file = opening.map_err(|_| self.silent(Stage::Data, "opening a file"))?;
             let file = file.map_err(|why| protocol::stopped(Stage::Data, &why))?;
             places.push((place, Some(Arc::new(file))));
@@ -129,16 +130,17 @@ impl Patient<'_> {
         Ok(Bench { places, extent, content, made: self.made.clone() })
     }
 
-    async fn root(&self, line: &Line) -> Result<Place, Stopped> {
-        let looking = line.place(&self.target.directory);
+    async fn root(&self, line: &Session) -> Result<Directory, Stopped> {
+        let root = line.root(MOUNT_OPTIONS);
+        let looking = root.directory(&self.target.path);
         let found = tokio::time::timeout(self.course.stall, looking).await;
         let found = found.map_err(|_| self.silent(Stage::Share, "looking for the directory"))?;
         found.map_err(|why| protocol::stopped(Stage::Share, &why))
     }
 
-    async fn directory(&self, line: &Line, scratch: &str) -> Result<Place, Stopped> {
+    async fn directory(&self, line: &Session, scratch: &str) -> Result<Directory, Stopped> {
         let root = self.root(line).await?;
-        let found = tokio::time::timeout(self.course.stall, root.below(scratch)).await;
+        let found = tokio::time::timeout(self.course.stall, root.directory(scratch)).await;
         let found = found.map_err(|_| self.silent(Stage::Data, "looking for a directory"))?;
         found.map_err(|why| protocol::stopped(Stage::Data, &why))
     }
@@ -151,7 +153,7 @@ impl Patient<'_> {
     /// One run, noted: as a turn of an earlier one of the same work where there is one.
     async fn run(&mut self, bench: &Bench, order: Order) -> Result<Run, Stopped> {
         let stage = if order.work == Work::SmallFiles { Stage::Metadata } else { Stage::Data };
-        let ours: Vec<(SocketAddr, SocketAddr)> = self.lines.iter().flat_map(Line::connections).collect();
+        let ours: Vec<(SocketAddr, SocketAddr)> = self.lines.iter().flat_map(ends).collect();
         let account = || accounts_of(&ours).into_iter().map(|(_, _, info)| info).collect::<Vec<TcpInfo>>();
         let run = drive::run(bench, &order, &account).await.map_err(|why| match why {
             Failure::Server(why) => protocol::stopped(stage, &why),
@@ -213,7 +215,8 @@ async fn prepare(patient: &mut Patient<'_>) -> Result<(), Stopped> {
         let name: String = number.iter().map(|byte| format!("{byte:02x}")).collect();
         let name = format!(".trunkline-doctor-{name}");
         patient.scratch = Some(name.clone());
-        let made = tokio::time::timeout(patient.course.stall, root.make_directory(&name)).await;
+        let made =
+            tokio::time::timeout(patient.course.stall, root.make_directory(&name, OpenMode::New)).await;
         match made {
             Err(_) => return Err(patient.silent(Stage::Data, "making a directory")),
             Ok(Ok(())) => {
@@ -243,16 +246,17 @@ async fn prepare(patient: &mut Patient<'_>) -> Result<(), Stopped> {
 impl Patient<'_> {
     /// Over NFS the server's clock is seen by the time of a file, and delegations by whether one is given. What is not
     /// answered in time stays unknown.
-    async fn look_at_clock(&mut self, root: &Place, scratch: &str) {
+    async fn look_at_clock(&mut self, root: &Directory, scratch: &str) {
         let Some(Protocol::Nfs(facts)) = &mut self.facts.protocol else { return };
         // The second is what is made where delegations are asked for.
         ["clock", "own"].iter().for_each(|name| self.made.note(name));
         let looking = async {
-            let place = root.below(scratch).await.ok()?;
+            let place = root.directory(scratch).await.ok()?;
             let begun = protocol::now_ms();
-            place.create("clock").await.ok()?;
+            names::create(&place, "clock").await.ok()?;
             let half = (protocol::now_ms() - begun) / 2;
-            Some(place.modified_ms("clock").await.ok()? - begun - half)
+            let modified = place.stat("clock").await.ok()?.modified;
+            Some((modified / 1_000_000) as i64 - begun - half)
         };
         facts.clock_ahead_ms = tokio::time::timeout(self.course.stall, looking).await.ok().flatten();
         let delegating = protocol::is_given_delegations(&self.how, self.target, self.destination(), scratch);
@@ -267,7 +271,7 @@ impl Patient<'_> {
 async fn depths(patient: &mut Patient<'_>, extent: u64) -> Result<(), Stopped> {
     let extent = if patient.scratch.is_some() { patient.written } else { extent };
     let bench = patient.bench(extent.max(u64::from(SMALL_BLOCK_BYTES))).await?;
-    let count = patient.lines.iter().map(|line| line.connections().len()).sum::<usize>() as u32;
+    let count = patient.lines.iter().map(|line| line.channels().len()).sum::<usize>() as u32;
     let mut done = Ok(());
     for depth in patient.course.depths.clone() {
         let plain = patient.order(Work::SmallRead, SMALL_BLOCK_BYTES, depth, count);
@@ -321,18 +325,4 @@ pub(crate) async fn again(patient: &mut Patient<'_>) -> Result<(), Stopped> {
     let done = patient.run(&bench, order).await;
     close(bench).await;
     done.map(drop)
-}
-
-/// Bytes that do not compress.
-pub(crate) fn noise(length: usize) -> Bytes {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes.into()
 }

@@ -5,8 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use admin::Transactions;
-use client::{Credentials, nfs};
-use load::{Scheme, Target};
+use client::remote::Session;
+use client::smb::Credentials;
+use client::{Scheme, Url, join, nfs};
 use smb_wire::ioctl::interfaces::{InterfaceCapability, NetworkInterfaceInfo};
 
 use super::bench;
@@ -15,9 +16,9 @@ use crate::clear::Made;
 use crate::facts::{
     Cause, Connections, Facts, Interface, Protocol, Scope, Stage, Stopped, Transport, median,
 };
-use crate::patient::{Patient, accounts_of, cut};
-use crate::peer::{How, Line, join};
+use crate::patient::{Patient, accounts_of, cut, ends};
 use crate::ping::{self, Attempt};
+use crate::protocol::How;
 use crate::route::{self, find};
 use crate::tcp::TcpInfo;
 use crate::{clear, live, packets, protocol};
@@ -36,34 +37,27 @@ const SHORT_WAY: Duration = Duration::from_millis(20);
 
 impl<'a> Patient<'a> {
     pub(crate) fn new(
-        target: &'a Target,
+        target: &'a Url,
         text: String,
         args: &'a Args,
         course: &'a Course,
         password: &str,
     ) -> Patient<'a> {
         let how = match target.scheme {
-            Scheme::Nfs => {
-                let own = nfs::Options::default();
-                let is_other = args.uid.or(args.gid).is_some();
-                How::Nfs(nfs::Options {
-                    uid: args.uid.unwrap_or(own.uid),
-                    gid: args.gid.unwrap_or(own.gid),
-                    groups: if is_other { Vec::new() } else { own.groups.clone() },
-                    patience: course.stall,
-                    connect_timeout: course.stall,
-                    slots: 128,
-                    ..own
-                })
-            }
+            Scheme::Nfs => How::Nfs(nfs::Options {
+                patience: course.stall,
+                connect_timeout: course.stall,
+                slots: 128,
+                ..nfs::Options::of_caller(args.uid, args.gid)
+            }),
             _ => {
                 let mut who = Credentials::new(&target.user, password);
                 who.domain.clone_from(&target.domain);
-                let options = client::Options {
+                let options = client::smb::Options {
                     require_signing: false,
                     connect_timeout: course.stall,
                     credits: 1024,
-                    ..client::Options::default()
+                    ..client::smb::Options::default()
                 };
                 How::Smb { options, who }
             }
@@ -244,11 +238,11 @@ impl<'a> Patient<'a> {
         let client_off = self.args.one_connection;
         let mut facts = Connections { asked, client_off, ..Connections::default() };
         let offered = match (&self.lines[0], &self.facts.protocol) {
-            (Line::Smb { .. }, Some(Protocol::Smb(smb))) => smb.capabilities.contains(&"Multichannel"),
+            (Session::Smb { .. }, Some(Protocol::Smb(smb))) => smb.capabilities.contains(&"Multichannel"),
             _ => true,
         };
         facts.offered = offered;
-        if let (Line::Smb { session, .. }, true) = (&self.lines[0], offered) {
+        if let (Session::Smb { session, .. }, true) = (&self.lines[0], offered) {
             let asking = async {
                 let tree = session.connect("IPC$").await?;
                 let interfaces = tree.interfaces().await;
@@ -271,17 +265,20 @@ impl<'a> Patient<'a> {
         });
         let widening = self.lines[0].widen(possible as usize, &self.ways);
         let widened = tokio::time::timeout(self.course.stall * 2, widening).await;
-        let (got, failure) = widened.unwrap_or_else(|_| {
-            let got = self.lines[0].connections().len();
-            (got, Some("a further connection was not answered in time".to_owned()))
-        });
+        let (got, failure) = match widened {
+            Ok((got, failure)) => (got, failure.map(|why| why.to_string())),
+            Err(_) => {
+                let got = self.lines[0].channels().len();
+                (got, Some("a further connection was not answered in time".to_owned()))
+            }
+        };
         facts.got = got as u32;
         facts.opened_in_ms = (got > 1).then(|| begun.elapsed().as_secs_f64() * 1000.0);
         facts.failure = failure.or(facts.failure.take()).or_else(|| {
             let text = "the server offers no address that would take more of them".to_owned();
             (facts.got < asked && !client_off).then_some(text)
         });
-        let peers: Vec<IpAddr> = self.lines[0].connections().iter().map(|(_, peer)| peer.ip()).collect();
+        let peers: Vec<IpAddr> = self.lines[0].channels().iter().map(|it| it.peer.ip()).collect();
         let own = self.facts.route.as_ref().and_then(|it| it.source);
         facts.client_index = own.and_then(route::interface_index);
         judge(&mut facts.interfaces, &peers, own, facts.got);
@@ -295,7 +292,7 @@ impl<'a> Patient<'a> {
     /// Decides where further connections go: where a client would go by what the server offers, without what cannot be
     /// reached. Answers how many connections can come of it, or why that is not known.
     async fn find_ways(&mut self, asked: u32, interfaces: &[Interface]) -> Result<u32, String> {
-        let Line::Smb { session, .. } = &self.lines[0] else { return Ok(asked) };
+        let Session::Smb { session, .. } = &self.lines[0] else { return Ok(asked) };
         let planning = tokio::time::timeout(self.course.stall, session.addresses(asked as usize)).await;
         let planned = planning.map_err(|_| "the server did not tell its addresses in time".to_owned())?;
         let mut planned = planned.map_err(|why| format!("the server does not tell its addresses: {why}"))?;
@@ -351,7 +348,7 @@ impl<'a> Patient<'a> {
             let widening = self.lines[0].widen(count as usize, &self.ways);
             let widened = tokio::time::timeout(self.course.stall * 2, widening).await;
             // What was opened until there was no time left is there all the same.
-            return Ok(widened.map_or_else(|_| self.lines[0].connections().len(), |(got, _)| got) as u32);
+            return Ok(widened.map_or_else(|_| self.lines[0].channels().len(), |(got, _)| got) as u32);
         }
         let address = self.destination();
         while (self.lines.len() as u32) < count {
@@ -368,13 +365,13 @@ impl<'a> Patient<'a> {
     pub(crate) async fn have_one(&mut self) {
         self.lines[0].narrow(1);
         for line in self.lines.drain(1..) {
-            line.close(FAREWELL).await;
+            farewell(line, FAREWELL).await;
         }
     }
 
     /// The kernel's account of all connections.
     pub(crate) fn accounts(&self) -> Vec<(SocketAddr, SocketAddr, TcpInfo)> {
-        let ours: Vec<_> = self.lines.iter().flat_map(Line::connections).collect();
+        let ours: Vec<_> = self.lines.iter().flat_map(ends).collect();
         accounts_of(&ours)
     }
 
@@ -386,7 +383,7 @@ impl<'a> Patient<'a> {
         if let Some(transport) = &mut self.facts.transport {
             transport.first_connection = first;
         }
-        if let (Some(Protocol::Smb(smb)), Some(Line::Smb { connection, .. })) =
+        if let (Some(Protocol::Smb(smb)), Some(Session::Smb { connection, .. })) =
             (&mut self.facts.protocol, self.lines.first())
         {
             smb.credits = connection.credits();
@@ -425,13 +422,13 @@ impl<'a> Patient<'a> {
         if let Some(scratch) = self.scratch.take()
             && !self.cleared(&scratch, until).await
         {
-            self.facts.left_behind = Some(join(&self.target.directory, &scratch));
+            self.facts.left_behind = Some(join(&self.target.path, &scratch));
         }
         self.close_all(patience(FAREWELL, until)).await;
     }
 
     async fn cleared(&mut self, scratch: &str, until: Instant) -> bool {
-        let directory = &self.target.directory;
+        let directory = &self.target.path;
         if self.facts.stopped.is_some() {
             // What was under way may have files open, which go with their session.
             self.close_all(patience(FAREWELL / 2, until)).await;
@@ -457,10 +454,16 @@ impl<'a> Patient<'a> {
 
     /// Ends all sessions at once.
     async fn close_all(&mut self, patience: Duration) {
-        let farewells = self.lines.drain(..).map(|line| line.close(patience));
+        let farewells = self.lines.drain(..).map(|line| farewell(line, patience));
         let mut closing: tokio::task::JoinSet<()> = farewells.collect();
         while closing.join_next().await.is_some() {}
     }
+}
+
+/// Logs off, if the server hears it in time.
+async fn farewell(session: Session, patience: Duration) {
+    // A server that is gone needs none.
+    let _ = tokio::time::timeout(patience, session.close()).await;
 }
 
 /// So long, and not longer than `until`.

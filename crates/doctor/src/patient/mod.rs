@@ -6,24 +6,25 @@ mod examine;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use load::Target;
+use client::Url;
+use client::remote::Session;
 
 use crate::args::{Args, Course};
 use crate::clear::Made;
 use crate::existing::Existing;
 use crate::facts::{Cause, Facts, Stage, Stopped};
-use crate::peer::{How, Line};
+use crate::protocol::How;
 use crate::tcp::{self, TcpInfo};
 
 /// One server under examination.
 pub(crate) struct Patient<'a> {
-    pub(crate) target: &'a Target,
+    pub(crate) target: &'a Url,
     pub(crate) args: &'a Args,
     pub(crate) course: &'a Course,
     pub(crate) how: How,
     pub(crate) facts: Facts,
     /// Sessions: one, or several where one takes a single connection.
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<Session>,
     /// The directory of the test files, once it was asked for.
     pub(crate) scratch: Option<String>,
     /// What lies in it.
@@ -38,6 +39,11 @@ pub(crate) struct Patient<'a> {
     begun: Instant,
     /// When the work ends.
     until: Instant,
+}
+
+/// The two ends of each connection of a session, ours first.
+fn ends(session: &Session) -> Vec<(SocketAddr, SocketAddr)> {
+    session.channels().iter().map(|it| (it.local, it.peer)).collect()
 }
 
 /// The kernel's account of these connections; fewer where it does not tell.

@@ -3,8 +3,10 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use client::written::size;
+
 use super::way::Shape;
-use crate::units::{duration, rate, share, size};
+use crate::units::{duration, rate, share};
 
 /// What path to put in front of what command. Rates hold in each direction.
 #[derive(Debug, Clone, clap::Args)]

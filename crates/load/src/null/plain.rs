@@ -6,13 +6,14 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use client::written::size;
 use serde_json::{Value, json};
 
 use super::put_request;
 use crate::Error;
 use crate::cpu::Account;
 use crate::random::Random;
-use crate::units::{size, time};
+use crate::units::time;
 
 /// What the loop asks for.
 #[derive(Debug, Clone, clap::Args)]

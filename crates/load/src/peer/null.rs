@@ -13,10 +13,11 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::channel::Security;
 use crate::null::put_request;
 use crate::{Error, Plan};
 
+/// What is said of all that it does not do.
+pub(super) const ONLY_READS: &str = "the null server only reads";
 /// From this length of an answer on it is not worth waking up for each piece of it that comes.
 const LARGE: u32 = 32 * 1024;
 /// How much of such answers is waited for at most: a second part comes while one is taken.
@@ -86,11 +87,6 @@ impl Future for Answered<'_> {
 
 fn over() -> io::Error {
     ErrorKind::ConnectionReset.into()
-}
-
-pub(super) fn security() -> Security {
-    let off = || "off".to_owned();
-    Security { protocol: "null".to_owned(), dialect: "1".to_owned(), signing: off(), encryption: off() }
 }
 
 /// Connects.
@@ -188,9 +184,4 @@ impl Share {
         Answered { line: &self.0, number }.await?;
         Ok(length as usize)
     }
-}
-
-/// What the null server does not do.
-pub(super) fn only_reads() -> io::Error {
-    io::Error::other("the null server only reads")
 }

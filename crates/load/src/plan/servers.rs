@@ -1,13 +1,13 @@
 //! How servers are spoken to: what the options say about protocols, signing and sealing.
 
 use auth::{Cipher, NtHash, SigningAlgorithm};
-use client::{Credentials, Options};
+use client::Scheme;
+use client::smb::{Credentials, Options};
 use smb_wire::negotiate::Dialect;
 
 use super::{Load, Protocol, Smb};
 use crate::Error;
 use crate::args::{Args, Encryption, Signing, Version};
-use crate::target::Scheme;
 
 /// The credits that one connection keeps in stock at most, and at least.
 const CREDITS: std::ops::RangeInclusive<u64> = 128..=8192;
@@ -63,11 +63,8 @@ fn nfs(args: &Args, load: Load) -> Result<client::nfs::Options, Error> {
     if let Some(channels) = args.channels.iter().find(|channels| **channels > MAX_CONNECT) {
         return Err(Error::Usage(format!("--channels {channels}: nfs:// takes at most {MAX_CONNECT}")));
     }
-    let own = client::nfs::Options::default();
+    let own = client::nfs::Options::of_caller(args.uid, args.gid);
     Ok(client::nfs::Options {
-        uid: args.uid.unwrap_or(own.uid),
-        gid: args.gid.unwrap_or(own.gid),
-        groups: if args.uid.or(args.gid).is_some() { Vec::new() } else { own.groups.clone() },
         slots: load.depth.clamp(*SLOTS.start(), *SLOTS.end()) as u32,
         max_io: own.max_io.max(load.block),
         pace: args.channel_rate,

@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use client::Bytes;
+use client::remote::OpenMode;
+use client::remote::local::ALIGNMENT;
 
 use super::each_of;
+use crate::engine::{Done, Kind};
 use crate::error::Doing;
-use crate::measure::Kind;
-use crate::peer::{ALIGNMENT, File, How, Share};
+use crate::peer::{File, Share};
 use crate::plan::{Content, Files, Shape};
 use crate::random::Random;
 use crate::{Error, Plan};
@@ -53,7 +55,7 @@ pub(crate) async fn lay_out(share: &Share, plan: &Plan, shape: &Shape) -> Result
         }
         Files::Named { paths, size: None, .. } => {
             for path in paths.iter() {
-                let file = share.open(path, How::Read).await;
+                let file = share.open(path, OpenMode::Read).await;
                 let what =
                     || format!("opening {path}, which must be there unless -cSIZE or --filesize makes it");
                 let file = file.doing(what)?;
@@ -74,7 +76,7 @@ pub(crate) async fn lay_out(share: &Share, plan: &Plan, shape: &Shape) -> Result
 /// Makes a file at least so large.
 async fn make(share: &Share, path: &str, size: u64) -> Result<(), Error> {
     let content = noise(LAY_OUT_STEP as usize);
-    let file = Arc::new(share.open(path, How::Make).await.doing(|| format!("opening {path}"))?);
+    let file = Arc::new(share.open(path, OpenMode::Make).await.doing(|| format!("opening {path}"))?);
     if file.size() < size {
         let written = Arc::clone(&file);
         each_of(size.div_ceil(LAY_OUT_STEP), move |step| {
@@ -106,7 +108,8 @@ async fn write_all(file: &File, mut at: u64, mut data: Bytes) -> Result<(), Erro
 }
 
 /// Bytes that do not compress, at an address that direct I/O takes.
-pub(crate) fn noise(length: usize) -> Bytes {
+#[must_use]
+pub fn noise(length: usize) -> Bytes {
     let mut random = Random::new(7);
     let mut bytes = Vec::with_capacity(length + ALIGNMENT + 8);
     while bytes.len() < length + ALIGNMENT {
@@ -153,7 +156,7 @@ impl Job {
         position: Arc<AtomicU64>,
         content: Bytes,
     ) -> Result<Job, Error> {
-        let how = if shape.write_percent > 0 { How::Write } else { How::Read };
+        let how = if shape.write_percent > 0 { OpenMode::Write } else { OpenMode::Read };
         let mut files = Vec::new();
         for path in names(shape, job) {
             files.push(share.open(&path, how).await.doing(|| format!("opening {path}"))?);
@@ -176,7 +179,7 @@ impl Job {
     }
 
     /// Reads or writes the next block.
-    pub(crate) async fn step(&self, random: &mut Random) -> Result<(Kind, u64), Error> {
+    pub(crate) async fn step(&self, random: &mut Random) -> Result<Done, Error> {
         let places = self.places * self.files.len() as u64;
         let place = match self.shape.random {
             true => random.below(places),
@@ -192,14 +195,14 @@ impl Job {
         let (kind, done) = if writes {
             (Kind::Write, file.write(offset, &self.piece(random)).await.doing(|| "writing".to_owned())?)
         } else {
-            let data = file.read(offset, self.block).await.doing(|| "reading".to_owned())?;
-            (Kind::Read, data.len() as u32)
+            let length = file.read(offset, self.block).await.doing(|| "reading".to_owned())?;
+            (Kind::Read, length as u32)
         };
         if done != self.block {
             let text = format!("{done} bytes were moved instead of {} at {offset}", self.block);
             return Err(Error::Wrong(text));
         }
-        Ok((kind, u64::from(done)))
+        Ok(Done { kind, bytes: u64::from(done), begun: None })
     }
 
     /// What the next write carries.

@@ -6,16 +6,16 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
-use client::Bytes;
+use client::remote::{Directory, Entry, OpenMode};
+use client::{Bytes, join};
 
 use super::data::noise;
 use super::each_of;
 use crate::args::Metadata;
+use crate::engine::{Done, Kind};
 use crate::error::Doing;
-use crate::peer::{How, Share};
 use crate::plan::Work;
 use crate::random::Random;
-use crate::target::join;
 use crate::{Error, Plan};
 
 /// What is done, and to how many names.
@@ -43,7 +43,7 @@ impl Names {
 
     /// Where the names are.
     pub(crate) fn directory(plan: &Plan) -> String {
-        join(&plan.target.directory, "trunkline.names")
+        join(&plan.target.path, "trunkline.names")
     }
 
     fn staying(&self, number: u64) -> String {
@@ -62,29 +62,30 @@ impl Names {
 
     /// Makes the directory hold exactly what it must. Names that an earlier run has left are kept: some
     /// servers need long to make many.
-    pub(crate) async fn lay_out(&self, share: &Share) -> Result<(), Error> {
+    pub(crate) async fn lay_out(&self, share: &Directory) -> Result<(), Error> {
         let left = self.sweep(share).await?;
         let staying = (0..self.files).filter(|number| !left.contains(number)).map(|it| self.staying(it));
         let missing: Vec<String> = staying.chain((0..self.victims).map(|it| self.of_run(it))).collect();
         let (share, content) = (share.clone(), self.content.clone());
         each_of(missing.len() as u64, move |number| {
             let (share, path, content) = (share.clone(), missing[number as usize].clone(), content.clone());
-            async move { share.put(&path, How::Anew, &content).await.doing(|| format!("making {path}")) }
+            async move { share.put(&path, OpenMode::Anew, &content).await.doing(|| format!("making {path}")) }
         })
         .await
     }
 
     /// Deletes everything but the names that stay; answers the numbers of those that are whole.
-    pub(crate) async fn sweep(&self, share: &Share) -> Result<HashSet<u64>, Error> {
+    pub(crate) async fn sweep(&self, share: &Directory) -> Result<HashSet<u64>, Error> {
         let listed = share.list().await.doing(|| "listing".to_owned())?;
         let number_of = |name: &str| {
             let number = name.strip_prefix('s').and_then(|number| number.parse::<u64>().ok());
             number.filter(|number| *number < self.files && self.staying(*number) == name)
         };
         let (mut whole, mut surplus) = (HashSet::new(), Vec::new());
-        for (name, size) in listed {
+        for Entry { name, attributes } in listed {
+            let name = String::from_utf8_lossy(&name).into_owned();
             match number_of(&name) {
-                Some(number) if size == self.content.len() as u64 => {
+                Some(number) if attributes.size == self.content.len() as u64 => {
                     whole.insert(number);
                 }
                 Some(_) => {}
@@ -101,35 +102,45 @@ impl Names {
     }
 
     /// One operation of `worker` that does not count. What it makes it deletes again.
-    pub(crate) async fn aside(&self, share: &Share, worker: u64, random: &mut Random) -> Result<Done, Error> {
+    pub(crate) async fn aside(
+        &self,
+        share: &Directory,
+        worker: u64,
+        random: &mut Random,
+    ) -> Result<Done, Error> {
         if self.kind != Metadata::Create {
             return self.step(share, worker, random).await;
         }
         let path = format!("w{worker:08}");
         let bytes = self.create(share, &path).await?;
         delete(share, &path, true).await?;
-        Ok(Done { bytes, begun: None })
+        Ok(Done { kind: Kind::Metadata, bytes, begun: None })
     }
 
     /// One operation, the `number`th of the run.
-    pub(crate) async fn step(&self, share: &Share, number: u64, random: &mut Random) -> Result<Done, Error> {
-        let mut done = Done { bytes: 0, begun: None };
+    pub(crate) async fn step(
+        &self,
+        share: &Directory,
+        number: u64,
+        random: &mut Random,
+    ) -> Result<Done, Error> {
+        let mut done = Done { kind: Kind::Metadata, bytes: 0, begun: None };
         match self.kind {
             Metadata::Create => done.bytes = self.create(share, &self.of_run(number)).await?,
             Metadata::Unlink => delete(share, &self.of_run(number), self.compound).await?,
             Metadata::Open => {
                 let path = self.asked_for(random);
-                self.open_and_close(share, &path, How::Read).await?;
+                self.open_and_close(share, &path, OpenMode::Read).await?;
             }
             Metadata::Close => {
                 let path = self.asked_for(random);
-                let file = share.open(&path, How::Read).await.doing(|| format!("opening {path}"))?;
+                let file = share.open(&path, OpenMode::Read).await.doing(|| format!("opening {path}"))?;
                 done.begun = Some(Instant::now());
                 file.close().await.doing(|| format!("closing {path}"))?;
             }
             Metadata::Stat => {
                 let path = self.asked_for(random);
-                let size = share.size_of(&path).await.doing(|| format!("asking for {path}"))?;
+                let size = share.stat(&path).await.doing(|| format!("asking for {path}"))?.size;
                 if size != self.content.len() as u64 {
                     return Err(Error::Wrong(format!("{path} has {size} bytes")));
                 }
@@ -139,13 +150,13 @@ impl Names {
         Ok(done)
     }
 
-    async fn create(&self, share: &Share, path: &str) -> Result<u64, Error> {
+    async fn create(&self, share: &Directory, path: &str) -> Result<u64, Error> {
         let written = self.content.len() as u64;
         if self.compound {
-            share.put(path, How::New, &self.content).await.doing(|| format!("making {path}"))?;
+            share.put(path, OpenMode::New, &self.content).await.doing(|| format!("making {path}"))?;
             return Ok(written);
         }
-        let file = share.open(path, How::New).await.doing(|| format!("making {path}"))?;
+        let file = share.open(path, OpenMode::New).await.doing(|| format!("making {path}"))?;
         let count = file.write(0, &self.content).await.doing(|| format!("writing {path}"))?;
         file.close().await.doing(|| format!("closing {path}"))?;
         if u64::from(count) == written {
@@ -155,17 +166,17 @@ impl Names {
         }
     }
 
-    async fn open_and_close(&self, share: &Share, path: &str, how: How) -> Result<(), Error> {
+    async fn open_and_close(&self, share: &Directory, path: &str, mode: OpenMode) -> Result<(), Error> {
         if self.compound {
-            share.touch(path, how).await.doing(|| format!("opening {path}"))?;
+            share.touch(path, mode).await.doing(|| format!("opening {path}"))?;
         } else {
-            let file = share.open(path, how).await.doing(|| format!("opening {path}"))?;
+            let file = share.open(path, mode).await.doing(|| format!("opening {path}"))?;
             file.close().await.doing(|| format!("closing {path}"))?;
         }
         Ok(())
     }
 
-    async fn list(&self, share: &Share) -> Result<(), Error> {
+    async fn list(&self, share: &Directory) -> Result<(), Error> {
         let listed = share.list().await.doing(|| "listing".to_owned())?.len() as u64;
         if listed == self.files {
             return Ok(());
@@ -174,16 +185,8 @@ impl Names {
     }
 }
 
-/// What came of one operation.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Done {
-    /// Bytes of data that it moved.
-    pub(crate) bytes: u64,
-    /// When it began, where something that does not count had to be done before.
-    pub(crate) begun: Option<Instant>,
-}
-
-/// `compound` as [`Share::delete`] takes it.
-async fn delete(share: &Share, path: &str, compound: bool) -> Result<(), Error> {
-    share.delete(path, compound).await.doing(|| format!("deleting {path}"))
+/// Takes a name away; `compound` where the protocol has a choice.
+async fn delete(share: &Directory, path: &str, compound: bool) -> Result<(), Error> {
+    let deleted = if compound { share.remove(path).await } else { share.remove_stepwise(path).await };
+    deleted.doing(|| format!("deleting {path}"))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use client::{ChannelOptions, OpenOptions, Options, Settings, Tree};
+use client::smb::{ChannelOptions, OpenOptions, Options, Settings, Tree};
 use smb_wire::NtStatus;
 use smb_wire::create::{Access, Disposition};
 
@@ -96,7 +96,7 @@ async fn all_that_a_client_does_works_with_few_credits() {
         let before = carried();
         file.read(0, MIB as u32).await.unwrap();
         assert!((MIB..MIB + 64 * 1024).contains(&(carried() - before)), "each byte counts once");
-        assert_eq!(session.channels()[0].connection.most_credits(), Some(credits));
+        assert_eq!(session.channels()[0].most_credits, Some(credits));
         session.log_off().await.unwrap();
     }
 }

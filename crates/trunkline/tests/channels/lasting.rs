@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use client::{Error, File, Lasting, OpenOptions, Options, Tree};
+use client::Error;
+use client::smb::{File, Lasting, OpenOptions, Options, Tree};
 use smb_wire::NtStatus;
 use smb_wire::create::{Disposition, ShareAccess};
 

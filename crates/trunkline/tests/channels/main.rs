@@ -17,7 +17,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use client::{ChannelOptions, Error, Options};
+use client::Error;
+use client::smb::{ChannelOptions, Options};
 use common::Place;
 use server::Server;
 use smb_wire::NtStatus;

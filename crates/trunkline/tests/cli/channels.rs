@@ -3,7 +3,7 @@
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use client::{ChannelOptions, Connection, Credentials, Options, Session};
+use client::smb::{ChannelOptions, Connection, Credentials, Options, Session};
 use serde_json::Value;
 
 use crate::common::Place;

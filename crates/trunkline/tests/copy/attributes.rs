@@ -1,7 +1,7 @@
 //! What shares know of files and directories beside permission bits: files that are read-only are made, replaced and
 //! deleted like others.
 
-use client::Settings;
+use client::smb::Settings;
 use smb_wire::fscc::FileAttributes;
 
 use super::*;

@@ -133,7 +133,7 @@ fn streams_and_descriptors_go_from_share_to_share() {
             ("from/empty:large", &large),
             ("from:of the directory", b"here too"),
         ] {
-            let how = client::OpenOptions::file(smb_wire::create::Disposition::OverwriteIf);
+            let how = client::smb::OpenOptions::file(smb_wire::create::Disposition::OverwriteIf);
             let stream = tree.open(path, &how).await.unwrap();
             for (number, piece) in data.chunks(1 << 20).enumerate() {
                 stream.write(number as u64 * (1 << 20), piece).await.unwrap();
@@ -151,7 +151,7 @@ fn streams_and_descriptors_go_from_share_to_share() {
     runtime.block_on(async {
         let tree = tree(&place).await;
         let read = async |path: &str| {
-            let stream = tree.open(path, &client::OpenOptions::read()).await?;
+            let stream = tree.open(path, &client::smb::OpenOptions::read()).await?;
             let mut content = Vec::new();
             loop {
                 let piece = stream.read(content.len() as u64, 1 << 20).await?;

@@ -1,6 +1,6 @@
 //! Connections that are lost while a copy does something else than to move data, and what a lost one leaves behind.
 
-use client::{Connection, Credentials, OpenOptions, Session};
+use client::smb::{Connection, Credentials, OpenOptions, Session};
 use smb_wire::create::{Access, Disposition, ShareAccess};
 
 use super::*;
@@ -16,13 +16,13 @@ fn host(place: &str) -> &str {
 /// A session in the place of the one with the number `previous`.
 async fn session(place: &str, previous: u64) -> Session {
     let connection =
-        Connection::connect(host(place), "127.0.0.1", &client::Options::default()).await.unwrap();
+        Connection::connect(host(place), "127.0.0.1", &client::smb::Options::default()).await.unwrap();
     let ann = Credentials::new("ann", "Trunk-ann-7");
     Session::begin_anew(&connection, &ann, previous).await.unwrap().finish(false).await.unwrap()
 }
 
 /// The share `files`, for who knows its protocol.
-pub async fn tree(place: &str) -> client::Tree {
+pub async fn tree(place: &str) -> client::smb::Tree {
     session(place, 0).await.connect("files").await.unwrap()
 }
 

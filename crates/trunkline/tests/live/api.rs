@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use client::OpenOptions;
+use client::smb::OpenOptions;
 use serde_json::{Value, json};
 use smb_wire::create::Disposition;
 

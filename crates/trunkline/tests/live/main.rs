@@ -19,8 +19,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use client::Bytes;
 use client::nfs::{Client, Creation};
-use client::{Bytes, Connection, Credentials, File, OpenOptions, Options, Session};
+use client::smb::{Connection, Credentials, File, OpenOptions, Options, Session};
 use common::Place;
 use nfs_wire::NfsStat;
 use serde_json::Value;

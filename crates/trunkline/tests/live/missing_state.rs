@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use client::Bytes;
 use client::nfs::{Client, Creation};
-use client::{Bytes, OpenOptions};
+use client::smb::OpenOptions;
 use smb_wire::create::Disposition;
 
 use crate::Running;

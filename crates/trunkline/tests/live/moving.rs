@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
+use client::Bytes;
 use client::nfs::{Client, Creation};
-use client::{Bytes, OpenOptions};
+use client::smb::OpenOptions;
 use nfs_wire::NfsStat;
 use serde_json::Value;
 use smb_wire::create::Disposition;

@@ -5,8 +5,9 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 use std::time::Duration;
 
+use client::Bytes;
 use client::nfs::{Client, Creation};
-use client::{Bytes, Connection, Credentials, OpenOptions, Options, Session};
+use client::smb::{Connection, Credentials, OpenOptions, Options, Session};
 use smb_wire::create::Disposition;
 
 use super::Running;

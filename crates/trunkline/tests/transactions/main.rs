@@ -16,8 +16,9 @@ use std::process::{Command, Stdio};
 
 use admin::Transactions;
 use admin::transactions::{Api, Counted};
+use client::Bytes;
 use client::nfs::{Client, Creation};
-use client::{Bytes, Connection, Credentials, OpenOptions, Options, Session};
+use client::smb::{Connection, Credentials, OpenOptions, Options, Session};
 use common::Place;
 use server::{PATIENCE, Server};
 use smb_wire::create::Disposition;

@@ -5,12 +5,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use client::remote::Attributes;
 use rustix::fs::{AtFlags, CWD, utimensat};
 
-use super::{Local, away, facts_of, times};
+use super::{Local, away, times};
 use crate::beside::{Owner, Who};
 use crate::error::{Done, Fault};
-use crate::tree::facts::Facts;
 use crate::tree::like::Like;
 use crate::tree::links::{Link, LinkMade};
 
@@ -34,10 +34,10 @@ impl Local {
     }
 
     /// What the link `path` leads to, and the path of that without any link in it.
-    pub(crate) async fn follow(&self, path: &str) -> Done<(String, Facts)> {
+    pub(crate) async fn follow(&self, path: &str) -> Done<(String, Attributes)> {
         let real = self.real(path).await?;
         let at = real.clone();
-        let facts = away(move || fs::metadata(at).map(|known| facts_of(&known))).await?;
+        let facts = away(move || fs::metadata(at).map(|known| Attributes::from(&known))).await?;
         Ok((real, facts))
     }
 

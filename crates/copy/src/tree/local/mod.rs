@@ -6,20 +6,20 @@ mod links;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
 use bytes::Bytes;
+use client::remote::{Attributes, Entry, MODE, SPECIAL, local};
 use rustix::fs::{Timespec, Timestamps, UTIME_OMIT, futimens};
 
+use crate::Keep;
 use crate::beside::{Beside, Given};
 use crate::error::{Done, Fault};
-use crate::tree::facts::{Facts, Fetched, Kind, Listing, MODE, SPECIAL};
+use crate::tree::facts::Fetched;
 use crate::tree::like::Like;
-use crate::{Channel, Keep};
 
 /// A directory of this host, or a file while nobody has looked.
 #[derive(Debug)]
@@ -39,24 +39,6 @@ async fn away<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + '
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => Ok(done?),
         Err(why) => Err(Fault::Said(format!("a thread of the copy ended early: {why}"))),
-    }
-}
-
-fn facts_of(known: &fs::Metadata) -> Facts {
-    let kind = match known.file_type() {
-        kind if kind.is_file() => Kind::File,
-        kind if kind.is_dir() => Kind::Directory,
-        kind if kind.is_symlink() => Kind::Link,
-        _ => Kind::Other,
-    };
-    Facts {
-        kind,
-        size: if kind == Kind::File { known.len() } else { 0 },
-        modified: i128::from(known.mtime()) * 1_000_000_000 + i128::from(known.mtime_nsec()),
-        node: (kind == Kind::File && known.nlink() > 1).then(|| (known.dev().into(), known.ino())),
-        sparse: known.blocks() * 512 < known.len(),
-        mode: Some(known.mode() & MODE),
-        attributes: None,
     }
 }
 
@@ -122,32 +104,19 @@ impl Local {
         Some(name)
     }
 
-    pub(super) async fn stat(&self, path: &str) -> Done<Facts> {
+    pub(super) async fn stat(&self, path: &str) -> Done<Attributes> {
         let (at, is_root) = (self.path(path), path.is_empty());
         // Where the copy begins a link is followed: the caller has named it.
         away(move || {
             let known = if is_root { fs::metadata(at) } else { fs::symlink_metadata(at) };
-            known.map(|known| facts_of(&known))
+            known.map(|known| Attributes::from(&known))
         })
         .await
     }
 
-    pub(super) async fn list(&self, path: &str) -> Done<Listing> {
+    pub(super) async fn list(&self, path: &str) -> Done<Vec<Entry>> {
         let at = self.path(path);
-        away(move || {
-            let mut listing = Listing::default();
-            for entry in fs::read_dir(at)? {
-                let entry = entry?;
-                match entry.metadata() {
-                    Ok(known) => listing.add(entry.file_name().as_bytes(), facts_of(&known)),
-                    // It was taken away since it was listed.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            Ok(listing)
-        })
-        .await
+        away(move || local::list(&at)).await
     }
 
     pub(super) async fn make_directory(&self, path: &str, like: &Like) -> Done<()> {
@@ -180,7 +149,7 @@ impl Local {
         away(move || {
             let file = no_link(OpenOptions::new().read(true)).open(at)?;
             let content = read(&file, 0, length)?;
-            Ok(Fetched { content, facts: facts_of(&file.metadata()?), has_streams: false })
+            Ok(Fetched { content, facts: Attributes::from(&file.metadata()?), has_streams: false })
         })
         .await
     }
@@ -235,10 +204,6 @@ impl Local {
     pub(super) fn max_io(&self) -> u32 {
         u32::MAX
     }
-
-    pub(super) fn channels(&self) -> Vec<Channel> {
-        Vec::new()
-    }
 }
 
 /// Up to `length` bytes at `offset`.
@@ -289,9 +254,9 @@ impl File {
         away(move || beside::write(&file, &found, &keep)).await
     }
 
-    pub(super) async fn facts(&self) -> Done<Facts> {
+    pub(super) async fn facts(&self) -> Done<Attributes> {
         let file = Arc::clone(&self.0);
-        away(move || file.metadata().map(|known| facts_of(&known))).await
+        away(move || file.metadata().map(|known| Attributes::from(&known))).await
     }
 
     pub(super) async fn set_length(&self, length: u64) -> Done<()> {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use client::nfs::{Attributes, Directory, OpenOptions};
+use client::nfs::{self, Directory, OpenOptions};
+use client::remote::Attributes;
 
-use super::{Facts, File, Nfs, NfsFile, facts, split};
+use super::{File, Nfs, NfsFile, split};
 use crate::error::{Done, Fault};
 
 /// A file of the source that is open by the client of the target.
@@ -32,7 +33,7 @@ impl Nfs {
         let (here, there) =
             (self.export_of(source).await?.directory(&root).await?, source.directory(&root).await?);
         let (here, there) = tokio::try_join!(here.known(), there.known())?;
-        let who = |it: Attributes| (it.file_system, it.file_id, it.change);
+        let who = |it: nfs::Attributes| (it.file_system, it.file_id, it.change);
         Ok(who(here) == who(there))
     }
 
@@ -66,8 +67,8 @@ impl Inside {
         Ok(())
     }
 
-    pub(in crate::tree) async fn facts(&self) -> Done<Facts> {
-        Ok(facts(&self.file.stat().await?))
+    pub(in crate::tree) async fn facts(&self) -> Done<Attributes> {
+        Ok(Attributes::from(&self.file.stat().await?))
     }
 
     pub(in crate::tree) async fn close(self) -> Done<()> {

@@ -12,22 +12,22 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::nfs::{
-    Attributes, Client, Creation, Directory, File as NfsFile, FileType, NfsStat, NfsTime, OpenOptions,
-    Options as NfsOptions, StableHow,
+    Client, Creation, Directory, File as NfsFile, NfsStat, NfsTime, OpenOptions, Options as NfsOptions,
+    StableHow,
 };
+use client::remote::{Attributes, Entry, Kind};
+use client::{ChannelStatus, Url};
 use nfs_wire::types::Verifier;
 use tokio::sync::OnceCell;
 
 use super::holes::Holes;
+use crate::Keep;
 use crate::beside::{Beside, Given};
 use crate::error::{Doing, Done, Error, Fault};
 use crate::name::{join, split};
-use crate::place::Remote;
 use crate::plan::Access;
-use crate::tree::carried::Carried;
-use crate::tree::facts::{Facts, Fetched, Kind, Listing, MODE};
+use crate::tree::facts::Fetched;
 use crate::tree::like::Like;
-use crate::{Channel, Keep};
 use beside::Node;
 pub(crate) use inside::Inside;
 
@@ -66,27 +66,6 @@ const DIRECTORY: u32 = 0o755;
 /// How long a server may take to take leave.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn facts(known: &Attributes) -> Facts {
-    let kind = match known.kind {
-        FileType::Reg => Kind::File,
-        FileType::Dir => Kind::Directory,
-        FileType::Lnk => Kind::Link,
-        _ => Kind::Other,
-    };
-    let NfsTime { seconds, nseconds } = known.modified;
-    let (major, minor) = known.file_system;
-    let file_system = u128::from(major) << 64 | u128::from(minor);
-    Facts {
-        kind,
-        size: if kind == Kind::File { known.size } else { 0 },
-        modified: i128::from(seconds) * 1_000_000_000 + i128::from(nseconds),
-        node: (kind == Kind::File && known.links > 1).then_some((file_system, known.file_id)),
-        sparse: known.space_used.is_none_or(|used| used < known.size),
-        mode: Some(known.mode & MODE),
-        attributes: None,
-    }
-}
-
 fn time(ns: i128) -> NfsTime {
     // Every side counts seconds, or less, in 64 bits.
     let seconds = ns.div_euclid(1_000_000_000) as i64;
@@ -100,7 +79,7 @@ fn mode(like: &Like) -> Option<u32> {
 }
 
 impl Nfs {
-    pub(super) async fn open(remote: &Remote, access: &Access) -> Result<Nfs, Error> {
+    pub(super) async fn open(remote: &Url, access: &Access) -> Result<Nfs, Error> {
         let address = (remote.host.as_str(), remote.port);
         let mut client = Client::connect(address, access.nfs.clone()).await;
         if client.as_ref().is_err_and(|error| error.nfs_status() == Some(NfsStat::MinorVersMismatch)) {
@@ -148,23 +127,27 @@ impl Nfs {
         (!name.is_empty()).then_some(name)
     }
 
-    pub(super) async fn stat(&self, path: &str) -> Done<Facts> {
+    pub(super) async fn stat(&self, path: &str) -> Done<Attributes> {
         let whole = self.path(path);
         if whole.is_empty() {
             let (kind, mode) = (Kind::Directory, None);
             let node = None;
-            return Ok(Facts { kind, size: 0, modified: 0, node, sparse: false, mode, attributes: None });
+            return Ok(Attributes {
+                kind,
+                size: 0,
+                modified: 0,
+                node,
+                sparse: false,
+                mode,
+                attributes: None,
+            });
         }
         let (above, name) = split(&whole);
-        Ok(facts(&self.directory(above).await?.stat(name).await?))
+        Ok(Attributes::from(&self.directory(above).await?.stat(name).await?))
     }
 
-    pub(super) async fn list(&self, path: &str) -> Done<Listing> {
-        let mut listing = Listing::default();
-        for found in self.directory(&self.path(path)).await?.list().await? {
-            listing.add(&found.name, facts(&found.attributes));
-        }
-        Ok(listing)
+    pub(super) async fn list(&self, path: &str) -> Done<Vec<Entry>> {
+        Ok(self.directory(&self.path(path)).await?.list().await?.into_iter().map(Entry::from).collect())
     }
 
     pub(super) async fn make_directory(&self, path: &str, like: &Like) -> Done<()> {
@@ -202,7 +185,7 @@ impl Nfs {
     pub(super) async fn fetch(&self, path: &str, length: u32) -> Done<Fetched> {
         let (directory, name) = self.place(path).await?;
         let (data, known) = directory.fetch(name, length).await?;
-        Ok(Fetched { content: Bytes::from_owner(data), facts: facts(&known), has_streams: false })
+        Ok(Fetched { content: Bytes::from_owner(data), facts: Attributes::from(&known), has_streams: false })
     }
 
     pub(super) async fn put(&self, path: &str, part: &str, content: &Bytes, like: &Like) -> Done<()> {
@@ -260,23 +243,12 @@ impl Nfs {
         self.client.narrow(channels);
     }
 
-    pub(super) fn channels(&self) -> Vec<Channel> {
-        let channel = |it: client::nfs::ConnectionStatus| Channel {
-            local: it.local,
-            peer: it.peer,
-            requests: it.requests,
-            bytes: it.bytes,
-        };
-        self.client.connections().into_iter().map(channel).collect()
+    pub(super) fn channels(&self) -> Vec<ChannelStatus> {
+        self.client.connections()
     }
 
     pub(super) fn is_lost(&self) -> bool {
         self.client.connections().is_empty()
-    }
-
-    pub(super) fn carried(&self) -> Carried {
-        let connections = self.client.connections();
-        connections.iter().map(|it| Carried::of(it.traffic)).fold(Carried::default(), Carried::and)
     }
 
     pub(super) async fn close(&self) {
@@ -333,8 +305,8 @@ impl File {
         Node::File(&self.file).set_beside(found, keep).await
     }
 
-    pub(super) async fn facts(&self) -> Done<Facts> {
-        Ok(facts(&self.file.stat().await?))
+    pub(super) async fn facts(&self) -> Done<Attributes> {
+        Ok(Attributes::from(&self.file.stat().await?))
     }
 
     pub(super) async fn set_length(&self, length: u64) -> Done<()> {

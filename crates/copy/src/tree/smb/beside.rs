@@ -1,6 +1,6 @@
 //! What files of a share have beside their data.
 
-use client::ExtendedAttribute;
+use client::smb::ExtendedAttribute;
 use smb_wire::fscc::ea::{MAX_NAME, is_ea_name};
 use smb_wire::query_info::SecurityInformation;
 use volume::security::{Control, Descriptor};

@@ -1,6 +1,6 @@
 //! Holes of files of a share: those that a file to be read is known to have, and those that one to be written shall keep.
 
-use client::{OpenOptions, Tree};
+use client::smb::{OpenOptions, Tree};
 use smb_wire::NtStatus;
 use smb_wire::create::Access;
 use smb_wire::fscc::FileAttributes;

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use client::{CopySource, OpenOptions, Tree};
+use client::remote::Attributes;
+use client::smb::{CopySource, OpenOptions, Tree};
 use smb_wire::fscc::{FileInfoClass, FsInfoClass};
 use smb_wire::query_info::InfoType;
 
-use super::{Facts, File, Smb, facts};
+use super::{File, Smb};
 use crate::error::{Done, Fault};
 
 /// What is a multiple of the clusters of every file system.
@@ -18,7 +19,7 @@ const VOLUME_ROOM: u32 = 1024;
 /// A file of the source that is open in the session of the target.
 #[derive(Debug)]
 pub(crate) struct Inside {
-    file: client::File,
+    file: client::smb::File,
     key: CopySource,
     clones: Arc<AtomicBool>,
 }
@@ -103,12 +104,12 @@ impl Inside {
         }
     }
 
-    pub(in crate::tree) fn opened(&self) -> Facts {
-        facts(self.file.info())
+    pub(in crate::tree) fn opened(&self) -> Attributes {
+        Attributes::from(self.file.info())
     }
 
-    pub(in crate::tree) async fn facts(&self) -> Done<Facts> {
-        Ok(facts(&self.file.stat().await?))
+    pub(in crate::tree) async fn facts(&self) -> Done<Attributes> {
+        Ok(Attributes::from(&self.file.stat().await?))
     }
 
     pub(in crate::tree) async fn close(self) -> Done<()> {

@@ -7,12 +7,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use client::Tree;
+use client::ChannelStatus;
+use client::smb::Tree;
 
 use super::live::Live;
-use crate::Channel;
 use crate::error::Done;
-use crate::tree::carried::Carried;
 
 /// Sessions with a server, the first one included.
 const LANES: usize = 4;
@@ -94,11 +93,7 @@ impl Lanes {
         done
     }
 
-    pub(super) fn carried(&self) -> Carried {
-        self.all().iter().map(|lane| lane.live.carried()).fold(Carried::default(), Carried::and)
-    }
-
-    pub(super) fn channels(&self) -> Vec<Channel> {
+    pub(super) fn channels(&self) -> Vec<ChannelStatus> {
         self.all().iter().flat_map(|lane| lane.live.channels()).collect()
     }
 }

@@ -1,12 +1,13 @@
 //! Symbolic links of a share, which are reparse points (MS-FSCC 2.1.2.4), and further names of files.
 
-use client::{OpenOptions, Tree};
+use client::remote::LINKS;
+use client::smb::{OpenOptions, Tree};
 use smb_wire::create::{Access as Rights, CreateOptions, Disposition, FileInfo};
 use smb_wire::fscc::reparse::{MAX_REPARSE, NfsFile, Reparse};
 use smb_wire::fscc::{FileAttributes, ReparseTag};
 use smb_wire::{NtStatus, Utf16, utf16};
 
-use super::{LINKS, Smb, delete, deleting, moving, settings};
+use super::{Smb, delete, deleting, moving, settings};
 use crate::error::{Done, Fault};
 use crate::name::check_for_smb;
 use crate::tree::like::Like;

@@ -3,16 +3,14 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use client::{ChannelOptions, Connection, Session, Tree};
+use client::smb::{ChannelOptions, Connection, Session, Tree};
+use client::{ChannelStatus, Url};
 use smb_wire::Guid;
 use smb_wire::create::FileInfo;
 use tokio::sync::{OnceCell, watch};
 
-use crate::Channel;
 use crate::error::{Doing, Done, Error};
-use crate::place::Remote;
 use crate::plan::Access;
-use crate::tree::carried::Carried;
 
 /// The most channels of a session.
 const MOST_CHANNELS: usize = 16;
@@ -64,12 +62,12 @@ pub(super) struct Live {
 
 impl Live {
     /// Goes to the share.
-    pub(super) async fn begin(remote: &Remote, access: &Access, order: Order) -> Result<Live, Error> {
+    pub(super) async fn begin(remote: &Url, access: &Access, order: Order) -> Result<Live, Error> {
         Live::begin_in_place_of(None, remote, access, order).await
     }
 
     /// Goes to the share and looks what is where the copy begins.
-    pub(super) async fn arrive(remote: &Remote, access: &Access, order: Order) -> Result<Arrived, Error> {
+    pub(super) async fn arrive(remote: &Url, access: &Access, order: Order) -> Result<Arrived, Error> {
         let (connection, session) = log_on(None, remote, access, order).await?;
         let arrived = session.connect_and_look(&remote.share, &remote.path).await;
         let (tree, found) = arrived.doing(|| connecting_to(remote))?;
@@ -79,7 +77,7 @@ impl Live {
     /// Goes to the share again. The server may not know yet that `lost` is gone, and keep what it has open.
     pub(super) async fn begin_in_place_of(
         lost: Option<&Live>,
-        remote: &Remote,
+        remote: &Url,
         access: &Access,
         order: Order,
     ) -> Result<Live, Error> {
@@ -128,37 +126,25 @@ impl Live {
         Ok(self.beside.get_or_try_init(|| self.session.connect(share)).await?.clone())
     }
 
-    /// What its connections have carried.
-    pub(super) fn carried(&self) -> Carried {
-        let channels = self.session.channels();
-        channels.iter().map(|it| Carried::of(it.traffic)).fold(Carried::default(), Carried::and)
-    }
-
     /// Whether it has no connection left.
     pub(super) fn is_lost(&self) -> bool {
         self.session.channels().is_empty()
     }
 
     /// Its connections.
-    pub(super) fn channels(&self) -> Vec<Channel> {
-        let channel = |it: &client::ChannelStatus| Channel {
-            local: it.local,
-            peer: it.peer,
-            requests: it.requests,
-            bytes: it.bytes,
-        };
-        self.session.channels().iter().map(channel).collect()
+    pub(super) fn channels(&self) -> Vec<ChannelStatus> {
+        self.session.channels()
     }
 }
 
-fn connecting_to(remote: &Remote) -> String {
+fn connecting_to(remote: &Url) -> String {
     format!("connecting to the share {} of {}", remote.share, remote.host)
 }
 
 /// Gets in.
 async fn log_on(
     lost: Option<&Live>,
-    remote: &Remote,
+    remote: &Url,
     access: &Access,
     order: Order,
 ) -> Result<(Connection, Session), Error> {

@@ -9,7 +9,6 @@ mod lanes;
 mod links;
 mod live;
 mod reach;
-mod times;
 mod together;
 
 use std::pin::Pin;
@@ -18,10 +17,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::{OpenOptions, Settings, Tree};
+use client::remote::{Attributes, Directory, Entry, KEPT, MountOptions, file_time};
+use client::smb::{OpenOptions, Settings, Tree};
+use client::{ChannelStatus, Url};
 pub(crate) use inside::Inside;
 use smb_wire::create::{Access as Rights, CreateOptions, Disposition, FileInfo, ShareAccess};
-use smb_wire::fscc::{FileAttributes, ReparseTag};
+use smb_wire::fscc::FileAttributes;
 use smb_wire::{Command, Guid, NtStatus};
 use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinHandle;
@@ -30,12 +31,11 @@ use super::holes::Holes;
 use crate::beside::{Beside, Given};
 use crate::error::{Done, Error, Fault};
 use crate::name::{join, split};
-use crate::place::Remote;
 use crate::plan::Access;
 use crate::tree::carried::Carried;
-use crate::tree::facts::{Facts, Fetched, Kind, Listing};
+use crate::tree::facts::Fetched;
 use crate::tree::like::Like;
-use crate::{Channel, Keep, name};
+use crate::{Keep, name};
 use lanes::Lanes;
 use live::{Live, Order};
 use reach::Reach;
@@ -44,7 +44,7 @@ use together::{Together, is_alive};
 /// A directory of a share.
 #[derive(Debug)]
 pub(crate) struct Smb {
-    remote: Remote,
+    remote: Url,
     access: Access,
     root: String,
     /// What was at the root when it was gone to, until somebody asks for it.
@@ -64,7 +64,7 @@ pub(crate) struct Smb {
 /// A file that is open.
 #[derive(Debug)]
 pub(crate) struct File {
-    file: client::File,
+    file: client::smb::File,
     /// Where it has holes.
     holes: Holes,
     /// Whether it keeps them, once that has been asked for.
@@ -79,56 +79,6 @@ const ENTERING: Duration = Duration::from_secs(60);
 /// Tells a directory without a name from a file that is being made.
 const DIRECTORY: &[u8] = b"directory";
 
-/// The attributes that are kept.
-const KEPT: FileAttributes = FileAttributes::READONLY
-    .union(FileAttributes::HIDDEN)
-    .union(FileAttributes::SYSTEM)
-    .union(FileAttributes::ARCHIVE);
-
-/// What a reparse point is that is no link and yet neither a file nor a directory.
-const SPECIAL: [ReparseTag; 4] =
-    [ReparseTag::AF_UNIX, ReparseTag::LX_FIFO, ReparseTag::LX_CHR, ReparseTag::LX_BLK];
-/// What a symbolic link is. What the Windows NFS server keeps may be something else, which shows when it is read.
-const LINKS: [ReparseTag; 3] = [ReparseTag::SYMLINK, ReparseTag::LX_SYMLINK, ReparseTag::NFS];
-
-/// Whether what has the tag stands for something else, or for nothing that has data. What is stored apart, as by
-/// deduplication or in a cloud, is a file or a directory like others.
-fn is_other(tag: ReparseTag) -> bool {
-    // MS-FSCC 2.1.2.1
-    tag.is_name_surrogate() || SPECIAL.contains(&tag)
-}
-
-/// A `tag` is known only where a directory is listed. What was opened is no link, but what one has led to; nothing that
-/// has data is special.
-fn facts_of(size: u64, allocated: u64, written: i64, attributes: u32, tag: Option<ReparseTag>) -> Facts {
-    let bits = FileAttributes::from_bits_retain(attributes);
-    let has_data = size > 0 || bits.contains(FileAttributes::DIRECTORY);
-    let is_reparse = bits.contains(FileAttributes::REPARSE_POINT);
-    let kind = if is_reparse && tag.is_some_and(|tag| LINKS.contains(&tag)) {
-        Kind::Link
-    } else if is_reparse && tag.map_or(!has_data, is_other) {
-        Kind::Other
-    } else if bits.contains(FileAttributes::DIRECTORY) {
-        Kind::Directory
-    } else {
-        Kind::File
-    };
-    Facts {
-        kind,
-        size: if kind == Kind::File { size } else { 0 },
-        modified: times::modified(written),
-        // A listing does not tell how many names a file has.
-        node: None,
-        sparse: bits.contains(FileAttributes::SPARSE_FILE) || allocated < size,
-        mode: None,
-        attributes: Some((bits & KEPT).bits()),
-    }
-}
-
-fn facts(info: &FileInfo) -> Facts {
-    facts_of(info.end_of_file, info.allocation_size, info.last_write_time as i64, info.file_attributes, None)
-}
-
 /// What is set with a file that shall be like `like`.
 fn settings(like: &Like) -> Settings {
     let attributes = match like.attributes {
@@ -136,7 +86,7 @@ fn settings(like: &Like) -> Settings {
         Some(bits) => bits,
         None => 0,
     };
-    Settings { last_write_time: like.modified.map_or(0, times::to_set), attributes }
+    Settings { last_write_time: like.modified.map_or(0, file_time), attributes }
 }
 
 /// The same of a directory.
@@ -195,7 +145,7 @@ async fn delete(tree: &Tree, path: &str, how: &OpenOptions) -> client::Result<()
 }
 
 /// Gives the open file `part` the name `path` and closes it, also when what has that name now is read-only.
-async fn close_as(tree: &Tree, file: client::File, part: &str, path: &str) -> client::Result<()> {
+async fn close_as(tree: &Tree, file: client::smb::File, part: &str, path: &str) -> client::Result<()> {
     let refused = match file.close_as(path).await {
         Err(error) if may_be_read_only(&error) => error,
         done => return done,
@@ -243,7 +193,7 @@ fn changing(keep: &Keep) -> Rights {
 type Beginning = Pin<Box<dyn Future<Output = Option<Live>> + Send>>;
 
 /// What begins further sessions, each for a client of its own.
-fn further<O: Fn() -> Order>(remote: &Remote, access: &Access, order: O) -> impl Fn() -> Beginning + use<O> {
+fn further<O: Fn() -> Order>(remote: &Url, access: &Access, order: O) -> impl Fn() -> Beginning + use<O> {
     let (remote, access) = (remote.clone(), access.clone());
     move || {
         let (remote, mut access, order) = (remote.clone(), access.clone(), order());
@@ -254,7 +204,7 @@ fn further<O: Fn() -> Order>(remote: &Remote, access: &Access, order: O) -> impl
 
 impl Smb {
     pub(super) async fn open(
-        remote: &Remote,
+        remote: &Url,
         access: &Access,
         is_many: Option<JoinHandle<bool>>,
     ) -> Result<Smb, Error> {
@@ -325,7 +275,7 @@ impl Smb {
 
     async fn begin_anew(&self) -> Done<()> {
         let lost = self.live();
-        if is_alive(|| lost.tree.stat(""), || lost.carried().bytes).await {
+        if is_alive(|| lost.tree.stat(""), || Carried::by(&lost.channels()).bytes).await {
             return Ok(());
         }
         let begin = Live::begin_in_place_of(Some(&lost), &self.remote, &self.access, Order::alone());
@@ -344,7 +294,7 @@ impl Smb {
         self.live().is_lost()
     }
 
-    pub(super) async fn stat(&self, path: &str) -> Done<Facts> {
+    pub(super) async fn stat(&self, path: &str) -> Done<Attributes> {
         let found = match path {
             "" => self.found.lock().unwrap_or_else(PoisonError::into_inner).take(),
             _ => None,
@@ -353,22 +303,11 @@ impl Smb {
             Some(found) => found,
             None => self.tree().stat(&self.path(path)).await,
         };
-        Ok(facts(&found?))
+        Ok(Attributes::from(&found?))
     }
 
-    pub(super) async fn list(&self, path: &str) -> Done<Listing> {
-        let how = OpenOptions::directory(Disposition::Open);
-        let directory = self.tree().open(&self.path(path), &how).await?;
-        let listed = directory.list("*").await;
-        directory.close().await?;
-        let mut listing = Listing::default();
-        for found in listed? {
-            let it = &found.entry;
-            let (size, allocated, bits) = (it.end_of_file, it.allocation_size, it.file_attributes.bits());
-            let facts = facts_of(size, allocated, it.last_write_time.0, bits, Some(it.reparse_tag));
-            listing.add(found.name.as_bytes(), facts);
-        }
-        Ok(listing)
+    pub(super) async fn list(&self, path: &str) -> Done<Vec<Entry>> {
+        Ok(Directory::smb(self.tree(), self.path(path), MountOptions::default()).list().await?)
     }
 
     pub(super) async fn make_directory(&self, path: &str, _like: &Like) -> Done<()> {
@@ -423,9 +362,9 @@ impl Smb {
     pub(super) async fn fetch(&self, path: &str, length: u32) -> Done<Fetched> {
         let lane = self.lanes.choose(self.tree());
         let fetched = lane.tree.fetch(&self.path(path), length, self.access.keep.streams).await;
-        let client::Fetched { data, info, has_streams } =
+        let client::smb::Fetched { data, info, has_streams } =
             self.lanes.end(lane, fetched.map_err(Fault::from))?;
-        Ok(Fetched { content: Bytes::from_owner(data), facts: facts(&info), has_streams })
+        Ok(Fetched { content: Bytes::from_owner(data), facts: Attributes::from(&info), has_streams })
     }
 
     pub(super) async fn put(&self, path: &str, part: &str, content: &Bytes, like: &Like) -> Done<()> {
@@ -554,19 +493,15 @@ impl Smb {
         self.lanes.open(further(&self.remote, &self.access, Order::alone)).await;
     }
 
-    pub(super) fn channels(&self) -> Vec<Channel> {
+    pub(super) fn channels(&self) -> Vec<ChannelStatus> {
         let mut channels = self.live().channels();
         channels.extend(self.lanes.channels());
         channels
     }
-
-    pub(super) fn carried(&self) -> Carried {
-        self.live().carried().and(self.lanes.carried())
-    }
 }
 
 impl File {
-    fn new(file: client::File) -> File {
+    fn new(file: client::smb::File) -> File {
         let reach = Reach::new(file.info().end_of_file);
         File { file, holes: Holes::default(), keeps_holes: OnceCell::new(), reach }
     }
@@ -581,12 +516,12 @@ impl File {
         Ok(self.file.write(offset, data).await?)
     }
 
-    pub(super) fn opened(&self) -> Facts {
-        facts(self.file.info())
+    pub(super) fn opened(&self) -> Attributes {
+        Attributes::from(self.file.info())
     }
 
-    pub(super) async fn facts(&self) -> Done<Facts> {
-        Ok(facts(&self.file.stat().await?))
+    pub(super) async fn facts(&self) -> Done<Attributes> {
+        Ok(Attributes::from(&self.file.stat().await?))
     }
 
     pub(super) async fn set_length(&self, length: u64) -> Done<()> {
@@ -607,25 +542,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_stored_apart_is_a_file_and_a_link_or_junction_is_none() {
-        // Deduplication, Azure File Sync and OneDrive; links, junctions and what is special to Unix.
-        let files = [0x8000_0013, 0x8000_001E, 0x9000_101A].map(ReparseTag);
-        let others = [ReparseTag::MOUNT_POINT, ReparseTag::LX_FIFO, ReparseTag::AF_UNIX];
-        let kind = |more: FileAttributes, tag| {
-            let bits = FileAttributes::REPARSE_POINT | more;
-            facts_of(7, 8, 0, bits.bits(), tag).kind
-        };
-        for tag in files {
-            assert_eq!(kind(FileAttributes::ARCHIVE, Some(tag)), Kind::File);
-            assert_eq!(kind(FileAttributes::DIRECTORY, Some(tag)), Kind::Directory);
-        }
-        for tag in others {
-            assert_eq!(kind(FileAttributes::DIRECTORY, Some(tag)), Kind::Other);
-        }
-        for tag in LINKS {
-            assert_eq!(kind(FileAttributes::DIRECTORY, Some(tag)), Kind::Link);
-        }
-        assert_eq!(kind(FileAttributes::ARCHIVE, None), Kind::File);
+    fn a_link_is_deleted_itself() {
         let options = CreateOptions::OPEN_REPARSE_POINT | CreateOptions::DELETE_ON_CLOSE;
         assert_eq!(deleting().options, options, "a link is deleted itself");
     }

@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 use crate::error::{Done, Fault};
 
 /// How long nothing at all may come or go before a server that does not answer is given up. A host that is gone is found
-/// sooner, by its connections ([`client::Options::dead_after`]).
+/// sooner, by its connections ([`client::smb::Options::dead_after`]).
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// Something that one does for all who want it at the same time.

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use client::remote::Session;
 use load::quiet::{self, Quiet};
 
 use super::{LONG_WAY_MS, TIME_FOR_THE_END, close};
 use crate::drive::{Bench, Order};
 use crate::facts::{Channel, Connects, Others, Run, Stopped, Work};
 use crate::patient::Patient;
-use crate::peer::{Gauge, Line};
 use crate::ping;
 use crate::tcp::TcpInfo;
 
@@ -147,8 +147,7 @@ async fn large(patient: &mut Patient<'_>, bench: &Bench, order: Order) -> Result
 /// Large reads, and what each connection carried of them.
 async fn read(patient: &mut Patient<'_>, bench: &Bench, order: Order) -> Result<(), Stopped> {
     let before = patient.accounts();
-    let gauges: Vec<Gauge> = patient.lines.iter().map(Line::gauge).collect();
-    let looking = tokio::spawn(look(gauges, order.ramp + order.time));
+    let looking = tokio::spawn(look(patient.lines.clone(), order.ramp + order.time));
     let begun = Instant::now();
     large(patient, bench, order).await?;
     let seconds = begun.elapsed().as_secs_f64();
@@ -214,14 +213,14 @@ async fn connecting(
 type Looks = HashMap<SocketAddr, (u32, u32)>;
 
 /// Looks for so long which connections are busy.
-async fn look(gauges: Vec<Gauge>, time: Duration) -> Looks {
+async fn look(sessions: Vec<Session>, time: Duration) -> Looks {
     let mut looks = Looks::new();
     let until = Instant::now() + time;
     while Instant::now() < until {
         tokio::time::sleep(BUSY_LOOK_EVERY).await;
-        for (local, is_busy) in gauges.iter().flat_map(Gauge::look) {
-            let (all, busy) = looks.entry(local).or_default();
-            (*all, *busy) = (*all + 1, *busy + u32::from(is_busy));
+        for channel in sessions.iter().flat_map(Session::channels) {
+            let (all, busy) = looks.entry(channel.local).or_default();
+            (*all, *busy) = (*all + 1, *busy + u32::from(channel.is_busy));
         }
     }
     looks

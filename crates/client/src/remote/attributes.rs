@@ -1,0 +1,230 @@
+//! What is known of files and directories, whoever was asked.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+
+use smb_wire::create::FileInfo;
+use smb_wire::fscc::{FileAttributes, ReparseTag, directory};
+
+use super::times::unix_ns;
+use crate::nfs::{self, FileType, NfsTime};
+use crate::smb;
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// A device, a pipe, a junction.
+    Other,
+}
+
+/// The bits of a mode that are no permissions: setuid, setgid and sticky (POSIX, sys/stat.h).
+pub const SPECIAL: u32 = 0o7000;
+
+/// All bits of a mode but those of the file type.
+pub const MODE: u32 = 0o7777;
+
+/// The FILE_ATTRIBUTE bits that users set.
+pub const KEPT: FileAttributes = FileAttributes::READONLY
+    .union(FileAttributes::HIDDEN)
+    .union(FileAttributes::SYSTEM)
+    .union(FileAttributes::ARCHIVE);
+
+/// The file system that a file is in, and its number there.
+pub type Node = (u128, u64);
+
+/// What is known of a file or directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attributes {
+    /// What it is.
+    pub kind: Kind,
+    /// Bytes of its data.
+    pub size: u64,
+    /// When its data was changed, in nanoseconds since 1970. An `i64` of them ends in 2262, and no side does.
+    pub modified: i128,
+    /// What tells a file that has further names from all others, where that is known.
+    pub node: Option<Node>,
+    /// Whether it may have holes.
+    pub sparse: bool,
+    /// Permission bits, those of [`SPECIAL`] included, where there are such.
+    pub mode: Option<u32>,
+    /// Those of [`KEPT`] that it has, where there are such.
+    pub attributes: Option<u32>,
+}
+
+/// A name in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name; no server of NFS is bound to UTF-8.
+    pub name: Vec<u8>,
+    /// What it stands for.
+    pub attributes: Attributes,
+}
+
+impl Attributes {
+    /// The bits of [`SPECIAL`] that it has.
+    #[must_use]
+    pub fn special(&self) -> u32 {
+        self.mode.unwrap_or(0) & SPECIAL
+    }
+
+    /// Whether anything is known of it but its kind.
+    #[must_use]
+    pub fn are_known(&self) -> bool {
+        self.modified != 0 || self.mode.is_some() || self.attributes.is_some()
+    }
+
+    /// Whether a file was changed between two looks, or differs from another as far as that can be seen. The coarsest
+    /// clock counts, which is that of SMB: 100 ns.
+    #[must_use]
+    pub fn looks_like(&self, other: &Attributes) -> bool {
+        let times = (self.modified.div_euclid(100), other.modified.div_euclid(100));
+        self.kind == other.kind && self.size == other.size && times.0 == times.1
+    }
+}
+
+/// What a reparse point is that is no link and yet neither a file nor a directory.
+const SPECIAL_TAGS: [ReparseTag; 4] =
+    [ReparseTag::AF_UNIX, ReparseTag::LX_FIFO, ReparseTag::LX_CHR, ReparseTag::LX_BLK];
+/// What a symbolic link of a share is. What the Windows NFS server keeps may be something else, which shows when it is read.
+pub const LINKS: [ReparseTag; 3] = [ReparseTag::SYMLINK, ReparseTag::LX_SYMLINK, ReparseTag::NFS];
+
+/// Whether what has the tag stands for something else, or for nothing that has data. What is stored apart, as by
+/// deduplication or in a cloud, is a file or a directory like others.
+fn is_other(tag: ReparseTag) -> bool {
+    // MS-FSCC 2.1.2.1
+    tag.is_name_surrogate() || SPECIAL_TAGS.contains(&tag)
+}
+
+/// A `tag` is known only where a directory is listed. What was opened is no link, but what one has led to; nothing that
+/// has data is special.
+fn of_share(
+    size: u64,
+    allocated: u64,
+    written: i64,
+    bits: FileAttributes,
+    tag: Option<ReparseTag>,
+) -> Attributes {
+    let has_data = size > 0 || bits.contains(FileAttributes::DIRECTORY);
+    let is_reparse = bits.contains(FileAttributes::REPARSE_POINT);
+    let kind = if is_reparse && tag.is_some_and(|tag| LINKS.contains(&tag)) {
+        Kind::Link
+    } else if is_reparse && tag.map_or(!has_data, is_other) {
+        Kind::Other
+    } else if bits.contains(FileAttributes::DIRECTORY) {
+        Kind::Directory
+    } else {
+        Kind::File
+    };
+    Attributes {
+        kind,
+        size: if kind == Kind::File { size } else { 0 },
+        modified: unix_ns(written),
+        // A listing does not tell how many names a file has.
+        node: None,
+        sparse: bits.contains(FileAttributes::SPARSE_FILE) || allocated < size,
+        mode: None,
+        attributes: Some((bits & KEPT).bits()),
+    }
+}
+
+impl From<&FileInfo> for Attributes {
+    fn from(info: &FileInfo) -> Attributes {
+        let bits = FileAttributes::from_bits_retain(info.file_attributes);
+        of_share(info.end_of_file, info.allocation_size, info.last_write_time as i64, bits, None)
+    }
+}
+
+impl From<&directory::Entry> for Attributes {
+    fn from(it: &directory::Entry) -> Attributes {
+        let (size, allocated, written) = (it.end_of_file, it.allocation_size, it.last_write_time.0);
+        of_share(size, allocated, written, it.file_attributes, Some(it.reparse_tag))
+    }
+}
+
+impl From<&nfs::Attributes> for Attributes {
+    fn from(known: &nfs::Attributes) -> Attributes {
+        let kind = match known.kind {
+            FileType::Reg => Kind::File,
+            FileType::Dir => Kind::Directory,
+            FileType::Lnk => Kind::Link,
+            _ => Kind::Other,
+        };
+        let NfsTime { seconds, nseconds } = known.modified;
+        let (major, minor) = known.file_system;
+        let file_system = u128::from(major) << 64 | u128::from(minor);
+        Attributes {
+            kind,
+            size: if kind == Kind::File { known.size } else { 0 },
+            modified: i128::from(seconds) * 1_000_000_000 + i128::from(nseconds),
+            node: (kind == Kind::File && known.links > 1).then_some((file_system, known.file_id)),
+            sparse: known.space_used.is_none_or(|used| used < known.size),
+            mode: Some(known.mode & MODE),
+            attributes: None,
+        }
+    }
+}
+
+impl From<&Metadata> for Attributes {
+    fn from(known: &Metadata) -> Attributes {
+        let kind = match known.file_type() {
+            kind if kind.is_file() => Kind::File,
+            kind if kind.is_dir() => Kind::Directory,
+            kind if kind.is_symlink() => Kind::Link,
+            _ => Kind::Other,
+        };
+        Attributes {
+            kind,
+            size: if kind == Kind::File { known.len() } else { 0 },
+            modified: i128::from(known.mtime()) * 1_000_000_000 + i128::from(known.mtime_nsec()),
+            node: (kind == Kind::File && known.nlink() > 1).then(|| (known.dev().into(), known.ino())),
+            sparse: known.blocks() * 512 < known.len(),
+            mode: Some(known.mode() & MODE),
+            attributes: None,
+        }
+    }
+}
+
+impl From<smb::DirectoryEntry> for Entry {
+    fn from(it: smb::DirectoryEntry) -> Entry {
+        Entry { attributes: Attributes::from(&it.entry), name: it.name.into_bytes() }
+    }
+}
+
+impl From<nfs::DirectoryEntry> for Entry {
+    fn from(it: nfs::DirectoryEntry) -> Entry {
+        Entry { attributes: Attributes::from(&it.attributes), name: it.name }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stored_apart_is_a_file_and_a_link_or_junction_is_none() {
+        // Deduplication, Azure File Sync and OneDrive; links, junctions and what is special to Unix.
+        let files = [0x8000_0013, 0x8000_001E, 0x9000_101A].map(ReparseTag);
+        let others = [ReparseTag::MOUNT_POINT, ReparseTag::LX_FIFO, ReparseTag::AF_UNIX];
+        let kind = |more: FileAttributes, tag| {
+            let bits = FileAttributes::REPARSE_POINT | more;
+            of_share(7, 8, 0, bits, tag).kind
+        };
+        for tag in files {
+            assert_eq!(kind(FileAttributes::ARCHIVE, Some(tag)), Kind::File);
+            assert_eq!(kind(FileAttributes::DIRECTORY, Some(tag)), Kind::Directory);
+        }
+        for tag in others {
+            assert_eq!(kind(FileAttributes::DIRECTORY, Some(tag)), Kind::Other);
+        }
+        for tag in LINKS {
+            assert_eq!(kind(FileAttributes::DIRECTORY, Some(tag)), Kind::Link);
+        }
+        assert_eq!(kind(FileAttributes::ARCHIVE, None), Kind::File);
+    }
+}

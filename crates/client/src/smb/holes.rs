@@ -1,0 +1,77 @@
+//! Holes of files: where there are any, and that they are kept.
+
+use std::ops::Range as Bytes;
+
+use smb_wire::fscc::fsctl::{Range, read_ranges};
+use smb_wire::ioctl::{self, CtlCode};
+use smb_wire::{Command, Malformed, NtStatus};
+
+use crate::Error;
+use crate::error::Result;
+use crate::smb::link::Part;
+use crate::smb::{File, Reply};
+
+/// Room for ranges, in bytes; it costs one credit.
+const ROOM: u32 = 64 * 1024;
+
+/// Where a file has data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Allocated {
+    /// In order. All else up to `known` is a hole.
+    pub ranges: Vec<Bytes<u64>>,
+    /// How far that is known: the end of what was asked about, or less when there was no room for more.
+    pub known: u64,
+}
+
+impl File {
+    /// Has the server keep holes: what is not written takes no room, where it can do that.
+    ///
+    /// # Errors
+    /// [`Error::Status`] when the server refuses, as where its file system knows no holes.
+    pub async fn set_sparse(&self) -> Result<()> {
+        // MS-FSCC 2.3.83: without a body it means yes.
+        self.control(CtlCode::SetSparse, &[], 0).await?.success().map(drop)
+    }
+
+    /// Where in `bytes`, which end no later than the file, there is data.
+    ///
+    /// # Errors
+    /// [`Error::Status`] when the server refuses: with [`NtStatus::BUFFER_TOO_SMALL`], as Samba says it, when less must be
+    /// asked about.
+    pub async fn allocated(&self, bytes: Bytes<u64>) -> Result<Allocated> {
+        let mut input = Vec::with_capacity(Range::SIZE);
+        let asked =
+            Range { file_offset: bytes.start as i64, length: bytes.end.saturating_sub(bytes.start) as i64 };
+        asked.write(&mut input);
+        let room = ROOM.min(self.tree.limits().2);
+        let reply = self.control(CtlCode::QueryAllocatedRanges, &input, room).await?;
+        // MS-FSCC 2.3.54: there are more.
+        let is_all = reply.status() != NtStatus::BUFFER_OVERFLOW;
+        let reply = if is_all { reply.success()? } else { reply };
+        let wrong = || Malformed::new("QUERY_ALLOCATED_RANGES reply", "range");
+        let mut ranges: Vec<Bytes<u64>> = Vec::new();
+        for range in read_ranges(ioctl::Response::parse(reply.message())?.output) {
+            let (start, length) = range.checked().map_err(|_| wrong())?;
+            let last = ranges.last().map_or(0, |last| last.end);
+            if start < last {
+                return Err(wrong().into());
+            }
+            ranges.push(start..start + length);
+        }
+        let known = match (is_all, ranges.last()) {
+            (true, _) => bytes.end,
+            (false, Some(last)) => last.end,
+            (false, None) => return Err(Error::Protocol("more ranges, and none of them")),
+        };
+        Ok(Allocated { ranges, known })
+    }
+
+    /// Sends one FSCTL, and answers whatever comes of it.
+    pub(crate) async fn control(&self, code: CtlCode, input: &[u8], room: u32) -> Result<Reply> {
+        let request = ioctl::Request::fsctl(code, self.id, input, room);
+        let body = |out: &mut Vec<u8>| request.write(out);
+        let part = Part { command: Command::Ioctl, payload: request.payload_len(), body: &body };
+        let [reply] = self.tree.call([part]).await?.replies;
+        Ok(reply)
+    }
+}

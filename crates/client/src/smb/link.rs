@@ -1,0 +1,381 @@
+//! The inside of a connection: what is under way, what is to be written, and who waits for what.
+//!
+//! A request goes through [`Link::send`]: it takes its credits, gets its message ids and an entry in the
+//! table, is written into a frame of its own, protected, and queued. From there on it is the business of
+//! [`crate::transport`]; [`reader`] checks what comes in and completes the entries.
+
+mod reader;
+
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::Poll;
+use std::time::Duration;
+
+use smb_wire::header::{self, Flags, transform};
+use smb_wire::{Command, FileId, Header, echo};
+use wire::frame::Frame;
+
+use crate::Error;
+use crate::error::Result;
+use crate::smb::buffer::Reply;
+use crate::smb::credits::{Credits, Taken};
+use crate::smb::negotiate::CREDIT;
+use crate::smb::protection::{ChannelKeys, Protection};
+use crate::transport::{Entry, PREFIX, Pending, Protocol, Tasks, Transport};
+
+/// One request of a frame.
+#[derive(Clone, Copy)]
+pub(crate) struct Part<'a> {
+    pub(crate) command: Command,
+    /// The larger of what is sent and what may be answered, in bytes.
+    pub(crate) payload: u32,
+    /// Appends the body.
+    pub(crate) body: &'a (dyn Fn(&mut Vec<u8>) + Sync),
+}
+
+/// Asks whether the server is there.
+pub(crate) const ECHO: Part<'static> =
+    Part { command: Command::Echo, payload: 0, body: &|out| echo::Request.write(out) };
+
+/// What the requests of a frame have in common.
+#[derive(Clone, Copy)]
+pub(crate) struct Envelope<'a> {
+    pub(crate) session_id: u64,
+    pub(crate) tree_id: u32,
+    pub(crate) protection: Protection,
+    /// Needed where there is any protection.
+    pub(crate) keys: Option<&'a ChannelKeys>,
+    /// How often the session has lost a channel; zero before 3.0 (MS-SMB2 3.2.1.3).
+    pub(crate) channel_sequence: u16,
+    /// Whether the server may have done all this already, on a channel that is lost.
+    pub(crate) is_replay: bool,
+}
+
+impl Envelope<'_> {
+    /// That of messages before there is a session.
+    pub(crate) const PLAIN: Envelope<'static> = Envelope {
+        session_id: 0,
+        tree_id: 0,
+        protection: Protection::None,
+        keys: None,
+        channel_sequence: 0,
+        is_replay: false,
+    };
+}
+
+/// SMB on a connection.
+#[derive(Debug)]
+pub(crate) struct Smb;
+
+/// A connection that carries SMB. In front of a frame stand a zero byte and a 24-bit length (MS-SMB2 2.1).
+pub(crate) type Link = Transport<Smb>;
+
+/// What is remembered of a request.
+#[derive(Debug)]
+pub(crate) struct Request {
+    command: Command,
+    charge: u16,
+    asked: u16,
+    protection: Protection,
+    session_id: u64,
+}
+
+/// What is under the lock of a connection.
+#[derive(Debug)]
+pub(crate) struct Own {
+    credits: Credits,
+    next_message_id: u64,
+    channels: Vec<(u64, Weak<ChannelKeys>)>,
+}
+
+/// What is beside it.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// Whether requests carry a credit charge: dialect 2.1 and later with large MTU.
+    multi_credit: AtomicBool,
+}
+
+impl Protocol for Smb {
+    type Shared = Shared;
+    type Own = Own;
+    type Request = Request;
+    type Reply = Reply;
+
+    fn ended(own: &mut Own) {
+        own.credits.wake_all();
+    }
+
+    async fn ask(link: &Arc<Link>) {
+        // What went wrong ends the connection, or will.
+        let _asked = link.send(Envelope::PLAIN, [ECHO], None).await;
+    }
+}
+
+impl Link {
+    /// A link over `stream`, and the tasks that serve it.
+    pub(crate) fn start(
+        stream: tokio::net::TcpStream,
+        credits: u16,
+        silence: Duration,
+    ) -> (Arc<Link>, Tasks) {
+        let own = Own { credits: Credits::new(credits), next_message_id: 0, channels: Vec::new() };
+        Transport::begin(stream, own, reader::Reader::default(), silence)
+    }
+
+    /// Lets requests of more than 64 KiB take more than one credit.
+    pub(crate) fn allow_multi_credit(&self) {
+        self.shared.multi_credit.store(true, Ordering::Relaxed);
+    }
+
+    /// Credits that are granted, used ones included.
+    pub(crate) fn credits(&self) -> u32 {
+        self.lock().own.credits.granted()
+    }
+
+    /// The most credits that the server grants at once, where it was asked for more in vain.
+    pub(crate) fn most_credits(&self) -> Option<u32> {
+        self.lock().own.credits.most()
+    }
+
+    /// Makes the keys known with which replies to a session are checked and opened.
+    pub(crate) fn add_channel(&self, keys: &Arc<ChannelKeys>) {
+        let mut state = self.lock();
+        state.own.channels.retain(|(_, keys)| keys.strong_count() > 0);
+        state.own.channels.push((keys.session_id, Arc::downgrade(keys)));
+    }
+
+    fn channel(&self, session_id: u64) -> Option<Arc<ChannelKeys>> {
+        let state = self.lock();
+        state.own.channels.iter().find(|(id, _)| *id == session_id).and_then(|(_, keys)| keys.upgrade())
+    }
+
+    /// Sends one frame with the requests of `parts`, related to one another when there are several. The
+    /// messages as they were before being sealed are appended to `kept`.
+    ///
+    /// Servers may grant what is asked for little by little, Windows before 2016 32 credits at a time. When
+    /// nothing is under way that brings more, as with the first large request, an ECHO asks for them.
+    ///
+    /// # Errors
+    /// The error that ended the link, or [`Error::Credits`] when there come no more: also for what is sent later, without asking
+    /// again, until the server grants more.
+    pub(crate) async fn send<const N: usize>(
+        self: &Arc<Self>,
+        envelope: Envelope<'_>,
+        parts: [Part<'_>; N],
+        mut kept: Option<&mut Vec<u8>>,
+    ) -> Result<[Pending<Smb>; N]> {
+        let mut before = None;
+        loop {
+            match self.send_now(envelope, parts, kept.as_deref_mut()).await {
+                Err(Error::Credits { needed, granted }) if granted > 0 => {
+                    let in_vain = before.is_some_and(|before| granted <= before);
+                    if self.lock().own.credits.is_bound(granted, in_vain) {
+                        return Err(Error::Credits { needed, granted });
+                    }
+                    before = Some(granted);
+                    let [asked] = self.send_now(Envelope::PLAIN, [ECHO], None).await?;
+                    asked.await?;
+                }
+                sent => return sent,
+            }
+        }
+    }
+
+    /// The same with the credits that there are, or that are to come.
+    async fn send_now<const N: usize>(
+        self: &Arc<Self>,
+        envelope: Envelope<'_>,
+        parts: [Part<'_>; N],
+        kept: Option<&mut Vec<u8>>,
+    ) -> Result<[Pending<Smb>; N]> {
+        if envelope.protection == Protection::Sealed && !envelope.keys.is_some_and(ChannelKeys::can_seal) {
+            return Err(Error::NotOffered("encryption"));
+        }
+        let multi_credit = self.shared.multi_credit.load(Ordering::Relaxed);
+        let charges = parts.map(|part| if multi_credit { charge(part.payload) } else { 1 });
+        let (mut frame, first_id, asks) = self.admit(&envelope, &parts, &charges).await?;
+        // From here on nothing is awaited, so the entries that were made will be answered or fail.
+        let mut next_id = first_id;
+        let pending = std::array::from_fn(|at| {
+            let id = next_id;
+            next_id += u64::from(charges[at]);
+            Pending::new(Arc::clone(self), id)
+        });
+        encode(&mut frame, first_id, &envelope, &parts, &charges, &asks, multi_credit);
+        if let Some(kept) = kept {
+            kept.extend_from_slice(frame.bytes());
+        }
+        if let (Protection::Sealed, Some(keys)) = (envelope.protection, envelope.keys) {
+            frame.prepend(transform::SIZE);
+            keys.seal(frame.bytes_mut())?;
+        }
+        let length = frame.len() as u32;
+        frame.prepend(PREFIX).copy_from_slice(&length.to_be_bytes());
+        self.post(frame)?;
+        Ok(pending)
+    }
+
+    /// Waits for credits, then makes the entries and takes a frame.
+    async fn admit<const N: usize>(
+        &self,
+        envelope: &Envelope<'_>,
+        parts: &[Part<'_>; N],
+        charges: &[u16; N],
+    ) -> Result<(Frame, u64, [u16; N])> {
+        let total: u16 = charges.iter().fold(0, |sum, charge| sum.saturating_add(*charge));
+        let mut waiting = Waiting { link: self, ticket: None };
+        poll_fn(|context| {
+            let mut guard = self.lock();
+            let state = &mut *guard;
+            if let Some(error) = &state.failed {
+                return Poll::Ready(Err(error.clone()));
+            }
+            let ask = match state.own.credits.take(total, waiting.ticket, context.waker()) {
+                Taken::Ask(ask) => ask,
+                Taken::Wait(ticket) => {
+                    waiting.ticket = Some(ticket);
+                    return Poll::Pending;
+                }
+                Taken::Starved(granted) => {
+                    waiting.ticket = None;
+                    return Poll::Ready(Err(Error::Credits { needed: total, granted }));
+                }
+            };
+            waiting.ticket = None;
+            let asks = spread(ask, charges);
+            let first_id = state.own.next_message_id;
+            for at in 0..N {
+                let entry = Entry::new(Request {
+                    command: parts[at].command,
+                    charge: charges[at],
+                    asked: asks[at],
+                    protection: envelope.protection,
+                    session_id: envelope.session_id,
+                });
+                state.entries.insert(state.own.next_message_id, entry);
+                state.own.next_message_id += u64::from(charges[at]);
+            }
+            // What a body sends of its own is at most its payload, and often nothing.
+            let size = parts.iter().map(|part| 256 + sent(part)).sum();
+            Poll::Ready(Ok((state.frames.take(size), first_id, asks)))
+        })
+        .await
+    }
+}
+
+/// A place in the queue for credits, given up when the request is dropped.
+struct Waiting<'a> {
+    link: &'a Link,
+    ticket: Option<u64>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            self.link.lock().own.credits.forget(ticket);
+        }
+    }
+}
+
+/// CreditCharge for a payload (MS-SMB2 3.1.5.2).
+pub(crate) fn charge(payload: u32) -> u16 {
+    (payload.saturating_sub(1) / CREDIT + 1) as u16
+}
+
+/// Bytes that a request itself carries, as far as they matter for the choice of a buffer.
+fn sent(part: &Part<'_>) -> usize {
+    match part.command {
+        Command::Write | Command::SetInfo => part.payload as usize,
+        _ => 0,
+    }
+}
+
+/// The credits to ask for in each message: what it is charged, and what is missing beyond that in the first.
+fn spread<const N: usize>(ask: u16, charges: &[u16; N]) -> [u16; N] {
+    let mut left = ask;
+    let mut asks = [0; N];
+    for at in (1..N).rev() {
+        asks[at] = charges[at].min(left);
+        left -= asks[at];
+    }
+    asks[0] = left;
+    asks
+}
+
+/// Writes the messages of a frame, and signs them where they are signed.
+fn encode<const N: usize>(
+    frame: &mut Frame,
+    first_id: u64,
+    envelope: &Envelope<'_>,
+    parts: &[Part<'_>; N],
+    charges: &[u16; N],
+    asks: &[u16; N],
+    multi_credit: bool,
+) {
+    let mut id = first_id;
+    for at in 0..N {
+        let start = frame.len();
+        let mut header = Header::request(parts[at].command, id);
+        header.set_credit_charge(if multi_credit { charges[at] } else { 0 });
+        header.set_credits(asks[at]);
+        header.set_session_id(envelope.session_id);
+        header.set_tree_id(envelope.tree_id);
+        header.set_channel_sequence(envelope.channel_sequence);
+        if at > 0 {
+            // MS-SMB2 3.2.4.1.4
+            header.set_flags(header.flags() | Flags::RELATED_OPERATIONS);
+            if parts[0].command == Command::TreeConnect {
+                // Nobody knows it yet; all bits stand for what comes of the first (MS-SMB2 3.3.5.2.7.2).
+                header.set_tree_id(u32::MAX);
+            }
+        }
+        if envelope.is_replay && is_told_as_replay(parts[at].command) {
+            // MS-SMB2 3.2.7.1
+            header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
+        }
+        header.push(frame.tail());
+        (parts[at].body)(frame.tail());
+        id += u64::from(charges[at]);
+        if at + 1 < N {
+            let end = frame.len().next_multiple_of(8);
+            let padding = end - frame.len();
+            let tail = frame.tail();
+            tail.resize(tail.len() + padding, 0);
+            header.set_next_command((end - start) as u32);
+            if let Some(place) = frame.bytes_mut()[start..].first_chunk_mut::<{ header::SIZE }>() {
+                header.write(place);
+            }
+        }
+        if let (Protection::Signed | Protection::Binding, Some(keys)) = (envelope.protection, envelope.keys) {
+            keys.sign(&mut frame.bytes_mut()[start..]);
+        }
+    }
+}
+
+/// Whether the server holds a replay of this against what it has done already: CREATE by its CreateGuid, the
+/// others by the channel sequence (MS-SMB2 3.3.5.2.10). Everything else is simply sent again.
+fn is_told_as_replay(command: Command) -> bool {
+    matches!(command, Command::Create | Command::Write | Command::SetInfo | Command::Ioctl)
+}
+
+/// In a related request, the open that the request before it made.
+pub(crate) const RELATED: FileId = FileId::RELATED;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_charge_covers_its_payload_in_steps_of_64_kib() {
+        let charges = [0, 1, 65536, 65537, 1 << 20, 8 << 20].map(charge);
+        assert_eq!(charges, [1, 1, 1, 2, 16, 128]);
+    }
+
+    #[test]
+    fn a_compound_asks_for_what_each_message_costs_and_the_rest_in_the_first() {
+        assert_eq!(spread(40, &[1, 16, 1]), [23, 16, 1]);
+        assert_eq!(spread(3, &[1, 16, 1]), [0, 2, 1]);
+        assert_eq!(spread(5, &[9]), [5]);
+    }
+}

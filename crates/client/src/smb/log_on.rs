@@ -1,0 +1,220 @@
+//! SESSION_SETUP from the client's side: the exchange of tokens for a new session, for one more channel of a session, or
+//! for a session whose time is over (MS-SMB2 3.2.4.2.3 and 3.2.5.3).
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use auth::{ClientIdentity, Initiator, InitiatorStep, Refusal, Wrap, preauth_hash};
+use smb_wire::negotiate::{Capabilities, Dialect};
+use smb_wire::session_setup::{self, RequestFlags, SessionFlags};
+use smb_wire::{Command, Header, NtStatus};
+use wire::Now;
+
+use crate::Error;
+use crate::error::Result;
+use crate::smb::buffer::Reply;
+use crate::smb::connection::Inner;
+use crate::smb::link::{Envelope, Part};
+use crate::smb::protection::{ChannelKeys, Protection};
+use crate::smb::{Credentials, negotiate};
+
+/// What a login leads to.
+pub(crate) struct LoggedOn {
+    pub(crate) id: u64,
+    pub(crate) flags: SessionFlags,
+    pub(crate) keys: ChannelKeys,
+}
+
+/// A login whose first turn is done: the server has said what it wants to be proven.
+pub(crate) struct Begun<'a> {
+    exchange: Exchange<'a>,
+    next: Next,
+}
+
+/// Begins to make a session on `connection`, in the place of `previous` unless that is 0. Nothing of what is sent depends on
+/// the password.
+pub(crate) async fn begin<'a>(connection: &'a Inner, who: &Credentials, previous: u64) -> Result<Begun<'a>> {
+    let mut exchange = Exchange { previous, ..Exchange::new(connection, who, None) };
+    let next = exchange.begin().await?;
+    Ok(Begun { exchange, next })
+}
+
+impl Begun<'_> {
+    /// Proves that we know the password.
+    pub(crate) async fn finish(self) -> Result<LoggedOn> {
+        let Begun { mut exchange, next } = self;
+        let (reply, flags) = exchange.go_on(next).await?;
+        // MS-SMB2 3.2.5.3.1
+        if flags.intersects(SessionFlags::IS_GUEST | SessionFlags::IS_NULL) {
+            return Err(Error::Guest);
+        }
+        let id = reply.header().session_id();
+        let negotiated = &exchange.connection.negotiated;
+        let keys = ChannelKeys::derive(id, exchange.key()?, &negotiated.agreed(exchange.preauth));
+        if reply.header().is_signed() || negotiated.dialect == Dialect::Smb311 {
+            // The proof that the server knows our password too, and that nobody changed the negotiation.
+            keys.verify(&mut reply.message().to_vec())?;
+        }
+        Ok(LoggedOn { id, flags, keys })
+    }
+}
+
+/// Binds the session with the signing key and encryption keys `session` to `connection`; answers the keys of the
+/// new channel.
+pub(crate) async fn bind(
+    connection: &Inner,
+    who: &Credentials,
+    session: &ChannelKeys,
+) -> Result<ChannelKeys> {
+    let mut exchange = Exchange::new(connection, who, Some(session));
+    let first = exchange.begin().await?;
+    let (reply, flags) = exchange.go_on(first).await?;
+    // MS-SMB2 3.2.5.3.3
+    if flags.contains(SessionFlags::IS_GUEST) {
+        return Err(Error::Guest);
+    }
+    let agreed = connection.negotiated.agreed(exchange.preauth);
+    let keys = session.bound(exchange.key()?, &agreed);
+    keys.verify(&mut reply.message().to_vec())?;
+    Ok(keys)
+}
+
+/// Proves once more who we are, over `connection` for the session with these keys, whose time is over. Its keys stay
+/// what they are. `protection` is that of the session.
+pub(crate) async fn renew(
+    connection: &Inner,
+    who: &Credentials,
+    session: &ChannelKeys,
+    protection: Protection,
+) -> Result<()> {
+    // MS-SMB2 3.2.5.3.2 and 3.2.4.1.8
+    let protection = if protection == Protection::Sealed { protection } else { Protection::Binding };
+    let new = Exchange::new(connection, who, Some(session));
+    let mut exchange = Exchange { flags: RequestFlags::empty(), protection, ..new };
+    let first = exchange.begin().await?;
+    exchange.go_on(first).await.map(drop)
+}
+
+/// What comes after a turn.
+enum Next {
+    /// This token is to be sent.
+    Token(Vec<u8>),
+    /// The server has let us in, by this reply.
+    In(Reply, SessionFlags),
+}
+
+/// The SESSION_SETUP messages of one login.
+struct Exchange<'a> {
+    connection: &'a Inner,
+    initiator: Initiator,
+    /// The keys of the session that is bound or renewed, if one is.
+    session: Option<&'a ChannelKeys>,
+    flags: RequestFlags,
+    protection: Protection,
+    session_id: u64,
+    /// A session that the new one takes the place of, or 0.
+    previous: u64,
+    preauth: [u8; 64],
+}
+
+impl<'a> Exchange<'a> {
+    /// One that has not begun, for a new session, or to bind `session`.
+    fn new(connection: &'a Inner, who: &Credentials, session: Option<&'a ChannelKeys>) -> Exchange<'a> {
+        let target = format!("cifs/{}", connection.host);
+        let identity = ClientIdentity::new(&who.user, &who.domain, who.hash.clone(), &target);
+        let initiator = Initiator::new(identity, Wrap::Spnego);
+        let session_id = session.map_or(0, |keys| keys.session_id);
+        let preauth = connection.negotiated.preauth;
+        let (flags, protection) = match session {
+            Some(_) => (RequestFlags::BINDING, Protection::Binding),
+            None => (RequestFlags::empty(), Protection::None),
+        };
+        Exchange { connection, initiator, session, flags, protection, session_id, previous: 0, preauth }
+    }
+
+    /// The key that both sides have agreed on.
+    fn key(&self) -> Result<&[u8; 16]> {
+        self.initiator.session_key().ok_or(Error::Protocol("let in before a key was agreed on"))
+    }
+
+    /// The first turn.
+    async fn begin(&mut self) -> Result<Next> {
+        if !self.connection.negotiated.takes_ntlm {
+            return Err(Refusal::NoCommonMechanism.into());
+        }
+        let token = self.initiator.first();
+        self.step(&token).await
+    }
+
+    /// Sends tokens until the server lets us in; answers with its last reply.
+    async fn go_on(&mut self, mut next: Next) -> Result<(Reply, SessionFlags)> {
+        loop {
+            match next {
+                Next::Token(token) => next = self.step(&token).await?,
+                Next::In(reply, flags) => return Ok((reply, flags)),
+            }
+        }
+    }
+
+    /// One turn, and what the server says to it.
+    async fn step(&mut self, token: &[u8]) -> Result<Next> {
+        let reply = self.turn(token).await?;
+        let status = reply.status();
+        if status != NtStatus::SUCCESS && status != NtStatus::MORE_PROCESSING_REQUIRED {
+            return Err(reply.refused());
+        }
+        let response = session_setup::Response::parse(reply.message())?;
+        let step = self.initiator.step(response.security_buffer, now());
+        match (step, status) {
+            (InitiatorStep::Done, NtStatus::SUCCESS) => {
+                let flags = response.session_flags;
+                Ok(Next::In(reply, flags))
+            }
+            (InitiatorStep::Continue(next), NtStatus::MORE_PROCESSING_REQUIRED) => {
+                // MS-SMB2 3.2.5.3
+                self.session_id = self.session_of(&reply)?;
+                self.preauth = preauth_hash(&self.preauth, reply.message());
+                Ok(Next::Token(next))
+            }
+            (InitiatorStep::Refused(why), _) => Err(why.into()),
+            _ => Err(Error::Protocol("token and status of SESSION_SETUP contradict each other")),
+        }
+    }
+
+    /// The session that the server names: a new one, or the one that it is about.
+    fn session_of(&self, reply: &Reply) -> Result<u64> {
+        let id = reply.header().session_id();
+        match self.session {
+            Some(keys) if keys.session_id != id => {
+                Err(Error::Protocol("another session than the one to be bound or renewed"))
+            }
+            _ => Ok(id),
+        }
+    }
+
+    /// One request and its reply.
+    async fn turn(&mut self, token: &[u8]) -> Result<Reply> {
+        let request = session_setup::Request {
+            flags: self.flags,
+            security_mode: negotiate::security_mode(&self.connection.options),
+            capabilities: Capabilities::empty(),
+            // MS-SMB2 3.2.4.2.3
+            previous_session_id: self.previous,
+            security_buffer: token,
+        };
+        let body = |out: &mut Vec<u8>| request.write(out);
+        let part = Part { command: Command::SessionSetup, payload: request.payload_len(), body: &body };
+        let (session_id, protection) = (self.session_id, self.protection);
+        let envelope = Envelope { session_id, protection, keys: self.session, ..Envelope::PLAIN };
+        let mut sent = Vec::new();
+        let [pending] = self.connection.link.send(envelope, [part], Some(&mut sent)).await?;
+        self.preauth = preauth_hash(&self.preauth, &sent);
+        debug_assert!(Header::parse(&sent).is_ok());
+        pending.await
+    }
+}
+
+/// The time, which NTLM puts into its answer when the server says none.
+fn now() -> Now {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Now { mono_ns: 0, wall_ns: i64::try_from(since.as_nanos()).unwrap_or(i64::MAX) }
+}

@@ -1,0 +1,281 @@
+//! Frames that the credits of a connection do not pay for: their requests go one after the other, READ and WRITE in pieces.
+//!
+//! A server may never grant more than a few credits. It takes no compound of more requests then, and no READ or WRITE of more
+//! than 64 KiB for each of them (MS-SMB2 3.2.4.1.5). [`Series::send`] answers what the frame would have been answered by a
+//! server that stops where something fails (MS-SMB2 3.3.5.2.7.2). The requests behind that are not sent, but for the CLOSE of
+//! an open file.
+
+use smb_wire::create_context::{Contexts, RequestContext};
+use smb_wire::header::{self, Header};
+use smb_wire::{
+    Command, FileId, Malformed, NtStatus, close, create, error, ioctl, query_directory, query_info, read,
+    set_info, write,
+};
+
+use super::call::{Answer, Terms};
+use crate::Error;
+use crate::error::Result;
+use crate::smb::buffer::Reply;
+use crate::smb::link::Part;
+use crate::smb::negotiate::CREDIT;
+use crate::smb::session::inner::SessionInner;
+
+/// The requests of one frame.
+pub(crate) struct Series<'a> {
+    session: &'a SessionInner,
+    terms: Terms,
+    /// Bytes that the credits pay for in one request, as far as is known.
+    room: u32,
+    /// Whether the server may have seen the frame on a channel that is lost.
+    was_seen: bool,
+    /// Whether it may have done any of the requests before.
+    replayed: bool,
+    /// The open that the requests are about.
+    file_id: Option<FileId>,
+    /// Whether one of them has opened it, and none has closed it.
+    is_open: bool,
+}
+
+/// Bytes that so many credits pay for.
+fn paid(credits: u32) -> u32 {
+    credits.saturating_mul(CREDIT)
+}
+
+impl<'a> Series<'a> {
+    /// A series on connections of which one has granted no more than `granted` credits. `was_seen`: the server may have seen
+    /// the frame on a channel that is lost.
+    pub(crate) fn new(session: &'a SessionInner, terms: Terms, granted: u32, was_seen: bool) -> Series<'a> {
+        let (room, replayed) = (paid(granted), was_seen);
+        Series { session, terms, room, was_seen, replayed, file_id: None, is_open: false }
+    }
+
+    /// Sends the requests of a frame, each behind the answer to the one before it.
+    ///
+    /// # Errors
+    /// The error that ended the last channel, or [`Error::Credits`] for a request that cannot be made smaller. An open that
+    /// the series has made is closed then.
+    pub(crate) async fn send<const N: usize>(mut self, parts: [Part<'_>; N]) -> Result<Answer<N>> {
+        let mut replies = [const { None }; N];
+        let mut failed = None;
+        for (reply, part) in replies.iter_mut().zip(parts) {
+            let closes = part.command == Command::Close && self.file_id.is_some();
+            let got = match failed {
+                Some(status) if !closes => {
+                    Reply::made(part.command, status, |out| error::Response::default().write(out))
+                }
+                _ => match self.send_part(part).await {
+                    Ok(got) => got,
+                    Err(error) => {
+                        self.give_up().await;
+                        return Err(error);
+                    }
+                },
+            };
+            if got.status().is_error() {
+                failed.get_or_insert(got.status());
+            }
+            *reply = Some(got);
+        }
+        let replies = replies.map(|reply| reply.expect("every place was just filled"));
+        Ok(Answer { replies, replayed: self.replayed })
+    }
+
+    /// Sends one request of the frame, about the open that those before it have made or named.
+    async fn send_part(&mut self, part: Part<'_>) -> Result<Reply> {
+        let mut message = Vec::with_capacity(header::SIZE + 256);
+        Header::request(part.command, 0).push(&mut message);
+        (part.body)(&mut message);
+        match part.command {
+            Command::TreeConnect => {
+                let reply = self.carry(part).await?;
+                self.terms.tree_id = reply.header().tree_id();
+                Ok(reply)
+            }
+            Command::Create => self.create(part, create::Request::parse(&message)?).await,
+            Command::Close => {
+                let asked = close::Request::parse(&message)?;
+                let file_id = self.name(asked.file_id);
+                self.close(close::Request { file_id, ..asked }).await
+            }
+            Command::SetInfo => {
+                let asked = set_info::Request::parse(&message)?;
+                let asked = set_info::Request { file_id: self.name(asked.file_id), ..asked };
+                self.carry(Part { body: &|out| asked.write(out), ..part }).await
+            }
+            Command::Read => self.read(read::Request::parse(&message)?).await,
+            Command::Write => self.write(write::Request::parse(&message)?).await,
+            Command::QueryInfo | Command::QueryDirectory | Command::Ioctl => {
+                self.query(part.command, &message).await
+            }
+            _ => self.carry(part).await,
+        }
+    }
+
+    /// The open that `id` names in the frame.
+    fn name(&mut self, id: FileId) -> FileId {
+        match self.file_id {
+            Some(named) if id.is_related() => named,
+            _ => {
+                self.file_id = Some(id);
+                id
+            }
+        }
+    }
+
+    /// CREATE. In a compound it has no name by which the server finds what it has opened, since it is used there at once; here
+    /// it may have to be repeated alone.
+    async fn create(&mut self, part: Part<'_>, asked: create::Request<'_>) -> Result<Reply> {
+        let contexts: std::result::Result<Vec<_>, _> = asked.contexts.requests().collect();
+        let mut contexts = contexts?;
+        contexts.extend(self.session.create_contexts().into_iter().flatten());
+        // By its CreateGuid the server knows it again (MS-SMB2 3.3.5.9.10): an open of which nobody hears would stay behind.
+        let is_named = contexts.iter().any(|it| matches!(it, RequestContext::DurableHandleRequestV2 { .. }));
+        let terms = Terms { again: self.terms.again || is_named, ..self.terms };
+        let asked = create::Request { contexts: Contexts::Requests(&contexts), ..asked };
+        let reply = self.carry_by(terms, Part { body: &|out| asked.write(out), ..part }).await?;
+        if reply.status().is_success() {
+            self.file_id = Some(create::Response::parse(reply.message())?.file_id);
+            self.is_open = true;
+        }
+        Ok(reply)
+    }
+
+    /// Sends one request as it is.
+    async fn carry(&mut self, part: Part<'_>) -> Result<Reply> {
+        self.carry_by(self.terms, part).await
+    }
+
+    async fn carry_by(&mut self, terms: Terms, part: Part<'_>) -> Result<Reply> {
+        let mut replayed = self.was_seen;
+        let carried = self.session.carry(terms, [part], &mut replayed).await;
+        self.replayed |= replayed;
+        let [reply] = carried?;
+        Ok(reply)
+    }
+
+    /// Sends one request about `wanted` bytes, or as many of them as the credits pay for; `body` appends it for so many.
+    /// Answers also how many it was about.
+    async fn carry_some(
+        &mut self,
+        command: Command,
+        wanted: u32,
+        body: impl Fn(u32, &mut Vec<u8>) + Send + Sync,
+    ) -> Result<(Reply, u32)> {
+        loop {
+            let size = wanted.min(self.room);
+            let body = |out: &mut Vec<u8>| body(size, out);
+            match self.carry(Part { command, payload: size, body: &body }).await {
+                Err(Error::Credits { granted, .. }) if granted > 0 && paid(granted) < size => {
+                    self.room = paid(granted);
+                }
+                carried => return carried.map(|reply| (reply, size)),
+            }
+        }
+    }
+
+    /// READ in pieces, up to the first that brings less than was asked for.
+    async fn read(&mut self, whole: read::Request<'_>) -> Result<Reply> {
+        let file_id = self.name(whole.file_id);
+        let mut data: Vec<u8> = Vec::new();
+        loop {
+            let done = data.len() as u32;
+            let offset = whole.offset.saturating_add(done.into());
+            let body = |length: u32, out: &mut Vec<u8>| {
+                read::Request { file_id, offset, length, ..whole }.write(out);
+            };
+            let (reply, size) = self.carry_some(Command::Read, whole.length - done, body).await?;
+            let is_end = done > 0 && reply.status() == NtStatus::END_OF_FILE;
+            if !is_end && !reply.status().is_success() {
+                return Ok(reply);
+            }
+            let got = if is_end { &[] } else { read::Response::parse(reply.message())?.data };
+            if got.len() > size as usize {
+                return Err(Malformed::new("READ response", "DataLength").into());
+            }
+            data.extend_from_slice(got);
+            if got.len() < size as usize || data.len() >= whole.length as usize {
+                let all = read::Response { data_remaining: 0, flags: 0, data: &data };
+                return Ok(Reply::made(Command::Read, NtStatus::SUCCESS, |out| all.write(out)));
+            }
+        }
+    }
+
+    /// WRITE in pieces, up to the first that is not written whole.
+    async fn write(&mut self, whole: write::Request<'_>) -> Result<Reply> {
+        let file_id = self.name(whole.file_id);
+        let mut done = 0;
+        loop {
+            let (rest, offset) = (&whole.data[done..], whole.offset.saturating_add(done as u64));
+            let body = |size: u32, out: &mut Vec<u8>| {
+                write::Request { file_id, offset, data: &rest[..size as usize], ..whole }.write(out);
+            };
+            let (reply, size) = self.carry_some(Command::Write, rest.len() as u32, body).await?;
+            if !reply.status().is_success() {
+                return Ok(reply);
+            }
+            let count = write::Response::parse(reply.message())?.count;
+            if count > size {
+                return Err(Malformed::new("WRITE response", "Count").into());
+            }
+            done += count as usize;
+            if count < size || done >= whole.data.len() {
+                let all = write::Response { count: done as u32 };
+                return Ok(Reply::made(Command::Write, NtStatus::SUCCESS, |out| all.write(out)));
+            }
+        }
+    }
+
+    /// A query with no more room for its answer than the credits pay for. Its own data is little.
+    async fn query(&mut self, command: Command, message: &[u8]) -> Result<Reply> {
+        let answered = match command {
+            Command::QueryInfo => {
+                let asked = query_info::Request::parse(message)?;
+                let asked = query_info::Request { file_id: self.name(asked.file_id), ..asked };
+                self.carry_some(command, asked.output_buffer_length, |output_buffer_length, out| {
+                    query_info::Request { output_buffer_length, ..asked }.write(out);
+                })
+                .await
+            }
+            Command::QueryDirectory => {
+                let asked = query_directory::Request::parse(message)?;
+                let asked = query_directory::Request { file_id: self.name(asked.file_id), ..asked };
+                self.carry_some(command, asked.output_buffer_length, |output_buffer_length, out| {
+                    query_directory::Request { output_buffer_length, ..asked }.write(out);
+                })
+                .await
+            }
+            _ => {
+                let asked = ioctl::Request::parse(message)?;
+                let asked = ioctl::Request { file_id: self.name(asked.file_id), ..asked };
+                self.carry_some(command, asked.max_output_response, |max_output_response, out| {
+                    ioctl::Request { max_output_response, ..asked }.write(out);
+                })
+                .await
+            }
+        };
+        answered.map(|(reply, _)| reply)
+    }
+
+    /// CLOSE, which may be sent again whatever the frame is. One that is closed already then was closed by it.
+    async fn close(&mut self, request: close::Request) -> Result<Reply> {
+        let mut replayed = false;
+        let body = |out: &mut Vec<u8>| request.write(out);
+        let part = Part { command: Command::Close, payload: 0, body: &body };
+        let carried = self.session.carry(Terms { again: true, ..self.terms }, [part], &mut replayed).await;
+        (self.replayed, self.is_open) = (self.replayed || replayed, false);
+        let [reply] = carried?;
+        if replayed && reply.status() == NtStatus::FILE_CLOSED {
+            let closed = close::Response::default();
+            return Ok(Reply::made(Command::Close, NtStatus::SUCCESS, |out| closed.write(out)));
+        }
+        Ok(reply)
+    }
+
+    /// Closes what is open, since nobody will know of it.
+    async fn give_up(&mut self) {
+        if let Some(file_id) = self.file_id.filter(|_| self.is_open) {
+            // The reason why the series has ended counts, and not this.
+            let _ = self.close(close::Request { flags: close::Flags::empty(), file_id }).await;
+        }
+    }
+}

@@ -1,0 +1,487 @@
+//! A share that is connected to, and what can be done with names in it.
+
+use std::sync::Arc;
+
+use smb_wire::create::{self, Access, CreateOptions, Disposition, FileInfo, ShareAccess};
+use smb_wire::create_context::{Contexts, RequestContext};
+use smb_wire::fscc::FileInfoClass;
+use smb_wire::ioctl::body::{ValidateNegotiateInfoRequest, ValidateNegotiateInfoResponse};
+use smb_wire::ioctl::interfaces::{self, NetworkInterfaceInfo};
+use smb_wire::ioctl::{self, CtlCode};
+use smb_wire::negotiate::Dialect;
+use smb_wire::tree_connect::{self, ShareFlags, ShareType};
+use smb_wire::{Command, FileId, List, NtStatus, Utf16, close, query_info, tree_disconnect, utf16, write};
+
+use crate::Error;
+use crate::error::Result;
+use crate::patience::answered;
+use crate::smb::link::{Envelope, Part, RELATED};
+use crate::smb::protection::Protection;
+use crate::smb::session::SessionInner;
+use crate::smb::session::call::Answer;
+use crate::smb::{File, Reply, negotiate};
+
+/// How a file or directory is opened. The constructors cover the usual; the fields are those of a CREATE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// What will be done with it.
+    pub access: Access,
+    /// FILE_ATTRIBUTE bits for a file that is made.
+    pub attributes: u32,
+    /// What others may do meanwhile.
+    pub share: ShareAccess,
+    /// What to do when it exists, or does not.
+    pub disposition: Disposition,
+    /// Further options.
+    pub options: CreateOptions,
+}
+
+impl OpenOptions {
+    /// To read and write a file; `disposition` says whether it is made.
+    #[must_use]
+    pub fn file(disposition: Disposition) -> OpenOptions {
+        OpenOptions {
+            access: Access::FILE_GENERIC_READ | Access::FILE_GENERIC_WRITE,
+            attributes: 0,
+            share: ShareAccess::READ | ShareAccess::WRITE | ShareAccess::DELETE,
+            disposition,
+            options: CreateOptions::NON_DIRECTORY_FILE,
+        }
+    }
+
+    /// To read a file that exists.
+    #[must_use]
+    pub fn read() -> OpenOptions {
+        OpenOptions { access: Access::FILE_GENERIC_READ, ..OpenOptions::file(Disposition::Open) }
+    }
+
+    /// To look at the attributes of a file or directory that exists.
+    #[must_use]
+    pub fn attributes() -> OpenOptions {
+        let access = Access::READ_ATTRIBUTES | Access::SYNCHRONIZE;
+        OpenOptions { access, options: CreateOptions::empty(), ..OpenOptions::file(Disposition::Open) }
+    }
+
+    /// To list a directory; `disposition` says whether it is made.
+    #[must_use]
+    pub fn directory(disposition: Disposition) -> OpenOptions {
+        OpenOptions {
+            access: Access::FILE_GENERIC_READ,
+            options: CreateOptions::DIRECTORY_FILE,
+            ..OpenOptions::file(disposition)
+        }
+    }
+
+    /// To delete a file or an empty directory when it is closed.
+    #[must_use]
+    pub fn delete() -> OpenOptions {
+        OpenOptions {
+            access: Access::DELETE | Access::READ_ATTRIBUTES,
+            options: CreateOptions::DELETE_ON_CLOSE,
+            ..OpenOptions::file(Disposition::Open)
+        }
+    }
+}
+
+/// A connection of a session to a share. Copies share it.
+#[derive(Debug, Clone)]
+pub struct Tree {
+    pub(crate) inner: Arc<TreeInner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct TreeInner {
+    pub(crate) session: Arc<SessionInner>,
+    id: u32,
+    /// What the share demands.
+    protection: Protection,
+    response: tree_connect::Response,
+}
+
+/// What is waited for while a share is connected to.
+const TREE_CONNECT: &str = "TREE_CONNECT";
+
+/// What a server knows the share `share` by.
+fn share_path(session: &SessionInner, share: &str) -> Vec<u8> {
+    utf16::encode(&format!("\\\\{}\\{share}", session.host))
+}
+
+fn connect_request(path: &[u8]) -> tree_connect::Request<'_> {
+    tree_connect::Request::new(Utf16::new(path).unwrap_or_default())
+}
+
+/// How a TREE_CONNECT is protected: in 3.1.1 it proves to the server that nobody changed the negotiation.
+fn at_least(session: &SessionInner) -> Protection {
+    // MS-SMB2 3.2.4.1.1
+    let is_311 = session.negotiated.dialect == Dialect::Smb311;
+    if is_311 { Protection::Signed } else { Protection::None }
+}
+
+impl TreeInner {
+    /// Sends one frame and waits for all its replies.
+    pub(crate) async fn call<const N: usize>(&self, parts: [Part<'_>; N]) -> Result<Answer<N>> {
+        self.session.call(self.id, self.protection, parts).await
+    }
+
+    /// Sends one frame that must not be sent twice, since nothing in it tells the server that it is the same.
+    pub(crate) async fn call_once<const N: usize>(&self, parts: [Part<'_>; N]) -> Result<Answer<N>> {
+        self.session.call_again(self.id, self.protection, parts, false).await
+    }
+
+    /// Closes an open. One that is closed already when this is repeated was closed by it.
+    pub(crate) async fn close(&self, file_id: FileId) -> Result<()> {
+        let request = close::Request { flags: close::Flags::empty(), file_id };
+        let body = |out: &mut Vec<u8>| request.write(out);
+        let answer = self.call([Part { command: Command::Close, payload: 0, body: &body }]).await?;
+        if let [reply] = &answer.replies
+            && reply.status().is_success()
+        {
+            close::Response::parse(reply.message())?;
+        }
+        answer.success_or(NtStatus::FILE_CLOSED)
+    }
+
+    /// The largest READ, WRITE and other buffer, in bytes.
+    pub(crate) fn limits(&self) -> (u32, u32, u32) {
+        let negotiated = &self.session.negotiated;
+        (negotiated.max_read_size, negotiated.max_write_size, negotiated.max_transact_size)
+    }
+}
+
+impl Tree {
+    /// Connects a share, each step of it within [`Options::connect_timeout`](crate::smb::Options::connect_timeout).
+    pub(crate) async fn connect(session: Arc<SessionInner>, share: &str) -> Result<Tree> {
+        let time = session.options.connect_timeout;
+        let path = share_path(&session, share);
+        let body = |out: &mut Vec<u8>| connect_request(&path).write(out);
+        let part = Part { command: Command::TreeConnect, payload: 0, body: &body };
+        let connecting = session.call(0, at_least(&session), [part]);
+        let [reply] = answered(TREE_CONNECT, time, connecting).await?.success()?;
+        Tree::connected(session, &reply).await
+    }
+
+    pub(crate) async fn connect_and_look(
+        session: Arc<SessionInner>,
+        share: &str,
+        path: &str,
+    ) -> Result<(Tree, Result<FileInfo>)> {
+        if session.negotiated.dialect != Dialect::Smb311 {
+            // The negotiation is to be looked into first.
+            let tree = Tree::connect(session, share).await?;
+            let found = tree.stat(path).await;
+            return Ok((tree, found));
+        }
+        let time = session.options.connect_timeout;
+        let (share, name, how) = (share_path(&session, share), wire_path(path), OpenOptions::attributes());
+        let connect_body = |out: &mut Vec<u8>| connect_request(&share).write(out);
+        let create_body = |out: &mut Vec<u8>| create_request(&name, &how, &None).write(out);
+        let parts = [
+            Part { command: Command::TreeConnect, payload: 0, body: &connect_body },
+            Part { command: Command::Create, payload: 0, body: &create_body },
+            CLOSE_RELATED,
+        ];
+        let connecting = session.call(0, at_least(&session), parts);
+        let [connected, opened, closed] = answered(TREE_CONNECT, time, connecting).await?.replies;
+        let was_sealed = session.protect(at_least(&session)) == Protection::Sealed;
+        let tree = Tree::connected(session, &connected.success()?).await?;
+        let found = match opened.status() {
+            NtStatus::OBJECT_NAME_NOT_FOUND | NtStatus::OBJECT_PATH_NOT_FOUND => {
+                Some(Err(Error::Status { command: Command::Create, status: opened.status() }))
+            }
+            status if status.is_success() => {
+                let opened = create::Response::parse(opened.message())?;
+                if !closed.status().is_success() {
+                    tree.inner.close(opened.file_id).await?;
+                }
+                Some(Ok(opened.info))
+            }
+            // It may not be about the file at all.
+            _ => None,
+        };
+        // What is told of a share that demands encryption counts only when it was sealed.
+        let found = match found.filter(|_| was_sealed || !tree.demands_encryption()) {
+            Some(found) => found,
+            None => tree.stat(path).await,
+        };
+        Ok((tree, found))
+    }
+
+    /// The tree that the server has answered with.
+    async fn connected(session: Arc<SessionInner>, reply: &Reply) -> Result<Tree> {
+        let time = session.options.connect_timeout;
+        let response = tree_connect::Response::parse(reply.message())?;
+        // MS-SMB2 3.2.5.5
+        let must_encrypt = response.share_flags.contains(ShareFlags::ENCRYPT_DATA);
+        if must_encrypt && !session.can_seal() {
+            return Err(Error::NotOffered("encryption, which the share demands"));
+        }
+        let protection = if must_encrypt { Protection::Sealed } else { Protection::None };
+        let id = reply.header().tree_id();
+        let tree = Tree { inner: Arc::new(TreeInner { session, id, protection, response }) };
+        answered("FSCTL_VALIDATE_NEGOTIATE_INFO", time, tree.validate_negotiation()).await?;
+        Ok(tree)
+    }
+
+    /// Before 3.1.1, asks the server in a signed message what was negotiated, since nothing protected that.
+    async fn validate_negotiation(&self) -> Result<()> {
+        // MS-SMB2 3.2.5.5
+        let session = &self.inner.session;
+        let channel = session.channels.first()?;
+        let (negotiated, options) = (&channel.connection.negotiated, &channel.connection.options);
+        let offers_smb3 = options.dialects.iter().any(|dialect| dialect.is_smb3());
+        if negotiated.dialect == Dialect::Smb311 || !offers_smb3 {
+            return Ok(());
+        }
+        let mut input = Vec::new();
+        ValidateNegotiateInfoRequest {
+            capabilities: negotiate::capabilities(options),
+            guid: options.client_guid,
+            security_mode: negotiate::security_mode(options),
+            dialects: List::Values(&options.dialects),
+        }
+        .write(&mut input);
+        let file_id = FileId { persistent: u64::MAX, volatile: u64::MAX };
+        let request = ioctl::Request::fsctl(CtlCode::ValidateNegotiateInfo, file_id, &input, 24);
+        let body = |out: &mut Vec<u8>| request.write(out);
+        let part = Part { command: Command::Ioctl, payload: request.payload_len(), body: &body };
+        let envelope = Envelope {
+            session_id: session.id,
+            tree_id: self.inner.id,
+            protection: session.protect(Protection::Signed),
+            keys: Some(channel.keys.as_ref()),
+            ..Envelope::PLAIN
+        };
+        // It is about this connection, and so is asked there whatever becomes of it.
+        let [pending] = channel.connection.link.send(envelope, [part], None).await?;
+        // MS-SMB2 3.2.5.14.12
+        // The reply is signed, whatever it says; so a server that does not know the code is itself. There are some of 3.0.
+        let reply = pending.await?;
+        let unknown = [NtStatus::NOT_SUPPORTED, NtStatus::INVALID_DEVICE_REQUEST, NtStatus::FILE_CLOSED];
+        if unknown.contains(&reply.status()) {
+            return Ok(());
+        }
+        let reply = reply.success()?;
+        let response = ioctl::Response::parse(reply.message())?;
+        let said = ValidateNegotiateInfoResponse::parse(response.output)?;
+        let same = said.capabilities == negotiated.capabilities
+            && said.guid == negotiated.server_guid
+            && said.security_mode == negotiated.security_mode
+            && said.dialect == negotiated.dialect;
+        if same { Ok(()) } else { Err(Error::Protocol("somebody changed the negotiation on its way")) }
+    }
+
+    /// The server's network interfaces, to which further connections may be opened.
+    ///
+    /// # Errors
+    /// [`Error::Status`] when the server does not tell.
+    pub async fn interfaces(&self) -> Result<Vec<NetworkInterfaceInfo>> {
+        // MS-SMB2 3.2.4.20.10
+        const ROOM: u32 = 64 * 1024;
+        let file_id = FileId { persistent: u64::MAX, volatile: u64::MAX };
+        let request = ioctl::Request::fsctl(CtlCode::QueryNetworkInterfaceInfo, file_id, &[], ROOM);
+        let body = |out: &mut Vec<u8>| request.write(out);
+        let part = Part { command: Command::Ioctl, payload: request.payload_len(), body: &body };
+        let [reply] = self.inner.call([part]).await?.success()?;
+        let list = interfaces::parse(ioctl::Response::parse(reply.message())?.output);
+        Ok(list.collect::<std::result::Result<_, _>>()?)
+    }
+
+    /// What the share holds.
+    #[must_use]
+    pub fn share_type(&self) -> ShareType {
+        self.inner.response.share_type
+    }
+
+    /// Whether the share demands that its messages are sealed.
+    #[must_use]
+    pub fn demands_encryption(&self) -> bool {
+        self.inner.response.share_flags.contains(ShareFlags::ENCRYPT_DATA)
+    }
+
+    /// What the share's permissions allow at most.
+    #[must_use]
+    pub fn maximal_access(&self) -> Access {
+        self.inner.response.maximal_access
+    }
+
+    /// Opens or makes `path`, whose parts are divided by `/` or `\` and which is empty for the share's root.
+    ///
+    /// # Errors
+    /// [`Error::Status`] with what the server has against it.
+    pub async fn open(&self, path: &str, how: &OpenOptions) -> Result<File> {
+        let (name, contexts) = (wire_path(path), self.inner.session.create_contexts());
+        let body = |out: &mut Vec<u8>| create_request(&name, how, &contexts).write(out);
+        let part = Part { command: Command::Create, payload: 0, body: &body };
+        let [reply] = self.inner.call([part]).await?.success()?;
+        let response = create::Response::parse(reply.message())?;
+        Ok(File::new(Arc::clone(&self.inner), response.file_id, response.info))
+    }
+
+    /// The sizes, times and attributes of `path`: CREATE, QUERY_INFO and CLOSE in one round trip.
+    ///
+    /// # Errors
+    /// [`Error::Status`] with what the server has against it.
+    pub async fn stat(&self, path: &str) -> Result<FileInfo> {
+        let name = wire_path(path);
+        let how = OpenOptions::attributes();
+        let query = query_info::Request {
+            info_type: query_info::InfoType::File,
+            file_info_class: FileInfoClass::NETWORK_OPEN.0,
+            output_buffer_length: NETWORK_OPEN_SIZE,
+            additional_information: 0,
+            flags: query_info::Flags::empty(),
+            file_id: RELATED,
+            input_buffer: &[],
+        };
+        let create_body = |out: &mut Vec<u8>| create_request(&name, &how, &None).write(out);
+        let query_body = |out: &mut Vec<u8>| query.write(out);
+        let parts = [
+            Part { command: Command::Create, payload: 0, body: &create_body },
+            Part { command: Command::QueryInfo, payload: query.payload_len(), body: &query_body },
+            CLOSE_RELATED,
+        ];
+        let [_, queried, _] = self.inner.call(parts).await?.success()?;
+        let buffer = query_info::Response::parse(queried.message())?.output_buffer;
+        network_open(buffer)
+    }
+
+    /// Makes a file with `data` in it: CREATE, WRITE and CLOSE in one round trip, or in three in a session of several
+    /// channels, so that each can be repeated when one is lost. `data` is at most what one WRITE can carry.
+    ///
+    /// # Errors
+    /// [`Error::Status`] with what the server has against it.
+    pub async fn put(&self, path: &str, how: &OpenOptions, data: &[u8]) -> Result<()> {
+        let in_part = || Error::Protocol("a WRITE was done in part");
+        if self.inner.session.channels.are_several() {
+            let file = self.open(path, how).await?;
+            let written = file.write(0, data).await;
+            file.close().await?;
+            return if written? as usize == data.len() { Ok(()) } else { Err(in_part()) };
+        }
+        let name = wire_path(path);
+        let request = write::Request::new(RELATED, 0, data);
+        let create_body = |out: &mut Vec<u8>| create_request(&name, how, &None).write(out);
+        let write_body = |out: &mut Vec<u8>| request.write(out);
+        let parts = [
+            Part { command: Command::Create, payload: 0, body: &create_body },
+            Part { command: Command::Write, payload: request.payload_len(), body: &write_body },
+            CLOSE_RELATED,
+        ];
+        let [_, written, _] = self.inner.call(parts).await?.success()?;
+        let count = write::Response::parse(written.message())?.count as usize;
+        if count == data.len() { Ok(()) } else { Err(in_part()) }
+    }
+
+    /// Opens `path` and closes it again, in one round trip, or in two where [`Tree::put`] takes three. With
+    /// [`OpenOptions::delete`] that deletes it.
+    ///
+    /// # Errors
+    /// [`Error::Status`] with what the server has against it.
+    pub async fn touch(&self, path: &str, how: &OpenOptions) -> Result<()> {
+        if self.must_be_alone(how) {
+            return self.open(path, how).await?.close().await;
+        }
+        let name = wire_path(path);
+        let create_body = |out: &mut Vec<u8>| create_request(&name, how, &None).write(out);
+        let create = Part { command: Command::Create, payload: 0, body: &create_body };
+        self.inner.call([create, CLOSE_RELATED]).await?.success()?;
+        Ok(())
+    }
+
+    /// Whether a CREATE that may make, empty or delete a file cannot go with what follows it. When it must be
+    /// repeated, the server has to know it by its name, or may do it once more: after the other, or as a late
+    /// request of the lost channel long after it. It only does so until what was opened has been used.
+    fn must_be_alone(&self, how: &OpenOptions) -> bool {
+        // MS-SMB2 3.3.1.10
+        let changes =
+            how.disposition != Disposition::Open || how.options.contains(CreateOptions::DELETE_ON_CLOSE);
+        changes && self.inner.session.channels.are_several()
+    }
+
+    /// Gives the share up.
+    ///
+    /// # Errors
+    /// When the server did not take notice.
+    pub async fn disconnect(self) -> Result<()> {
+        let body = |out: &mut Vec<u8>| tree_disconnect::Request.write(out);
+        let part = Part { command: Command::TreeDisconnect, payload: 0, body: &body };
+        self.inner.call([part]).await?.success_or(NtStatus::NETWORK_NAME_DELETED)
+    }
+}
+
+/// Closes what the request before it opened.
+pub(crate) const CLOSE_RELATED: Part<'static> = Part {
+    command: Command::Close,
+    payload: 0,
+    body: &|out| close::Request { flags: close::Flags::empty(), file_id: RELATED }.write(out),
+};
+
+/// The size of FileNetworkOpenInformation (MS-FSCC 2.4.34), in bytes.
+pub(crate) const NETWORK_OPEN_SIZE: u32 = 56;
+
+/// Reads FileNetworkOpenInformation.
+pub(crate) fn network_open(buffer: &[u8]) -> Result<FileInfo> {
+    let wrong = |_| smb_wire::Malformed::new("FileNetworkOpenInformation", "length");
+    let mut cursor = wire::Cursor::new(buffer);
+    let mut next = || cursor.u64_le().map_err(wrong);
+    let (creation_time, last_access_time, last_write_time, change_time) =
+        (next()?, next()?, next()?, next()?);
+    let (allocation_size, end_of_file) = (next()?, next()?);
+    let file_attributes = cursor.u32_le().map_err(wrong)?;
+    Ok(FileInfo {
+        creation_time,
+        last_access_time,
+        last_write_time,
+        change_time,
+        allocation_size,
+        end_of_file,
+        file_attributes,
+    })
+}
+
+/// A path as CREATE wants it: UTF-16, divided by backslashes, none in front.
+pub(crate) fn wire_path(path: &str) -> Vec<u8> {
+    let path = path.trim_start_matches(['/', '\\']);
+    let mut out = Vec::with_capacity(path.len() * 2);
+    let units = path.encode_utf16().map(|unit| if unit == u16::from(b'/') { u16::from(b'\\') } else { unit });
+    out.extend(units.flat_map(u16::to_le_bytes));
+    out
+}
+
+pub(crate) fn create_request<'a>(
+    name: &'a [u8],
+    how: &OpenOptions,
+    contexts: &'a Option<[RequestContext<'a>; 1]>,
+) -> create::Request<'a> {
+    create::Request {
+        requested_oplock_level: create::OplockLevel::None,
+        impersonation_level: create::ImpersonationLevel::Impersonation,
+        desired_access: how.access,
+        file_attributes: how.attributes,
+        share_access: how.share,
+        create_disposition: how.disposition,
+        create_options: how.options,
+        name: Utf16::new(name).unwrap_or_default(),
+        contexts: contexts.as_ref().map_or(Contexts::EMPTY, |it| Contexts::Requests(it)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_divided_by_backslashes_and_begin_with_a_name() {
+        assert_eq!(wire_path("/a/b\\c"), utf16::encode("a\\b\\c"));
+        assert!(wire_path("/").is_empty());
+    }
+
+    #[test]
+    fn network_open_information_must_be_whole() {
+        let mut buffer: Vec<u8> = (1..=6u64).flat_map(u64::to_le_bytes).collect();
+        buffer.extend([0x20, 0, 0, 0, 0, 0, 0, 0]);
+        let info = network_open(&buffer).unwrap();
+        assert_eq!((info.creation_time, info.end_of_file, info.file_attributes), (1, 6, 0x20));
+        assert!(network_open(&buffer[..50]).is_err());
+    }
+}

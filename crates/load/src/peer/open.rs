@@ -1,0 +1,101 @@
+//! How a session is opened as the plan says, with a check that what was asked for is what came of it.
+
+use client::nfs::{self, Client};
+use client::remote::{MountOptions, Session};
+use client::smb::{self, ChannelOptions, Connection};
+
+use crate::channel::Security;
+use crate::error::Doing;
+use crate::plan::Smb;
+use crate::{Error, Plan};
+
+/// The next user of the directory must be able to use what is made.
+pub(super) fn mount_options(plan: &Plan) -> MountOptions {
+    MountOptions { direct: plan.direct, sync: plan.sync, file_mode: 0o666, dir_mode: 0o777 }
+}
+
+/// Connects to a share.
+pub(super) async fn smb(plan: &Plan, wanted: &Smb) -> Result<Session, Error> {
+    let target = &plan.target;
+    let place = || format!("connecting to {} port {}", target.host, target.port);
+    let address = (target.host.as_str(), target.port);
+    let connection = Connection::connect(address, &target.host, &wanted.options).await.doing(place)?;
+    let negotiated = connection.negotiated();
+    if wanted.signing.is_some_and(|signing| signing != negotiated.signing) {
+        let (dialect, got) = (negotiated.dialect, negotiated.signing);
+        let text = format!("--signing: with {dialect:?} this server signs by {got:?}; see --dialect");
+        return Err(Error::Wrong(text));
+    }
+    let session = smb::Session::log_on(&connection, &wanted.credentials, wanted.encrypt)
+        .await
+        .doing(|| format!("logging on as {}", target.user))?;
+    open_channels(plan, &session).await?;
+    let tree =
+        session.connect(&target.share).await.doing(|| format!("connecting to share {}", target.share))?;
+    takes(plan, negotiated.max_io())?;
+    Ok(Session::Smb { connection, session, tree })
+}
+
+/// Gives the session as many channels as the plan says, or fails.
+async fn open_channels(plan: &Plan, session: &smb::Session) -> Result<(), Error> {
+    if plan.channels > 1 {
+        let options = ChannelOptions { channels: plan.channels as usize, ..ChannelOptions::default() };
+        let opened = session.open_channels(&options).await.doing(|| "opening channels".to_owned())?;
+        if let Some(why) = opened.failure {
+            return Err(Error::Wrong(format!("--channels: only {}, since {why}", opened.channels)));
+        }
+    }
+    if let Some(rate) = plan.slow_rate() {
+        session.pace(plan.channels as usize - 1, Some(rate));
+    }
+    Ok(())
+}
+
+/// Connects to an export, with as many connections.
+pub(super) async fn nfs(plan: &Plan, options: &nfs::Options) -> Result<Session, Error> {
+    let target = &plan.target;
+    let place = || format!("connecting to {} port {}", target.host, target.port);
+    let options = nfs::Options { connections: plan.channels as usize, ..options.clone() };
+    let client = Client::connect((target.host.as_str(), target.port), options).await.doing(place)?;
+    if let Some(rate) = plan.slow_rate() {
+        client.pace(plan.channels as usize - 1, Some(rate));
+    }
+    takes(plan, client.max_io())?;
+    let export = client.directory(&target.share).await;
+    let export = export.doing(|| format!("looking for the export /{}", target.share))?;
+    Ok(Session::Nfs { client, export })
+}
+
+/// Whether the server takes as much at once as the plan says.
+fn takes(plan: &Plan, most: u32) -> Result<(), Error> {
+    match plan.block > most {
+        true => Err(Error::Wrong(format!("--bs: this server takes at most {most} bytes at once"))),
+        false => Ok(()),
+    }
+}
+
+/// What was negotiated.
+pub(super) fn security(session: &Session) -> Security {
+    let Session::Smb { connection, session, .. } = session else {
+        return match session {
+            Session::Nfs { .. } => Security::none("NFS", "4.1"),
+            _ => Security::none("local", "files"),
+        };
+    };
+    let negotiated = connection.negotiated();
+    let dialect = negotiated.dialect.get();
+    let last = match dialect & 0xff {
+        0x10 | 0x00 => String::new(),
+        0x11 => ".1".to_owned(),
+        last => format!(".{last}"),
+    };
+    let minor = if dialect & 0xff >= 0x10 { 1 } else { 0 };
+    let off = || "off".to_owned();
+    let cipher = negotiated.cipher.filter(|_| session.seals());
+    Security {
+        protocol: "SMB".to_owned(),
+        dialect: format!("{}.{minor}{last}", dialect >> 8),
+        signing: if session.signs() { format!("{:?}", negotiated.signing) } else { off() },
+        encryption: cipher.map_or_else(off, |cipher| format!("{cipher:?}")),
+    }
+}
