@@ -129,6 +129,8 @@ struct Module {
     mentions: Vec<Vec<String>>,
     /// Methods that are defined here.
     methods: Vec<String>,
+    /// Those of traits among them.
+    trait_methods: Vec<String>,
     /// Methods that are called here.
     calls: Vec<String>,
 }
@@ -227,8 +229,13 @@ impl Modules {
         found
     }
 
-    /// Every call of a method that only one other file defines.
-    pub fn calls(&self) -> BTreeSet<(usize, usize)> {
+    /// Methods of its traits.
+    pub fn trait_methods(&self) -> impl Iterator<Item = &String> {
+        self.modules.iter().flat_map(|module| &module.trait_methods)
+    }
+
+    /// Every call of a method that only one other file defines, and no trait `elsewhere`.
+    pub fn calls(&self, elsewhere: &BTreeSet<String>) -> BTreeSet<(usize, usize)> {
         let mut defined: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
         for module in &self.modules {
             for name in &module.methods {
@@ -237,7 +244,8 @@ impl Modules {
         }
         let mut found = BTreeSet::new();
         for module in &self.modules {
-            for name in module.calls.iter().filter(|name| !COMMON.contains(&name.as_str())) {
+            let says_where = |name: &&String| !COMMON.contains(&name.as_str()) && !elsewhere.contains(*name);
+            for name in module.calls.iter().filter(says_where) {
                 if let Some(files) = defined.get(name.as_str()).filter(|files| files.len() == 1) {
                     found.extend(
                         files.iter().filter(|file| **file != module.file).map(|to| (module.file, *to)),
@@ -497,6 +505,7 @@ impl<'ast> Visit<'ast> for Module {
 
     fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
         self.methods.push(item.sig.ident.to_string());
+        self.trait_methods.push(item.sig.ident.to_string());
         visit::visit_trait_item_fn(self, item);
     }
 
