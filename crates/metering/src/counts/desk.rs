@@ -5,8 +5,10 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+use super::habits::{Habit, Habits};
+use super::of_share::{Counted, Counts};
 use super::record::{About, Record, Recording, Sampled};
-use super::{Counted, Counts, Family, Habit, Habits, Noted};
+use super::transaction::{Family, Noted};
 
 /// Answers that are watched on their way out; of those beyond, which a client does not take, it is not known when they were
 /// sent.
@@ -91,7 +93,7 @@ impl Desk {
             leaving: VecDeque::new(),
             fresh: 0,
             requests: 0,
-            recording: rest.recorder.get().map(|recorder| Box::new(Recording::new(recorder))),
+            recording: rest.recorder().map(|recorder| Box::new(Recording::new(recorder))),
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use super::{Family, Noted};
+use super::transaction::{Family, Noted};
 
 /// Records of one connection that wait for their answers to be sent; those beyond go without that time.
 const MOST_WAITING: usize = 4096;
