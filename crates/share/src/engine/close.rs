@@ -54,7 +54,11 @@ impl Share {
             return Ok(());
         }
         self.open_files().went();
-        self.descriptors().fairness().closed(open, now);
+        let fairness = self.descriptors().fairness();
+        // One without a descriptor is not counted.
+        if fairness.counts() && !open.data.is_closed() {
+            fairness.closed(open.client(), now);
+        }
         self.forget_detached(open);
         self.tell_untold(open, cause);
         self.end_watch(open);

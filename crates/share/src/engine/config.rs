@@ -5,9 +5,8 @@ use std::sync::Arc;
 use volume::security::Sid;
 use wire::SendFile;
 
+use super::descriptors::Descriptors;
 use super::giving_back::GiveBack;
-use super::link_making::Symlinks;
-use super::names::cache::Descriptors;
 use crate::ClientMemory;
 
 /// Bytes for what is remembered of names and files unless a share says otherwise: room for about 16,000 names.
@@ -46,6 +45,18 @@ pub trait Accounts: Send + Sync {
 pub struct NoAccounts;
 
 impl Accounts for NoAccounts {}
+
+/// Which symbolic links clients may make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Symlinks {
+    /// With any text.
+    #[default]
+    All,
+    /// Only those that do not leave the share, whoever follows them.
+    Inside,
+    /// None.
+    None,
+}
 
 /// The settings of a share.
 #[derive(Clone)]
@@ -144,6 +155,16 @@ impl Config {
         (self.dot_files_hidden && name.first() == Some(&b'.'))
             || (!self.hidden.is_empty()
                 && self.hidden.iter().any(|pattern| matches(pattern.as_bytes(), name)))
+    }
+
+    /// What of an absolute path lies below the share's root.
+    pub(super) fn inside<'a>(&self, path: &'a [u8]) -> Option<&'a [u8]> {
+        let root = self.host_path.strip_suffix(b"/").unwrap_or(&self.host_path);
+        if root.is_empty() {
+            return None;
+        }
+        let rest = path.strip_prefix(root)?;
+        (rest.is_empty() || rest[0] == b'/').then_some(rest)
     }
 }
 

@@ -11,9 +11,9 @@ use std::sync::{Arc, Weak};
 use volume::security::Rights;
 use volume::{Kind, Name, Node, NodeId, OpenHow};
 
-use super::access::Security;
 use super::names::cache::Made;
 use super::names::directory::Directory;
+use super::protection::Security;
 use super::record::Record;
 use crate::caching::grants::{Asker, Grants, Surroundings};
 use crate::ranges::table::Ranges;

@@ -7,7 +7,6 @@ use volume::security::{self, Descriptor, Rights};
 use volume::{Failure, Kind, Name, Node, Stat};
 
 use super::Share;
-use super::access::Security;
 use super::create::{Attempt, Reserved, settable};
 use super::existing::stream_stat;
 use super::extended;
@@ -16,6 +15,7 @@ use super::host_lists::{HostNumbers, lists_of, shown_now};
 use super::names::cache::Made;
 use super::names::directory::Directory;
 use super::open_files::FileRef;
+use super::protection::Security;
 use super::record::Record;
 use crate::info::extended_size;
 use crate::{

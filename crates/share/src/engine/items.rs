@@ -448,7 +448,7 @@ impl Share {
         Ok((security.descriptor.clone(), security.is_stored))
     }
 
-    pub(super) fn item_security(&self, item: &Item) -> Result<Arc<super::access::Security>, Refusal> {
+    pub(super) fn item_security(&self, item: &Item) -> Result<Arc<super::protection::Security>, Refusal> {
         let security = self.item_security_as_found(item)?;
         if !security.is_overtaken {
             return Ok(security);
@@ -460,7 +460,7 @@ impl Share {
         if is_kept { self.item_security_as_found(item) } else { Ok(security) }
     }
 
-    fn item_security_as_found(&self, item: &Item) -> Result<Arc<super::access::Security>, Refusal> {
+    fn item_security_as_found(&self, item: &Item) -> Result<Arc<super::protection::Security>, Refusal> {
         if let Some(directory) = &item.directory {
             return self.directory_security(directory);
         }
@@ -596,5 +596,13 @@ impl Share {
         let state = file.state.lock();
         let stream = state.streams.iter().find(|stream| !stream.stream.is_named)?;
         stream.ranges.in_the_way(range, owner, rule).map(|held| (held.owner, held.range))
+    }
+
+    /// Room on the file system that an item is on.
+    ///
+    /// # Errors
+    /// As the host says.
+    pub fn space_at(&self, item: &Item) -> Result<volume::Space, Refusal> {
+        Ok(self.volume().space_at(item.node())?)
     }
 }

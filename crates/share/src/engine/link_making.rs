@@ -5,20 +5,9 @@ use std::sync::Arc;
 use volume::{Kind, Name};
 
 use super::Share;
+use super::config::Symlinks;
 use super::names::directory::Directory;
 use crate::{Open, Refusal};
-
-/// Which symbolic links clients may make.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Symlinks {
-    /// With any text.
-    #[default]
-    All,
-    /// Only those that do not leave the share, whoever follows them.
-    Inside,
-    /// None.
-    None,
-}
 
 impl Share {
     /// Refuses a link with this text in a directory.
@@ -50,7 +39,7 @@ impl Share {
     fn stays_inside(&self, parent: &Arc<Directory>, text: &[u8]) -> bool {
         let is_absolute = text.first() == Some(&b'/');
         let (below, depth) = match is_absolute {
-            true => (self.inside(text), 0),
+            true => (self.settings().inside(text), 0),
             false => (Some(text), parent.ancestors().len()),
         };
         let Some(below) = below else { return false };

@@ -4,15 +4,16 @@ pub(super) mod cache;
 pub(super) mod directory;
 mod index;
 mod intake;
+mod listing;
 mod pages;
 
 use std::sync::Arc;
 
-use volume::Volume;
+use volume::{Name, Node, Volume};
 use wire::Now;
 
 use super::Config;
-use crate::{Open, Refusal};
+use crate::Refusal;
 use cache::{Cache, can_remember};
 use directory::{Directories, Directory};
 pub(super) use index::{has_case, same_folded};
@@ -50,13 +51,17 @@ impl Names {
         &self.directories
     }
 
-    /// The kept directory of an open.
-    pub fn directory_of(&self, open: &Open) -> Option<Arc<Directory>> {
-        if let Some(known) = self.directories.get(open.file.id) {
+    /// The kept directory behind a node, which is entered with its place when it is not known; none where that is not known either.
+    pub fn directory_of(
+        &self,
+        node: &Arc<dyn Node>,
+        place: impl FnOnce() -> Option<(Arc<Directory>, Name)>,
+    ) -> Option<Arc<Directory>> {
+        if let Some(known) = self.directories.get(node.id()) {
             return Some(known);
         }
-        let (parent, name) = open.link.as_ref()?.place();
-        Some(self.directories.enter(&parent, (&name, &name), Arc::clone(&open.node), None))
+        let (parent, name) = place()?;
+        Some(self.directories.enter(&parent, (&name, &name), Arc::clone(node), None))
     }
 
     /// What is remembered.

@@ -7,9 +7,9 @@ use volume::security::{self, Descriptor, Parts, Rights};
 use volume::{Failure, Kind, Node, Note};
 
 use super::Share;
-use super::access::Security;
 use super::file::{File, LENDING};
 use super::host_lists::{HostNumbers, shown_now, write_access_list, write_lists};
+use super::protection::Security;
 use super::record::Record;
 use crate::caching::grants::Need;
 use crate::{Caller, ChangeFilter, ChangeKind, Open, Options, Refusal, Step};

@@ -9,13 +9,13 @@ use super::counting::Counting;
 use super::lasting::Lasting;
 use super::limiting::Limiting;
 use super::names::Names;
-use super::names::cache::Cache;
+use super::names::cache::{Cache, MetadataCaching, can_remember};
 use super::names::directory::{Directories, Directory};
 use super::open_files::OpenFiles;
 use super::rights::CachingRights;
 use super::waits::Waits;
 use super::watching::Watching;
-use super::{Config, Descriptors, GiveBack, Item};
+use super::{Config, Descriptors, GiveBack};
 use crate::{ClientKey, ClientMemory, Holder, Refusal};
 
 /// One share: a volume and everything that clients have open on it.
@@ -137,12 +137,23 @@ impl Share {
         Ok(self.volume.space_at(open.node.as_ref())?)
     }
 
-    /// Room on the file system that an item is on.
-    ///
-    /// # Errors
-    /// As the host says.
-    pub fn space_at(&self, item: &Item) -> Result<volume::Space, Refusal> {
-        Ok(self.volume.space_at(item.node())?)
+    /// Has names, attributes and descriptors remembered from now on, or forgotten; takes effect at once, for whatever is
+    /// open. Where the volume does not tell of changes by others nothing is ever remembered.
+    pub fn set_metadata_caching(&self, on: bool) {
+        self.cache().set(on && can_remember(self.volume.facts()));
+        if !self.cache().is_on() {
+            self.directories().forget_listings();
+        }
+    }
+
+    /// Whether names, attributes and descriptors are remembered now.
+    pub fn remembers_metadata(&self) -> bool {
+        self.cache().is_on()
+    }
+
+    /// How much is remembered, and what that was good for.
+    pub fn metadata_caching(&self) -> MetadataCaching {
+        self.cache().summary()
     }
 }
 

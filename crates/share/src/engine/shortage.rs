@@ -9,23 +9,9 @@ use std::sync::Arc;
 use wire::Now;
 
 use super::Share;
+use super::descriptors::Sharing;
 use crate::memory::{Charge, OPEN_BYTES, Payer};
 use crate::{Caller, ClientKey, Identity, Lapsing, Refusal};
-
-/// A share among those that have descriptors together.
-pub(super) trait Sharing: Send + Sync {
-    /// Gives back what is kept for speed alone; false when nothing was.
-    fn give_back(&self) -> bool;
-
-    /// Closes opens that are kept for absent clients and give way to others; false when there was none.
-    fn end_yielding(&self, now: Now) -> bool;
-
-    /// Names the client of each open that holds a descriptor.
-    fn name_holders(&self, name: &mut dyn FnMut(ClientKey));
-
-    /// Those who keep the time of its clients.
-    fn keepers(&self) -> Vec<Arc<dyn Lapsing>>;
-}
 
 impl Sharing for Share {
     fn give_back(&self) -> bool {

@@ -275,7 +275,7 @@ impl Share {
             return Err(Refusal::BadLink);
         }
         let relative = if text.first() == Some(&b'/') {
-            let inside = self.inside(&text).ok_or(Refusal::BadLink)?;
+            let inside = self.settings().inside(&text).ok_or(Refusal::BadLink)?;
             walk.stack.truncate(1);
             inside
         } else {
@@ -291,17 +291,6 @@ impl Share {
         }
         walk.left.extend(steps.into_iter().rev());
         Ok(())
-    }
-
-    /// What of an absolute path lies below the share's root.
-    pub(super) fn inside<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
-        let config = self.settings();
-        let root = config.host_path.strip_suffix(b"/").unwrap_or(&config.host_path);
-        if root.is_empty() {
-            return None;
-        }
-        let rest = text.strip_prefix(root)?;
-        (rest.is_empty() || rest[0] == b'/').then_some(rest)
     }
 
     /// The directory that all but the last component of a path lead to, and the last.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use volume::{Failure, Kind, Name, NodeId, OpenHow};
 
 use super::Share;
-use super::names::cache::Descriptors;
+use super::descriptors::Descriptors;
 use super::names::directory::Directory;
 use crate::Ticket;
 use crate::ranked::{Mutex, Rank};

@@ -47,6 +47,15 @@ impl File {
     pub fn grant_of(&self, stream: &Arc<Stream>, (client, key, keyed): Holder) -> Option<Grant> {
         self.state.lock().stream(stream).grants.of(client, key, keyed)
     }
+
+    /// Names the client of each open that holds a descriptor.
+    pub fn name_holders(&self, name: &mut dyn FnMut(ClientKey)) {
+        let state = self.state.lock();
+        // An open that is about to be handed out holds one too.
+        let holds = |open: Option<Arc<Open>>| open.is_none_or(|open| !open.data.is_closed());
+        let holders = state.members.iter().filter(|member| holds(member.open.upgrade()));
+        holders.filter_map(|member| member.asker.client).for_each(name);
+    }
 }
 
 /// What is kept of it.

@@ -19,10 +19,9 @@
 //! Sizes, times, links and permission bits are asked of the volume each time: hosts do not tell of everything that
 //! changes them (mappings of memory, names of the same file elsewhere).
 //!
-//! Start with [`crate::engine::look_up`], which asks the first table, and [`Share::facts`], which asks the second.
+//! Start with [`crate::engine::look_up`], which asks the first table, and [`Share::facts`](crate::Share), which asks the second.
 
 mod bounded;
-mod descriptors;
 mod made;
 
 use std::sync::Arc;
@@ -31,13 +30,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use volume::security::Acl;
 use volume::{Name, Node, NodeId, Stat, Time};
 
-use crate::engine::Share;
-use crate::engine::access::Security;
 use crate::engine::address::Address;
+use crate::engine::descriptors::Descriptors;
 use crate::engine::ids::IdHash;
+use crate::engine::protection::Security;
 use crate::engine::record::Record;
 use bounded::{Bounded, PARTS, Weight};
-pub use descriptors::Descriptors;
 use made::MADE_BYTES;
 pub(crate) use made::Made;
 
@@ -402,7 +400,8 @@ impl Cache {
         }
     }
 
-    fn summary(&self) -> MetadataCaching {
+    /// How much is remembered, and what that was good for.
+    pub fn summary(&self) -> MetadataCaching {
         let ((names, name_bytes), (files, file_bytes)) = (self.names.usage(), self.figures.usage());
         let (made, made_bytes) = self.made.usage();
         MetadataCaching {
@@ -413,32 +412,6 @@ impl Cache {
             files: files + made,
             bytes: name_bytes + file_bytes + made_bytes,
         }
-    }
-}
-
-impl Share {
-    /// Has names, attributes and descriptors remembered from now on, or forgotten; takes effect at once, for whatever is
-    /// open. Where the volume does not tell of changes by others nothing is ever remembered.
-    pub fn set_metadata_caching(&self, on: bool) {
-        self.cache().set(on && self.can_remember());
-        if !self.cache().is_on() {
-            self.directories().forget_listings();
-        }
-    }
-
-    /// Whether names, attributes and descriptors are remembered now.
-    pub fn remembers_metadata(&self) -> bool {
-        self.cache().is_on()
-    }
-
-    /// How much is remembered, and what that was good for.
-    pub fn metadata_caching(&self) -> MetadataCaching {
-        self.cache().summary()
-    }
-
-    /// Whether what is remembered of names stays true until an event says otherwise.
-    fn can_remember(&self) -> bool {
-        can_remember(self.volume().facts())
     }
 }
 

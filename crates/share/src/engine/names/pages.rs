@@ -7,22 +7,12 @@
 //! page is asked for, and nothing has changed, the directory is scanned to its end. So who wants one page of a large directory
 //! waits for no more than that.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use volume::{DirEntry, Node};
+use volume::DirEntry;
 
-use super::Names;
-use super::directory::Directory;
-use crate::Refusal;
 use crate::ranked::{Mutex, Rank};
-
-/// Most entries that are kept of one directory.
-const MAX_ENTRIES: usize = 1 << 16;
-
-/// Shows an entry; may break off.
-type Show<'a> = &'a mut dyn FnMut(&DirEntry) -> ControlFlow<()>;
 
 /// All entries of a directory, in the volume's order.
 pub(in crate::engine) struct Listed {
@@ -36,7 +26,7 @@ pub(in crate::engine) struct Listed {
 }
 
 impl Listed {
-    fn new(generation: u64, entries: Vec<DirEntry>, all: &Arc<AtomicUsize>) -> Listed {
+    pub fn new(generation: u64, entries: Vec<DirEntry>, all: &Arc<AtomicUsize>) -> Listed {
         all.fetch_add(entries.len(), Ordering::Relaxed);
         let is_sorted = entries.is_sorted_by_key(|entry| entry.cookie);
         Listed { generation, entries, is_sorted, all: Arc::clone(all) }
@@ -44,7 +34,7 @@ impl Listed {
 
     /// The entries behind a cookie (0 from the start); none when it is not one of these. Where several have it, as where a host
     /// makes cookies of hashes, those behind the first: as there, one may be shown twice, and none is left out.
-    fn behind(&self, cookie: u64) -> Option<&[DirEntry]> {
+    pub fn behind(&self, cookie: u64) -> Option<&[DirEntry]> {
         if cookie == 0 {
             return Some(&self.entries);
         }
@@ -87,7 +77,7 @@ struct State {
 
 impl Pages {
     /// To be taken before the volume is asked for entries.
-    fn generation(&self) -> u64 {
+    pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
@@ -105,30 +95,30 @@ impl Pages {
     }
 
     /// All entries, if they are those of this generation.
-    fn get(&self, generation: u64) -> Option<Arc<Listed>> {
+    pub fn get(&self, generation: u64) -> Option<Arc<Listed>> {
         self.state.lock().listed.as_ref().filter(|listed| listed.generation == generation).map(Arc::clone)
     }
 
-    fn keep(&self, listed: Arc<Listed>) {
+    pub fn keep(&self, listed: Arc<Listed>) {
         let before = self.state.lock().listed.replace(listed);
         drop(before);
     }
 
-    fn break_off(&self, generation: u64) {
+    pub fn break_off(&self, generation: u64) {
         self.state.lock().broke_off_at = Some(generation);
     }
 
     /// Whether a listing that has broken off can be kept whole.
-    fn broke_off(&self, generation: u64) -> bool {
+    pub fn broke_off(&self, generation: u64) -> bool {
         let state = self.state.lock();
         state.broke_off_at == Some(generation) && !state.too_many
     }
 
-    fn has_too_many(&self) -> bool {
+    pub fn has_too_many(&self) -> bool {
         self.state.lock().too_many
     }
 
-    fn note_too_many(&self) {
+    pub fn note_too_many(&self) {
         self.state.lock().too_many = true;
     }
 
@@ -139,96 +129,6 @@ impl Pages {
         let before = state.listed.take();
         drop(state);
         drop(before);
-    }
-}
-
-/// Entries on their way from the volume, as long as they are not too many.
-struct Passing(Option<Vec<DirEntry>>);
-
-impl Passing {
-    fn add(&mut self, entry: &DirEntry) -> bool {
-        self.0 = self.0.take().filter(|entries| entries.len() < MAX_ENTRIES);
-        if let Some(entries) = &mut self.0 {
-            entries.push(entry.clone());
-        }
-        self.0.is_some()
-    }
-}
-
-impl Names {
-    /// Shows the entries of a directory behind a cookie, without the volume where they are known.
-    ///
-    /// # Errors
-    /// As the volume says.
-    pub fn entries(
-        &self,
-        here: &Directory,
-        node: &dyn Node,
-        cookie: u64,
-        show: Show<'_>,
-    ) -> Result<(), Refusal> {
-        if !here.is_told() {
-            return Ok(node.entries(cookie, &mut |entry| show(&entry))?);
-        }
-        let generation = here.pages.generation();
-        let listed = match here.pages.get(generation) {
-            None if cookie != 0 && here.pages.broke_off(generation) => {
-                self.list_whole(here, node, generation)?
-            }
-            known => known,
-        };
-        if let Some(behind) = listed.as_ref().and_then(|listed| listed.behind(cookie)) {
-            let _shown = behind.iter().try_for_each(show);
-            return Ok(());
-        }
-        if cookie != 0 {
-            return Ok(node.entries(cookie, &mut |entry| show(&entry))?);
-        }
-        let was_too_many = here.pages.has_too_many();
-        let (mut passing, mut is_whole) = (Passing((!was_too_many).then(Vec::new)), true);
-        node.entries(0, &mut |entry| {
-            passing.add(&entry);
-            let flow = show(&entry);
-            is_whole = flow.is_continue();
-            flow
-        })?;
-        if passing.0.is_none() && !was_too_many {
-            here.pages.note_too_many();
-        }
-        match passing.0.filter(|_| is_whole) {
-            Some(entries) => drop(self.keep_listed(here, generation, entries)),
-            None => here.pages.break_off(generation),
-        }
-        Ok(())
-    }
-
-    /// Scans a directory whole; none when there are too many entries, or names have changed meanwhile.
-    fn list_whole(
-        &self,
-        here: &Directory,
-        node: &dyn Node,
-        generation: u64,
-    ) -> Result<Option<Arc<Listed>>, Refusal> {
-        let mut passing = Passing(Some(Vec::new()));
-        node.entries(0, &mut |entry| {
-            if passing.add(&entry) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        })?;
-        // It is not tried again for each page, nor for each listing of a directory that is too large.
-        here.pages.forget();
-        if passing.0.is_none() {
-            here.pages.note_too_many();
-        }
-        Ok(passing.0.and_then(|entries| self.keep_listed(here, generation, entries)))
-    }
-
-    fn keep_listed(&self, here: &Directory, generation: u64, entries: Vec<DirEntry>) -> Option<Arc<Listed>> {
-        if here.pages.generation() != generation || !self.cache().is_on() {
-            return None;
-        }
-        let listed = Arc::new(Listed::new(generation, entries, self.directories().names()));
-        self.directories().make_room(here);
-        here.pages.keep(Arc::clone(&listed));
-        Some(listed)
     }
 }
 

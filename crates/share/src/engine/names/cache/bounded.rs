@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use wire::Shrink;
 
-use super::descriptors::{Descriptors, Drawn};
+use crate::engine::descriptors::{Descriptors, Drawn};
 use crate::ranked::{Mutex, MutexGuard, Rank};
 
 /// Parts of a table; two threads seldom meet in one.

@@ -4,16 +4,35 @@
 //! used alone has all of them. When one that has less than its part finds none left, those that have more give back what is
 //! too much, bit by bit ([`Drawn::may_stay`]). Nothing here is locked, and nothing is asked to find a name that is kept.
 
+mod fairness;
+
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use crate::engine::fairness::Fairness;
-use crate::engine::shortage::Sharing;
+use wire::Now;
+
 use crate::ranked::{Mutex, Rank};
+use crate::{ClientKey, Lapsing};
+pub(in crate::engine) use fairness::Fairness;
 
 /// For how many seconds it counts that a share found none left.
 const WANTED_S: u64 = 4;
+
+/// A share among those that have descriptors together.
+pub(super) trait Sharing: Send + Sync {
+    /// Gives back what is kept for speed alone; false when nothing was.
+    fn give_back(&self) -> bool;
+
+    /// Closes opens that are kept for absent clients and give way to others; false when there was none.
+    fn end_yielding(&self, now: Now) -> bool;
+
+    /// Names the client of each open that holds a descriptor.
+    fn name_holders(&self, name: &mut dyn FnMut(ClientKey));
+
+    /// Those who keep the time of its clients.
+    fn keepers(&self) -> Vec<Arc<dyn Lapsing>>;
+}
 
 /// How many descriptors some shares may keep together.
 pub struct Descriptors {
@@ -123,7 +142,7 @@ impl Descriptors {
 }
 
 /// Those of one share.
-pub(super) struct Drawn {
+pub(in crate::engine) struct Drawn {
     from: Arc<Descriptors>,
     own: AtomicUsize,
 }
