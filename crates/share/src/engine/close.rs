@@ -40,7 +40,7 @@ impl Share {
     // MS-FSA 2.1.5.5
     pub fn close(&self, open: &Arc<Open>, cause: impl Into<Cause>) -> Result<(), Refusal> {
         let cause = cause.into();
-        let link = Share::take_last_link(open);
+        let link = open.followed.get().and_then(|followed| followed.take_link());
         let closed = self.close_itself(open, cause);
         match link {
             Some(link) => closed.and(self.close_itself(&link, cause)),

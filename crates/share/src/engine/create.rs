@@ -12,12 +12,13 @@ use volume::{Kind, Name, Node, NodeId, OpenHow, Stat, Time};
 
 use super::Share;
 use super::file::{File, Link, Stream};
-use super::followed::{Followed, Trail};
+
 use super::items::{Item, Seen};
 use super::lapsing::is_held;
 use super::look_up::{Named, Search};
 use super::names::directory::Directory;
 use super::since::Since;
+use super::trail::{Followed, Trail};
 use super::walk::Found;
 use crate::caching::grants::{Asker, Grant};
 use crate::memory::OPEN_BYTES;

@@ -495,7 +495,7 @@ impl Share {
             reserved.link.as_ref(),
             &facts.stat,
             &facts.record,
-            stream_stat(&reserved.stream, data.as_ref())?,
+            reserved.stream.figures(data.as_ref())?,
         );
         Ok(self.hand_out(caller, request, reserved, (node, data), (outcome, info)))
     }
@@ -596,11 +596,6 @@ impl Share {
 /// Up to where there is data or storage.
 fn extent_of(stat: &volume::Stat) -> u64 {
     stat.size.max(stat.allocated)
-}
-
-/// A stream's own figures, when a named one is open.
-pub(super) fn stream_stat(stream: &Stream, data: &dyn Node) -> Result<Option<volume::Stat>, Refusal> {
-    if stream.is_named { Ok(Some(data.stat()?)) } else { Ok(None) }
 }
 
 /// Whether a record must stay although its attribute bits say nothing.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use volume::security::Rights;
-use volume::{Kind, Name, Node, NodeId, OpenHow};
+use volume::{Kind, Name, Node, NodeId, OpenHow, Stat};
 
 use super::names::cache::Made;
 use super::names::directory::Directory;
@@ -74,6 +74,12 @@ impl Link {
         let place = self.place.lock();
         place.0.id == directory && place.1 == *name
     }
+
+    /// Its path now, from the root of the share.
+    pub fn path(&self) -> Vec<Name> {
+        let (parent, name) = self.place();
+        parent.path_to(&name)
+    }
 }
 
 /// A stream of a file, the unnamed one included.
@@ -114,6 +120,11 @@ impl Stream {
 
     pub fn set_name(&self, name: Name) {
         *self.name.lock() = Some(name);
+    }
+
+    /// Its own figures, when it is a named one.
+    pub fn figures(&self, data: &dyn Node) -> volume::Result<Option<Stat>> {
+        if self.is_named { data.stat().map(Some) } else { Ok(None) }
     }
 }
 

@@ -7,64 +7,18 @@
 use std::sync::Arc;
 
 use volume::security::Rights;
-use volume::{Kind, Name, Node, NodeId, OpenHow};
+use volume::{Kind, Name, Node, OpenHow};
 
 use super::Share;
 use super::look_up::{Named, Search};
 use super::names::directory::Directory;
+use super::trail::{LastLink, Trail};
 use super::walk::{Found, Walk};
-use crate::ranked::{Mutex, Rank};
-use crate::{Caller, Deny, Disposition, Open, OpenRequest, Opened, Options, Outcome, Refusal, Step};
+use crate::{Caller, Disposition, Open, OpenRequest, Options, Refusal};
 
 /// Rights for which a link is no good in the place of what it leads to.
 const DATA: Rights =
     Rights::READ_DATA.union(Rights::WRITE_DATA).union(Rights::APPEND_DATA).union(Rights::EXECUTE);
-
-/// A link by its name.
-#[derive(Clone)]
-pub(super) struct LastLink {
-    pub parent: Arc<Directory>,
-    pub name: Name,
-    pub id: NodeId,
-}
-
-/// The links that one walk has followed.
-#[derive(Clone, Default)]
-pub(super) struct Trail {
-    /// The directories that hold them, the first link first.
-    pub holders: Vec<Arc<Directory>>,
-    /// The one that the path ends with.
-    pub last: Option<LastLink>,
-    /// The name that the path ends with stands behind a link.
-    pub is_behind: bool,
-}
-
-impl Trail {
-    /// Whether who goes on from a directory can come by the same link again.
-    pub fn leads_round(&self, to: NodeId) -> bool {
-        self.holders.iter().any(|holder| holder.is_within(to))
-    }
-}
-
-/// The links by which an open came to what it is of.
-pub(crate) struct Followed {
-    pub(super) trail: Trail,
-    /// Its file was made by it.
-    is_own: bool,
-    /// The last link, once it was opened to go or to move.
-    itself: Mutex<Option<Arc<Open>>>,
-}
-
-impl Followed {
-    /// None when there was no link.
-    pub(super) fn of(trail: Trail, outcome: Outcome) -> Box<Followed> {
-        Box::new(Followed {
-            trail,
-            is_own: outcome == Outcome::Created,
-            itself: Mutex::of_default(Rank::LastLink),
-        })
-    }
-}
 
 /// Whether a request is about the name that its path ends with and not about what a link of that name leads to.
 // MS-FSA 2.1.5.1 (exception: FILE_OPEN_REPARSE_POINT is not needed for it)
@@ -176,88 +130,5 @@ impl Share {
             None if open.options.contains(Options::BY_LINK) => Err(Refusal::CannotDelete),
             None => Ok(()),
         }
-    }
-
-    /// Does something to the name by which a client has opened something: to the link itself if its path ended with one.
-    pub(super) fn with_last_link(
-        &self,
-        caller: &Caller<'_>,
-        open: &Arc<Open>,
-        act: impl FnOnce(&Arc<Open>) -> Step<()>,
-    ) -> Step<()> {
-        match self.last_link(caller, open) {
-            Some(Step::Done(link)) => act(&link),
-            Some(Step::Wait(ticket)) => Step::Wait(ticket),
-            Some(Step::Refused(why)) => Step::Refused(why),
-            None => act(open),
-        }
-    }
-
-    /// The link that the path of an open ended with, opened itself to be removed or renamed.
-    fn last_link(&self, caller: &Caller<'_>, open: &Arc<Open>) -> Option<Step<Arc<Open>>> {
-        let followed = open.followed.get().filter(|_| !open.stream.is_named)?;
-        let last = followed.trail.last.as_ref()?;
-        if !open.granted.contains(Rights::DELETE) {
-            return Some(Step::Refused(Refusal::AccessDenied));
-        }
-        if let Some(opened) = followed.itself.lock().clone() {
-            return Some(Step::Done(opened));
-        }
-        Some(self.open_link(caller, last).map(|opened| {
-            let link = opened.open;
-            let mut itself = followed.itself.lock();
-            match &*itself {
-                Some(first) => {
-                    let first = Arc::clone(first);
-                    drop(itself);
-                    let _nothing_goes = self.close(&link, caller.cause());
-                    first
-                }
-                None => {
-                    *itself = Some(Arc::clone(&link));
-                    link
-                }
-            }
-        }))
-    }
-
-    fn open_link(&self, caller: &Caller<'_>, last: &LastLink) -> Step<Opened> {
-        let mut path = last.parent.path();
-        path.push(last.name.clone());
-        let request = OpenRequest {
-            path: &path,
-            stream: None,
-            access: Rights::DELETE | Rights::READ_ATTRIBUTES,
-            deny: Deny::empty(),
-            disposition: Disposition::Open,
-            options: Options::OPEN_LINK | Options::EXACT_CASE,
-            attributes: crate::Attributes::empty(),
-            mode: None,
-            descriptor: None,
-            extended: &[],
-            allocation: 0,
-            caching: None,
-        };
-        let opened = match self.create(caller, &request) {
-            Step::Done(opened) => opened,
-            other => return other,
-        };
-        if opened.open.file.id == last.id {
-            return Step::Done(opened);
-        }
-        // Another thing has got the name since.
-        let _nothing_goes = self.close(&opened.open, caller.cause());
-        Step::Refused(Refusal::Gone)
-    }
-
-    /// The link that was opened for an open, to be closed with it.
-    pub(super) fn take_last_link(open: &Open) -> Option<Arc<Open>> {
-        open.followed.get()?.itself.lock().take()
-    }
-
-    /// Whether the link by which something was opened goes when that is closed.
-    pub(super) fn goes_by_link(&self, open: &Open) -> bool {
-        let link = open.followed.get().and_then(|followed| followed.itself.lock().clone());
-        link.is_some_and(|link| self.goes_when_closed(&link))
     }
 }

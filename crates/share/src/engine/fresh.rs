@@ -8,7 +8,6 @@ use volume::{Failure, Kind, Name, Node, Stat};
 
 use super::Share;
 use super::create::{Attempt, Reserved, settable};
-use super::existing::stream_stat;
 use super::extended;
 use super::file::{Deletion, File, Member, counted, only_looks};
 use super::host_lists::{HostNumbers, lists_of, shown_now};
@@ -47,7 +46,7 @@ impl Share {
         if !self.may(caller, &above, adds) {
             return Err(Refusal::AccessDenied);
         }
-        if self.is_going(parent) {
+        if self.open_files().is_going(parent.id) {
             return Err(Refusal::DeletePending);
         }
         if let Some(caching) = &request.caching {
@@ -79,7 +78,7 @@ impl Share {
         let seen = furnished.and_then(|(record, data)| {
             let is_as_made = !record.has_descriptor && stays_plain;
             let stat = if is_as_made { self.just_seen(node.as_ref())? } else { node.stat()? };
-            let of_stream = stream_stat(&reserved.stream, data.as_ref())?;
+            let of_stream = reserved.stream.figures(data.as_ref())?;
             Ok((record, data, stat, of_stream))
         });
         let (record, data, stat, of_stream) = match seen {
@@ -116,14 +115,6 @@ impl Share {
             Some(first) => Ok(first),
             None => Ok(node.stat()?),
         }
-    }
-
-    /// Whether a directory is to be removed, so that nothing may be made in it.
-    pub(super) fn is_going(&self, directory: &Arc<Directory>) -> bool {
-        self.open_files().get(directory.id).is_some_and(|file| {
-            let state = file.state.lock();
-            state.links.iter().any(|link| link.delete.is_some() || link.removed)
-        })
     }
 
     /// The descriptor to be stored with something new; none when the host's permission bits say enough.

@@ -269,7 +269,7 @@ impl Share {
             Some(record) => record,
             None => self.load_record(open.node.as_ref(), &stat)?,
         };
-        let stream = super::existing::stream_stat(&open.stream, open.data.as_ref())?;
+        let stream = open.stream.figures(open.data.as_ref())?;
         let mut info = self.info_of(&open.file, open.link.as_ref(), &stat, &record, stream);
         if open.stream.is_named {
             info.delete_pending |= open.file.state.lock().stream(&open.stream).delete;
@@ -314,7 +314,7 @@ impl Share {
 
     /// The path that an open has now, from the root of the share.
     pub fn path_of(&self, open: &Open) -> Vec<Name> {
-        path_of_link(open.link.as_ref())
+        open.path()
     }
 
     /// Whether what an open leads to goes when all have closed it: it is marked for that, or this open marks it when it is
@@ -348,7 +348,7 @@ impl Share {
                     id: open.id,
                     client: open.client(),
                     user: open.identity().name.clone(),
-                    path: self.path_of(&open),
+                    path: open.path(),
                     stream: open.stream(),
                     granted: open.granted,
                     deny: open.deny,
@@ -367,29 +367,19 @@ impl Share {
         let mut out = Vec::new();
         for file in self.open_files().all() {
             let state = file.state.lock();
-            let path = path_of_link(state.links.first().map(|entry| &entry.link));
+            let path = state.links.first().map_or_else(Vec::new, |entry| entry.link.path());
             for held in state.streams.iter().flat_map(|stream| stream.ranges.held()) {
                 out.push(HeldRange { path: path.clone(), owner: held.owner, range: held.range });
             }
         }
         out
     }
-}
 
-/// The path of a name, from the root of the share.
-pub(super) fn path_of_link(link: Option<&Arc<Link>>) -> Vec<Name> {
-    let Some(link) = link else {
-        return Vec::new();
-    };
-    let (parent, name) = link.place();
-    path_in(&parent, &name)
-}
-
-/// The path of a name in a directory.
-pub(super) fn path_in(parent: &Arc<Directory>, name: &Name) -> Vec<Name> {
-    let mut path = parent.path();
-    path.push(name.clone());
-    path
+    /// Whether the link by which something was opened goes when that is closed.
+    fn goes_by_link(&self, open: &Open) -> bool {
+        let link = open.followed.get().and_then(|followed| followed.link());
+        link.is_some_and(|link| self.goes_when_closed(&link))
+    }
 }
 
 /// What a file's figures and its record say together.

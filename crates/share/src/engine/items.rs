@@ -128,9 +128,7 @@ impl Item {
             return Some(directory.path());
         }
         let (parent, name) = self.place.as_ref()?;
-        let mut path = parent.path();
-        path.push(name.clone());
-        Some(path)
+        Some(parent.path_to(name))
     }
 
     /// What it is.
@@ -339,8 +337,7 @@ impl Share {
 
     /// What an open is of.
     pub fn item_of(&self, open: &Open) -> Item {
-        let place = open.link.as_ref().map(|link| link.place());
-        match place {
+        match open.place() {
             Some((parent, name)) => self.item_at(&parent, &name, Arc::clone(&open.node)),
             None if open.file.id == self.root().id => self.root_item(),
             None => Item::of_other(Arc::clone(&open.node), None),
@@ -349,14 +346,7 @@ impl Share {
 
     /// The directory that is open.
     pub(super) fn directory_here(&self, open: &Open) -> Arc<Directory> {
-        match (self.directories().get(open.file.id), &open.link) {
-            (Some(known), _) => known,
-            (None, None) => Arc::clone(self.root()),
-            (None, Some(link)) => {
-                let (parent, own) = link.place();
-                self.directories().enter(&parent, (&own, &own), Arc::clone(&open.node), None)
-            }
-        }
+        self.names().directory_of(&open.node, || open.place()).unwrap_or_else(|| Arc::clone(self.root()))
     }
 
     /// What is known of it now.
@@ -531,7 +521,7 @@ impl Share {
         if !self.may(caller, &security, Rights::ADD_FILE) {
             return Err(Refusal::AccessDenied);
         }
-        if self.is_going(&parent) {
+        if self.open_files().is_going(parent.id) {
             return Err(Refusal::DeletePending);
         }
         let actor = caller.identity.actor.as_ref();

@@ -1,7 +1,7 @@
 //! What is known of names: directories on the way, what is remembered of names and files, and up to when the host was heard.
 
 pub(super) mod cache;
-pub(super) mod directory;
+pub(crate) mod directory;
 mod index;
 mod intake;
 mod listing;

@@ -3,13 +3,13 @@
 mod table;
 mod versions;
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use volume::{Kind, NodeId};
 
 use super::file::File;
-pub(super) use table::FileRef;
 use table::Table;
 pub(super) use versions::{Versions, number};
 
@@ -109,5 +109,52 @@ impl OpenFiles {
     /// How often it could not.
     pub fn failed_syncs(&self) -> u64 {
         self.failed_syncs.load(Ordering::Acquire)
+    }
+
+    /// Whether a directory is to be removed, so that nothing may be made in it.
+    pub fn is_going(&self, directory: NodeId) -> bool {
+        self.get(directory).is_some_and(|file| {
+            let state = file.state.lock();
+            state.links.iter().any(|link| link.delete.is_some() || link.removed)
+        })
+    }
+}
+
+/// A file that stays in the table while somebody decides about it, whoever closes it meanwhile.
+///
+/// On a slow host a decision takes longer than others have the file open. If the file left the table with the last of
+/// them, the decision would have to begin anew each time.
+pub(super) struct FileRef<'a> {
+    open_files: &'a OpenFiles,
+    file: Arc<File>,
+    is_open: bool,
+}
+
+impl<'a> FileRef<'a> {
+    fn new(open_files: &'a OpenFiles, file: Arc<File>) -> FileRef<'a> {
+        FileRef { open_files, file, is_open: false }
+    }
+
+    /// Gives the reference up for an open that is among the file's members by now and keeps the file in the table.
+    pub fn into_open(mut self) -> Arc<File> {
+        self.is_open = true;
+        Arc::clone(&self.file)
+    }
+}
+
+impl Deref for FileRef<'_> {
+    type Target = Arc<File>;
+
+    fn deref(&self) -> &Arc<File> {
+        &self.file
+    }
+}
+
+impl Drop for FileRef<'_> {
+    fn drop(&mut self) {
+        self.file.references.fetch_sub(1, Ordering::AcqRel);
+        if !self.is_open {
+            self.open_files.leave(&self.file);
+        }
     }
 }

@@ -14,8 +14,8 @@ use volume::{NodeId, Time};
 use super::Share;
 use super::file::{Deletion, File, Link, State};
 use super::lasting::{AT_ONCE, BEFORE_TOLD, Recorder, right_of};
-use crate::caching::grants::Grant;
-use crate::lasting::record::{Goes, Holder, Made, Record};
+use crate::caching::grants::{Grant, Holder};
+use crate::lasting::record::{Goes, Made, Record};
 use crate::{LockOwner, LockRule, Open, RangeRequest, Refusal};
 
 /// Bytes of the record of an address without the address.
@@ -50,7 +50,7 @@ impl Share {
         if open.is_directory() {
             return Err(Refusal::Invalid);
         }
-        let found = FoundBy::Path { path: self.path_of(open), born: open.node.stat()?.born };
+        let found = FoundBy::Path { path: open.path(), born: open.node.stat()?.born };
         self.note_made(open, found, keep_ns, note)?;
         if let Err(why) = recorder.write() {
             self.unrecord(open);
@@ -85,7 +85,7 @@ impl Share {
         let (paths, born, address) = match found {
             FoundBy::Path { path, born } => (vec![path], born, Vec::new()),
             // The path says by which name it counts, if that still leads to it.
-            FoundBy::Address(address) => (vec![self.path_of(open)], None, address.to_vec()),
+            FoundBy::Address(address) => (vec![open.path()], None, address.to_vec()),
         };
         let party = open.party.read().clone();
         let mut state = open.file.state.lock();

@@ -9,7 +9,6 @@ use volume::{Failure, Kind, Name, NodeId, OpenHow};
 use super::Share;
 use super::create::MAX_ATTEMPTS;
 use super::file::File;
-use super::info::path_in;
 use super::items::Item;
 use super::lapsing::is_held;
 use super::look_up::Search;
@@ -213,7 +212,7 @@ impl Share {
         if !self.may(caller, &security, adds) {
             return Err(Refusal::AccessDenied);
         }
-        if self.is_going(&to.parent) {
+        if self.open_files().is_going(to.parent.id) {
             return Err(Refusal::DeletePending);
         }
         Ok(())
@@ -353,7 +352,7 @@ impl Share {
         };
         clear(true)?;
         let lasting = self.lasting_through(&open.file, link);
-        let [old, new] = [(&from, &name), (&to.parent, &to.name)].map(|(parent, name)| path_in(parent, name));
+        let [old, new] = [(&from, &name), (&to.parent, &to.name)].map(|(parent, name)| parent.path_to(name));
         self.note_places(&lasting, &[old.clone(), new.clone()]);
         let moves = self.directories().moves();
         let moved = from.node.rename(&name, to.parent.node.as_ref(), &to.name, replace, actor);

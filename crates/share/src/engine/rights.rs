@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use volume::NodeId;
 
 use contention::Contention;
-pub(super) use keys::{Holder, Keys};
+pub(super) use keys::Keys;
 
 /// The caching rights of a share beyond what each file knows of its own.
 #[derive(Default)]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use volume::{Kind, Name, Node, NodeId, OpenHow};
 
 use super::Share;
-use super::followed::{LastLink, Trail};
 use super::look_up::{Named, Search};
 use super::names::directory::Directory;
+use super::trail::{LastLink, Trail};
 use crate::{Caller, Options, Refusal};
 use volume::security::Rights;
 

@@ -52,8 +52,7 @@ impl Share {
         *own = Some(Arc::clone(&watch));
         drop(own);
         if self.volume().facts().tells_changes
-            && let Some(directory) =
-                self.names().directory_of(&open.node, || open.link.as_ref().map(|link| link.place()))
+            && let Some(directory) = self.names().directory_of(&open.node, || open.place())
         {
             let tree = self.watched_tree(directory, recursive);
             let is_cut = tree.is_cut();

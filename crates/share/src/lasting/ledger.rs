@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::Unreadable;
-use super::record::{Ahead, Bad, Holder, Made, OLDEST, Record, Right, VERSION};
+use super::record::{Ahead, Bad, Made, OLDEST, Record, Right, VERSION};
+use crate::caching::grants::Holder;
 use crate::memory::Payer;
 use crate::ranges::table::{Held, Ranges};
 use crate::{ClientKey, LockOwner, LockRule, RangeRequest};

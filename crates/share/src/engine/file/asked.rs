@@ -5,10 +5,9 @@ use std::sync::Arc;
 use volume::{Node, OpenHow};
 
 use super::{File, Link, Member, Stream};
-use crate::caching::grants::Grant;
+use crate::caching::grants::{Grant, Holder};
 use crate::engine::names::cache::Made;
 use crate::engine::record::Record;
-use crate::engine::rights::Holder;
 use crate::{ClientKey, Open};
 
 /// Its opens.

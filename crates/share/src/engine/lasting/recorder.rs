@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use volume::journal::{Journal, MAX_RECORD, Place};
 
 use crate::Caching;
-use crate::caching::grants::Grant;
+use crate::caching::grants::{Grant, Holder};
 use crate::lasting::ledger::Ledger;
-use crate::lasting::record::{Ahead, Holder, Record, Right, VERSION};
+use crate::lasting::record::{Ahead, Record, Right, VERSION};
 use crate::ranked::{Mutex, Rank};
 
 /// A journal is not written anew before it has so many bytes.

@@ -320,6 +320,13 @@ impl Directory {
         self.ancestors().into_iter().rev().map(|(_, name)| name).collect()
     }
 
+    /// The path of a name in it.
+    pub fn path_to(self: &Arc<Self>, name: &Name) -> Vec<Name> {
+        let mut path = self.path();
+        path.push(name.clone());
+        path
+    }
+
     /// Whether it is `other` or below it.
     pub fn is_within(self: &Arc<Self>, other: NodeId) -> bool {
         self.id == other || self.ancestors().iter().any(|(directory, _)| directory.id == other)

@@ -1,16 +1,14 @@
 //! The table of open files.
 //!
-//! A file is in it as long as somebody has it open, or has a [`FileRef`] of it. So there is never a second [`File`] of one node while
+//! A file is in it as long as somebody has it open, or has a [`FileRef`](super::FileRef) of it. So there is never a second [`File`] of one node while
 //! anybody decides about the first.
 
-use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use volume::{Kind, NodeId};
 use wire::Shrink;
 
-use super::OpenFiles;
 use crate::engine::file::File;
 use crate::engine::ids::ById;
 use crate::ranked::{Mutex, Rank};
@@ -95,44 +93,5 @@ impl Table {
             .iter()
             .flat_map(|shard| shard.lock().values().map(Arc::clone).collect::<Vec<_>>())
             .collect()
-    }
-}
-
-/// A file that stays in the table while somebody decides about it, whoever closes it meanwhile.
-///
-/// On a slow host a decision takes longer than others have the file open. If the file left the table with the last of
-/// them, the decision would have to begin anew each time.
-pub(in crate::engine) struct FileRef<'a> {
-    open_files: &'a OpenFiles,
-    file: Arc<File>,
-    is_open: bool,
-}
-
-impl<'a> FileRef<'a> {
-    pub(super) fn new(open_files: &'a OpenFiles, file: Arc<File>) -> FileRef<'a> {
-        FileRef { open_files, file, is_open: false }
-    }
-
-    /// Gives the reference up for an open that is among the file's members by now and keeps the file in the table.
-    pub fn into_open(mut self) -> Arc<File> {
-        self.is_open = true;
-        Arc::clone(&self.file)
-    }
-}
-
-impl Deref for FileRef<'_> {
-    type Target = Arc<File>;
-
-    fn deref(&self) -> &Arc<File> {
-        &self.file
-    }
-}
-
-impl Drop for FileRef<'_> {
-    fn drop(&mut self) {
-        self.file.references.fetch_sub(1, Ordering::AcqRel);
-        if !self.is_open {
-            self.open_files.leave(&self.file);
-        }
     }
 }

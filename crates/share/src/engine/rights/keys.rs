@@ -3,13 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use crate::caching::grants::Asker;
+use crate::ClientKey;
+use crate::caching::grants::{Asker, Holder};
 use crate::engine::file::{File, Stream};
 use crate::ranked::{Mutex, Rank};
-use crate::{CacheKey, ClientKey};
-
-/// Who holds a right: client, key, and whether opens share it.
-pub(in crate::engine) type Holder = (ClientKey, CacheKey, bool);
 
 /// The stream a right is on.
 struct Place {
