@@ -113,6 +113,11 @@ impl ClientMemory {
         Charge { memory: Arc::clone(self), payer, bytes }
     }
 
+    /// Charges a user on a client for one open.
+    pub(crate) fn charge_open(self: &Arc<Self>, client: ClientKey, user: &Identity) -> Charge {
+        self.charge(self.payer(client, user), OPEN_BYTES)
+    }
+
     /// The same if there is room for it.
     #[must_use]
     pub fn try_charge(self: &Arc<Self>, payer: Payer, bytes: usize) -> Option<Charge> {

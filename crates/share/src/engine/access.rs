@@ -8,7 +8,6 @@ use volume::{Kind, Node, Note, Stat};
 
 use super::Share;
 use super::host_lists::{HostNumbers, lists_of};
-use super::items::Item;
 use super::names::directory::Directory;
 use super::protection::Security;
 use super::record::Record;
@@ -20,13 +19,6 @@ const NO_RIGHTS: Rights = Rights::from_bits_retain(0x0ce0_fe00);
 
 /// What a read-only share leaves of all rights.
 const READING: Rights = Rights::FOR_READ.union(Rights::FOR_EXECUTE);
-
-/// What was read of a file before a decision about it.
-pub(super) struct Facts {
-    pub stat: Stat,
-    pub record: Record,
-    pub security: Arc<Security>,
-}
 
 /// What a caller asks for.
 struct Wanted {
@@ -96,15 +88,6 @@ impl Share {
             is_fixed: stat.fixed,
             is_overtaken: record.is_overtaken(stat),
         })
-    }
-
-    /// Whether the caller may run what this is: by its list, or where none is stored by what the host says.
-    ///
-    /// # Errors
-    /// As the volume says.
-    pub fn item_runs(&self, caller: &Caller<'_>, item: &Item) -> Result<bool, Refusal> {
-        let security = self.item_security(item)?;
-        Ok(security.is_stored || security.runs(caller))
     }
 
     /// A directory's descriptor, from memory where that can be trusted.

@@ -6,9 +6,9 @@ use std::sync::{Arc, OnceLock};
 use volume::security::Rights;
 
 use super::Share;
-use super::create::how_for_rights;
+use super::effects::Effects;
 use super::file::{counted, only_looks};
-use super::waits::Effects;
+use super::opening::how_for_rights;
 use crate::caching::grants::Need;
 use crate::ranked::{Mutex, Rank, RwLock};
 use crate::{Caller, Deny, Open, Refusal, Step};

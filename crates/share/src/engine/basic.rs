@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
-use volume::{Kind, Node, Time, Times};
-use wire::Now;
+use volume::{Kind, Time, Times};
 
 use super::Share;
-use super::file::File;
-use super::record::{CHANGE_TIME_HOLDS_NS, Kept, Record, STORED};
+use super::own_times::change_time;
+use super::record::{Kept, STORED};
 use crate::open::OwnTimes;
 use crate::{Attributes, Caller, ChangeFilter, ChangeKind, Open, Refusal, Step};
 
@@ -166,107 +165,6 @@ impl Share {
         }
         Ok(())
     }
-
-    /// Stores a file's record and remembers it. What it was made of was read under `File::beside`, which the caller holds.
-    ///
-    /// # Errors
-    /// As the volume says.
-    pub(super) fn store_record(&self, open: &Open, record: Record) -> Result<(), Refusal> {
-        self.store_record_at(&open.file, open.node.as_ref(), record)
-    }
-
-    /// The same for a file that is about to be handed out.
-    ///
-    /// # Errors
-    /// As the volume says.
-    pub(super) fn store_record_at(
-        &self,
-        file: &File,
-        node: &dyn Node,
-        record: Record,
-    ) -> Result<(), Refusal> {
-        self.put_record(node, &record)?;
-        self.own_changed(file);
-        file.note_record(record);
-        Ok(())
-    }
-
-    /// Something of a file was changed that it does not count itself.
-    pub(super) fn own_changed(&self, file: &File) {
-        file.own_changes.fetch_add(1, Ordering::SeqCst);
-        self.open_files().versions().touch(file.id);
-        if file.is_directory
-            && let Some(directory) = self.directories().get(file.id)
-        {
-            directory.own_changed();
-        }
-    }
-
-    /// Does something that changes data, and leaves the times as they were that the open has in its hands.
-    ///
-    /// # Errors
-    /// What `act` says; as the volume says.
-    pub(super) fn keeping_times<T>(
-        &self,
-        open: &Open,
-        now: Now,
-        act: impl FnOnce() -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
-        let before = self.own_times_of(open)?;
-        let done = act()?;
-        self.put_back(open, before, now)?;
-        Ok(done)
-    }
-
-    /// The times that an open has in its hands, before something is done through it that moves them.
-    ///
-    /// # Errors
-    /// As the volume says.
-    fn own_times_of(&self, open: &Open) -> Result<Option<Before>, Refusal> {
-        let own = open.own_times();
-        if own.is_empty() {
-            return Ok(None);
-        }
-        let stat = open.node.stat()?;
-        let changed =
-            if own.contains(OwnTimes::CHANGED) { Some(self.record_of(open)?.changed(&stat)) } else { None };
-        let times = Times {
-            accessed: own.contains(OwnTimes::ACCESSED).then_some(stat.accessed),
-            modified: own.contains(OwnTimes::MODIFIED).then_some(stat.modified),
-        };
-        Ok(Some(Before { times, changed }))
-    }
-
-    /// Puts them back after it was done.
-    ///
-    /// # Errors
-    /// As the volume says.
-    // MS-FSA 2.1.4.17
-    fn put_back(&self, open: &Open, before: Option<Before>, now: Now) -> Result<(), Refusal> {
-        let Some(Before { times, changed }) = before else {
-            return Ok(());
-        };
-        if times != Times::default() {
-            open.node.set_times(times)?;
-        }
-        if let Some(changed) = changed {
-            let _beside = open.file.beside.lock();
-            let record = self.record_of(open)?;
-            self.store_record(open, Record { changed: Some(change_time(changed, now)), ..record })?;
-        }
-        Ok(())
-    }
-}
-
-/// Times as they were before something was done through an open that keeps them so.
-struct Before {
-    times: Times,
-    changed: Option<Time>,
-}
-
-/// A change time that holds until something else changes the file.
-fn change_time(set: Time, now: Now) -> Kept {
-    Kept { set, host: Time::from_wall_ns(now.wall_ns.saturating_add(CHANGE_TIME_HOLDS_NS)) }
 }
 
 /// Notes which times the open takes into its hands, and which it lets go.

@@ -4,16 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use volume::Name;
+use volume::{Name, NodeId};
 
 use super::Share;
-use super::create::Reserved;
+use super::effects::Effects;
 use super::file::Link;
 use super::names::directory::Directory;
-use super::waits::Effects;
 use crate::caching::grants::{Asker, Need};
 use crate::open::UNSEEN;
-use crate::{Cause, Change, ChangeFilter, ChangeKind, Open, Watch};
+use crate::{Cause, Change, ChangeFilter, ChangeKind, Open, Refusal, Watch};
 
 impl Share {
     /// Tells watches of a change of what a name leads to.
@@ -99,13 +98,6 @@ impl Share {
         self.wake_all(wakes);
     }
 
-    /// Tells of a change of the stream that is being opened.
-    pub(super) fn tell_stream(&self, reserved: &Reserved, kind: ChangeKind, what: ChangeFilter) {
-        if let Some(link) = &reserved.link {
-            self.tell(link, reserved.stream.name(), kind, what);
-        }
-    }
-
     /// Tells what was written through an open and not told yet.
     // MS-FSA 2.1.5.5
     pub(super) fn tell_untold(&self, open: &Open, cause: Cause) {
@@ -147,5 +139,25 @@ impl Share {
         }
         drop(state);
         self.settle(effects);
+    }
+
+    /// Ends the watch of an open that is closed.
+    pub(super) fn end_watch(&self, open: &Open) {
+        let watch = open.watch.lock().clone();
+        if let Some(watch) = watch {
+            self.watching().remove(&watch);
+            watch.tree.lock().take();
+            self.wake_all(watch.end(Refusal::Gone));
+        }
+    }
+
+    /// Ends every watch on a directory that is removed.
+    pub(super) fn end_watches_of(&self, directory: NodeId) {
+        if self.watching().is_empty() {
+            return;
+        }
+        for watch in self.watching().on(directory) {
+            self.wake_all(watch.end(Refusal::DeletePending));
+        }
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Share;
+use super::effects::Effects;
 use super::file::{Deletion, File, Link, State};
-use super::waits::Effects;
 use crate::caching::grants::{Asker, Need};
 use crate::{Cause, ChangeFilter, ChangeKind, Identity, Open, Options, Refusal};
 
@@ -211,6 +211,14 @@ impl Share {
         drop(state);
         self.open_files().leave(file);
         self.wake_all(wakes);
+    }
+
+    /// A name goes with the last open, which may be one that nobody comes back for.
+    pub(super) fn let_go(&self, open: &Open, cause: Cause) {
+        let is_shared = open.file.state.lock().members.len() > 1;
+        if is_shared {
+            self.end_lapsed_at(&[open.file.id], open.asker().client, cause);
+        }
     }
 }
 

@@ -4,79 +4,24 @@
 //! among the others, and only then anything is changed. A request that has to wait has changed nothing.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use volume::security::Rights;
-use volume::{Kind, Name, Node, NodeId, OpenHow, Stat, Time};
+use volume::{Kind, NodeId, OpenHow};
 
 use super::Share;
-use super::file::{File, Link, Stream};
-
-use super::items::{Item, Seen};
+use super::item::{Item, Seen};
 use super::lapsing::is_held;
 use super::look_up::{Named, Search};
-use super::names::directory::Directory;
+use super::opening::{Attempt, Target};
 use super::since::Since;
 use super::trail::{Followed, Trail};
 use super::walk::Found;
-use crate::caching::grants::{Asker, Grant};
 use crate::memory::OPEN_BYTES;
-use crate::open::Party;
-use crate::ranked::{Mutex, Rank, RwLock};
-use crate::{
-    Attributes, Caller, Disposition, Info, Open, OpenRequest, Opened, Options, Outcome, Refusal, Step, Ticket,
-};
+use crate::{Caller, Disposition, OpenRequest, Opened, Options, Refusal, Step};
 
 /// How often a request is begun again because names changed under it.
 pub(super) const MAX_ATTEMPTS: usize = 16;
-
-/// How one attempt to open ended.
-pub(super) enum Attempt {
-    Done(Box<Opened>),
-    Wait(Ticket),
-    /// What was found is no longer so.
-    Again,
-}
-
-/// What is to be opened.
-pub(super) struct Target {
-    /// The directory and the name in it; none for the root.
-    pub place: Option<(Arc<Directory>, Name)>,
-    pub node: Arc<dyn Node>,
-    /// It was found before, and may have lost its last name since.
-    pub may_be_gone: bool,
-    /// What the volume has said of it for this very request.
-    pub seen: Option<Stat>,
-    /// It was found in what is remembered of names.
-    pub is_from_memory: bool,
-    /// Before its name was looked up.
-    pub since: Since,
-}
-
-impl Target {
-    fn of(place: Option<(Arc<Directory>, Name)>, node: Arc<dyn Node>, may_be_gone: bool) -> Target {
-        Target { place, node, may_be_gone, seen: None, is_from_memory: false, since: Since::default() }
-    }
-
-    /// What was found before this request: it may be gone.
-    pub fn found_before(place: Option<(Arc<Directory>, Name)>, node: Arc<dyn Node>) -> Target {
-        Target::of(place, node, true)
-    }
-}
-
-/// An open that others already see, before it is handed out.
-pub(super) struct Reserved {
-    pub id: u64,
-    pub file: Arc<File>,
-    pub stream: Arc<Stream>,
-    pub link: Option<Arc<Link>>,
-    pub asker: Asker,
-    pub granted: Rights,
-    pub grant: Option<Grant>,
-    /// [`Stream::given`] when it was entered.
-    pub given: u64,
-}
 
 impl Share {
     /// Opens, replaces or makes what a path leads to.
@@ -280,60 +225,14 @@ impl Share {
         }
     }
 
-    /// Whose request it is, as far as caching rights are concerned.
-    pub(super) fn asker(&self, caller: &Caller<'_>, request: &OpenRequest<'_>) -> Asker {
-        Asker {
-            client: Some(caller.client),
-            key: request.caching.map(|c| (c.key, c.keyed)),
-            parent: request.caching.and_then(|c| c.parent),
-            whole: request.caching.is_some_and(|c| c.whole),
-        }
-    }
-
-    /// Hands a reserved open out.
-    pub(super) fn hand_out(
-        &self,
-        caller: &Caller<'_>,
-        request: &OpenRequest<'_>,
-        reserved: Reserved,
-        (node, data): (Arc<dyn Node>, Arc<dyn Node>),
-        (outcome, info): (Outcome, Info),
-    ) -> Attempt {
-        let told_failures = AtomicU64::new(reserved.file.failed_syncs());
-        let open = Arc::new(Open {
-            id: reserved.id,
-            file: reserved.file,
-            stream: reserved.stream,
-            data,
-            node: node.into(),
-            link: reserved.link,
-            granted: reserved.granted,
-            deny: request.deny,
-            options: request.options,
-            party: RwLock::new(
-                Rank::Party,
-                Party { client: caller.client, identity: Arc::clone(caller.identity), asker: reserved.asker },
-            ),
-            opened_at: Time::from_wall_ns(caller.now.wall_ns),
-            closed: AtomicBool::new(false),
-            detached: AtomicBool::new(false),
-            lasting: AtomicBool::new(false),
-            claimed: AtomicBool::new(false),
-            own_times: AtomicU8::new(0),
-            untold: AtomicU32::new(0),
-            told_failures,
-            followed: OnceLock::new(),
-            watch: Mutex::new(Rank::OpenWatch, None),
-            charge: Mutex::new(Rank::OpenCharge, self.charge_open(caller.client, caller.identity)),
-        });
-        let mut state = open.file.state.lock();
-        if let Some(member) = state.members.iter_mut().find(|m| m.id == open.id) {
-            member.open = Arc::downgrade(&open);
-        }
-        drop(state);
-        self.open_files().came();
-        self.descriptors().fairness().opened(caller.client, caller.now);
-        Attempt::Done(Box::new(Opened { open, outcome, info, granted: reserved.grant }))
+    /// What is opened when the item itself is.
+    pub(super) fn target_of(&self, item: &Item, seen: Seen, how: OpenHow) -> Result<Target, Refusal> {
+        let node = if item.node.how() >= how { Arc::clone(&item.node) } else { item.node.open_again(how)? };
+        let first = if seen == Seen::JustNow && item.is_asked { item.node.first_stat() } else { None };
+        let is_from_memory = seen == Seen::JustNow && item.is_from_memory;
+        let since = if seen == Seen::JustNow { item.since } else { self.since_now() };
+        let target = Target::found_before(item.place_if(seen), node);
+        Ok(Target { seen: first, is_from_memory, since, ..target })
     }
 }
 
@@ -353,28 +252,4 @@ fn how_for(request: &OpenRequest<'_>) -> OpenHow {
     } else {
         OpenHow::Attributes
     }
-}
-
-/// What a node must be open for so that these rights can be used.
-pub(super) fn how_for_rights(granted: Rights) -> OpenHow {
-    if granted.intersects(Rights::WRITE_DATA | Rights::APPEND_DATA) {
-        OpenHow::ReadWrite
-    } else if granted.intersects(Rights::READ_DATA | Rights::EXECUTE) {
-        OpenHow::Read
-    } else {
-        OpenHow::Attributes
-    }
-}
-
-/// The attribute bits that a client may give a new file.
-// MS-FSA 2.1.5.1.1
-pub(super) fn settable(attributes: Attributes) -> Attributes {
-    attributes
-        & (Attributes::READ_ONLY
-            | Attributes::HIDDEN
-            | Attributes::SYSTEM
-            | Attributes::ARCHIVE
-            | Attributes::TEMPORARY
-            | Attributes::OFFLINE
-            | Attributes::NOT_INDEXED)
 }

@@ -4,18 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
-use volume::{Node, Patience, Times};
+use volume::{Patience, Times};
 use wire::{FileRange, Now, Transfer};
 
 use super::Share;
-use super::file::File;
-use super::record::Record;
-use super::streams::StreamChange;
 use crate::caching::grants::Need;
-use crate::open::{OwnTimes, UNSEEN};
-use crate::{
-    Attributes, Caller, ChangeFilter, LockOwner, Open, Options, RangeKind, RangeRequest, Refusal, Step,
-};
+use crate::open::OwnTimes;
+use crate::{Caller, LockOwner, Open, Options, RangeKind, RangeRequest, Refusal, Step};
 
 /// Where to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,70 +148,6 @@ impl Share {
             }
             self.data_changed(open, now)
         })
-    }
-
-    /// What follows every change of data: the archive bit, watches, and later who keeps the directory.
-    pub(super) fn data_changed(&self, open: &Open, now: Now) -> Result<(), Refusal> {
-        self.changed(open, now, UNSEEN)
-    }
-
-    /// The same for a change that those who keep the directory are told at once.
-    pub(super) fn changed_at_once(&self, open: &Open, now: Now) -> Result<(), Refusal> {
-        self.changed(open, now, 0)
-    }
-
-    fn changed(&self, open: &Open, now: Now, unseen: u32) -> Result<(), Refusal> {
-        let told = if open.stream.is_named {
-            ChangeFilter::STREAM_WRITE | ChangeFilter::STREAM_SIZE
-        } else {
-            ChangeFilter::LAST_WRITE | ChangeFilter::SIZE
-        };
-        // In one order with `wish_for_room`: either that sees this change, or this sees that the time was put back.
-        open.file.changes.fetch_add(1, Ordering::SeqCst);
-        if open.file.time_put_back.load(Ordering::SeqCst) {
-            self.modified_now(open, now)?;
-        }
-        let noted = told.bits() | unseen;
-        let mut before = open.untold.load(Ordering::Relaxed);
-        // A write to a line that all channels of the open share costs, so only when it says something new.
-        if before & noted != noted {
-            before = open.untold.fetch_or(noted, Ordering::Relaxed);
-        }
-        if before & told.bits() == 0 {
-            self.mark_archive(open)?;
-        }
-        if open.stream.is_named {
-            self.move_times(&open.file, open.node.as_ref(), StreamChange::Data, now)
-        } else {
-            self.lend_no_rights(&open.file, open.node.as_ref())
-        }
-    }
-
-    /// Says that the file has changed since it was last backed up. A directory has changed in this sense when a stream
-    /// of it has.
-    pub(super) fn mark_archive(&self, open: &Open) -> Result<(), Refusal> {
-        if open.is_directory() {
-            return Ok(());
-        }
-        self.mark_archive_at(&open.file, open.node.as_ref())
-    }
-
-    /// The same for a file that is about to be handed out, or for a directory.
-    pub(super) fn mark_archive_at(&self, file: &File, node: &dyn Node) -> Result<(), Refusal> {
-        let is_marked = |record: &Record| match record.attributes {
-            Some(bits) => bits.contains(Attributes::ARCHIVE),
-            None => !file.is_directory,
-        };
-        if is_marked(&self.record_at(file, node)?) {
-            return Ok(());
-        }
-        let _beside = file.beside.lock();
-        let record = self.record_at(file, node)?;
-        if is_marked(&record) {
-            return Ok(());
-        }
-        let attributes = Some(record.attributes.unwrap_or_default() | Attributes::ARCHIVE);
-        self.store_record_at(file, node, Record { attributes, ..record })
     }
 }
 

@@ -1,16 +1,14 @@
 //! Marking names and streams to go.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use volume::Name;
 use volume::security::Rights;
 
 use super::Share;
 use super::file::Deletion;
-use super::names::directory::Directory;
+use super::removal::check_empty;
 use crate::caching::grants::Need;
-use crate::{Attributes, Caller, Cause, Open, Refusal, Step};
+use crate::{Attributes, Caller, Open, Refusal, Step};
 
 /// How a name is marked.
 #[derive(Clone, Copy)]
@@ -98,14 +96,6 @@ impl Share {
         Step::Done(())
     }
 
-    /// A name goes with the last open, which may be one that nobody comes back for.
-    pub(super) fn let_go(&self, open: &Open, cause: Cause) {
-        let is_shared = open.file.state.lock().members.len() > 1;
-        if is_shared {
-            self.end_lapsed_at(&[open.file.id], open.asker().client, cause);
-        }
-    }
-
     fn check_deletable(&self, caller: &Caller<'_>, open: &Open, marking: Marking) -> Result<(), Refusal> {
         if !open.granted.contains(Rights::DELETE) {
             return Err(Refusal::AccessDenied);
@@ -130,31 +120,6 @@ impl Share {
         if open.is_directory() { check_empty(open) } else { Ok(()) }
     }
 
-    /// Refuses what the host would refuse when the last open is closed: then it is too late to tell. The host is asked where
-    /// the directory's permission bits leave a doubt.
-    pub(super) fn check_removal(
-        &self,
-        caller: &Caller<'_>,
-        (parent, name): &(Arc<Directory>, Name),
-    ) -> Result<(), Refusal> {
-        // chattr(1): not even root removes a name from such a directory.
-        if self.directory_security(parent)?.is_fixed {
-            return Err(Refusal::AccessDenied);
-        }
-        let who = caller.identity;
-        // They act with the server's own privilege, which no directory binds.
-        if who.unbound || who.administrator {
-            return Ok(());
-        }
-        let actor = who.actor.as_ref();
-        if let Some(actor) = actor
-            && self.directory_security(parent)?.lets_remove(actor)
-        {
-            return Ok(());
-        }
-        Ok(parent.node.check_removal(name, actor)?)
-    }
-
     /// What a directory holds may be names that go with opens of which the client itself knows nothing any more: done when they have
     /// gone.
     fn wait_for_unclaimed_in(&self, caller: &Caller<'_>, directory: &Open) -> Step<()> {
@@ -169,14 +134,4 @@ impl Share {
             _ => Step::Refused(Refusal::NotEmpty),
         }
     }
-}
-
-/// Refuses for a directory that holds something.
-pub(super) fn check_empty(open: &Open) -> Result<(), Refusal> {
-    let mut is_empty = true;
-    open.node.entries(0, &mut |_| {
-        is_empty = false;
-        ControlFlow::Break(())
-    })?;
-    if is_empty { Ok(()) } else { Err(Refusal::NotEmpty) }
 }

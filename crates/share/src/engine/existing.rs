@@ -8,14 +8,14 @@ use volume::{Failure, Kind, Name, Node, OpenHow, Stat};
 use wire::Now;
 
 use super::Share;
-use super::access::Facts;
-use super::create::{Attempt, Reserved, Target, how_for_rights, settable};
+use super::changed_data::StreamChange;
+use super::effects::Effects;
 use super::extended;
+use super::facts::Facts;
 use super::file::{Deletion, File, Member, State, Stream, counted, looks_only, only_looks};
 use super::followed::acts_on_name;
 use super::names::same_folded;
-use super::streams::StreamChange;
-use super::waits::Effects;
+use super::opening::{Attempt, Reserved, Target, how_for_rights, settable};
 use crate::caching::grants::{Deadlines, Need};
 use crate::info::extended_size;
 use crate::{
@@ -498,24 +498,6 @@ impl Share {
             reserved.stream.figures(data.as_ref())?,
         );
         Ok(self.hand_out(caller, request, reserved, (node, data), (outcome, info)))
-    }
-
-    /// The node that opens of a file share, opened for more where that is needed.
-    pub(super) fn shared_node(
-        &self,
-        file: &Arc<File>,
-        found: &Arc<dyn Node>,
-        how: OpenHow,
-    ) -> Result<Arc<dyn Node>, Refusal> {
-        if let Some(kept) = file.node_for(how) {
-            return Ok(kept);
-        }
-        let enough = if found.how() >= how || file.is_directory && found.how() >= OpenHow::Read {
-            Arc::clone(found)
-        } else {
-            found.open_again(how)?
-        };
-        Ok(file.share_node(enough))
     }
 
     /// Throws the contents away, and what else goes with them.

@@ -31,6 +31,9 @@ pub(crate) const SHARED_RIGHTS: Rights = Rights::READ_DATA
 /// Permission bits that let a program run with the rights of its owner and its group.
 pub(super) const LENDING: u32 = 0o6000;
 
+/// The bit by which a program runs with the rights of its group, and what is made in a directory belongs to its group.
+pub(super) const SET_GROUP: u32 = 0o2000;
+
 /// A file that is open.
 pub(crate) struct File {
     pub id: NodeId,

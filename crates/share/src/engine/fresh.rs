@@ -7,13 +7,13 @@ use volume::security::{self, Descriptor, Rights};
 use volume::{Failure, Kind, Name, Node, Stat};
 
 use super::Share;
-use super::create::{Attempt, Reserved, settable};
 use super::extended;
 use super::file::{Deletion, File, Member, counted, only_looks};
 use super::host_lists::{HostNumbers, lists_of, shown_now};
 use super::names::cache::Made;
 use super::names::directory::Directory;
 use super::open_files::FileRef;
+use super::opening::{Attempt, Reserved, settable};
 use super::protection::Security;
 use super::record::Record;
 use crate::info::extended_size;

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use volume::{HostChange, HostEvent, Kind, Name, NodeId};
-use wire::Now;
 
 use super::Share;
+use super::effects::Effects;
 use super::file::{File, LinkState};
 use super::names::directory::Directory;
-use super::waits::Effects;
 use crate::caching::grants::{Asker, Need};
 use crate::{Cause, ChangeFilter, ChangeKind};
 
@@ -31,20 +30,9 @@ impl Share {
         }
     }
 
-    /// Takes in what happened on the host since the last call, and lets go of what nobody asks for any more. For who looks
-    /// after a share now and then.
-    pub fn before_batch(&self, now: Now) {
-        self.take_in(now.into());
-        self.cache().drop_idle();
-        self.directories().drop_idle();
-        self.end_untold(now);
-        self.volume().keep_room();
-        self.relieve_if_short(now);
-    }
-
     /// Two steps: first all that happened is believed, by one thread at a time, so that nobody goes on before what was
     /// taken from the volume counts; then whoever is concerned is told.
-    fn take_in(&self, cause: Cause) {
+    pub(super) fn take_in(&self, cause: Cause) {
         self.directories().set_time(cause.now);
         self.cache().set_time(cause.now);
         if !self.volume().facts().tells_changes {
@@ -189,7 +177,7 @@ impl Share {
         cause: Cause,
     ) {
         if is_directory && matches!(change, HostChange::Created | HostChange::RenamedTo) {
-            self.wake_all(self.hold_new(directory, name));
+            self.wake_all(self.watching().hold_new(self.directories(), directory, name));
         }
         let need = match change {
             HostChange::Modified => Need::Change,
@@ -251,7 +239,7 @@ impl Share {
             (None, None) => return,
         };
         if is_directory {
-            self.wake_all(self.hold_new(&to, &to_name));
+            self.wake_all(self.watching().hold_new(self.directories(), &to, &to_name));
         }
         if let Some(file) = node.and_then(|node| self.open_files().get(node)) {
             self.take_back(&file, Need::Rename, cause);

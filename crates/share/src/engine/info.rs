@@ -4,24 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
-use volume::{Kind, Name, Node, NodeId, Note, Stat, Time};
+use volume::{Kind, Name, Node, Note, Stat, Time};
 
 use super::Share;
-use super::access::Facts;
 use super::file::{File, Link};
-use super::names::directory::Directory;
 use super::record::Record;
 use crate::info::extended_size;
 use crate::{Attributes, Caching, ClientKey, Deny, Info, LockOwner, Open, RangeRequest, Refusal};
 
-/// How many whole seconds ago a file must have been changed before that it has no record is remembered.
-const SETTLED_AFTER_S: i64 = 2;
 /// Tag of a symbolic link.
 // MS-FSCC 2.1.2.1
 pub(super) const TAG_SYMLINK: u32 = 0xa000_000c;
-
-/// A directory, and a name in it.
-pub(super) type Place = (Arc<Directory>, Name);
 
 /// One open, for status.
 #[derive(Debug, Clone)]
@@ -60,183 +53,6 @@ pub struct HeldRange {
 }
 
 impl Share {
-    /// Reads what a decision about a file needs; what is known from another open is not read again. `place` is where it was
-    /// found, if that is known to be so still, and `seen` what the volume has said of it just now.
-    ///
-    /// # Errors
-    /// As the volume says.
-    pub(super) fn facts(
-        &self,
-        file: &Arc<File>,
-        node: &dyn Node,
-        place: Option<&Place>,
-        seen: Option<Stat>,
-    ) -> Result<Facts, Refusal> {
-        let facts = self.facts_as_found(file, node, place, seen)?;
-        if facts.security.is_overtaken && self.keep_what_the_host_set(file, node) {
-            return self.facts_as_found(file, node, place, None);
-        }
-        Ok(facts)
-    }
-
-    fn facts_as_found(
-        &self,
-        file: &Arc<File>,
-        node: &dyn Node,
-        place: Option<&Place>,
-        seen: Option<Stat>,
-    ) -> Result<Facts, Refusal> {
-        let stat = match seen {
-            Some(seen) => seen,
-            None => node.stat()?,
-        };
-        file.note_mode(stat.mode);
-        let known = self.is_told_of(file, &stat).then(|| {
-            let state = file.state.lock();
-            state.record.zip(state.security.clone().filter(|security| security.fits(&stat)))
-        });
-        if let Some((record, security)) = known.flatten() {
-            return Ok(Facts { stat, record, security });
-        }
-        let counted = || (self.cache().written(stat.id), file.own_changes.load(Ordering::SeqCst));
-        let before = counted();
-        let record = self.load_record_at(node, place, &stat)?;
-        let security = self.load_security(node, &stat, &record)?;
-        let mut state = file.state.lock();
-        // Somebody may have stored another one meanwhile, or a program of the host.
-        if counted() == before {
-            state.record = Some(record);
-            state.security = Some(Arc::clone(&security));
-        }
-        drop(state);
-        Ok(Facts { stat, record, security })
-    }
-
-    /// Whether the volume tells of every change of what is kept of an open file: not of those through another name, which
-    /// may stand where nobody looks.
-    fn is_told_of(&self, file: &File, stat: &Stat) -> bool {
-        self.volume().facts().tells_changes && (file.is_directory || stat.links <= 1)
-    }
-
-    /// The attribute record of an open file, if it was read and the volume tells of its changes.
-    pub(super) fn record_if_told(&self, file: &File, stat: &Stat) -> Option<Record> {
-        if self.is_told_of(file, stat) { file.record() } else { None }
-    }
-
-    /// Whether a record of a file may be known that is not remembered with its figures; they tell whether it still counts.
-    pub(super) fn may_know_record(&self, id: NodeId) -> bool {
-        self.open_files().versions().has_plain(id) || self.open_files().get(id).is_some()
-    }
-
-    /// The attribute record of a file with these figures, whether somebody has it open or not.
-    ///
-    /// # Errors
-    /// As the volume says.
-    pub(super) fn record_of_node(&self, node: &dyn Node, stat: &Stat) -> Result<Record, Refusal> {
-        self.told_record(stat).map_or_else(|| self.load_record(node, stat), Ok)
-    }
-
-    fn told_record(&self, stat: &Stat) -> Option<Record> {
-        self.open_files().get(stat.id).and_then(|file| self.record_if_told(&file, stat))
-    }
-
-    /// The attribute record of a file with these figures, where nothing has to be read for it.
-    pub(super) fn remembered_record(&self, stat: &Stat) -> Option<Record> {
-        if let Some(known) = self.cache().known(stat) {
-            return Some(known.record);
-        }
-        let stored = self.cache().written(stat.id);
-        let is_plain = self.open_files().versions().is_plain(stat.id, stat.changed);
-        if is_plain && self.cache().is_on() {
-            self.cache().remember(stat, stored, Record::default());
-        }
-        is_plain.then(Record::default)
-    }
-
-    /// Reads the attribute record of a file with these figures. That it has none is remembered for as long as the host
-    /// shows the same time of change: setting the attribute that holds a record moves it.
-    ///
-    /// # Errors
-    /// As the volume says.
-    pub(super) fn load_record(&self, node: &dyn Node, stat: &Stat) -> Result<Record, Refusal> {
-        self.load_record_at(node, None, stat)
-    }
-
-    /// The same for a file that was found in a place, which is not asked when it was made there a moment ago.
-    fn load_record_at(&self, node: &dyn Node, place: Option<&Place>, stat: &Stat) -> Result<Record, Refusal> {
-        if let Some(record) = self.remembered_record(stat) {
-            return Ok(record);
-        }
-        let (written, stored) =
-            (self.open_files().versions().written(stat.id), self.cache().written(stat.id));
-        let made = place.and_then(|(parent, name)| parent.made(name));
-        if made.is_some_and(|made| made.has_no_record(stat, stored)) {
-            return Ok(Record::default());
-        }
-        let record = Record::load(node)?;
-        // A second change within one tick of the host's clock would not be seen.
-        let is_settled = stat.changed.secs < self.directories().wall_secs().saturating_sub(SETTLED_AFTER_S);
-        if record == Record::default() && is_settled && self.volume().facts().extended_attributes {
-            self.open_files().versions().note_plain(stat.id, stat.changed, written);
-        }
-        if is_settled && self.cache().is_on() {
-            self.cache().remember(stat, stored, record);
-        }
-        Ok(record)
-    }
-
-    /// Writes the attribute record of a file.
-    ///
-    /// # Errors
-    /// As the volume says.
-    pub(super) fn put_record(&self, node: &dyn Node, record: &Record) -> Result<(), Refusal> {
-        // One that does not fit into the file's own attributes lies beside it and moves none of its times.
-        self.open_files().versions().forget_plain(node.id());
-        self.cache().wrote(node.id());
-        let stored = record.store(node);
-        self.open_files().versions().forget_plain(node.id());
-        self.cache().wrote(node.id());
-        stored
-    }
-
-    /// Writes or (with `None`) removes the descriptor that is stored with a file.
-    ///
-    /// # Errors
-    /// As the volume says.
-    pub(super) fn put_descriptor(&self, node: &dyn Node, bytes: Option<&[u8]>) -> Result<(), Refusal> {
-        self.cache().wrote(node.id());
-        let stored = node.set_note(Note::Descriptor, bytes);
-        self.cache().wrote(node.id());
-        Ok(stored?)
-    }
-
-    /// The attribute record of an open file.
-    ///
-    /// # Errors
-    /// As the volume says.
-    pub(super) fn record_of(&self, open: &Open) -> Result<Record, Refusal> {
-        self.record_at(&open.file, open.node.as_ref())
-    }
-
-    /// The same for a file that is about to be handed out.
-    ///
-    /// # Errors
-    /// As the volume says.
-    pub(super) fn record_at(&self, file: &File, node: &dyn Node) -> Result<Record, Refusal> {
-        if self.volume().facts().tells_changes
-            && let Some(record) = file.record()
-        {
-            return Ok(record);
-        }
-        let stored = self.cache().written(file.id);
-        let record = Record::load(node)?;
-        let mut state = file.state.lock();
-        if self.cache().written(file.id) == stored {
-            state.record = Some(record);
-        }
-        Ok(record)
-    }
-
     /// Puts together what is known; `stream` are the figures of a named stream that is open.
     pub(super) fn info_of(
         &self,
@@ -379,6 +195,37 @@ impl Share {
     fn goes_by_link(&self, open: &Open) -> bool {
         let link = open.followed.get().and_then(|followed| followed.link());
         link.is_some_and(|link| self.goes_when_closed(&link))
+    }
+
+    /// The same for a node that shows these figures.
+    pub(super) fn info_of_node(&self, node: &dyn Node, stat: &Stat) -> Result<Info, Refusal> {
+        // Told first: that a file has no record is noted only of one that was told of.
+        let version = self.version_if_there(stat, self.open_files().get(stat.id).as_deref())?;
+        let record = self.record_of_node(node, stat)?;
+        Ok(Info { version, ..info_from(stat, &record, false) })
+    }
+
+    /// The same for a file with this attribute record, which somebody may have open.
+    pub(super) fn info_with(
+        &self,
+        stat: &Stat,
+        record: &Record,
+        file: Option<&File>,
+    ) -> Result<Info, Refusal> {
+        Ok(Info { version: self.version_if_there(stat, file)?, ..info_from(stat, record, false) })
+    }
+
+    /// The version of a file, unless it has no name left and nobody has it open.
+    fn version_if_there(&self, stat: &Stat, file: Option<&File>) -> Result<u64, Refusal> {
+        if stat.links == 0 && file.is_none() {
+            return Err(Refusal::Gone);
+        }
+        Ok(self.version_of(stat, file))
+    }
+
+    pub(super) fn version_of(&self, stat: &Stat, file: Option<&File>) -> u64 {
+        let changes = file.map_or(0, |file| file.changes.load(Ordering::Relaxed));
+        self.tell_version(stat.id, stat.changed, changes)
     }
 }
 

@@ -17,8 +17,8 @@ use volume::security::Sid;
 use wire::Now;
 
 use super::Share;
+use super::effects::Effects;
 use super::lasting::{Owner, UNCLAIMED_NS, owner};
-use super::waits::Effects;
 use crate::caching::grants::Asker;
 use crate::lasting::record::Record;
 use crate::open::Party;
@@ -109,7 +109,7 @@ impl Share {
         let identity = Arc::clone(caller.identity);
         *open.party.write() = Party { client: caller.client, identity, asker };
         if moves {
-            *open.charge.lock() = self.charge_open(caller.client, caller.identity);
+            *open.charge.lock() = self.client_memory().charge_open(caller.client, caller.identity);
         }
         if moves && open.is_lasting() {
             self.note_change(Record::Moved { id: open.id, client: caller.client });

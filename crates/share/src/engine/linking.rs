@@ -6,7 +6,7 @@ use volume::security::Rights;
 use volume::{Name, OpenHow};
 
 use super::Share;
-use super::items::Item;
+use super::item::Item;
 use super::look_up::{Named, Search};
 use super::names::directory::Directory;
 use super::rename::{Goal, may_be_replaced};

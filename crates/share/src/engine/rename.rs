@@ -8,12 +8,12 @@ use volume::{Failure, Kind, Name, NodeId, OpenHow};
 
 use super::Share;
 use super::create::MAX_ATTEMPTS;
+use super::effects::Effects;
 use super::file::File;
-use super::items::Item;
+use super::item::Item;
 use super::lapsing::is_held;
 use super::look_up::Search;
 use super::names::directory::{Changing, Directory, Known};
-use super::waits::Effects;
 use crate::caching::grants::{Asker, Need};
 use crate::{Attributes, Caller, ChangeFilter, ClientKey, Deny, Open, Options, Refusal, Step};
 

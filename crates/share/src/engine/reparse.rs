@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use volume::Kind;
+use volume::Note;
 use volume::security::{Privileges, Rights};
-use volume::{Node, Note};
 use wire::Now;
 
 use super::Share;
-use super::deleting::check_empty;
 use super::info::tag_of;
 use super::record::Record;
+use super::removal::check_empty;
 use crate::info::number_on;
 use crate::{Caller, ChangeFilter, ChangeKind, Open, Refusal};
 
@@ -124,23 +124,6 @@ impl Share {
             return Err(Refusal::NoSuchNote);
         }
         Ok(open.node.link_text()?)
-    }
-
-    /// Whether a node is a reparse point by what is stored with it.
-    pub(super) fn has_reparse(&self, node: &dyn Node) -> Result<bool, Refusal> {
-        Ok(self.load_record(node, &node.stat()?)?.has_reparse)
-    }
-
-    /// Refuses for a reparse point, which its owner has to be asked for; `left` components follow behind it.
-    // MS-FSA 2.1.5.1
-    pub(super) fn stop_at_reparse(&self, node: &dyn Node, left: usize) -> Result<(), Refusal> {
-        if !self.has_reparse(node)? {
-            return Ok(());
-        }
-        match node.note(Note::Reparse)? {
-            Some(data) => Err(Refusal::StoppedAtReparse { data, left }),
-            None => Ok(()),
-        }
     }
 
     fn check_note_change(&self, open: &Open) -> Result<(), Refusal> {

@@ -13,11 +13,11 @@ use volume::{Kind, Name, Node, OpenHow};
 use wire::Now;
 
 use super::Share;
-use super::create::how_for_rights;
 use super::file::{Deletion, File, Link, Member, State, Stream, counted, only_looks};
 use super::lasting::Recorder;
 use super::look_up::{Named, Search};
 use super::names::directory::Directory;
+use super::opening::how_for_rights;
 use crate::caching::grants::{Asker, Grant};
 use crate::lasting::ledger::{Entry, Ledger};
 use crate::lasting::record::{Goes, Made, Record, Right};
@@ -116,7 +116,8 @@ impl Share {
         identity: Arc<Identity>,
     ) -> Arc<Open> {
         let made = &entry.made;
-        let (whole, charge) = (!made.address.is_empty(), self.charge_open(made.client, &identity));
+        let (whole, charge) =
+            (!made.address.is_empty(), self.client_memory().charge_open(made.client, &identity));
         let asker = Asker { client: Some(made.client), key: made.key, parent: made.parent, whole };
         let options = Options::from_bits_retain(made.options);
         let (granted, deny) = (Rights::from_bits_retain(made.granted), Deny::from_bits_truncate(made.deny));

@@ -1,21 +1,17 @@
 //! Reading and changing descriptors, and their other faces: permission bits and host owners.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use volume::security::{self, Descriptor, Parts, Rights};
-use volume::{Failure, Kind, Node, Note};
+use volume::{Failure, Kind, Node};
 
 use super::Share;
-use super::file::{File, LENDING};
+use super::file::SET_GROUP;
 use super::host_lists::{HostNumbers, shown_now, write_access_list, write_lists};
 use super::protection::Security;
 use super::record::Record;
 use crate::caching::grants::Need;
 use crate::{Caller, ChangeFilter, ChangeKind, Open, Options, Refusal, Step};
-
-/// The bit by which a program runs with the rights of its group, and what is made in a directory belongs to its group.
-const SET_GROUP: u32 = 0o2000;
 
 impl Share {
     /// The whole descriptor. Which parts the opener may see is for the caller to check.
@@ -196,48 +192,6 @@ impl Share {
         Ok(if is_member { mode } else { mode & !SET_GROUP })
     }
 
-    /// Takes from a file that is written to what lets it run with the rights of others, as the host does where the writer
-    /// has no privilege.
-    // chmod(2), write(2)
-    pub(super) fn lend_no_rights(&self, file: &File, node: &dyn Node) -> Result<(), Refusal> {
-        if !file.lends_rights.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        file.lends_rights.store(false, Ordering::Relaxed);
-        let mode = node.stat()?.mode;
-        // Without the right to execute the group's bit says something else.
-        let taken = if mode & 0o010 == 0 { LENDING & !SET_GROUP } else { LENDING };
-        if mode & taken != 0 {
-            node.set_mode(mode & !taken)?;
-            self.own_changed(file);
-        }
-        Ok(())
-    }
-
-    /// Changes attributes if that is allowed and once nobody believes the old ones.
-    pub(super) fn after_attributes(
-        &self,
-        caller: &Caller<'_>,
-        open: &Open,
-        may: Result<(), Refusal>,
-        act: impl FnOnce() -> Result<(), Refusal>,
-    ) -> Step<()> {
-        match may {
-            Err(why) => Step::Refused(why),
-            Ok(()) => {
-                let given = open.stream.given();
-                match self.require_attributes(caller, open) {
-                    Step::Done(()) => {}
-                    other => return other,
-                }
-                let done = act();
-                let asker = open.asker();
-                self.catch_up(&open.file, &open.stream, &asker, Need::Attributes, given, caller.cause());
-                done.into()
-            }
-        }
-    }
-
     /// Sets the host's owner and group; `None` leaves one as it is. Waits for those who would not look again.
     pub fn set_owner(
         &self,
@@ -323,39 +277,6 @@ impl Share {
         if let Some(link) = &open.link {
             self.tell(link, None, ChangeKind::Modified, ChangeFilter::SECURITY | ChangeFilter::ATTRIBUTES);
         }
-        Ok(())
-    }
-
-    /// Stores what the host has made of a descriptor that a client once set: the mode that a program of the host has set since is
-    /// applied to it, or it goes where the host's access list is another. Nothing that the host sets later brings the old one back.
-    /// True when that is stored; where it cannot be, or somebody changes it just now, who looks next tries again.
-    ///
-    /// The host's time of change could not tell as much: it moves with each write, too.
-    // RFC 8881 6.4.1.1
-    pub(super) fn keep_what_the_host_set(&self, file: &File, node: &dyn Node) -> bool {
-        // Who changes it may be the one who asks here.
-        let Some(_beside) = file.beside.try_lock() else { return false };
-        self.check_writable().and_then(|()| self.store_what_the_host_set(file, node)).is_ok()
-    }
-
-    fn store_what_the_host_set(&self, file: &File, node: &dyn Node) -> Result<(), Refusal> {
-        let stat = node.stat()?;
-        let mut record = Record::load(node)?;
-        if record.has_lost_descriptor {
-            record.has_lost_descriptor = false;
-            self.store_record_at(file, node, record)?;
-            self.put_descriptor(node, None)?;
-        } else if record.is_overtaken(&stat)
-            && let Some(bytes) = node.note(Note::Descriptor)?
-        {
-            let mut descriptor = Descriptor::parse(&bytes).map_err(|_| Refusal::Io)?;
-            security::apply_mode(&mut descriptor, stat.mode);
-            let bytes = descriptor.encode().map_err(|_| Refusal::Invalid)?;
-            self.put_descriptor(node, Some(&bytes))?;
-            record.shown = Some(shown_now(node, &stat, &record, stat.mode)?);
-            self.store_record_at(file, node, record)?;
-        }
-        file.forget_security();
         Ok(())
     }
 }

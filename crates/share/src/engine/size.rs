@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
-use volume::{Extent, Time, Times};
-use wire::Now;
+use volume::{Extent, Times};
 
 use super::Share;
+use super::changed_data::StreamChange;
 use super::data::{check_data, check_ranges};
-use super::streams::StreamChange;
 use crate::caching::grants::Need;
 use crate::{Attributes, Caller, ChangeFilter, ChangeKind, LockOwner, Open, RangeKind, Refusal, Step};
 
@@ -92,14 +91,6 @@ impl Share {
         }
         self.own_changed(file);
         self.mark_archive(open)
-    }
-
-    /// Data was changed when the time of modification was put back, or after.
-    #[cold]
-    pub(super) fn modified_now(&self, open: &Open, now: Now) -> Result<(), Refusal> {
-        open.file.time_put_back.store(false, Ordering::SeqCst);
-        let modified = Some(Time::from_wall_ns(now.wall_ns));
-        Ok(open.node.set_times(Times { accessed: None, modified })?)
     }
 
     /// Storage for a file's own data moves its times on the host; storage for a named stream lies elsewhere.

@@ -11,7 +11,7 @@ use volume::{Failure, Node, OpenHow};
 
 use super::Share;
 use super::file::File;
-use super::items::Item;
+use super::item::Item;
 use crate::{Cause, Open, Refusal};
 
 impl Share {

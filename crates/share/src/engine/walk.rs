@@ -5,6 +5,7 @@ use std::sync::Arc;
 use volume::{Kind, Name, Node, NodeId, OpenHow};
 
 use super::Share;
+use super::item::Item;
 use super::look_up::{Named, Search};
 use super::names::directory::Directory;
 use super::trail::{LastLink, Trail};
@@ -347,6 +348,13 @@ impl Share {
     ) -> Result<(), Refusal> {
         let security = self.directory_security(directory)?;
         if self.may(caller, &security, Rights::TRAVERSE) { Ok(()) } else { Err(Refusal::AccessDenied) }
+    }
+
+    /// The directory that a walk from `item` begins in.
+    pub(super) fn start(&self, caller: &Caller<'_>, item: &Item) -> Result<Arc<Directory>, Refusal> {
+        let directory = item.directory()?;
+        self.check_search(caller, directory)?;
+        Ok(Arc::clone(directory))
     }
 }
 

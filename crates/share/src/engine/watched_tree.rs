@@ -8,12 +8,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use volume::{Failure, Kind, Name, NodeId, OpenHow};
+use volume::{Failure, Kind, NodeId, OpenHow};
 
-use super::Share;
 use super::descriptors::Descriptors;
-use super::names::directory::Directory;
-use crate::Ticket;
+use super::names::directory::{Directories, Directory};
 use crate::ranked::{Mutex, Rank};
 
 /// Most directories that one tree holds; all trees together hold [`Descriptors::hold_for_watch`] of them. Watches hear of the end
@@ -41,12 +39,36 @@ impl Drop for WatchedTree {
 }
 
 impl WatchedTree {
+    /// One below a root that holds nothing yet.
+    pub fn new(root: NodeId, recursive: bool, descriptors: &Arc<Descriptors>) -> WatchedTree {
+        WatchedTree {
+            root,
+            recursive,
+            directories: Mutex::of_default(Rank::WatchedDirectories),
+            walk: Mutex::of_default(Rank::TreeWalk),
+            is_cut: AtomicBool::new(false),
+            descriptors: Arc::clone(descriptors),
+        }
+    }
+
+    /// Does what makes it whole, while others who share it wait.
+    pub fn walking<T>(&self, act: impl FnOnce() -> T) -> T {
+        let _walk = self.walk.lock();
+        act()
+    }
+
+    /// Returns when nobody walks it.
+    pub fn wait_until_whole(&self) {
+        drop(self.walk.lock());
+    }
+
     /// Whether its watches miss what the host does in some directories.
     pub fn is_cut(&self) -> bool {
         self.is_cut.load(Ordering::Acquire)
     }
 
-    fn holds_below(&self, directory: &Arc<Directory>) -> bool {
+    /// Whether it tells of what happens below a directory.
+    pub fn holds_below(&self, directory: &Arc<Directory>) -> bool {
         self.reaches(directory.id) && directory.is_within(self.root)
     }
 
@@ -72,36 +94,10 @@ impl WatchedTree {
         held.insert(directory.id, Arc::clone(directory));
         self.recursive
     }
-}
-
-impl Share {
-    /// What a new watch on a directory holds: with `recursive` the tree that a watch above it has already, if there is one.
-    pub(super) fn watched_tree(&self, directory: Arc<Directory>, recursive: bool) -> Arc<WatchedTree> {
-        let new = WatchedTree {
-            root: directory.id,
-            recursive,
-            directories: Mutex::of_default(Rank::WatchedDirectories),
-            walk: Mutex::of_default(Rank::TreeWalk),
-            is_cut: AtomicBool::new(false),
-            descriptors: Arc::clone(self.descriptors()),
-        };
-        let tree = Arc::new(new);
-        let walk = tree.walk.lock();
-        let shared = self.watching().share_tree(&tree, |other| recursive && other.holds_below(&directory));
-        if let Some(other) = shared {
-            // Nobody else knows the new one.
-            drop(walk);
-            drop(other.walk.lock());
-            return other;
-        }
-        self.hold_below(&tree, directory);
-        drop(walk);
-        tree
-    }
 
     /// Holds a directory and, in a tree that goes deep, all below it.
-    fn hold_below(&self, tree: &WatchedTree, directory: Arc<Directory>) {
-        let is_new = tree.hold(&directory);
+    pub(in crate::engine) fn hold_below(&self, known: &Directories, directory: Arc<Directory>) {
+        let is_new = self.hold(&directory);
         let mut todo = if is_new { vec![directory] } else { Vec::new() };
         while let Some(directory) = todo.pop() {
             let mut names = Vec::new();
@@ -116,41 +112,20 @@ impl Share {
             }
             for name in names {
                 // Each is open from here on, so none is opened that is not held.
-                if tree.is_cut() {
+                if self.is_cut() {
                     return;
                 }
                 match directory.node.lookup(&name, OpenHow::Attributes) {
-                    Ok(node) if tree.reaches(node.id()) => {
-                        let names = (&name, &name);
-                        let below = self.directories().enter(&directory, names, node, None);
-                        if tree.hold(&below) {
+                    Ok(node) if self.reaches(node.id()) => {
+                        let below = known.enter(&directory, (&name, &name), node, None);
+                        if self.hold(&below) {
                             todo.push(below);
                         }
                     }
-                    Err(Failure::Exhausted) => tree.cut(),
+                    Err(Failure::Exhausted) => self.cut(),
                     _ => {}
                 }
             }
         }
-    }
-
-    /// Lets watches that go deep hear of a directory that the host made. Says whom to wake, where there is no room for it.
-    pub(super) fn hold_new(&self, parent: &Arc<Directory>, name: &Name) -> Vec<Ticket> {
-        if self.watching().is_empty() {
-            return Vec::new();
-        }
-        let mut wakes = Vec::new();
-        for tree in self.watching().trees().iter().filter(|tree| tree.holds_below(parent)) {
-            if !tree.is_cut()
-                && let Ok(node) = parent.node.lookup(name, OpenHow::Attributes)
-            {
-                let directory = self.directories().enter(parent, (name, name), node, None);
-                self.hold_below(tree, directory);
-            }
-            if tree.is_cut() {
-                wakes.extend(self.watching().in_tree(tree).iter().flat_map(|watch| watch.overflow()));
-            }
-        }
-        wakes
     }
 }

@@ -19,7 +19,7 @@
 //! Sizes, times, links and permission bits are asked of the volume each time: hosts do not tell of everything that
 //! changes them (mappings of memory, names of the same file elsewhere).
 //!
-//! Start with [`crate::engine::look_up`], which asks the first table, and [`Share::facts`](crate::Share), which asks the second.
+//! Start with [`crate::engine::look_up`], which asks the first table, and [`crate::engine::records`], which asks the second.
 
 mod bounded;
 mod made;

@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use volume::NodeId;
+use volume::{Name, NodeId, OpenHow};
 
-use crate::Watch;
+use crate::engine::descriptors::Descriptors;
+use crate::engine::names::directory::{Directories, Directory};
 use crate::engine::watched_tree::WatchedTree;
 use crate::ranked::{Mutex, Rank};
+use crate::{Ticket, Watch};
 
 /// Every watch, by the directory it is on.
 pub(in crate::engine) struct Watching {
@@ -45,18 +47,59 @@ impl Watching {
     }
 
     /// The watches that share a tree.
-    pub fn in_tree(&self, tree: &Arc<WatchedTree>) -> Vec<Arc<Watch>> {
+    fn in_tree(&self, tree: &Arc<WatchedTree>) -> Vec<Arc<Watch>> {
         let is_in = |watch: &Arc<Watch>| watch.tree.lock().as_ref().is_some_and(|own| Arc::ptr_eq(own, tree));
         self.all().into_iter().filter(is_in).collect()
     }
 
+    /// What a new watch on a directory holds: with `recursive` the tree that a watch above it has already, if there is one.
+    pub fn tree_of(
+        &self,
+        directory: Arc<Directory>,
+        recursive: bool,
+        known: &Directories,
+        descriptors: &Arc<Descriptors>,
+    ) -> Arc<WatchedTree> {
+        let new = Arc::new(WatchedTree::new(directory.id, recursive, descriptors));
+        let shared = new.walking(|| {
+            let shared = self.share_tree(&new, |other| recursive && other.holds_below(&directory));
+            if shared.is_none() {
+                new.hold_below(known, directory);
+            }
+            shared
+        });
+        // If there is another, nobody else knows the new one.
+        let Some(other) = shared else { return new };
+        other.wait_until_whole();
+        other
+    }
+
+    /// Lets watches that go deep hear of a directory that the host made. Says whom to wake, where there is no room for it.
+    pub fn hold_new(&self, known: &Directories, parent: &Arc<Directory>, name: &Name) -> Vec<Ticket> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let mut wakes = Vec::new();
+        for tree in self.trees().iter().filter(|tree| tree.holds_below(parent)) {
+            if !tree.is_cut()
+                && let Ok(node) = parent.node.lookup(name, OpenHow::Attributes)
+            {
+                tree.hold_below(known, known.enter(parent, (name, name), node, None));
+            }
+            if tree.is_cut() {
+                wakes.extend(self.in_tree(tree).iter().flat_map(|watch| watch.overflow()));
+            }
+        }
+        wakes
+    }
+
     /// The trees of all watches.
-    pub fn trees(&self) -> Vec<Arc<WatchedTree>> {
+    fn trees(&self) -> Vec<Arc<WatchedTree>> {
         self.trees.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
     /// A tree that serves as well as `new`, or none; then `new` is one of them from now on.
-    pub fn share_tree(
+    fn share_tree(
         &self,
         new: &Arc<WatchedTree>,
         serves: impl Fn(&WatchedTree) -> bool,
