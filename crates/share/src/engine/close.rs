@@ -138,11 +138,11 @@ impl Share {
                 going.deleter.is_some_and(|by| (by.client, by.parent) == (own.client, own.parent));
             let asker = if is_deleter { own } else { Asker { parent: None, ..own } };
             let identity = going.deletes_as.clone().unwrap_or_else(|| open.identity());
-            result = self.remove_name(open, link, (&asker, &identity), cause);
+            result = self.remove_name(open, link, &asker, &identity, cause);
             if result == Err(Refusal::NotEmpty)
                 && self.end_unclaimed_in(open.file.id, open.asker().client, cause)
             {
-                result = self.remove_name(open, link, (&asker, &identity), cause);
+                result = self.remove_name(open, link, &asker, &identity, cause);
             }
             is_removed = result.is_ok();
             // A directory that has got entries stays; a name the host took is gone anyway.
@@ -170,7 +170,8 @@ impl Share {
         &self,
         open: &Open,
         link: &Arc<Link>,
-        (asker, identity): (&Asker, &Identity),
+        asker: &Asker,
+        identity: &Identity,
         cause: Cause,
     ) -> Result<(), Refusal> {
         let (mut parent, mut name) = link.place();

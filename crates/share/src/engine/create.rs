@@ -129,12 +129,12 @@ impl Share {
                 || matches!(request.disposition, Disposition::OverwriteOrCreate | Disposition::Supersede),
         };
         let since = self.since_now();
-        let found = self.find_asked(caller, from.as_ref(), request, search)?;
-        let is_link = found.0.kind() == Some(Kind::Link);
-        if found.1.holders.is_empty() && !is_link {
-            return self.attempt_on(caller, request, found.0, since, met);
+        let (found, trail) = self.find_asked(caller, from.as_ref(), request, search)?;
+        let is_link = found.kind() == Some(Kind::Link);
+        if trail.holders.is_empty() && !is_link {
+            return self.attempt_on(caller, request, found, since, met);
         }
-        self.attempt_by_link(caller, request, found, since, met)
+        self.attempt_by_link(caller, request, found, trail, since, met)
     }
 
     /// Opens what was found, or makes it.
@@ -178,7 +178,8 @@ impl Share {
         &self,
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
-        (found, mut trail): (Found, Trail),
+        found: Found,
+        mut trail: Trail,
         since: Since,
         met: &Cell<Option<NodeId>>,
     ) -> Result<Attempt, Refusal> {
@@ -190,7 +191,7 @@ impl Share {
             // Who asks for the link itself may call it either.
             let is_asked_for = request.options.contains(Options::OPEN_LINK);
             let either = if is_asked_for { Options::NOT_DIRECTORY } else { Options::empty() };
-            self.check_led_to(caller, (parent, &found.name, &found.node), request.options - either)?;
+            self.check_led_to(caller, parent, &found.name, &found.node, request.options - either)?;
             inner.options -= Options::DIRECTORY | Options::NOT_DIRECTORY;
             trail.last = None;
         }

@@ -15,7 +15,7 @@ use super::facts::Facts;
 use super::file::{Deletion, File, Member, State, Stream, counted, looks_only, only_looks};
 use super::followed::acts_on_name;
 use super::names::same_folded;
-use super::opening::{Attempt, Reserved, Target, how_for_rights, settable};
+use super::opening::{Attempt, Ready, Reserved, Target, how_for_rights, settable};
 use crate::caching::grants::{Deadlines, Need};
 use crate::info::extended_size;
 use crate::{
@@ -468,8 +468,7 @@ impl Share {
                 facts.stat = node.stat()?;
             }
             Effect::Overwrite | Effect::Supersede => {
-                let replaced =
-                    self.replace((request, caller.now), &reserved, &node, &data, &mut facts.record);
+                let replaced = self.replace(request, caller.now, &reserved, &node, &data, &mut facts.record);
                 let Reserved { file, stream, asker, given, .. } = &reserved;
                 self.catch_up(file, stream, asker, Need::Replace, *given, caller.cause());
                 replaced?;
@@ -497,14 +496,15 @@ impl Share {
             &facts.record,
             reserved.stream.figures(data.as_ref())?,
         );
-        Ok(self.hand_out(caller, request, reserved, (node, data), (outcome, info)))
+        Ok(self.hand_out(caller, request, reserved, Ready { node, data, outcome, info }))
     }
 
     /// Throws the contents away, and what else goes with them.
     // MS-FSA 2.1.5.1.2
     fn replace(
         &self,
-        (request, now): (&OpenRequest<'_>, Now),
+        request: &OpenRequest<'_>,
+        now: Now,
         reserved: &Reserved,
         node: &Arc<dyn Node>,
         data: &Arc<dyn Node>,

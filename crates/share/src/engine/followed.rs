@@ -77,7 +77,9 @@ impl Share {
     pub(super) fn led_to(
         &self,
         caller: &Caller<'_>,
-        (here, name, node): (&Arc<Directory>, &Name, &Arc<dyn Node>),
+        here: &Arc<Directory>,
+        name: &Name,
+        node: &Arc<dyn Node>,
         behind: Option<&Trail>,
         options: Options,
     ) -> Option<Named> {
@@ -100,13 +102,15 @@ impl Share {
     pub(super) fn check_led_to(
         &self,
         caller: &Caller<'_>,
-        link: (&Arc<Directory>, &Name, &Arc<dyn Node>),
+        parent: &Arc<Directory>,
+        name: &Name,
+        link: &Arc<dyn Node>,
         options: Options,
     ) -> Result<(), Refusal> {
         if !options.intersects(Options::DIRECTORY | Options::NOT_DIRECTORY) {
             return Ok(());
         }
-        let led_to = self.led_to(caller, link, None, options);
+        let led_to = self.led_to(caller, parent, name, link, None, options);
         let is_directory = led_to.is_some_and(|found| found.node.kind() == Kind::Directory);
         match is_directory {
             true if options.contains(Options::NOT_DIRECTORY) => Err(Refusal::IsADirectory),

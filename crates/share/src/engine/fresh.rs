@@ -13,7 +13,7 @@ use super::host_lists::{HostNumbers, lists_of, shown_now};
 use super::names::cache::Made;
 use super::names::directory::Directory;
 use super::open_files::FileRef;
-use super::opening::{Attempt, Reserved, settable};
+use super::opening::{Attempt, Ready, Reserved, settable};
 use super::protection::Security;
 use super::record::Record;
 use crate::info::extended_size;
@@ -63,18 +63,18 @@ impl Share {
         let stays_plain = descriptor.is_none() && !above.hands_list_down && is_plain(request, is_directory);
         // Until the open is among those of the file, who looks for the name waits.
         let changing = parent.change(&[name]);
-        let Some((node, made)) = self.make(caller, request, (parent, name), mode, stays_plain)? else {
+        let Some((node, made)) = self.make(caller, request, parent, name, mode, stays_plain)? else {
             return Ok(Attempt::Again);
         };
         let reserved = self.reserve_new(caller, request, parent, name, &node, granted);
         drop(changing);
         let reserved = match reserved {
             Ok(reserved) => reserved,
-            Err(file) => return self.outrun(caller, request, &node, (descriptor, &above), file),
+            Err(file) => return self.outrun(caller, request, &node, descriptor, &above, file),
         };
         let id = reserved.id;
         let file = Arc::clone(&reserved.file);
-        let furnished = self.furnish(caller, request, &node, (descriptor, &above), &file);
+        let furnished = self.furnish(caller, request, &node, descriptor, &above, &file);
         let seen = furnished.and_then(|(record, data)| {
             let is_as_made = !record.has_descriptor && stays_plain;
             let stat = if is_as_made { self.just_seen(node.as_ref())? } else { node.stat()? };
@@ -93,7 +93,7 @@ impl Share {
         file.note_mode(stat.mode);
         file.note_made(made);
         let info = self.info_of(&file, reserved.link.as_ref(), &stat, &record, of_stream);
-        Ok(self.hand_out(caller, request, reserved, (node, data), (Outcome::Created, info)))
+        Ok(self.hand_out(caller, request, reserved, Ready { node, data, outcome: Outcome::Created, info }))
     }
 
     /// Tells whoever is concerned of something that was made.
@@ -177,10 +177,11 @@ impl Share {
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
         node: &Arc<dyn Node>,
-        security: (Option<Descriptor>, &Security),
+        descriptor: Option<Descriptor>,
+        above: &Security,
         file: FileRef<'_>,
     ) -> Result<Attempt, Refusal> {
-        self.furnish(caller, request, node, security, &file)?;
+        self.furnish(caller, request, node, descriptor, above, &file)?;
         drop(file);
         match request.disposition {
             Disposition::Create => Err(Refusal::SharingConflict),
@@ -194,7 +195,8 @@ impl Share {
         &self,
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
-        (parent, name): (&Arc<Directory>, &Name),
+        parent: &Arc<Directory>,
+        name: &Name,
         mode: u32,
         stays_plain: bool,
     ) -> Result<Option<JustMade>, Refusal> {
@@ -284,7 +286,8 @@ impl Share {
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
         node: &Arc<dyn Node>,
-        (descriptor, above): (Option<Descriptor>, &Security),
+        descriptor: Option<Descriptor>,
+        above: &Security,
         file: &Arc<File>,
     ) -> Result<(Record, Arc<dyn Node>), Refusal> {
         let _beside = file.beside.lock();

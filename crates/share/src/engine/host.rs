@@ -156,7 +156,7 @@ impl Share {
         match event {
             HostEvent::Changed { directory, name: Some(name), is_directory, change } => {
                 if let Some(directory) = self.directories().get(directory) {
-                    self.pass_on_change(&directory, &name, (change, is_directory), node, cause);
+                    self.pass_on_change(&directory, &name, change, is_directory, node, cause);
                 }
             }
             // What is above a directory shows nothing of its own attributes.
@@ -172,7 +172,8 @@ impl Share {
         &self,
         directory: &Arc<Directory>,
         name: &Name,
-        (change, is_directory): (HostChange, bool),
+        change: HostChange,
+        is_directory: bool,
         node: Option<NodeId>,
         cause: Cause,
     ) {
@@ -219,22 +220,10 @@ impl Share {
         let (from, to) = match known {
             (Some(from), Some(to)) => (from, to),
             (None, Some(to)) => {
-                return self.pass_on_change(
-                    &to,
-                    &to_name,
-                    (HostChange::RenamedTo, is_directory),
-                    node,
-                    cause,
-                );
+                return self.pass_on_change(&to, &to_name, HostChange::RenamedTo, is_directory, node, cause);
             }
             (Some(from), None) => {
-                return self.pass_on_change(
-                    &from,
-                    &name,
-                    (HostChange::RenamedFrom, is_directory),
-                    None,
-                    cause,
-                );
+                return self.pass_on_change(&from, &name, HostChange::RenamedFrom, is_directory, None, cause);
             }
             (None, None) => return,
         };

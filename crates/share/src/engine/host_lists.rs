@@ -53,7 +53,8 @@ pub(super) fn lists_of(node: &dyn Node, stat: &Stat, record: &Record) -> Result<
 pub(super) fn write_lists(
     node: &dyn Node,
     record: &mut Record,
-    (descriptor, is_directory): (&Descriptor, bool),
+    descriptor: &Descriptor,
+    is_directory: bool,
     mode: u32,
     numbers: &HostNumbers,
 ) -> volume::Result<u32> {
@@ -75,7 +76,8 @@ pub(super) fn write_lists(
 pub(super) fn write_access_list(
     node: &dyn Node,
     record: &mut Record,
-    (descriptor, is_directory): (&Descriptor, bool),
+    descriptor: &Descriptor,
+    is_directory: bool,
     mode: u32,
     numbers: &HostNumbers,
 ) -> volume::Result<u32> {

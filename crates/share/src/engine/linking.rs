@@ -95,7 +95,7 @@ impl Share {
                 parent.added(&name);
                 Ok(())
             }
-            Some(found) => self.link_over(caller, open, &parent, (&name, found))?,
+            Some(found) => self.link_over(caller, open, &parent, &name, found)?,
         };
         self.own_changed(&open.file);
         drop(changing);
@@ -112,7 +112,8 @@ impl Share {
         caller: &Caller<'_>,
         open: &Arc<Open>,
         parent: &Arc<Directory>,
-        (name, found): (&Name, &Named),
+        name: &Name,
+        found: &Named,
     ) -> Result<Result<(), Refusal>, Refusal> {
         let (real, id, actor) = (&found.name, found.node.id(), caller.identity.actor.as_ref());
         let is_free =

@@ -75,7 +75,7 @@ impl Share {
             drop(state);
             return Step::Refused(self.refuse_for_memory(caller, payer));
         }
-        let taken = stream.ranges.lock(owner, (open.id, payer), rule, ranges);
+        let taken = stream.ranges.lock(owner, open.id, payer, rule, ranges);
         stream.publish();
         if taken.is_ok() && open.is_lasting() {
             let taken = Record::Taken { id: open.id, owner, rule, ranges: ranges.to_vec() };
@@ -180,7 +180,7 @@ impl Share {
             let ranges = std::slice::from_ref(range);
             // What they were taken with cannot stand against it now.
             let _ = if *is_taken {
-                stream.ranges.lock(*owner, (open.id, payer), LockRule::Merging, ranges)
+                stream.ranges.lock(*owner, open.id, payer, LockRule::Merging, ranges)
             } else {
                 stream.ranges.unlock(*owner, LockRule::Merging, ranges)
             };

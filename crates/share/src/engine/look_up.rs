@@ -168,7 +168,7 @@ impl Share {
         let generation = here.generation();
         Ok(match here.answer(name) {
             Some(Answer::There(kept)) => {
-                self.reuse(here, name, &kept, (how, generation))?.map_or(Recalled::Nothing, Recalled::Found)
+                self.reuse(here, name, &kept, how, generation)?.map_or(Recalled::Nothing, Recalled::Found)
             }
             Some(Answer::Absent) => Recalled::Absent,
             None => Recalled::Nothing,
@@ -191,7 +191,8 @@ impl Share {
         here: &Directory,
         name: &Name,
         kept: &Arc<KeptNode>,
-        (how, generation): (OpenHow, u64),
+        how: OpenHow,
+        generation: u64,
     ) -> Result<Option<Named>, Refusal> {
         let mut kept = Arc::clone(kept);
         let node = if serves(kept.node.as_ref(), how) {

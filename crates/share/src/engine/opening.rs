@@ -51,6 +51,15 @@ impl Target {
     }
 }
 
+/// What a reserved open is handed out with.
+pub(super) struct Ready {
+    pub node: Arc<dyn Node>,
+    /// Where the data is: the file or one of its streams.
+    pub data: Arc<dyn Node>,
+    pub outcome: Outcome,
+    pub info: Info,
+}
+
 /// An open that others already see, before it is handed out.
 pub(super) struct Reserved {
     pub id: u64,
@@ -89,8 +98,7 @@ impl Share {
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
         reserved: Reserved,
-        (node, data): (Arc<dyn Node>, Arc<dyn Node>),
-        (outcome, info): (Outcome, Info),
+        Ready { node, data, outcome, info }: Ready,
     ) -> Attempt {
         let told_failures = AtomicU64::new(reserved.file.failed_syncs());
         let open = Arc::new(Open {

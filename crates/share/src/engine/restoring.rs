@@ -103,16 +103,17 @@ impl Share {
             // Nobody would say that a program of the host has changed it.
             self.directories().note_untold();
         }
-        Ok(self.enter_again(&file, (entry, right), found.place.as_ref(), (node, data), identity))
+        Ok(self.enter_again(&file, entry, right, Found { node, ..found }, data, identity))
     }
 
     /// Enters the open among the others of its file.
     fn enter_again(
         &self,
         file: &Arc<File>,
-        (entry, right): (&Entry, Option<Right>),
-        place: Option<&(Arc<Directory>, Name)>,
-        (node, data): (Arc<dyn Node>, Arc<dyn Node>),
+        entry: &Entry,
+        right: Option<Right>,
+        Found { place, node }: Found,
+        data: Arc<dyn Node>,
         identity: Arc<Identity>,
     ) -> Arc<Open> {
         let made = &entry.made;
@@ -124,7 +125,7 @@ impl Share {
         // Its permission bits were not looked at.
         file.lends_rights.store(true, Ordering::Relaxed);
         let mut state = file.state.lock();
-        let link = place.map(|(parent, name)| state.enter_link(parent, name));
+        let link = place.map(|(parent, name)| state.enter_link(&parent, &name));
         let stream = state.enter_stream(made.stream.as_ref());
         let open = Arc::new(Open {
             id: made.id,
@@ -162,7 +163,7 @@ impl Share {
         });
         mark(&mut state, made, link.as_ref(), &stream, asker);
         let entered = state.stream(&stream);
-        entered.ranges.restore((self.client_memory(), open.payer()), entry.ranges.held());
+        entered.ranges.restore(self.client_memory(), open.payer(), entry.ranges.held());
         if let (Some(holder), Some(right)) = (entry.holder(), right) {
             let Right { state, epoch, counts, parent } = right;
             let grant = Grant { state, epoch: counts.then_some(epoch), parent, breaking: None, whole };

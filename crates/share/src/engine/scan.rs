@@ -52,7 +52,9 @@ struct Found {
 
 impl<'a> Entry<'a> {
     fn of(
-        (share, caller, open): (&'a Share, &'a Caller<'a>, &'a Open),
+        share: &'a Share,
+        caller: &'a Caller<'a>,
+        open: &'a Open,
         here: Option<&'a Arc<Directory>>,
         entry: &'a DirEntry,
     ) -> Entry<'a> {
@@ -251,8 +253,10 @@ impl<'a> Entry<'a> {
         let led_to = self.led_to.get_or_init(|| {
             let here = self.here.map_or_else(|| self.share.directory_here(self.open), Arc::clone);
             let behind = self.open.followed.get().map(|followed| &followed.trail);
-            let link = (&here, &self.entry.name, &found.node);
-            let node = self.share.led_to(self.caller, link, behind, self.open.options)?.node;
+            let node = self
+                .share
+                .led_to(self.caller, &here, &self.entry.name, &found.node, behind, self.open.options)?
+                .node;
             let stat = node.stat().ok()?;
             Some(Found { node, kept: None, stat })
         });
@@ -368,7 +372,7 @@ impl Share {
             if !wants(&entry.name) {
                 return ControlFlow::Continue(());
             }
-            let entry = Entry::of((self, caller, open), here.as_ref(), entry);
+            let entry = Entry::of(self, caller, open, here.as_ref(), entry);
             if hides && !entry.is_readable() {
                 return ControlFlow::Continue(());
             }
@@ -412,7 +416,7 @@ impl Share {
         };
         let entry = DirEntry { name, inode: node.id().inode, kind: Some(node.kind()), cookie: 0 };
         let here = self.cache().is_on().then_some(&here);
-        let entry = Entry::of((self, caller, open), here, &entry);
+        let entry = Entry::of(self, caller, open, here, &entry);
         if self.settings().hide_unreadable && !entry.is_readable() {
             return Ok(false);
         }

@@ -102,7 +102,7 @@ impl Share {
         self.put_descriptor(open.node.as_ref(), Some(&bytes))?;
         // It counts from here on, whatever becomes of the host's part.
         self.store_record(open, Record { has_descriptor: true, shown: None, ..record })?;
-        let shown = self.show_on_host(open, (&descriptor, is_same_list), parts, record);
+        let shown = self.show_on_host(open, &descriptor, is_same_list, parts, record);
         self.forget_security(open);
         drop(beside);
         shown?;
@@ -118,7 +118,8 @@ impl Share {
     fn show_on_host(
         &self,
         open: &Open,
-        (descriptor, is_same_list): (&Descriptor, bool),
+        descriptor: &Descriptor,
+        is_same_list: bool,
         parts: Parts,
         before: Record,
     ) -> Result<(), Refusal> {
@@ -135,7 +136,7 @@ impl Share {
         let on_host = stat.mode & 0o7000 | mode | kept;
         let mut record = Record { has_descriptor: true, ..before };
         let numbers = HostNumbers(self.settings().accounts.clone());
-        let listed = write_lists(node, &mut record, (descriptor, is_directory), on_host, &numbers);
+        let listed = write_lists(node, &mut record, descriptor, is_directory, on_host, &numbers);
         let on_host = *listed.as_ref().unwrap_or(&on_host);
         allowed_to_fail(listed.map(|_| ()))?;
         if on_host != node.stat()?.mode {
@@ -263,8 +264,7 @@ impl Share {
                 // What the mode takes from whoever is named, the host's list does not give back with the next mode.
                 let numbers = HostNumbers(self.settings().accounts.clone());
                 let is_directory = open.file.is_directory;
-                let listed =
-                    write_access_list(node, &mut record, (&descriptor, is_directory), mode, &numbers);
+                let listed = write_access_list(node, &mut record, &descriptor, is_directory, mode, &numbers);
                 allowed_to_fail(listed.map(|_| ()))?;
             }
             record.shown = Some(shown_now(node, &node.stat()?, &record, set.unwrap_or(before))?);

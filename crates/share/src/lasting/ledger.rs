@@ -106,7 +106,7 @@ impl Ledger {
     fn taken(&mut self, id: u64, owner: LockOwner, rule: LockRule, ranges: &[RangeRequest]) {
         if let Some(entry) = self.live.get_mut(&id) {
             // It was granted, and what stood against it is no longer so.
-            let _ = entry.ranges.lock(owner, (id, Payer::NOBODY), rule, ranges);
+            let _ = entry.ranges.lock(owner, id, Payer::NOBODY, rule, ranges);
         }
     }
 

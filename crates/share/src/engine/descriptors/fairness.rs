@@ -120,7 +120,7 @@ impl Fairness {
     }
 
     /// A client is refused that has more than its share.
-    pub fn refuse(&self, client: ClientKey, now: Now, (share, user): (&str, &str)) {
+    pub fn refuse(&self, client: ClientKey, now: Now, share: &str, user: &str) {
         self.refused.fetch_add(1, Ordering::Relaxed);
         let mut holders = self.holders.lock();
         holders.untold += 1;

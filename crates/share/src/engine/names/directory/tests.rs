@@ -3,9 +3,9 @@
 use volume::faulty::{Call, FaultyVolume};
 use volume::memory::MemoryVolume;
 
-use crate::engine::descriptors::Descriptors;
 use super::placed::Counted;
 use super::*;
+use crate::engine::descriptors::Descriptors;
 
 fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).unwrap()
