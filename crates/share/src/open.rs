@@ -9,10 +9,10 @@ use volume::security::Rights;
 use volume::{Name, Node, NodeId, Time};
 
 use crate::caching::grants::Asker;
-use crate::engine::file::{File, Link, Stream};
-use crate::engine::giving_back::Held;
-use crate::engine::names::directory::Directory;
-use crate::engine::trail::Followed;
+use crate::engine::parts::file::{File, Link, Stream};
+use crate::engine::parts::names::directory::Directory;
+use crate::engine::parts::trail::Followed;
+use crate::engine::values::giving_back::Held;
 use crate::memory::{Charge, Payer};
 use crate::ranked::{Mutex, RwLock};
 use crate::{Attributes, CacheKey, Caching, ClientKey, Deny, Identity, Info, Options};

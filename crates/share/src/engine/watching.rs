@@ -1,5 +1,0 @@
-//! Who watches what, and what the host tells of for their sake.
-
-mod table;
-
-pub(super) use table::Watching;
