@@ -320,6 +320,20 @@ mod tests {
     }
 
     #[test]
+    fn a_field_in_a_macro_is_no_call() {
+        for (test, is_call) in [("a.node.id() == b", false), ("a.node(b)", true), ("a.node::<u8>(b)", true)] {
+            let text =
+                format!("pub struct B; pub fn f(a: &A) -> bool {{ matches!(a, A {{ b }} if {test}) }}");
+            let files = [
+                ("lib.rs", "mod a; mod b;"),
+                ("a.rs", "pub struct A { b: u8 } impl A { pub fn node(&self, of: crate::b::B) {} }"),
+                ("b.rs", text.as_str()),
+            ];
+            assert_eq!(sample(&files, true).len() > 1, is_call, "{test}");
+        }
+    }
+
+    #[test]
     fn a_call_that_may_be_one_of_a_trait_below_says_nothing() {
         let files = [
             ("lib.rs", "mod a; mod b;"),

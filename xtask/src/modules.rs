@@ -434,39 +434,46 @@ impl Module {
 
     /// Paths and calls in what a macro is given, which is not parsed.
     fn take_tokens(&mut self, tokens: proc_macro2::TokenStream) {
+        use proc_macro2::Delimiter;
         use proc_macro2::TokenTree::{Group, Ident, Punct};
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;
-        let mut is_method = false;
+        let mut is_member = false;
+        // What stands behind a dot, until it is seen whether it is called or a field.
+        let mut member: Option<String> = None;
         for token in tokens {
+            let named = member.take();
             match token {
                 Ident(word) if colons == 2 && !path.is_empty() => path.push(word.to_string()),
                 Ident(word) => {
                     self.mention(&mut path);
-                    if is_method {
-                        self.calls.push(word.to_string());
+                    if is_member {
+                        member = Some(word.to_string());
                     } else {
                         path.push(word.to_string());
                     }
                 }
                 Punct(mark) if mark.as_char() == ':' => {
                     colons += 1;
-                    is_method = false;
+                    is_member = false;
+                    // Only what is called has arguments of types.
+                    self.calls.extend(named);
                     continue;
                 }
                 Punct(mark) => {
                     self.mention(&mut path);
-                    is_method = mark.as_char() == '.';
+                    is_member = mark.as_char() == '.';
                     colons = 0;
                     continue;
                 }
                 Group(group) => {
                     self.mention(&mut path);
+                    self.calls.extend(named.filter(|_| group.delimiter() == Delimiter::Parenthesis));
                     self.take_tokens(group.stream());
                 }
                 proc_macro2::TokenTree::Literal(_) => self.mention(&mut path),
             }
-            (colons, is_method) = (0, false);
+            (colons, is_member) = (0, false);
         }
         self.mention(&mut path);
     }
