@@ -113,15 +113,15 @@ impl ClientMemory {
         Charge { memory: Arc::clone(self), payer, bytes }
     }
 
-    /// Charges a user on a client for one open.
-    pub(crate) fn charge_open(self: &Arc<Self>, client: ClientKey, user: &Identity) -> Charge {
-        self.charge(self.payer(client, user), OPEN_BYTES)
-    }
-
     /// The same if there is room for it.
     #[must_use]
     pub fn try_charge(self: &Arc<Self>, payer: Payer, bytes: usize) -> Option<Charge> {
         self.has_room(payer, bytes).then(|| self.charge(payer, bytes))
+    }
+
+    /// Charges a user on a client for one open. Whether there is room was asked before, or must not be asked.
+    pub(crate) fn charge_open(self: &Arc<Self>, client: ClientKey, user: &Identity) -> Charge {
+        self.charge(self.payer(client, user), OPEN_BYTES)
     }
 
     /// Whether so little is left that what is kept for absent clients is to be given up for it; at most once a second.

@@ -6,31 +6,31 @@
 //! | `since` | whether what was read is still so |
 //! | `records`, `access`, `facts` | what is stored with a file, who may do what, and both in one step |
 //! | `recording` | opens that outlive the process, recorded |
-//! | `shortage`, `parking` | what needs a descriptor when there may be none left; requests that wait |
+//! | `shortage`, `parked` | what needs a descriptor when there may be none left; requests that wait |
 //! | `breaks` | caching rights: given, wanted back, taken away. Nobody is told here |
-//! | `settle`, `changes`, `close`, `keeping`, `lapsing` | who is told, and what ends by it. One circle: who hears of a break may be gone, so that its open is closed, of which others hear |
-//! | `giving_way`, `answers` | asking holders before something is done, and what they say |
+//! | `notices`, `changes`, `close`, `absent`, `lapsed` | who is told, and what ends by it. One circle: who hears of a break may be gone, so that its open is closed, of which others hear |
+//! | `conflicts`, `acknowledgments` | asking holders before something is done, and what they say |
 //! | `relief`, `fairness` | what is given up when something is short, and who gets what is left |
 //! | `host`, `untold`, `upkeep` | what others do on the host, and what time brings |
 //! | `accounting`, `usage` | limits and counts; what lies on the share |
 
+pub(crate) mod absent;
 pub(crate) mod access;
 pub(crate) mod accounting;
-pub(crate) mod answers;
+pub(crate) mod acknowledgments;
 pub(crate) mod breaks;
 pub(crate) mod changes;
 pub(crate) mod close;
+pub(crate) mod conflicts;
 pub(crate) mod facts;
 pub(crate) mod fairness;
-pub(crate) mod giving_way;
 pub(crate) mod host;
-pub(crate) mod keeping;
-pub(crate) mod lapsing;
-pub(crate) mod parking;
+pub(crate) mod lapsed;
+pub(crate) mod notices;
+pub(crate) mod parked;
 pub(crate) mod recording;
 pub(crate) mod records;
 pub(crate) mod relief;
-pub(crate) mod settle;
 pub(crate) mod shortage;
 pub(crate) mod since;
 pub(crate) mod untold;

@@ -12,7 +12,7 @@ use crate::engine::Share;
 use crate::engine::finding::followed::acts_on_name;
 use crate::engine::operations::changed_data::StreamChange;
 use crate::engine::operations::extended;
-use crate::engine::operations::opening::{Attempt, Ready, Reserved, Target, how_for_rights, settable};
+use crate::engine::operations::reserved::{Attempt, Ready, Reserved, Target, how_for_rights, settable};
 use crate::engine::parts::file::{Deletion, File, Member, State, Stream, counted, looks_only, only_looks};
 use crate::engine::parts::names::same_folded;
 use crate::engine::services::facts::Facts;

@@ -8,7 +8,7 @@ use volume::{Failure, Kind, Name, Node, Stat};
 
 use crate::engine::Share;
 use crate::engine::operations::extended;
-use crate::engine::operations::opening::{Attempt, Ready, Reserved, settable};
+use crate::engine::operations::reserved::{Attempt, Ready, Reserved, settable};
 use crate::engine::parts::file::{Deletion, File, Member, counted, only_looks};
 use crate::engine::parts::names::cache::Made;
 use crate::engine::parts::names::directory::Directory;

@@ -197,7 +197,7 @@ impl Share {
         link.is_some_and(|link| self.goes_when_closed(&link))
     }
 
-    /// The same for a node that shows these figures.
+    /// What is known of a node that shows these figures, whether somebody has it open or not.
     pub(crate) fn info_of_node(&self, node: &dyn Node, stat: &Stat) -> Result<Info, Refusal> {
         // Told first: that a file has no record is noted only of one that was told of.
         let version = self.version_if_there(stat, self.open_files().get(stat.id).as_deref())?;

@@ -11,7 +11,7 @@ use crate::caching::grants::{Asker, Need};
 use crate::engine::Share;
 use crate::engine::finding::item::{Item, Seen};
 use crate::engine::finding::look_up::{Named, Search};
-use crate::engine::operations::opening::how_for_rights;
+use crate::engine::operations::reserved::how_for_rights;
 use crate::engine::values::effects::Effects;
 use crate::engine::values::protection::Security;
 use crate::{

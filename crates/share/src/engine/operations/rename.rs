@@ -13,7 +13,7 @@ use crate::engine::finding::look_up::Search;
 use crate::engine::operations::create::MAX_ATTEMPTS;
 use crate::engine::parts::file::File;
 use crate::engine::parts::names::directory::{Changing, Directory, Known};
-use crate::engine::services::lapsing::is_held;
+use crate::engine::services::lapsed::is_held;
 use crate::engine::values::effects::Effects;
 use crate::{Attributes, Caller, ChangeFilter, ClientKey, Deny, Open, Options, Refusal, Step};
 

@@ -15,7 +15,7 @@ use wire::Now;
 use crate::caching::grants::{Asker, Grant};
 use crate::engine::Share;
 use crate::engine::finding::look_up::{Named, Search};
-use crate::engine::operations::opening::how_for_rights;
+use crate::engine::operations::reserved::how_for_rights;
 use crate::engine::parts::file::{Deletion, File, Link, Member, State, Stream, counted, only_looks};
 use crate::engine::parts::lasting::Recorder;
 use crate::engine::parts::names::directory::Directory;

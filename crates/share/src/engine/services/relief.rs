@@ -33,7 +33,7 @@ impl Sharing for Share {
 }
 
 impl Share {
-    /// The same for who holds no lock: what is kept for clients that are gone is given up for it too.
+    /// As [`Share::with_room`], for who holds no lock: what is kept for clients that are gone is given up for it too.
     ///
     /// # Errors
     /// As `act`.

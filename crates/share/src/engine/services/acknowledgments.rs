@@ -7,7 +7,7 @@ use wire::Now;
 use crate::caching::grants::Grant;
 use crate::engine::Share;
 use crate::engine::parts::file::File;
-use crate::engine::services::keeping::Absent;
+use crate::engine::services::absent::Absent;
 use crate::engine::values::effects::Effects;
 use crate::{BreakNotice, CacheKey, Caching, ClientKey, Refusal};
 

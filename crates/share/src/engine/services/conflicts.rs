@@ -10,7 +10,7 @@ use crate::engine::values::effects::Effects;
 use crate::{Caller, Cause, Open, Refusal, Step};
 
 impl Share {
-    /// The same for the stream of an open, without the lock held: done, or a wait.
+    /// Asks the holders of rights on the stream of an open for what a request needs: done, or a wait. Called with no lock held.
     pub(crate) fn require_for(&self, caller: &Caller<'_>, open: &Open, need: Need) -> Step<()> {
         if !open.stream.has_grants.load(Ordering::Acquire) {
             return Step::Done(());
