@@ -1,6 +1,5 @@
 //! Telling watches and holders of rights on directories what we changed.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -12,7 +11,7 @@ use crate::engine::parts::file::Link;
 use crate::engine::parts::names::directory::Directory;
 use crate::engine::values::effects::Effects;
 use crate::open::UNSEEN;
-use crate::{Cause, Change, ChangeFilter, ChangeKind, Open, Refusal, Watch};
+use crate::{Cause, Change, ChangeFilter, ChangeKind, Open};
 
 impl Share {
     /// Tells watches of a change of what a name leads to.
@@ -72,30 +71,9 @@ impl Share {
         self.tell_together(vec![change(gone, from), change(came, to)], ChangeFilter::STREAM_NAME);
     }
 
-    /// Tells of changes in directories that belong together: each watch takes all of them that it hears of at once.
+    /// Tells of changes in directories that belong together.
     fn tell_together(&self, changes: Vec<(&Arc<Directory>, Change)>, what: ChangeFilter) {
-        if self.watching().is_empty() {
-            return;
-        }
-        let mut heard: Vec<(Arc<Watch>, Vec<Change>)> = Vec::new();
-        let mut places: HashMap<*const Watch, usize> = HashMap::new();
-        for (directory, mut change) in changes {
-            let mut hear = |watch: Arc<Watch>, change: &Change| {
-                let place = *places.entry(Arc::as_ptr(&watch)).or_insert(heard.len());
-                match heard.get_mut(place) {
-                    Some((_, changes)) => changes.push(change.clone()),
-                    None => heard.push((watch, vec![change.clone()])),
-                }
-            };
-            self.watching().on(directory.id).into_iter().for_each(|watch| hear(watch, &change));
-            for (above, name) in directory.ancestors() {
-                change.path.insert(0, name);
-                let deep = self.watching().on(above.id).into_iter().filter(|watch| watch.recursive);
-                deep.for_each(|watch| hear(watch, &change));
-            }
-        }
-        let wakes = heard.into_iter().flat_map(|(watch, changes)| watch.add(changes, what)).collect();
-        self.wake_all(wakes);
+        self.wake_all(self.watching().tell(changes, what));
     }
 
     /// Tells what was written through an open and not told yet.
@@ -145,19 +123,12 @@ impl Share {
     pub(crate) fn end_watch(&self, open: &Open) {
         let watch = open.watch.lock().clone();
         if let Some(watch) = watch {
-            self.watching().remove(&watch);
-            watch.tree.lock().take();
-            self.wake_all(watch.end(Refusal::Gone));
+            self.wake_all(self.watching().end(&watch));
         }
     }
 
     /// Ends every watch on a directory that is removed.
     pub(crate) fn end_watches_of(&self, directory: NodeId) {
-        if self.watching().is_empty() {
-            return;
-        }
-        for watch in self.watching().on(directory) {
-            self.wake_all(watch.end(Refusal::DeletePending));
-        }
+        self.wake_all(self.watching().end_on(directory));
     }
 }

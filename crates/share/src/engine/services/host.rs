@@ -147,8 +147,7 @@ impl Share {
             let need = if file.is_directory { Need::Entries } else { Need::Change };
             self.take_back(&file, need, cause);
         }
-        let wakes = self.watching().all().iter().flat_map(|watch| watch.overflow()).collect();
-        self.wake_all(wakes);
+        self.wake_all(self.watching().overflow());
     }
 
     /// Tells whoever is concerned of an event that was believed.

@@ -10,7 +10,7 @@ use crate::engine::parts::names::directory::{Directories, Directory};
 use crate::engine::parts::watched_tree::WatchedTree;
 use crate::engine::values::descriptors::Descriptors;
 use crate::ranked::{Mutex, Rank};
-use crate::{Ticket, Watch};
+use crate::{Change, ChangeFilter, Refusal, Ticket, Watch};
 
 /// Every watch, by the directory it is on.
 pub(crate) struct Watching {
@@ -37,12 +37,57 @@ impl Watching {
     }
 
     /// The watches on one directory.
-    pub fn on(&self, directory: NodeId) -> Vec<Arc<Watch>> {
+    fn on(&self, directory: NodeId) -> Vec<Arc<Watch>> {
         self.by_directory.lock().get(&directory).cloned().unwrap_or_default()
     }
 
+    /// Tells of changes in directories that belong together: each watch takes all of them that it hears of at once. Says whom to wake.
+    pub fn tell(&self, changes: Vec<(&Arc<Directory>, Change)>, what: ChangeFilter) -> Vec<Ticket> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let mut heard: Vec<(Arc<Watch>, Vec<Change>)> = Vec::new();
+        let mut places: HashMap<*const Watch, usize> = HashMap::new();
+        for (directory, mut change) in changes {
+            let mut hear = |watch: Arc<Watch>, change: &Change| {
+                let place = *places.entry(Arc::as_ptr(&watch)).or_insert(heard.len());
+                match heard.get_mut(place) {
+                    Some((_, changes)) => changes.push(change.clone()),
+                    None => heard.push((watch, vec![change.clone()])),
+                }
+            };
+            self.on(directory.id).into_iter().for_each(|watch| hear(watch, &change));
+            for (above, name) in directory.ancestors() {
+                change.path.insert(0, name);
+                let deep = self.on(above.id).into_iter().filter(|watch| watch.recursive);
+                deep.for_each(|watch| hear(watch, &change));
+            }
+        }
+        heard.into_iter().flat_map(|(watch, changes)| watch.add(changes, what)).collect()
+    }
+
+    /// All have missed something. Says whom to wake.
+    pub fn overflow(&self) -> Vec<Ticket> {
+        self.all().iter().flat_map(|watch| watch.overflow()).collect()
+    }
+
+    /// Ends the watch of an open that is closed. Says whom to wake.
+    pub fn end(&self, watch: &Arc<Watch>) -> Vec<Ticket> {
+        self.remove(watch);
+        watch.tree.lock().take();
+        watch.end(Refusal::Gone)
+    }
+
+    /// Ends every watch on a directory that is removed. Says whom to wake.
+    pub fn end_on(&self, directory: NodeId) -> Vec<Ticket> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        self.on(directory).iter().flat_map(|watch| watch.end(Refusal::DeletePending)).collect()
+    }
+
     /// All watches.
-    pub fn all(&self) -> Vec<Arc<Watch>> {
+    fn all(&self) -> Vec<Arc<Watch>> {
         self.by_directory.lock().values().flatten().cloned().collect()
     }
 
@@ -120,7 +165,7 @@ impl Watching {
     }
 
     /// Takes one out.
-    pub fn remove(&self, watch: &Arc<Watch>) {
+    fn remove(&self, watch: &Arc<Watch>) {
         let mut all = self.by_directory.lock();
         if let Some(watches) = all.get_mut(&watch.directory) {
             let before = watches.len();
