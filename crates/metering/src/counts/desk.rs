@@ -159,15 +159,14 @@ impl Desk {
         self.recording.as_mut()?.sample(count)
     }
 
-    /// Records a request that was taken up at this time (monotonic ns), if it is known how long it took; its answer leaves
+    /// Records a request that was taken up at this time (monotonic), and how long it took if that is to be known; its answer leaves
     /// with those of this turn.
     #[cold]
-    pub fn record(&mut self, place: Place, noted: &Noted, arrived: (u64, bool), about: About) {
+    pub fn record(&mut self, place: Place, noted: &Noted, arrived_ns: u64, is_timed: bool, about: About) {
         let (Some(recording), Some(sheet)) = (&mut self.recording, self.sheets.get(usize::from(place.0)))
         else {
             return;
         };
-        let (arrived_ns, is_timed) = arrived;
         recording.note(Record {
             share: sheet.name.clone(),
             family: self.family,

@@ -222,7 +222,7 @@ mod tests {
     fn asks(desk: &mut Desk, statuses: std::ops::Range<u32>, arrived_ns: u64) {
         for status in statuses {
             if desk.sample(1).is_some() {
-                desk.record(Place::default(), &DONE, (arrived_ns, status % 2 == 0), about(status));
+                desk.record(Place::default(), &DONE, arrived_ns, status % 2 == 0, about(status));
             }
         }
     }
