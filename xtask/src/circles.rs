@@ -12,7 +12,7 @@ use crate::modules::Modules;
 /// Files that the largest circle of a crate may have.
 const MOST: usize = 5;
 /// Entries that `circles.toml` may have. It is lowered with each that goes.
-const LONG_LIST_CEILING: usize = 2;
+const LONG_LIST_CEILING: usize = 1;
 
 /// A crate's files and what each imports of the others.
 pub struct Graph {
@@ -31,7 +31,8 @@ pub struct Circle {
 
 impl Graph {
     /// The files of the crate in `dir`. With `calls` a call of a method counts as an import of the file that defines it, where
-    /// only one file of the crate defines a method of that name.
+    /// only one file of the crate defines a method of that name, and no trait of a crate that it depends on: `stat` may be
+    /// `volume::Node`'s.
     pub fn read(dir: &Path, calls: bool) -> Result<Graph, String> {
         let modules = Modules::read(&dir.join("src"))?;
         let mut edges = vec![BTreeSet::new(); modules.files.len()];
@@ -39,7 +40,7 @@ impl Graph {
             edges[from].insert(to);
         }
         if calls {
-            for (from, to) in modules.calls() {
+            for (from, to) in modules.calls(&trait_methods_below(dir)?) {
                 edges[from].insert(to);
             }
         }
@@ -56,6 +57,23 @@ impl Graph {
             files: largest.into_iter().map(|file| self.files[file].clone()).collect(),
         }
     }
+}
+
+/// The methods of the traits of those crates beside the one in `dir` that it depends on.
+fn trait_methods_below(dir: &Path) -> Result<BTreeSet<String>, String> {
+    let path = dir.join("Cargo.toml");
+    let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let manifest: toml::Table = text.parse().map_err(|e| format!("{}: {e}", path.display()))?;
+    let mut found = BTreeSet::new();
+    for name in
+        manifest.get("dependencies").and_then(toml::Value::as_table).into_iter().flat_map(|all| all.keys())
+    {
+        let src = dir.with_file_name(name).join("src");
+        if src.is_dir() {
+            found.extend(Modules::read(&src)?.trait_methods().cloned());
+        }
+    }
+    Ok(found)
 }
 
 /// The strongly connected parts of a graph (Tarjan 1972), without recursion.
@@ -237,13 +255,22 @@ mod tests {
     }
 
     fn sample(files: &[(&str, &str)], calls: bool) -> Vec<String> {
+        sample_above(&[], files, calls)
+    }
+
+    /// The largest circle of a crate with these files that depends on one with `below`.
+    fn sample_above(below: &[(&str, &str)], files: &[(&str, &str)], calls: bool) -> Vec<String> {
         let dir = tempfile::tempdir().unwrap();
-        for (name, text) in files {
-            let path = dir.path().join("src").join(name);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
+        for (name, files) in [("below", below), ("above", files)] {
+            for (file, text) in files {
+                let path = dir.path().join(name).join("src").join(file);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, text).unwrap();
+            }
         }
-        Graph::read(dir.path(), calls).unwrap().largest().files
+        let above = dir.path().join("above");
+        std::fs::write(above.join("Cargo.toml"), "[dependencies]\nbelow.workspace = true").unwrap();
+        Graph::read(&above, calls).unwrap().largest().files
     }
 
     #[test]
@@ -290,5 +317,33 @@ mod tests {
         files[1].1 = "pub struct A; impl A { pub fn only_here(&self) { self.of_b() } }";
         assert_eq!(sample(&files, true), ["a.rs", "b.rs"]);
         assert_eq!(sample(&files, false).len(), 1);
+    }
+
+    #[test]
+    fn a_field_in_a_macro_is_no_call() {
+        for (test, is_call) in [("a.node.id() == b", false), ("a.node(b)", true), ("a.node::<u8>(b)", true)] {
+            let text =
+                format!("pub struct B; pub fn f(a: &A) -> bool {{ matches!(a, A {{ b }} if {test}) }}");
+            let files = [
+                ("lib.rs", "mod a; mod b;"),
+                ("a.rs", "pub struct A { b: u8 } impl A { pub fn node(&self, of: crate::b::B) {} }"),
+                ("b.rs", text.as_str()),
+            ];
+            assert_eq!(sample(&files, true).len() > 1, is_call, "{test}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_may_be_one_of_a_trait_below_says_nothing() {
+        let files = [
+            ("lib.rs", "mod a; mod b;"),
+            ("a.rs", "pub struct A; impl A { pub fn stat(&self, of: crate::b::B) {} }"),
+            ("b.rs", "pub struct B; pub fn f(node: &N) { node.stat() }"),
+        ];
+        assert_eq!(sample(&files, true), ["a.rs", "b.rs"]);
+        let of_type = [("lib.rs", "pub struct N; impl N { pub fn stat(&self) {} }")];
+        assert_eq!(sample_above(&of_type, &files, true), ["a.rs", "b.rs"]);
+        let of_trait = [("lib.rs", "pub trait Node { fn stat(&self); }")];
+        assert_eq!(sample_above(&of_trait, &files, true).len(), 1);
     }
 }

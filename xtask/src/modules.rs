@@ -129,6 +129,8 @@ struct Module {
     mentions: Vec<Vec<String>>,
     /// Methods that are defined here.
     methods: Vec<String>,
+    /// Those of traits among them.
+    trait_methods: Vec<String>,
     /// Methods that are called here.
     calls: Vec<String>,
 }
@@ -227,8 +229,13 @@ impl Modules {
         found
     }
 
-    /// Every call of a method that only one other file defines.
-    pub fn calls(&self) -> BTreeSet<(usize, usize)> {
+    /// Methods of its traits.
+    pub fn trait_methods(&self) -> impl Iterator<Item = &String> {
+        self.modules.iter().flat_map(|module| &module.trait_methods)
+    }
+
+    /// Every call of a method that only one other file defines, and no trait `elsewhere`.
+    pub fn calls(&self, elsewhere: &BTreeSet<String>) -> BTreeSet<(usize, usize)> {
         let mut defined: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
         for module in &self.modules {
             for name in &module.methods {
@@ -237,7 +244,8 @@ impl Modules {
         }
         let mut found = BTreeSet::new();
         for module in &self.modules {
-            for name in module.calls.iter().filter(|name| !COMMON.contains(&name.as_str())) {
+            let says_where = |name: &&String| !COMMON.contains(&name.as_str()) && !elsewhere.contains(*name);
+            for name in module.calls.iter().filter(says_where) {
                 if let Some(files) = defined.get(name.as_str()).filter(|files| files.len() == 1) {
                     found.extend(
                         files.iter().filter(|file| **file != module.file).map(|to| (module.file, *to)),
@@ -426,39 +434,46 @@ impl Module {
 
     /// Paths and calls in what a macro is given, which is not parsed.
     fn take_tokens(&mut self, tokens: proc_macro2::TokenStream) {
+        use proc_macro2::Delimiter;
         use proc_macro2::TokenTree::{Group, Ident, Punct};
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;
-        let mut is_method = false;
+        let mut is_member = false;
+        // What stands behind a dot, until it is seen whether it is called or a field.
+        let mut member: Option<String> = None;
         for token in tokens {
+            let named = member.take();
             match token {
                 Ident(word) if colons == 2 && !path.is_empty() => path.push(word.to_string()),
                 Ident(word) => {
                     self.mention(&mut path);
-                    if is_method {
-                        self.calls.push(word.to_string());
+                    if is_member {
+                        member = Some(word.to_string());
                     } else {
                         path.push(word.to_string());
                     }
                 }
                 Punct(mark) if mark.as_char() == ':' => {
                     colons += 1;
-                    is_method = false;
+                    is_member = false;
+                    // Only what is called has arguments of types.
+                    self.calls.extend(named);
                     continue;
                 }
                 Punct(mark) => {
                     self.mention(&mut path);
-                    is_method = mark.as_char() == '.';
+                    is_member = mark.as_char() == '.';
                     colons = 0;
                     continue;
                 }
                 Group(group) => {
                     self.mention(&mut path);
+                    self.calls.extend(named.filter(|_| group.delimiter() == Delimiter::Parenthesis));
                     self.take_tokens(group.stream());
                 }
                 proc_macro2::TokenTree::Literal(_) => self.mention(&mut path),
             }
-            (colons, is_method) = (0, false);
+            (colons, is_member) = (0, false);
         }
         self.mention(&mut path);
     }
@@ -497,6 +512,7 @@ impl<'ast> Visit<'ast> for Module {
 
     fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
         self.methods.push(item.sig.ident.to_string());
+        self.trait_methods.push(item.sig.ident.to_string());
         visit::visit_trait_item_fn(self, item);
     }
 

@@ -1,6 +1,6 @@
 //! Opens whose client is gone and may come back: for how long they are kept, and who hears when they end.
 //!
-//! What the engine does with them is in `engine::keeping`.
+//! What the engine does with them is in `engine::services::absent`.
 
 use std::sync::Arc;
 

@@ -1,115 +1,41 @@
 //! The engine of one share.
 //!
-//! [`Share`] is the whole of it. It is made of parts, each with fields of its own that nothing else reaches:
+//! [`Share`] is the whole of it. It stands on floors, and each knows only those below it:
 //!
-//! | part | what it keeps |
+//! | floor | what stands there |
 //! |---|---|
-//! | `names` | directories on the way and what they list, what is remembered of names and files, up to when the host was heard |
-//! | `open_files` | the table of open files, how many opens there are, what was told of files |
-//! | `rights` | where caching rights are, and which are not given for a while |
-//! | `waits` | requests that wait, until when, and who is told |
-//! | `watching` | watches |
-//! | `lasting` | recorded opens, opens whose clients are gone, and who ends those |
-//! | `limiting`, `counting` | what the share may do a second, and what it has done |
+//! | `operations` | what clients ask for |
+//! | `finding` | from a name or an address to what it leads to |
+//! | `services` | what operations do over several parts |
+//! | `share` | [`Share`]: the parts together |
+//! | `parts` | what a share keeps, each part by itself |
+//! | `values` | settings, records and the like |
 //!
-//! What the share does with them is spread over the files of this directory, one subject each. Read `create` first (with `walk`, which
-//! finds names, and `access`, which decides rights), then `file` (what is kept of a file while anybody has it open), then `close`,
-//! `data` and the rest.
-//!
-//! | file | subject |
-//! |---|---|
-//! | `config` | settings, and who is who |
-//! | `file`, `record`, `ids` | an open file, its attribute record, how tables by identity are hashed |
-//! | `look_up`, `walk` | one name, paths and links |
-//! | `followed` | links that were followed, and the last of them in the place of what it leads to |
-//! | `link_making` | which symbolic links may be made |
-//! | `giving_back` | files that are given back to the volume behind the answer |
-//! | `access` | descriptors and rights |
-//! | `items` | what was found and is not open |
-//! | `create`, `existing`, `fresh`, `amending`, `close` | the life of an open |
-//! | `data`, `copy`, `size`, `locking` | bytes and byte ranges |
-//! | `info`, `basic`, `security`, `extended`, `reparse`, `streams` | what is known of a file, and changing it |
-//! | `deleting`, `rename`, `linking`, `scan` | names |
-//! | `shortage`, `fairness` | what is given up when something is short, and who gets what is left |
-//! | `keeping` | opens whose client is gone |
-//! | `lapsing` | clients whose time is over |
-//! | `recording`, `restoring` | opens that outlive the process: recorded, and made again |
-//! | `breaks`, `untold` | whom requests wait for; rights that end by themselves |
-//! | `changes`, `watched_tree`, `host` | who hears of changes, from us and from the host |
-//! | `usage` | what lies on the share |
-//! | `since` | whether what was read is still so |
+//! Each floor has a table of its files. Read `operations/create` first (with `finding/walk`, which finds names, and `services/access`, which
+//! decides rights), then `parts/file` (what is kept of a file while anybody has it open), then `services/close`, `operations/data` and the
+//! rest.
 //!
 //! The locks, and the order in which they are taken, stand in one table: `crate::ranked::Rank`. No holder is told, and no waiter
-//! woken, while any of them is held: what is to be sent is collected in [`waits::Effects`] and sent by `Share::settle`.
+//! woken, while any of them is held: what is to be sent is collected in `values::effects::Effects` and sent by `Share::settle`.
 
-mod access;
-mod address;
-mod amending;
-mod basic;
-mod breaks;
-mod changes;
-mod close;
-mod config;
-mod copy;
-mod counting;
-mod create;
-mod data;
-mod deleting;
-mod existing;
-mod extended;
-mod fairness;
-pub(crate) mod file;
-pub(crate) mod followed;
-mod fresh;
-pub(crate) mod giving_back;
-mod host;
-mod host_lists;
-mod ids;
-mod info;
-mod items;
-mod keeping;
-mod lapsing;
-mod lasting;
-mod limiting;
-mod link_making;
-mod linking;
-mod locking;
-mod look_up;
-mod names;
-mod open_files;
-mod record;
-mod recording;
-mod rename;
-mod reparse;
-mod restoring;
-mod rights;
-mod scan;
-mod security;
+pub(crate) mod finding;
+pub(crate) mod operations;
+pub(crate) mod parts;
+pub(crate) mod services;
 mod share;
-mod shortage;
-mod since;
-mod size;
-mod streams;
-mod syncing;
-mod untold;
-mod usage;
-mod waits;
-mod walk;
-mod watched_tree;
-mod watching;
+pub(crate) mod values;
 
-pub(crate) use watched_tree::WatchedTree;
-
-pub use basic::{Basic, TimeSet};
-pub use config::{Accounts, Config, METADATA_CACHE_BYTES, NoAccounts};
-pub use copy::Side;
-pub use data::WriteAt;
-pub use extended::Extended;
-pub use giving_back::GiveBack;
-pub use info::{HeldRange, OpenSummary};
-pub use items::{Fresh, Item};
-pub use link_making::Symlinks;
-pub use locking::RangeNote;
-pub use names::cache::{Descriptors, MetadataCaching};
-pub use scan::Entry;
+pub use finding::item::Item;
+pub use operations::basic::{Basic, TimeSet};
+pub use operations::copy::Side;
+pub use operations::data::WriteAt;
+pub use operations::extended::Extended;
+pub use operations::info::{HeldRange, OpenSummary};
+pub use operations::items::Fresh;
+pub use operations::locking::RangeNote;
+pub use operations::scan::Entry;
+pub use parts::names::cache::MetadataCaching;
 pub use share::Share;
+pub use values::config::{Accounts, Config, METADATA_CACHE_BYTES, NoAccounts, Symlinks};
+pub use values::descriptors::Descriptors;
+pub use values::giving_back::GiveBack;

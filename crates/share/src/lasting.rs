@@ -1,8 +1,8 @@
 //! Opens that outlive the process: what is recorded of them, and what comes back after a restart.
 //!
 //! Start with [`ledger`], the table of what is recorded; [`record`] has its records and their bytes. The
-//! engine writes them at each change and reads them when it starts: see `engine::lasting` and
-//! `engine::restoring`.
+//! engine writes them at each change and reads them when it starts: see `engine::parts::lasting` and
+//! `engine::operations::restoring`.
 
 pub(crate) mod ledger;
 pub(crate) mod record;

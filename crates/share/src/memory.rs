@@ -119,6 +119,11 @@ impl ClientMemory {
         self.has_room(payer, bytes).then(|| self.charge(payer, bytes))
     }
 
+    /// Charges a user on a client for one open. Whether there is room was asked before, or must not be asked.
+    pub(crate) fn charge_open(self: &Arc<Self>, client: ClientKey, user: &Identity) -> Charge {
+        self.charge(self.payer(client, user), OPEN_BYTES)
+    }
+
     /// Whether so little is left that what is kept for absent clients is to be given up for it; at most once a second.
     pub(crate) fn is_short(&self, now_ns: u64) -> bool {
         let relieved_ns = self.relieved_ns.load(Relaxed);

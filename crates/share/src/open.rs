@@ -9,9 +9,10 @@ use volume::security::Rights;
 use volume::{Name, Node, NodeId, Time};
 
 use crate::caching::grants::Asker;
-use crate::engine::file::{File, Link, Stream};
-use crate::engine::followed::Followed;
-use crate::engine::giving_back::Held;
+use crate::engine::parts::file::{File, Link, Stream};
+use crate::engine::parts::names::directory::Directory;
+use crate::engine::parts::trail::Followed;
+use crate::engine::values::giving_back::Held;
 use crate::memory::{Charge, Payer};
 use crate::ranked::{Mutex, RwLock};
 use crate::{Attributes, CacheKey, Caching, ClientKey, Deny, Identity, Info, Options};
@@ -207,6 +208,16 @@ impl Open {
     /// The name it has now in its directory; none for the root.
     pub fn name(&self) -> Option<Name> {
         self.link.as_ref().map(|link| link.place().1)
+    }
+
+    /// Where its name stands; none for the root, and for what was found by its address.
+    pub(crate) fn place(&self) -> Option<(Arc<Directory>, Name)> {
+        self.link.as_ref().map(|link| link.place())
+    }
+
+    /// The path that it has now, from the root of the share.
+    pub(crate) fn path(&self) -> Vec<Name> {
+        self.link.as_ref().map_or_else(Vec::new, |link| link.path())
     }
 
     /// The caching right that belongs to it, as its key or itself holds it now.

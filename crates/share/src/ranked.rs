@@ -15,19 +15,17 @@ pub(crate) use rank::Rank;
 #[cfg(debug_assertions)]
 use stack::{Counted, Lock};
 
-/// A mutex that has its line in the table.
-pub(crate) struct Mutex<T> {
+/// A lock that has its line in the table.
+pub(crate) struct Ranked<L> {
     #[cfg(debug_assertions)]
     rank: Rank,
-    inner: parking_lot::Mutex<T>,
+    inner: L,
 }
 
-/// A lock for many readers or one writer that has its line in the table.
-pub(crate) struct RwLock<T> {
-    #[cfg(debug_assertions)]
-    rank: Rank,
-    inner: parking_lot::RwLock<T>,
-}
+/// A mutex.
+pub(crate) type Mutex<T> = Ranked<parking_lot::Mutex<T>>;
+/// A lock for many readers or one writer.
+pub(crate) type RwLock<T> = Ranked<parking_lot::RwLock<T>>;
 
 /// What is locked, until this is dropped.
 #[must_use]
@@ -49,14 +47,42 @@ const _: () = {
     assert!(size_of::<MutexGuard<'_, u64>>() == size_of::<parking_lot::MutexGuard<'_, u64>>());
 };
 
-#[cfg_attr(not(debug_assertions), allow(unused_variables))]
-impl<T> Mutex<T> {
-    pub const fn new(rank: Rank, value: T) -> Mutex<T> {
-        Mutex {
+impl<L> Ranked<L> {
+    #[cfg_attr(not(debug_assertions), allow(unused_variables))]
+    const fn of(rank: Rank, inner: L) -> Ranked<L> {
+        Ranked {
             #[cfg(debug_assertions)]
             rank,
-            inner: parking_lot::Mutex::new(value),
+            inner,
         }
+    }
+
+    /// Panics when this thread must not wait for it now.
+    #[inline]
+    #[track_caller]
+    fn check(&self) {
+        #[cfg(debug_assertions)]
+        self.name().check();
+    }
+
+    #[inline]
+    fn counted<G>(&self, guard: G) -> Guard<G> {
+        Guard {
+            guard,
+            #[cfg(debug_assertions)]
+            _counted: self.name().count(),
+        }
+    }
+
+    #[cfg(debug_assertions)]
+    fn name(&self) -> Lock {
+        Lock { rank: self.rank, address: std::ptr::from_ref(self).addr() }
+    }
+}
+
+impl<T> Mutex<T> {
+    pub const fn new(rank: Rank, value: T) -> Mutex<T> {
+        Ranked::of(rank, parking_lot::Mutex::new(value))
     }
 
     /// One that guards the default.
@@ -71,8 +97,7 @@ impl<T> Mutex<T> {
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        #[cfg(debug_assertions)]
-        self.name().check();
+        self.check();
         self.counted(self.inner.lock())
     }
 
@@ -91,38 +116,18 @@ impl<T> Mutex<T> {
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut()
     }
-
-    #[inline]
-    fn counted<G>(&self, guard: G) -> Guard<G> {
-        Guard {
-            guard,
-            #[cfg(debug_assertions)]
-            _counted: self.name().count(),
-        }
-    }
-
-    #[cfg(debug_assertions)]
-    fn name(&self) -> Lock {
-        Lock { rank: self.rank, address: std::ptr::from_ref(self).addr() }
-    }
 }
 
-#[cfg_attr(not(debug_assertions), allow(unused_variables))]
 impl<T> RwLock<T> {
     pub const fn new(rank: Rank, value: T) -> RwLock<T> {
-        RwLock {
-            #[cfg(debug_assertions)]
-            rank,
-            inner: parking_lot::RwLock::new(value),
-        }
+        Ranked::of(rank, parking_lot::RwLock::new(value))
     }
 
     /// Waits for the writer.
     #[inline]
     #[track_caller]
     pub fn read(&self) -> ReadGuard<'_, T> {
-        #[cfg(debug_assertions)]
-        self.name().check();
+        self.check();
         self.counted(self.inner.read())
     }
 
@@ -130,27 +135,12 @@ impl<T> RwLock<T> {
     #[inline]
     #[track_caller]
     pub fn write(&self) -> WriteGuard<'_, T> {
-        #[cfg(debug_assertions)]
-        self.name().check();
+        self.check();
         self.counted(self.inner.write())
-    }
-
-    #[inline]
-    fn counted<G>(&self, guard: G) -> Guard<G> {
-        Guard {
-            guard,
-            #[cfg(debug_assertions)]
-            _counted: self.name().count(),
-        }
-    }
-
-    #[cfg(debug_assertions)]
-    fn name(&self) -> Lock {
-        Lock { rank: self.rank, address: std::ptr::from_ref(self).addr() }
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
+impl<L: fmt::Debug> fmt::Debug for Ranked<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt(f)
     }

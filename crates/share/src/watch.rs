@@ -94,7 +94,7 @@ pub struct Watch {
     max_bytes: usize,
     pending: Mutex<Pending>,
     /// Directories that must be told of as long as it lives.
-    pub(crate) tree: Mutex<Option<std::sync::Arc<crate::engine::WatchedTree>>>,
+    pub(crate) tree: Mutex<Option<std::sync::Arc<crate::engine::parts::watched_tree::WatchedTree>>>,
 }
 
 impl std::fmt::Debug for Watch {

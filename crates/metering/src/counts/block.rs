@@ -1,24 +1,14 @@
 //! What one thread counts: plain loads and stores, since nobody else writes there.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use super::habits::{Habit, Habits};
 use super::histogram::Histogram;
+use super::one_writer::{add, get};
 use super::totals::{Totals, Transactions};
-use super::{Family, Noted};
+use super::transaction::{Family, Noted};
 use crate::limits::ResponseType;
-
-/// Adds where nobody else does.
-#[inline]
-pub(super) fn add(counter: &AtomicU64, amount: u64) {
-    counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
-}
-
-#[inline]
-pub(super) fn get(counter: &AtomicU64) -> u64 {
-    counter.load(Ordering::Relaxed)
-}
 
 /// What is counted of one operation, with one way to prove who asks.
 #[derive(Debug, Default)]

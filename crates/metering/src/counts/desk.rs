@@ -5,8 +5,10 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+use super::habits::{Habit, Habits};
+use super::of_share::{Counted, Counts};
 use super::record::{About, Record, Recording, Sampled};
-use super::{Counted, Counts, Family, Habit, Habits, Noted};
+use super::transaction::{Family, Noted};
 
 /// Answers that are watched on their way out; of those beyond, which a client does not take, it is not known when they were
 /// sent.
@@ -91,7 +93,7 @@ impl Desk {
             leaving: VecDeque::new(),
             fresh: 0,
             requests: 0,
-            recording: rest.recorder.get().map(|recorder| Box::new(Recording::new(recorder))),
+            recording: rest.recorder().map(|recorder| Box::new(Recording::new(recorder))),
         }
     }
 
@@ -157,15 +159,14 @@ impl Desk {
         self.recording.as_mut()?.sample(count)
     }
 
-    /// Records a request that was taken up at this time (monotonic ns), if it is known how long it took; its answer leaves
+    /// Records a request that was taken up at this time (monotonic), and how long it took if that is to be known; its answer leaves
     /// with those of this turn.
     #[cold]
-    pub fn record(&mut self, place: Place, noted: &Noted, arrived: (u64, bool), about: About) {
+    pub fn record(&mut self, place: Place, noted: &Noted, arrived_ns: u64, is_timed: bool, about: About) {
         let (Some(recording), Some(sheet)) = (&mut self.recording, self.sheets.get(usize::from(place.0)))
         else {
             return;
         };
-        let (arrived_ns, is_timed) = arrived;
         recording.note(Record {
             share: sheet.name.clone(),
             family: self.family,

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::AtomicU64;
 
-use super::Kind;
-use super::block::{add, get};
+use super::one_writer::{add, get};
+use super::transaction::Kind;
 
 /// Sizes that are told apart: up to 512 bytes, then each power of two up to 8 MiB.
 pub const SIZES: usize = 15;

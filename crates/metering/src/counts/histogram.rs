@@ -3,7 +3,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use super::block::{add, get};
+use super::one_writer::{add, get};
 
 /// Steps for each doubling, as a power of two.
 const STEPS_LOG2: u32 = 3;

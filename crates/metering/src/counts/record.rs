@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use super::{Family, Noted};
+use super::transaction::{Family, Noted};
 
 /// Records of one connection that wait for their answers to be sent; those beyond go without that time.
 const MOST_WAITING: usize = 4096;
@@ -222,7 +222,7 @@ mod tests {
     fn asks(desk: &mut Desk, statuses: std::ops::Range<u32>, arrived_ns: u64) {
         for status in statuses {
             if desk.sample(1).is_some() {
-                desk.record(Place::default(), &DONE, (arrived_ns, status % 2 == 0), about(status));
+                desk.record(Place::default(), &DONE, arrived_ns, status % 2 == 0, about(status));
             }
         }
     }

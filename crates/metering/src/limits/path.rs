@@ -132,9 +132,9 @@ impl Path {
         path.push(Step { key: Key { owner: file, passing: Passing::Operations }, cost: 1, met: other });
         path.push(Step { key: Key { owner: file, passing: Passing::Bytes }, cost: len, met: other });
         let operations = ResponseType::SuccessWithShareIopsThrottling;
-        path.data(Owner::Share(share), writes, len, provision.throughput, (operations, own));
+        path.data(Owner::Share(share), writes, len, provision.throughput, operations, own);
         if let Some(account) = account {
-            path.data(Owner::Account, writes, len, account.throughput, (other, other));
+            path.data(Owner::Account, writes, len, account.throughput, other, other);
         }
         path
     }
@@ -145,15 +145,16 @@ impl Path {
         writes: bool,
         len: u64,
         throughput: Throughput,
-        met: (ResponseType, ResponseType),
+        operations_met: ResponseType,
+        bytes_met: ResponseType,
     ) {
         let passing = match throughput {
             Throughput::Together(_) => Passing::Bytes,
             Throughput::Apart { .. } if writes => Passing::Ingress,
             Throughput::Apart { .. } => Passing::Egress,
         };
-        self.push(Step { key: Key { owner, passing: Passing::Operations }, cost: 1, met: met.0 });
-        self.push(Step { key: Key { owner, passing }, cost: len, met: met.1 });
+        self.push(Step { key: Key { owner, passing: Passing::Operations }, cost: 1, met: operations_met });
+        self.push(Step { key: Key { owner, passing }, cost: len, met: bytes_met });
     }
 
     fn push(&mut self, step: Step) {

@@ -21,8 +21,8 @@ impl Connection {
             self.desk.note(place.unwrap_or_default(), &noted, arrived_ns);
             if let Some(sample) = sample {
                 let about = self.about(at, status, *sample);
-                let arrived = (course.arrived_ns, arrived_ns.is_some());
-                self.desk.record(place.unwrap_or_default(), &noted, arrived, about);
+                let (place, is_timed) = (place.unwrap_or_default(), arrived_ns.is_some());
+                self.desk.record(place, &noted, course.arrived_ns, is_timed, about);
             }
         }
     }

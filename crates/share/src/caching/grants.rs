@@ -21,6 +21,9 @@ use volume::NodeId;
 
 use crate::{BreakNotice, CacheKey, Caching, CachingRequest, ClientKey, Refusal};
 
+/// Who holds a right: client, key, and whether opens share it.
+pub(crate) type Holder = (ClientKey, CacheKey, bool);
+
 /// Whose request it is, as far as caching rights are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Asker {
@@ -391,7 +394,7 @@ impl Grants {
     pub fn acknowledge(
         &mut self,
         node: NodeId,
-        (client, key, keyed): (ClientKey, CacheKey, bool),
+        (client, key, keyed): Holder,
         keep: Caching,
         deadline: u64,
     ) -> Result<(Grant, Option<BreakNotice>), Refusal> {
@@ -429,13 +432,13 @@ impl Grants {
     }
 
     /// Whether a break runs of which the holder was told that it may keep `to`.
-    pub fn is_told(&self, &(client, key, keyed): &(ClientKey, CacheKey, bool), to: Caching) -> bool {
+    pub fn is_told(&self, &(client, key, keyed): &Holder, to: Caching) -> bool {
         let own = self.list.iter().find(|h| h.is(client, key, keyed));
         own.and_then(|own| own.breaking).is_some_and(|breaking| breaking.told == to)
     }
 
     /// By when somebody must have answered, when a break of theirs runs.
-    pub fn deadline_of(&self, &(client, key, keyed): &(ClientKey, CacheKey, bool)) -> Option<u64> {
+    pub fn deadline_of(&self, &(client, key, keyed): &Holder) -> Option<u64> {
         let own = self.list.iter().find(|h| h.is(client, key, keyed))?;
         own.breaking.map(|breaking| breaking.deadline)
     }
@@ -453,7 +456,7 @@ impl Grants {
 
     /// Takes away every right whose break nobody answered in time, and says whose they were.
     // MS-SMB2 3.3.6.5
-    pub fn expire(&mut self, now: u64) -> Vec<(ClientKey, CacheKey, bool)> {
+    pub fn expire(&mut self, now: u64) -> Vec<Holder> {
         let mut lost = Vec::new();
         for holding in &mut self.list {
             if holding.breaking.is_some_and(|b| b.deadline <= now) {
@@ -466,7 +469,7 @@ impl Grants {
     }
 
     /// Gives a right back that an open had before a restart; the opens under one key share it.
-    pub fn restore(&mut self, (client, key, keyed): (ClientKey, CacheKey, bool), was: Grant) {
+    pub fn restore(&mut self, (client, key, keyed): Holder, was: Grant) {
         if let Some(own) = self.list.iter_mut().find(|h| h.is(client, key, keyed)) {
             own.opens += 1;
             return;
@@ -494,7 +497,7 @@ impl Grants {
     pub fn postpone(
         &mut self,
         node: NodeId,
-        (client, key, keyed): (ClientKey, CacheKey, bool),
+        (client, key, keyed): Holder,
         deadline: u64,
     ) -> Option<BreakNotice> {
         let own = self.list.iter_mut().find(|h| h.is(client, key, keyed))?;
@@ -518,7 +521,7 @@ impl Grants {
     }
 
     /// A right of one open goes over to another client, as that open does.
-    pub fn hand_over(&mut self, (client, key, keyed): (ClientKey, CacheKey, bool), to: ClientKey) {
+    pub fn hand_over(&mut self, (client, key, keyed): Holder, to: ClientKey) {
         if let Some(own) = self.list.iter_mut().find(|h| h.is(client, key, keyed)) {
             own.client = to;
         }

@@ -5,17 +5,17 @@ use std::sync::{Arc, Weak};
 use arc_swap::{ArcSwap, Guard};
 use volume::Volume;
 
-use super::counting::Counting;
-use super::lasting::Lasting;
-use super::limiting::Limiting;
-use super::names::Names;
-use super::names::cache::Cache;
-use super::names::directory::{Directories, Directory};
-use super::open_files::OpenFiles;
-use super::rights::CachingRights;
-use super::waits::Waits;
-use super::watching::Watching;
-use super::{Config, Descriptors, GiveBack, Item};
+use super::{Config, Descriptors, GiveBack};
+use crate::engine::parts::counting::Counting;
+use crate::engine::parts::lasting::Lasting;
+use crate::engine::parts::limiting::Limiting;
+use crate::engine::parts::names::Names;
+use crate::engine::parts::names::cache::{Cache, MetadataCaching, can_remember};
+use crate::engine::parts::names::directory::{Directories, Directory};
+use crate::engine::parts::open_files::OpenFiles;
+use crate::engine::parts::rights::CachingRights;
+use crate::engine::parts::waits::Waits;
+use crate::engine::parts::watching::Watching;
 use crate::{ClientKey, ClientMemory, Holder, Refusal};
 
 /// One share: a volume and everything that clients have open on it.
@@ -137,12 +137,23 @@ impl Share {
         Ok(self.volume.space_at(open.node.as_ref())?)
     }
 
-    /// Room on the file system that an item is on.
-    ///
-    /// # Errors
-    /// As the host says.
-    pub fn space_at(&self, item: &Item) -> Result<volume::Space, Refusal> {
-        Ok(self.volume.space_at(item.node())?)
+    /// Has names, attributes and descriptors remembered from now on, or forgotten; takes effect at once, for whatever is
+    /// open. Where the volume does not tell of changes by others nothing is ever remembered.
+    pub fn set_metadata_caching(&self, on: bool) {
+        self.cache().set(on && can_remember(self.volume.facts()));
+        if !self.cache().is_on() {
+            self.directories().forget_listings();
+        }
+    }
+
+    /// Whether names, attributes and descriptors are remembered now.
+    pub fn remembers_metadata(&self) -> bool {
+        self.cache().is_on()
+    }
+
+    /// How much is remembered, and what that was good for.
+    pub fn metadata_caching(&self) -> MetadataCaching {
+        self.cache().summary()
     }
 }
 
@@ -150,76 +161,76 @@ impl Share {
 impl Share {
     /// The settings in force, for one look.
     #[inline]
-    pub(super) fn settings(&self) -> Guard<Arc<Config>> {
+    pub(crate) fn settings(&self) -> Guard<Arc<Config>> {
         self.settings.load()
     }
 
     /// Where descriptors come from that are kept, of all shares together.
-    pub(super) fn descriptors(&self) -> &Arc<Descriptors> {
+    pub(crate) fn descriptors(&self) -> &Arc<Descriptors> {
         &self.common.descriptors
     }
 
     /// Whoever gives files back behind the answer is to do so with the node of an open, where there is somebody.
-    pub(super) fn give_back_behind(&self, open: &crate::Open) {
+    pub(crate) fn give_back_behind(&self, open: &crate::Open) {
         if let Some(by) = &self.common.give_back {
             open.node.give_back_by(Arc::clone(by));
         }
     }
 
     /// What is known of names.
-    pub(super) fn names(&self) -> &Names {
+    pub(crate) fn names(&self) -> &Names {
         &self.names
     }
 
     /// The root of the share.
-    pub(super) fn root(&self) -> &Arc<Directory> {
+    pub(crate) fn root(&self) -> &Arc<Directory> {
         self.names.root()
     }
 
     /// The directories that are known.
-    pub(super) fn directories(&self) -> &Directories {
+    pub(crate) fn directories(&self) -> &Directories {
         self.names.directories()
     }
 
     /// What is remembered of names and files.
-    pub(super) fn cache(&self) -> &Cache {
+    pub(crate) fn cache(&self) -> &Cache {
         self.names.cache()
     }
 
     /// What is open.
-    pub(super) fn open_files(&self) -> &OpenFiles {
+    pub(crate) fn open_files(&self) -> &OpenFiles {
         &self.open_files
     }
 
     /// Where caching rights are.
-    pub(super) fn rights(&self) -> &CachingRights {
+    pub(crate) fn rights(&self) -> &CachingRights {
         &self.rights
     }
 
     /// Who waits.
-    pub(super) fn waits(&self) -> &Waits {
+    pub(crate) fn waits(&self) -> &Waits {
         &self.waits
     }
 
     /// Who watches.
-    pub(super) fn watching(&self) -> &Watching {
+    pub(crate) fn watching(&self) -> &Watching {
         &self.watching
     }
 
     /// What outlives a client or the process.
-    pub(super) fn lasting(&self) -> &Lasting {
+    pub(crate) fn lasting(&self) -> &Lasting {
         &self.lasting
     }
 
     /// What it may do a second.
     #[inline]
-    pub(super) fn limiting(&self) -> &Limiting {
+    pub(crate) fn limiting(&self) -> &Limiting {
         &self.limiting
     }
 
     /// What it has done.
     #[inline]
-    pub(super) fn counting(&self) -> &Counting {
+    pub(crate) fn counting(&self) -> &Counting {
         &self.counting
     }
 }

@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::Unreadable;
-use super::record::{Ahead, Bad, Holder, Made, OLDEST, Record, Right, VERSION};
+use super::record::{Ahead, Bad, Made, OLDEST, Record, Right, VERSION};
+use crate::caching::grants::Holder;
 use crate::memory::Payer;
 use crate::ranges::table::{Held, Ranges};
 use crate::{ClientKey, LockOwner, LockRule, RangeRequest};
@@ -105,7 +106,7 @@ impl Ledger {
     fn taken(&mut self, id: u64, owner: LockOwner, rule: LockRule, ranges: &[RangeRequest]) {
         if let Some(entry) = self.live.get_mut(&id) {
             // It was granted, and what stood against it is no longer so.
-            let _ = entry.ranges.lock(owner, (id, Payer::NOBODY), rule, ranges);
+            let _ = entry.ranges.lock(owner, id, Payer::NOBODY, rule, ranges);
         }
     }
 

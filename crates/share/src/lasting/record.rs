@@ -7,15 +7,13 @@ use volume::security::Sid;
 use volume::{Name, Time};
 use wire::cursor::{Cursor, Truncated, Writer};
 
+use crate::caching::grants::Holder;
 use crate::{CacheKey, Caching, ClientKey, LockOwner, LockRule, RangeKind, RangeRequest};
 
 /// What the first record says.
 pub const VERSION: u32 = 2;
 /// The oldest version that can be read.
 pub const OLDEST: u32 = 1;
-
-/// Who holds a caching right: client, key, and whether opens share it.
-pub type Holder = (ClientKey, CacheKey, bool);
 
 /// What is recorded of a caching right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -122,7 +122,8 @@ impl Ranges {
     pub fn lock(
         &mut self,
         owner: LockOwner,
-        (open, payer): (u64, Payer),
+        open: u64,
+        payer: Payer,
         rule: LockRule,
         wanted: &[RangeRequest],
     ) -> Result<(), Refusal> {
@@ -154,7 +155,8 @@ impl Ranges {
     /// Gives ranges back that an open held before a restart, for which `payer` is charged.
     pub fn restore<'a>(
         &mut self,
-        (memory, payer): (&Arc<ClientMemory>, Payer),
+        memory: &Arc<ClientMemory>,
+        payer: Payer,
         held: impl Iterator<Item = &'a Held>,
     ) {
         self.charge_to(memory);
@@ -255,7 +257,7 @@ impl Ranges {
         queue.retain(|queued| {
             let Queued { owner, rule, ref range, .. } = *queued;
             let fits = !self.conflicts(range, owner, rule, Intent::Hold)
-                && promised.lock(owner, (0, Payer::NOBODY), rule, std::slice::from_ref(range)).is_ok();
+                && promised.lock(owner, 0, Payer::NOBODY, rule, std::slice::from_ref(range)).is_ok();
             if fits {
                 ready.push(queued.ticket);
             }

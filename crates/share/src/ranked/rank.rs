@@ -8,7 +8,7 @@
 /// One exception is in the table: of [`Rank::NamesChange`] a thread may hold several, which it has taken by their address. What is
 /// only tried, and given up after a time, cannot be waited for in a circle: it may be taken out of order, and counts as held then.
 ///
-/// No holder is told, and no waiter woken, while any of these is held: what is to be sent is collected in `engine::waits::Effects` and
+/// No holder is told, and no waiter woken, while any of these is held: what is to be sent is collected in `engine::values::effects::Effects` and
 /// sent by `Share::settle`. The volume may block, so it is called under [`Rank::FileState`] never, and under
 /// [`Rank::NamesChange`] and [`Rank::Contents`] only for names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -46,7 +46,7 @@ impl Connection {
         self.desk.note(course.place, &noted, (!is_patient).then_some(course.arrived_ns));
         if let Some(sample) = course.sample.take() {
             let about = self.about(header, status, &noted, *sample);
-            self.desk.record(course.place, &noted, (course.arrived_ns, !is_patient), about);
+            self.desk.record(course.place, &noted, course.arrived_ns, !is_patient, about);
         }
     }
 

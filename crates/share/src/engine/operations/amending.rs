@@ -1,0 +1,132 @@
+//! Changing what an open may do and what it denies to others, while it stays the same open.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use volume::security::Rights;
+
+use crate::caching::grants::Need;
+use crate::engine::Share;
+use crate::engine::operations::reserved::how_for_rights;
+use crate::engine::parts::file::{counted, only_looks};
+use crate::engine::values::effects::Effects;
+use crate::ranked::{Mutex, Rank, RwLock};
+use crate::{Caller, Deny, Open, Refusal, Step};
+
+impl Share {
+    /// Gives an open of a file's own data these rights and denials in place of those it has. The open that is
+    /// handed out takes the place of `open`, which must not be used for anything new any more: byte ranges,
+    /// caching right and name are the same.
+    pub fn amend(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        access: Rights,
+        deny: Deny,
+    ) -> Step<Arc<Open>> {
+        self.past_lapsed_at(open.file.id, caller, || self.amend_now(caller, open, access, deny))
+    }
+
+    fn amend_now(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        access: Rights,
+        deny: Deny,
+    ) -> Step<Arc<Open>> {
+        match self.check_amendment(caller, open, access) {
+            Ok(()) => {}
+            Err(why) => return Step::Refused(why),
+        }
+        let how = how_for_rights(access);
+        let node = match self.with_room(|| self.shared_node(&open.file, &open.node, how)) {
+            Ok(node) => node,
+            Err(why) => return Step::Refused(why),
+        };
+        let adds = access - open.granted;
+        let mut effects = Effects::default();
+        let mut state = open.file.state.lock();
+        // To open it again for more is to open it; giving something up goes on.
+        let goes =
+            open.link.as_ref().and_then(|link| state.link(link)).is_some_and(|entry| entry.delete.is_some());
+        if !adds.is_empty() && goes {
+            return Step::Refused(Refusal::DeletePending);
+        }
+        let shares = |state: &crate::engine::parts::file::State| {
+            state.shares_but_for(open.id, &open.stream, counted(access, open.options), deny)
+        };
+        let is_shared = shares(&state);
+        let writes = adds.intersects(Rights::WRITE_DATA | Rights::APPEND_DATA);
+        let need = match (is_shared, writes) {
+            (false, _) => Need::CloseKept,
+            (true, true) => Need::OpenToWrite,
+            (true, false) => Need::Open,
+        };
+        let asks = !is_shared || !adds.is_empty();
+        let entry = state.stream(&open.stream);
+        let step =
+            if asks && self.require(&open.file, entry, &open.asker(), need, caller.cause(), &mut effects) {
+                self.park(caller, &open.file, &mut state, Refusal::SharingConflict)
+            } else if !is_shared {
+                Step::Refused(Refusal::SharingConflict)
+            } else {
+                let new = Arc::new(successor(open, node, access, deny));
+                if let Some(member) = state.members.iter_mut().find(|member| member.id == open.id) {
+                    member.access = counted(access, open.options);
+                    member.looks = only_looks(access, open.options);
+                    member.deny = deny;
+                    member.open = Arc::downgrade(&new);
+                }
+                // Who waited for less of it to be denied may go on.
+                effects.wakes.append(&mut state.waiting);
+                Step::Done(new)
+            };
+        drop(state);
+        self.settle(effects);
+        step
+    }
+
+    fn check_amendment(&self, caller: &Caller<'_>, open: &Open, access: Rights) -> Result<(), Refusal> {
+        if open.is_closed() {
+            return Err(Refusal::Gone);
+        }
+        if open.stream.is_named || open.is_directory() {
+            return Err(Refusal::Invalid);
+        }
+        let adds = access - open.granted;
+        if adds.is_empty() {
+            return Ok(());
+        }
+        let facts = self.facts(&open.file, open.node.as_ref(), None, None)?;
+        let parent = open.link.as_ref().map(|link| link.place().0);
+        self.rights_on(caller, &facts.security, parent.as_ref(), adds, open.options).map(|_| ())
+    }
+}
+
+/// The same open with other rights.
+fn successor(open: &Open, node: Arc<dyn volume::Node>, granted: Rights, deny: Deny) -> Open {
+    let party = open.party.read().clone();
+    Open {
+        id: open.id,
+        file: Arc::clone(&open.file),
+        stream: Arc::clone(&open.stream),
+        data: Arc::clone(&node),
+        node: node.into(),
+        link: open.link.clone(),
+        granted,
+        deny,
+        options: open.options,
+        party: RwLock::new(Rank::Party, party),
+        opened_at: open.opened_at,
+        closed: AtomicBool::new(false),
+        detached: AtomicBool::new(open.is_detached()),
+        lasting: AtomicBool::new(open.is_lasting()),
+        claimed: AtomicBool::new(open.claimed.load(Ordering::Relaxed)),
+        own_times: AtomicU8::new(open.own_times.load(Ordering::Relaxed)),
+        untold: AtomicU32::new(open.untold.swap(0, Ordering::AcqRel)),
+        told_failures: AtomicU64::new(open.told_failures.load(Ordering::Acquire)),
+        followed: OnceLock::new(),
+        watch: Mutex::new(Rank::OpenWatch, open.watch.lock().take()),
+        charge: Mutex::new(Rank::OpenCharge, open.charge.lock().clone()),
+    }
+}

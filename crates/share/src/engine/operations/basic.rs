@@ -1,0 +1,198 @@
+//! Times and attribute bits, and the times that an open holds fast.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use volume::security::Rights;
+use volume::{Kind, Time, Times};
+
+use crate::engine::Share;
+use crate::engine::operations::own_times::change_time;
+use crate::engine::values::record::{Kept, STORED};
+use crate::open::OwnTimes;
+use crate::{Attributes, Caller, ChangeFilter, ChangeKind, Open, Refusal, Step};
+
+/// What is to become of one time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeSet {
+    /// It is this from now on; what this open does leaves it so.
+    Set(Time),
+    /// What this open does leaves it as it is.
+    Freeze,
+    /// What this open does moves it again.
+    Thaw,
+}
+
+/// Times and bits to be set; what is `None` stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Basic {
+    /// Creation.
+    pub created: Option<TimeSet>,
+    /// Last read.
+    pub accessed: Option<TimeSet>,
+    /// Last change of data.
+    pub modified: Option<TimeSet>,
+    /// Last change of anything. The host moves its own with every change and lets nobody set it, so what
+    /// is set here holds until the next change that this open has not made.
+    pub changed: Option<TimeSet>,
+    /// Attribute bits; none of those that are kept means none at all.
+    pub attributes: Option<Attributes>,
+}
+
+impl Share {
+    /// Sets times and attribute bits. Waits for those who would not look again.
+    // MS-FSA 2.1.5.15.2
+    pub fn set_basic(&self, caller: &Caller<'_>, open: &Arc<Open>, basic: Basic) -> Step<()> {
+        let may = self.check_basic(open, &basic);
+        self.after_attributes(caller, open, may, || self.amend_basic(caller, open, basic))
+    }
+
+    /// Says that a file was used or changed now: for this it is enough to have the right to its data, also one that the open has
+    /// not. Waits for those who would not look again.
+    // RFC 8881 6.2.1.3.1 (WRITE_ATTRIBUTES), utimensat(2)
+    pub fn touch(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        accessed: Option<Time>,
+        modified: Option<Time>,
+    ) -> Step<()> {
+        let may = self
+            .check_owner(caller, open, Rights::WRITE_ATTRIBUTES)
+            .or_else(|_| self.check_owner(caller, open, Rights::WRITE_DATA))
+            .and_then(|()| self.check_writable());
+        let set = |time: Option<Time>| time.map(TimeSet::Set);
+        let basic = Basic { accessed: set(accessed), modified: set(modified), ..Basic::default() };
+        self.after_attributes(caller, open, may, || self.amend_basic(caller, open, basic))
+    }
+
+    /// Sets times that somebody has kept for the file who has the right to write it later, under `open`. They are the file's
+    /// times until now, so nobody is asked for anything; what is written through the open later moves them again.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`] where `open` is not one to write; as the volume says.
+    pub fn set_kept_times(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        accessed: Option<Time>,
+        modified: Option<Time>,
+    ) -> Result<(), Refusal> {
+        if !open.granted.contains(Rights::WRITE_DATA) {
+            return Err(Refusal::AccessDenied);
+        }
+        self.check_writable()?;
+        let each = |what: fn(Time) -> TimeSet| Basic {
+            accessed: accessed.map(what),
+            modified: modified.map(what),
+            ..Basic::default()
+        };
+        self.amend_basic(caller, open, each(TimeSet::Set))?;
+        self.amend_basic(caller, open, each(|_| TimeSet::Thaw))
+    }
+
+    /// The same as setting it, as part of making the file: whoever has come across it since is not waited for.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`] without the right to; [`Refusal::Invalid`]; as the volume says.
+    pub fn set_first_basic(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        basic: Basic,
+    ) -> Result<(), Refusal> {
+        self.check_basic(open, &basic)?;
+        self.amend_basic(caller, open, basic)
+    }
+
+    fn check_basic(&self, open: &Open, basic: &Basic) -> Result<(), Refusal> {
+        if !open.granted.contains(Rights::WRITE_ATTRIBUTES) {
+            return Err(Refusal::AccessDenied);
+        }
+        self.check_writable()?;
+        let is_directory = open.file.kind == Kind::Directory;
+        if let Some(attributes) = basic.attributes {
+            let wrong = (attributes.contains(Attributes::DIRECTORY) && !is_directory)
+                || (attributes.contains(Attributes::TEMPORARY) && is_directory);
+            if wrong {
+                return Err(Refusal::Invalid);
+            }
+        }
+        Ok(())
+    }
+
+    fn amend_basic(&self, caller: &Caller<'_>, open: &Arc<Open>, basic: Basic) -> Result<(), Refusal> {
+        let beside = open.file.beside.lock();
+        let record = self.record_of(open)?;
+        let before = open.node.stat()?;
+        take_over(open, &basic);
+        let (times, told) = asked_for(&basic);
+        if times != Times::default() {
+            open.node.set_times(times)?;
+            self.own_changed(&open.file);
+        }
+        let mut new = record;
+        if times != Times::default() {
+            let now = open.node.stat()?;
+            let kept =
+                |set: Option<Time>, host: Time| set.filter(|set| *set != host).map(|set| Kept { set, host });
+            new.accessed = times.accessed.map_or(record.accessed, |_| kept(times.accessed, now.accessed));
+            new.modified = times.modified.map_or(record.modified, |_| kept(times.modified, now.modified));
+        }
+        if let Some(TimeSet::Set(time)) = basic.created {
+            new.created = Some(time);
+        }
+        if let Some(attributes) = basic.attributes {
+            let sparse = record.attributes.unwrap_or_default() & Attributes::SPARSE;
+            new.attributes = Some((attributes & (STORED - Attributes::SPARSE)) | sparse);
+        }
+        if let Some(TimeSet::Set(time)) = basic.changed {
+            new.changed = Some(change_time(time, caller.now));
+        } else if open.own_times().contains(OwnTimes::CHANGED) {
+            new.changed = Some(change_time(record.changed(&before), caller.now));
+        } else if !told.is_empty() {
+            new.changed = None;
+        }
+        if new != record {
+            self.store_record(open, new)?;
+        }
+        drop(beside);
+        if !told.is_empty() || matches!(basic.changed, Some(TimeSet::Set(_))) {
+            self.shown_changed(open, caller.cause());
+        }
+        if let (Some(link), false) = (&open.link, told.is_empty()) {
+            self.tell(link, None, ChangeKind::Modified, told);
+        }
+        Ok(())
+    }
+}
+
+/// Notes which times the open takes into its hands, and which it lets go.
+fn take_over(open: &Open, basic: &Basic) {
+    let mut own = open.own_times();
+    for (what, bit) in [
+        (basic.accessed, OwnTimes::ACCESSED),
+        (basic.modified, OwnTimes::MODIFIED),
+        (basic.changed, OwnTimes::CHANGED),
+    ] {
+        if let Some(what) = what {
+            own.set(bit, what != TimeSet::Thaw);
+        }
+    }
+    open.own_times.store(own.bits(), Ordering::Relaxed);
+}
+
+/// The times that the host is to set, and what watches are to hear.
+fn asked_for(basic: &Basic) -> (Times, ChangeFilter) {
+    let set = |time: Option<TimeSet>| match time {
+        Some(TimeSet::Set(time)) => Some(time),
+        _ => None,
+    };
+    let times = Times { accessed: set(basic.accessed), modified: set(basic.modified) };
+    let mut told = ChangeFilter::empty();
+    told.set(ChangeFilter::CREATION, set(basic.created).is_some());
+    told.set(ChangeFilter::ATTRIBUTES, basic.attributes.is_some());
+    told.set(ChangeFilter::LAST_ACCESS, times.accessed.is_some());
+    told.set(ChangeFilter::LAST_WRITE, times.modified.is_some());
+    (times, told)
+}

@@ -1,0 +1,137 @@
+//! What follows a change of data: counts, times, the archive bit, and what lets a file run with the rights of others.
+
+use std::sync::atomic::Ordering;
+
+use volume::{Node, Time, Times};
+use wire::Now;
+
+use crate::engine::Share;
+use crate::engine::parts::file::{File, LENDING, SET_GROUP};
+use crate::engine::values::record::Record;
+use crate::open::UNSEEN;
+use crate::{Attributes, ChangeFilter, Open, Refusal};
+
+/// What became of a named stream, as far as its file shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StreamChange {
+    /// Its data or size is another.
+    Data,
+    /// It was made.
+    Made,
+}
+
+impl Share {
+    /// What follows every change of data: the archive bit, watches, and later who keeps the directory.
+    pub(crate) fn data_changed(&self, open: &Open, now: Now) -> Result<(), Refusal> {
+        self.changed(open, now, UNSEEN)
+    }
+
+    /// The same for a change that those who keep the directory are told at once.
+    pub(crate) fn changed_at_once(&self, open: &Open, now: Now) -> Result<(), Refusal> {
+        self.changed(open, now, 0)
+    }
+
+    fn changed(&self, open: &Open, now: Now, unseen: u32) -> Result<(), Refusal> {
+        let told = if open.stream.is_named {
+            ChangeFilter::STREAM_WRITE | ChangeFilter::STREAM_SIZE
+        } else {
+            ChangeFilter::LAST_WRITE | ChangeFilter::SIZE
+        };
+        // In one order with `wish_for_room`: either that sees this change, or this sees that the time was put back.
+        open.file.changes.fetch_add(1, Ordering::SeqCst);
+        if open.file.time_put_back.load(Ordering::SeqCst) {
+            self.modified_now(open, now)?;
+        }
+        let noted = told.bits() | unseen;
+        let mut before = open.untold.load(Ordering::Relaxed);
+        // A write to a line that all channels of the open share costs, so only when it says something new.
+        if before & noted != noted {
+            before = open.untold.fetch_or(noted, Ordering::Relaxed);
+        }
+        if before & told.bits() == 0 {
+            self.mark_archive(open)?;
+        }
+        if open.stream.is_named {
+            self.move_times(&open.file, open.node.as_ref(), StreamChange::Data, now)
+        } else {
+            self.lend_no_rights(&open.file, open.node.as_ref())
+        }
+    }
+
+    /// Data was changed when the time of modification was put back, or after.
+    #[cold]
+    pub(crate) fn modified_now(&self, open: &Open, now: Now) -> Result<(), Refusal> {
+        open.file.time_put_back.store(false, Ordering::SeqCst);
+        let modified = Some(Time::from_wall_ns(now.wall_ns));
+        Ok(open.node.set_times(Times { accessed: None, modified })?)
+    }
+
+    /// Says that the file has changed since it was last backed up. A directory has changed in this sense when a stream
+    /// of it has.
+    pub(crate) fn mark_archive(&self, open: &Open) -> Result<(), Refusal> {
+        if open.is_directory() {
+            return Ok(());
+        }
+        self.mark_archive_at(&open.file, open.node.as_ref())
+    }
+
+    /// The same for a file that is about to be handed out, or for a directory.
+    pub(crate) fn mark_archive_at(&self, file: &File, node: &dyn Node) -> Result<(), Refusal> {
+        let is_marked = |record: &Record| match record.attributes {
+            Some(bits) => bits.contains(Attributes::ARCHIVE),
+            None => !file.is_directory,
+        };
+        if is_marked(&self.record_at(file, node)?) {
+            return Ok(());
+        }
+        let _beside = file.beside.lock();
+        let record = self.record_at(file, node)?;
+        if is_marked(&record) {
+            return Ok(());
+        }
+        let attributes = Some(record.attributes.unwrap_or_default() | Attributes::ARCHIVE);
+        self.store_record_at(file, node, Record { attributes, ..record })
+    }
+
+    /// Moves the times of a file or directory as a change of one of its streams does, which lie elsewhere on the host, and
+    /// marks it for the next backup.
+    ///
+    /// # Errors
+    /// As the volume says.
+    // MS-FSA 2.1.4.17
+    // MS-FSA 2.1.5.1.2
+    pub(crate) fn move_times(
+        &self,
+        file: &File,
+        node: &dyn Node,
+        change: StreamChange,
+        now: Now,
+    ) -> Result<(), Refusal> {
+        let modified = match change {
+            StreamChange::Data => Time::from_wall_ns(now.wall_ns),
+            // The host moves the time of change whichever time is set.
+            StreamChange::Made => node.stat()?.modified,
+        };
+        node.set_times(Times { accessed: None, modified: Some(modified) })?;
+        self.own_changed(file);
+        self.mark_archive_at(file, node)
+    }
+
+    /// Takes from a file that is written to what lets it run with the rights of others, as the host does where the writer
+    /// has no privilege.
+    // chmod(2), write(2)
+    pub(crate) fn lend_no_rights(&self, file: &File, node: &dyn Node) -> Result<(), Refusal> {
+        if !file.lends_rights.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        file.lends_rights.store(false, Ordering::Relaxed);
+        let mode = node.stat()?.mode;
+        // Without the right to execute the group's bit says something else.
+        let taken = if mode & 0o010 == 0 { LENDING & !SET_GROUP } else { LENDING };
+        if mode & taken != 0 {
+            node.set_mode(mode & !taken)?;
+            self.own_changed(file);
+        }
+        Ok(())
+    }
+}

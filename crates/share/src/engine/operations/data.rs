@@ -1,0 +1,204 @@
+//! Reading and writing. Nothing here takes a lock as long as nobody holds byte ranges or caching rights.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use volume::security::Rights;
+use volume::{Patience, Times};
+use wire::{FileRange, Now, Transfer};
+
+use crate::caching::grants::Need;
+use crate::engine::Share;
+use crate::open::OwnTimes;
+use crate::{Caller, LockOwner, Open, Options, RangeKind, RangeRequest, Refusal, Step};
+
+/// Where to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteAt {
+    /// At this byte.
+    Offset(u64),
+    /// Behind the last byte.
+    End,
+}
+
+impl Share {
+    /// Appends up to `len` bytes from offset `at` to `out` and says how many; 0 at or behind the end.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`], [`Refusal::RangeConflict`], [`Refusal::IsADirectory`],
+    /// [`Refusal::WouldBlock`] when patience ended; as the volume says.
+    // MS-FSA 2.1.5.3
+    pub fn read(
+        &self,
+        open: &Open,
+        owner: LockOwner,
+        at: u64,
+        len: usize,
+        out: &mut Vec<u8>,
+        patience: Patience,
+    ) -> Result<usize, Refusal> {
+        check_read(open, owner, at, len)?;
+        if !open.own_times().contains(OwnTimes::ACCESSED) {
+            return Ok(open.data.read(at, len, out, patience)?);
+        }
+        let accessed = Some(open.node.stat()?.accessed);
+        let read = open.data.read(at, len, out, patience)?;
+        open.node.set_times(Times { accessed, modified: None })?;
+        Ok(read)
+    }
+
+    /// What [`Share::read`] would append, as a piece of a file that is sent without being copied: what is
+    /// written there meanwhile may be among it. Nothing where the volume has no such piece in memory; then
+    /// [`Share::read`] is the way, as it is where the share's settings or `transfer` have data copied. Never waits.
+    ///
+    /// # Errors
+    /// As [`Share::read`].
+    // MS-FSA 2.1.5.3
+    pub fn read_range(
+        &self,
+        open: &Open,
+        owner: LockOwner,
+        at: u64,
+        len: usize,
+        transfer: &Transfer,
+    ) -> Result<Option<FileRange>, Refusal> {
+        check_read(open, owner, at, len)?;
+        if !transfer.chooses(self.settings().send_file, len) {
+            return Ok(None);
+        }
+        // The time of access is put back behind a read, and it is not known when this one would be over.
+        if open.own_times().contains(OwnTimes::ACCESSED) {
+            return Ok(None);
+        }
+        Ok(Arc::clone(&open.data).range(at, len)?)
+    }
+
+    /// Writes `data`; with `through`, or where the open asks for it, to stable storage.
+    // MS-FSA 2.1.5.4
+    pub fn write(
+        &self,
+        caller: &Caller<'_>,
+        open: &Open,
+        owner: LockOwner,
+        at: WriteAt,
+        data: &[u8],
+        through: bool,
+    ) -> Step<()> {
+        let len = data.len() as u64;
+        let ask = || self.before_write(caller, open, owner, at, len);
+        let ask = || self.past_lapsed_at(open.file.id, caller, ask);
+        self.change_data(caller, open, ask, |begin| match appends(open, at) {
+            true => self.append(caller, open, owner, data, through),
+            false => self.write_now(open, begin, data, through, caller.now),
+        })
+    }
+
+    /// Writes behind the end as it is when it is this write's turn, so that of two at once neither takes the other's place.
+    fn append(
+        &self,
+        caller: &Caller<'_>,
+        open: &Open,
+        owner: LockOwner,
+        data: &[u8],
+        through: bool,
+    ) -> Result<(), Refusal> {
+        let _turn = open.stream.appending.lock();
+        let at = open.data.stat()?.size;
+        check_ranges(open, owner, at, data.len() as u64, RangeKind::Exclusive)?;
+        self.write_now(open, at, data, through, caller.now)
+    }
+
+    /// Checks a write and says at which byte it begins.
+    fn before_write(
+        &self,
+        caller: &Caller<'_>,
+        open: &Open,
+        owner: LockOwner,
+        at: WriteAt,
+        len: u64,
+    ) -> Step<u64> {
+        let at = match start_of(open, at) {
+            Ok(at) => at,
+            Err(why) => return Step::Refused(why),
+        };
+        let checked = check_data(open)
+            .and_then(|()| at.checked_add(len).filter(|end| *end <= i64::MAX as u64).ok_or(Refusal::Invalid))
+            .and_then(|_| check_ranges(open, owner, at, len, RangeKind::Exclusive));
+        if let Err(why) = checked {
+            return Step::Refused(why);
+        }
+        if len == 0 {
+            return Step::Done(at);
+        }
+        self.require_for(caller, open, Need::Change).map(|()| at)
+    }
+
+    fn write_now(&self, open: &Open, at: u64, data: &[u8], through: bool, now: Now) -> Result<(), Refusal> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let through = through || open.options.contains(Options::WRITE_THROUGH);
+        self.keeping_times(open, now, || {
+            if through {
+                let known = open.file.failed_syncs();
+                open.data.write(at, data)?;
+                self.store(open, known, false)?;
+            } else {
+                open.data.write(at, data)?;
+            }
+            self.data_changed(open, now)
+        })
+    }
+}
+
+/// Whether `open` may read there.
+fn check_read(open: &Open, owner: LockOwner, at: u64, len: usize) -> Result<(), Refusal> {
+    if !open.granted.intersects(Rights::READ_DATA | Rights::EXECUTE) {
+        return Err(Refusal::AccessDenied);
+    }
+    check_data(open)?;
+    check_ranges(open, owner, at, len as u64, RangeKind::Shared)
+}
+
+/// Where a write begins, and whether the open may write there.
+fn start_of(open: &Open, at: WriteAt) -> Result<u64, Refusal> {
+    if !open.granted.intersects(Rights::WRITE_DATA | Rights::APPEND_DATA) {
+        return Err(Refusal::AccessDenied);
+    }
+    match at {
+        WriteAt::Offset(at) if !appends(open, WriteAt::Offset(at)) => Ok(at),
+        _ => Ok(open.data.stat()?.size),
+    }
+}
+
+/// Whether a write goes behind the end: whoever may only append writes there, wherever they ask to.
+fn appends(open: &Open, at: WriteAt) -> bool {
+    at == WriteAt::End || !open.granted.contains(Rights::WRITE_DATA)
+}
+
+/// Whether there is data to read and write.
+pub(crate) fn check_data(open: &Open) -> Result<(), Refusal> {
+    if open.is_closed() {
+        return Err(Refusal::Gone);
+    }
+    if open.is_directory() { Err(Refusal::IsADirectory) } else { Ok(()) }
+}
+
+/// Whether somebody's byte range is in the way.
+// MS-FSA 2.1.4.10
+pub(crate) fn check_ranges(
+    open: &Open,
+    owner: LockOwner,
+    at: u64,
+    len: u64,
+    kind: RangeKind,
+) -> Result<(), Refusal> {
+    if len == 0 || !open.stream.has_ranges.load(Ordering::Acquire) {
+        return Ok(());
+    }
+    let range = RangeRequest { start: at, len, kind };
+    let ignores_merging = open.options.contains(Options::MERGING_RANGES);
+    let mut state = open.file.state.lock();
+    let conflicts = state.stream(&open.stream).ranges.hinders(&range, owner, ignores_merging);
+    if conflicts { Err(Refusal::RangeConflict) } else { Ok(()) }
+}

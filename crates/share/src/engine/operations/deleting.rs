@@ -1,0 +1,137 @@
+//! Marking names and streams to go.
+
+use std::sync::Arc;
+
+use volume::security::Rights;
+
+use crate::caching::grants::Need;
+use crate::engine::Share;
+use crate::engine::finding::removal::check_empty;
+use crate::engine::parts::file::Deletion;
+use crate::{Attributes, Caller, Open, Refusal, Step};
+
+/// How a name is marked.
+#[derive(Clone, Copy)]
+struct Marking {
+    /// To go, or no longer to go.
+    on: bool,
+    /// It goes when this very open is closed.
+    posix: bool,
+    /// READ_ONLY keeps nothing.
+    ignore_read_only: bool,
+    /// Whoever marks it hears what the close says. READ_ONLY keeps nothing then.
+    close_tells: bool,
+}
+
+impl Share {
+    /// Says that what is open goes with its last open, or no longer does. With `posix` the name goes
+    /// when this very open is closed, whoever else has it open. A symbolic link that was followed to it goes in its place.
+    // MS-FSA 2.1.5.15.3
+    // MS-FSA 2.1.5.15.4
+    pub fn set_delete(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        on: bool,
+        posix: bool,
+        ignore_read_only: bool,
+    ) -> Step<()> {
+        if on && let Err(why) = self.check_open_may_go(open) {
+            return Step::Refused(why);
+        }
+        let marking = Marking { on, posix, ignore_read_only, close_tells: false };
+        self.with_last_link(caller, open, |open| self.mark_to_go(caller, open, marking))
+    }
+
+    /// Says that the name of what is open goes with the close that the same request does next. That close tells what the host
+    /// refuses.
+    // RFC 8881 18.25
+    pub fn set_delete_at_once(&self, caller: &Caller<'_>, open: &Arc<Open>) -> Step<()> {
+        if let Err(why) = self.check_open_may_go(open) {
+            return Step::Refused(why);
+        }
+        let marking = Marking { on: true, posix: true, ignore_read_only: true, close_tells: true };
+        self.mark_to_go(caller, open, marking)
+    }
+
+    fn mark_to_go(&self, caller: &Caller<'_>, open: &Arc<Open>, marking: Marking) -> Step<()> {
+        let Marking { on, posix, .. } = marking;
+        if on {
+            match self.check_deletable(caller, open, marking) {
+                Err(Refusal::NotEmpty) => match self.wait_for_unclaimed_in(caller, open) {
+                    Step::Done(()) => {}
+                    other => return other,
+                },
+                Err(why) => return Step::Refused(why),
+                Ok(()) => {}
+            }
+            match self.require_for(caller, open, Need::CloseKept) {
+                Step::Done(()) => {}
+                other => return other,
+            }
+            self.let_go(open, caller.cause());
+        } else if !open.granted.contains(Rights::DELETE) {
+            return Step::Refused(Refusal::AccessDenied);
+        }
+        let mut state = open.file.state.lock();
+        if open.stream.is_named {
+            state.stream(&open.stream).delete = on;
+        } else if let Some(entry) = open.link.as_ref().and_then(|link| state.link(link)) {
+            entry.delete = match (on, posix) {
+                (false, _) => None,
+                (true, false) => Some(Deletion::WithLast),
+                (true, true) => Some(Deletion::WithOpen(open.id)),
+            };
+            entry.deleter = open.asker();
+            entry.deletes_as = on.then(|| open.identity());
+        }
+        self.note_marks(&mut state);
+        drop(state);
+        // MS-SMB2 3.3.5.21.1
+        self.rights().keys().set_goes(&open.asker(), &open.stream, true);
+        self.write_changes();
+        if on && open.is_directory() {
+            self.end_watches_of(open.file.id);
+        }
+        Step::Done(())
+    }
+
+    fn check_deletable(&self, caller: &Caller<'_>, open: &Open, marking: Marking) -> Result<(), Refusal> {
+        if !open.granted.contains(Rights::DELETE) {
+            return Err(Refusal::AccessDenied);
+        }
+        self.check_writable()?;
+        let Some(link) = &open.link else {
+            return Err(Refusal::CannotDelete);
+        };
+        if !marking.close_tells {
+            let stat = open.node.stat()?;
+            if stat.fixed {
+                return Err(Refusal::AccessDenied);
+            }
+            if !marking.ignore_read_only && self.record_of(open)?.bits(&stat).contains(Attributes::READ_ONLY)
+            {
+                return Err(Refusal::CannotDelete);
+            }
+        }
+        if !open.stream.is_named {
+            self.check_removal(caller, &link.place())?;
+        }
+        if open.is_directory() { check_empty(open) } else { Ok(()) }
+    }
+
+    /// What a directory holds may be names that go with opens of which the client itself knows nothing any more: done when they have
+    /// gone.
+    fn wait_for_unclaimed_in(&self, caller: &Caller<'_>, directory: &Open) -> Step<()> {
+        if self.end_unclaimed_in(directory.file.id, Some(caller.client), caller.cause())
+            && check_empty(directory).is_ok()
+        {
+            return Step::Done(());
+        }
+        let until_ns = self.unclaimed_names_end(directory.file.id, (caller.client, caller.identity.sid));
+        match caller.waiter.zip(until_ns) {
+            Some((waiter, at)) if at > caller.now.mono_ns => Step::Wait(self.waits().add_later(waiter, at)),
+            _ => Step::Refused(Refusal::NotEmpty),
+        }
+    }
+}

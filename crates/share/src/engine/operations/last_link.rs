@@ -1,0 +1,76 @@
+//! The last of the links that were followed, in the place of what it leads to: for who removes or renames the name.
+
+use std::sync::Arc;
+
+use volume::security::Rights;
+
+use crate::engine::Share;
+use crate::engine::parts::trail::LastLink;
+use crate::{Caller, Deny, Disposition, Open, OpenRequest, Opened, Options, Refusal, Step};
+
+impl Share {
+    /// Does something to the name by which a client has opened something: to the link itself if its path ended with one.
+    pub(crate) fn with_last_link(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        act: impl FnOnce(&Arc<Open>) -> Step<()>,
+    ) -> Step<()> {
+        match self.last_link(caller, open) {
+            Some(Step::Done(link)) => act(&link),
+            Some(Step::Wait(ticket)) => Step::Wait(ticket),
+            Some(Step::Refused(why)) => Step::Refused(why),
+            None => act(open),
+        }
+    }
+
+    /// The link that the path of an open ended with, opened itself to be removed or renamed.
+    fn last_link(&self, caller: &Caller<'_>, open: &Arc<Open>) -> Option<Step<Arc<Open>>> {
+        let followed = open.followed.get().filter(|_| !open.stream.is_named)?;
+        let last = followed.trail.last.as_ref()?;
+        if !open.granted.contains(Rights::DELETE) {
+            return Some(Step::Refused(Refusal::AccessDenied));
+        }
+        if let Some(opened) = followed.link() {
+            return Some(Step::Done(opened));
+        }
+        Some(self.open_link(caller, last).map(|opened| {
+            let link = opened.open;
+            match followed.keep_link(&link) {
+                Some(first) => {
+                    let _nothing_goes = self.close(&link, caller.cause());
+                    first
+                }
+                None => link,
+            }
+        }))
+    }
+
+    fn open_link(&self, caller: &Caller<'_>, last: &LastLink) -> Step<Opened> {
+        let path = last.parent.path_to(&last.name);
+        let request = OpenRequest {
+            path: &path,
+            stream: None,
+            access: Rights::DELETE | Rights::READ_ATTRIBUTES,
+            deny: Deny::empty(),
+            disposition: Disposition::Open,
+            options: Options::OPEN_LINK | Options::EXACT_CASE,
+            attributes: crate::Attributes::empty(),
+            mode: None,
+            descriptor: None,
+            extended: &[],
+            allocation: 0,
+            caching: None,
+        };
+        let opened = match self.create(caller, &request) {
+            Step::Done(opened) => opened,
+            other => return other,
+        };
+        if opened.open.file.id == last.id {
+            return Step::Done(opened);
+        }
+        // Another thing has got the name since.
+        let _nothing_goes = self.close(&opened.open, caller.cause());
+        Step::Refused(Refusal::Gone)
+    }
+}

@@ -1,0 +1,223 @@
+//! Byte ranges of an open.
+
+use std::sync::Arc;
+
+use volume::security::Rights;
+
+use crate::caching::grants::Need;
+use crate::engine::Share;
+use crate::lasting::record::Record;
+use crate::memory::RANGE_BYTES;
+use crate::{Caller, LockOwner, LockRule, Open, RangeRequest, Refusal, Step};
+
+/// What is recorded beside an open in one step with a change of its byte ranges; none: nothing. Asked under the lock
+/// that orders these changes, when all of one request are made, and only for an open that is recorded.
+pub type RangeNote<'a> = &'a dyn Fn() -> Option<Vec<u8>>;
+
+impl Share {
+    /// Takes all of `ranges` or none. Waits only when the caller can, and for one range alone.
+    pub fn lock(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        owner: LockOwner,
+        rule: LockRule,
+        ranges: &[RangeRequest],
+    ) -> Step<()> {
+        self.lock_noting(caller, open, owner, rule, ranges, &|| None)
+    }
+
+    /// The same, with a note beside the open.
+    // MS-FSA 2.1.5.8
+    pub fn lock_noting(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        owner: LockOwner,
+        rule: LockRule,
+        ranges: &[RangeRequest],
+        note: RangeNote<'_>,
+    ) -> Step<()> {
+        let given = open.stream.given();
+        let step = self
+            .past_lapsed_at(open.file.id, caller, || self.lock_now(caller, open, owner, rule, ranges, note));
+        if matches!(step, Step::Done(())) {
+            self.catch_up(&open.file, &open.stream, &open.asker(), Need::Change, given, caller.cause());
+        }
+        step
+    }
+
+    fn lock_now(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        owner: LockOwner,
+        rule: LockRule,
+        ranges: &[RangeRequest],
+        note: RangeNote<'_>,
+    ) -> Step<()> {
+        if let Err(why) = check_has_ranges(open).and_then(|()| check_locker(open)) {
+            return Step::Refused(why);
+        }
+        match self.require_for(caller, open, Need::Change) {
+            Step::Done(()) => {}
+            other => return other,
+        }
+        let payer = open.payer();
+        let mut state = open.file.state.lock();
+        if open.is_closed() {
+            return Step::Refused(Refusal::Gone);
+        }
+        let stream = state.stream(&open.stream);
+        stream.ranges.charge_to(self.client_memory());
+        let more = ranges.iter().filter(|range| !stream.ranges.is_held(owner, rule, range)).count();
+        if more > 0 && !self.client_memory().has_room(payer, more * RANGE_BYTES) {
+            drop(state);
+            return Step::Refused(self.refuse_for_memory(caller, payer));
+        }
+        let taken = stream.ranges.lock(owner, open.id, payer, rule, ranges);
+        stream.publish();
+        if taken.is_ok() && open.is_lasting() {
+            let taken = Record::Taken { id: open.id, owner, rule, ranges: ranges.to_vec() };
+            self.note_ranges(open, vec![taken], note());
+            drop(state);
+            self.write_changes();
+            return Step::Done(());
+        }
+        match (taken, caller.waiter, ranges) {
+            (Ok(()), ..) => Step::Done(()),
+            (Err(Refusal::RangeNotGranted), Some(waiter), [range]) => {
+                let ticket = self.waits().add(waiter, &open.file);
+                stream.ranges.wait(ticket, owner, open.id, rule, *range);
+                Step::Wait(ticket)
+            }
+            (Err(why), ..) => Step::Refused(why),
+        }
+    }
+
+    /// Releases ranges in order and stops at the first that is not held.
+    ///
+    /// # Errors
+    /// [`Refusal::RangeNotHeld`], [`Refusal::BadRange`].
+    pub fn unlock(
+        &self,
+        open: &Arc<Open>,
+        owner: LockOwner,
+        rule: LockRule,
+        ranges: &[RangeRequest],
+    ) -> Result<(), Refusal> {
+        self.unlock_noting(open, owner, rule, ranges, &|| None)
+    }
+
+    /// The same, with a note beside the open if all are released.
+    ///
+    /// # Errors
+    /// As [`Share::unlock`].
+    // MS-FSA 2.1.5.9
+    pub fn unlock_noting(
+        &self,
+        open: &Arc<Open>,
+        owner: LockOwner,
+        rule: LockRule,
+        ranges: &[RangeRequest],
+        note: RangeNote<'_>,
+    ) -> Result<(), Refusal> {
+        check_has_ranges(open)?;
+        let mut state = open.file.state.lock();
+        let stream = state.stream(&open.stream);
+        let mut released = Ok(());
+        let mut changes = Vec::new();
+        for range in ranges {
+            released = stream.ranges.unlock(owner, rule, std::slice::from_ref(range));
+            if released.is_err() {
+                break;
+            }
+            if open.is_lasting() {
+                changes.push(Record::Released { id: open.id, owner, rule, range: *range });
+            }
+        }
+        if !changes.is_empty() {
+            self.note_ranges(open, changes, released.is_ok().then(note).flatten());
+        }
+        let wakes = stream.ranges.ready();
+        stream.publish();
+        drop(state);
+        self.write_changes();
+        self.wake_all(wakes);
+        released
+    }
+}
+
+impl Share {
+    /// Has those ask again who wait for this very range through the same open: what they ask for may be done.
+    pub fn ask_again(&self, open: &Arc<Open>, start: u64, len: u64) {
+        let mut state = open.file.state.lock();
+        let wakes = state.stream(&open.stream).ranges.take_same(open.id, start, len);
+        drop(state);
+        self.wake_all(wakes);
+    }
+
+    /// Who was woken for a range of an open's stream does not ask for it any more: whoever can have it now is woken.
+    pub fn pass_turn(&self, open: &Arc<Open>) {
+        let mut state = open.file.state.lock();
+        let wakes = state.stream(&open.stream).ranges.ready();
+        drop(state);
+        self.wake_all(wakes);
+    }
+
+    /// Leaves of the ranges that were taken through an open only those of `changes`, which are taken (true) or
+    /// released again in their order. All of them were held.
+    pub fn keep_ranges(&self, open: &Arc<Open>, changes: &[(LockOwner, RangeRequest, bool)]) {
+        let payer = open.payer();
+        let mut state = open.file.state.lock();
+        if open.is_closed() {
+            return;
+        }
+        let stream = state.stream(&open.stream);
+        let before: Vec<_> = stream.ranges.held().filter(|h| h.open == open.id).copied().collect();
+        stream.ranges.release_open(open.id);
+        for (owner, range, is_taken) in changes {
+            let ranges = std::slice::from_ref(range);
+            // What they were taken with cannot stand against it now.
+            let _ = if *is_taken {
+                stream.ranges.lock(*owner, open.id, payer, LockRule::Merging, ranges)
+            } else {
+                stream.ranges.unlock(*owner, LockRule::Merging, ranges)
+            };
+        }
+        let after: Vec<_> = stream.ranges.held().filter(|h| h.open == open.id).copied().collect();
+        let mut wakes = Vec::new();
+        if before != after {
+            wakes = stream.ranges.ready();
+            stream.publish();
+            if open.is_lasting() {
+                for held in before {
+                    let (owner, rule, range) = (held.owner, held.rule, held.range);
+                    self.note_change(Record::Released { id: open.id, owner, rule, range });
+                }
+                for held in after {
+                    let (owner, rule, ranges) = (held.owner, held.rule, vec![held.range]);
+                    self.note_change(Record::Taken { id: open.id, owner, rule, ranges });
+                }
+            }
+        }
+        drop(state);
+        self.write_changes();
+        self.wake_all(wakes);
+    }
+}
+
+/// Whether there is something to lock.
+fn check_has_ranges(open: &Open) -> Result<(), Refusal> {
+    if open.is_closed() {
+        return Err(Refusal::Gone);
+    }
+    if open.is_directory() { Err(Refusal::Invalid) } else { Ok(()) }
+}
+
+/// Whether whoever locks may do something with the data. A range stops everybody else, so one that needed no right would
+/// be anybody's way to stop the file's owner.
+fn check_locker(open: &Open) -> Result<(), Refusal> {
+    let data = Rights::READ_DATA | Rights::WRITE_DATA | Rights::APPEND_DATA | Rights::EXECUTE;
+    if open.granted.intersects(data) { Ok(()) } else { Err(Refusal::AccessDenied) }
+}

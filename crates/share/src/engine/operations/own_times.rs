@@ -1,0 +1,77 @@
+//! Times that an open holds fast: what is done through it leaves them as they are.
+
+use volume::{Time, Times};
+use wire::Now;
+
+use crate::engine::Share;
+use crate::engine::values::record::{CHANGE_TIME_HOLDS_NS, Kept, Record};
+use crate::open::OwnTimes;
+use crate::{Open, Refusal};
+
+/// Times as they were before something was done through an open that keeps them so.
+struct Before {
+    times: Times,
+    changed: Option<Time>,
+}
+
+impl Share {
+    /// Does something that changes data, and leaves the times as they were that the open has in its hands.
+    ///
+    /// # Errors
+    /// What `act` says; as the volume says.
+    pub(crate) fn keeping_times<T>(
+        &self,
+        open: &Open,
+        now: Now,
+        act: impl FnOnce() -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let before = self.own_times_of(open)?;
+        let done = act()?;
+        self.put_back(open, before, now)?;
+        Ok(done)
+    }
+
+    /// The times that an open has in its hands, before something is done through it that moves them.
+    ///
+    /// # Errors
+    /// As the volume says.
+    fn own_times_of(&self, open: &Open) -> Result<Option<Before>, Refusal> {
+        let own = open.own_times();
+        if own.is_empty() {
+            return Ok(None);
+        }
+        let stat = open.node.stat()?;
+        let changed =
+            if own.contains(OwnTimes::CHANGED) { Some(self.record_of(open)?.changed(&stat)) } else { None };
+        let times = Times {
+            accessed: own.contains(OwnTimes::ACCESSED).then_some(stat.accessed),
+            modified: own.contains(OwnTimes::MODIFIED).then_some(stat.modified),
+        };
+        Ok(Some(Before { times, changed }))
+    }
+
+    /// Puts them back after it was done.
+    ///
+    /// # Errors
+    /// As the volume says.
+    // MS-FSA 2.1.4.17
+    fn put_back(&self, open: &Open, before: Option<Before>, now: Now) -> Result<(), Refusal> {
+        let Some(Before { times, changed }) = before else {
+            return Ok(());
+        };
+        if times != Times::default() {
+            open.node.set_times(times)?;
+        }
+        if let Some(changed) = changed {
+            let _beside = open.file.beside.lock();
+            let record = self.record_of(open)?;
+            self.store_record(open, Record { changed: Some(change_time(changed, now)), ..record })?;
+        }
+        Ok(())
+    }
+}
+
+/// A change time that holds until something else changes the file.
+pub(crate) fn change_time(set: Time, now: Now) -> Kept {
+    Kept { set, host: Time::from_wall_ns(now.wall_ns.saturating_add(CHANGE_TIME_HOLDS_NS)) }
+}

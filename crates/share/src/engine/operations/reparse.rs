@@ -1,0 +1,205 @@
+//! Reparse points, symbolic links of the host, and object ids.
+
+use std::sync::Arc;
+
+use volume::Kind;
+use volume::Note;
+use volume::security::{Privileges, Rights};
+use wire::Now;
+
+use crate::engine::Share;
+use crate::engine::finding::removal::check_empty;
+use crate::engine::operations::info::tag_of;
+use crate::engine::values::record::Record;
+use crate::info::number_on;
+use crate::{Caller, ChangeFilter, ChangeKind, Open, Refusal};
+
+/// Longest reparse point in bytes.
+// MS-FSCC 2.1.2
+const MAX_REPARSE: usize = 16 * 1024;
+
+impl Share {
+    /// The bytes of a reparse point, its tag first.
+    ///
+    /// # Errors
+    /// [`Refusal::NoSuchNote`] when it is none, also for a symbolic link of the host, whose text
+    /// [`Share::link_text`] gives; as the volume says.
+    // MS-FSA 2.1.5.10.14
+    pub fn reparse(&self, open: &Open) -> Result<Vec<u8>, Refusal> {
+        if !self.record_of(open)?.has_reparse {
+            return Err(Refusal::NoSuchNote);
+        }
+        open.node.note(Note::Reparse)?.ok_or(Refusal::NoSuchNote)
+    }
+
+    /// Makes what is open a reparse point, or changes the data of one with the same tag.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`], [`Refusal::Invalid`], [`Refusal::NotEmpty`]; as the volume says.
+    // MS-FSA 2.1.5.10.37
+    pub fn set_reparse(&self, _caller: &Caller<'_>, open: &Arc<Open>, bytes: &[u8]) -> Result<(), Refusal> {
+        self.check_note_change(open)?;
+        if bytes.len() < 8 || bytes.len() > MAX_REPARSE {
+            return Err(Refusal::Invalid);
+        }
+        if open.is_directory() {
+            check_empty(open)?;
+        }
+        let beside = open.file.beside.lock();
+        match self.reparse(open) {
+            Ok(old) if tag_of(&old) != tag_of(bytes) => return Err(Refusal::Invalid),
+            Ok(_) | Err(Refusal::NoSuchNote) => {}
+            Err(why) => return Err(why),
+        }
+        open.node.set_note(Note::Reparse, Some(bytes))?;
+        let record = self.record_of(open)?;
+        self.store_record(open, Record { has_reparse: true, ..record })?;
+        drop(beside);
+        self.tell_reparse(open);
+        Ok(())
+    }
+
+    /// Makes an ordinary file or empty directory of a reparse point with this tag.
+    ///
+    /// # Errors
+    /// [`Refusal::NoSuchNote`], [`Refusal::Invalid`] for another tag, [`Refusal::AccessDenied`].
+    // MS-FSA 2.1.5.10.3
+    pub fn delete_reparse(&self, _caller: &Caller<'_>, open: &Arc<Open>, tag: u32) -> Result<(), Refusal> {
+        self.check_note_change(open)?;
+        let beside = open.file.beside.lock();
+        if tag_of(&self.reparse(open)?) != tag {
+            return Err(Refusal::Invalid);
+        }
+        open.node.set_note(Note::Reparse, None)?;
+        let record = self.record_of(open)?;
+        self.store_record(open, Record { has_reparse: false, ..record })?;
+        drop(beside);
+        self.tell_reparse(open);
+        Ok(())
+    }
+
+    /// Puts a symbolic link of the host in the place of the file or empty directory that is open. The
+    /// open goes on with the file, which has no name any more.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`], [`Refusal::Invalid`] for a file with data; as the volume says.
+    // MS-FSA 2.1.5.10.37
+    pub fn make_link(&self, caller: &Caller<'_>, open: &Arc<Open>, text: &[u8]) -> Result<(), Refusal> {
+        self.check_note_change(open)?;
+        let link = open.link.as_ref().ok_or(Refusal::AccessDenied)?;
+        if text.is_empty() || open.stream.is_named {
+            return Err(Refusal::Invalid);
+        }
+        let (parent, name) = link.place();
+        self.check_link(&parent, text)?;
+        let stat = open.node.stat()?;
+        if stat.kind == Kind::File && stat.size > 0 {
+            return Err(Refusal::Invalid);
+        }
+        let actor = caller.identity.actor.as_ref();
+        let changing = parent.change(&[&name]);
+        parent.node.remove(&name, open.file.is_directory, actor)?;
+        parent.removed(&name);
+        let made = parent.node.create_link(&name, text, actor);
+        if made.is_ok() {
+            parent.added(&name);
+        }
+        drop(changing);
+        if let Some(entry) = open.file.state.lock().link(link) {
+            entry.removed = true;
+        }
+        self.directories().forget(open.file.id);
+        self.entries_changed(&parent, &open.asker(), caller.cause());
+        made?;
+        self.tell_reparse(open);
+        Ok(())
+    }
+
+    /// The text of a symbolic link of the host.
+    ///
+    /// # Errors
+    /// [`Refusal::NoSuchNote`] when it is none; as the volume says.
+    pub fn link_text(&self, open: &Open) -> Result<Vec<u8>, Refusal> {
+        if open.file.kind != Kind::Link {
+            return Err(Refusal::NoSuchNote);
+        }
+        Ok(open.node.link_text()?)
+    }
+
+    fn check_note_change(&self, open: &Open) -> Result<(), Refusal> {
+        if !open.granted.intersects(Rights::WRITE_DATA | Rights::WRITE_ATTRIBUTES) {
+            return Err(Refusal::AccessDenied);
+        }
+        self.check_writable()
+    }
+
+    fn tell_reparse(&self, open: &Open) {
+        if let Some(link) = &open.link {
+            self.tell(link, None, ChangeKind::Modified, ChangeFilter::ATTRIBUTES);
+        }
+    }
+
+    /// The sixteen bytes by which others link to the file; made when there are none and `create` says so, which changes the
+    /// file and so needs a right to.
+    ///
+    /// # Errors
+    /// [`Refusal::NoSuchNote`], [`Refusal::AccessDenied`], [`Refusal::ReadOnly`]; as the volume says.
+    // MS-FSA 2.1.5.10.1 (exception: it asks for no right)
+    pub fn object_id(&self, open: &Open, create: bool, now: Now) -> Result<[u8; 16], Refusal> {
+        if let Some(id) = open.node.note(Note::ObjectId)?.and_then(|bytes| bytes.first_chunk().copied()) {
+            return Ok(id);
+        }
+        if !create {
+            return Err(Refusal::NoSuchNote);
+        }
+        self.check_note_change(open)?;
+        // No two files of a volume have had one number at one time.
+        let number = number_on(open.node.stat()?.file_system, open.file.id.inode);
+        let file = number ^ self.volume().facts().serial.rotate_left(32);
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&file.to_le_bytes());
+        id[8..].copy_from_slice(&now.wall_ns.to_le_bytes());
+        open.node.set_note(Note::ObjectId, Some(&id))?;
+        Ok(id)
+    }
+
+    /// What was set beside the sixteen bytes of [`Share::object_id`]; none of a file whose bytes were made.
+    ///
+    /// # Errors
+    /// As the volume says.
+    pub fn object_birth(&self, open: &Open) -> Result<Option<[u8; 48]>, Refusal> {
+        let note = open.node.note(Note::ObjectId)?;
+        Ok(note.and_then(|bytes| <[u8; 48]>::try_from(bytes.get(16..)?).ok()))
+    }
+
+    /// Gives a file that has none the bytes by which others link to it, and what is told beside them: for who puts files back.
+    ///
+    /// # Errors
+    /// [`Refusal::ReadOnly`], [`Refusal::AccessDenied`], [`Refusal::Exists`]; as the volume says.
+    // MS-FSA 2.1.5.10.35 (exception: nobody looks for another file with the same bytes, since no host finds files by them)
+    pub fn set_object_id(&self, caller: &Caller<'_>, open: &Open, whole: &[u8; 64]) -> Result<(), Refusal> {
+        self.check_writable()?;
+        if !self.token(caller, open.options).privileges.contains(Privileges::RESTORE) {
+            return Err(Refusal::AccessDenied);
+        }
+        let _beside = open.file.beside.lock();
+        if open.node.note(Note::ObjectId)?.is_some() {
+            return Err(Refusal::Exists);
+        }
+        Ok(open.node.set_note(Note::ObjectId, Some(whole))?)
+    }
+
+    /// Takes these bytes away, if there are any.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`], [`Refusal::ReadOnly`]; as the volume says.
+    // MS-FSA 2.1.5.10.2 (exception: it asks for no right)
+    pub fn delete_object_id(&self, open: &Open) -> Result<(), Refusal> {
+        self.check_note_change(open)?;
+        let _beside = open.file.beside.lock();
+        match open.node.note(Note::ObjectId)? {
+            Some(_) => Ok(open.node.set_note(Note::ObjectId, None)?),
+            None => Ok(()),
+        }
+    }
+}

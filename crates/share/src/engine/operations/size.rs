@@ -1,0 +1,261 @@
+//! Size, allocation, holes.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use volume::security::Rights;
+use volume::{Extent, Times};
+
+use crate::caching::grants::Need;
+use crate::engine::Share;
+use crate::engine::operations::changed_data::StreamChange;
+use crate::engine::operations::data::{check_data, check_ranges};
+use crate::{Attributes, Caller, ChangeFilter, ChangeKind, LockOwner, Open, RangeKind, Refusal, Step};
+
+impl Share {
+    /// Cuts or extends the stream that is open.
+    // MS-FSA 2.1.5.15.5
+    pub fn set_size(&self, caller: &Caller<'_>, open: &Arc<Open>, size: u64) -> Step<()> {
+        self.change(caller, open, || {
+            if size > i64::MAX as u64 {
+                return Err(Refusal::Invalid);
+            }
+            open.data.set_size(size)?;
+            self.size_changed(open, caller)
+        })
+    }
+
+    /// Backs the first `bytes` with storage; fewer than the size cut the stream.
+    // MS-FSA 2.1.5.15.1
+    pub fn set_allocation(&self, caller: &Caller<'_>, open: &Arc<Open>, bytes: u64) -> Step<()> {
+        self.change(caller, open, || {
+            if bytes > i64::MAX as u64 {
+                return Err(Refusal::Invalid);
+            }
+            let size = open.data.stat()?.size;
+            if bytes < size {
+                open.data.set_size(bytes)?;
+                return self.size_changed(open, caller);
+            }
+            if bytes > size {
+                self.wish_for_room(open, bytes, caller)?;
+            } else {
+                // The file counts as changed all the same.
+                // MS-FSA 2.1.5.15.1
+                self.move_times(&open.file, open.node.as_ref(), StreamChange::Made, caller.now)?;
+            }
+            self.shown_changed(open, caller.cause());
+            Ok(())
+        })
+    }
+
+    /// Backs a range with storage; the stream grows where the range goes beyond its end.
+    pub fn allocate(&self, caller: &Caller<'_>, open: &Arc<Open>, range: Range<u64>) -> Step<()> {
+        self.change(caller, open, || {
+            if range.start >= range.end || range.end > i64::MAX as u64 {
+                return Err(Refusal::Invalid);
+            }
+            let end = range.end;
+            open.data.allocate(range)?;
+            if end > open.data.stat()?.size {
+                open.data.set_size(end)?;
+                return self.size_changed(open, caller);
+            }
+            self.stream_allocated(open, caller)?;
+            self.own_changed(&open.file);
+            self.shown_changed(open, caller.cause());
+            Ok(())
+        })
+    }
+
+    /// Backs the first `bytes` with storage behind the end. The time of modification stays, which the host moves with it; the change
+    /// time does not.
+    ///
+    /// Of a change of data that comes in this very moment the time is not lost: whichever of both is the second sets it.
+    // MS-FSA 2.1.5.15.1
+    fn wish_for_room(&self, open: &Open, bytes: u64, caller: &Caller<'_>) -> Result<(), Refusal> {
+        if open.stream.is_named {
+            open.data.allocate(0..bytes)?;
+            return self.stream_allocated(open, caller);
+        }
+        let file = &open.file;
+        let (changes, modified) = (file.changes.load(Ordering::SeqCst), open.node.stat()?.modified);
+        open.data.allocate(0..bytes)?;
+        // A server without privileges may not set the times of every file that it may write; the host's own stay then.
+        if open.node.set_times(Times { accessed: None, modified: Some(modified) }).is_ok() {
+            file.time_put_back.store(true, Ordering::SeqCst);
+            if file.changes.load(Ordering::SeqCst) != changes {
+                self.modified_now(open, caller.now)?;
+            }
+        }
+        self.own_changed(file);
+        self.mark_archive(open)
+    }
+
+    /// Storage for a file's own data moves its times on the host; storage for a named stream lies elsewhere.
+    fn stream_allocated(&self, open: &Open, caller: &Caller<'_>) -> Result<(), Refusal> {
+        if !open.stream.is_named {
+            return Ok(());
+        }
+        self.move_times(&open.file, open.node.as_ref(), StreamChange::Data, caller.now)
+    }
+
+    /// The first range of data at or behind `from`, as the host keeps it; none when only a hole is left. A stream whose
+    /// holes the host does not know is data to its end.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`], [`Refusal::Invalid`]; as the volume says.
+    pub fn next_data(&self, open: &Open, from: u64) -> Result<Option<Range<u64>>, Refusal> {
+        if !open.granted.intersects(Rights::READ_DATA | Rights::EXECUTE) {
+            return Err(Refusal::AccessDenied);
+        }
+        check_data(open)?;
+        Ok(open.data.next_data(from)?)
+    }
+
+    /// The runs of a file's storage at or behind `from`, at most `max`, and whether there are more.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`], [`Refusal::NotSupported`]; as the volume says.
+    // MS-FSA 2.1.5.10.15 (exception: it asks for no right, but only who may read has the file open on the host)
+    pub fn extents(&self, open: &Open, from: u64, max: usize) -> Result<(Vec<Extent>, bool), Refusal> {
+        if !open.granted.contains(Rights::READ_DATA) {
+            return Err(Refusal::AccessDenied);
+        }
+        if open.is_directory() {
+            // A host that tells of them seldom means what a client would.
+            return Err(Refusal::NotSupported);
+        }
+        check_data(open)?;
+        Ok(open.data.extents(from, max)?)
+    }
+
+    /// Makes a range read as zeros; what lies behind the end is left out.
+    // MS-FSA 2.1.5.10.39
+    pub fn zero(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        owner: LockOwner,
+        range: Range<u64>,
+    ) -> Step<()> {
+        if range.start > range.end || range.end > i64::MAX as u64 {
+            return Step::Refused(Refusal::Invalid);
+        }
+        let len = range.end - range.start;
+        let checked = || check_ranges(open, owner, range.start, len, RangeKind::Exclusive).into();
+        match self.past_lapsed_at(open.file.id, caller, checked) {
+            Step::Done(()) => {}
+            other => return other,
+        }
+        self.change(caller, open, || {
+            let end = range.end.min(open.data.stat()?.size);
+            if range.start < end {
+                open.data.punch(range.start..end)?;
+                self.data_changed(open, caller.now)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Does something to data that the right to write allows, once nobody caches it.
+    fn change(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        act: impl FnOnce() -> Result<(), Refusal>,
+    ) -> Step<()> {
+        if !open.granted.contains(Rights::WRITE_DATA) {
+            return Step::Refused(Refusal::AccessDenied);
+        }
+        let checked = if open.is_directory() { Err(Refusal::Invalid) } else { check_data(open) };
+        if let Err(why) = checked {
+            return Step::Refused(why);
+        }
+        let ask = || self.require_for(caller, open, Need::Change);
+        self.change_data(caller, open, ask, |()| self.keeping_times(open, caller.now, act))
+    }
+
+    fn size_changed(&self, open: &Arc<Open>, caller: &Caller<'_>) -> Result<(), Refusal> {
+        self.changed_at_once(open, caller.now)?;
+        self.shown_changed(open, caller.cause());
+        if let Some(link) = &open.link {
+            let (name, kind, what) = if open.stream.is_named {
+                (open.stream(), ChangeKind::StreamModified, ChangeFilter::STREAM_SIZE)
+            } else {
+                (None, ChangeKind::Modified, ChangeFilter::SIZE | ChangeFilter::LAST_WRITE)
+            };
+            self.tell(link, name, kind, what);
+        }
+        Ok(())
+    }
+
+    /// Says whether holes are to be kept.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`], [`Refusal::Invalid`]; as the volume says.
+    // MS-FSA 2.1.5.10.38
+    pub fn set_sparse(&self, open: &Arc<Open>, on: bool) -> Result<(), Refusal> {
+        let any = Rights::WRITE_DATA | Rights::WRITE_ATTRIBUTES | Rights::APPEND_DATA;
+        if open.is_directory() {
+            return Err(Refusal::Invalid);
+        }
+        if !open.granted.intersects(any) {
+            return Err(Refusal::AccessDenied);
+        }
+        self.check_writable()?;
+        let beside = open.file.beside.lock();
+        let mut record = self.record_of(open)?;
+        let mut bits = record.bits(&open.node.stat()?);
+        if bits.contains(Attributes::SPARSE) == on {
+            return Ok(());
+        }
+        bits.set(Attributes::SPARSE, on);
+        record.attributes = Some(bits);
+        self.store_record(open, record)?;
+        drop(beside);
+        if let Some(link) = &open.link {
+            self.tell(link, None, ChangeKind::Modified, ChangeFilter::ATTRIBUTES);
+        }
+        Ok(())
+    }
+
+    /// The parts of a range that hold data, at most `max`, and whether there are more.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`], [`Refusal::Invalid`]; as the volume says.
+    // MS-FSA 2.1.5.10.22
+    pub fn allocated_ranges(
+        &self,
+        open: &Open,
+        range: Range<u64>,
+        max: usize,
+    ) -> Result<(Vec<Range<u64>>, bool), Refusal> {
+        if !open.granted.contains(Rights::READ_DATA) {
+            return Err(Refusal::AccessDenied);
+        }
+        check_data(open)?;
+        if range.start > range.end {
+            return Err(Refusal::Invalid);
+        }
+        let end = range.end.min(open.data.stat()?.size);
+        let is_sparse =
+            self.record_of(open)?.attributes.is_some_and(|bits| bits.contains(Attributes::SPARSE));
+        let mut out = Vec::new();
+        let mut at = range.start;
+        while at < end {
+            let next = if is_sparse { open.data.next_data(at)? } else { Some(at..end) };
+            let Some(data) = next.filter(|data| data.start < end) else {
+                break;
+            };
+            if out.len() == max {
+                return Ok((out, true));
+            }
+            let data = data.start.max(at)..data.end.min(end);
+            at = data.end;
+            out.push(data);
+        }
+        Ok((out, false))
+    }
+}

@@ -1,0 +1,38 @@
+//! Named streams.
+
+use volume::{Kind, StreamInfo};
+
+use crate::engine::Share;
+use crate::{Open, Refusal};
+
+impl Share {
+    /// The named streams of a file or directory; those that are to be removed are not among them.
+    ///
+    /// # Errors
+    /// As the volume says.
+    // MS-FSA 2.1.5.12.29
+    pub fn streams(&self, open: &Open) -> Result<Vec<StreamInfo>, Refusal> {
+        if !self.settings().streams {
+            return Ok(Vec::new());
+        }
+        let mut all = open.node.streams()?;
+        let state = open.file.state.lock();
+        all.retain(|info| {
+            !state
+                .streams
+                .iter()
+                .any(|known| known.delete && known.stream.name().as_ref() == Some(&info.name))
+        });
+        Ok(all)
+    }
+
+    /// Size and bytes on the volume of a file's own data, whichever stream of it is open; none for what
+    /// has no data.
+    ///
+    /// # Errors
+    /// As the volume says.
+    pub fn unnamed_stream(&self, open: &Open) -> Result<Option<(u64, u64)>, Refusal> {
+        let stat = open.node.stat()?;
+        Ok((stat.kind == Kind::File).then_some((stat.size, stat.allocated)))
+    }
+}

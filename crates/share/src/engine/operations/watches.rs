@@ -1,0 +1,76 @@
+//! Watches: beginning, and taking what they have heard.
+
+use std::sync::Arc;
+
+use volume::security::Rights;
+
+use crate::engine::Share;
+use crate::watch::Taken;
+use crate::{Change, ChangeFilter, Open, Refusal, Step, Waiter, Watch};
+
+impl Share {
+    /// Begins to collect changes below a directory. The first call fixes what is collected, until the
+    /// open is closed; more than `max_bytes` of them not taken count as lost.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`], [`Refusal::Invalid`] for what is no directory,
+    /// [`Refusal::NotSupported`] where the share's settings say so.
+    // MS-FSA 2.1.5.11
+    pub fn watch(
+        &self,
+        open: &Arc<Open>,
+        filter: ChangeFilter,
+        recursive: bool,
+        max_bytes: usize,
+    ) -> Result<(), Refusal> {
+        if !open.is_directory() {
+            return Err(Refusal::Invalid);
+        }
+        if !self.settings().watches {
+            return Err(Refusal::NotSupported);
+        }
+        if !open.granted.contains(Rights::LIST_DIRECTORY) {
+            return Err(Refusal::AccessDenied);
+        }
+        if open.file.is_deleted(open.link.as_ref()) {
+            return Err(Refusal::DeletePending);
+        }
+        let mut own = open.watch.lock();
+        if open.is_closed() {
+            return Err(Refusal::Gone);
+        }
+        if own.is_some() {
+            return Ok(());
+        }
+        let watch = Arc::new(Watch::new(open.file.id, filter, recursive, max_bytes));
+        self.watching().add(&watch);
+        *own = Some(Arc::clone(&watch));
+        drop(own);
+        if self.volume().facts().tells_changes
+            && let Some(directory) = self.names().directory_of(&open.node, || open.place())
+        {
+            let tree = self.watching().tree_of(directory, recursive, self.directories(), self.descriptors());
+            let is_cut = tree.is_cut();
+            *watch.tree.lock() = Some(tree);
+            if is_cut {
+                self.wake_all(watch.overflow());
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the changes that were collected; waits when there are none.
+    // MS-FSA 2.1.5.11.1
+    pub fn take_changes(&self, open: &Arc<Open>, waiter: Option<&Waiter>) -> Step<Vec<Change>> {
+        let Some(watch) = open.watch.lock().clone() else {
+            return Step::Refused(if open.is_closed() { Refusal::Gone } else { Refusal::Invalid });
+        };
+        let (taken, ticket) = watch.take(|| waiter.map(|waiter| self.waits().add(waiter, &open.file)));
+        match (taken, ticket) {
+            (Taken::Changes(changes), _) => Step::Done(changes),
+            (Taken::Refused(why), _) => Step::Refused(why),
+            (Taken::Nothing, Some(ticket)) => Step::Wait(ticket),
+            (Taken::Nothing, None) => Step::Refused(Refusal::NoMoreEntries),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The transactions of the share, counted for each family of operations by itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use metering::counts::{Counts, Family};
+
+use crate::ranked::{Mutex, Rank};
+
+/// Numbers that were given away.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// The counts.
+pub(crate) struct Counting {
+    number: u64,
+    all: Mutex<Vec<Arc<Counts>>>,
+}
+
+impl Default for Counting {
+    fn default() -> Counting {
+        Counting { number: NEXT.fetch_add(1, Ordering::Relaxed), all: Mutex::of_default(Rank::Counts) }
+    }
+}
+
+impl Counting {
+    /// Tells it from all others of this process; never zero.
+    #[inline]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Those of one family, which begin with the first call.
+    pub fn of(&self, family: &'static Family) -> Arc<Counts> {
+        let mut all = self.all.lock();
+        if let Some(known) = all.iter().find(|counts| counts.family() == family) {
+            return Arc::clone(known);
+        }
+        let new = Counts::new(family);
+        all.push(Arc::clone(&new));
+        new
+    }
+
+    /// Those of each family in which there were any.
+    pub fn all(&self) -> Vec<Arc<Counts>> {
+        self.all.lock().clone()
+    }
+
+    /// Goes on with those of another.
+    pub fn go_on_with(&self, counts: Vec<Arc<Counts>>) {
+        *self.all.lock() = counts;
+    }
+}

@@ -1,0 +1,106 @@
+//! What is asked of an open file, or noted of it, in one look.
+
+use std::sync::Arc;
+
+use volume::{Node, OpenHow};
+
+use super::{File, Link, Member, Stream};
+use crate::caching::grants::{Grant, Holder};
+use crate::engine::parts::names::cache::Made;
+use crate::engine::values::record::Record;
+use crate::{ClientKey, Open};
+
+/// Its opens.
+impl File {
+    /// Whether it is open, or about to be.
+    pub fn has_members(&self) -> bool {
+        !self.state.lock().members.is_empty()
+    }
+
+    /// Whether this is said of any of its opens.
+    pub fn any_member(&self, is_meant: impl FnMut(&Member) -> bool) -> bool {
+        self.state.lock().members.iter().any(is_meant)
+    }
+
+    /// Its opens.
+    pub fn opens(&self) -> Vec<Arc<Open>> {
+        self.state.lock().members.iter().filter_map(|member| member.open.upgrade()).collect()
+    }
+
+    /// Adds the clients that have it open.
+    pub fn add_clients(&self, clients: &mut Vec<ClientKey>) {
+        clients.extend(self.state.lock().members.iter().filter_map(|member| member.asker.client));
+    }
+
+    /// Whether the name of an open goes or is gone.
+    pub fn is_deleted(&self, link: Option<&Arc<Link>>) -> bool {
+        self.state.lock().is_deleted(link)
+    }
+
+    /// Whether somebody holds a caching right on it or one of its streams.
+    pub fn has_grants(&self) -> bool {
+        self.state.lock().streams.iter().any(|stream| !stream.grants.is_empty())
+    }
+
+    /// The right of a holder on a stream that is open.
+    pub fn grant_of(&self, stream: &Arc<Stream>, (client, key, keyed): Holder) -> Option<Grant> {
+        self.state.lock().stream(stream).grants.of(client, key, keyed)
+    }
+
+    /// Names the client of each open that holds a descriptor.
+    pub fn name_holders(&self, name: &mut dyn FnMut(ClientKey)) {
+        let state = self.state.lock();
+        // An open that is about to be handed out holds one too.
+        let holds = |open: Option<Arc<Open>>| open.is_none_or(|open| !open.data.is_closed());
+        let holders = state.members.iter().filter(|member| holds(member.open.upgrade()));
+        holders.filter_map(|member| member.asker.client).for_each(name);
+    }
+}
+
+/// What is kept of it.
+impl File {
+    /// The attribute record as stored; none when not read yet.
+    pub fn record(&self) -> Option<Record> {
+        self.state.lock().record
+    }
+
+    /// Takes note of the record that was stored.
+    pub fn note_record(&self, record: Record) {
+        self.state.lock().record = Some(record);
+    }
+
+    /// The descriptor is another.
+    pub fn forget_security(&self) {
+        self.state.lock().security = None;
+    }
+
+    /// Size of the extended attributes in list form, when it was counted.
+    pub fn extended_size(&self) -> Option<u32> {
+        self.state.lock().extended_size
+    }
+
+    /// Takes note of that size.
+    pub fn note_extended_size(&self, size: u32) {
+        self.state.lock().extended_size = Some(size);
+    }
+
+    /// Takes note of what is remembered of its having been made.
+    pub fn note_made(&self, made: Option<Arc<Made>>) {
+        self.state.lock().made = made;
+    }
+
+    /// Takes note of how many names it has in all.
+    pub fn note_names(&self, names: u32) {
+        self.state.lock().names = names;
+    }
+
+    /// The kept node, if it can do this much.
+    pub fn node_for(&self, how: OpenHow) -> Option<Arc<dyn Node>> {
+        self.state.lock().node_for(how)
+    }
+
+    /// Keeps the node if it can do more than the one that is kept; gives back the better one.
+    pub fn share_node(&self, node: Arc<dyn Node>) -> Arc<dyn Node> {
+        self.state.lock().share_node(node)
+    }
+}

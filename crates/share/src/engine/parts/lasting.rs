@@ -1,0 +1,42 @@
+//! What outlives a client or the process: opens that are recorded, and opens whose clients are gone.
+
+mod detachment;
+mod keepers;
+mod recorder;
+
+use std::sync::OnceLock;
+
+pub(crate) use detachment::{Detachment, Owner, UNCLAIMED_NS, owner};
+pub(crate) use keepers::Keepers;
+pub(crate) use recorder::{AT_ONCE, BEFORE_TOLD, Recorder, right_of};
+
+/// What lasts.
+#[derive(Default)]
+pub(crate) struct Lasting {
+    /// None when opens end with the process.
+    recorder: OnceLock<Recorder>,
+    detached: Detachment,
+    keepers: Keepers,
+}
+
+impl Lasting {
+    /// Where opens are recorded; none when they end with the process.
+    pub fn recorder(&self) -> Option<&Recorder> {
+        self.recorder.get()
+    }
+
+    /// Opens are recorded from now on.
+    pub fn record_in(&self, recorder: Recorder) {
+        let _is_first = self.recorder.set(recorder);
+    }
+
+    /// The opens whose clients are gone.
+    pub fn detached(&self) -> &Detachment {
+        &self.detached
+    }
+
+    /// Those who end clients whose time is over.
+    pub fn keepers(&self) -> &Keepers {
+        &self.keepers
+    }
+}

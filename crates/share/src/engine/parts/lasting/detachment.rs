@@ -1,0 +1,166 @@
+//! The table of opens whose clients are gone.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use volume::security::Sid;
+
+use crate::ranked::{Mutex, Rank};
+use crate::{ClientKey, Detached, Open};
+
+/// How long after its client is back, and has taken up the last that it did, an open that outlives the process is unclaimed.
+pub(crate) const UNCLAIMED_NS: u64 = 10_000_000_000;
+
+/// Who may take up an open that outlives the process.
+pub(crate) type Owner = (ClientKey, Sid);
+
+/// The opens of a share that are detached.
+pub(crate) struct Detachment(Mutex<Kept>);
+
+impl Default for Detachment {
+    fn default() -> Detachment {
+        Detachment(Mutex::of_default(Rank::Detached))
+    }
+}
+
+#[derive(Default)]
+struct Kept {
+    opens: HashMap<u64, One>,
+    /// When each is over, and which it is.
+    ends: BTreeSet<(u64, u64)>,
+    /// What owners have here of opens that outlive the process.
+    owners: HashMap<Owner, Absence>,
+}
+
+struct One {
+    open: Arc<Open>,
+    how: Detached,
+    /// None for one that does not outlive the process, or is claimed anew.
+    owner: Option<Owner>,
+}
+
+/// What is kept for an owner.
+#[derive(Default)]
+struct Absence {
+    opens: usize,
+    /// When the client was back, or took up the last that it did.
+    sign_ns: Option<u64>,
+}
+
+impl Kept {
+    fn take(&mut self, id: u64) -> Option<(Arc<Open>, Detached)> {
+        let One { open, how, owner } = self.opens.remove(&id)?;
+        self.ends.remove(&(how.until_ns, id));
+        if let Some(owner) = owner
+            && let Some(absence) = self.owners.get_mut(&owner)
+        {
+            absence.opens -= 1;
+            if absence.opens == 0 {
+                self.owners.remove(&owner);
+            }
+        }
+        Some((open, how))
+    }
+
+    /// When the next ones are unclaimed.
+    fn next_unclaimed(&self, after_ns: u64) -> Option<u64> {
+        let signs = self.owners.values().filter_map(|absence| absence.sign_ns);
+        signs.min().map(|at| at.saturating_add(after_ns))
+    }
+}
+
+impl Detachment {
+    /// Enters an open; false when there are `most` already.
+    pub fn enter(&self, open: &Arc<Open>, how: Detached, most: usize) -> bool {
+        let mut kept = self.0.lock();
+        if kept.opens.len() >= most {
+            return false;
+        }
+        kept.ends.insert((how.until_ns, open.id));
+        let owner = owner(open);
+        if let Some(owner) = owner {
+            let absence = kept.owners.entry(owner).or_default();
+            absence.opens += 1;
+            // It has lost its connection, and is to come back once more.
+            absence.sign_ns = None;
+        }
+        kept.opens.insert(open.id, One { open: Arc::clone(open), how, owner });
+        true
+    }
+
+    /// Takes an open out; only one caller gets it.
+    pub fn take(&self, id: u64) -> Option<(Arc<Open>, Detached)> {
+        self.0.lock().take(id)
+    }
+
+    /// An owner shows that it is there.
+    pub fn sign(&self, owner: Owner, now_ns: u64) {
+        if let Some(absence) = self.0.lock().owners.get_mut(&owner) {
+            absence.sign_ns = Some(now_ns);
+        }
+    }
+
+    /// What an owner who is back has not taken up yet, and when there was the last sign.
+    pub fn not_taken_up(&self, owner: Owner) -> Option<(u64, Vec<Arc<Open>>)> {
+        let kept = self.0.lock();
+        let sign_ns = kept.owners.get(&owner)?.sign_ns?;
+        let theirs = kept.opens.values().filter(|one| one.owner == Some(owner));
+        Some((sign_ns, theirs.map(|one| Arc::clone(&one.open)).collect()))
+    }
+
+    /// Takes out the opens that `is_meant` means and whose owner has been back without a sign for so long.
+    pub fn take_unclaimed(
+        &self,
+        now_ns: u64,
+        after_ns: u64,
+        is_meant: impl Fn(&Open) -> bool,
+    ) -> Vec<(Arc<Open>, Detached)> {
+        let mut kept = self.0.lock();
+        if kept.next_unclaimed(after_ns).is_none_or(|at| at > now_ns) {
+            return Vec::new();
+        }
+        let is_due = |owner: &Owner| {
+            let sign = kept.owners.get(owner).and_then(|absence| absence.sign_ns);
+            sign.is_some_and(|at| at.saturating_add(after_ns) <= now_ns)
+        };
+        let unclaimed = kept.opens.iter().filter(|(_, one)| one.owner.as_ref().is_some_and(is_due));
+        let ids: Vec<u64> = unclaimed.filter(|(_, one)| is_meant(&one.open)).map(|(id, _)| *id).collect();
+        ids.into_iter().filter_map(|id| kept.take(id)).collect()
+    }
+
+    /// Takes out an open whose time is over.
+    pub fn take_ended(&self, now_ns: u64) -> Option<(Arc<Open>, Detached)> {
+        let mut kept = self.0.lock();
+        let &(_, id) = kept.ends.first().filter(|(at, _)| *at <= now_ns)?;
+        kept.take(id)
+    }
+
+    /// When the next one is over.
+    pub fn next_end(&self) -> Option<u64> {
+        let kept = self.0.lock();
+        let end = kept.ends.first().map(|(at, _)| *at);
+        end.into_iter().chain(kept.next_unclaimed(UNCLAIMED_NS)).min()
+    }
+
+    /// Those that end with the process.
+    pub fn ending(&self) -> Vec<u64> {
+        let kept = self.0.lock();
+        kept.opens.iter().filter(|(_, one)| !one.open.is_lasting()).map(|(id, _)| *id).collect()
+    }
+
+    /// Those that give way to others.
+    pub fn yielding(&self) -> Vec<u64> {
+        let kept = self.0.lock();
+        kept.opens.iter().filter(|(_, one)| one.how.yields).map(|(id, _)| *id).collect()
+    }
+
+    pub fn of(&self, id: u64) -> Option<Detached> {
+        self.0.lock().opens.get(&id).map(|one| one.how.clone())
+    }
+}
+
+/// Who may take it up, if it outlives the process for somebody who does so by what it is.
+pub(crate) fn owner(open: &Open) -> Option<Owner> {
+    let client = open.asker().client.filter(|_| open.is_kept_for_owner())?;
+    Some((client, open.identity().sid))
+}

@@ -1,0 +1,165 @@
+//! The entries of directories as the volume gave them in one scan, so that a listing need not ask for them again: for its next
+//! page, with another pattern, by the next client.
+//!
+//! Kept are names, kinds, numbers of nodes and cookies, and no figures: these are asked for with each listing that wants them. All
+//! of it counts as long as no name of the directory has changed ([`Pages::names_changed`]), where the volume tells of changes by
+//! others. A listing that is shown whole is kept as it passes. One that breaks off, since its page is full, is not: only when the next
+//! page is asked for, and nothing has changed, the directory is scanned to its end. So who wants one page of a large directory
+//! waits for no more than that.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use volume::DirEntry;
+
+use crate::ranked::{Mutex, Rank};
+
+/// All entries of a directory, in the volume's order.
+pub(crate) struct Listed {
+    /// That of the names.
+    generation: u64,
+    entries: Vec<DirEntry>,
+    /// Whether cookies only grow.
+    is_sorted: bool,
+    /// How many names there are together with other listings, and indexes.
+    all: Arc<AtomicUsize>,
+}
+
+impl Listed {
+    pub fn new(generation: u64, entries: Vec<DirEntry>, all: &Arc<AtomicUsize>) -> Listed {
+        all.fetch_add(entries.len(), Ordering::Relaxed);
+        let is_sorted = entries.is_sorted_by_key(|entry| entry.cookie);
+        Listed { generation, entries, is_sorted, all: Arc::clone(all) }
+    }
+
+    /// The entries behind a cookie (0 from the start); none when it is not one of these. Where several have it, as where a host
+    /// makes cookies of hashes, those behind the first: as there, one may be shown twice, and none is left out.
+    pub fn behind(&self, cookie: u64) -> Option<&[DirEntry]> {
+        if cookie == 0 {
+            return Some(&self.entries);
+        }
+        let at = match self.is_sorted {
+            true => self.entries.partition_point(|entry| entry.cookie < cookie),
+            false => self.entries.iter().position(|entry| entry.cookie == cookie)?,
+        };
+        self.entries.get(at).filter(|entry| entry.cookie == cookie)?;
+        self.entries.get(at + 1..)
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.entries.len(), Ordering::Relaxed);
+    }
+}
+
+/// What is kept of one directory's listings.
+pub(crate) struct Pages {
+    /// Moves with each change of names, and with no change of a file behind one.
+    generation: AtomicU64,
+    state: Mutex<State>,
+}
+
+impl Default for Pages {
+    fn default() -> Pages {
+        Pages { generation: AtomicU64::new(0), state: Mutex::of_default(Rank::Listings) }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    listed: Option<Arc<Listed>>,
+    /// The generation at which a listing has broken off.
+    broke_off_at: Option<u64>,
+    /// There were more entries than are kept, and no name has gone since.
+    too_many: bool,
+}
+
+impl Pages {
+    /// To be taken before the volume is asked for entries.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// A name was made, which makes no directory smaller.
+    pub fn name_added(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        self.forget();
+    }
+
+    /// A name was removed, moved or given to something else, or may have been.
+    pub fn names_changed(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        self.state.lock().too_many = false;
+        self.forget();
+    }
+
+    /// All entries, if they are those of this generation.
+    pub fn get(&self, generation: u64) -> Option<Arc<Listed>> {
+        self.state.lock().listed.as_ref().filter(|listed| listed.generation == generation).map(Arc::clone)
+    }
+
+    pub fn keep(&self, listed: Arc<Listed>) {
+        let before = self.state.lock().listed.replace(listed);
+        drop(before);
+    }
+
+    pub fn break_off(&self, generation: u64) {
+        self.state.lock().broke_off_at = Some(generation);
+    }
+
+    /// Whether a listing that has broken off can be kept whole.
+    pub fn broke_off(&self, generation: u64) -> bool {
+        let state = self.state.lock();
+        state.broke_off_at == Some(generation) && !state.too_many
+    }
+
+    pub fn has_too_many(&self) -> bool {
+        self.state.lock().too_many
+    }
+
+    pub fn note_too_many(&self) {
+        self.state.lock().too_many = true;
+    }
+
+    /// Forgets the listings.
+    pub fn forget(&self) {
+        let mut state = self.state.lock();
+        state.broke_off_at = None;
+        let before = state.listed.take();
+        drop(state);
+        drop(before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use volume::Name;
+
+    use super::*;
+
+    #[test]
+    fn a_listing_goes_on_behind_any_of_its_cookies_in_whatever_order_they_are() {
+        let all = Arc::default();
+        for cookies in [[10, 20, 20, 30], [30, 10, 10, 20]] {
+            let entry = |&cookie: &u64| DirEntry {
+                name: Name::new(cookie.to_string().as_bytes()).unwrap(),
+                inode: cookie,
+                kind: None,
+                cookie,
+            };
+            let listed = Listed::new(1, cookies.iter().map(entry).collect(), &all);
+            let behind = |cookie| {
+                let behind = listed.behind(cookie)?;
+                Some(behind.iter().map(|entry| entry.cookie).collect::<Vec<_>>())
+            };
+            assert_eq!(behind(0).unwrap(), cookies);
+            assert_eq!(behind(cookies[0]).unwrap(), cookies[1..]);
+            assert_eq!(behind(cookies[1]).unwrap(), cookies[2..]);
+            assert_eq!(behind(cookies[3]).unwrap(), [0; 0]);
+            assert_eq!((behind(25), behind(99)), (None, None));
+            assert_eq!(all.load(Ordering::Relaxed), 4);
+        }
+        assert_eq!(all.load(Ordering::Relaxed), 0);
+    }
+}

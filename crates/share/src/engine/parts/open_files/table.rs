@@ -1,0 +1,97 @@
+//! The table of open files.
+//!
+//! A file is in it as long as somebody has it open, or has a [`FileRef`](super::FileRef) of it. So there is never a second [`File`] of one node while
+//! anybody decides about the first.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use volume::{Kind, NodeId};
+use wire::Shrink;
+
+use crate::engine::parts::file::File;
+use crate::engine::values::ids::ById;
+use crate::ranked::{Mutex, Rank};
+
+/// Shards of the table; opens of different files seldom meet in one.
+const SHARDS: usize = 64;
+
+/// Every file that is open, by its identity.
+pub(super) struct Table {
+    /// How many were taken out that had been changed, and how often the host told of a change.
+    changed: AtomicU64,
+    shards: [Mutex<ById<Arc<File>>>; SHARDS],
+}
+
+impl Default for Table {
+    fn default() -> Table {
+        Table {
+            changed: AtomicU64::new(0),
+            shards: std::array::from_fn(|_| Mutex::of_default(Rank::FileShard)),
+        }
+    }
+}
+
+impl Table {
+    fn shard(&self, id: NodeId) -> &Mutex<ById<Arc<File>>> {
+        // Inode numbers that follow each other go to different shards.
+        let mixed = (id.inode ^ id.device.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.shards[(mixed >> 58) as usize % SHARDS]
+    }
+
+    /// The file, entered when it is not there, with one reference more.
+    pub fn enter(&self, id: NodeId, kind: Kind) -> Arc<File> {
+        let mut shard = self.shard(id).lock();
+        let file = shard.entry(id).or_insert_with(|| Arc::new(File::new(id, kind)));
+        file.references.fetch_add(1, Ordering::Relaxed);
+        Arc::clone(file)
+    }
+
+    /// The file, if it is open.
+    pub fn get(&self, id: NodeId) -> Option<Arc<File>> {
+        self.shard(id).lock().get(&id).map(Arc::clone)
+    }
+
+    /// Forgets what is kept of a file for its opens when there is none any more, and takes it out if nobody refers to it. True when it
+    /// was taken out.
+    pub fn leave(&self, file: &Arc<File>) -> bool {
+        // What is dropped may close a descriptor, so it outlives the locks.
+        let _dropped;
+        let mut shard = self.shard(file.id).lock();
+        let mut state = file.state.lock();
+        if !state.members.is_empty() || state.removing > 0 {
+            return false;
+        }
+        _dropped = (state.node.take(), state.sweep(), state.security.take(), state.made.take());
+        (state.record, state.extended_size) = (None, None);
+        // References are taken under the shard's lock alone, so that none comes now.
+        let is_referred_to = file.references.load(Ordering::Acquire) > 0;
+        if is_referred_to || !shard.get(&file.id).is_some_and(|kept| Arc::ptr_eq(kept, file)) {
+            return false;
+        }
+        if file.is_changed() {
+            self.note_changed();
+        }
+        shard.remove(&file.id);
+        shard.shrink();
+        true
+    }
+
+    /// A file that is not in the table may have been changed.
+    pub fn note_changed(&self) {
+        self.changed.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// How many files were changed and have been closed by all, and how often the host told of a change.
+    pub fn changed(&self) -> u64 {
+        self.changed.load(Ordering::SeqCst)
+    }
+
+    /// All files that are open.
+    pub fn all(&self) -> Vec<Arc<File>> {
+        self.shards
+            .iter()
+            .flat_map(|shard| shard.lock().values().map(Arc::clone).collect::<Vec<_>>())
+            .collect()
+    }
+}

@@ -1,0 +1,79 @@
+//! Where the right under each key is.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use crate::ClientKey;
+use crate::caching::grants::{Asker, Holder};
+use crate::engine::parts::file::{File, Stream};
+use crate::ranked::{Mutex, Rank};
+
+/// The stream a right is on.
+struct Place {
+    file: Weak<File>,
+    stream: Weak<Stream>,
+    /// Through an open under the key the name was marked to go.
+    goes: bool,
+}
+
+/// Where the right under each key is; a key leads to one stream at a time.
+pub(crate) struct Keys(Mutex<HashMap<Holder, Place>>);
+
+impl Default for Keys {
+    fn default() -> Keys {
+        Keys(Mutex::of_default(Rank::Keys))
+    }
+}
+
+impl Keys {
+    /// The stream that the right is on.
+    pub fn find(&self, holder: &Holder) -> Option<(Arc<File>, Arc<Stream>)> {
+        let keys = self.0.lock();
+        let place = keys.get(holder)?;
+        Some((place.file.upgrade()?, place.stream.upgrade()?))
+    }
+
+    /// Whether the key is in use for something else than this stream, and whether that is to go.
+    pub fn elsewhere(&self, holder: &Holder, stream: Option<&Arc<Stream>>) -> Option<bool> {
+        let keys = self.0.lock();
+        let place = keys.get(holder).filter(|place| place.file.strong_count() > 0)?;
+        let there = place.stream.upgrade()?;
+        let is_here = stream.is_some_and(|stream| Arc::ptr_eq(stream, &there));
+        (!is_here).then_some(place.goes)
+    }
+
+    /// A right is on this stream.
+    pub fn enter(&self, holder: Holder, file: &Arc<File>, stream: &Arc<Stream>) {
+        let mut keys = self.0.lock();
+        let goes =
+            keys.get(&holder).is_some_and(|place| place.goes && place.stream.ptr_eq(&Arc::downgrade(stream)));
+        keys.insert(holder, Place { file: Arc::downgrade(file), stream: Arc::downgrade(stream), goes });
+    }
+
+    /// No right under this key is on the stream any more.
+    pub fn leave(&self, holder: &Holder, stream: &Arc<Stream>) {
+        let mut keys = self.0.lock();
+        if keys.get(holder).is_some_and(|place| place.stream.ptr_eq(&Arc::downgrade(stream))) {
+            keys.remove(holder);
+        }
+    }
+
+    /// What is under the key is to go, or not.
+    pub fn set_goes(&self, asker: &Asker, stream: &Arc<Stream>, goes: bool) {
+        let (Some(client), Some((key, keyed))) = (asker.client, asker.key) else { return };
+        let mut keys = self.0.lock();
+        if let Some(place) = keys.get_mut(&(client, key, keyed))
+            && place.stream.ptr_eq(&Arc::downgrade(stream))
+        {
+            place.goes = goes;
+        }
+    }
+
+    /// The right is another client's from now on.
+    pub fn rename(&self, holder: Holder, client: ClientKey) {
+        let mut keys = self.0.lock();
+        if let Some(place) = keys.remove(&holder) {
+            keys.insert((client, holder.1, holder.2), place);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Who hears of breaks.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::ranked::{Mutex, Rank};
+use crate::{ClientKey, Holder};
+
+/// A client, and how often it was attached.
+type Attached = (Arc<dyn Holder>, usize);
+
+/// The clients of a share.
+pub(crate) struct Clients(Mutex<HashMap<ClientKey, Attached>>);
+
+impl Default for Clients {
+    fn default() -> Clients {
+        Clients(Mutex::of_default(Rank::Clients))
+    }
+}
+
+impl Clients {
+    /// Enters a client once more.
+    pub fn attach(&self, client: ClientKey, holder: Arc<dyn Holder>) {
+        let mut clients = self.0.lock();
+        let count = clients.get(&client).map_or(0, |(_, count)| *count);
+        clients.insert(client, (holder, count + 1));
+    }
+
+    /// Undoes one [`Clients::attach`].
+    pub fn detach(&self, client: ClientKey) {
+        let mut clients = self.0.lock();
+        if let Some((_, count)) = clients.get_mut(&client) {
+            *count -= 1;
+            if *count == 0 {
+                clients.remove(&client);
+            }
+        }
+    }
+
+    /// By whom a client hears of a break.
+    pub fn holder(&self, client: ClientKey) -> Option<Arc<dyn Holder>> {
+        self.0.lock().get(&client).map(|(holder, _)| Arc::clone(holder))
+    }
+}

@@ -1,0 +1,288 @@
+//! Opens that are kept while their client is gone.
+//!
+//! A detached open stays among the others of its file with everything it holds: access and deny, byte
+//! ranges, caching right, what it marks for deletion. It ends in one of three ways, and whoever takes it
+//! out of the table of them ([`Detachment`](crate::engine::parts::lasting::Detachment)) decides which: it is reclaimed, its time is over, or it gives way
+//! to somebody who needs its caching right.
+//!
+//! A client that is back ([`Share::returned`]) takes up what it has left before it does anything else. What it does not take up it knows
+//! nothing of: it was closed while nobody could be told, or the answer that made it was lost. Such an open is
+//! unclaimed, and is not kept for its whole time.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use volume::NodeId;
+use volume::security::Sid;
+use wire::Now;
+
+use crate::caching::grants::Asker;
+use crate::engine::Share;
+use crate::engine::parts::lasting::{Owner, UNCLAIMED_NS, owner};
+use crate::engine::values::effects::Effects;
+use crate::lasting::record::Record;
+use crate::open::Party;
+use crate::{BreakNotice, Caching, Caller, Cause, ClientKey, Detached, Open, Refusal};
+
+/// The same where it is in somebody's way.
+const UNCLAIMED_IN_THE_WAY_NS: u64 = 5_000_000_000;
+/// The same where it is in the way of that very client.
+const UNCLAIMED_IN_ITS_OWN_WAY_NS: u64 = 1_000_000_000;
+
+/// What becomes of a break whose holder has nobody to hear it.
+pub(crate) enum Absent {
+    /// Somebody is there.
+    No,
+    /// The opens that held the right give way.
+    GivesWay(Vec<Arc<Open>>),
+    /// The right stays until its opens are reclaimed or over.
+    Stays,
+}
+
+impl Share {
+    /// Keeps an open whose client is gone, with all it holds. What waits on its behalf, and its watch, end.
+    ///
+    /// # Errors
+    /// [`Refusal::NoSuchGrant`] when it is to yield, and has no right to be kept open that it could be
+    /// asked to give back, or is being asked just now; [`Refusal::Exhausted`] when the share keeps as many
+    /// as it may; [`Refusal::Gone`] when it is closed or left already. It is as it was, to be closed by the caller.
+    pub fn leave(&self, open: &Arc<Open>, how: Detached, cause: impl Into<Cause>) -> Result<(), Refusal> {
+        let cause = cause.into();
+        self.tell_untold(open, cause);
+        let most = self.settings().max_detached;
+        let mut state = open.file.state.lock();
+        if open.is_closed() || open.is_detached() {
+            return Err(Refusal::Gone);
+        }
+        if how.yields {
+            let asker = open.asker();
+            let held = asker
+                .client
+                .zip(asker.key)
+                .and_then(|(client, (key, keyed))| state.stream(&open.stream).grants.of(client, key, keyed));
+            // What it has locked beside others who have the file open would keep them waiting for it, as Windows sees it.
+            let may_lock = held.is_some_and(|held| held.state.contains(Caching::WRITE))
+                || !state.stream(&open.stream).ranges.held().any(|range| range.open == open.id);
+            let is_kept = may_lock
+                && held.is_some_and(|held| held.state.contains(Caching::HANDLE) && held.breaking.is_none());
+            if !is_kept {
+                return Err(Refusal::NoSuchGrant);
+            }
+        }
+        if !self.lasting().detached().enter(open, how, most) {
+            return Err(Refusal::Exhausted);
+        }
+        open.detached.store(true, Ordering::Release);
+        // Nobody is left to wait for anything on its behalf.
+        let stream = state.stream(&open.stream);
+        let mut wakes = stream.ranges.drain_open(open.id);
+        wakes.extend(stream.ranges.ready());
+        drop(state);
+        self.end_watch(open);
+        self.wake_all(wakes);
+        Ok(())
+    }
+
+    /// Takes a detached open up again, for the client and the user that `caller` is. What was asked of it
+    /// meanwhile, it is asked now.
+    ///
+    /// # Errors
+    /// [`Refusal::Gone`] when it is not detached, or no longer; [`Refusal::Invalid`] when it shares its
+    /// right with opens of another client.
+    pub fn reclaim(&self, open: &Arc<Open>, caller: &Caller<'_>) -> Result<(), Refusal> {
+        let was = open.asker();
+        let moves = was.client != Some(caller.client);
+        if moves && was.key.is_some_and(|(_, keyed)| keyed) {
+            return Err(Refusal::Invalid);
+        }
+        let was_owned = owner(open);
+        let _ours = self.lasting().detached().take(open.id).ok_or(Refusal::Gone)?;
+        if let Some(owner) = was_owned {
+            self.lasting().detached().sign(owner, caller.now.mono_ns);
+        }
+        let asker = Asker { client: Some(caller.client), ..was };
+        let deadline = self.break_deadline(was.whole, caller.now);
+        let mut state = open.file.state.lock();
+        if let Some(member) = state.members.iter_mut().find(|member| member.id == open.id) {
+            member.asker = asker;
+        }
+        let identity = Arc::clone(caller.identity);
+        *open.party.write() = Party { client: caller.client, identity, asker };
+        if moves {
+            *open.charge.lock() = self.client_memory().charge_open(caller.client, caller.identity);
+        }
+        if moves && open.is_lasting() {
+            self.note_change(Record::Moved { id: open.id, client: caller.client });
+        }
+        let mut again = None;
+        if let (Some(from), Some((key, keyed))) = (was.client, was.key) {
+            let grants = &mut state.stream(&open.stream).grants;
+            if moves {
+                grants.hand_over((from, key, keyed), caller.client);
+                self.rights().keys().rename((from, key, keyed), caller.client);
+            }
+            again = grants.postpone(open.file.id, (caller.client, key, keyed), deadline);
+        }
+        if again.is_some() {
+            self.watch_deadline(&open.file, deadline);
+        }
+        open.detached.store(false, Ordering::Release);
+        // Who waited for what the open might still need learns that it is needed.
+        let wakes = if open.is_lasting() { std::mem::take(&mut state.waiting) } else { Vec::new() };
+        drop(state);
+        self.settle(Effects { notices: again.into_iter().collect(), wakes, cause: caller.cause() });
+        Ok(())
+    }
+
+    /// How an open is kept, if its client is gone.
+    pub fn detached(&self, open: &Open) -> Option<Detached> {
+        if open.is_detached() { self.lasting().detached().of(open.id) } else { None }
+    }
+
+    /// Whether anybody is left to hear a break, and what becomes of the right if not.
+    // MS-SMB2 3.3.4.6
+    // MS-SMB2 3.3.4.7
+    pub(crate) fn absent(&self, notice: &BreakNotice) -> Absent {
+        let holder = (notice.client, notice.key, notice.keyed);
+        let Some((file, stream)) = self.rights().keys().find(&holder) else { return Absent::No };
+        let mut state = file.state.lock();
+        let mut opens = Vec::new();
+        for member in &state.members {
+            let same = member.asker.client == Some(notice.client)
+                && member.asker.key == Some((notice.key, notice.keyed))
+                && Arc::ptr_eq(&member.stream, &stream);
+            if !same {
+                continue;
+            }
+            match member.open.upgrade().filter(|open| open.is_detached()) {
+                Some(open) => opens.push(open),
+                None => return Absent::No,
+            }
+        }
+        if opens.is_empty() {
+            return Absent::No;
+        }
+        // One that is in nobody's table any more is just being reclaimed or closed; it will be asked, or go.
+        let ends = opens.iter().map(|open| (open, self.lasting().detached().of(open.id)));
+        let stay = ends.filter(|(_, how)| how.as_ref().is_none_or(|how| !how.yields));
+        let until = stay.map(|(_, how)| how.map_or(u64::MAX, |how| how.until_ns)).max();
+        match until {
+            Some(until) if notice.answer => {
+                state.stream(&stream).grants.postpone(file.id, holder, until);
+                Absent::Stays
+            }
+            Some(_) => Absent::Stays,
+            None if notice.answer => Absent::GivesWay(opens),
+            None => Absent::Stays,
+        }
+    }
+
+    /// Closes opens that give way, as far as nobody else was quicker.
+    pub(crate) fn give_way(&self, opens: Vec<Arc<Open>>, cause: Cause) {
+        for open in opens {
+            if let Some(taken) = self.lasting().detached().take(open.id) {
+                self.lose(taken, cause);
+            }
+        }
+    }
+
+    /// A client's user is back. From now on it takes up what it has left here, as far as it still knows of it.
+    pub fn returned(&self, client: ClientKey, user: &Sid, now: Now) {
+        self.lasting().detached().sign((client, *user), now.mono_ns);
+    }
+
+    /// Closes opens of these files that are unclaimed, since they are in somebody's way; whether there was one. Called with no lock held.
+    // MS-SMB2 3.3.5.9.10 (exception: a persistent Open whose client is back and does not ask for it is not kept for its whole time)
+    pub(crate) fn end_unclaimed_at(&self, files: &[NodeId], client: Option<ClientKey>, cause: Cause) -> bool {
+        self.end_unclaimed_by(client, |open| files.contains(&open.file.id), cause)
+    }
+
+    /// The same for those whose names are in the way of a directory's removal.
+    pub(crate) fn end_unclaimed_in(
+        &self,
+        directory: NodeId,
+        client: Option<ClientKey>,
+        cause: Cause,
+    ) -> bool {
+        let is_in = |open: &Open| open.link.as_ref().is_some_and(|link| link.place().0.id == directory);
+        self.end_unclaimed_by(client, is_in, cause)
+    }
+
+    /// The same for those that are in the way of `client`.
+    fn end_unclaimed_by(
+        &self,
+        client: Option<ClientKey>,
+        is_meant: impl Fn(&Open) -> bool,
+        cause: Cause,
+    ) -> bool {
+        let is_own = |open: &Open| client.is_some() && open.asker().client == client && is_meant(open);
+        let of_its_own = self.end_unclaimed(UNCLAIMED_IN_ITS_OWN_WAY_NS, is_own, cause);
+        self.end_unclaimed(UNCLAIMED_IN_THE_WAY_NS, is_meant, cause) | of_its_own
+    }
+
+    /// When names in a directory go that are marked to and wait only for opens that this owner, who is back, has not taken up; none when
+    /// there are none.
+    pub(crate) fn unclaimed_names_end(&self, directory: NodeId, owner: Owner) -> Option<u64> {
+        let (sign_ns, opens) = self.lasting().detached().not_taken_up(owner)?;
+        let is_going = |open: &Arc<Open>| {
+            let link = open.link.as_ref().filter(|link| link.place().0.id == directory);
+            link.is_some() && open.file.is_deleted(link)
+        };
+        opens.iter().any(is_going).then(|| sign_ns.saturating_add(UNCLAIMED_IN_ITS_OWN_WAY_NS))
+    }
+
+    fn end_unclaimed(&self, after_ns: u64, is_meant: impl Fn(&Open) -> bool, cause: Cause) -> bool {
+        let unclaimed = self.lasting().detached().take_unclaimed(cause.now.mono_ns, after_ns, is_meant);
+        let is_any = !unclaimed.is_empty();
+        for taken in unclaimed {
+            tracing::debug!(share = %self.name(), open = taken.0.id, "an open whose client is back without asking for it is closed");
+            self.lose(taken, cause);
+        }
+        is_any
+    }
+
+    /// Closes detached opens whose time is over.
+    // MS-SMB2 3.3.6.2
+    // MS-SMB2 3.3.6.4
+    pub(crate) fn end_detached(&self, now: Now) {
+        while let Some(taken) = self.lasting().detached().take_ended(now.mono_ns) {
+            self.lose(taken, now.into());
+        }
+        self.end_unclaimed(UNCLAIMED_NS, |_| true, now.into());
+    }
+
+    /// Closes every detached open that does not outlive the process, since the share stops and nobody will
+    /// find it again.
+    pub fn end_all_detached(&self, now: Now) {
+        self.lose_all(self.lasting().detached().ending(), now.into());
+    }
+
+    /// Closes detached opens that give way to others, since something is short. False when there was none.
+    pub(crate) fn end_absent(&self, cause: Cause) -> bool {
+        self.lose_all(self.lasting().detached().yielding(), cause)
+    }
+
+    /// Closes those that are detached still; false when none is.
+    fn lose_all(&self, ids: Vec<u64>, cause: Cause) -> bool {
+        let mut any = false;
+        for taken in ids.into_iter().filter_map(|id| self.lasting().detached().take(id)) {
+            self.lose(taken, cause);
+            any = true;
+        }
+        any
+    }
+
+    /// An open is being closed: nobody can come back for it.
+    pub(crate) fn forget_detached(&self, open: &Open) {
+        if open.is_detached() {
+            self.lasting().detached().take(open.id);
+        }
+    }
+
+    fn lose(&self, (open, how): (Arc<Open>, Detached), cause: Cause) {
+        if let Err(why) = self.close(&open, cause) {
+            tracing::warn!(share = %self.name(), %why, "a name could not be removed with its last open");
+        }
+        how.keeper.on_lost(how.token);
+    }
+}

@@ -1,0 +1,94 @@
+//! What holders of caching rights say to a break, and what becomes of a right whose holder says nothing.
+
+use std::sync::Arc;
+
+use wire::Now;
+
+use crate::caching::grants::Grant;
+use crate::engine::Share;
+use crate::engine::parts::file::File;
+use crate::engine::services::absent::Absent;
+use crate::engine::values::effects::Effects;
+use crate::{BreakNotice, CacheKey, Caching, ClientKey, Refusal};
+
+impl Share {
+    /// Takes a holder's answer to a break.
+    ///
+    /// # Errors
+    /// [`Refusal::NoSuchGrant`], [`Refusal::TooMuchKept`].
+    // MS-FSA 2.1.5.19
+    pub fn acknowledge(
+        &self,
+        client: ClientKey,
+        key: CacheKey,
+        keyed: bool,
+        keep: Caching,
+        now: Now,
+    ) -> Result<Grant, Refusal> {
+        let holder = (client, key, keyed);
+        let (file, stream) = self.rights().keys().find(&holder).ok_or(Refusal::NoSuchGrant)?;
+        // What is given back as a whole has no further step.
+        let deadline = self.break_deadline(false, now);
+        let mut state = file.state.lock();
+        let entry = state.stream(&stream);
+        let (grant, next) = entry.grants.acknowledge(file.id, holder, keep, deadline)?;
+        entry.publish();
+        self.note_right(holder, entry.grants.of(client, key, keyed));
+        // Who waits goes on when the last step of the break was answered.
+        let goes_on = next.is_some_and(|notice| notice.answer);
+        if goes_on {
+            self.watch_deadline(&file, deadline);
+        }
+        let wakes = if goes_on { Vec::new() } else { std::mem::take(&mut state.waiting) };
+        drop(state);
+        self.settle(Effects { notices: next.into_iter().collect(), wakes, cause: now.into() });
+        Ok(grant)
+    }
+
+    /// A notice that [`crate::Holder::on_break`] had taken on cannot reach the holder after all: the right is
+    /// taken away at once, unless its opens are kept for a holder who will hear it then. Called with no lock
+    /// held.
+    pub fn undelivered(&self, notice: &BreakNotice) {
+        if matches!(self.absent(notice), Absent::Stays) {
+            return;
+        }
+        let wakes = self.revoke(notice);
+        self.wake_all(wakes);
+    }
+
+    /// A holder gives all it has under a key back, whether it was asked or not; its opens stay.
+    pub fn give_up(&self, client: ClientKey, key: CacheKey, keyed: bool, now: Now) {
+        let Some((file, stream)) = self.rights().keys().find(&(client, key, keyed)) else {
+            return;
+        };
+        let mut state = file.state.lock();
+        let entry = state.stream(&stream);
+        if entry.grants.of(client, key, keyed).is_some_and(|grant| grant.breaking.is_some()) {
+            self.rights().note_given_back(file.id, now.mono_ns);
+        }
+        entry.grants.revoke(client, key, keyed);
+        entry.publish();
+        self.note_right((client, key, keyed), entry.grants.of(client, key, keyed));
+        let wakes = std::mem::take(&mut state.waiting);
+        drop(state);
+        self.write_changes();
+        self.wake_all(wakes);
+    }
+
+    /// Takes away rights on a file whose holders did not answer in time.
+    pub(crate) fn expire(&self, file: &Arc<File>, now: u64) {
+        let mut state = file.state.lock();
+        let mut any = false;
+        for stream in &mut state.streams {
+            for holder in stream.grants.expire(now) {
+                any = true;
+                let (client, key, keyed) = holder;
+                self.note_right(holder, stream.grants.of(client, key, keyed));
+            }
+            stream.publish();
+        }
+        let wakes = if any { std::mem::take(&mut state.waiting) } else { Vec::new() };
+        drop(state);
+        self.wake_all(wakes);
+    }
+}

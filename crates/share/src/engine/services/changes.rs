@@ -1,0 +1,134 @@
+//! Telling watches and holders of rights on directories what we changed.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use volume::{Name, NodeId};
+
+use crate::caching::grants::{Asker, Need};
+use crate::engine::Share;
+use crate::engine::parts::file::Link;
+use crate::engine::parts::names::directory::Directory;
+use crate::engine::values::effects::Effects;
+use crate::open::UNSEEN;
+use crate::{Cause, Change, ChangeFilter, ChangeKind, Open};
+
+impl Share {
+    /// Tells watches of a change of what a name leads to.
+    pub(crate) fn tell(&self, link: &Arc<Link>, stream: Option<Name>, kind: ChangeKind, what: ChangeFilter) {
+        if self.watching().is_empty() {
+            return;
+        }
+        let (directory, name) = link.place();
+        self.tell_at(&directory, &name, stream, kind, what);
+    }
+
+    /// The same for a name in a directory.
+    // MS-FSA 2.1.4.1
+    pub(crate) fn tell_at(
+        &self,
+        directory: &Arc<Directory>,
+        name: &Name,
+        stream: Option<Name>,
+        kind: ChangeKind,
+        what: ChangeFilter,
+    ) {
+        self.tell_together(vec![(directory, Change { kind, path: vec![name.clone()], stream })], what);
+    }
+
+    /// Tells that a name was moved. Within one directory it is renamed; otherwise it goes in one and comes in the other. Who
+    /// hears of both hears of them in one answer: a client takes an old name without a new one for a removal.
+    // MS-FSCC 2.7.1
+    pub(crate) fn tell_renamed(
+        &self,
+        (from, name): (&Arc<Directory>, &Name),
+        (to, to_name): (&Arc<Directory>, &Name),
+        is_directory: bool,
+        asker: &Asker,
+        cause: Cause,
+    ) {
+        self.entries_changed(from, asker, cause);
+        if from.id != to.id {
+            self.entries_changed(to, asker, cause);
+        }
+        let (gone, came) = match from.id == to.id {
+            true => (ChangeKind::RenamedFrom, ChangeKind::RenamedTo),
+            false => (ChangeKind::Removed, ChangeKind::Added),
+        };
+        let change = |kind, name: &Name| Change { kind, path: vec![name.clone()], stream: None };
+        let what = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
+        self.tell_together(vec![(from, change(gone, name)), (to, change(came, to_name))], what);
+    }
+
+    /// The same for a stream of what a name leads to.
+    pub(crate) fn tell_stream_renamed(&self, link: &Arc<Link>, from: Name, to: Name) {
+        let (directory, name) = link.place();
+        let change = |kind, stream| {
+            let stream = Some(stream);
+            (&directory, Change { kind, path: vec![name.clone()], stream })
+        };
+        let (gone, came) = (ChangeKind::StreamRemoved, ChangeKind::StreamAdded);
+        self.tell_together(vec![change(gone, from), change(came, to)], ChangeFilter::STREAM_NAME);
+    }
+
+    /// Tells of changes in directories that belong together.
+    fn tell_together(&self, changes: Vec<(&Arc<Directory>, Change)>, what: ChangeFilter) {
+        self.wake_all(self.watching().tell(changes, what));
+    }
+
+    /// Tells what was written through an open and not told yet.
+    // MS-FSA 2.1.5.5
+    pub(crate) fn tell_untold(&self, open: &Open, cause: Cause) {
+        let untold = open.untold.swap(0, Ordering::AcqRel);
+        if untold & UNSEEN != 0 {
+            self.shown_changed(open, cause);
+        }
+        let untold = ChangeFilter::from_bits_truncate(untold);
+        let Some(link) = open.link.as_ref().filter(|_| !untold.is_empty()) else {
+            return;
+        };
+        if open.stream.is_named {
+            self.tell(link, open.stream(), ChangeKind::StreamModified, untold);
+        } else {
+            self.tell(link, None, ChangeKind::Modified, untold);
+        }
+    }
+
+    /// Takes rights on the directory back in which an open's file stands: it shows another size, time or
+    /// attribute of it.
+    // MS-SMB2 3.3.1.4
+    pub(crate) fn shown_changed(&self, open: &Open, cause: Cause) {
+        if let Some(link) = &open.link {
+            self.entries_changed(&link.place().0, &open.asker(), cause);
+        }
+    }
+
+    /// Takes rights on a directory back whose entries were changed. Nobody waits for that.
+    // MS-FSA 2.1.4.12
+    pub(crate) fn entries_changed(&self, directory: &Arc<Directory>, asker: &Asker, cause: Cause) {
+        self.open_files().versions().touch(directory.id);
+        let Some(file) = self.open_files().get(directory.id) else {
+            return;
+        };
+        let mut effects = Effects::default();
+        let mut state = file.state.lock();
+        for stream in state.streams.iter_mut().filter(|stream| !stream.stream.is_named) {
+            self.require(&file, stream, asker, Need::Entries, cause, &mut effects);
+        }
+        drop(state);
+        self.settle(effects);
+    }
+
+    /// Ends the watch of an open that is closed.
+    pub(crate) fn end_watch(&self, open: &Open) {
+        let watch = open.watch.lock().clone();
+        if let Some(watch) = watch {
+            self.wake_all(self.watching().end(&watch));
+        }
+    }
+
+    /// Ends every watch on a directory that is removed.
+    pub(crate) fn end_watches_of(&self, directory: NodeId) {
+        self.wake_all(self.watching().end_on(directory));
+    }
+}

@@ -1,0 +1,268 @@
+//! Closing: what an open held is given back, and names go whose time has come.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::caching::grants::{Asker, Need};
+use crate::engine::Share;
+use crate::engine::parts::file::{Deletion, File, Link, State};
+use crate::engine::values::effects::Effects;
+use crate::{Cause, ChangeFilter, ChangeKind, Identity, Open, Options, Refusal};
+
+/// What goes with an open.
+#[derive(Default)]
+struct Going {
+    /// A name, and whether it is taken away by this open alone.
+    link: Option<Arc<Link>>,
+    /// A named stream.
+    stream: Option<volume::Name>,
+    /// Who marked the name that goes.
+    deleter: Option<Asker>,
+    /// As whom the host removes it.
+    deletes_as: Option<Arc<Identity>>,
+    /// The close marks a name that stays while others have it open.
+    marks: bool,
+}
+
+impl Going {
+    /// Whether a name or a stream is to be removed.
+    fn is_something(&self) -> bool {
+        self.link.is_some() || self.stream.is_some()
+    }
+}
+
+impl Share {
+    /// Closes an open: its byte ranges, caching right and watch end, and what was to be removed with it
+    /// is removed. Closing again does nothing.
+    ///
+    /// # Errors
+    /// What the host says when a name cannot be removed; the open is closed all the same.
+    // MS-FSA 2.1.5.5
+    pub fn close(&self, open: &Arc<Open>, cause: impl Into<Cause>) -> Result<(), Refusal> {
+        let cause = cause.into();
+        let link = open.followed.get().and_then(|followed| followed.take_link());
+        let closed = self.close_itself(open, cause);
+        match link {
+            Some(link) => closed.and(self.close_itself(&link, cause)),
+            None => closed,
+        }
+    }
+
+    fn close_itself(&self, open: &Arc<Open>, cause: Cause) -> Result<(), Refusal> {
+        let now = cause.now;
+        if open.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.open_files().went();
+        let fairness = self.descriptors().fairness();
+        // One without a descriptor is not counted.
+        if fairness.counts() && !open.data.is_closed() {
+            fairness.closed(open.client(), now);
+        }
+        self.forget_detached(open);
+        self.tell_untold(open, cause);
+        self.end_watch(open);
+        if open.options.contains(Options::DELETE_ON_CLOSE) {
+            self.let_go(open, cause);
+        }
+        let (going, effects) = self.take_out(open, cause);
+        if open.is_directory() && open.file.is_deleted(open.link.as_ref()) {
+            self.end_watches_of(open.file.id);
+        }
+        let stays = !going.is_something();
+        let removed = self.remove_going(open, going, cause);
+        // Only now, so that a crash before leaves an open whose close is still to come.
+        self.unrecord(open);
+        let mut effects = effects;
+        let mut state = open.file.state.lock();
+        effects.wakes.append(&mut state.waiting);
+        let is_last = state.members.is_empty();
+        if let Some(made) = state.made.as_ref().filter(|_| is_last) {
+            made.closed(now);
+        }
+        drop(state);
+        if is_last {
+            self.open_files().leave(&open.file);
+        }
+        // What was removed is not to take room any longer.
+        if is_last && stays && self.cache().is_on() {
+            self.give_back_behind(open);
+        }
+        self.settle(effects);
+        removed
+    }
+
+    /// Takes an open out of what others see of the file.
+    fn take_out(&self, open: &Arc<Open>, cause: Cause) -> (Going, Effects) {
+        let mut effects = Effects::default();
+        let mut _swept = None;
+        let mut state = open.file.state.lock();
+        let Some(at) = state.members.iter().position(|m| m.id == open.id) else {
+            return (Going::default(), effects);
+        };
+        let member = state.members.swap_remove(at);
+        let stream = state.stream(&open.stream);
+        effects.wakes = stream.ranges.drain_open(open.id);
+        if stream.ranges.release_open(open.id) {
+            effects.wakes.extend(stream.ranges.ready());
+        }
+        self.release_grant(&mut state, &open.stream, &open.asker());
+        let going = going(&mut state, open, member.delete_on_close);
+        if going.marks {
+            self.note_marks(&mut state);
+            // Who only keeps the file open learns that it is to go. A close waits for nobody.
+            let stream = state.stream(&open.stream);
+            self.require(&open.file, stream, &open.asker(), Need::CloseKept, cause, &mut effects);
+        }
+        if going.is_something() {
+            state.removing += 1;
+        } else {
+            _swept = Some(state.sweep());
+        }
+        (going, effects)
+    }
+
+    fn remove_going(&self, open: &Arc<Open>, going: Going, cause: Cause) -> Result<(), Refusal> {
+        let mut result = Ok(());
+        let mut is_removed = false;
+        if let Some(name) = &going.stream {
+            result = open.node.remove_stream(name).map_err(Refusal::from);
+            if let Some(link) = &open.link {
+                self.tell(link, Some(name.clone()), ChangeKind::StreamRemoved, ChangeFilter::STREAM_NAME);
+            }
+        }
+        if let Some(link) = &going.link {
+            // Who closes last spares its own copy of the directory only when it is also who deletes.
+            let own = open.asker();
+            let is_deleter =
+                going.deleter.is_some_and(|by| (by.client, by.parent) == (own.client, own.parent));
+            let asker = if is_deleter { own } else { Asker { parent: None, ..own } };
+            let identity = going.deletes_as.clone().unwrap_or_else(|| open.identity());
+            result = self.remove_name(open, link, &asker, &identity, cause);
+            if result == Err(Refusal::NotEmpty)
+                && self.end_unclaimed_in(open.file.id, open.asker().client, cause)
+            {
+                result = self.remove_name(open, link, &asker, &identity, cause);
+            }
+            is_removed = result.is_ok();
+            // A directory that has got entries stays; a name the host took is gone anyway.
+            // MS-FSA 2.1.5.5
+            if matches!(result, Err(Refusal::NotEmpty | Refusal::NotFound)) {
+                result = Ok(());
+            }
+        }
+        if going.is_something() {
+            let _swept;
+            let mut state = open.file.state.lock();
+            state.removing -= 1;
+            if let Some(link) = going.link.as_ref().and_then(|link| state.link(link)) {
+                // A name that could not be removed is there for others again.
+                link.removed = is_removed;
+                (link.delete, link.deletes_as) = (None, None);
+            }
+            _swept = state.sweep();
+        }
+        result
+    }
+
+    /// Removes a name from its directory on somebody's behalf and tells everybody. One that another file was put under has gone already.
+    fn remove_name(
+        &self,
+        open: &Open,
+        link: &Arc<Link>,
+        asker: &Asker,
+        identity: &Identity,
+        cause: Cause,
+    ) -> Result<(), Refusal> {
+        let (mut parent, mut name) = link.place();
+        let mut changing = parent.change(&[&name]);
+        // It may have been renamed while that was waited for.
+        while !link.is_at(parent.id, &name) {
+            drop(changing);
+            (parent, name) = link.place();
+            changing = parent.change(&[&name]);
+        }
+        if open.file.state.lock().link(link).is_some_and(|entry| entry.removed) {
+            return Ok(());
+        }
+        let is_directory = open.file.is_directory;
+        parent.node.remove(&name, is_directory, identity.actor.as_ref())?;
+        parent.removed(&name);
+        drop(changing);
+        if is_directory {
+            self.directories().forget(open.file.id);
+        }
+        self.entries_changed(&parent, asker, cause);
+        let what = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
+        self.tell(link, None, ChangeKind::Removed, what);
+        self.end_watches_of(open.file.id);
+        Ok(())
+    }
+
+    /// Undoes a reservation that did not become an open.
+    pub(crate) fn abandon(&self, file: &Arc<File>, id: u64) {
+        let _swept;
+        let mut state = file.state.lock();
+        if let Some(at) = state.members.iter().position(|m| m.id == id) {
+            let member = state.members.swap_remove(at);
+            self.release_grant(&mut state, &member.stream, &member.asker);
+        }
+        _swept = state.sweep();
+        let wakes = std::mem::take(&mut state.waiting);
+        drop(state);
+        self.open_files().leave(file);
+        self.wake_all(wakes);
+    }
+
+    /// A name goes with the last open, which may be one that nobody comes back for.
+    pub(crate) fn let_go(&self, open: &Open, cause: Cause) {
+        let is_shared = open.file.state.lock().members.len() > 1;
+        if is_shared {
+            self.end_lapsed_at(&[open.file.id], open.asker().client, cause);
+        }
+    }
+}
+
+/// What goes now that this open is out.
+// MS-FSA 2.1.5.5
+fn going(state: &mut State, open: &Arc<Open>, delete_on_close: Option<Deletion>) -> Going {
+    let mut out = Going::default();
+    if open.stream.is_named {
+        let is_last = !state.members.iter().any(|m| Arc::ptr_eq(&m.stream, &open.stream));
+        let stream = state.stream(&open.stream);
+        stream.delete |= delete_on_close.is_some();
+        if stream.delete && is_last {
+            out.stream = open.stream.name();
+        }
+    }
+    let Some(link) = &open.link else {
+        return out;
+    };
+    let is_last =
+        !state.members.iter().any(|m| m.link.as_ref().is_some_and(|other| Arc::ptr_eq(other, link)));
+    let Some(entry) = state.link(link) else {
+        return out;
+    };
+    if let Some(how) = delete_on_close
+        && !open.stream.is_named
+        && !entry.removed
+        && (entry.delete.is_none() || how != Deletion::WithLast)
+    {
+        out.marks = entry.delete.is_none();
+        (entry.delete, entry.deleter) = (Some(how), open.asker());
+        entry.deletes_as = Some(open.identity());
+    }
+    let goes = match entry.delete {
+        Some(Deletion::WithOpen(id)) => is_last || id == open.id,
+        Some(Deletion::WithLast) => is_last,
+        None => false,
+    };
+    if goes && !entry.removed {
+        out.link = Some(Arc::clone(link));
+        (out.deleter, out.marks) = (Some(entry.deleter), false);
+        out.deletes_as = entry.deletes_as.clone();
+        // Whatever was in the streams goes with the file.
+        out.stream = None;
+    }
+    out
+}

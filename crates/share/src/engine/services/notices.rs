@@ -1,0 +1,47 @@
+//! Sending what was found out under a lock: notices to holders, and wakes to requests that wait.
+
+use crate::Ticket;
+use crate::engine::Share;
+use crate::engine::services::absent::Absent;
+use crate::engine::values::effects::Effects;
+
+impl Share {
+    /// Sends what was found out under a lock. To be called with none held.
+    pub(crate) fn settle(&self, effects: Effects) {
+        let Effects { notices, mut wakes, cause } = effects;
+        // What others go on with must not be older than what comes back after a crash.
+        if notices.is_empty() && wakes.is_empty() {
+            self.write_urgent()
+        } else {
+            self.write_changes()
+        }
+        for mut notice in notices {
+            notice.origin = cause.origin;
+            match self.absent(&notice) {
+                Absent::No => {}
+                Absent::GivesWay(opens) => {
+                    self.give_way(opens, cause);
+                    continue;
+                }
+                Absent::Stays => continue,
+            }
+            let holder = self.waits().clients().holder(notice.client);
+            let is_told = holder.is_some_and(|holder| holder.on_break(&notice));
+            if !is_told {
+                wakes.extend(self.revoke(&notice));
+            }
+        }
+        for ticket in wakes {
+            if let Some((waiter, _)) = self.waits().take(ticket) {
+                waiter.wake.wake(waiter.token);
+            }
+        }
+    }
+
+    /// Wakes who waits under these tickets. To be called with no lock held.
+    pub(crate) fn wake_all(&self, wakes: Vec<Ticket>) {
+        if !wakes.is_empty() {
+            self.settle(Effects { wakes, ..Effects::default() });
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Requests that wait: parked, woken, taken back.
+
+use std::sync::Arc;
+
+use crate::engine::Share;
+use crate::engine::parts::file::{File, State};
+use crate::{Caller, Open, Refusal, Step, Ticket, Waiter};
+
+/// How long a program of the host is left alone before it is looked whether it has let go of a file.
+const HOST_ASKED_AGAIN_NS: u64 = 100_000_000;
+
+impl Share {
+    /// Lets the request wait until something about the file changes, or refuses it when it cannot wait.
+    pub(crate) fn park<T>(
+        &self,
+        caller: &Caller<'_>,
+        file: &Arc<File>,
+        state: &mut State,
+        else_: Refusal,
+    ) -> Step<T> {
+        match caller.waiter {
+            Some(waiter) => {
+                let ticket = self.waits().add(waiter, file);
+                state.waiting.push(ticket);
+                Step::Wait(ticket)
+            }
+            None => Step::Refused(else_),
+        }
+    }
+
+    /// Lets the request wait for a program of the host to let go of a file. The host waits for it no longer
+    /// than it likes itself.
+    pub(crate) fn try_later<T>(&self, caller: &Caller<'_>) -> Step<T> {
+        match caller.waiter {
+            Some(waiter) => {
+                let at = caller.now.mono_ns.saturating_add(HOST_ASKED_AGAIN_NS);
+                Step::Wait(self.waits().add_later(waiter, at))
+            }
+            None => Step::Refused(Refusal::HostKeeps),
+        }
+    }
+
+    /// Lets a request wait for something of which the engine knows nothing, no longer than until `at_ns` (monotonic).
+    /// [`Share::wake`] ends it sooner.
+    pub fn wait_until(&self, waiter: &Waiter, at_ns: u64) -> Ticket {
+        self.waits().add_later(waiter, at_ns)
+    }
+
+    /// Wakes who waits under this ticket, if somebody does.
+    pub fn wake(&self, ticket: Ticket) {
+        if let Some((waiter, _)) = self.waits().take(ticket) {
+            waiter.wake.wake(waiter.token);
+        }
+    }
+
+    /// Whether somebody still waits under this ticket.
+    pub fn is_waiting(&self, ticket: Ticket) -> bool {
+        !self.waits().is_over(ticket)
+    }
+
+    /// Whether what somebody waits for is a file that is kept open over a restart for a client who is not back yet.
+    pub fn waits_for_absent(&self, ticket: Ticket) -> bool {
+        let file = self.waits().file_of(ticket);
+        let is_absent = |open: Arc<Open>| open.is_lasting() && open.is_detached();
+        file.is_some_and(|file| file.opens().into_iter().any(is_absent))
+    }
+
+    /// Takes a wait back; false when the waiter was woken before, or is just being woken.
+    pub fn cancel(&self, ticket: Ticket) -> bool {
+        let Some((_, file)) = self.waits().take(ticket) else {
+            return false;
+        };
+        if let Some(file) = file.upgrade() {
+            let mut state = file.state.lock();
+            state.waiting.retain(|waiting| *waiting != ticket);
+            for stream in &mut state.streams {
+                stream.ranges.forget(ticket);
+            }
+        }
+        true
+    }
+
+    /// Remembers when a break that was started under the file's lock expires.
+    pub(crate) fn watch_deadline(&self, file: &Arc<File>, deadline: u64) {
+        self.waits().add_deadline(deadline, file);
+    }
+}

@@ -1,0 +1,97 @@
+//! What is given up when the host has no descriptor or memory left, or a table is full.
+//!
+//! First go files that are kept for speed alone, those of other shares too. Then what is kept for clients that are gone:
+//! of those whose time is over, and opens that give way to others anyway. What was promised to outlast its client's absence
+//! stays. Whoever finds something short where nothing may be closed says so, and who looks after a share gives it up.
+
+use std::sync::Arc;
+
+use wire::Now;
+
+use crate::engine::Share;
+use crate::engine::values::descriptors::Sharing;
+use crate::{Caller, ClientKey, Lapsing, Refusal};
+
+impl Sharing for Share {
+    fn give_back(&self) -> bool {
+        let names = self.cache().give_back();
+        let directories = self.directories().let_go(|_| true);
+        names || directories
+    }
+
+    fn end_yielding(&self, now: Now) -> bool {
+        self.end_absent(now.into())
+    }
+
+    fn name_holders(&self, name: &mut dyn FnMut(ClientKey)) {
+        self.open_files().all().iter().for_each(|file| file.name_holders(name));
+    }
+
+    fn keepers(&self) -> Vec<Arc<dyn Lapsing>> {
+        self.time_keepers()
+    }
+}
+
+impl Share {
+    /// As [`Share::with_room`], for who holds no lock: what is kept for clients that are gone is given up for it too.
+    ///
+    /// # Errors
+    /// As `act`.
+    pub(crate) fn past_shortage<T>(
+        &self,
+        now: Now,
+        act: impl Fn() -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        match self.with_room(&act) {
+            Err(Refusal::Exhausted) if self.relieve(now) => act(),
+            other => other,
+        }
+    }
+
+    /// Ends what is kept for clients that are gone, in all shares that have their descriptors together, since something is
+    /// short. False when there was nothing. Called with no lock held.
+    // RFC 8881 8.4.2.3
+    pub fn relieve(&self, now: Now) -> bool {
+        self.descriptors().set_short(false);
+        let shares = self.descriptors().sharing();
+        let mut keepers: Vec<Arc<dyn Lapsing>> = Vec::new();
+        for keeper in shares.iter().flat_map(|share| share.keepers()) {
+            if !keepers.iter().any(|known| Arc::ptr_eq(known, &keeper)) {
+                keepers.push(keeper);
+            }
+        }
+        let mut any = false;
+        for keeper in keepers {
+            any |= keeper.end_all_lapsed(now);
+        }
+        for share in shares {
+            any |= share.end_yielding(now);
+        }
+        if any {
+            tracing::info!(share = %self.name(), "something is short: what was kept for clients that are gone is given up");
+        }
+        any
+    }
+
+    /// Lets a client have so many bytes more of the memory for clients.
+    ///
+    /// # Errors
+    /// [`Refusal::Exhausted`]
+    pub(crate) fn check_memory(&self, caller: &Caller<'_>, bytes: usize) -> Result<(), Refusal> {
+        let payer = self.client_memory().payer(caller.client, caller.identity);
+        let has_room = || self.client_memory().has_room(payer, bytes);
+        // A client that has had its own part is no reason to end what is kept for others.
+        let may_relieve = || self.client_memory().is_short(caller.now.mono_ns);
+        if has_room() || (may_relieve() && self.relieve(caller.now) && has_room()) {
+            return Ok(());
+        }
+        Err(self.refuse_for_memory(caller, payer))
+    }
+
+    /// Does so when somebody found something short who could not.
+    pub(crate) fn relieve_if_short(&self, now: Now) {
+        if self.descriptors().is_short() {
+            self.relieve(now);
+        }
+    }
+}

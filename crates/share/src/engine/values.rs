@@ -1,0 +1,11 @@
+//! The lowest floor: settings, records and other values that know nothing of a share.
+
+pub(crate) mod address;
+pub(crate) mod config;
+pub(crate) mod descriptors;
+pub(crate) mod effects;
+pub(crate) mod giving_back;
+pub(crate) mod host_lists;
+pub(crate) mod ids;
+pub(crate) mod protection;
+pub(crate) mod record;

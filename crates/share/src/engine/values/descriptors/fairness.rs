@@ -1,0 +1,145 @@
+//! How many of the descriptors each client has, as long as anybody needs to know.
+//!
+//! The volume says when they are scarce, which is when files that nobody uses are closed already. Until then nobody counts. From
+//! then on those who have files open are counted once a second, in all shares that have their descriptors together, and in
+//! between each file that is opened or closed.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use wire::Now;
+
+use crate::ClientKey;
+use crate::ranked::{Mutex, Rank};
+
+/// For so long a count is good.
+const COUNTED_FOR_NS: u64 = 1_000_000_000;
+/// After so long the log says again that somebody is refused.
+const SILENCE_NS: u64 = 10_000_000_000;
+
+/// What clients have of the descriptors, as far as it was counted.
+pub(crate) struct Fairness {
+    holders: Mutex<Holders>,
+    /// Whether they are counted at present.
+    counts: AtomicBool,
+    refused: AtomicU64,
+}
+
+impl Default for Fairness {
+    fn default() -> Fairness {
+        let holders = Mutex::of_default(Rank::DescriptorHolders);
+        Fairness { holders, counts: AtomicBool::new(false), refused: AtomicU64::new(0) }
+    }
+}
+
+#[derive(Default)]
+struct Holders {
+    by_client: HashMap<ClientKey, usize>,
+    total: usize,
+    counted_ns: Option<u64>,
+    told_ns: Option<u64>,
+    /// Refused since the log said so.
+    untold: u64,
+}
+
+impl Holders {
+    fn is_good(&self, now_ns: u64) -> bool {
+        self.counted_ns.is_some_and(|at| now_ns.saturating_sub(at) < COUNTED_FOR_NS)
+    }
+
+    /// What a client has, if it is more than an equal share.
+    fn excess(&self, client: ClientKey) -> Option<usize> {
+        let own = self.by_client.get(&client).copied().unwrap_or_default();
+        (own * self.by_client.len() > self.total).then_some(own)
+    }
+
+    fn add(&mut self, client: ClientKey) {
+        *self.by_client.entry(client).or_default() += 1;
+        self.total += 1;
+    }
+
+    fn remove(&mut self, client: ClientKey) {
+        let Some(own) = self.by_client.get_mut(&client) else { return };
+        *own -= 1;
+        self.total -= 1;
+        if *own == 0 {
+            self.by_client.remove(&client);
+        }
+    }
+}
+
+impl Fairness {
+    /// How many opens were refused.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// A client has opened a file.
+    pub fn opened(&self, client: ClientKey, now: Now) {
+        self.change(now, |holders| holders.add(client));
+    }
+
+    /// It has closed one.
+    pub fn closed(&self, client: ClientKey, now: Now) {
+        self.change(now, |holders| holders.remove(client));
+    }
+
+    /// Whether they are counted.
+    pub fn counts(&self) -> bool {
+        self.counts.load(Ordering::Relaxed)
+    }
+
+    /// Changes the count, as long as it is good. When somebody needs one again, all is counted anew.
+    fn change(&self, now: Now, change: impl FnOnce(&mut Holders)) {
+        if !self.counts() {
+            return;
+        }
+        let mut holders = self.holders.lock();
+        match holders.is_good(now.mono_ns) {
+            true => change(&mut holders),
+            false => self.counts.store(false, Ordering::Relaxed),
+        }
+    }
+
+    /// The count is not good any more.
+    pub fn count_anew(&self) {
+        self.holders.lock().counted_ns = None;
+    }
+
+    /// Whether a client has no more than its share. When there is no good count, `all` names the client of each open.
+    pub fn is_fair(&self, client: ClientKey, now: Now, all: impl FnOnce(&mut dyn FnMut(ClientKey))) -> bool {
+        let is_good = self.holders.lock().is_good(now.mono_ns);
+        if !self.counts.swap(true, Ordering::Relaxed) || !is_good {
+            let mut seen = Holders::default();
+            all(&mut |client| seen.add(client));
+            let mut holders = self.holders.lock();
+            (holders.by_client, holders.total) = (seen.by_client, seen.total);
+            holders.counted_ns = Some(now.mono_ns);
+        }
+        self.holders.lock().excess(client).is_none()
+    }
+
+    /// A client is refused that has more than its share.
+    pub fn refuse(&self, client: ClientKey, now: Now, share: &str, user: &str) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        let mut holders = self.holders.lock();
+        holders.untold += 1;
+        if holders.told_ns.is_some_and(|at| now.mono_ns.saturating_sub(at) < SILENCE_NS) {
+            return;
+        }
+        holders.told_ns = Some(now.mono_ns);
+        let refused = std::mem::take(&mut holders.untold);
+        let own = holders.by_client.get(&client).copied().unwrap_or_default();
+        let (all, clients) = (holders.total, holders.by_client.len());
+        drop(holders);
+        tracing::warn!(
+            share,
+            user,
+            own,
+            all,
+            clients,
+            refused,
+            "descriptors run short: a client that has more than an equal share of the open files gets no new one"
+        );
+    }
+}
