@@ -49,30 +49,30 @@ LANES = [
     [
         ("peers", ["proving/peers/run.py"], 1200),
         ("accounts", ["proving/peers/accounts.py"], 300),
-        ("nfs-connections", ["proving/nfs-connections/run.py"], 600),
+        ("nfs-connections", ["proving/nfs_connections/run.py"], 600),
         ("smbtorture", ["proving/smbtorture/run.py", "--out", "{target}/smbtorture.json"], 1500),
         ("pynfs", ["proving/pynfs/run.py"], 1500),
     ],
     [
-        ("kernel-client", ["proving/kernel-client/run.py"], 1200),
-        ("kernel-channels", ["proving/kernel-client/multichannel.py"], 600),
-        ("kernel-client-nfs", ["proving/kernel-client/nfs.py", "--mount", "4.1-nconnect1", "--mount", "4.2-nconnect16"], 600),
-        ("kernel-nconnect", ["proving/kernel-client/nconnect.py"], 600),
-        ("kernel-client-nfs-handles", ["proving/kernel-client/nfs_handles.py"], 600),
-        ("kernel-client-nfs-exports", ["proving/kernel-client/nfs_exports.py"], 300),
-        ("kernel-client 6.12", ["proving/kernel-client/run.py", "--kernel", "6.12", "--mount", "3.1.1-signed-posix"], 300),
-        ("kernel-client-nfs 6.12", ["proving/kernel-client/nfs.py", "--kernel", "6.12", "--mount", "4.1-nconnect4"], 300),
-        ("kernel-rights", ["proving/kernel-client/rights.py"], 600),
+        ("kernel-client", ["proving/kernel_client/run.py"], 1200),
+        ("kernel-channels", ["proving/kernel_client/multichannel.py"], 600),
+        ("kernel-client-nfs", ["proving/kernel_client/nfs.py", "--mount", "4.1-nconnect1", "--mount", "4.2-nconnect16"], 600),
+        ("kernel-nconnect", ["proving/kernel_client/nconnect.py"], 600),
+        ("kernel-client-nfs-handles", ["proving/kernel_client/nfs_handles.py"], 600),
+        ("kernel-client-nfs-exports", ["proving/kernel_client/nfs_exports.py"], 300),
+        ("kernel-client 6.12", ["proving/kernel_client/run.py", "--kernel", "6.12", "--mount", "3.1.1-signed-posix"], 300),
+        ("kernel-client-nfs 6.12", ["proving/kernel_client/nfs.py", "--kernel", "6.12", "--mount", "4.1-nconnect4"], 300),
+        ("kernel-rights", ["proving/kernel_client/rights.py"], 600),
     ],
     [
         ("soak", ["proving/soak/run.py", "--twentieth"], 1500),
     ],
 ]
 ALONE = [
-    ("admin-page", ["proving/admin-page/run.py"], 300),
+    ("admin-page", ["proving/admin_page/run.py"], 300),
     ("metrics", ["proving/metrics/run.py"], 180),
     ("strangers", ["proving/strangers/run.py"], 180),
-    ("kernel-doctor", ["proving/kernel-client/doctor.py"], 300),
+    ("kernel-doctor", ["proving/kernel_client/doctor.py"], 300),
     ("doctor", ["proving/doctor/faults.py", "--short"], 180),
 ]
 INSTALL = (["scripts/foreign"], 900)

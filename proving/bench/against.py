@@ -6,7 +6,7 @@ server is ahead in each ratio. What is wanted counts against the best of the pee
 
 import statistics
 
-import spread
+from proving.bench import spread
 
 CPU, RATE = 0, 1
 

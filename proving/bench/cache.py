@@ -14,9 +14,9 @@ import sys
 import tempfile
 from dataclasses import dataclass
 
-import spread
-from cases import DIRECTORY, SHARE
-from harness import server as servers
+from proving.bench import spread
+from proving.bench.cases import DIRECTORY, SHARE
+from proving.harness import server as servers
 
 DEEP = f"{DIRECTORY}/a/b/c"
 # The share on which nothing is remembered.

@@ -4,8 +4,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import every_segment
-from harness import server as servers
+from proving.bench import every_segment
+from proving.harness import server as servers
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FILE_BYTES = 256 << 20

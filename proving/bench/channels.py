@@ -10,9 +10,8 @@ import statistics
 import subprocess
 from dataclasses import dataclass
 
-import headers
-import spread
-from cases import FILE_BYTES, PROTECTION, SHARE, trunkline_target
+from proving.bench import headers, spread
+from proving.bench.cases import FILE_BYTES, PROTECTION, SHARE, trunkline_target
 
 CHANNELS = (1, 2, 4)
 # How much slower the last of the channels is in the second part of a capped case.

@@ -17,10 +17,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import network
-import spread
-from cases import SHARE
-from harness import server as servers
+from proving.bench import network, spread
+from proving.bench.cases import SHARE
+from proving.harness import server as servers
 
 KINDS = servers.KINDS
 RTT, FLOW_MBIT, FLOWS = "23ms", 140, 4

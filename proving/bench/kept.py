@@ -63,7 +63,7 @@ class Kept:
 
     def add(self, name, result):
         """Keeps a result, over what was there before."""
-        now = datetime.datetime.now(datetime.timezone.utc)
+        now = datetime.datetime.now(datetime.UTC)
         self.entries[name] = (_whole(_plain(result)), self._stamp, now)
         if not self._path:
             return

@@ -1,7 +1,7 @@
 """Linux' own client (6.1, in user-mode-linux) beside this year's peers: large reads and writes, and what people do to trees of files.
 
 One guest for each protocol has a mount of every server, which are loaded in turn within each round. Servers and guest are joined by a
-virtual cable (kernel-client/guest.py). The files of all servers lie on an XFS whose image is in memory. Large files are read and written
+virtual cable (kernel_client/guest.py). The files of all servers lie on an XFS whose image is in memory. Large files are read and written
 past the client's caches; of trees the time is taken of each step (linux_agent.py). Start reading at `Client.measure`.
 """
 
@@ -16,19 +16,15 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import against
-import cpu
-import network
-from cases import SHARE
-from harness import server as servers
-from loads import CannotMeasure
+from proving.bench import against, cpu, network
+from proving.bench.cases import SHARE
+from proving.bench.loads import CannotMeasure
+from proving.harness import server as servers
 
 HERE = Path(__file__).resolve().parent
 # Behind this folder, which has names of its own for some of what lies there.
-sys.path.append(str(HERE.parent / "kernel-client"))
 
-import console  # noqa: E402
-import guest  # noqa: E402
+from proving.kernel_client import console, guest
 
 # What is moved in each sample, and how often: processor time is counted in ticks of 10 ms. user-mode-linux is slow to send.
 READ_MIB, READ_PASSES, WRITTEN_MIB = 1024, 2, 512

@@ -7,10 +7,13 @@ they are. Start reading at `Agent.tree`.
 import os
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
-import console
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.kernel_client import console
 
 LIMIT_S = 180
 BLOCK_MIB = 4

@@ -6,9 +6,9 @@ import subprocess
 import tempfile
 import time
 
-import cpu
-from cases import DIRECTORY, FILE_BYTES, PEER_FILE, SHARES
-from harness import server as servers
+from proving.bench import cpu
+from proving.bench.cases import DIRECTORY, FILE_BYTES, PEER_FILE, SHARES
+from proving.harness import server as servers
 
 
 class CannotMeasure(Exception):

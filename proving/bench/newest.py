@@ -13,13 +13,9 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-import against
-import every_segment
-import linux
-import loads
-import nfs
-from cases import DIRECTORY, SHARE, Case, every_segment_load, peer_load, torture_load, trunkline_load
-from harness import server as servers
+from proving.bench import against, every_segment, linux, loads, nfs
+from proving.bench.cases import DIRECTORY, SHARE, Case, every_segment_load, peer_load, torture_load, trunkline_load
+from proving.harness import server as servers
 
 KIB, MIB = 1 << 10, 1 << 20
 OURS, PLAIN, TUNED = "trunkline", "samba", "samba, tuned"

@@ -12,10 +12,9 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-import headers
-import spread
-from cases import DIRECTORY, FILE_BYTES, NAMES, OPERATIONS, SHARE
-from harness import server as servers
+from proving.bench import headers, spread
+from proving.bench.cases import DIRECTORY, FILE_BYTES, NAMES, OPERATIONS, SHARE
+from proving.harness import server as servers
 
 MIB = 1 << 20
 CONNECTIONS = (1, 4)

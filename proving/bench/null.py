@@ -14,9 +14,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import spread
-from cases import DIRECTORY, FILE_BYTES, SHARE, trunkline_target
-from harness import server as servers
+from proving.bench import spread
+from proving.bench.cases import DIRECTORY, FILE_BYTES, SHARE, trunkline_target
+from proving.harness import server as servers
 
 MIB = 1 << 20
 CHANNELS = 4

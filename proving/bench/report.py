@@ -3,7 +3,7 @@
 import statistics
 from pathlib import Path
 
-import spread
+from proving.bench import spread
 
 
 def processor():

@@ -25,25 +25,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.bench import cache, channels, copies, kept, loads, memory, network, newest, nfs, null, report, seeds
+from proving.bench.cases import CASES, GENERATORS
+from proving.harness import server as servers
+from proving.harness import tree
+
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
-
-import cache  # noqa: E402
-import channels  # noqa: E402
-import copies  # noqa: E402
-import kept  # noqa: E402
-import loads  # noqa: E402
-import memory  # noqa: E402
-import network  # noqa: E402
-import newest  # noqa: E402
-import nfs  # noqa: E402
-import null  # noqa: E402
-import report  # noqa: E402
-import seeds  # noqa: E402
-from cases import CASES, GENERATORS  # noqa: E402
-from harness import server as servers  # noqa: E402
-from harness import tree  # noqa: E402
-
 PAGE = HERE.parent.parent / "docs" / "benchmarks.md"
 
 

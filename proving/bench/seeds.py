@@ -16,10 +16,9 @@ import sys
 import tempfile
 from dataclasses import dataclass
 
-import network
-import spread
-from cases import DIRECTORY, SHARE
-from harness import server as servers
+from proving.bench import network, spread
+from proving.bench.cases import DIRECTORY, SHARE
+from proving.harness import server as servers
 
 KIB, MIB = 1 << 10, 1 << 20
 CHANNELS = 4

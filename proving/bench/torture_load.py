@@ -18,10 +18,9 @@ import tempfile
 import threading
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parent.parent))
-sys.path.append(str(Path(__file__).resolve().parent.parent / "smbtorture"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import torture  # noqa: E402
+from proving.smbtorture import torture
 
 # What it says after all of its seconds: how long they were, and operations for a second of its own counting.
 RESULT = re.compile(r"([\d.]+) second: (?:read|write)\[num/s=([\d,]+);")

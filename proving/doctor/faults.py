@@ -18,7 +18,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import statistics
 import subprocess
 import sys
@@ -26,9 +25,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from stage import PASSWORD, Ganesha, Missing, Proxy, Samba, Trunkline, free_port, other_clock, program, small_disk
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from harness.tally import Tally
+from proving.doctor.stage import PASSWORD, Ganesha, Missing, Proxy, Samba, Trunkline, free_port, other_clock, program, small_disk
+from proving.harness.tally import Tally
 
 SEED = ("--rtt", "23ms", "--flow-rate", "200Mbit")
 

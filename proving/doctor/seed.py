@@ -19,7 +19,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from stage import PASSWORD, Trunkline, program
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.doctor.stage import PASSWORD, Trunkline, program
 
 ENVIRONMENT = dict(os.environ, TRUNKLINE_PASSWORD=PASSWORD)
 

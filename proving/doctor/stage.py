@@ -18,11 +18,11 @@ import threading
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.harness.server import free_port, program
+
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "proving"))
-
-from harness.server import free_port, program  # noqa: E402
-
 PASSWORD = "Trunk-ann-7"
 # How long a server may take to begin and to end.
 PATIENCE = 20

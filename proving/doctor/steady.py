@@ -17,10 +17,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from faults import examine, link, smb
-from stage import Trunkline
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from harness.tally import Tally
+from proving.doctor.faults import examine, link, smb
+from proving.doctor.stage import Trunkline
+from proving.harness.tally import Tally
 
 KINDS = {"worth": "more", "little_gain": "one", "no_gain": "one", "gain_unsure": None}
 LINK = ("--rtt", "10ms", "--flow-rate", "100Mbit", "--rate", "300Mbit")

@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness import volume
+from proving.harness import volume
 
 PROVING = Path(__file__).resolve().parent.parent
 ROOT = PROVING.parent
@@ -118,7 +118,7 @@ class Server:
     """A running server in a directory of its own; a context manager that ends it and removes the directory.
 
     It listens on `address`, a loopback one, or on every address of this machine when it is `reachable` from elsewhere, as behind an
-    emulated link, or of the network namespace `network` (kernel-client/guest.py).
+    emulated link, or of the network namespace `network` (kernel_client/guest.py).
     Once it is over, `complaint` says what was wrong with its end, if anything. Two profiles are set up here and not by the
     server's script: `shared-storage` lays the shares on a volume of their own, `port-445` listens on that port. With `shares_storage`
     other profiles have such a volume too, of `storage_bytes` where that is said. With `user`, a uid, the server runs as that user, without any privilege. `label` tells servers

@@ -3,7 +3,7 @@
 
     run.py
 
-The server is that of ../admin-page, with a share that a limit holds back and one that nothing does. Without Debian's prometheus the
+The server is that of ../admin_page, with a share that a limit holds back and one that nothing does. Without Debian's prometheus the
 suite is skipped. Start reading at `main`.
 """
 
@@ -21,12 +21,11 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "admin-page"), str(HERE.parent)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import run as admin_page  # noqa: E402
-from harness import server as servers  # noqa: E402
-from harness.tally import Tally, skip_whole_suite  # noqa: E402
+from proving.admin_page import run as admin_page
+from proving.harness import server as servers
+from proving.harness.tally import Tally, skip_whole_suite
 
 DASHBOARD = servers.ROOT / "dashboards" / "trunkline.json"
 PATIENCE_S = 60

@@ -23,11 +23,10 @@ import time
 import urllib.request
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from harness import server as servers  # noqa: E402
-from harness.tally import Tally, skip_whole_suite  # noqa: E402
+from proving.harness import server as servers
+from proving.harness.tally import Tally, skip_whole_suite
 
 PASSWORD = "s3cret-s3cret"
 # Of the server, of one account's own, and of one share's own.

@@ -3,10 +3,13 @@
 
 import io
 import sys
+from pathlib import Path
 
 from impacket.smbconnection import SessionError, SMBConnection
 
-from cases import SIZES, Report, content, digest, same
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.peers.cases import SIZES, Report, content, digest, same
 
 PORT, SHARE, USER, PASSWORD = int(sys.argv[1]), *sys.argv[2:5]
 BASE = r"\impacket"

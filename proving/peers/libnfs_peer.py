@@ -6,8 +6,11 @@ libnfs speaks NFSv3 and 4.0 and nothing newer. To a server of 4.1 its place is t
 
 import subprocess
 import sys
+from pathlib import Path
 
-from cases import Report, same
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.peers.cases import Report, same
 
 
 def ask(port, export, version):

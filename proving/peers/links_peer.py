@@ -10,10 +10,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 import smbclient
 
-from cases import Report, same
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.peers.cases import Report, same
 
 PORT, SHARE, USER, PASSWORD = sys.argv[1:5]
 BASE = "links-peer"

@@ -3,12 +3,15 @@
 
 import io
 import sys
+from pathlib import Path
 
 from smb.base import SMBTimeout
-from smb.SMBConnection import SMBConnection
 from smb.smb_structs import OperationFailure
+from smb.SMBConnection import SMBConnection
 
-from cases import SIZES, Report, content, digest, same
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.peers.cases import SIZES, Report, content, digest, same
 
 PORT, SHARE, USER, PASSWORD = int(sys.argv[1]), *sys.argv[2:5]
 BASE = "/pysmb"

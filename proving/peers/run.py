@@ -16,14 +16,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.harness import newer
+from proving.harness import server as servers
+from proving.harness.tally import Tally
+
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parent / ".cache"
-sys.path.insert(0, str(HERE.parent))
-
-from harness import newer  # noqa: E402
-from harness import server as servers  # noqa: E402
-from harness.tally import Tally  # noqa: E402
-
 RUN_LIMIT_S, BUILD_LIMIT_S = 240, 900
 PYTHON_PACKAGES = ("smbprotocol==1.17.0", "impacket==0.13.1", "pysmb==1.2.15")
 

@@ -7,7 +7,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from cases import SIZES, Report, content, digest, same
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.peers.cases import SIZES, Report, content, digest, same
 
 PORT, SHARE, USER, PASSWORD = sys.argv[1:5]
 BASE = "smbclient-peer"

@@ -3,11 +3,14 @@
 
 import stat
 import sys
+from pathlib import Path
 
 import smbclient
 from smbprotocol.exceptions import SMBOSError
 
-from cases import SIZES, Report, content, digest, same
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.peers.cases import SIZES, Report, content, digest, same
 
 PORT, SHARE, USER, PASSWORD = int(sys.argv[1]), *sys.argv[2:5]
 ROOT = rf"\\127.0.0.1\{SHARE}"
@@ -95,8 +98,8 @@ def tree_removal():
 
 
 def main():
-    import smbclient.path  # noqa: F401  (a submodule that smbclient does not load by itself)
-    import smbclient.shutil  # noqa: F401
+    import smbclient.path
+    import smbclient.shutil
 
     report = Report()
     report.case("connect", connect)

@@ -4,7 +4,7 @@
     run.py [--out DIR] [--only NAME ...]
 
 Needs root (the copy goes over an emulated link) and Debian's chromium, and a machine that does nothing else: what is seen is what was
-measured. Start reading at `PICTURES`. Those of docs/admin.md come from proving/admin-page/run.py.
+measured. Start reading at `PICTURES`. Those of docs/admin.md come from proving/admin_page/run.py.
 """
 
 import argparse
@@ -17,14 +17,14 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.admin_page import run as admin_page
+from proving.admin_page.browser import Browser
+from proving.harness import server as servers
+from proving.pictures.terminal import Recording
+
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "admin-page"), str(HERE.parent)]
-
-import run as admin_page  # noqa: E402
-from browser import Browser  # noqa: E402
-from harness import server as servers  # noqa: E402
-from terminal import Recording  # noqa: E402
-
 DOCS = servers.ROOT / "docs"
 SHARE = "files"
 # The path that is copied over: a round trip, what each connection carries, and what all of them do.

@@ -9,7 +9,7 @@ import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harness import tree
+from proving.harness import tree
 
 FILE = Path(__file__).resolve().parent / "tally.toml"
 HEAD = "# Written by proving/pynfs/run.py (make pynfs): what each group has come to last. Not to be edited.\n"

@@ -20,14 +20,14 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.harness import expected
+from proving.harness import server as servers
+from proving.harness.tally import Tally, skip_whole_suite
+from proving.pynfs import record as last
+
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
-
-import record as last  # noqa: E402
-from harness import expected  # noqa: E402
-from harness import server as servers  # noqa: E402
-from harness.tally import Tally, skip_whole_suite  # noqa: E402
-
 OURS = HERE.parent / "expected" / "pynfs.toml"
 GANESHAS = HERE.parent / "expected" / "ganesha-4.3.json"
 # The suite waits for leases to run out; the servers' profile `pynfs` keeps them short. Those that it brings back after a

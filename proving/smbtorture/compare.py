@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from harness import expected
+from proving.harness import expected
 
 EXPECTED = Path(__file__).resolve().parent.parent / "expected"
 OURS = EXPECTED / "smbtorture.toml"
@@ -19,7 +19,7 @@ class Book:
         self.version = version
         self.listed = expected.listed(OURS, version)
         recorded = [_read(path) for path in EXPECTED.glob("samba-*.json")]
-        of = lambda record: expected.numbers(record["suite"].split()[1])  # noqa: E731
+        of = lambda record: expected.numbers(record["suite"].split()[1])
         fitting = [record for record in recorded if of(record) <= expected.numbers(version)] or recorded
         self._record = max(fitting, key=of, default={"server": "no Samba", "tests": {}})
         self.server = self._record["server"]
@@ -108,7 +108,7 @@ def _judge_ours(tally, name, result, detail, listed, reference):
 
 def _print_table(kinds, book, kind):
     reference = book.samba()
-    count = lambda table, result: sum(1 for name in kinds if _kind(table.get(name, "none")) == result)  # noqa: E731
+    count = lambda table, result: sum(1 for name in kinds if _kind(table.get(name, "none")) == result)
     print(f"\n{'':28}{'pass':>7}{'fail':>7}{'skip':>7}")
     rows = [("this run", kinds)] + ([(book.server, reference)] if reference else [])
     for label, table in rows:

@@ -23,18 +23,16 @@ import time
 import tomllib
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.harness import server as servers
+from proving.harness.tally import Tally, skip_whole_suite
+from proving.smbtorture import compare, torture
+
 HERE = Path(__file__).resolve().parent
 # How often a test is tried alone that did not end as expected among others: some wait a tenth of a second for a break, and the
 # machine may be busy with other suites all the while.
 TRIES_ALONE = 2
-sys.path.insert(0, str(HERE.parent))
-
-import compare  # noqa: E402
-import torture  # noqa: E402
-from harness import server as servers  # noqa: E402
-from harness.tally import Tally, skip_whole_suite  # noqa: E402
-
-
 class Plan:
     """Which profile, options, files and time limit each test runs with against the server `kind` (profiles.toml)."""
 

@@ -5,14 +5,14 @@ There are two releases: the one that is installed, and this year's (harness/newe
 
 import os
 import re
-import signal
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
 
-from harness import newer
+from proving.harness import newer
 
 # What scripts/foreign calls this year's Samba, of which the suite is a part.
 NEWEST_FOLDER = "samba-newer"

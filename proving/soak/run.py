@@ -27,16 +27,16 @@ import tomllib
 from collections import Counter
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.harness import server as servers
+from proving.harness import tree
+from proving.harness.tally import Tally
+from proving.kernel_client import cuts
+
 HERE = Path(__file__).resolve().parent
 PROVING = HERE.parent
 ROOT = PROVING.parent
-sys.path[:0] = [str(PROVING), str(PROVING / "kernel-client")]
-
-import cuts  # noqa: E402
-from harness import server as servers  # noqa: E402
-from harness import tree  # noqa: E402
-from harness.tally import Tally  # noqa: E402
-
 TALLIES = HERE / "tallies.toml"
 
 
@@ -50,7 +50,7 @@ class Count:
         self.has_twentieth = has_twentieth
 
 
-KERNEL = str(PROVING / "kernel-client")
+KERNEL = str(PROVING / "kernel_client")
 COUNTS = [
     Count("cuts", 200, "cuts of one to three of four channels under Linux's client", 10,
           [sys.executable, f"{KERNEL}/cuts.py", "--cuts", "{count}", "--per-mount", "10", "--seed", "{seed}", "--out", "{out}"], 1800),
@@ -146,7 +146,7 @@ class Record:
 
     def add(self, lines):
         before = [] if self.path.exists() else as_lines(self._count)
-        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         stamp = {"first": now, "last": now, "commits": [tree.commit(TALLIES)], "machines": [machine()]}
         with open(self.path, "a", encoding="utf-8") as out:
             for line in before + [dict(line, **stamp) for line in lines]:

@@ -1,14 +1,11 @@
 """Clients that do ordinary things, one after the other, and note how long each took."""
 
-import sys
 import time
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "nfs-connections")]
 
-import smb  # noqa: E402
-import wire  # noqa: E402
+from proving.nfs_connections import wire
+from proving.strangers import smb
 
 PAUSE_S = 0.01
 DATA = bytes(range(256)) * 16
@@ -25,7 +22,7 @@ class Times:
         begun = time.monotonic()
         try:
             return function()
-        except Exception as error:  # noqa: BLE001 - whatever it is, a good client has met it
+        except Exception as error:
             self.failed.append(f"{what}: {type(error).__name__} {error}")
             return None
         finally:

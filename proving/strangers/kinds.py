@@ -3,18 +3,13 @@ its time is over; a lost or refused connection is no failure but an answer. memb
 """
 
 import os
-import socket
 import struct
-import sys
 import time
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "nfs-connections")]
 
-import members  # noqa: E402
-import smb  # noqa: E402
-import wire  # noqa: E402
+from proving.nfs_connections import wire
+from proving.strangers import members, smb
 
 # So much is sent to a server that does not take it before the stranger thinks of something else.
 PATIENCE_S = 2.0

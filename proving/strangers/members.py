@@ -8,7 +8,7 @@ import os
 import struct
 import time
 
-import smb
+from proving.strangers import smb
 
 NAMES, DIRECTORIES = 20_000, 3000
 CROWD, DEEP = "crowd", "deep"

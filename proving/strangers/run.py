@@ -31,13 +31,11 @@ import time
 from collections import namedtuple
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import good  # noqa: E402
-import kinds  # noqa: E402
-from harness import server as servers  # noqa: E402
-from harness.tally import Tally  # noqa: E402
+from proving.harness import server as servers
+from proving.harness.tally import Tally
+from proving.strangers import good, kinds
 
 ADDRESS_SPACE, DESCRIPTORS = 2_500_000_000, 4096
 USER, PASSWORD, SHARE, UID = "alice", "Open-Sesame-7", "files", 1000

@@ -86,7 +86,7 @@ fn a_lock_of_another_file_than_that_of_its_open_leaves_nothing_behind() {
 }
 
 // Linux frees the stateid of an owner that holds nothing while the same owner may already lock again over another
-// connection (found by proving/kernel-client/mixed.py: the client had a lock of which the server knew nothing).
+// connection (found by proving/kernel_client/mixed.py: the client had a lock of which the server knew nothing).
 #[test]
 fn a_lock_that_is_taken_while_its_owners_stateid_is_being_freed_stays() {
     let world = World::new();
