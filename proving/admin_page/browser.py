@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from typing import Any, Self
 
 PATIENCE_S = 30
 # So many milliseconds between two looks at the page.
@@ -23,14 +24,15 @@ class Gone(Exception):
 class Browser:
     """A browser with one page; a context manager that ends it."""
 
-    def __init__(self, program):
+    def __init__(self, program: str) -> None:
         self._program = program
         self._home = Path(tempfile.mkdtemp(prefix="proof-chromium-"))
         self._next, self._rest, self._session = 0, b"", None
         # Addresses that the page has asked for, and what went wrong in it.
-        self.requests, self.errors = [], []
+        self.requests: list[str] = []
+        self.errors: list[str] = []
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         their_read, self._write = os.pipe()
         self._read, their_write = os.pipe()
         flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--mute-audio",
@@ -52,7 +54,7 @@ class Browser:
             raise
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         with contextlib.suppress(OSError):
             os.close(self._write)
         self._child.terminate()
@@ -64,7 +66,7 @@ class Browser:
         os.close(self._read)
         shutil.rmtree(self._home, ignore_errors=True)
 
-    def call(self, method, **parameters):
+    def call(self, method: str, **parameters: Any) -> Any:
         """Ask the browser for something; gives its answer."""
         self._next += 1
         message = {"id": self._next, "method": method, "params": parameters}
@@ -80,7 +82,7 @@ class Browser:
                 return answer["result"]
             self._note(answer)
 
-    def _message(self, end):
+    def _message(self, end: float) -> Any:
         while b"\0" not in self._rest:
             if not select.select([self._read], [], [], max(0, end - time.monotonic()))[0]:
                 raise Gone("the browser does not answer")
@@ -91,7 +93,7 @@ class Browser:
         message, self._rest = self._rest.split(b"\0", 1)
         return json.loads(message)
 
-    def _note(self, event):
+    def _note(self, event: dict[str, Any]) -> None:
         method, told = event.get("method"), event.get("params", {})
         if method == "Network.requestWillBeSent":
             self.requests.append(told["request"]["url"])
@@ -101,18 +103,18 @@ class Browser:
         elif method == "Log.entryAdded" and told["entry"]["level"] == "error":
             self.errors.append(f"{told['entry']['text']} {told['entry'].get('url', '')}")
 
-    def open(self, address):
+    def open(self, address: str) -> None:
         """Go to a page."""
         self.call("Page.navigate", url=address)
 
-    def says(self, expression):
+    def says(self, expression: str) -> Any:
         """The value of an expression in the page."""
         told = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in told:
             raise Gone(f"{expression}: {told['exceptionDetails']['text']}")
         return told["result"].get("value")
 
-    def until(self, expression, seconds=PATIENCE_S):
+    def until(self, expression: str, seconds: float = PATIENCE_S) -> Any:
         """Wait until an expression in the page is true; gives its value. What is none in time is an error."""
         end = time.monotonic() + seconds
         while True:
@@ -123,11 +125,11 @@ class Browser:
                 raise TimeoutError(f"not within {seconds} s: {expression}")
             time.sleep(LOOK_MS / 1000)
 
-    def type(self, text):
+    def type(self, text: str) -> None:
         """Type where the focus is."""
         self.call("Input.insertText", text=text)
 
-    def press(self, key):
+    def press(self, key: str) -> None:
         """Press a key: Enter, Tab or a blank."""
         code, text = {"Enter": (13, "\r"), "Tab": (9, ""), " ": (32, " ")}[key]
         for kind in ("keyDown", "keyUp"):
@@ -136,12 +138,12 @@ class Browser:
                 how["text"] = text
             self.call("Input.dispatchKeyEvent", **how)
 
-    def size(self, width, height, phone=False):
+    def size(self, width: int, height: int, phone: bool = False) -> None:
         """Give the window a size in pixels."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
 
-    def picture(self, place, box=None):
+    def picture(self, place: Path, box: tuple[float, float, float, float] | None = None) -> None:
         """Write what is seen of the page as PNG, or what lies in `box` of it: left, top, width, height."""
         more = {} if box is None else {
-            "clip": dict(zip(("x", "y", "width", "height"), box), scale=1), "captureBeyondViewport": True}
+            "clip": dict(zip(("x", "y", "width", "height"), box, strict=True), scale=1), "captureBeyondViewport": True}
         Path(place).write_bytes(base64.b64decode(self.call("Page.captureScreenshot", **more)["data"]))

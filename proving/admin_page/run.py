@@ -16,6 +16,7 @@ import tempfile
 import time
 import urllib.request
 from pathlib import Path
+from typing import Any, Self
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -54,7 +55,7 @@ provisioned_gib = 100
 class Place:
     """A server with two shares in a directory of its own; a context manager that ends it."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="proof-admin-"))
         self.port = servers.free_port()
         for name in ("docs", "projects", "made"):
@@ -63,16 +64,16 @@ class Place:
         (self.directory / "password").chmod(0o600)
         (self.directory / "t.toml").write_text(CONFIG.format(port=self.port))
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         with open(self.directory / "output", "w") as output, open(self.directory / "log", "w") as log:
             self._server = subprocess.Popen(self.line("serve"), stdin=subprocess.DEVNULL, stdout=output, stderr=log)
         try:
             end = time.monotonic() + 30
-            while "admin      http://" not in (output := (self.directory / "output").read_text()):
+            while "admin      http://" not in (said := (self.directory / "output").read_text()):
                 if time.monotonic() > end or self._server.poll() is not None:
                     raise servers.CannotStart("trunkline", (self.directory / "log").read_text()[-500:])
                 time.sleep(0.05)
-            self.address = "http://" + output.split("admin      http://")[1].split("/")[0]
+            self.address = "http://" + said.split("admin      http://")[1].split("/")[0]
             self.token = (self.directory / "state" / "admin-token").read_text().strip()
             while self.ask("status") is None:
                 time.sleep(0.05)
@@ -81,7 +82,7 @@ class Place:
             raise
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self._server.terminate()
         try:
             self._server.wait(30)
@@ -90,11 +91,11 @@ class Place:
             self._server.wait()
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def line(self, words):
+    def line(self, words: str) -> list[str]:
         """A command of the program."""
         return [servers.program(), *words.split(), "--config", str(self.directory / "t.toml"), "--state-dir", str(self.directory / "state")]
 
-    def ask(self, path):
+    def ask(self, path: str) -> Any:
         """What the API answers; none as long as it does not."""
         request = urllib.request.Request(f"{self.address}/api/v1/{path}", headers={"Authorization": f"Bearer {self.token}"})
         try:
@@ -103,15 +104,15 @@ class Place:
         except ConnectionError:
             return None
 
-    def share(self, name):
+    def share(self, name: str) -> Any:
         """A share's settings; none when there is no such share."""
         return next((share["settings"] for share in self.ask("shares") if share["name"] == name), None)
 
-    def operations(self):
+    def operations(self) -> int:
         """Reads and writes since the start."""
         return sum(one["reads"] + one["writes"] for one in self.ask("overview")["counted"])
 
-    def load(self, share, seconds, *more, depth=4):
+    def load(self, share: str, seconds: float, *more: str, depth: int = 4) -> subprocess.Popen[bytes]:
         """Begin to read and write a share."""
         target = f"smb://ann@127.0.0.1:{self.port}/{share}"
         words = ["load", target, "--rw", "randrw", "--bs", "4k", "--iodepth", str(depth), "--filesize", "4m", "--time_based", "--runtime", str(seconds),
@@ -124,7 +125,7 @@ FIGURE = "[...document.querySelectorAll('#now div')].find((box) => box.firstChil
 ROW = "[...document.querySelectorAll('#{table} tbody tr')].find((row) => row.cells[0].textContent === {name!r})"
 
 
-def let_in(place, page):
+def let_in(place: Place, page: Browser) -> None:
     """Without the token there is no page; a wrong one is refused; typed, the right one opens it."""
     page.open(place.address + "/")
     page.until("document.activeElement?.id === 'token'")
@@ -139,7 +140,7 @@ def let_in(place, page):
     page.until(ROW.format(table="shares", name="projects"))
 
 
-def load_is_seen(place, page):
+def load_is_seen(place: Place, page: Browser) -> None:
     """A change of load is on the page within two seconds."""
     figure = FIGURE.format(name="Reads and writes /s")
     page.until(f"{figure} === '0'")
@@ -164,7 +165,7 @@ def load_is_seen(place, page):
         load.wait()
 
 
-def is_resized(place, page):
+def is_resized(place: Place, page: Browser) -> None:
     """The size of a share is changed by keyboard; what cannot be bought is refused with the reason."""
     box = ROW.format(table="shares", name="projects") + ".querySelector('input')"
     for gib in ("99", "500"):
@@ -184,7 +185,7 @@ def is_resized(place, page):
     assert place.share("projects")["provisioned_gib"] == 500
 
 
-def is_made(place, page):
+def is_made(place: Place, page: Browser) -> None:
     """A share is made with the form, by keyboard, and deleted."""
     page.says("document.querySelector('summary').click()")
     page.says("document.querySelector('#create input[name=name]').focus()")
@@ -202,7 +203,7 @@ def is_made(place, page):
     assert place.share("made") is None
 
 
-def is_switched(place, page):
+def is_switched(place: Place, page: Browser) -> None:
     """Multichannel of an account and metadata caching of a share are switched off by keyboard."""
     for table, name, key in (("accounts", "lab", "multichannel"), ("shares", "docs", "metadata_caching")):
         box = ROW.format(table=table, name=name) + ".querySelector('input[type=checkbox]')"
@@ -214,7 +215,7 @@ def is_switched(place, page):
             time.sleep(0.05)
 
 
-def fits_a_phone(_, page):
+def fits_a_phone(_: Place, page: Browser) -> None:
     """At the width of a phone nothing is wider than the screen."""
     page.size(390, 844, phone=True)
     page.until("document.documentElement.clientWidth <= 390")
@@ -223,7 +224,7 @@ def fits_a_phone(_, page):
     assert wide <= 390, f"{wide} pixels wide"
 
 
-def a_thousand_sessions_are_usable(place, page):
+def a_thousand_sessions_are_usable(place: Place, page: Browser) -> None:
     """With a thousand sessions a look at the server is short, the table is cut, and one of them is found."""
     load = place.load("projects", 60, "--connections", "1000", "--rate_iops", "500", depth=1000)
     other = place.load("docs", 60)
@@ -246,7 +247,7 @@ def a_thousand_sessions_are_usable(place, page):
             one.wait()
 
 
-def asks_nobody_else(place, page):
+def asks_nobody_else(place: Place, page: Browser) -> None:
     """Every request went to the server, and no script failed."""
     outside = [url for url in page.requests if not url.startswith((place.address + "/", "about:"))]
     assert page.requests and not outside, outside
@@ -258,7 +259,7 @@ CASES = [
 ]
 
 
-def take_pictures(place, page, directory):
+def take_pictures(place: Place, page: Browser, directory: Path) -> None:
     """Keep what the page looks like under load."""
     directory.mkdir(parents=True, exist_ok=True)
     page.says("document.querySelector('details').open = false")
@@ -276,7 +277,7 @@ def take_pictures(place, page, directory):
         load.wait()
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pictures", type=Path, metavar="DIR")
     options = parser.parse_args()

@@ -3,7 +3,8 @@ With a server that has no NFS, `n` is a second mount over SMB.
 
 Workers as those of workload.py, which work on both mounts. What they rely on: an open sees what was flushed or closed on the other
 side before it, and over NFS also what an SMB client has only written, since its right to write back is broken by that open, and without
-that right it writes at once (`writes_behind` names those that do not). Over SMB a right to read from memory goes with a notice that nobody waits for (MS-SMB2 3.3.4.7), so that an open that comes at the same
+that right it writes at once (`writes_behind` names those that do not). Over SMB a right to read from memory goes with a notice that nobody
+waits for (MS-SMB2 3.3.4.7), so that an open that comes at the same
 moment may still be answered from memory: such a read is counted as `late`, and after `LATE_S` as `stale`. Whether stale ones are
 the server's doing is judged by how many there are with another server.
 """
@@ -16,9 +17,11 @@ import mmap
 import os
 import struct
 import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
-from proving.kernel_client.workload import BLOCK, Failure, block
+from proving.kernel_client.workload import BLOCK, Failure, Worker, block
 
 SIDES = ("c", "n")
 BLOCKS = 12
@@ -31,20 +34,20 @@ LOCK_LIMIT_S = 60
 BUSY_LIMIT_S = 40
 
 
-def writes_behind():
+def writes_behind() -> bool:
     """Whether Linux' SMB client keeps to itself what is written without the right to write back, until it is flushed or closed: since
     6.10, whoever serves it (kernels.py, `_BEHIND`)."""
     return tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 10)
 
 
 @functools.cache
-def over(base, side):
+def over(base: str, side: str) -> str:
     """The protocol of one side's mount."""
     mounts = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
     return {"cifs": "SMB"}.get(next(kind for _, where, kind, *_ in mounts if where == f"{base}/{side}"), "NFS")
 
 
-def other(side):
+def other(side: str) -> str:
     """The other mount."""
     return SIDES[1 - SIDES.index(side)]
 
@@ -52,28 +55,29 @@ def other(side):
 class Shared:
     """One file seen from both mounts, and what its blocks must hold."""
 
-    def __init__(self, worker, name):
+    def __init__(self, worker: Worker, name: str) -> None:
         self._worker, self._name = worker, name
         self.generations = [0] * BLOCKS
         self._generation = 0
-        self._held, self._story = {}, collections.deque(maxlen=40)
+        self._held: dict[str, int] = {}
+        self._story: collections.deque[str] = collections.deque(maxlen=40)
         # The last generations of each block.
         self._past = [collections.deque([0], maxlen=50) for _ in range(BLOCKS)]
 
-    def path(self, side):
+    def path(self, side: str) -> str:
         return f"{self._worker.base}/{side}/{self._name}"
 
-    def _over(self, side):
+    def _over(self, side: str) -> str:
         return over(self._worker.base, side)
 
-    def begin(self):
+    def begin(self) -> None:
         """Make the file on one side, for both: over SMB it is another user's."""
         os.umask(0)
         descriptor = os.open(self.path(self._worker.random.choice(SIDES)), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
         os.pwrite(descriptor, bytes(BLOCK * BLOCKS), 0)
         os.close(descriptor)
 
-    def hold(self, side):
+    def hold(self, side: str) -> None:
         """Keep the file open on a side, or close what is kept, so that a caching right stays or goes."""
         if side in self._held:
             self._story.append(f"{self._over(side)} let go")
@@ -84,7 +88,7 @@ class Shared:
             self._story.append(f"{self._over(side)} hold {flags}")
             self._held[side] = os.open(self.path(side), flags)
 
-    def write(self, side):
+    def write(self, side: str) -> Any:
         """Put the next generation into some blocks from one side, so that an open on the other side must see it."""
         self._generation += 1
         chosen = self._worker.random.sample(range(BLOCKS), self._worker.random.randint(1, 4))
@@ -109,7 +113,7 @@ class Shared:
         os.close(descriptor)
         return chosen
 
-    def read(self, side, chosen):
+    def read(self, side: str, chosen: Iterable[int]) -> None:
         """Open the file on a side and compare blocks with what they must hold."""
         self._story.append(f"{self._over(side)} read")
         descriptor = os.open(self.path(side), os.O_RDONLY)
@@ -122,7 +126,7 @@ class Shared:
             for index in chosen:
                 self._compare(side, self._held[side], index)
 
-    def _compare(self, side, descriptor, index):
+    def _compare(self, side: str, descriptor: int, index: int) -> None:
         wanted = block(self._name, index, self.generations[index])
         began = None
         late = False
@@ -145,7 +149,7 @@ class Shared:
         if late:
             self._worker.say(error="late read over SMB")
 
-    def _at_the_server(self, index):
+    def _at_the_server(self, index: int) -> str:
         """Which generation a block has that is read past all caches."""
         room = mmap.mmap(-1, BLOCK)
         descriptor = os.open(self.path("n"), os.O_RDONLY | os.O_DIRECT)
@@ -154,9 +158,9 @@ class Shared:
         known = self._known(index, room[:length])
         return f"generation {known}" if known else f"{length} other bytes"
 
-    def _known(self, index, found):
+    def _known(self, index: int, found: bytes) -> str:
         """Of which generations a block's pages are, in words; nothing when one is of none. A client gives pages up one by one."""
-        pages = [set() for _ in range(0, BLOCK, mmap.PAGESIZE)]
+        pages: list[set[int]] = [set() for _ in range(0, BLOCK, mmap.PAGESIZE)]
         for generation in self._past[index]:
             whole = block(self._name, index, generation)
             for number, fits in enumerate(pages):
@@ -165,12 +169,12 @@ class Shared:
                     fits.add(generation)
         return " and ".join(str(fits) for fits in sorted({max(fits, default=-1) for fits in pages})) if all(pages) else ""
 
-    def end(self):
+    def end(self) -> None:
         for side in list(self._held):
             os.close(self._held.pop(side))
 
 
-def exchange(worker):
+def exchange(worker: Worker) -> dict[str, Any]:
     """One file, written on one side and read on the other, with caching rights that come and go on both."""
     shared = Shared(worker, worker.label)
     shared.begin()
@@ -190,26 +194,26 @@ def exchange(worker):
 class Flag:
     """A word that all processes of the guest share: who has the lock, as they believe."""
 
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         path = Path("/run/scratch") / f"{name}.flag"
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR)
         os.ftruncate(descriptor, mmap.PAGESIZE)
         self._map = mmap.mmap(descriptor, mmap.PAGESIZE)
 
-    def take(self, who):
+    def take(self, who: int) -> int:
         """Note that one has it; gives who had it already."""
         had = self._map[0]
         self._map[0] = who
         return had
 
-    def free(self, who):
+    def free(self, who: int) -> int:
         """Note that it is given back; gives who has taken it meanwhile."""
         has = self._map[0]
         self._map[0] = 0
         return 0 if has == who else has or 255
 
 
-def _lock(worker, side):
+def _lock(worker: Worker, side: str) -> dict[str, int]:
     """Take a lock on one side again and again, never while the process of the other side has it, and count up under it."""
     name = worker.label.rpartition("-")[0]
     me, flag = SIDES.index(side) + 1, Flag(name)
@@ -238,7 +242,7 @@ def _lock(worker, side):
     return {"counted": rounds}
 
 
-def _open_both(worker, side, name):
+def _open_both(worker: Worker, side: str, name: str) -> int:
     """The file of a pair of lockers; whoever comes first makes it."""
     os.umask(0)
     return os.open(f"{worker.base}/{side}/{name}", os.O_CREAT | os.O_RDWR, 0o666)
@@ -247,7 +251,7 @@ def _open_both(worker, side, name):
 LOCK_AT = 1 << 30
 
 
-def _acquire(worker, descriptor, whole):
+def _acquire(worker: Worker, descriptor: int, whole: bool) -> bool:
     end = time.monotonic() + LOCK_LIMIT_S
     while not worker.stop.is_set():
         try:
@@ -265,19 +269,19 @@ def _acquire(worker, descriptor, whole):
     return False
 
 
-def _release(descriptor, whole):
+def _release(descriptor: int, whole: bool) -> None:
     if whole:
         fcntl.flock(descriptor, fcntl.LOCK_UN)
     else:
         fcntl.lockf(descriptor, fcntl.LOCK_UN, 100, LOCK_AT)
 
 
-def smb_locker(worker):
+def smb_locker(worker: Worker) -> dict[str, int]:
     """The process of a pair that locks over SMB."""
     return _lock(worker, "c")
 
 
-def nfs_locker(worker):
+def nfs_locker(worker: Worker) -> dict[str, int]:
     """The process of a pair that locks over NFS."""
     return _lock(worker, "n")
 
@@ -285,39 +289,40 @@ def nfs_locker(worker):
 class Directory:
     """A directory whose names are made, renamed and removed from both sides, and what each must hold."""
 
-    def __init__(self, worker):
+    def __init__(self, worker: Worker) -> None:
         self._worker, self._generation, self._names = worker, 0, 0
-        self.holds, self._story = {}, []
+        self.holds: dict[str, str] = {}
+        self._story: list[str] = []
         os.mkdir(self.path("c", ""))
 
-    def path(self, side, name):
+    def path(self, side: str, name: str) -> str:
         return f"{self._worker.base}/{side}/{self._worker.label}/{name}"
 
-    def step(self):
+    def step(self) -> None:
         """One operation on a side, and a look from both."""
         side = self._worker.random.choice(SIDES)
         do = self._worker.random.choice(["create"] * (len(self.holds) < 5) + ["rename", "rename", "unlink"] * bool(self.holds))
         {"create": self._create, "rename": self._rename, "unlink": self._unlink}[do](side)
         self.check()
 
-    def _new_name(self):
+    def _new_name(self) -> str:
         """A name that was never used: Linux' SMB client believes a name that it knows as long as it may read that file from memory,
         also when somebody else has renamed it since."""
         self._names += 1
         return f"name-{self._names}"
 
-    def _create(self, side):
+    def _create(self, side: str) -> None:
         name = self._new_name()
         self._generation += 1
         content = f"{name} {self._generation}\n"
         self._do(side, f"create {name}", lambda: self._make(side, name, content))
         self.holds[name] = content
 
-    def _make(self, side, name, content):
+    def _make(self, side: str, name: str, content: str) -> None:
         with open(self.path(side, name), "x", encoding="utf-8") as file:
             file.write(content)
 
-    def _rename(self, side):
+    def _rename(self, side: str) -> None:
         old = self._worker.random.choice(sorted(self.holds))
         new = self._worker.random.choice([self._new_name(), *sorted(set(self.holds) - {old})])
         # Whoever has it open on the other side goes on with it under its new name.
@@ -328,17 +333,17 @@ class Directory:
             self._story.append(f"{over(self._worker.base, other(side))} had it open")
             self._still(held, other(side), content)
 
-    def _hold(self, side, name):
+    def _hold(self, side: str, name: str) -> int:
         return os.open(self.path(side, name), os.O_RDONLY)
 
-    def _still(self, held, side, content):
+    def _still(self, held: int, side: str, content: str) -> None:
         """Compare what was opened before with what it must still hold."""
         found = os.pread(held, 1000, 0).decode()
         os.close(held)
         if found != content:
             raise Failure(f"what is open over {over(self._worker.base, side)} holds {found!r}, and {content!r} was written; {self._story[-6:]}")
 
-    def _unlink(self, side):
+    def _unlink(self, side: str) -> None:
         name = self._worker.random.choice(sorted(self.holds))
         # Over NFS the name goes at once, whoever has the file open; over SMB it goes with the last open (SEMANTICS.md).
         held = self._hold("c", name) if side == "n" and self._worker.random.random() < 0.5 else None
@@ -347,14 +352,14 @@ class Directory:
         if held is not None:
             self._still(held, "c", content)
 
-    def _do(self, side, what, call):
+    def _do(self, side: str, what: str, call: Callable[[], Any]) -> None:
         self._story.append(f"{over(self._worker.base, side)} {what}")
         try:
             call()
         except OSError as error:
             raise Failure(f"{over(self._worker.base, side)} {what}: {error}; before it {self._story[-8:]}; {self.holds} was there") from error
 
-    def check(self):
+    def check(self) -> None:
         """Compare the directory, as both sides see it, with what it must hold."""
         end = time.monotonic() + SETTLED_S
         while True:
@@ -373,7 +378,7 @@ class Directory:
         for name, wanted in self.holds.items():
             self._compare(side, name, wanted)
 
-    def _compare(self, side, name, wanted):
+    def _compare(self, side: str, name: str, wanted: str) -> None:
         """Read a file by its name on a side. Linux' SMB client that is asked to give the right to keep a file open back, may open
         it from memory once more between its answer and its close: such a read is late too."""
         end = time.monotonic() + SETTLED_S
@@ -390,7 +395,7 @@ class Directory:
             time.sleep(0.02)
 
 
-def renames(worker):
+def renames(worker: Worker) -> dict[str, Any]:
     """Make, rename and remove names from both sides. Either side's user may do everything to the other's files: Linux 7.2 removes over SMB
     what somebody has open by setting attributes and renaming it, and gives EIO where it may not (docs/proving.md)."""
     os.umask(0)
@@ -406,7 +411,7 @@ ALLOW, READ_DATA, EVERYTHING = 0, 1, 0x1F01FF
 USER = struct.Struct("<BB6sII")
 
 
-def as_nfs(entries):
+def as_nfs(entries: list[tuple[int, int]]) -> bytes:
     """Entries (user, rights) behind one for the owner, as Linux takes them in system.nfs4_acl."""
     out = struct.pack(">I", len(entries) + 1)
     for who, mask in [("OWNER@", EVERYTHING), *((str(user), mask) for user, mask in entries)]:
@@ -415,7 +420,7 @@ def as_nfs(entries):
     return out
 
 
-def from_nfs(value):
+def from_nfs(value: bytes) -> list[tuple[int, int]]:
     """The entries of users in system.nfs4_acl."""
     (count,), at, found = struct.unpack_from(">I", value), 4, []
     for _ in range(count):
@@ -429,7 +434,7 @@ def from_nfs(value):
     return found
 
 
-def _aces(descriptor):
+def _aces(descriptor: bytes | bytearray) -> Iterator[tuple[int, int]]:
     """Where each entry of a descriptor's access list begins, and its length (MS-DTYP 2.4.5)."""
     at = struct.unpack_from("<I", descriptor, 16)[0]
     count = struct.unpack_from("<H", descriptor, at + 4)[0]
@@ -440,7 +445,7 @@ def _aces(descriptor):
         at += size
 
 
-def from_smb(descriptor):
+def from_smb(descriptor: bytes) -> list[tuple[int, int]]:
     """The entries of host users in a descriptor."""
     found = []
     for at, size in _aces(descriptor):
@@ -451,7 +456,7 @@ def from_smb(descriptor):
     return found
 
 
-def set_rights(descriptor, of, to):
+def set_rights(descriptor: bytearray, of: int, to: int) -> int:
     """Give whoever has just the rights `of` by an entry the rights `to`; says how many those are."""
     found = [at for at, _ in _aces(descriptor) if struct.unpack_from("<I", descriptor, at + 4)[0] == of]
     for at in found:
@@ -459,7 +464,7 @@ def set_rights(descriptor, of, to):
     return len(found)
 
 
-def lists(worker):
+def lists(worker: Worker) -> dict[str, Any]:
     """Set a file's access list over NFS and see it in the descriptor over SMB, change that there and see it over NFS."""
     path = {side: f"{worker.base}/{side}/{worker.label}" for side in SIDES}
     # Made over SMB: its user may change the list whatever it says.

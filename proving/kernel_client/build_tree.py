@@ -23,38 +23,43 @@ import sys
 import tarfile
 import time
 import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
+
+# A case: it is given the directory that the server serves.
+Case = Callable[[Path], None]
 
 A, B = Path("/mnt/a"), Path("/mnt/b")
 SCRATCH = Path("/run/scratch")
 # How long a client may take to give up what it caches of reads after another one's write.
 BREAK_TAKEN_S = 10
 
-CASES = []
-SMB3_CASES = []
-POSIX_CASES = []
-MODE_CASES = []
+CASES: list[Case] = []
+SMB3_CASES: list[Case] = []
+POSIX_CASES: list[Case] = []
+MODE_CASES: list[Case] = []
 
 
-def case(function):
+def case(function: Case) -> Case:
     """Register a case that every mount must pass."""
     CASES.append(function)
     return function
 
 
-def smb3_case(function):
+def smb3_case(function: Case) -> Case:
     """Register a case for mounts of SMB 3 and later: cifs.ko offers no fallocate before."""
     SMB3_CASES.append(function)
     return function
 
 
-def posix_case(function):
+def posix_case(function: Case) -> Case:
     """Register a case for mounts with the POSIX extensions."""
     POSIX_CASES.append(function)
     return function
 
 
-def mode_case(function):
+def mode_case(function: Case) -> Case:
     """Register a case for mounts that keep modes at the server: by the POSIX extensions, or in descriptors (`modefromsid`)."""
     MODE_CASES.append(function)
     return function
@@ -64,17 +69,17 @@ class Lacking(Exception):
     """A program is missing here."""
 
 
-def expect(condition, message):
+def expect(condition: object, message: str) -> None:
     if not condition:
         raise AssertionError(message)
 
 
-def expect_mode(path, wanted, what):
+def expect_mode(path: Path, wanted: int, what: str) -> None:
     found = path.stat().st_mode & 0o7777
     expect(found == wanted, f"mode {what}: wanted {wanted:o}, found {found:o}")
 
 
-def expect_error(number, call, *arguments):
+def expect_error(number: int, call: Callable[..., Any], *arguments: Any) -> None:
     try:
         call(*arguments)
     except OSError as error:
@@ -83,23 +88,23 @@ def expect_error(number, call, *arguments):
     raise AssertionError(f"wanted {errno.errorcode[number]}, but the call succeeded")
 
 
-def digest(path):
+def digest(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def forget_cached_data():
+def forget_cached_data() -> None:
     """Drop the guest's caches, so that what is read next comes from the server."""
     os.sync()
     Path("/proc/sys/vm/drop_caches").write_text("3")
 
 
-def pattern(seed, length):
+def pattern(seed: int, length: int) -> bytes:
     return random.Random(seed).randbytes(length)
 
 
 @case
-def untar_a_tree(_host):
+def untar_a_tree(_host: Path) -> None:
     source = SCRATCH / "tree"
     wanted = {}
     for number in range(600):
@@ -120,21 +125,21 @@ def untar_a_tree(_host):
     expect(not (A / "tree").exists(), "the tree is still there after rm -r")
 
 
-def _write_whole(path, seed, length):
+def _write_whole(path: Path, seed: int, length: int) -> None:
     data = pattern(seed, length)
     with open(path, "wb") as file:
         for start in range(0, length, 100_000):
             file.write(data[start:start + 100_000])
 
 
-def _write_stripes(path, worker, workers, stripe, count):
+def _write_stripes(path: Path, worker: int, workers: int, stripe: int, count: int) -> None:
     with open(path, "r+b", buffering=0) as file:
         for index in range(worker, count, workers):
             file.seek(index * stripe)
             file.write(pattern(index, stripe))
 
 
-def _together(function, argument_lists):
+def _together(function: Callable[..., Any], argument_lists: list[tuple[Any, ...]]) -> None:
     processes = [multiprocessing.Process(target=function, args=arguments) for arguments in argument_lists]
     for process in processes:
         process.start()
@@ -144,7 +149,7 @@ def _together(function, argument_lists):
 
 
 @case
-def parallel_writers(_host):
+def parallel_writers(_host: Path) -> None:
     length, workers = 6_000_000, 4
     _together(_write_whole, [(A / f"writer-{w}", w, length) for w in range(workers)])
     forget_cached_data()
@@ -160,7 +165,7 @@ def parallel_writers(_host):
 
 
 @case
-def five_thousand_entries(_host):
+def five_thousand_entries(_host: Path) -> None:
     directory = A / "many"
     directory.mkdir()
     names = {f"entry-{number:05}-{'x' * (number % 60)}" for number in range(5000)}
@@ -178,7 +183,7 @@ def five_thousand_entries(_host):
 
 
 @case
-def rename(_host):
+def rename(_host: Path) -> None:
     base = A / "rename"
     (base / "from" / "deep").mkdir(parents=True)
     (base / "to").mkdir()
@@ -198,7 +203,7 @@ def rename(_host):
 
 
 @case
-def rename_while_open(_host):
+def rename_while_open(_host: Path) -> None:
     path = A / "open-rename"
     with open(path, "w+b") as file:
         file.write(b"before")
@@ -210,7 +215,7 @@ def rename_while_open(_host):
 
 
 @case
-def unlink_while_open(_host):
+def unlink_while_open(_host: Path) -> None:
     path = A / "unlinked"
     with open(path, "w+b") as file:
         file.write(b"still here")
@@ -232,7 +237,7 @@ def unlink_while_open(_host):
 
 
 @case
-def truncate(_host):
+def truncate(_host: Path) -> None:
     path = A / "truncated"
     path.write_bytes(b"x" * 100_000)
     os.truncate(path, 12_345)
@@ -249,7 +254,7 @@ def truncate(_host):
 
 
 @case
-def sparse(_host):
+def sparse(_host: Path) -> None:
     path = A / "sparse"
     with open(path, "wb") as file:
         file.write(b"head")
@@ -266,7 +271,7 @@ def sparse(_host):
 
 
 @smb3_case
-def punch_a_hole(host):
+def punch_a_hole(host: Path) -> None:
     path = A / "punched"
     path.write_bytes(b"d" * (4 << 20))
     subprocess.run(["fallocate", "--punch-hole", "--offset", str(1 << 20), "--length", str(2 << 20), str(path)], check=True)
@@ -277,7 +282,7 @@ def punch_a_hole(host):
 
 
 @smb3_case
-def seek_hole_and_data(_host):
+def seek_hole_and_data(_host: Path) -> None:
     path = A / "holes"
     path.write_bytes(b"d" * (4 << 20))
     subprocess.run(["fallocate", "--punch-hole", "--offset", str(1 << 20), "--length", str(2 << 20), str(path)], check=True)
@@ -286,7 +291,7 @@ def seek_hole_and_data(_host):
         expect(os.lseek(file.fileno(), 1 << 20, os.SEEK_DATA) == 3 << 20, "SEEK_DATA")
 
 
-def _hold_lock(path, ready, release):
+def _hold_lock(path: Path, ready: Any, release: Any) -> None:
     with open(path, "r+b") as file:
         fcntl.lockf(file, fcntl.LOCK_EX, 100, 0)
         ready.set()
@@ -294,7 +299,7 @@ def _hold_lock(path, ready, release):
 
 
 @case
-def fcntl_locks(_host):
+def fcntl_locks(_host: Path) -> None:
     (A / "locked").write_bytes(b"0" * 1000)
     ready, release = multiprocessing.Event(), multiprocessing.Event()
     holder = multiprocessing.Process(target=_hold_lock, args=(A / "locked", ready, release))
@@ -320,13 +325,13 @@ def fcntl_locks(_host):
     holder.join()
 
 
-def _set_later(event, seconds):
+def _set_later(event: Any, seconds: float) -> None:
     time.sleep(seconds)
     event.set()
 
 
 @case
-def mmap_write(host):
+def mmap_write(host: Path) -> None:
     path = A / "mapped"
     path.write_bytes(bytes(1 << 20))
     with open(path, "r+b") as file, mmap.mmap(file.fileno(), 1 << 20) as view:
@@ -340,7 +345,7 @@ def mmap_write(host):
 
 
 @case
-def fsync_reaches_the_server(host):
+def fsync_reaches_the_server(host: Path) -> None:
     data = pattern(99, 700_001)
     with open(A / "synced", "wb", buffering=0) as file:
         file.write(data)
@@ -349,7 +354,7 @@ def fsync_reaches_the_server(host):
 
 
 @case
-def two_clients_agree(_host):
+def two_clients_agree(_host: Path) -> None:
     with open(A / "coherent", "w+b", buffering=0) as writer:
         writer.write(b"first")
         expect((B / "coherent").read_bytes() == b"first", "the second client misses what the first holds in its cache")
@@ -366,7 +371,7 @@ def two_clients_agree(_host):
 
 
 @case
-def write_without_a_lease(host):
+def write_without_a_lease(host: Path) -> None:
     path = "written-by-two"
     (A / path).write_bytes(bytes(mmap.PAGESIZE))
     with open(B / path, "r+b", buffering=0) as other, open(A / path, "r+b", buffering=0) as writer:
@@ -379,7 +384,7 @@ def write_without_a_lease(host):
 
 
 @case
-def two_write_to_one_page(host):
+def two_write_to_one_page(host: Path) -> None:
     path, words = "page-of-two", [b"one", b"two", b"three", b"four"]
     (A / path).write_bytes(bytes(mmap.PAGESIZE))
     with open(A / path, "r+b", buffering=0) as one, open(B / path, "r+b", buffering=0) as two:
@@ -395,7 +400,7 @@ def two_write_to_one_page(host):
 
 
 @case
-def append_from_two_opens(_host):
+def append_from_two_opens(_host: Path) -> None:
     path = A / "appended"
     with open(path, "ab", buffering=0) as one, open(path, "ab", buffering=0) as two:
         for number in range(50):
@@ -404,7 +409,7 @@ def append_from_two_opens(_host):
 
 
 @case
-def names(_host):
+def names(_host: Path) -> None:
     base = A / "names"
     base.mkdir()
     wanted = {"with space", "ünïcödé", "日本語", "🚂 train", ".hidden", "x" * 255, "semi;colon", "a.b.c"}
@@ -418,7 +423,7 @@ def names(_host):
 
 
 @case
-def extended_attributes(_host):
+def extended_attributes(_host: Path) -> None:
     path = A / "attributed"
     path.write_text("x")
     os.setxattr(path, "user.colour", b"green")
@@ -428,7 +433,7 @@ def extended_attributes(_host):
 
 
 @posix_case
-def unlinked_name_is_gone_at_once(_host):
+def unlinked_name_is_gone_at_once(_host: Path) -> None:
     path = A / "unlinked-at-once"
     with open(path, "w+b") as file:
         os.unlink(path)
@@ -439,7 +444,7 @@ def unlinked_name_is_gone_at_once(_host):
 
 
 @posix_case
-def case_sensitive_names(_host):
+def case_sensitive_names(_host: Path) -> None:
     base = A / "case"
     base.mkdir()
     (base / "File").write_text("upper")
@@ -450,7 +455,7 @@ def case_sensitive_names(_host):
 
 
 @posix_case
-def modes(host):
+def modes(host: Path) -> None:
     path = A / "mode"
     os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o640))
     expect_mode(host / "mode", 0o640, "given to open, on the server's file")
@@ -462,7 +467,7 @@ def modes(host):
 
 
 @posix_case
-def reserved_characters(_host):
+def reserved_characters(_host: Path) -> None:
     base = A / "reserved"
     base.mkdir()
     wanted = {'quo"te', "que?stion", "st*r", "lt<gt>", "pi|pe", "co:lon"}
@@ -473,7 +478,7 @@ def reserved_characters(_host):
 
 
 @mode_case
-def chmod(host):
+def chmod(host: Path) -> None:
     path, directory = A / "changed", A / "changed-dir"
     path.write_text("before")
     directory.mkdir()
@@ -491,7 +496,7 @@ def chmod(host):
     expect(path.read_text() == "604" and len(os.listdir(directory)) == 5, "what was written between")
 
 
-def _owner():
+def _owner() -> tuple[int, int]:
     """Whom what is made here belongs to, as this client is told."""
     path = A / "whose"
     path.write_text("")
@@ -501,7 +506,7 @@ def _owner():
     return found.st_uid, found.st_gid
 
 
-def _run_as(owner, *words, cwd=SCRATCH):
+def _run_as(owner: tuple[int, int], *words: str | Path, cwd: Path = SCRATCH) -> str:
     """Run a program as the owner of the mount's files, so that it has nothing to give away; gives what it printed."""
     command = ["setpriv", f"--reuid={owner[0]}", f"--regid={owner[1]}", "--clear-groups", *words]
     home = dict(os.environ, HOME=str(SCRATCH), GIT_CONFIG_NOSYSTEM="1")
@@ -510,13 +515,13 @@ def _run_as(owner, *words, cwd=SCRATCH):
     return done.stdout
 
 
-def _need(program):
+def _need(program: str) -> None:
     if shutil.which(program) is None:
         raise Lacking(f"needs {program}")
 
 
 @mode_case
-def git_keeps_a_repository(_host):
+def git_keeps_a_repository(_host: Path) -> None:
     _need("git")
     owner, base = _owner(), A / "repository"
     _run_as(owner, "git", "init", "-q", str(base))
@@ -534,7 +539,7 @@ def git_keeps_a_repository(_host):
 
 
 @mode_case
-def rsync_finds_nothing_left_to_do(host):
+def rsync_finds_nothing_left_to_do(host: Path) -> None:
     _need("rsync")
     owner, source, target = _owner(), SCRATCH / "source", A / "rsynced"
     (source / "sub").mkdir(parents=True)
@@ -561,7 +566,7 @@ def rsync_finds_nothing_left_to_do(host):
 
 
 @posix_case
-def links_and_their_targets_are_told_apart(host):
+def links_and_their_targets_are_told_apart(host: Path) -> None:
     base = A / "told-apart"
     (base / "dir").mkdir(parents=True)
     (base / "file").write_text("text")
@@ -586,7 +591,7 @@ def links_and_their_targets_are_told_apart(host):
     expect((B / "told-apart" / "to-deep").read_text() == "deep", "what a link leads to")
 
 
-def mount(options, where):
+def mount(options: argparse.Namespace, where: Path) -> None:
     where.mkdir(exist_ok=True)
     command = ["mount.cifs", f"//{options.address}/{options.share}", str(where), "-o",
                f"port={options.port},user={options.user},password={options.password},nosharesock,{options.options}"]
@@ -596,14 +601,14 @@ def mount(options, where):
         raise AssertionError(f"{done.stderr.strip().splitlines()[:1]} | " + " | ".join(kernel[-4:]))
 
 
-def run_cases(functions, host, names=()):
-    """Run each case below the mounts and print its result; gives the number of failures. A case is called by its function's name
+def run_cases(functions: Sequence[Callable[[Any], None]], given: Any, names: Sequence[str] = ()) -> int:
+    """Run each case, with what it is given, and print its result; gives the number of failures. A case is called by its function's name
     unless `names` has one for it."""
     failures = 0
     for place, function in enumerate(functions):
         name = names[place] if place < len(names) else function.__name__
         try:
-            function(host)
+            function(given)
             print(f"PASS {name}", flush=True)
         except Lacking as lacking:
             print(f"SKIP {name}: {lacking}", flush=True)
@@ -614,7 +619,7 @@ def run_cases(functions, host, names=()):
     return failures
 
 
-def main():
+def main() -> int:
     parser = argparse.ArgumentParser()
     for name in ("address", "port", "share", "user", "password", "options", "host-directory"):
         parser.add_argument(f"--{name}", required=True)

@@ -8,13 +8,15 @@ import json
 import shutil
 import sys
 import termios
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 MARK = "@answer "
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def lay(agent, directory):
+def lay(agent: Sequence[Path], directory: Path) -> Path:
     """Copy an agent's scripts, the first of which is run, with this one to `directory`; gives the path of the first. There they lie as
     in the package, from which they import each other."""
     for script in (Path(__file__), *agent):
@@ -24,7 +26,7 @@ def lay(agent, directory):
     return directory / agent[0].relative_to(ROOT)
 
 
-def serve(answer):
+def serve(answer: Callable[[str, dict[str, Any]], Any]) -> None:
     """Say that the agent is ready, and answer until nobody asks any more: with what `answer` makes of the request's `do` and its
     other words."""
     settings = termios.tcgetattr(0)

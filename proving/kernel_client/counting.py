@@ -1,13 +1,16 @@
 """Count what a script has printed in the guest: one case for each `PASS name`, `FAIL name: why` and `SKIP name: why`."""
 
-from proving.kernel_client import kernels
+from proving.harness import server as servers
+from proving.harness.tally import Tally
+from proving.kernel_client import guest, kernels
 
 LIMIT_S = 420
 
 
-def count(tally, name, ran, server, lacks):
+def count(tally: Tally, name: str, ran: tuple[guest.Ran, bool, str], server: servers.Server, lacks: dict[str, str]) -> None:
     """Add the cases of one mount. `ran` is what `guest.run` gave, whether the server was alive then, and its log; `server` has
-    ended since. `lacks` says which cases may fail and why, in every mount or in one (`mount: case`), and is empty where none may; what the kernel itself does not pass is among them."""
+    ended since. `lacks` says which cases may fail and why, in every mount or in one (`mount: case`), and is empty where none may; what
+    the kernel itself does not pass is among them."""
     said, alive, log = ran
     if server.complaint:
         tally.add("fail", f"{name}: the server's end", server.complaint)
@@ -16,7 +19,7 @@ def count(tally, name, ran, server, lacks):
         tally.add("fail", f"{name}: server", f"it ended: {log[-400:]}")
 
 
-def count_lines(tally, name, said, lacks):
+def count_lines(tally: Tally, name: str, said: guest.Ran, lacks: dict[str, str]) -> None:
     """The same where no server is to be looked at; `said` is what `guest.run` gave."""
     lacks = kernels.Chosen.lacks() | lacks
     status, lines = said

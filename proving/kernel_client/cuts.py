@@ -19,10 +19,12 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from proving.harness import server as servers
+from proving.harness.tally import Tally
 from proving.kernel_client import faults, guest, mounted, runs
 
 SUITE = "kernel-cuts"
@@ -43,16 +45,18 @@ class Cuts(runs.Run):
 
     back_within_s, back_at_all_s, step_within_s = BACK_WITHIN_S, BACK_AT_ALL_S, STEP_WITHIN_S
 
-    def __init__(self, kind, seed, name):
+    def __init__(self, kind: str, seed: int, name: str) -> None:
         super().__init__(kind, seed)
         self._random = random.Random(f"{name} {seed}")
-        self.faults, self.back_s, self.step_s = Counter(), [], []
+        self.faults: Counter[str] = Counter()
+        self.back_s: list[float] = []
+        self.step_s: list[float] = []
 
-    def done(self):
+    def done(self) -> int:
         """How many cuts were made."""
         return sum(self.faults.values())
 
-    def _work(self, mount, count):
+    def _work(self, mount: mounted.Mounted, count: int) -> None:
         mount.start(mounted.STORM, self._seed)
         mount.wait_for_channels(time.monotonic(), {}, 60)
         for _ in range(count):
@@ -61,11 +65,15 @@ class Cuts(runs.Run):
             self.back_s.append(mount.wait_for_channels(mended, mount.cutter.connections(), self.back_at_all_s))
             self.step_s.append(mount.wait_for_steps(before, self.step_within_s))
 
-    def late(self):
+    def late(self) -> int:
         """How many times connections were back later than they should."""
         return sum(took > self.back_within_s for took in self.back_s)
 
-    def _cut(self, mount):
+    def _choose(self, clients: list[faults.Client]) -> tuple[str, list[faults.Client], int, float]:
+        """A fault, the connections that it hits, the NIC and for how long."""
+        raise NotImplementedError
+
+    def _cut(self, mount: mounted.Mounted) -> float:
         """Make and mend one fault; gives when it was mended."""
         fault, hit, nic, seconds = self._choose(sorted(mount.carrying()))
         self.faults[fault] += 1
@@ -74,22 +82,23 @@ class Cuts(runs.Run):
         self.where = f"cut {self.done()} ({fault} of {len(hit)}{'' if fault == 'reset' else f' for {seconds} s'})"
         return mended
 
-    def result(self):
+    def result(self) -> str:
         """What it counts as. What another server gets wrong is told and does not fail us."""
         return "pass" if not self.failures else "fail" if self.kind == "trunkline" else "skip"
 
-    def amount(self):
+    def amount(self) -> str:
         return f"{self.done()} cuts"
 
-    def _slowest(self):
+    def _slowest(self) -> tuple[float, float]:
         return max(self.back_s, default=0.0), max(self.step_s, default=0.0)
 
-    def told(self):
+    def told(self) -> str:
         back, step = self._slowest()
-        return (f"{dict(self.faults)}; back after {back:.1f} s at most, {self.late()} times after more than {self.back_within_s} s; next step {step:.1f} s later at most; {self.steps} steps; "
+        return (f"{dict(self.faults)}; back after {back:.1f} s at most, {self.late()} times after more than {self.back_within_s} s; next "
+                f"step {step:.1f} s later at most; {self.steps} steps; "
                 f"passing errors {self.errors}")
 
-    def line(self):
+    def line(self) -> dict[str, Any]:
         back, step = self._slowest()
         return {"done": self.done(), "kinds": dict(self.faults), "passing_errors": self.errors, "late_back": self.late(),
                 "slowest_back_s": round(back, 1), "slowest_step_s": round(step, 1), "mounts": {self.mount(): self.done()}}
@@ -98,19 +107,19 @@ class Cuts(runs.Run):
 class Run(Cuts):
     """One mount's cuts over SMB."""
 
-    def __init__(self, kind, seed):
+    def __init__(self, kind: str, seed: int) -> None:
         super().__init__(kind, seed, "cuts")
         # Seeds that are ten apart, as slices have them, must meet every kind of mount too.
         self._nics, self._options = mounted.MOUNTS[(seed + seed // 10) % len(mounted.MOUNTS)]
 
-    def mount(self):
+    def mount(self) -> str:
         """The kind of mount in words."""
         return mounted.describe(self._nics, self._options)
 
-    def _mounted(self):
+    def _mounted(self) -> mounted.Mounted:
         return mounted.Mounted(self.kind, "four-channels", self._nics, mounted.MULTICHANNEL + self._options)
 
-    def _choose(self, clients):
+    def _choose(self, clients: list[faults.Client]) -> tuple[str, list[faults.Client], int, float]:
         """A fault, the connections that it hits, the NIC and for how long."""
         fault = self._random.choice([f for f in faults.FAULTS if f != "link" or self._nics > 1])
         nic = self._random.randrange(self._nics)
@@ -121,12 +130,12 @@ class Run(Cuts):
         return fault, hit, nic, seconds
 
 
-def few_late(late, cuts):
+def few_late(late: int, cuts: float) -> bool:
     """Whether connections were back in time often enough over a whole run: all of twenty times but one. A short run has one, too."""
     return late <= max(1, cuts / 20)
 
 
-def judge_late(tally, counts, within_s):
+def judge_late(tally: Tally, counts: Counter[str], within_s: float) -> None:
     """Hold what `counts` has of our own server against that."""
     done, late = counts["done"], counts["late"]
     detail = f"{late} of {done} times later than after {within_s} s"
@@ -135,7 +144,7 @@ def judge_late(tally, counts, within_s):
         print(f"        {detail}")
 
 
-def within_chance(our_errors, our_cuts, their_errors, their_cuts):
+def within_chance(our_errors: int, our_cuts: int, their_errors: int, their_cuts: int) -> bool:
     """Whether our errors for a cut are no more than the other's; chance gets three standard deviations.
 
     Both counts are samples, so the spread is that of their difference where the rate is the same for both. Errors come in clumps,
@@ -146,7 +155,7 @@ def within_chance(our_errors, our_cuts, their_errors, their_cuts):
     return our_errors - their_errors * our_cuts / their_cuts <= 3 * spread
 
 
-def judge(tally, counts, errors, runs_of):
+def judge(tally: Tally, counts: dict[str, Counter[str]], errors: str, runs_of: str) -> None:
     """Compare what `counts` has of `errors` for a run with what Samba has in the same go; `runs_of` names what was run."""
     ours, theirs = counts["trunkline"], counts["samba"]
     if not ours["done"] or not theirs["done"]:
@@ -158,15 +167,15 @@ def judge(tally, counts, errors, runs_of):
     print(f"        {detail}")
 
 
-def main():
+def main() -> None:
     parser = runs.parser("cuts", 10, 5, __doc__)
     parser.add_argument("--server", choices=(*servers.KINDS, "both"), default="both")
     options = parser.parse_args()
     tally = runs.begin(SUITE, faults.cannot_cut)
     kinds = servers.KINDS if options.server == "both" else (options.server,)
-    counts = {kind: Counter() for kind in servers.KINDS}
+    counts: dict[str, Counter[str]] = {kind: Counter() for kind in servers.KINDS}
 
-    def count(run):
+    def count(run: Cuts) -> None:
         counts[run.kind]["done"] += run.done()
         counts[run.kind]["late"] += run.late()
         counts[run.kind]["errors"] += sum(run.errors.values())

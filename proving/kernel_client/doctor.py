@@ -18,6 +18,9 @@ from proving.harness import server as servers
 from proving.harness.tally import Tally, skip_whole_suite
 from proving.kernel_client import guest, kernels, mounted, nfs_mounted
 
+# A mount: where, its options, findings, connections.
+Wanted = tuple[str, str, set[str], int]
+
 SUITE = "kernel-doctor"
 # Above what the doctor takes at most.
 LIMIT_S = 90
@@ -39,7 +42,7 @@ CASES = {
 }
 
 
-def examine(mount, where, wanted, connections, arguments):
+def examine(mount: mounted.Mounted, where: str, wanted: set[str], connections: int, arguments: list[str]) -> list[str]:
     """Lets the doctor look at one mount; gives the failures."""
     report = mount.ask("examine", LIMIT_S, program=servers.program(), where=where, arguments=arguments)
     target = report["targets"][0]
@@ -73,7 +76,7 @@ def examine(mount, where, wanted, connections, arguments):
     return failures
 
 
-def examine_all(mount, mounts):
+def examine_all(mount: mounted.Mounted, mounts: list[Wanted]) -> list[str]:
     """Lets the doctor look at each mount in turn; gives the failures."""
     failures = []
     for number, (where, options, wanted, connections) in enumerate(mounts):
@@ -88,7 +91,7 @@ def examine_all(mount, mounts):
     return failures
 
 
-def main():
+def main() -> None:
     parser = kernels.parser(__doc__)
     parser.add_argument("--server", choices=servers.KINDS, default="trunkline")
     parser.add_argument("--only", action="append", choices=list(CASES))

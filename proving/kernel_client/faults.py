@@ -13,13 +13,18 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Iterable
 
 from proving.kernel_client import guest
+
+# A client's end of a connection: address and port. What such connections carried: bytes received and sent by the server.
+Client = tuple[str, int]
+Carrying = dict[Client, tuple[int, ...]]
 
 FAULTS = ("reset", "silence", "half-open", "link")
 
 
-def missing():
+def missing() -> str:
     """What stands in the way of cutting here, as one line; empty when nothing does."""
     absent = [package for program, package in (("ss", "iproute2"), ("nft", "nftables")) if shutil.which(program, path=_PATH) is None]
     return f"needs the Debian packages {', '.join(absent)}" if absent else ""
@@ -38,11 +43,11 @@ table inet cut {
 class Cutter:
     """Makes and mends faults on the connections that clients hold to `port` in a network (guest.py)."""
 
-    def __init__(self, network, port):
+    def __init__(self, network: guest.Network, port: int) -> None:
         self._network, self._port = network, port
         self._run(["nft", "-f", "-"], _RULES)
 
-    def connections(self):
+    def connections(self) -> Carrying:
         """The clients' ends of the connections that stand at the server: (address, port) to (bytes received, bytes sent)."""
         text = self._run(["ss", "-Htnoi", "state", "established", "sport", "=", f":{self._port}"])
         found = {}
@@ -52,24 +57,24 @@ class Cutter:
             found[address.removeprefix("[::ffff:").removesuffix("]"), int(port)] = tuple(counts)
         return found
 
-    def reset(self, clients):
+    def reset(self, clients: Iterable[Client]) -> None:
         """Destroy the server's sockets of these connections; the kernel resets them towards the client."""
         for address, port in clients:
             self._run(["ss", "-K", "-tn", "dst", address, "dport", "=", f":{port}"])
 
-    def silence(self, clients):
+    def silence(self, clients: Iterable[Client]) -> None:
         """Let no packet of these connections pass, in either direction."""
         self._run(["nft", "add", "element", "inet", "cut", "silenced", "{ " + ", ".join(f"{a} . {p}" for a, p in clients) + " }"])
 
-    def speak(self):
+    def speak(self) -> None:
         """Let all packets pass again."""
         self._run(["nft", "flush", "set", "inet", "cut", "silenced"])
 
-    def link(self, nic, up):
+    def link(self, nic: int, up: bool) -> None:
         """Take the server's end of a cable down, or up again."""
         self._run(["ip", "link", "set", f"tap{nic}", "up" if up else "down"])
 
-    def can_destroy(self):
+    def can_destroy(self) -> bool:
         """Whether this kernel lets `ss -K` destroy a connection; tried on one of our own within the namespace."""
         script = ("import socket,subprocess;l=socket.create_server(('127.0.0.1',0));c=socket.create_connection(l.getsockname());"
                   "subprocess.run(['ss','-K','-tn','sport','=',f':{c.getsockname()[1]}'],stdout=subprocess.DEVNULL);"
@@ -77,7 +82,7 @@ class Cutter:
         done = subprocess.run(self._network.inside(["python3", "-c", script]), capture_output=True, text=True, timeout=30)
         return "ConnectionAbortedError" in done.stderr
 
-    def _run(self, command, text=None):
+    def _run(self, command: list[str], text: str | None = None) -> str:
         done = subprocess.run(self._network.inside(command), input=text, capture_output=True, text=True, timeout=30,
                               env=dict(os.environ, PATH=_PATH))
         if done.returncode != 0:
@@ -85,7 +90,7 @@ class Cutter:
         return done.stdout
 
 
-def cut(cutter, guest, fault, clients, nic, seconds):
+def cut(cutter: Cutter, guest: guest.Guest, fault: str, clients: Iterable[Client], nic: int, seconds: float) -> float:
     """Make one fault, keep it up for a while, and mend it; gives when it was mended (monotonic seconds)."""
     if fault == "reset":
         cutter.reset(clients)
@@ -103,7 +108,7 @@ def cut(cutter, guest, fault, clients, nic, seconds):
     return time.monotonic()
 
 
-def cannot_cut():
+def cannot_cut() -> str:
     """Try each means once in a namespace of its own; gives what does not work here, as one line, or nothing."""
     try:
         with guest.Network() as network:

@@ -1,7 +1,8 @@
 """A Linux kernel client: Debian's user-mode-linux in a network namespace of its own, a virtual cable to this machine for each NIC.
 
 `run` boots a guest for one job and gives what it printed; `Guest` boots one that is talked to while it runs, a line of JSON
-each way over its console, so that no network of the test is needed for it. The guest's root is this machine's file system, mounted read-only; /mnt and /run are fresh memory file systems in the guest.
+each way over its console, so that no network of the test is needed for it. The guest's root is this machine's file system, mounted
+read-only; /mnt and /run are fresh memory file systems in the guest.
 It has cifs.ko and nfs.ko of its own kernel (6.1, or a newer one: kernels.py), so what it does to a server is what a real client does. Needs root, and the
 Debian packages user-mode-linux, kmod and iproute2, and cifs-utils and keyutils or nfs-common.
 """
@@ -17,21 +18,28 @@ import signal
 import subprocess
 import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Self
 
 from proving.kernel_client import console, kernels
+
+# The words of a job.
+Job = Sequence[object]
+# What a guest came to: status and lines.
+Ran = tuple[int, list[str]]
 
 HERE = Path(__file__).resolve().parent
 PROBE_LIMIT_S = 60
 _serial = itertools.count()
 
 
-def server_address(nic=0):
+def server_address(nic: int = 0) -> str:
     """The address of the server's end of the cable `nic`."""
     return f"10.77.{nic}.1"
 
 
-def guest_address(nic=0):
+def guest_address(nic: int = 0) -> str:
     """The address of the guest's end of the cable `nic`."""
     return f"10.77.{nic}.2"
 
@@ -44,7 +52,7 @@ _BOOT_NOISE = ("Core dump limits", "\tsoft -", "\thard -", "Checking ", "Adding 
 _STATUS = "guest-job-status "
 
 
-def missing(mount=("mount.cifs", "cifs-utils")):
+def missing(mount: tuple[str, str] = ("mount.cifs", "cifs-utils")) -> str:
     """What stands in the way of running guests here that need a program and its package, as one line; empty when nothing does."""
     if os.geteuid() != 0:
         return "needs root for a network namespace and a tap device"
@@ -63,11 +71,11 @@ PATH = kernels.PATH
 class Network:
     """A namespace with a tap device for each NIC of the guest (`server_address`, `guest_address`). A context manager."""
 
-    def __init__(self, nics=1):
+    def __init__(self, nics: int = 1) -> None:
         self.name = f"proof-{os.getpid()}-{next(_serial)}"
         self.nics = nics
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self._ip("netns", "add", self.name)
         try:
             self._ip("-n", self.name, "link", "set", "lo", "up")
@@ -80,19 +88,19 @@ class Network:
             raise
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         subprocess.run(["ip", "netns", "del", self.name], check=False, env=dict(os.environ, PATH=PATH))
 
-    def inside(self, command):
+    def inside(self, command: list[str]) -> list[str]:
         """The command line that runs `command` inside the namespace."""
         return ["ip", "netns", "exec", self.name, *command]
 
     @staticmethod
-    def _ip(*words):
+    def _ip(*words: str) -> None:
         subprocess.run(["ip", *words], check=True, timeout=30, env=dict(os.environ, PATH=PATH))
 
 
-def cannot_boot():
+def cannot_boot() -> str:
     """Boot a guest that does nothing; gives why that is not possible here, as one line, or nothing when it is."""
     try:
         with Network() as network:
@@ -105,7 +113,7 @@ def cannot_boot():
     return f"user-mode-linux does not boot here: {' | '.join(lines[-3:]) or f'status {status}'}"
 
 
-def run(network, job, limit_s, memory_mib=640):
+def run(network: Network, job: Job, limit_s: float, memory_mib: int = 640) -> Ran:
     """Boot a guest that runs `job` (a list of words) as root; gives (status, output lines).
 
     The status is the job's own; 124 when the time is over, 125 when the guest ended without having run the job.
@@ -119,7 +127,7 @@ def run(network, job, limit_s, memory_mib=640):
     return read(output.decode("utf-8", "replace"), over)
 
 
-def outlast(process, limit_s):
+def outlast(process: subprocess.Popen[bytes], limit_s: float) -> tuple[bytes, bool]:
     """Wait for a guest's end, or end it; gives its output and whether the time was over."""
     try:
         return process.communicate(timeout=limit_s)[0], False
@@ -128,7 +136,7 @@ def outlast(process, limit_s):
         return process.communicate()[0], True
 
 
-def lay(job, work):
+def lay(job: Job, work: Path) -> tuple[Path, Path]:
     """Put what a guest begins with into `work`: its first process, and a script that is the job."""
     init = Path(shutil.copy(HERE / "guest-init", work))
     script = work / "job"
@@ -137,7 +145,7 @@ def lay(job, work):
     return init, script
 
 
-def _boot(network, job, work, memory_mib, console, stdin):
+def _boot(network: Network, job: Job, work: Path, memory_mib: int, console: str, stdin: int) -> subprocess.Popen[bytes]:
     init, script = lay(job, work)
     kernel = kernels.Chosen.kernel
     words = [
@@ -153,7 +161,7 @@ def _boot(network, job, work, memory_mib, console, stdin):
 
 
 @functools.cache
-def _wide_registers():
+def _wide_registers() -> list[str]:
     """What stands before the kernel's command where the processor has registers that it does not know (wide_registers.c)."""
     if "amx_tile" not in Path("/proc/cpuinfo").read_text().split():
         return []
@@ -177,18 +185,18 @@ class Guest:
     A context manager: leaving it ends the guest. `noise` holds what else the guest printed.
     """
 
-    def __init__(self, network, job, memory_mib=640):
+    def __init__(self, network: Network, job: Job, memory_mib: int = 640) -> None:
         self._work = Path(tempfile.mkdtemp(prefix="proof-guest-"))
         self._process = _boot(network, job, self._work, memory_mib, "con0=fd:0,fd:1", subprocess.PIPE)
-        self._answers = queue.Queue()
-        self.noise = []
+        self._answers: queue.Queue[Any] = queue.Queue()
+        self.noise: list[str] = []
         self._reader = threading.Thread(target=self._listen, daemon=True)
         self._reader.start()
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -197,7 +205,8 @@ class Guest:
         self._reader.join(timeout=10)
         shutil.rmtree(self._work, ignore_errors=True)
 
-    def _listen(self):
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
         for line in self._process.stdout:
             text = line.decode("utf-8", "replace").replace("\r", "").rstrip("\n")
             if text.startswith(console.MARK):
@@ -206,8 +215,9 @@ class Guest:
                 self.noise.append(text)
         self._answers.put(None)
 
-    def ask(self, limit_s, **request):
+    def ask(self, limit_s: float, **request: Any) -> Any:
         """Send a request and wait for its answer; Ended when none comes within `limit_s` seconds."""
+        assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
@@ -215,7 +225,7 @@ class Guest:
             raise Ended(f"the guest is gone: {reason}; {self._last_words()}") from reason
         return self.answer(limit_s)
 
-    def answer(self, limit_s):
+    def answer(self, limit_s: float) -> Any:
         """Wait for the next answer; Ended when none comes within `limit_s` seconds."""
         try:
             found = self._answers.get(timeout=limit_s)
@@ -225,11 +235,11 @@ class Guest:
             raise Ended(f"the guest ended; {self._last_words()}")
         return found
 
-    def _last_words(self):
+    def _last_words(self) -> str:
         return "it said: " + " | ".join(self.noise[-6:])
 
 
-def _memory_directory(work, memory_mib):
+def _memory_directory(work: Path, memory_mib: int) -> str:
     """Where the guest's memory is backed: a memory file system when there is one with the room."""
     shm = "/dev/shm"
     if not os.access(shm, os.W_OK):
@@ -238,7 +248,7 @@ def _memory_directory(work, memory_mib):
     return shm if room.f_bavail * room.f_frsize > memory_mib << 20 else str(work)
 
 
-def read(text, over):
+def read(text: str, over: bool) -> Ran:
     """The status and the lines of a guest's output."""
     status, lines = (124 if over else 125), []
     for line in text.replace("\r", "").splitlines():
@@ -249,5 +259,5 @@ def read(text, over):
     return status, lines
 
 
-def _quote(word):
+def _quote(word: object) -> str:
     return "'" + str(word).replace("'", "'\\''") + "'"

@@ -20,10 +20,12 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proving.kernel_client import mixed, mounted, nfs_mounted, runs
+from proving.harness import server as servers
+from proving.kernel_client import mixed, mounted, nfs_mounted, runs, workload
 
 SUITE = "kernel-host-changes"
 ROUND_S = 30
@@ -41,71 +43,72 @@ MODES = (0o644, 0o664, 0o755, 0o444)
 CHANGES, LOSS_EVERY, LOST = (1, 2, 5, 20), 8, 10_000
 
 
-def spellings(slot):
+def spellings(slot: int) -> tuple[str, str]:
     return f"name-{slot}", f"Name-{slot}"
 
 
 class Tree:
     """What the host has in the share, and the changes that it makes."""
 
-    def __init__(self, top, seed):
-        self._top, self._random, self.done = top, random.Random(f"host {seed}"), Counter()
+    def __init__(self, top: Path, seed: int) -> None:
+        self._top, self._random = top, random.Random(f"host {seed}")
+        self.done: Counter[str] = Counter()
         for directory in DIRECTORIES:
             (top / directory).mkdir(exist_ok=True)
         self._content = 0
 
-    def change(self):
+    def change(self) -> None:
         """Make a change chosen at random, where it is possible."""
         kind = self._random.choice([self._write, self._write, self._replace, self._rename, self._link, self._remove, self._set_mode,
                                     self._other_case, self._turn_directory])
         kind()
         self.done[kind.__name__.strip("_")] += 1
 
-    def _directory(self):
+    def _directory(self) -> Path:
         return self._top / self._random.choice(DIRECTORIES)
 
-    def _slot(self):
+    def _slot(self) -> Path:
         """A name of a slot: as it is spelled, where it is there."""
         directory, either = self._directory(), spellings(self._random.randrange(SLOTS))
         return next((directory / name for name in either if os.path.lexists(directory / name)), directory / self._random.choice(either))
 
-    def _new_content(self):
+    def _new_content(self) -> bytes:
         self._content += 1
         return b"%d " % self._content * self._random.randrange(1, 1500)
 
-    def _write(self):
+    def _write(self) -> None:
         path = self._slot()
         path.write_bytes(self._new_content())
 
-    def _replace(self):
+    def _replace(self) -> None:
         path, made = self._slot(), self._top / "made"
         made.write_bytes(self._new_content())
         made.rename(path)
 
-    def _rename(self):
+    def _rename(self) -> None:
         old, new = self._slot(), self._slot()
         if old.exists():
             old.rename(new)
 
-    def _link(self):
+    def _link(self) -> None:
         old, new = self._slot(), self._slot()
         if old.exists() and not new.exists():
             new.hardlink_to(old)
 
-    def _remove(self):
+    def _remove(self) -> None:
         self._slot().unlink(missing_ok=True)
 
-    def _set_mode(self):
+    def _set_mode(self) -> None:
         path = self._slot()
         if path.exists():
             path.chmod(self._random.choice(MODES))
 
-    def _other_case(self):
+    def _other_case(self) -> None:
         path = self._slot()
         if path.exists():
             path.rename(path.with_name(path.name[0].swapcase() + path.name[1:]))
 
-    def _turn_directory(self):
+    def _turn_directory(self) -> None:
         """Rename a directory away and another, with other files, into its place."""
         old, new = self._top / "three", self._top / "turned"
         new.mkdir()
@@ -117,7 +120,7 @@ class Tree:
             path.unlink()
         gone.rmdir()
 
-    def lose_events(self, server):
+    def lose_events(self, server: servers.Server) -> None:
         """Change more than the host tells of while the server stands still, and what is looked at after that."""
         os.kill(server.pid, signal.SIGSTOP)
         try:
@@ -131,40 +134,41 @@ class Tree:
             os.kill(server.pid, signal.SIGCONT)
         self.done["events lost"] += 1
 
-    def paths(self):
+    def paths(self) -> list[str]:
         """Every path that there is or was."""
         return [*DIRECTORIES, *(os.path.join(directory, name) for directory in DIRECTORIES for slot in range(SLOTS)
                                 for name in spellings(slot))]
 
-    def wanted(self, path, any_case):
+    def wanted(self, path: str, any_case: bool) -> workload.Facts:
         """What is to be found at a path: as `facts` of agent.py says it."""
         place = self._top / path
         if any_case and not os.path.lexists(place):
             place = next((other for other in place.parent.iterdir() if other.name.lower() == place.name.lower()), place)
-        return mounted.workload.facts(place)
+        return workload.facts(place)
 
 
 class Host(mixed.Both):
     """Both mounts, and what the host does below them."""
 
-    def look(self, side, paths):
+    def look(self, side: str, paths: list[str]) -> dict[str, workload.Facts]:
         return self.ask("look", limit_s=90, where=f"/mnt/{side}/{TOP}", paths=paths)
 
 
 class Run(runs.Run):
     """One mount's rounds: what was done and what went wrong."""
 
-    def __init__(self, kind, seed):
+    def __init__(self, kind: str, seed: int) -> None:
         super().__init__(kind, seed)
-        self.done, self.looks, self.late, self.changes = 0, 0, 0, Counter()
+        self.done, self.looks, self.late = 0, 0, 0
+        self.changes: Counter[str] = Counter()
 
-    def mount(self):
+    def mount(self) -> str:
         return "SMB and NFS"
 
-    def _mounted(self):
+    def _mounted(self) -> Host:
         return Host(self.kind, SMB, NFS)
 
-    def _work(self, host, count):
+    def _work(self, host: Host, count: int) -> None:
         host.ask("look_names_up")
         top = host.server.share_directory("files") / TOP
         top.mkdir()
@@ -175,7 +179,7 @@ class Run(runs.Run):
             self.where = f"round {number + 1}"
             self._round(host, tree)
 
-    def _round(self, host, tree):
+    def _round(self, host: Host, tree: Tree) -> None:
         end = time.monotonic() + ROUND_S
         before = host.progress()["steps"]
         while time.monotonic() < end:
@@ -189,7 +193,7 @@ class Run(runs.Run):
         host.wait_for_steps(before, STEP_WITHIN_S)
         self.done += 1
 
-    def _compare(self, host, tree):
+    def _compare(self, host: Host, tree: Tree) -> None:
         """Let both look; Broken when one of them found what was before."""
         paths = tree.paths()
         for side in ("c", "n"):
@@ -204,31 +208,31 @@ class Run(runs.Run):
                 what = "; ".join(f"{path}: found {found}, and there is {wanted[path]}" for path, found in list(wrong.items())[:4])
                 raise mounted.Broken(f"look {self.looks} over {'SMB' if side == 'c' else 'NFS'}: {what}")
 
-    def _finish(self, host):
+    def _finish(self, host: Host) -> list[str]:
         share = host.server.share_directory("files")
         failures = host.finish()
         for path in sorted((share / TOP).rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
         return failures
 
-    def amount(self):
+    def amount(self) -> str:
         return f"{self.done} rounds"
 
-    def told(self):
+    def told(self) -> str:
         return f"{self.looks} looks at {len(DIRECTORIES) * (1 + 2 * SLOTS)} paths, {self.late} late over NFS; changes {dict(self.changes)}"
 
-    def line(self):
+    def line(self) -> dict[str, Any]:
         return {"done": self.done, "looks": self.looks, "late": self.late, "mounts": {self.mount(): self.done}}
 
 
-def _differing(side, wanted, found):
+def _differing(side: str, wanted: dict[str, workload.Facts], found: dict[str, workload.Facts]) -> dict[str, Any]:
     """Of what was found, what is not as it must be. SMB shows no modes."""
-    def seen(facts):
+    def seen(facts: workload.Facts) -> workload.Facts:
         return {key: value for key, value in facts.items() if key != "mode"} if side == "c" else facts
     return {path: facts for path, facts in found.items() if seen(facts) != seen(wanted[path])}
 
 
-def main():
+def main() -> None:
     options = runs.parser("rounds", 1, 5, __doc__).parse_args()
     tally = runs.begin(SUITE, nfs_mounted.missing)
     runs.go_through(tally, options, lambda seed: [Run("trunkline", seed)])

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -28,26 +29,26 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 class Kernel:
     """The machine's own user-mode-linux."""
 
-    def missing(self):
+    def missing(self) -> str:
         """Why it cannot be had here, as one line; empty when it can."""
         return "" if shutil.which(PROGRAM, path=PATH) else "needs the Debian package user-mode-linux"
 
-    def modules(self):
+    def modules(self) -> str:
         """The directory of its modules, as the guest sees it."""
         return f"/{MODULES}"
 
-    def release(self):
+    def release(self) -> str:
         """What it calls itself, by its modules."""
         return " or ".join(sorted(path.name for path in self._directory().iterdir()))
 
-    def _directory(self):
+    def _directory(self) -> Path:
         return Path(f"/{MODULES}")
 
-    def path(self, path):
+    def path(self, path: str | Path) -> str:
         """Where the kernel sees a path of this machine."""
         return str(path)
 
-    def command(self, words):
+    def command(self, words: list[str]) -> list[str]:
         """The command line that boots it with these words."""
         return [PROGRAM, *words]
 
@@ -55,23 +56,23 @@ class Kernel:
 class NewerKernel(Kernel):
     """A user-mode-linux of a newer release, which was unpacked into the folder of this name."""
 
-    def __init__(self, folder):
+    def __init__(self, folder: str) -> None:
         self._root = newer.root(folder)
 
-    def missing(self):
+    def missing(self) -> str:
         return "" if (self._root / "usr/bin" / PROGRAM).exists() else f"{self._root} is missing: scripts/foreign all"
 
-    def modules(self):
+    def modules(self) -> str:
         return str(self._root / MODULES)
 
-    def _directory(self):
+    def _directory(self) -> Path:
         return self._root / MODULES
 
     @staticmethod
-    def path(path):
+    def path(path: str | Path) -> str:
         return f"/{SEEN['/']}/{str(path).lstrip('/')}"
 
-    def command(self, words):
+    def command(self, words: list[str]) -> list[str]:
         return ["unshare", "--mount", sys.executable, __file__, str(self._root), f"/usr/bin/{PROGRAM}", *words]
 
 
@@ -102,32 +103,32 @@ class Chosen:
     series, kernel = OWN, KERNELS[OWN]
 
     @classmethod
-    def lacks(cls):
+    def lacks(cls) -> dict[str, str]:
         """What fails with this kernel whatever the server, by case or `mount: case`, and why."""
         return LACKS.get(cls.series, {})
 
 
 class _Choose(argparse.Action):
-    def __call__(self, parser, namespace, value, option_string=None):
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, value: Any, option_string: str | None = None) -> None:
         Chosen.series, Chosen.kernel = value, KERNELS[value]
 
 
-def parser(description):
+def parser(description: str) -> argparse.ArgumentParser:
     """The arguments of a suite with guests, described by the first line of its documentation."""
     arguments = argparse.ArgumentParser(description=description.splitlines()[0])
     arguments.add_argument("--kernel", choices=list(KERNELS), action=_Choose, help="what the guests boot; 6.1 is the machine's own")
     return arguments
 
 
-def suite(name):
+def suite(name: str) -> str:
     """A suite's name with the kernel, where that is not the machine's own."""
     return name if Chosen.series == OWN else f"{name} {Chosen.series}"
 
 
-def main():
+def main() -> None:
     root, *command = sys.argv[1:]
-    for path, place in SEEN.items():
-        place = Path(root) / place
+    for path, below in SEEN.items():
+        place = Path(root) / below
         place.mkdir(exist_ok=True)
         subprocess.run(["mount", "--rbind", path, place], check=True)
     # What is loaded before the kernel (guest.py) is a file of this machine.

@@ -23,7 +23,9 @@ that the directory stays.
 import random
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -47,17 +49,22 @@ class Kills(runs.Run):
     # Whose files are compared.
     who = "client"
     # How long the server is away.
-    away_s = (0, 0.5, 2, 4)
+    away_s: Sequence[float] = (0, 0.5, 2, 4)
 
-    def __init__(self, kind, seed, name):
+    def __init__(self, kind: str, seed: int, name: str) -> None:
         super().__init__(kind, seed)
         self._random = random.Random(f"{name} {seed}")
-        self.done, self.on_s = 0, []
+        self.done = 0
+        self.on_s: list[float] = []
 
-    def _finish(self, mount):
+    def _held_open(self, mount: mounted.Mounted) -> Any:
+        """What must be open after a kill as it was before."""
+        raise NotImplementedError
+
+    def _finish(self, mount: mounted.Mounted) -> list[str]:
         return mount.finish(more_mounts=["/mnt/b"])
 
-    def _kill(self, mount, after_s):
+    def _kill(self, mount: mounted.Mounted, after_s: tuple[float, float]) -> None:
         """Kill, start again, and see that everybody gets on with what was open."""
         self.where = f"kill {self.done + 1}"
         time.sleep(self._random.uniform(*after_s))
@@ -77,42 +84,42 @@ class Kills(runs.Run):
         if after != before:
             raise mounted.Broken(f"the {self.who} had {before} open before the kill, and has {after} now")
 
-    def amount(self):
+    def amount(self) -> str:
         return f"{self.done} kills"
 
-    def _slowest(self):
+    def _slowest(self) -> float:
         return max(self.on_s, default=0.0)
 
-    def told(self):
+    def told(self) -> str:
         return f"every worker gets on {self._slowest():.1f} s after the restart at most; {self.steps} steps; passing errors {self.errors}"
 
-    def line(self):
+    def line(self) -> dict[str, Any]:
         return {"done": self.done, "passing_errors": self.errors, "slowest_on_s": round(self._slowest(), 1), "mounts": {self.mount(): self.done}}
 
 
 class Run(Kills):
     """One mount's kills over SMB."""
 
-    def __init__(self, kind, handles, seed):
+    def __init__(self, kind: str, handles: str, seed: int) -> None:
         super().__init__(kind, seed, "kills")
         self._persistent = handles == "persistent"
         self._nics, self._options = MOUNTS[seed % len(MOUNTS)]
         # Seeds are five apart in slices; either must meet every kind of mount.
         self._decided = seed // 5 % 2 == 0
 
-    def mount(self):
+    def mount(self) -> str:
         """The kind of mount in words."""
         channels = mounted.CHANNELS if "multichannel" in self._options else 1
         return f"{mounted.describe(self._nics, self._options)}, {channels} channel{'s' if channels > 1 else ''}"
 
-    def name(self):
+    def name(self) -> str:
         return f"{super().name()}{'' if self._decided else ', from the start'}"
 
-    def _mounted(self):
+    def _mounted(self) -> mounted.Mounted:
         options = self._options + (",persistenthandles" if self._persistent else "")
         return mounted.Mounted(self.kind, "persistent" if self._persistent else "four-channels", self._nics, options)
 
-    def _work(self, mount, count):
+    def _work(self, mount: mounted.Mounted, count: int) -> None:
         mount.mount("/mnt/b", mounted.BASIC)
         mount.start([*LOAD, [HOLDER[self._decided], "holder-0"]], self._seed)
         mount.wait_for_steps({}, STEP_WITHIN_S)
@@ -123,7 +130,7 @@ class Run(Kills):
         for number in range(count):
             self._kill(mount, (0.5, 4) if number or self._decided else (0, 1.5))
 
-    def _held_open(self, mount):
+    def _held_open(self, mount: mounted.Mounted) -> Any:
         """The ids of the files that workers hold open for their whole life, where they must outlive a kill. The second client's
         is none: Linux sends a lock with the id of before the restart now and then, and who is told EBADF opens the file again."""
         if not self._persistent:
@@ -135,26 +142,26 @@ class Run(Kills):
 class Folders(Run):
     """One mount's kills beside workers that make and remove directories, with nothing that waits for a lock."""
 
-    away_s = (0, 0.3, 1)
+    away_s: Sequence[float] = (0, 0.3, 1)
 
-    def __init__(self, kind, seed):
+    def __init__(self, kind: str, seed: int) -> None:
         super().__init__(kind, "persistent", seed)
         self._decided = True
 
-    def _finish(self, mount):
+    def _finish(self, mount: mounted.Mounted) -> list[str]:
         return mount.finish()
 
-    def _work(self, mount, count):
+    def _work(self, mount: mounted.Mounted, count: int) -> None:
         mount.start([["writer", "writer-0"], *(["folders", f"folders-{n}"] for n in range(4))], self._seed)
         mount.wait_for_steps({}, STEP_WITHIN_S)
         for _ in range(count):
             self._kill(mount, (0.2, 1.5))
 
-    def _held_open(self, mount):
+    def _held_open(self, mount: mounted.Mounted) -> Any:
         return mount.ask("open_files", workers=["writer-0"])
 
 
-def main():
+def main() -> None:
     parser = runs.parser("kills", 3, 5, __doc__)
     parser.add_argument("--server", choices=servers.KINDS, default="trunkline")
     parser.add_argument("--handles", choices=("persistent", "durable"), default="persistent")

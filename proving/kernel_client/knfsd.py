@@ -30,12 +30,12 @@ VOLUME_KIB = 400 << 10
 SHARES = ("files", "t1", "t2", "t3", "t4", "sealed")
 
 
-def run(*words):
+def run(*words: object) -> None:
     """Run a program that must succeed."""
     subprocess.run(list(map(str, words)), check=True, stdout=subprocess.DEVNULL)
 
 
-def make_volume(where):
+def make_volume(where: Path) -> None:
     """Mount a fresh XFS, which knows everything that a client may ask for."""
     run("/run/modprobe", "brd", "rd_nr=1", f"rd_size={VOLUME_KIB}")
     run("mkfs.xfs", "-q", "/dev/ram0")
@@ -46,12 +46,12 @@ def make_volume(where):
         (where / name).chmod(0o777)
 
 
-def answer(cache, *words):
+def answer(cache: str, *words: object) -> None:
     """Write one answer into a cache of the server."""
     (CACHES / cache / "channel").write_text(" ".join(str(word) for word in words) + "\n")
 
 
-def serve(where, port):
+def serve(where: Path, port: int) -> None:
     """Start the server on this port."""
     run("/run/modprobe", "nfsd")
     run("mount", "-t", "nfsd", "nfsd", CONTROL)
@@ -65,7 +65,7 @@ def serve(where, port):
     (CONTROL / "threads").write_text(f"{THREADS}\n")
 
 
-def make_another():
+def make_another() -> None:
     """A network namespace, with a cable to this one."""
     run("ip", "netns", "add", ANOTHER)
     run("ip", "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", ANOTHER)
@@ -74,10 +74,11 @@ def make_another():
         run("ip", *where, "link", "set", "cable", "up")
 
 
-def main():
-    where, port, *job = sys.argv[1:]
+def main() -> None:
+    place, port, *job = sys.argv[1:]
+    where = Path(place)
     began = time.monotonic()
-    make_volume(Path(where))
+    make_volume(where)
     make_another()
     serve(where, int(port))
     print(f"knfsd of Linux {os.uname().release} serves after {time.monotonic() - began:.1f} s", flush=True)

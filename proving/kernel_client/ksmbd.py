@@ -22,22 +22,22 @@ READY_WITHIN_S = 60
 FROM_ROOT = 'mount --bind /dev/null /etc/ld.so.cache && mount --bind "$1/usr" /usr && shift && exec "$@"'
 
 
-def tool(root, *words):
+def tool(root: str, *words: object) -> None:
     """Run one of ksmbd-tools."""
     run("unshare", "--mount", "sh", "-c", FROM_ROOT, "sh", root, *words)
 
 
-def configuration(where, port):
+def configuration(where: Path, port: int) -> str:
     """What ksmbd.conf says: all that the server can do, and no limit on what a user may."""
     lines = ["[global]", "server string = proof", f"tcp port = {port}", "map to guest = never", "smb2 leases = yes",
              "server multi channel support = yes", "durable handles = yes"]
-    for share in sorted(Path(where).iterdir()):
+    for share in sorted(where.iterdir()):
         lines += [f"[{share.name}]", f"path = {share}", "read only = no", "force user = root", "force group = root",
                   "vfs objects = streams_xattr", "create mask = 0777", "directory mask = 0777"]
     return "\n".join(lines) + "\n"
 
 
-def serve(root, where, port, user, password):
+def serve(root: str, where: Path, port: int, user: str, password: str) -> None:
     """Start the server on this port."""
     run("/run/modprobe", "ksmbd")
     STATE.mkdir()
@@ -57,10 +57,11 @@ def serve(root, where, port, user, password):
             time.sleep(0.1)
 
 
-def main():
-    root, where, port, user, password, *job = sys.argv[1:]
+def main() -> None:
+    root, place, port, user, password, *job = sys.argv[1:]
+    where = Path(place)
     began = time.monotonic()
-    make_volume(Path(where))
+    make_volume(where)
     serve(root, where, int(port), user, password)
     print(f"ksmbd of Linux {os.uname().release} serves after {time.monotonic() - began:.1f} s", flush=True)
     sys.exit(subprocess.run(job).returncode)

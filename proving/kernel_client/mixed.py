@@ -17,12 +17,14 @@ import re
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from proving.harness import server as servers
-from proving.kernel_client import cuts, guest, mounted, nfs_mounted, runs
+from proving.kernel_client import cuts, guest, mounted, nfs_mounted, runs, workload
 
 SUITE = "kernel-mixed"
 # As both.py says it.
@@ -50,11 +52,11 @@ class Both(mounted.Mounted):
     """A server, a guest, and the share `files` mounted over SMB at /mnt/c and at /mnt/n over NFS, or over SMB again where there is
     no NFS."""
 
-    def __init__(self, kind, smb, nfs):
+    def __init__(self, kind: str, smb: str, nfs: str) -> None:
         super().__init__(kind, "nfs" if kind == "trunkline" else "four-channels", 1, smb)
         self._nfs = nfs
 
-    def mount(self, where, options):
+    def mount(self, where: str, options: str) -> None:
         """Mount both; the base class asks for its own one."""
         user, password = servers.accounts()[0]
         words = f"user={user},password={password},{SMB}{options}"
@@ -64,24 +66,25 @@ class Both(mounted.Mounted):
                 self._mount(where, share, f"port={self.server.port},{words}", "cifs")
             return
         config = (self.server.directory / "server" / "trunkline.toml").read_text()
-        smb_port = re.search(r"^smb_port = (\d+)$", config, re.MULTILINE)[1]
+        smb_port = re.findall(r"^smb_port = (\d+)$", config, re.MULTILINE)[0]
         self._mount("/mnt/c", share, f"port={smb_port},{words}", "cifs")
         self._mount("/mnt/n", f"{guest.SERVER_ADDRESS}:/files", f"port={self.server.port},{NFS},{self._nfs}", "nfs")
 
-    def _mount(self, where, source, options, kind):
+    def _mount(self, where: str, source: str, options: str, kind: str) -> None:
         if refused := self.ask("mount", where=where, source=source, options=options, kind=kind):
             raise mounted.Broken(f"mount over {kind}: {refused}")
 
-    def begin(self, workers, seed):
+    def begin(self, workers: list[list[str]], seed: int) -> None:
         self._workers += workers
         self.ask("start", base="/mnt", workers=workers, seed=seed)
 
-    def finish(self, more_mounts=()):
+    def finish(self, more_mounts: Sequence[str] = ()) -> list[str]:
         """Stop the workers, unmount both, and compare what was left behind; gives the failures."""
         seen = self._note(self.ask("stop", limit_s=200, within_s=150))
         failures = list(seen["failures"])
         failures += [f"umount {where}: {refused}" for where in ("/mnt/c", "/mnt/n") if (refused := self.ask("umount", where=where))]
-        share, counted = self.server.share_directory("files"), Counter()
+        share = self.server.share_directory("files")
+        counted: Counter[str] = Counter()
         for label, final in seen["finals"].items():
             if "counted" in final:
                 counted[label.rpartition("-")[0]] += final["counted"]
@@ -97,10 +100,10 @@ class Both(mounted.Mounted):
         return failures
 
 
-def check_exchange(share, label, generations):
+def check_exchange(share: Path, label: str, generations: list[int]) -> list[str]:
     """Compare a file that both sides wrote with what must be in it; gives the failures."""
     found = (share / label).read_bytes()
-    if found == mounted.workload.expected_blocks(label, generations):
+    if found == workload.expected_blocks(label, generations):
         return []
     return [f"{label}: the server's file does not hold what was written"]
 
@@ -108,28 +111,29 @@ def check_exchange(share, label, generations):
 class Run(runs.Run):
     """One mount's rounds: what was done and what went wrong."""
 
-    def __init__(self, kind, seed, only):
+    def __init__(self, kind: str, seed: int, only: list[str]) -> None:
         super().__init__(kind, seed)
         able = [worker for worker in WORKERS if kind == "trunkline" or worker[0] in FOR_OTHERS]
         self._workers = [worker for worker in able if not only or worker[0] in only]
         self._smb, self._nfs = MOUNTS[seed % len(MOUNTS)]
-        self.done, self.steps_of = 0, Counter()
+        self.done = 0
+        self.steps_of: Counter[str] = Counter()
 
-    def mount(self):
+    def mount(self) -> str:
         """The kinds of mount in words."""
         other = f"NFS {self._nfs}" if self.kind == "trunkline" else "SMB"
         return f"SMB {self._smb.strip(',') or 'signed'}, {other}"
 
-    def _mounted(self):
+    def _mounted(self) -> Both:
         return Both(self.kind, self._smb, self._nfs)
 
-    def _work(self, both, count):
+    def _work(self, both: Both, count: int) -> None:
         both.begin(self._workers, self._seed)
         for number in range(count):
             self.where = f"round {number + 1}"
             self._round(both)
 
-    def _round(self, both):
+    def _round(self, both: Both) -> None:
         end = time.monotonic() + ROUND_S
         before = both.progress()["steps"]
         while time.monotonic() < end:
@@ -138,31 +142,31 @@ class Run(runs.Run):
         both.wait_for_steps(before, STEP_WITHIN_S)
         self.done += 1
 
-    def _note(self, both):
+    def _note(self, both: mounted.Mounted) -> None:
         super()._note(both)
         for label, steps in both.steps.items():
             self.steps_of[label.partition("-")[0]] += steps
 
-    def amount(self):
+    def amount(self) -> str:
         return f"{self.done} rounds"
 
-    def told(self):
+    def told(self) -> str:
         return f"steps {dict(self.steps_of)}; {self.errors or 'nothing late'}"
 
-    def line(self):
+    def line(self) -> dict[str, Any]:
         return {"done": self.done, "passing_errors": self.errors, "mounts": {self.mount(): self.done}}
 
 
-def main():
+def main() -> None:
     parser = runs.parser("rounds", 1, 5, __doc__)
     parser.add_argument("--only", action="append", choices=sorted({worker[0] for worker in WORKERS}), help="these workers alone")
     parser.add_argument("--server", choices=(*servers.KINDS, "both"), default="both")
     options = parser.parse_args()
     tally = runs.begin(SUITE, nfs_mounted.missing)
     kinds = servers.KINDS if options.server == "both" else (options.server,)
-    counts = {kind: Counter() for kind in servers.KINDS}
+    counts: dict[str, Counter[str]] = {kind: Counter() for kind in servers.KINDS}
 
-    def count(run):
+    def count(run: Run) -> None:
         counts[run.kind]["done"] += run.done
         counts[run.kind]["errors"] += run.errors.get(STALE, 0)
 

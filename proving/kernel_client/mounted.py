@@ -4,9 +4,12 @@ import contextlib
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, Self
 
 from proving.harness import server as servers
+from proving.harness.tally import Tally
 from proving.kernel_client import console, faults, guest, kernels, workload
 
 HERE = Path(__file__).resolve().parent
@@ -31,7 +34,7 @@ class Broken(Exception):
 AGENT = [HERE / script for script in ("agent.py", "workload.py", "both.py")]
 
 
-def describe(nics, options):
+def describe(nics: int, options: str) -> str:
     """A mount of `MOUNTS` in words."""
     return f"{nics} NIC{'s' if nics > 1 else ''}, {'sealed' if 'seal' in options else 'signed'}"
 
@@ -39,14 +42,15 @@ def describe(nics, options):
 class Mounted:
     """A server, a guest and its mount of the share `files` at /mnt/a. A context manager; entering boots and mounts."""
 
-    def __init__(self, kind, profile, nics, options):
+    def __init__(self, kind: str, profile: str, nics: int, options: str) -> None:
         self.kind, self._profile, self.nics, self._options = kind, profile, nics, options
-        self.errors, self.steps = Counter(), {}
+        self.errors: Counter[str] = Counter()
+        self.steps: dict[str, int] = {}
         # A channel was cut or the server killed, so that the client may have missed what the server did for it.
         self.answers_were_lost = False
-        self._workers = []
+        self._workers: list[list[str]] = []
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
             self.network = stack.enter_context(guest.Network(self.nics))
             self.server = stack.enter_context(servers.Server(self.kind, self._profile, self.network))
@@ -58,34 +62,34 @@ class Mounted:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, *what):
+    def __exit__(self, *what: Any) -> bool | None:
         return self._stack.__exit__(*what)
 
-    def ask(self, do, limit_s=60, **arguments):
+    def ask(self, do: str, limit_s: float = 60, **arguments: Any) -> Any:
         """Let the agent do something; gives its answer."""
         said = self.guest.ask(limit_s, do=do, **arguments)
         if isinstance(said, dict) and "refused" in said:
             raise Broken(f"{do}: {said['refused']}")
         return said
 
-    def mount(self, where, options):
+    def mount(self, where: str, options: str) -> None:
         """Mount the share once more, as the first account."""
         user, password = servers.accounts()[0]
         words = f"port={self.server.port},user={user},password={password},{options}"
         if refused := self.ask("mount", where=where, source=f"//{guest.SERVER_ADDRESS}/files", options=words):
             raise Broken(f"mount: {refused}")
 
-    def start(self, workers, seed):
+    def start(self, workers: list[list[str]], seed: int) -> None:
         """Start workers on /mnt/a, each a list of kind and label, and a place of its own if it has one."""
         self._workers += workers
         self.ask("start", base="/mnt/a", workers=workers, seed=seed)
 
-    def carrying(self):
+    def carrying(self) -> faults.Carrying:
         """The connections that both ends hold for standing, with the bytes that the server received and sent."""
         ports = {int(end.rpartition(":")[2]) for end in self.ask("channels")["ports"]}
         return {client: counts for client, counts in self.cutter.connections().items() if client[1] in ports}
 
-    def wait_for_channels(self, since, before, limit_s):
+    def wait_for_channels(self, since: float, before: faults.Carrying, limit_s: float) -> float:
         """Wait until four channels stand at both ends and each has carried requests since `before`; gives how long that took."""
         while True:
             connected = self.ask("channels")["connected"]
@@ -99,14 +103,14 @@ class Mounted:
                              f"{len(now)} connections stand, {len(working)} of them carry requests")
             time.sleep(0.2)
 
-    def progress(self):
+    def progress(self) -> dict[str, Any]:
         """What the workers have done; Broken when one of them saw what must never happen."""
         seen = self._note(self.ask("progress"))
         if seen["failures"]:
             raise Broken("; ".join(seen["failures"]))
         return seen
 
-    def wait_for_steps(self, before, limit_s):
+    def wait_for_steps(self, before: dict[str, int], limit_s: float) -> float:
         """Wait until each worker has done a step since `before`; gives how long that took."""
         began = time.monotonic()
         while True:
@@ -118,7 +122,7 @@ class Mounted:
                 raise Broken(f"no step of {', '.join(still)} within {limit_s} s")
             time.sleep(0.2)
 
-    def finish(self, more_mounts=()):
+    def finish(self, more_mounts: Sequence[str] = ()) -> list[str]:
         """Stop the workers, unmount, and compare the server's own files with what must be there; gives the failures."""
         seen = self._note(self.ask("stop", limit_s=200, within_s=150))
         failures = list(seen["failures"]) + self._check_orphans(seen["orphans"]) + self._check_late(self.errors["fsync EIO"])
@@ -138,7 +142,7 @@ class Mounted:
             failures.append("the server ended")
         return failures
 
-    def _check_orphans(self, claimed):
+    def _check_orphans(self, claimed: list[str]) -> list[str]:
         """What workers say that the server has open and the client does not: gives those of which that is not so."""
         if not claimed:
             return []
@@ -154,7 +158,7 @@ class Mounted:
             wrong = dict.fromkeys(claimed, "no answer was lost")
         return [f"{path} stays as if it were open: {why}" for path, why in wrong.items()]
 
-    def _check_late(self, errors):
+    def _check_late(self, errors: int) -> list[str]:
         """Linux numbers its requests anew when a channel is lost, while others are on their way on the channels that are left.
         A WRITE that then comes late must be refused (MS-SMB2 3.3.5.2.10), and fsync says EIO. Gives the failure when fsync said
         that more often than our server refused one. Newer kernels have their pages written by a library that turns the loss of a
@@ -167,7 +171,7 @@ class Mounted:
             return [f"fsync gave EIO {errors} times, and {refused} late WRITEs were refused"]
         return []
 
-    def explain(self):
+    def explain(self) -> None:
         """Print what helps to find a cause."""
         print("        server: " + self.server.log(400).replace("\n", "\n                "))
         print(f"        the server {'runs' if self.server.alive() else 'has ended'}")
@@ -181,7 +185,7 @@ class Mounted:
             lines = said if isinstance(said, list) else str(said).splitlines()
             print("        " + "\n        ".join(lines), flush=True)
 
-    def opens_in_words(self):
+    def opens_in_words(self) -> dict[str, int] | str:
         """What the server has open, or why it does not say."""
         try:
             share = str(self.server.share_directory("files"))
@@ -189,12 +193,12 @@ class Mounted:
         except servers.CannotStart as reason:
             return str(reason)
 
-    def _note(self, seen):
+    def _note(self, seen: dict[str, Any]) -> dict[str, Any]:
         self.errors, self.steps = Counter(seen["errors"]), seen["steps"]
         return seen
 
 
-def run_case(tally, name, mount, check):
+def run_case(tally: Tally, name: str, mount: Mounted, check: Callable[[Any], list[str]]) -> None:
     """Count one case: `mount` (a `Mounted` not yet entered), and `check(mount)`, which gives the failures."""
     try:
         with mount:
@@ -212,7 +216,7 @@ def run_case(tally, name, mount, check):
     tally.add("fail" if failures else "pass", name, "; ".join(failures))
 
 
-def check_left_behind(share, label, final):
+def check_left_behind(share: Path, label: str, final: dict[str, Any]) -> list[str]:
     """Compare what a worker left on the server's own disk with what it says was flushed; gives the failures."""
     if "blocks" in final:
         if (share / label).read_bytes() != workload.expected_blocks(label, final["blocks"]):

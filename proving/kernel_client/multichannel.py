@@ -21,7 +21,7 @@ from proving.kernel_client import faults, guest, kernels, mounted
 SUITE = "kernel-multichannel"
 
 
-def spread(mount):
+def spread(mount: mounted.Mounted) -> list[str]:
     """Load the mount; gives the failures."""
     mount.start(mounted.STORM, 1)
     took = mount.wait_for_channels(time.monotonic(), {}, 60)
@@ -38,7 +38,7 @@ def spread(mount):
     return failures + mount.finish()
 
 
-def stays_at_four(mount):
+def stays_at_four(mount: mounted.Mounted) -> list[str]:
     """A client that wants eight channels works with the four that it gets; gives the failures."""
     mount.start(mounted.STORM, 1)
     mount.wait_for_steps({}, 60)
@@ -52,7 +52,7 @@ CASES["eight asked for, four given"] = (1, f"{mounted.BASIC},multichannel,max_ch
 SAMBA_LACKS = {"eight asked for, four given": "Samba gives as many channels as a client asks for"}
 
 
-def main():
+def main() -> None:
     parser = kernels.parser(__doc__)
     parser.add_argument("--server", choices=servers.KINDS, default="trunkline")
     options = parser.parse_args()

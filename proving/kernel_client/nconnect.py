@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -32,11 +33,11 @@ FILES = 64
 class Mount:
     """A mount: share, how far its port is behind the server's, NIC, nconnect (none: not given), and connections that it must have."""
 
-    def __init__(self, share, port, nic, nconnect, wanted):
+    def __init__(self, share: str, port: int, nic: int, nconnect: int | None, wanted: int | None) -> None:
         self.share, self.port, self.nic, self.nconnect, self.wanted = share, port, nic, nconnect, wanted
         self.where = f"/mnt/{share}"
 
-    def options(self, port):
+    def options(self, port: int) -> str:
         """For mount(8)."""
         return f"vers=4.2,port={port + self.port}" + (f",nconnect={self.nconnect}" if self.nconnect else "")
 
@@ -61,13 +62,13 @@ class Broken(Exception):
     """What was not as it must be."""
 
 
-def expect(holds, what):
+def expect(holds: object, what: str) -> None:
     """Broken unless it holds."""
     if not holds:
         raise Broken(what)
 
 
-def ask(client, do, limit_s=60, **arguments):
+def ask(client: guest.Guest, do: str, limit_s: float = 60, **arguments: Any) -> Any:
     """Let the agent do something; gives its answer."""
     said = client.ask(limit_s, do=do, **arguments)
     if isinstance(said, dict) and "refused" in said:
@@ -75,14 +76,14 @@ def ask(client, do, limit_s=60, **arguments):
     return said
 
 
-def status(server):
+def status(server: servers.Server) -> Any:
     """What the server says of NFS."""
     script = servers.SERVERS / "trunkline.sh"
     done = subprocess.run([str(script), "status", str(server.directory)], capture_output=True, text=True, timeout=60, check=True)
     return json.loads(done.stdout)["nfs"]
 
 
-def check_mount(client, server, mount):
+def check_mount(client: guest.Guest, server: servers.Server, mount: Mount) -> None:
     """One mount's connections, as the client counts them."""
     port = server.port + mount.port
     transports = ask(client, "transports", where=mount.where)
@@ -94,7 +95,7 @@ def check_mount(client, server, mount):
         expect(len(sockets) == mount.wanted, f"{len(sockets)} sockets lead to port {port}, and {mount.wanted} are wanted")
 
 
-def check_status(server, mounts, reasons):
+def check_status(server: servers.Server, mounts: list[Mount], reasons: dict[str, str]) -> None:
     """The same as the server counts it, and why there are no more."""
     said = status(server)
     clients = {one["endpoint"]: one for one in said["clients"]}
@@ -113,7 +114,7 @@ def check_status(server, mounts, reasons):
             expect(one["crowded_out"] > 0, "no connection was closed in favour of another")
 
 
-def scenario(name):
+def scenario(name: str) -> None:
     """One scenario: gives what the server said in the end."""
     profile, nics, mounts, reasons = SCENARIOS[name]
     with guest.Network(nics) as network, servers.Server("trunkline", profile, network) as server:
@@ -137,7 +138,7 @@ def scenario(name):
             expect(server.alive(), "the server ended")
 
 
-def main():
+def main() -> None:
     parser = kernels.parser(__doc__)
     parser.add_argument("--only", action="append", choices=list(SCENARIOS))
     options = parser.parse_args()

@@ -54,7 +54,7 @@ _LATE = "who waits for a lock hears up to 30 s late that it is free, when the cl
 KNFSD_LACKS = {"6.12": {"fcntl_locks": _LATE}, "newest": {"times": _TIMES, "untar_a_tree": _TIMES}}
 
 
-def exercise_knfsd(tally, name):
+def exercise_knfsd(tally: Tally, name: str) -> None:
     """The exercise with the server and the client of one kernel, in one guest."""
     with tempfile.TemporaryDirectory(prefix="proof-knfsd-") as directory, guest.Network() as network:
         os.chmod(directory, 0o755)
@@ -66,14 +66,14 @@ def exercise_knfsd(tally, name):
                     KNFSD_LACKS.get(kernels.Chosen.series, {}))
 
 
-def words(name):
+def words(name: str) -> list[object]:
     """What a mount is, for nfs_tree.py."""
     version, connections = MOUNTS[name]
     return ["--share", "files", "--options", f"vers={version},nconnect={connections}", "--connections", connections,
             "--lock-rounds", LOCK_ROUNDS.get(name, 20)]
 
 
-def exercise(tally, kind, name):
+def exercise(tally: Tally, kind: str, name: str) -> None:
     user = NOBODY if name == "4.2-nobody" else None
     with guest.Network() as network, servers.Server(kind, "nfs", network, user=user, shares_storage=name == "4.2-xfs") as server:
         # Beside the server's own files, since the guest does not see everything of this machine (guest.py).
@@ -90,33 +90,33 @@ def exercise(tally, kind, name):
     count(tally, name, ran, server, lacks(kind, user))
 
 
-def mount_below(server):
+def mount_below(server: servers.Server) -> int:
     """Mount a small file system below the share, where the server sees it and until it ends; gives its bytes."""
     path = server.share_directory("files") / BELOW
     path.mkdir()
     # A network namespace is entered with a mount namespace of its own.
-    command = ["nsenter", "--target", str(server.pid), "--mount", "mount", "-t", "tmpfs", "-o", f"size={BELOW_BYTES},mode=0777", "proof", path]
+    command = ["nsenter", "--target", str(server.pid), "--mount", "mount", "-t", "tmpfs", "-o", f"size={BELOW_BYTES},mode=0777", "proof", str(path)]
     mounted = subprocess.run(command, capture_output=True, text=True)
     if mounted.returncode != 0:
         raise servers.CannotSetUp(f"nothing can be mounted: {mounted.stderr.strip()}")
     return BELOW_BYTES
 
 
-def lacks(kind, user):
+def lacks(kind: str, user: int | None) -> dict[str, str]:
     """What the server may fail in, and why."""
     if kind == "ganesha":
         return NEWER_GANESHA_LACKS.get(kernels.Chosen.series, {}) if servers.is_newer() else GANESHA_LACKS
     return {} if user is None else NOBODY_LACKS
 
 
-def check_sharing(tally, name, path):
+def check_sharing(tally: Tally, name: str, path: Path) -> None:
     """Whether the host says that a clone's storage is another file's too."""
     said = subprocess.run(["filefrag", "-v", path], capture_output=True, text=True)
     shared = "shared" in said.stdout
     tally.add("pass" if shared else "fail", f"{name}: the clone's storage is shared on the host", "" if shared else said.stdout + said.stderr)
 
 
-def main():
+def main() -> None:
     parser = kernels.parser(__doc__)
     parser.add_argument("--server", choices=(*servers.NFS_KINDS, "knfsd"), default="trunkline")
     parser.add_argument("--mount", action="append", choices=list(MOUNTS))
@@ -133,8 +133,8 @@ def main():
                 exercise_knfsd(tally, name)
             else:
                 exercise(tally, options.server, name)
-        except servers.CannotStart as reason:
-            tally.add(reason.result, name, str(reason))
+        except servers.CannotStart as refusal:
+            tally.add(refusal.result, name, str(refusal))
         except servers.CannotSetUp as reason:
             tally.add("skip", name, str(reason))
     sys.exit(tally.close())

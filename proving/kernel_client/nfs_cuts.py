@@ -17,6 +17,7 @@ waits: so that, other than over SMB, no call of an application may fail at all. 
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -35,12 +36,12 @@ VERSIONS = ("4.1", "4.2")
 class Mount(nfs_mounted.NfsMounted):
     """The share with connections that may be cut."""
 
-    def carrying(self):
+    def carrying(self) -> faults.Carrying:
         """The connections that both ends hold for standing, with the bytes that the server received and sent."""
         ports = {int(near.rpartition(":")[2]) for near, _ in self.ask("ports")}
         return {client: counts for client, counts in self.cutter.connections().items() if client[1] in ports}
 
-    def wait_for_channels(self, since, before, limit_s):
+    def wait_for_channels(self, since: float, before: faults.Carrying, limit_s: float) -> float:
         """Wait until four connections stand at both ends and each has carried requests since `before`; gives how long that took."""
         while True:
             now = self.carrying()
@@ -52,12 +53,12 @@ class Mount(nfs_mounted.NfsMounted):
                 raise mounted.Broken(f"after {took:.0f} s {len(now)} connections stand, and {len(working)} of them carry requests")
             time.sleep(0.2)
 
-    def finish(self, more_mounts=()):
+    def finish(self, more_mounts: Sequence[str] = ()) -> list[str]:
         """Stop the workers, unmount, and compare the server's own files with what must be there; gives the failures."""
         failures = super().finish(more_mounts)
         return failures + [f"an application saw {count} times: {error}" for error, count in self.errors.items()]
 
-    def _check_late(self, errors):
+    def _check_late(self, errors: int) -> list[str]:
         return []  # each error is one too many here, and `finish` says so
 
 
@@ -66,34 +67,33 @@ class Run(cuts.Cuts):
 
     back_within_s, back_at_all_s, step_within_s = BACK_WITHIN_S, BACK_AT_ALL_S, STEP_WITHIN_S
 
-    def __init__(self, kind, seed):
+    def __init__(self, kind: str, seed: int) -> None:
         super().__init__(kind, seed, "nfs cuts")
         # Seeds that are ten apart, as slices have them, must meet both versions too.
         self._version = VERSIONS[(seed + seed // 10) % len(VERSIONS)]
 
-    def mount(self):
+    def mount(self) -> str:
         """The kind of mount in words."""
         return f"{self._version}, nconnect={CONNECTIONS}"
 
-    def _mounted(self):
+    def _mounted(self) -> Mount:
         return Mount(self.kind, f"nconnect={CONNECTIONS},hard,vers={self._version}")
 
-    def _choose(self, clients):
-        """A fault, the connections that it hits, the NIC and for how long."""
+    def _choose(self, clients: list[faults.Client]) -> tuple[str, list[faults.Client], int, float]:
         fault = self._random.choice(faults.FAULTS)
         seconds = self._random.choice((0.5, 2, 4, 8))
         hit = self._random.sample(clients, min(self._random.randint(1, CONNECTIONS), len(clients)))
         return fault, clients if fault == "link" else hit, 0, seconds
 
 
-def main():
+def main() -> None:
     parser = runs.parser("cuts", 10, 10, __doc__)
     parser.add_argument("--server", choices=servers.NFS_KINDS, default="trunkline")
     options = parser.parse_args()
     tally = runs.begin(SUITE, nfs_mounted.missing, faults.cannot_cut)
-    counts = Counter()
+    counts: Counter[str] = Counter()
 
-    def count(run):
+    def count(run: Run) -> None:
         counts["done"] += run.done()
         counts["late"] += run.late()
 

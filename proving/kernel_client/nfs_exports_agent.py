@@ -9,7 +9,9 @@ import errno
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -19,7 +21,7 @@ MOUNT = "/mnt/a"
 
 
 @contextlib.contextmanager
-def being(uid, gid):
+def being(uid: int, gid: int) -> Iterator[None]:
     """Work as somebody with one group."""
     os.setgroups([gid])
     os.setegid(gid)
@@ -32,13 +34,13 @@ def being(uid, gid):
         os.setgroups([0])
 
 
-def mount(source, options):
+def mount(source: str, options: str) -> str:
     os.makedirs(MOUNT, exist_ok=True)
     done = subprocess.run(["mount.nfs", source, MOUNT, "-o", options], capture_output=True, text=True)
     return "" if done.returncode == 0 else done.stderr.strip() or f"status {done.returncode}"
 
 
-def make(uid, gid, name):
+def make(uid: int, gid: int, name: str) -> str:
     """Make a file that everybody may read and that holds its name."""
     with being(uid, gid):
         file = os.open(f"{MOUNT}/{name}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
@@ -50,42 +52,42 @@ def make(uid, gid, name):
     return ""
 
 
-def read(uid, gid, name):
+def read(uid: int, gid: int, name: str) -> str:
     with being(uid, gid), open(f"{MOUNT}/{name}", encoding="utf-8") as file:
         return file.read()
 
 
-def give(uid, gid, name, to):
+def give(uid: int, gid: int, name: str, to: int) -> str:
     """Give a file to another user and group."""
     with being(uid, gid):
         os.chown(f"{MOUNT}/{name}", to, to)
     return ""
 
 
-def names(uid, gid):
+def names(uid: int, gid: int) -> list[str]:
     with being(uid, gid):
         return sorted(os.listdir(MOUNT))
 
 
-def enter(name):
+def enter(name: str) -> str:
     """Look into a directory."""
     os.listdir(f"{MOUNT}/{name}")
     return ""
 
 
-def release():
+def release() -> str:
     """Unmount; the answer is what went wrong."""
     return subprocess.run(["umount", "-R", MOUNT], capture_output=True, text=True).stderr.strip()
 
 
-ACTIONS = {function.__name__: function for function in (mount, make, read, give, names, enter, release)}
+ACTIONS: dict[str, Callable[..., Any]] = {function.__name__: function for function in (mount, make, read, give, names, enter, release)}
 
 
-def answer(do, arguments):
+def answer(do: str, arguments: dict[str, Any]) -> Any:
     try:
         return ACTIONS[do](**arguments)
     except OSError as error:
-        return errno.errorcode[error.errno]
+        return errno.errorcode[error.errno or 0]
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ the host opens files by handle, and as nobody, where the server finds them by it
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -26,19 +27,19 @@ LIMIT_S = 120
 class Run:
     """A mounted share, and the cases on it."""
 
-    def __init__(self, tally, name, server, client):
+    def __init__(self, tally: Tally, name: str, server: servers.Server, client: guest.Guest) -> None:
         self.tally, self.name, self.server, self.client = tally, name, server, client
         self.root = server.share_directory("files")
 
-    def ask(self, do, **arguments):
+    def ask(self, do: str, **arguments: Any) -> Any:
         return self.client.ask(LIMIT_S, do=do, **arguments)
 
-    def case(self, label, found, wanted):
+    def case(self, label: str, found: object, wanted: object) -> bool:
         right = found == wanted
         self.tally.add("pass" if right else "fail", f"{self.name}: {label}", "" if right else f"wanted {wanted}, found {found}")
         return right
 
-    def all(self):
+    def all(self) -> None:
         server = self.server
         options = f"vers=4.2,nconnect=2,proto=tcp,port={server.port},sec=sys,actimeo=0"
         if not self.case("mount", self.ask("mount", source=f"{guest.SERVER_ADDRESS}:/files", options=options), ""):
@@ -86,7 +87,7 @@ class Run:
         self.case("unmount", self.ask("release"), "")
 
 
-def run(tally, kind, user):
+def run(tally: Tally, kind: str, user: int | None) -> None:
     name = "root" if user is None else "nobody"
     with guest.Network() as network, servers.Server(kind, "nfs", network, user=user) as server:
         script = console.lay([HERE / "nfs_handles_agent.py"], server.directory)
@@ -100,7 +101,7 @@ def run(tally, kind, user):
         tally.add("fail", f"{name}: the server's end", server.complaint)
 
 
-def main():
+def main() -> None:
     parser = kernels.parser(__doc__)
     parser.add_argument("--server", choices=servers.NFS_KINDS, default="trunkline")
     parser.add_argument("--as", dest="users", action="append", choices=("root", "nobody"))
@@ -111,8 +112,8 @@ def main():
     for name in options.users or (("root", "nobody") if options.server == "trunkline" else ("root",)):
         try:
             run(tally, options.server, NOBODY if name == "nobody" else None)
-        except servers.CannotStart as reason:
-            tally.add(reason.result, name, str(reason))
+        except servers.CannotStart as refusal:
+            tally.add(refusal.result, name, str(refusal))
     sys.exit(tally.close())
 
 

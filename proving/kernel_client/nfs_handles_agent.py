@@ -9,27 +9,29 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from proving.kernel_client import console
 
 MOUNT = "/mnt/a"
-held = {}
+held: dict[str, int] = {}
 
 
-def content(name):
+def content(name: str) -> bytes:
     return hashlib.sha256(name.encode()).digest() * 40
 
 
-def mount(source, options):
+def mount(source: str, options: str) -> str:
     os.makedirs(MOUNT, exist_ok=True)
     done = subprocess.run(["mount.nfs", source, MOUNT, "-o", options], capture_output=True, text=True)
     return done.stderr.strip()
 
 
-def make(directory, count):
+def make(directory: str, count: int) -> str:
     """Make a directory with files, and hold it."""
     path = f"{MOUNT}/{directory}"
     os.makedirs(path)
@@ -39,7 +41,7 @@ def make(directory, count):
     return ""
 
 
-def write(directory, name):
+def write(directory: str, name: str) -> str:
     """Make or replace a file in a directory that is held."""
     file = os.open(name, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o644, dir_fd=held[directory])
     try:
@@ -50,21 +52,21 @@ def write(directory, name):
     return ""
 
 
-def hold(directory, name):
+def hold(directory: str, name: str) -> int:
     """Hold a file without opening it."""
     held[f"{directory}/{name}"] = os.open(name, os.O_PATH, dir_fd=held[directory])
     return os.fstat(held[f"{directory}/{name}"]).st_ino
 
 
-def look(what):
+def look(what: str) -> int | str:
     """The inode number of something that is held, or the name of the error."""
     try:
         return os.fstat(held[what]).st_ino
     except OSError as error:
-        return errno.errorcode[error.errno]
+        return errno.errorcode[error.errno or 0]
 
 
-def check(directory, count):
+def check(directory: str, count: int) -> list[str]:
     """Read every file of a directory that is held; answers with what is wrong."""
     try:
         wrong = sorted(set(os.listdir(held[directory])) ^ {f"f{number}" for number in range(count)})[:3]
@@ -80,7 +82,7 @@ def check(directory, count):
         return [f"{directory}: {error}"]
 
 
-def release():
+def release() -> str:
     """Let go of everything and unmount; answers with what went wrong."""
     for descriptor in held.values():
         os.close(descriptor)
@@ -88,10 +90,10 @@ def release():
     return subprocess.run(["umount", MOUNT], capture_output=True, text=True).stderr.strip()
 
 
-ACTIONS = {function.__name__: function for function in (mount, make, write, hold, look, check, release)}
+ACTIONS: dict[str, Callable[..., Any]] = {function.__name__: function for function in (mount, make, write, hold, look, check, release)}
 
 
-def answer(do, arguments):
+def answer(do: str, arguments: dict[str, Any]) -> Any:
     try:
         return ACTIONS[do](**arguments)
     except OSError as error:

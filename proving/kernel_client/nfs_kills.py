@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from proving.harness import server as servers
-from proving.kernel_client import faults, kills, nfs_mounted, runs
+from proving.kernel_client import faults, kills, mounted, nfs_mounted, runs
 
 SUITE = "kernel-nfs-kills"
 # Minor version and connections of the client under load, and the minor version of the other.
@@ -29,18 +29,18 @@ class Run(kills.Kills):
 
     who = "server"
 
-    def __init__(self, kind, seed):
+    def __init__(self, kind: str, seed: int) -> None:
         super().__init__(kind, seed, "nfs kills")
         self._version, self._connections, self._other = MOUNTS[seed % len(MOUNTS)]
 
-    def mount(self):
+    def mount(self) -> str:
         """The kind of mount in words."""
         return f"{self._version}, nconnect={self._connections}"
 
-    def _mounted(self):
+    def _mounted(self) -> nfs_mounted.NfsMounted:
         return nfs_mounted.NfsMounted(self.kind, f"{OPTIONS},vers={self._version},nconnect={self._connections}")
 
-    def _work(self, mount, count):
+    def _work(self, mount: mounted.Mounted, count: int) -> None:
         mount.mount("/mnt/b", f"{OPTIONS},vers={self._other}")
         mount.start([*kills.LOAD, HOLDER], self._seed)
         mount.wait_for_steps({}, kills.STEP_WITHIN_S)
@@ -49,7 +49,7 @@ class Run(kills.Kills):
         for _ in range(count):
             self._kill(mount, (0.5, 4))
 
-    def _held_open(self, mount):
+    def _held_open(self, mount: mounted.Mounted) -> list[str]:
         """The files of the workers that hold one open for their whole life, as far as the server has them open."""
         if self.kind != "trunkline":
             return []
@@ -57,7 +57,7 @@ class Run(kills.Kills):
         return sorted(mine & {Path(path).name for path in mount.server.opens()})
 
 
-def main():
+def main() -> None:
     parser = runs.parser("kills", 3, 5, __doc__)
     parser.add_argument("--server", choices=servers.NFS_KINDS, default="trunkline")
     options = parser.parse_args()

@@ -3,7 +3,7 @@
 from proving.kernel_client import guest, mounted
 
 
-def missing():
+def missing() -> str:
     """What a mount over NFS lacks here, if anything."""
     return guest.missing(("mount.nfs", "nfs-common"))
 
@@ -11,16 +11,16 @@ def missing():
 class NfsMounted(mounted.Mounted):
     """The same server, guest and workers; the options of the mount are those of mount.nfs."""
 
-    def __init__(self, kind, options):
+    def __init__(self, kind: str, options: str) -> None:
         super().__init__(kind, "nfs", 1, options)
 
-    def mount(self, where, options):
+    def mount(self, where: str, options: str) -> None:
         """Mount the share once more."""
         words = f"port={self.server.port},{options}"
         if refused := self.ask("mount_nfs", where=where, source=f"{guest.SERVER_ADDRESS}:/files", options=words):
             raise mounted.Broken(f"mount: {refused}")
 
-    def explain(self):
+    def explain(self) -> None:
         """Print what helps to find a cause."""
         print("        server: " + self.server.log(40).replace("\n", "\n                "))
         print(f"        the server {'runs' if self.server.alive() else 'has ended'}; its connections: {self.cutter.connections()}")

@@ -23,7 +23,9 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, BinaryIO
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -33,7 +35,7 @@ from proving.kernel_client.build_tree import A, B, expect, expect_error, expect_
 # linux/fs.h
 FICLONE, FICLONERANGE = 0x40049409, 0x4020940D
 
-NFS_CASES = []
+NFS_CASES: list[tree.Case] = []
 V42_CASES = [tree.punch_a_hole, tree.seek_hole_and_data, tree.extended_attributes]
 # A second client of SMB sees at once what the first holds in its cache; one of NFS when the first has closed.
 NOT_OVER_NFS = (tree.two_clients_agree, tree.write_without_a_lease, tree.two_write_to_one_page, tree.extended_attributes)
@@ -41,19 +43,19 @@ NOT_OVER_NFS = (tree.two_clients_agree, tree.write_without_a_lease, tree.two_wri
 LOCK_ROUNDS = [1]
 
 
-def case(function):
+def case(function: tree.Case) -> tree.Case:
     """Register a case for every mount."""
     NFS_CASES.append(function)
     return function
 
 
-def v42_case(function):
+def v42_case(function: tree.Case) -> tree.Case:
     """Register a case for mounts of 4.2."""
     V42_CASES.append(function)
     return function
 
 
-def connections_in_use(where):
+def connections_in_use(where: Path) -> list[int]:
     """Requests sent on each transport of a mount, from the client's own statistics."""
     text = Path("/proc/self/mountstats").read_text()
     block = next(part for part in text.split("\ndevice ") if f" mounted on {where} " in part)
@@ -61,7 +63,7 @@ def connections_in_use(where):
 
 
 @case
-def close_to_open(_host):
+def close_to_open(_host: Path) -> None:
     for number in range(20):
         text = f"version {number}" * (number + 1)
         (A / "coherent").write_text(text)
@@ -71,7 +73,7 @@ def close_to_open(_host):
 
 
 @case
-def hard_links(host):
+def hard_links(host: Path) -> None:
     base = A / "links"
     base.mkdir()
     (base / "one").write_text("shared")
@@ -87,7 +89,7 @@ def hard_links(host):
 
 
 @case
-def symbolic_links(host):
+def symbolic_links(host: Path) -> None:
     base = A / "symbolic"
     (base / "dir").mkdir(parents=True)
     (base / "dir" / "target").write_text("target")
@@ -105,7 +107,7 @@ def symbolic_links(host):
 
 
 @case
-def special_files(_host):
+def special_files(_host: Path) -> None:
     base = A / "special"
     base.mkdir()
     os.mkfifo(base / "fifo", 0o640)
@@ -122,7 +124,7 @@ def special_files(_host):
 
 
 @case
-def mkdir_and_rmdir(_host):
+def mkdir_and_rmdir(_host: Path) -> None:
     base = A / "directories"
     os.makedirs(base / "a" / "b" / "c")
     before = base.stat().st_nlink
@@ -141,7 +143,7 @@ def mkdir_and_rmdir(_host):
 
 
 @case
-def modes_and_owners(host):
+def modes_and_owners(host: Path) -> None:
     path = A / "owned"
     path.write_text("x")
     for mode in (0o600, 0o644, 0o755, 0o2750, 0o4711, 0o1777, 0):
@@ -158,7 +160,7 @@ def modes_and_owners(host):
     expect((found.st_uid, found.st_gid) == (12345, 100), f"on the server owner {found.st_uid}, group {found.st_gid}")
 
 
-def _as_user(uid, function, *arguments):
+def _as_user(uid: int, function: Callable[..., Any], *arguments: Any) -> int:
     """Runs `function` in a process of that user; gives the errno it failed with, 0 when it did not."""
     child = os.fork()
     if child == 0:
@@ -170,14 +172,14 @@ def _as_user(uid, function, *arguments):
             function(*arguments)
             code = 0
         except OSError as error:
-            code = error.errno
+            code = error.errno or 255
         finally:
             os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 @case
-def permissions_of_users(_host):
+def permissions_of_users(_host: Path) -> None:
     base = A / "private"
     base.mkdir(mode=0o711)
     (base / "secret").write_text("secret")
@@ -196,7 +198,7 @@ def permissions_of_users(_host):
 
 
 @case
-def times(host):
+def times(host: Path) -> None:
     path = A / "timed"
     path.write_text("x")
     wanted = (1_000_000_000_123_456_789, 1_234_567_890_987_654_321)
@@ -217,7 +219,7 @@ def times(host):
     expect(abs(path.stat().st_mtime - time.time()) < 60, "the time of a write")
 
 
-def _make_exclusively(path, results):
+def _make_exclusively(path: Path, results: Any) -> None:
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         results.put(True)
@@ -226,9 +228,9 @@ def _make_exclusively(path, results):
 
 
 @case
-def exclusive_create(_host):
+def exclusive_create(_host: Path) -> None:
     for number in range(20):
-        results = multiprocessing.Queue()
+        results: multiprocessing.Queue[Any] = multiprocessing.Queue()
         path = f"exclusive-{number}"
         makers = [multiprocessing.Process(target=_make_exclusively, args=(where / path, results)) for where in (A, B, A, B)]
         for maker in makers:
@@ -240,7 +242,7 @@ def exclusive_create(_host):
         expect_mode(A / path, 0o600, "of a file that was made exclusively")
 
 
-def _refused(path, kind, length, start):
+def _refused(path: Path, kind: int, length: int, start: int) -> bool:
     """Whether another process may not lock the range."""
     with open(path, "r+b") as file:
         try:
@@ -251,11 +253,11 @@ def _refused(path, kind, length, start):
     return False
 
 
-def _expect_ranges(path, kind, held, free, what):
+def _expect_ranges(path: Path, kind: int, held: list[tuple[int, int]], free: list[tuple[int, int]], what: str) -> None:
     """Asks in a process of its own, since a process never meets its own locks."""
-    results = multiprocessing.Queue()
+    results: multiprocessing.Queue[Any] = multiprocessing.Queue()
 
-    def ask():
+    def ask() -> None:
         results.put(([_refused(path, kind, *r) for r in held], [_refused(path, kind, *r) for r in free]))
 
     asker = multiprocessing.Process(target=ask)
@@ -266,7 +268,7 @@ def _expect_ranges(path, kind, held, free, what):
 
 
 @case
-def locks_merge_and_split(_host):
+def locks_merge_and_split(_host: Path) -> None:
     (A / "ranges").write_bytes(bytes(1000))
     exclusive, shared = fcntl.LOCK_EX, fcntl.LOCK_SH
     with open(A / "ranges", "r+b") as file:
@@ -284,7 +286,7 @@ def locks_merge_and_split(_host):
     _expect_ranges(B / "ranges", exclusive, [], [(0, 0)], "after close")
 
 
-def _lock_and_write(path, worker, rounds, results):
+def _lock_and_write(path: Path, worker: int, rounds: int, results: Any) -> None:
     """Look at the file, and write to a range of one's own under a lock, again and again; what went wrong."""
     wrong, mine = [], bytes([worker + 1]) * 16
     for number in range(rounds):
@@ -307,11 +309,11 @@ def _lock_and_write(path, worker, rounds, results):
 
 
 @case
-def locks_beside_readers(host):
+def locks_beside_readers(host: Path) -> None:
     """A READ delegation to a client that writes and locks itself costs it locks, and then fsync and close fail with EIO."""
     path, workers = A / "locked", 4
     path.write_bytes(bytes(16 * workers))
-    results = multiprocessing.Queue()
+    results: multiprocessing.Queue[Any] = multiprocessing.Queue()
     processes = [multiprocessing.Process(target=_lock_and_write, args=(path, worker, LOCK_ROUNDS[0], results)) for worker in range(workers)]
     for process in processes:
         process.start()
@@ -323,7 +325,7 @@ def locks_beside_readers(host):
 
 
 @case
-def large_file(host):
+def large_file(host: Path) -> None:
     path = A / "large"
     block = 1 << 20
     with open(path, "wb", buffering=0) as file:
@@ -339,7 +341,7 @@ def large_file(host):
 
 
 @case
-def direct_io(_host):
+def direct_io(_host: Path) -> None:
     path = A / "direct"
     with mmap.mmap(-1, 65536) as page:
         for size in (512, 4096, 65536):
@@ -355,7 +357,7 @@ def direct_io(_host):
 
 
 @v42_case
-def preallocate(host):
+def preallocate(host: Path) -> None:
     path = A / "preallocated"
     # Not by way of the library, which writes zeros where the client cannot allocate.
     subprocess.run(["fallocate", "--length", str(4 << 20), str(path)], check=True)
@@ -364,7 +366,7 @@ def preallocate(host):
 
 
 @v42_case
-def copy_within_the_server(_host):
+def copy_within_the_server(_host: Path) -> None:
     (A / "copy-from").write_bytes(pattern(5, 3_000_000))
     with open(A / "copy-from", "rb") as source, open(A / "copy-to", "wb") as target:
         left = 3_000_000
@@ -376,11 +378,11 @@ def copy_within_the_server(_host):
     expect(tree.digest(A / "copy-to") == tree.digest(A / "copy-from"), "the copy differs")
 
 
-def _clone_range(source, source_at, length, target, target_at):
+def _clone_range(source: BinaryIO, source_at: int, length: int, target: BinaryIO, target_at: int) -> None:
     fcntl.ioctl(target, FICLONERANGE, struct.pack("=qQQQ", source.fileno(), source_at, length, target_at))
 
 
-def clone(_host):
+def clone(_host: Path) -> None:
     """Files share storage, as a whole and in part, until one of them is written."""
     size = (1 << 20) + 3
     (A / "cloned-from").write_bytes(pattern(7, size))
@@ -409,7 +411,7 @@ def clone(_host):
     expect((A / "cloned-to").read_bytes() == pattern(7, size), "a write reached the clone")
 
 
-def no_clone(_host):
+def no_clone(_host: Path) -> None:
     """Where files cannot share storage, the client is told so and copies."""
     (A / "cloned-from").write_bytes(pattern(7, 8192))
     with open(A / "cloned-from", "rb") as source, open(A / "cloned-to", "wb") as target:
@@ -425,7 +427,7 @@ def no_clone(_host):
 AS_ANOTHER = 'echo another >/proc/sys/kernel/hostname && namespace=$1 && shift && exec nsenter --net="/run/netns/$namespace" "$@"'
 
 
-def mount(options, where):
+def mount(options: argparse.Namespace, where: Path) -> None:
     """Mount at A or B. Linux is one client to a server, whatever it mounts twice, and a server that gives delegations to clients need not
     protect one mount from the other: B is another client's where there is a namespace for it."""
     where.mkdir(exist_ok=True)
@@ -440,7 +442,7 @@ def mount(options, where):
         raise AssertionError(f"{(done.stderr + done.stdout).strip().splitlines()[:1]} | " + " | ".join(kernel[-4:]))
 
 
-def check_statfs(options):
+def check_statfs(options: argparse.Namespace) -> None:
     """The file system is as large as the server's is."""
     found = os.statvfs(A)
     # The client counts in blocks of what it reads at once.
@@ -451,14 +453,14 @@ def check_statfs(options):
     expect(found.f_files == options.size_files and found.f_namemax == 255, f"{found.f_files} files, names of {found.f_namemax}")
 
 
-def check_connections(options):
+def check_connections(options: argparse.Namespace) -> None:
     """Every connection that was asked for exists and has carried requests."""
     requests = connections_in_use(A)
     expect(len(requests) == options.connections, f"{len(requests)} connections of {options.connections}")
     expect(min(requests) > 10, f"requests of each connection: {requests}")
 
 
-def check_below(options):
+def check_below(options: argparse.Namespace) -> None:
     """A file system that the server's host has mounted below the share is one to the client too."""
     tops = [where / options.below[0] for where in (A, B)]
     try:
@@ -479,7 +481,7 @@ def check_below(options):
             subprocess.run(["umount", str(top)], capture_output=True)
 
 
-def main():
+def main() -> int:
     parser = argparse.ArgumentParser()
     for name in ("address", "port", "share", "options", "host-directory"):
         parser.add_argument(f"--{name}", required=True)

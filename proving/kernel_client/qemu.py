@@ -25,12 +25,12 @@ VIRTIOFSD = ("/usr/libexec/virtiofsd", "/usr/lib/qemu/virtiofsd")
 READY_WITHIN_S = 20
 
 
-def root(series):
+def root(series: str) -> Path:
     """Where the kernel and what goes with it was unpacked."""
     return newer.root(FOLDERS[series])
 
 
-def missing(series):
+def missing(series: str) -> str:
     """Why no such guest can be had here, as one line; empty when it can."""
     if os.geteuid() != 0:
         return "needs root to give a guest this machine's files"
@@ -43,11 +43,11 @@ def missing(series):
     return "" if _virtiofsd() else "needs the Debian package virtiofsd (Debian 12: qemu-system-common)"
 
 
-def _virtiofsd():
+def _virtiofsd() -> str | None:
     return next((path for path in VIRTIOFSD if os.access(path, os.X_OK)), None)
 
 
-def _release(series):
+def _release(series: str) -> Path:
     """The directory of the kernel's modules; what `depmod` makes of them is made here, once."""
     (modules,) = (root(series) / "usr/lib/modules").iterdir()
     if not (modules / "modules.dep").exists():
@@ -55,7 +55,7 @@ def _release(series):
     return modules
 
 
-def run(series, job, limit_s, memory_mib):
+def run(series: str, job: guest.Job, limit_s: float, memory_mib: int) -> guest.Ran:
     """Boot a guest that runs `job` as root; gives what `guest.run` gives."""
     modules = _release(series)
     images = [modules / "vmlinuz", root(series) / "boot" / f"vmlinuz-{modules.name}"]
@@ -74,11 +74,11 @@ def run(series, job, limit_s, memory_mib):
     return guest.read(output.decode("utf-8", "replace"), over)
 
 
-def _files(stack, work):
+def _files(stack: contextlib.ExitStack, work: Path) -> Path:
     """Serve this machine's files at a socket, until the stack is left."""
     socket = work / "files"
     # It would make the root another one, which is not possible for this machine's own.
-    command = [_virtiofsd(), f"--socket-path={socket}", "-o", "source=/", "-o", "sandbox=chroot", "-o", "cache=auto"]
+    command = [_virtiofsd() or "virtiofsd", f"--socket-path={socket}", "-o", "source=/", "-o", "sandbox=chroot", "-o", "cache=auto"]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     stack.callback(_end, process)
     end = time.monotonic() + READY_WITHIN_S
@@ -89,7 +89,7 @@ def _files(stack, work):
     return socket
 
 
-def _end(process):
+def _end(process: subprocess.Popen[bytes]) -> None:
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -17,7 +17,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -48,13 +50,13 @@ WRITERS_SET_TIMES = "who may write sets any time (MS-FSA 2.1.5.15.2: WRITE_ATTRI
 SAMBA_ASKS_THE_HOST = {"read", "write", "read and write", "append", "cut", "list", "enter", "make a file", "remove"}
 
 
-def bits_of(case, who):
+def bits_of(case: tree.Case, who: str) -> set[str] | None:
     """What an entry of the list gives, or nothing where it is not there."""
     found = [entry.rpartition(":")[2] for entry in case["list"] if entry.startswith(f"{who}:")]
     return set(found[0]) - {"-"} if found else None
 
 
-def expected(side, case, act, acts):
+def expected(side: str, case: tree.Case, act: str, acts: dict[str, str]) -> tuple[bool, str]:
     """What a side is to say where the host says `acts`, and why when that is something else."""
     host = acts[act] == "ok"
     group_bits = {letter for letter, bit in (("r", 4), ("w", 2), ("x", 1)) if case["mode"] >> 3 & bit}
@@ -64,9 +66,9 @@ def expected(side, case, act, acts):
         if others & needed:
             return False, EMPTY_MASK
     if side != "Samba" and act == "read and write" and case["part"] in ("groups", "both") and not host:
-        theirs = [group_bits if case["part"] == "both" else bits_of(case, f"g:{tree.MY_GROUP}"),
-                  bits_of(case, f"g:{tree.FURTHER_GROUP}")]
-        if {"r", "w"} <= set.union(*theirs) & bits_of(case, "m"):
+        mine = group_bits if case["part"] == "both" else bits_of(case, f"g:{tree.MY_GROUP}") or set()
+        further = bits_of(case, f"g:{tree.FURTHER_GROUP}") or set()
+        if {"r", "w"} <= (mine | further) & (bits_of(case, "m") or set()):
             return True, ADDS_UP
     if side == "SMB" and act == "set times" and expected(side, case, "touch", acts)[0]:
         return True, "" if host else WRITERS_SET_TIMES
@@ -76,32 +78,32 @@ def expected(side, case, act, acts):
 class Run:
     """The servers, the guest, and the cases."""
 
-    def __init__(self, tally, server, samba, client, verbose):
+    def __init__(self, tally: Tally, server: servers.Server, samba: servers.Server | None, client: guest.Guest, verbose: bool) -> None:
         self.tally, self.server, self.samba, self.client, self.verbose = tally, server, samba, client, verbose
         self.share = server.share_directory("files")
 
-    def ask(self, do, **arguments):
+    def ask(self, do: str, **arguments: Any) -> Any:
         """Have the guest do something; gives its answer."""
         said = self.client.ask(LIMIT_S, do=do, **arguments)
         if isinstance(said, dict) and "refused" in said:
             raise guest.Ended(f"{do} {arguments}: {said['refused']}")
         return said
 
-    def case(self, label, wrong):
+    def case(self, label: str, wrong: list[str]) -> None:
         """Count a case that is right where nothing is wrong."""
         shown = wrong if self.verbose else wrong[:6]
         more = [f"and {len(wrong) - len(shown)} more"] if len(wrong) > len(shown) else []
         self.tally.add("fail" if wrong else "pass", label, "; ".join([*shown, *more]))
 
-    def sides(self):
+    def sides(self) -> dict[str, str]:
         """The sides that are there."""
         return {side: where for side, where in SIDES.items() if side != "Samba" or self.samba}
 
-    def mount(self):
+    def mount(self) -> None:
         """Mount the share over everything."""
         alice, bob = (f"user={user},password={password},{SMB}" for user, password in servers.accounts()[:2])
         config = (self.server.directory / "server" / "trunkline.toml").read_text()
-        smb_port = re.search(r"^smb_port = (\d+)$", config, re.MULTILINE)[1]
+        smb_port = re.findall(r"^smb_port = (\d+)$", config, re.MULTILINE)[0]
         at, share = guest.SERVER_ADDRESS, f"//{guest.SERVER_ADDRESS}/files"
         mounts = {"/mnt/n": (f"{at}:/files", f"vers=4.2,port={self.server.port},{NFS}", "nfs"),
                   "/mnt/n1": (f"{at}:/files", f"vers=4.1,port={self.server.port},{NFS}", "nfs"),
@@ -113,19 +115,20 @@ class Run:
             if refused := self.ask("mount", where=where, source=source, options=options, kind=kind):
                 raise guest.Ended(f"mount of {where}: {refused}")
 
-    def as_user(self, where, act, *words, uid=tree.ME):
+    def as_user(self, where: str, act: str, *words: Any, uid: int = tree.ME) -> Any:
         """What comes of it when a user does something in the guest, or on the host itself where there is no mount."""
         if where:
             return self.ask("as_user", uid=uid, act=act, words=words)
         return rights_agent.as_user(uid, act, words)
 
-    def who_may_do_what(self):
+    def who_may_do_what(self) -> None:
         for name in ("host", *self.sides()):
             tree.make(self.share / f"may-{name}")
         host, cases = self.as_user("", "probe", str(self.share / "may-host")), tree.cases()
         for side, where in self.sides().items():
             found = self.as_user(where, "probe", f"{where}/may-{side}")
-            wrong, reasons, asked = [], Counter(), 0
+            wrong, asked = [], 0
+            reasons: Counter[str] = Counter()
             for name, acts in host.items():
                 for act, on_host in acts.items():
                     if side != "NFS" and act in NOT_OVER_SMB or side == "Samba" and act not in SAMBA_ASKS_THE_HOST:
@@ -140,7 +143,7 @@ class Run:
             print(f"        {side}: {asked} questions; {dict(reasons)}", flush=True)
             self.case(f"what may be done over {side}", wrong)
 
-    def both_may(self, name):
+    def both_may(self, name: str) -> tuple[dict[int, dict[str, str]], list[str]]:
         """What the owner and the one who is named may do with a file on the host, and where a server says something else."""
         acts, wrong, seen = ["read", "write"], [], {}
         for uid, mount in ((tree.ME, "/mnt/c"), (tree.NAMED, "/mnt/b")):
@@ -151,26 +154,26 @@ class Run:
                           if (found[act] == "ok") != (seen[uid][act] == "ok")]
         return seen, wrong
 
-    def changes(self):
+    def changes(self) -> None:
         """A list and a mode that the host, NFS and SMB change in turn: each change counts for all at once."""
         name, named = "changed", f"u:{tree.NAMED}"
         path = self.share / name
         path.write_text("text")
         os.chown(path, tree.ME, tree.NOT_ME)
 
-        def on_host(*words):
-            def act():
+        def on_host(*words: str) -> Callable[[], None]:
+            def act() -> None:
                 subprocess.run([*words, str(path)], check=True, timeout=10)
             return act
 
-        def mode(where, bits):
+        def mode(where: str, bits: int) -> Callable[[], Any]:
             return lambda: self.as_user(where, "mode", f"{where}/{name}", bits)
 
-        def listed_over_nfs(bits):
+        def listed_over_nfs(bits: int) -> Callable[[], Any]:
             return lambda: self.ask("set", path=f"/mnt/n/{name}", attribute="system.nfs4_acl",
                                     value=both.as_nfs([(tree.NAMED, bits)]).hex())
 
-        def listed_over_smb():
+        def listed_over_smb() -> None:
             descriptor = bytearray.fromhex(self.ask("get", path=f"/mnt/c/{name}", attribute="system.cifs_acl"))
             if both.set_rights(descriptor, READS, READS | WRITES) != 1:
                 raise guest.Ended(f"the descriptor has no entry for whom the list over NFS names: {descriptor.hex()}")
@@ -209,7 +212,7 @@ class Run:
                 wrong.append(f"the host's list: {' '.join(tree.get_list(path))}")
             self.case(label, wrong)
 
-    def inherited(self):
+    def inherited(self) -> None:
         """What is made below default lists has the list that the host itself gives it."""
         host = {}
         for umask in (0o022, 0o077):
@@ -222,7 +225,7 @@ class Run:
             plain = {name: host[0o022][f"{name.partition('/')[0]}/{'f666' if '/f' in name else 'd777'}"] for name in host[umask]}
             self.same_lists("SMB", umask, self.made("SMB", "/mnt/c", umask), plain)
 
-    def made(self, side, where, umask, cut=0):
+    def made(self, side: str, where: str, umask: int, cut: int = 0) -> dict[str, list[str]]:
         """Have the user make files and directories below each default list; gives the host's lists of what is there then."""
         base = f"made-{side}-{umask:o}-{cut:o}"
         tree.make_defaults(self.share / base)
@@ -231,12 +234,12 @@ class Run:
         return {f"{directory.name}/{path.name}": tree.get_list(path) for directory in sorted((self.share / base).iterdir())
                 for path in sorted(directory.iterdir())}
 
-    def same_lists(self, side, umask, found, wanted):
+    def same_lists(self, side: str, umask: int, found: dict[str, list[str]], wanted: dict[str, list[str]]) -> None:
         wrong = [f"{name}: {' '.join(found.get(name, []))}, and on the host {' '.join(wanted[name])}" for name in wanted
                  if found.get(name) != wanted[name]]
         self.case(f"what is inherited over {side}, umask {umask:o}", wrong)
 
-    def all(self, names):
+    def all(self, names: Iterable[str]) -> None:
         self.mount()
         for name in names:
             began = time.monotonic()
@@ -248,7 +251,7 @@ class Run:
 CASES = ("who_may_do_what", "changes", "inherited")
 
 
-def start_samba(stack, network, share):
+def start_samba(stack: contextlib.ExitStack, network: guest.Network, share: Path) -> servers.Server | str:
     """Samba on the same directory, or nothing where it cannot be had."""
     samba = servers.Server("samba", "rights", network)
     (samba.directory / "shares").mkdir()
@@ -259,7 +262,7 @@ def start_samba(stack, network, share):
         return str(reason)
 
 
-def main():
+def main() -> None:
     parser = kernels.parser(__doc__)
     parser.add_argument("--only", action="append", choices=CASES)
     parser.add_argument("--verbose", action="store_true", help="show everything that is wrong")
@@ -276,10 +279,10 @@ def main():
     with runs.in_one_guest(tally), contextlib.ExitStack() as stack:
         network = stack.enter_context(guest.Network())
         server = stack.enter_context(servers.Server("trunkline", "rights", network))
-        samba = start_samba(stack, network, server.share_directory("files"))
-        if isinstance(samba, str):
-            tally.add("skip", "Samba", samba)
-            samba = None
+        found = start_samba(stack, network, server.share_directory("files"))
+        samba = None if isinstance(found, str) else found
+        if isinstance(found, str):
+            tally.add("skip", "Samba", found)
         script = console.lay([HERE / "rights_agent.py"], server.directory)
         client = stack.enter_context(guest.Guest(network, [sys.executable, script]))
         client.answer(LIMIT_S)

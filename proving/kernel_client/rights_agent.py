@@ -2,11 +2,14 @@
 the same (`as_user`)."""
 
 import errno
+import functools
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -15,7 +18,7 @@ from proving.kernel_client import console
 FURTHER_GROUP = 61003
 
 
-def _open(path, flags):
+def _open(path: str, flags: int) -> None:
     file = os.open(path, flags)
     try:
         if flags & os.O_ACCMODE == os.O_RDONLY:
@@ -27,13 +30,17 @@ def _open(path, flags):
         os.close(file)
 
 
-def _access(path, bits):
+def _make_file(path: str, mode: int) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
+
+
+def _access(path: str, bits: int) -> None:
     if not os.access(path, bits):
         raise PermissionError(errno.EACCES, "access")
 
 
 # What is asked of a file, and of a directory; each changes nothing that a later one needs.
-OF_FILE = {
+OF_FILE: dict[str, Callable[[str], Any]] = {
     "read": lambda path: _open(path, os.O_RDONLY),
     "write": lambda path: _open(path, os.O_WRONLY),
     "read and write": lambda path: os.close(os.open(path, os.O_RDWR)),
@@ -44,7 +51,7 @@ OF_FILE = {
     "set times": lambda path: os.utime(path, (1_700_000_000, 1_700_000_000)),
     "set mode": lambda path: os.chmod(path, os.stat(path).st_mode & 0o7777),
 }
-OF_DIRECTORY = {
+OF_DIRECTORY: dict[str, Callable[[str], Any]] = {
     # First: who has listed it may remember what is in it.
     "enter": lambda path: os.stat(f"{path}/inside"),
     "list": os.listdir,
@@ -57,15 +64,15 @@ OF_DIRECTORY = {
 }
 
 
-def _try(act, path):
+def _try(act: Callable[[str], Any], path: str) -> str:
     try:
         act(path)
     except OSError as error:
-        return errno.errorcode[error.errno]
+        return errno.errorcode[error.errno or 0]
     return "ok"
 
 
-def probe(base):
+def probe(base: str) -> dict[str, dict[str, str]]:
     """What each combination (rights_tree.py) below a directory lets this process do: by name and action, `ok` or the error."""
     found = {}
     for name in sorted(os.listdir(base)):
@@ -75,7 +82,7 @@ def probe(base):
     return found
 
 
-def make(base, umask, cut):
+def make(base: str, umask: int, cut: int) -> dict[str, str]:
     """Make files and directories in each directory below another one. The umask is the maker's, and `cut` is taken from each mode."""
     os.umask(umask)
     left = ~cut
@@ -83,25 +90,24 @@ def make(base, umask, cut):
     for name in sorted(os.listdir(base)):
         for mode in (0o666, 0o640, 0o600):
             made = f"{base}/{name}/f{mode:o}"
-            found[made] = _try(lambda path, mode=mode & left: os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)),
-                               made)
+            found[made] = _try(functools.partial(_make_file, mode=mode & left), made)
         for mode in (0o777, 0o700):
             made = f"{base}/{name}/d{mode:o}"
-            found[made] = _try(lambda path, mode=mode & left: os.mkdir(path, mode), made)
+            found[made] = _try(functools.partial(os.mkdir, mode=mode & left), made)
     return found
 
 
-def ask(path, *acts):
+def ask(path: str, *acts: str) -> dict[str, str]:
     """What may be done with a file."""
     return {act: _try(OF_FILE[act], path) for act in acts}
 
 
-def mode(path, bits):
+def mode(path: str, bits: int) -> str:
     """Set a file's mode."""
     return _try(lambda path: os.chmod(path, bits), path)
 
 
-def as_user(uid, act, words):
+def as_user(uid: int, act: str, words: Sequence[Any]) -> Any:
     """Have a process of a user, whose group has the same number and who is in a further group, do it; gives what came of it."""
     read, write = os.pipe()
     child = os.fork()
@@ -122,31 +128,31 @@ def as_user(uid, act, words):
     return json.loads(said) if said else {"refused": "the process ended"}
 
 
-def mount(where, source, options, kind):
+def mount(where: str, source: str, options: str, kind: str) -> str:
     os.makedirs(where, exist_ok=True)
     done = subprocess.run([f"mount.{kind}", source, where, "-o", options], capture_output=True, text=True)
     return "" if done.returncode == 0 else done.stderr.strip() or f"status {done.returncode}"
 
 
-def get(path, attribute):
+def get(path: str, attribute: str) -> str:
     return os.getxattr(path, attribute).hex()
 
 
-def set_attribute(path, attribute, value):
+def set_attribute(path: str, attribute: str, value: str) -> str:
     os.setxattr(path, attribute, bytes.fromhex(value))
     return ""
 
 
 # What a user may be asked to do.
-AS_USER = {"probe": probe, "make": make, "ask": ask, "mode": mode}
-ACTIONS = {"mount": mount, "as_user": as_user, "get": get, "set": set_attribute}
+AS_USER: dict[str, Callable[..., Any]] = {"probe": probe, "make": make, "ask": ask, "mode": mode}
+ACTIONS: dict[str, Callable[..., Any]] = {"mount": mount, "as_user": as_user, "get": get, "set": set_attribute}
 
 
-def answer(do, arguments):
+def answer(do: str, arguments: dict[str, Any]) -> Any:
     try:
         return ACTIONS[do](**arguments)
     except OSError as error:
-        return {"refused": errno.errorcode[error.errno]}
+        return {"refused": errno.errorcode[error.errno or 0]}
 
 
 if __name__ == "__main__":

@@ -8,6 +8,12 @@ import itertools
 import os
 import random
 import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+# A combination.
+Case = dict[str, Any]
 
 # The first account of servers/accounts, its own group, a further group (profile `rights`), and who is none of these.
 ME, MY_GROUP, FURTHER_GROUP, NOT_ME = 61001, 61001, 61003, 70
@@ -18,11 +24,11 @@ BITS = (0, 4, 5, 6, 7, 2, 3, 1)
 INSIDE = ("inside", "to-remove", "to-rename")
 
 
-def _text(bits):
+def _text(bits: int) -> str:
     return "".join(letter if bits & bit else "-" for letter, bit in (("r", 4), ("w", 2), ("x", 1)))
 
 
-def _plain():
+def _plain() -> Iterator[Case]:
     """Permission bits alone, in each of the user's parts."""
     parts = {"owner": (ME, NOT_ME), "member": (NOT_ME, MY_GROUP), "further": (NOT_ME, FURTHER_GROUP), "other": (NOT_ME, NOT_ME)}
     for (part, owners), mine, theirs in itertools.product(parts.items(), BITS, (0, 7)):
@@ -30,7 +36,7 @@ def _plain():
         yield {"part": part, "owners": owners, "mode": user << 6 | group << 3 | other, "list": []}
 
 
-def _listed():
+def _listed() -> Iterator[Case]:
     """Access lists: a sample of all combinations."""
     choice = random.Random(SEED)
     parts = ("owner", "user", "member", "group", "groups", "both", "other")
@@ -50,7 +56,7 @@ def _listed():
         yield {"part": part, "owners": owners, "mode": mode, "list": [f"{who}:{_text(of)}" for who, of in entries.items()]}
 
 
-def cases():
+def cases() -> dict[str, Case]:
     """Every combination by its name, for a file and a directory each."""
     found = {}
     for kind, (number, case) in itertools.product(("f", "d"), enumerate((*_plain(), *_listed()))):
@@ -62,13 +68,13 @@ def cases():
     return found
 
 
-def describe(case):
+def describe(case: Case) -> str:
     """A combination in words."""
     owner, group = case["owners"]
     return f"{case['part']}, {owner}:{group} {case['mode']:04o} {','.join(case['list'])}"
 
 
-def make(base):
+def make(base: Path) -> None:
     """Make one of each below a directory."""
     base.mkdir()
     base.chmod(0o755)
@@ -93,7 +99,7 @@ DEFAULTS = ("", "u::rwx,g::r-x,o::---", "u::rwx,u:61002:rwx,g::r-x,m::rwx,o::---
             "u::rw-,u:61002:rwx,g::rwx,m::r-x,o::-w-", "u::r-x,g::rwx,o::rwx")
 
 
-def make_defaults(base):
+def make_defaults(base: Path) -> None:
     """A directory of the user for each list, which hands it down."""
     base.mkdir()
     for number, entries in enumerate(DEFAULTS):
@@ -104,11 +110,11 @@ def make_defaults(base):
             set_list(path, "-d", "-m", entries)
 
 
-def set_list(path, *words):
+def set_list(path: Path, *words: str) -> None:
     subprocess.run(["setfacl", *words, str(path)], check=True, timeout=10)
 
 
-def get_list(path):
+def get_list(path: Path) -> list[str]:
     """The entries of the host's lists, sorted, without comments."""
     done = subprocess.run(["getfacl", "-n", "-c", "-E", "-p", str(path)], check=True, timeout=10, capture_output=True, text=True)
     return sorted(line for line in done.stdout.split("\n") if line)

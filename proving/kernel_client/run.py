@@ -40,7 +40,7 @@ SAMBA_LACKS = {
 }
 
 
-def keeps_modes(name):
+def keeps_modes(name: str) -> bool:
     """Whether chmod on the mount reaches the server. Linux 6.1 does not send it over the POSIX extensions."""
     return "fromsid" in name or "posix" in name and kernels.Chosen.series != kernels.OWN
 
@@ -51,7 +51,7 @@ KSMBD_ROOT, KSMBD_PORT, KSMBD_MEMORY_MIB, KSMBD_LIMIT_S = "/run/served", 4450, 1
 KSMBD_LACKS = {"newest": {"fcntl_locks": "a lock that another client waits for is granted while its holder has it (7.3.4)"}}
 
 
-def exercise_ksmbd(tally, name):
+def exercise_ksmbd(tally: Tally, name: str) -> None:
     """The exercise with the server and the client of one kernel, in one guest."""
     share, series = MOUNTS[name][0], kernels.Chosen.series
     with tempfile.TemporaryDirectory(prefix="proof-ksmbd-") as directory:
@@ -63,7 +63,7 @@ def exercise_ksmbd(tally, name):
         count_lines(tally, name, qemu.run(series, job, KSMBD_LIMIT_S, KSMBD_MEMORY_MIB), KSMBD_LACKS.get(series, {}))
 
 
-def words(name):
+def words(name: str) -> list[str]:
     """What a mount is, for build_tree.py."""
     share, options = MOUNTS[name]
     user, password = servers.accounts()[0]
@@ -71,7 +71,7 @@ def words(name):
             *(["--modes"] if keeps_modes(name) else [])]
 
 
-def exercise(tally, kind, name):
+def exercise(tally: Tally, kind: str, name: str) -> None:
     share = MOUNTS[name][0]
     with guest.Network() as network, servers.Server(kind, "default", network) as server:
         # Beside the server's own files, since the guest does not see everything of this machine (guest.py).
@@ -82,7 +82,7 @@ def exercise(tally, kind, name):
     count(tally, name, ran, server, SAMBA_LACKS if kind == "samba" else {})
 
 
-def main():
+def main() -> None:
     parser = kernels.parser(__doc__)
     parser.add_argument("--server", choices=(*servers.KINDS, "ksmbd"), default="trunkline")
     parser.add_argument("--mount", action="append", choices=list(MOUNTS))
@@ -99,8 +99,8 @@ def main():
                 exercise_ksmbd(tally, name)
             else:
                 exercise(tally, options.server, name)
-        except servers.CannotStart as reason:
-            tally.add(reason.result, name, str(reason))
+        except servers.CannotStart as refusal:
+            tally.add(refusal.result, name, str(refusal))
     sys.exit(tally.close())
 
 

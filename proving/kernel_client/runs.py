@@ -4,11 +4,14 @@ A run is a subclass of `Run` that says what its mount is (`_mounted`), what is d
 `told`, `line`); `go_through` makes one for each mount, and lets it go and report.
 """
 
+import argparse
 import contextlib
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
 from proving.harness import server as servers
 from proving.harness.tally import Tally, skip_whole_suite
@@ -19,7 +22,7 @@ TROUBLE = (mounted.Broken, guest.Ended, OSError)
 
 
 @contextlib.contextmanager
-def in_one_guest(tally):
+def in_one_guest(tally: Tally) -> Iterator[None]:
     """Around the work of a suite with one server and one guest: what ends it early is told, and the tally ends the process."""
     try:
         yield
@@ -33,19 +36,43 @@ def in_one_guest(tally):
 class Run:
     """One mount: what was done and what went wrong."""
 
-    def __init__(self, kind, seed):
+    def __init__(self, kind: str, seed: int) -> None:
         self.kind, self._seed = kind, seed
-        self.failures, self.errors, self.steps = [], {}, 0
+        self.failures: list[str] = []
+        self.errors: dict[str, int] = {}
+        self.steps = 0
         # What is being done, for a failure.
         self.where = "mount"
 
-    def name(self):
+    def mount(self) -> str:
+        """The kind of mount in words."""
+        raise NotImplementedError
+
+    def amount(self) -> str:
+        """How much was done."""
+        raise NotImplementedError
+
+    def told(self) -> str:
+        """What it was like."""
+        raise NotImplementedError
+
+    def line(self) -> dict[str, Any]:
+        """What is counted of it."""
+        raise NotImplementedError
+
+    def _mounted(self) -> mounted.Mounted:
+        raise NotImplementedError
+
+    def _work(self, mount: Any, count: int) -> None:
+        raise NotImplementedError
+
+    def name(self) -> str:
         return f"{self.mount()}, seed {self._seed}"
 
-    def label(self):
+    def label(self) -> str:
         return f"{self.kind}: {self.name()}"
 
-    def go(self, count):
+    def go(self, count: int) -> None:
         """Boot, mount, do the work `count` times, and check what is left."""
         mount = self._mounted()
         try:
@@ -63,17 +90,17 @@ class Run:
             self.failures.append(f"{self.where}: {reason}")
         self._note(mount)
 
-    def _finish(self, mount):
+    def _finish(self, mount: Any) -> list[str]:
         return mount.finish()
 
-    def _note(self, mount):
+    def _note(self, mount: mounted.Mounted) -> None:
         self.errors, self.steps = dict(mount.errors), sum(mount.steps.values())
 
-    def result(self):
+    def result(self) -> str:
         """What it counts as."""
         return "fail" if self.failures else "pass"
 
-    def report(self, tally, out):
+    def report(self, tally: Tally, out: Path | None) -> None:
         """Count it, print what it was like, and append its line to the file `out`."""
         tally.add(self.result(), f"{self.label()}, {self.amount()}", "; ".join(self.failures))
         print(f"        {self.told()}", flush=True)
@@ -84,7 +111,7 @@ class Run:
                 file.write(json.dumps(line) + "\n")
 
 
-def parser(what, count, per_mount, description):
+def parser(what: str, count: int, per_mount: int, description: str) -> argparse.ArgumentParser:
     """The arguments that all of them take; `what` is what is counted."""
     arguments = kernels.parser(description)
     arguments.add_argument(f"--{what}", type=int, default=count, dest="count")
@@ -94,7 +121,7 @@ def parser(what, count, per_mount, description):
     return arguments
 
 
-def begin(suite, *more):
+def begin(suite: str, *more: Callable[[], str]) -> Tally:
     """Clean up when told to end, and skip everything when something is lacking; each of `more` gives a reason, or nothing."""
     servers.clean_up_when_told_to_end()
     for lacks in (guest.missing, faults.missing, guest.cannot_boot, *more):
@@ -103,7 +130,7 @@ def begin(suite, *more):
     return Tally(kernels.suite(suite))
 
 
-def go_through(tally, options, of_seed, reported=lambda run: None):
+def go_through(tally: Tally, options: argparse.Namespace, of_seed: Callable[[int], Sequence[Run]], reported: Callable[[Any], None] = lambda run: None) -> None:
     """For each mount let the runs that `of_seed` makes go and report."""
     for turn, start in enumerate(range(0, options.count, options.per_mount)):
         for run in of_seed(options.seed + turn):
@@ -116,5 +143,5 @@ def go_through(tally, options, of_seed, reported=lambda run: None):
             reported(run)
 
 
-def end(tally):
+def end(tally: Tally) -> NoReturn:
     sys.exit(tally.close())

@@ -23,6 +23,12 @@ import stat
 import time
 import traceback
 import zlib
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, TextIO
+
+# What is to be seen at a path.
+Facts = dict[str, Any]
 
 BLOCK = 64 << 10
 BLOCKS = 48
@@ -39,19 +45,19 @@ GIVEN_UP_WITHIN_S = 5
 LATE_CLOSE = "behind a late close"
 
 
-def block(label, index, generation):
+def block(label: str, index: int, generation: int) -> bytes:
     """The content of block `index` of the file `label` in its `generation`: zeros before the first."""
     if generation == 0:
         return bytes(BLOCK)
     return hashlib.shake_128(f"{label} {index} {generation}".encode()).digest(BLOCK)
 
 
-def expected_blocks(label, generations):
+def expected_blocks(label: str, generations: Iterable[int]) -> bytes:
     """The whole content of a writer's file, from the generation of each of its blocks."""
     return b"".join(block(label, index, generation) for index, generation in enumerate(generations))
 
 
-def facts(path):
+def facts(path: str | Path) -> Facts:
     """What is to be seen at a path: a directory's names, a file's size, mode and content, or why nothing is."""
     try:
         seen = os.lstat(path)
@@ -60,7 +66,7 @@ def facts(path):
         with open(path, "rb") as file:
             return {"size": seen.st_size, "mode": stat.S_IMODE(seen.st_mode), "content": zlib.crc32(file.read())}
     except OSError as error:
-        return {"error": errno.errorcode.get(error.errno, str(error.errno))}
+        return {"error": errno.errorcode.get(error.errno or 0, str(error.errno))}
 
 
 class Failure(Exception):
@@ -74,29 +80,29 @@ class Spoilt(Exception):
 class Worker:
     """A process' place to work: where, how to report, and when to stop."""
 
-    def __init__(self, base, label, seed, report, stop):
+    def __init__(self, base: str, label: str, seed: int, report: TextIO, stop: Any) -> None:
         self.base, self.label, self.report, self.stop = base, label, report, stop
         self.random = random.Random(f"{seed} {label}")
         self._steps = 0
         self._said = 0.0
 
-    def say(self, **line):
+    def say(self, **line: Any) -> None:
         self.report.write(json.dumps(line) + "\n")
         self.report.flush()
 
-    def step(self):
+    def step(self) -> None:
         self._steps += 1
         if time.monotonic() - self._said > 0.2:
             self._said = time.monotonic()
             self.say(step=self._steps)
 
-    def passing(self, what, error):
+    def passing(self, what: str, error: OSError) -> None:
         """Note an error that may pass; anything else is a failure."""
         if error.errno not in PASSING:
             raise Failure(f"{what}: {error}") from error
-        self.say(error=f"{what.split()[0]} {errno.errorcode[error.errno]}")
+        self.say(error=f"{what.split()[0]} {errno.errorcode[error.errno or 0]}")
 
-    def insist(self, what, call, *arguments):
+    def insist(self, what: str, call: Callable[..., Any], *arguments: Any) -> tuple[Any, bool]:
         """Repeat a call that may be repeated without harm until it succeeds; gives (result, whether it had to be repeated)."""
         end = time.monotonic() + PATIENCE_S
         again = False
@@ -111,7 +117,7 @@ class Worker:
                 time.sleep(0.05)
 
 
-def run(function, base, label, seed, report_path, stop):
+def run(function: Callable[[Worker], dict[str, Any]], base: str, label: str, seed: int, report_path: Path, stop: Any) -> None:
     """Run one worker's function to its end in this process."""
     with open(report_path, "w", encoding="utf-8") as report:
         worker = Worker(base, label, seed, report, stop)
@@ -124,12 +130,12 @@ def run(function, base, label, seed, report_path, stop):
             worker.say(failure=f"{label}: {type(error).__name__} {error} (line {place})")
 
 
-def _create(worker, name):
+def _create(worker: Worker, name: str) -> Any:
     # What remains of an attempt that failed in passing is this worker's own.
     return worker.insist(f"open {name}", os.open, f"{worker.base}/{name}", os.O_CREAT | os.O_RDWR, 0o644)[0]
 
 
-def _flush(worker, descriptor, unsynced):
+def _flush(worker: Worker, descriptor: int, unsynced: dict[int, bytes]) -> None:
     """Write `unsynced` (offset to bytes) and flush; after a flush that failed everything is written again, as a careful program does."""
     end = time.monotonic() + PATIENCE_S
     while True:
@@ -149,13 +155,13 @@ def _flush(worker, descriptor, unsynced):
             time.sleep(0.05)
 
 
-def _write_all(worker, descriptor, data, offset):
+def _write_all(worker: Worker, descriptor: int, data: bytes, offset: int) -> None:
     done = 0
     while done < len(data):
         done += worker.insist("write", os.pwrite, descriptor, data[done:], offset + done)[0]
 
 
-def _read_all(worker, descriptor, length, offset):
+def _read_all(worker: Worker, descriptor: int, length: int, offset: int) -> bytes:
     parts = []
     while length:
         part, _ = worker.insist("read", os.pread, descriptor, length, offset)
@@ -167,16 +173,16 @@ def _read_all(worker, descriptor, length, offset):
     return b"".join(parts)
 
 
-def _check(found, wanted, label, index, generation):
+def _check(found: bytes, wanted: bytes, label: str, index: int, generation: int) -> None:
     if found == wanted:
         return
-    at = next((n for n, (a, b) in enumerate(zip(found, wanted)) if a != b), min(len(found), len(wanted)))
+    at = next((n for n, (a, b) in enumerate(zip(found, wanted, strict=False)) if a != b), min(len(found), len(wanted)))
     older = [g for g in range(max(0, generation - 400), generation) if block(label, index, g)[at:at + 64] == found[at:at + 64]]
     what = f"holds generation {older[-1]}" if older else "holds bytes of no generation"
     raise Failure(f"block {index}, byte {at} of {len(found)}: {what}, and {generation} was flushed")
 
 
-def writer(worker):
+def writer(worker: Worker) -> dict[str, Any]:
     """Overwrite random blocks of one file, flush, and now and then read blocks back from the server."""
     label = worker.label
     generations = [0] * BLOCKS
@@ -199,7 +205,7 @@ def writer(worker):
     return {"blocks": generations}
 
 
-def reader(worker):
+def reader(worker: Worker) -> dict[str, Any]:
     """Read random parts of a file that never changes, from the server and not from the cache."""
     label = worker.label
     whole = expected_blocks(label, [1] * READ_FILE_BLOCKS)
@@ -224,23 +230,24 @@ class Names:
     is looked up and both are right, and a call that then finds its own work done counts as `late`.
 
     The answer to a CREATE that is lost with its channel leaves a file open at the server of which Linux's client (6.1) knows
-    nothing and which it never closes; not every one of them was asked for by a caller, who would see an error. Any server must then refuse to replace that file (MS-FSA 2.1.5.15.11; the client unlinks
+    nothing and which it never closes; not every one of them was asked for by a caller, who would see an error. Any server must then refuse
+    to replace that file (MS-FSA 2.1.5.15.11; the client unlinks
     it and tries again), and when it is unlinked its name stays until the session ends. Such a directory is `Spoilt`; the run
     counts it, and asks the server for that open (mounted.py, `Mounted.finish`): without it the refusal is a failure.
 
     No two listings that follow each other are the same, so that one from the client's cache shows.
     """
 
-    def __init__(self, worker, number):
+    def __init__(self, worker: Worker, number: int) -> None:
         self._worker = worker
         self.name = f"round-{number}"
         self._base = f"{worker.base}/{worker.label}/{self.name}"
         self._generation = 0
-        self._history = collections.deque(maxlen=10)
-        self.holds = {}
+        self._history: collections.deque[str] = collections.deque(maxlen=10)
+        self.holds: dict[str, str] = {}
         self._change("mkdir", "", lambda: os.mkdir(self._base), lambda: self._exists(self._base), errno.EEXIST)
 
-    def use(self):
+    def use(self) -> None:
         """Use its names once, and check what came of it."""
         self.create("one")
         self.rename("one", "two")
@@ -259,15 +266,15 @@ class Names:
         self.check()
         self.unlink("two")
 
-    def path(self, name):
+    def path(self, name: str) -> str:
         return f"{self._base}/{name}"
 
-    def create(self, name):
+    def create(self, name: str) -> None:
         """Make the file `name`, which must not be there, and put the next generation into it."""
         self._generation += 1
         content = f"{name} {self._generation}\n"
 
-        def exclusively():
+        def exclusively() -> None:
             descriptor = os.open(self.path(name), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
             os.close(descriptor)
 
@@ -277,22 +284,22 @@ class Names:
         self._worker.insist("close", os.close, descriptor)
         self.holds[name] = content
 
-    def rename(self, old, new):
+    def rename(self, old: str, new: str) -> None:
         """Rename, over a file that may be there; one by one so that a second time would be seen."""
         self._change("rename", f"{old} {new}", lambda: os.rename(self.path(old), self.path(new)),
                      lambda: not self._exists(self.path(old)), errno.ENOENT)
         self.holds[new] = self.holds.pop(old)
 
-    def unlink(self, name):
+    def unlink(self, name: str) -> None:
         self._change("unlink", name, lambda: os.unlink(self.path(name)), lambda: not self._exists(self.path(name)), errno.ENOENT)
         del self.holds[name]
 
-    def make_and_remove(self, name):
+    def make_and_remove(self, name: str) -> None:
         """mkdir and rmdir of the same name."""
         self._change("mkdir", name, lambda: os.mkdir(self.path(name)), lambda: self._exists(self.path(name)), errno.EEXIST)
         self._change("rmdir", name, lambda: os.rmdir(self.path(name)), lambda: not self._exists(self.path(name)), errno.ENOENT)
 
-    def check(self):
+    def check(self) -> None:
         """Compare the directory with what it must hold."""
         listed, left = self._listed()
         end, is_late = time.monotonic() + CLOSED_WITHIN_S, False
@@ -311,12 +318,12 @@ class Names:
             if found != wanted:
                 raise Failure(f"{name} holds {found!r}, and {wanted!r} was written")
 
-    def _listed(self):
+    def _listed(self) -> tuple[list[str], list[str]]:
         """What the directory lists, and what of it must not be there."""
         listed, _ = self._worker.insist("readdir", os.listdir, self._base)
         return listed, sorted(set(listed) - set(self.holds))
 
-    def _change(self, what, name, call, happened, twice):
+    def _change(self, what: str, name: str, call: Callable[..., Any], happened: Callable[[], bool], twice: int) -> None:
         end, refused_until = time.monotonic() + PATIENCE_S, None
         unknown = False
         if self._worker.insist(f"stat {name}", happened)[0]:
@@ -329,7 +336,7 @@ class Names:
                     self._worker.say(error=f"{what} {LATE_CLOSE}")
                 return
             except OSError as error:
-                self._history.append(f"{what} {name}: {errno.errorcode[error.errno]}")
+                self._history.append(f"{what} {name}: {errno.errorcode[error.errno or 0]}")
                 if error.errno == twice and unknown:
                     self._worker.say(error=f"{what} late")
                     return
@@ -352,7 +359,7 @@ class Names:
                 self._history.append("happened")
                 return
 
-    def _spoilt(self, how, names, pending=()):
+    def _spoilt(self, how: str, names: Iterable[str], pending: Sequence[str] = ()) -> NoReturn:
         """Give the directory up: these of its files are open at the server, and not here; `pending` go with that open."""
         self._worker.say(error=how)
         for name in names:
@@ -360,12 +367,12 @@ class Names:
             self._worker.say(orphan=path, pending=name in pending)
         raise Spoilt
 
-    def _story(self):
+    def _story(self) -> str:
         """What led here: the last operations, and what the directory holds now."""
         found = {name: self._content(self.path(name)) for name in os.listdir(self._base) if os.path.isfile(self.path(name))}
         return f"before it {list(self._history)}; there is {found}, and {self.holds} was expected"
 
-    def _is_being_deleted(self, name):
+    def _is_being_deleted(self, name: str) -> bool:
         """Whether a name is listed and can no longer be opened: it goes with the last open of its file."""
         try:
             descriptor, _ = self._worker.insist(f"open {name}", os.open, self.path(name), os.O_RDONLY)
@@ -375,7 +382,7 @@ class Names:
         return False
 
     @staticmethod
-    def _exists(path):
+    def _exists(path: str | Path) -> bool:
         try:
             os.lstat(path)
             return True
@@ -383,13 +390,13 @@ class Names:
             return False
 
     @staticmethod
-    def _content(path):
+    def _content(path: str | Path) -> str:
         with open(path, "rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             return file.read().decode(errors="replace")
 
 
-def names(worker):
+def names(worker: Worker) -> dict[str, Any]:
     """Create, rename, unlink, mkdir and rmdir over the same few names."""
     top = f"{worker.base}/{worker.label}"
     worker.insist("mkdir", os.makedirs, top, 0o755, True)
@@ -409,7 +416,7 @@ def names(worker):
     return {"directory": directory.name, "names": directory.holds}
 
 
-def folders(worker):
+def folders(worker: Worker) -> dict[str, Any]:
     """Make a directory, a file in it, and remove both, again and again: nothing that a lost answer left open may hold the name of
     the file, or the directory stays."""
     top = f"{worker.base}/{worker.label}"
@@ -432,11 +439,11 @@ def folders(worker):
     return {"directory": ".", "names": {}}
 
 
-def _done_once(worker, what, twice, call, path):
+def _done_once(worker: Worker, what: str, twice: int, call: Callable[..., Any], path: str | Path) -> None:
     """Make a call that may have been done when it failed in passing, and then fails with `twice`."""
     tried = False
 
-    def once_more():
+    def once_more() -> None:
         nonlocal tried
         try:
             call(path)
@@ -448,7 +455,7 @@ def _done_once(worker, what, twice, call, path):
     worker.insist(what, once_more)
 
 
-def _remove(worker, number, folder):
+def _remove(worker: Worker, number: int, folder: str) -> None:
     """Remove a directory that this worker has emptied; what is in the way for a moment is counted, and fails when it stays."""
     end = time.monotonic() + GIVEN_UP_WITHIN_S
     while True:
@@ -465,7 +472,7 @@ def _remove(worker, number, folder):
 RANGES = [(0, 100), (1000, 1), (4096, 8192), (1 << 40, 1 << 20)]
 
 
-def holder(worker):
+def holder(worker: Worker) -> dict[str, Any]:
     """Hold byte-range locks on a file for the whole time."""
     descriptor = _hold(worker)
     for start, length in RANGES:
@@ -474,13 +481,13 @@ def holder(worker):
     return {}
 
 
-def keeper(worker):
+def keeper(worker: Worker) -> dict[str, Any]:
     """The same where the server may never have heard of the locks."""
     worker.insist("close", os.close, _hold(worker))
     return {}
 
 
-def _hold(worker):
+def _hold(worker: Worker) -> Any:
     descriptor = _create(worker, worker.label)
     for start, length in RANGES:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
@@ -490,17 +497,17 @@ def _hold(worker):
     return descriptor
 
 
-def intruder(worker):
+def intruder(worker: Worker) -> dict[str, Any]:
     """Ask without end, as another client, for what `holder` has locked: none may be granted as long as it holds them."""
     return _ask_for_locks(worker, _must_be_refused)
 
 
-def prober(worker):
+def prober(worker: Worker) -> dict[str, Any]:
     """The same of a `keeper`, and count what is granted."""
     return _ask_for_locks(worker, _may_be_granted)
 
 
-def _ask_for_locks(worker, ask):
+def _ask_for_locks(worker: Worker, ask: Any) -> dict[str, Any]:
     name = worker.label.replace("intruder", "holder")
     while not worker.stop.is_set():
         try:
@@ -517,7 +524,7 @@ def _ask_for_locks(worker, ask):
                 time.sleep(0.02)
         except OSError as error:
             # A lost descriptor of this client is no loss: it holds nothing.
-            worker.say(error=f"intruder {errno.errorcode.get(error.errno, error.errno)}")
+            worker.say(error=f"intruder {errno.errorcode.get(error.errno or 0, error.errno)}")
         finally:
             try:
                 os.close(descriptor)
@@ -526,18 +533,18 @@ def _ask_for_locks(worker, ask):
     return {}
 
 
-def _must_be_refused(worker, descriptor, start, length):
+def _must_be_refused(worker: Worker, descriptor: int, start: int, length: int) -> None:
     if _is_granted(descriptor, start, length) and not worker.stop.is_set():
         raise Failure(f"the lock of {length} bytes at {start} was granted to another client while its holder has it")
 
 
-def _may_be_granted(worker, descriptor, start, length):
+def _may_be_granted(worker: Worker, descriptor: int, start: int, length: int) -> None:
     if _is_granted(descriptor, start, length):
         fcntl.lockf(descriptor, fcntl.LOCK_UN, length, start)
         worker.say(error="lock granted")
 
 
-def _is_granted(descriptor, start, length):
+def _is_granted(descriptor: int, start: int, length: int) -> bool:
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
     except OSError as error:

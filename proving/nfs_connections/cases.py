@@ -8,6 +8,9 @@ import os
 import select
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from proving.nfs_connections import wire
 from proving.nfs_connections.wire import (
@@ -33,9 +36,13 @@ from proving.nfs_connections.wire import (
     name_of,
 )
 
-CASES = {}
 # A request that must not be held up by another connection is answered within this time.
 SOON_S = 10
+
+
+Case = Callable[["Place"], None]
+# By name, with the section of RFC 8881.
+CASES: dict[str, tuple[str, Case]] = {}
 
 
 class Wrong(Exception):
@@ -46,20 +53,20 @@ class Skip(Exception):
     """The case cannot be tried against this server."""
 
 
-def case(section):
+def case(section: str) -> Callable[[Case], Case]:
     """Register a case with the section that it rests on."""
-    def register(function):
+    def register(function: Case) -> Case:
         CASES[function.__name__] = (section, function)
         return function
     return register
 
 
-def expect(holds, what):
+def expect(holds: object, what: str) -> None:
     if not holds:
         raise Wrong(what)
 
 
-def expect_status(reply, wanted, what):
+def expect_status(reply: wire.Reply, wanted: int | tuple[int, ...], what: str) -> wire.Reply:
     wanted = wanted if isinstance(wanted, tuple) else (wanted,)
     expect(reply.status in wanted, f"{what}: {name_of(reply.status)}, and {' or '.join(map(name_of, wanted))} is wanted")
     return reply
@@ -68,38 +75,38 @@ def expect_status(reply, wanted, what):
 class Place:
     """The server, and the directory that it serves, here and there."""
 
-    def __init__(self, address, share, directory):
+    def __init__(self, address: tuple[str, int], share: bytes, directory: Path) -> None:
         self.address, self.share, self.directory = address, share, directory
-        self._opened = []
+        self._opened: list[Connection] = []
 
-    def connect(self):
+    def connect(self) -> Any:
         """A new connection, which is closed after the case."""
         self._opened.append(Connection(self.address))
         return self._opened[-1]
 
-    def root(self):
+    def root(self) -> list[bytes]:
         """The operations that lead to the share."""
         return [wire.PUTROOTFH, wire.lookup(self.share)]
 
-    def close(self):
+    def close(self) -> None:
         for connection in self._opened:
             connection.close()
         self._opened = []
 
-    def make(self, connection, session, name):
+    def make(self, connection: wire.Connection, session: wire.Session, name: bytes) -> tuple[bytes, bytes]:
         """Make a file; gives its handle and the stateid of its open."""
         made = connection.call([session.sequence(0), *self.root(), wire.open_new(name), wire.GETFH])
         expect_status(made, OK, "OPEN")
         return made.result(10), made.result(18)["stateid"]
 
 
-def fresh(prefix):
+def fresh(prefix: str) -> bytes:
     """A name that nobody has used."""
     return prefix.encode() + b"-" + os.urandom(6).hex().encode()
 
 
 @case("2.10.3.1")
-def a_connection_is_bound_by_its_first_sequence(place):
+def a_connection_is_bound_by_its_first_sequence(place: Place) -> None:
     first, second = place.connect(), place.connect()
     session = Session(first)
     expect_status(second.call([session.sequence(0), *place.root()]), OK, "SEQUENCE on a new connection")
@@ -109,7 +116,7 @@ def a_connection_is_bound_by_its_first_sequence(place):
 
 
 @case("2.10.6.1.3")
-def a_retry_on_another_connection_gets_the_same_reply(place):
+def a_retry_on_another_connection_gets_the_same_reply(place: Place) -> None:
     first, second = place.connect(), place.connect()
     session, name = Session(first), fresh("retry")
     request = [session.sequence(3, cache=True), *place.root(), wire.open_new(name), wire.GETFH]
@@ -121,7 +128,7 @@ def a_retry_on_another_connection_gets_the_same_reply(place):
 
 
 @case("2.10.6.1.3, 18.46.3")
-def a_retry_that_names_another_highest_slot_is_a_retry(place):
+def a_retry_that_names_another_highest_slot_is_a_retry(place: Place) -> None:
     first, second = place.connect(), place.connect()
     session, name = Session(first), fresh("highest")
     rest = [*place.root(), wire.open_new(name), wire.GETFH]
@@ -133,7 +140,7 @@ def a_retry_that_names_another_highest_slot_is_a_retry(place):
 
 
 @case("2.10.6.1.3")
-def a_retry_whose_reply_was_not_to_be_kept_is_not_done_again(place):
+def a_retry_whose_reply_was_not_to_be_kept_is_not_done_again(place: Place) -> None:
     first, second = place.connect(), place.connect()
     session, name = Session(first), fresh("uncached")
     request = [session.sequence(2), *place.root(), wire.open_new(name), wire.GETFH]
@@ -144,7 +151,7 @@ def a_retry_whose_reply_was_not_to_be_kept_is_not_done_again(place):
 
 
 @case("2.10.6.2")
-def what_was_sent_on_a_lost_connection_is_done_once(place):
+def what_was_sent_on_a_lost_connection_is_done_once(place: Place) -> None:
     second = place.connect()
     session = Session(second)
     for number in range(20):
@@ -159,7 +166,7 @@ def what_was_sent_on_a_lost_connection_is_done_once(place):
     session.end(second)
 
 
-def _retry(connection, request):
+def _retry(connection: wire.Connection, request: list[bytes]) -> Any:
     """Ask again until the server is done with the first attempt."""
     end = time.monotonic() + wire.LIMIT_S
     while True:
@@ -170,7 +177,7 @@ def _retry(connection, request):
 
 
 @case("2.10.6.1.3")
-def the_same_request_on_two_connections_at_once_is_done_once(place):
+def the_same_request_on_two_connections_at_once_is_done_once(place: Place) -> None:
     first, second = place.connect(), place.connect()
     session = Session(first)
     for number in range(30):
@@ -185,7 +192,7 @@ def the_same_request_on_two_connections_at_once_is_done_once(place):
 
 
 @case("2.10.6.1.3.1")
-def another_request_under_the_same_number_is_a_false_retry(place):
+def another_request_under_the_same_number_is_a_false_retry(place: Place) -> None:
     first, second = place.connect(), place.connect()
     session = Session(first)
     begin = session.sequence(0, cache=True)
@@ -195,7 +202,7 @@ def another_request_under_the_same_number_is_a_false_retry(place):
 
 
 @case("18.46.3")
-def numbers_are_counted_over_all_connections(place):
+def numbers_are_counted_over_all_connections(place: Place) -> None:
     first, second = place.connect(), place.connect()
     session = Session(first)
     expect_status(first.call([session.sequence(4), wire.PUTROOTFH]), OK, "1 on the first connection")
@@ -206,7 +213,7 @@ def numbers_are_counted_over_all_connections(place):
 
 
 @case("18.34.3")
-def binding_stands_alone(place):
+def binding_stands_alone(place: Place) -> None:
     first, second = place.connect(), place.connect()
     session = Session(first)
     expect_status(second.call([session.sequence(0), wire.bind(session.id, FORE)]), NOT_ONLY_OP, "behind SEQUENCE")
@@ -219,7 +226,7 @@ def binding_stands_alone(place):
 
 
 @case("18.46.3, 2.10.3.1")
-def a_session_says_when_it_cannot_be_called(place):
+def a_session_says_when_it_cannot_be_called(place: Place) -> None:
     first, second = place.connect(), place.connect()
     session = Session(first)
     flags = second.call([session.sequence(0)]).result(53)["flags"]
@@ -237,7 +244,7 @@ def a_session_says_when_it_cannot_be_called(place):
 
 
 @case("2.10.3.1, 10.4.5")
-def a_recall_is_made_again_when_its_connection_is_lost(place):
+def a_recall_is_made_again_when_its_connection_is_lost(place: Place) -> None:
     first, second, third = place.connect(), place.connect(), place.connect()
     holder, other, name = Session(first, back=True), Session(third), fresh("recalled")
     expect_status(second.call([wire.bind(holder.id, BACK_OR_BOTH)]), OK, "BIND of a second back channel")
@@ -255,6 +262,7 @@ def a_recall_is_made_again_when_its_connection_is_lost(place):
     asked = next((way for way in ways if way.socket in readable and way.wait_for_call(SOON_S)), None)
     expect(asked is not None, "nothing is recalled before somebody else opens for writing")
     left = ways[1 - ways.index(asked)]
+    assert asked is not None
     asked.reset()
     call = left.wait_for_call(SOON_S)
     expect(call is not None, "the recall was lost with its connection")
@@ -269,13 +277,13 @@ def a_recall_is_made_again_when_its_connection_is_lost(place):
 
 
 @case("18.37.3")
-def a_session_is_destroyed_while_others_use_it(place):
+def a_session_is_destroyed_while_others_use_it(place: Place) -> None:
     ways = [place.connect() for _ in range(8)]
     session = Session(ways[0])
     handle, stateid = place.make(ways[0], session, fresh("destroyed"))
     wrong, data = [], bytes(64 << 10)
 
-    def load(way, slot):
+    def load(way: wire.Connection, slot: int) -> None:
         try:
             for number in range(200):
                 status = way.call([session.sequence(slot), wire.putfh(handle), wire.write(stateid, number << 16, data), wire.commit()]).status
@@ -303,7 +311,7 @@ def a_session_is_destroyed_while_others_use_it(place):
 
 
 @case("18.37.3")
-def a_session_is_not_destroyed_by_somebody_else(place):
+def a_session_is_not_destroyed_by_somebody_else(place: Place) -> None:
     first, strange = place.connect(), place.connect()
     session = Session(first)
     strange.uid = 1000
@@ -313,7 +321,7 @@ def a_session_is_not_destroyed_by_somebody_else(place):
 
 
 @case("2.10.6.1, 2.10.3.1")
-def sixteen_connections_carry_sixty_four_slots_at_once(place):
+def sixteen_connections_carry_sixty_four_slots_at_once(place: Place) -> None:
     ways = [place.connect() for _ in range(16)]
     session, name = Session(ways[0]), fresh("slots")
     expect(session.slots >= 64, f"{session.slots} slots were granted, and 64 asked for")
@@ -336,7 +344,7 @@ def sixteen_connections_carry_sixty_four_slots_at_once(place):
 
 
 @case("2.10.3.1")
-def all_connections_but_the_last_are_lost_again_and_again(place):
+def all_connections_but_the_last_are_lost_again_and_again(place: Place) -> None:
     session, name = Session(place.connect()), fresh("survivor")
     way = place.connect()
     handle, stateid = place.make(way, session, name)
@@ -352,7 +360,7 @@ def all_connections_but_the_last_are_lost_again_and_again(place):
 
 
 @case("2.9.1")
-def a_connection_that_stops_in_the_middle_holds_up_no_other(place):
+def a_connection_that_stops_in_the_middle_holds_up_no_other(place: Place) -> None:
     slow, other = place.connect(), place.connect()
     session = Session(other)
     handle, stateid = place.make(other, session, fresh("slow"))

@@ -12,6 +12,7 @@ is none. For Trunkline nothing is listed. Ganesha needs root.
 import argparse
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -26,7 +27,7 @@ GANESHAS = HERE.parent / "expected" / "ganesha-connections.toml"
 SHARE = "files"
 
 
-def try_one(function, place):
+def try_one(function: Callable[[cases.Place], None], place: cases.Place) -> tuple[str, str]:
     """Run one case; gives (result, detail)."""
     try:
         function(place)
@@ -41,7 +42,7 @@ def try_one(function, place):
         place.close()
 
 
-def run(tally, kind, names):
+def run(tally: Tally, kind: str, names: list[str]) -> None:
     """All cases against one server."""
     differs = tomllib.loads(GANESHAS.read_text()) if kind == "ganesha" else {}
     with servers.Server(kind, "nfs") as server:
@@ -64,7 +65,7 @@ def run(tally, kind, names):
         tally.add("fail", f"{kind}: the server's end", server.complaint)
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--server", choices=(*servers.NFS_KINDS, "both"), default="both")
     parser.add_argument("--only", action="append", choices=list(cases.CASES))
