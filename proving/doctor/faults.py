@@ -35,6 +35,8 @@ from proving.harness.tally import Tally
 # What a set-up gives: what goes before a command, the target, and the environment.
 Stage = tuple[list[str], str, dict[str, str]]
 Staged = contextlib.AbstractContextManager[Stage]
+# A case as FAULTS has it.
+Fault = tuple[str, str, Callable[[], Staged], *tuple[str, ...]]
 
 SEED = ("--rtt", "23ms", "--flow-rate", "200Mbit")
 
@@ -201,7 +203,7 @@ SMALL_REQUESTS = ("smb2 max read = 65536", "smb2 max write = 65536")
 
 # Name, layer that the verdict must name, set-up, and what one of the findings that hold back must rest on, where the layer alone does not
 # show that this fault was found.
-FAULTS: list[tuple[str, str, Callable[[], Staged], *tuple[str, ...]]] = [
+FAULTS: list[Fault] = [
     ("Multichannel off at the server", "connections", lambda: behind(SEED, server="multichannel = false")),
     ("Multichannel off at the client", "connections", lambda: wanting_one(behind(SEED))),
     ("an unreachable address offered", "connections", lambda: behind(("--rtt", "5ms"), server='advertise = ["203.0.113.7"]')),
@@ -348,7 +350,7 @@ def main() -> None:
     if arguments.table:
         table(arguments.table)
         return
-    cases: list[tuple[str, str, Callable[[], Staged], *tuple[str, ...]]] = [*FAULTS, *((name, "healthy", stage) for name, stage in SOUND)]
+    cases: list[Fault] = [*FAULTS, *((name, "healthy", stage) for name, stage in SOUND)]
     first, last = map(int, arguments.cases.split("-")) if arguments.cases else (1, len(cases))
     results, tally = [], Tally("doctor")
     for number, case in enumerate(cases, 1):

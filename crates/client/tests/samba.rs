@@ -1,13 +1,11 @@
 //! The client against a foreign server: every dialect, every way to sign, every cipher.
 
-mod support;
-
 use auth::{Cipher, SigningAlgorithm};
 use client::{Connection, Credentials, DIALECTS, Error, OpenOptions, Options, Session, Tree};
 use smb_wire::NtStatus;
 use smb_wire::create::Disposition;
 use smb_wire::negotiate::Dialect;
-use support::{Samba, USER};
+use testkit::samba::{Samba, USER};
 
 fn quiet() -> Options {
     Options { require_signing: false, ..Options::default() }

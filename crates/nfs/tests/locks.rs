@@ -1,14 +1,12 @@
 //! Locks of a lock-owner whose stateid comes and goes.
 
-mod common;
-
 use std::sync::mpsc;
 
-use common::*;
 use nfs_wire::NfsStat;
 use nfs_wire::op::lock::{Args as LockArgs, Locker, OpenToLockOwner, Res as LockRes, TestArgs, UnlockArgs};
 use nfs_wire::op::{Args, Res, stateid};
 use nfs_wire::types::{Identity, LockType, Owner, StateId};
+use testkit::nfs::*;
 
 /// LOCK of the first ten bytes under an owner that comes with an open.
 fn locking(open_stateid: StateId) -> Args<'static> {

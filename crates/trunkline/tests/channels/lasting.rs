@@ -5,9 +5,9 @@ use std::time::Duration;
 use client::{Error, File, Lasting, OpenOptions, Options, Tree};
 use smb_wire::NtStatus;
 use smb_wire::create::{Disposition, ShareAccess};
+use testkit::channels::log_on;
 
 use crate::Running;
-use crate::support::channels::log_on;
 
 /// How often the server is killed.
 const KILLS: u64 = 3;

@@ -1,4 +1,6 @@
-//! Runs the program in a directory of its own, with an environment of its own.
+//! Runs the program in a directory of its own, with an environment of its own ([`Place`]), also as a server ([`Server`]).
+
+mod server;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -7,6 +9,8 @@ use std::process::Command;
 
 use assert_cmd::assert::Assert;
 use assert_cmd::cargo::CommandCargoExt;
+
+pub use server::{PATIENCE, Server};
 
 /// A directory to run the program in.
 pub struct Place {

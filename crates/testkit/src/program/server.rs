@@ -4,7 +4,7 @@ use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::common::Place;
+use super::Place;
 
 /// How long anything may take before the test fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);

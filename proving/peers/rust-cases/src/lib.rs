@@ -1,4 +1,4 @@
-//! What both peers share: their arguments, the bytes they send, and how a case is reported (see `../run.py`).
+//! What the peers share: their arguments, the bytes they send, and how a case is reported (see `../run.py`).
 
 use std::fmt::Display;
 use std::future::Future;

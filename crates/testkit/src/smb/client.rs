@@ -23,14 +23,23 @@ pub const USER: &str = "anna";
 /// How a client negotiates and logs on.
 #[derive(Debug, Clone)]
 pub struct Dial {
+    /// The one that it offers.
     pub dialect: Dialect,
+    /// How it signs.
     pub signing: SigningAlgorithm,
+    /// How it seals, if it can.
     pub cipher: Option<Cipher>,
+    /// Which client it is.
     pub guid: Guid,
+    /// Who logs on.
     pub user: String,
+    /// The user's password.
     pub password: String,
+    /// Wants all messages signed.
     pub requires_signing: bool,
+    /// Wants all messages sealed.
     pub seals: bool,
+    /// The session that it has lost, or 0.
     pub previous_session_id: u64,
     /// Says that it can have several connections.
     pub announces_multichannel: bool,
@@ -98,6 +107,7 @@ impl Dial {
         }
     }
 
+    /// What it says of signing.
     pub fn security_mode(&self) -> SecurityMode {
         match self.requires_signing {
             true => SecurityMode::SIGNING_ENABLED | SecurityMode::SIGNING_REQUIRED,
@@ -105,6 +115,7 @@ impl Dial {
         }
     }
 
+    /// How the session's messages are protected.
     pub fn protection(&self) -> Protection {
         Protection { dialect: self.dialect, signing: self.signing, cipher: self.cipher }
     }
@@ -163,6 +174,7 @@ impl Dial {
 pub struct Transcript(pub [u8; 64]);
 
 impl Transcript {
+    /// Takes in a message.
     pub fn add(&mut self, message: &[u8]) {
         self.0 = preauth_hash(&self.0, message);
     }
@@ -355,13 +367,21 @@ impl Peer {
 /// A CREATE.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenFile<'a> {
+    /// Its path.
     pub name: &'a str,
+    /// What is asked for.
     pub access: Access,
+    /// What others may do meanwhile.
     pub share: ShareAccess,
+    /// What is done where there is a file, and where there is none.
     pub disposition: Disposition,
+    /// Further wishes.
     pub options: CreateOptions,
+    /// Which caching right is asked for.
     pub oplock: OplockLevel,
+    /// Those of a new file.
     pub attributes: u32,
+    /// What goes along.
     pub contexts: CreateContexts<'a>,
 }
 

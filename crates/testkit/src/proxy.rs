@@ -1,7 +1,5 @@
 //! A way to the server that can be cut: what goes in at one end comes out at the other until it does not.
 
-#![allow(dead_code, reason = "each test uses a part of it")]
-
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,6 +12,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 
 /// Forwards connections to a server.
 pub struct Proxy {
+    /// Where this way begins.
     pub address: SocketAddr,
     carried: Arc<Mutex<Vec<AbortHandle>>>,
     held: watch::Sender<bool>,

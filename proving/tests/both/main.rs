@@ -1,29 +1,23 @@
 //! One share, an SMB client and an NFS client at it in this process: who wins when they meet. Each test stands for a
 //! row of the chapter on both protocols in SEMANTICS.md.
 
-#[path = "both/lists.rs"]
 mod lists;
-#[path = "../../crates/nfs/tests/common/mod.rs"]
-mod nfs_side;
-#[path = "../../crates/smb/tests/common/mod.rs"]
-mod smb_side;
-#[path = "both/watching.rs"]
 mod watching;
-
-use nfs_side::{Client, EXPORT, Wire, closing, lookup, opening, reading, writing};
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{self, Attr, AttrNum, Bitmap, Fattr};
 use nfs_wire::op::lock::{self as nfs_lock, Denied, Locker, OpenToLockOwner};
 use nfs_wire::op::names::{RemoveArgs, RenameArgs};
 use nfs_wire::op::{Args, Res, bind_conn_to_session, delegation, getattr, open, setattr};
 use nfs_wire::types::{Identity, LockType, Owner, StateId};
-use smb_side::client::OpenFile;
-use smb_side::{Dial, Peer};
 use smb_wire::create::{self, Access, CreateOptions, Disposition, OplockLevel, ShareAccess};
 use smb_wire::create_context::{Contexts, Lease, LeaseFlags, LeaseState, RequestContext, ResponseContext};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::query_info::InfoType;
 use smb_wire::{Command, FileId, LeaseKey, NtStatus, lock, oplock_break, set_info, utf16};
+use testkit::nfs::{Client, EXPORT, Wire, closing, lookup, opening, reading, writing};
+use testkit::smb::client::OpenFile;
+use testkit::smb::{Dial, Peer};
+use testkit::{nfs as nfs_side, smb as smb_side};
 
 /// Both clients and what they speak to.
 struct Both {

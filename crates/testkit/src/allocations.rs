@@ -1,5 +1,5 @@
-//! Allocations of the transport's threads, counted by the global allocator of the program. For programs of one test, since
-//! it stands for the whole process.
+//! Allocations of the transport's threads, counted by an allocator ([`Counting`]) that a program makes its global one. For programs
+//! of one test, since it stands for the whole process.
 
 #![allow(unsafe_code)]
 
@@ -31,7 +31,8 @@ pub fn is_server() -> bool {
         .unwrap_or(false)
 }
 
-struct Counting;
+/// The system's allocator, which counts.
+pub struct Counting;
 
 impl Counting {
     fn count() {
@@ -66,6 +67,3 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.dealloc(at, layout) }
     }
 }
-
-#[global_allocator]
-static COUNTING: Counting = Counting;

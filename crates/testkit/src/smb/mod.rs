@@ -4,9 +4,6 @@
 //! its own [`smb::Connection`], runs the jobs and events that come out of it, and reads the answers. What a
 //! client must know to log on and to protect its messages is in [`client`].
 
-// Each program of tests uses its own part of this.
-#![allow(dead_code)]
-
 pub mod bind;
 pub mod client;
 pub mod peer;
@@ -61,19 +58,25 @@ impl Clock {
 
 /// A server with one share and its users.
 pub struct World {
+    /// The server.
     pub server: Arc<Server>,
+    /// The engine of its share.
     pub engine: Arc<Share>,
+    /// Its time.
     pub clock: Clock,
     directory: Option<tempfile::TempDir>,
 }
 
 /// The volume and the journal of a share, which are there whatever becomes of the server.
 pub struct Store {
+    /// What the share lies on.
     pub memory: MemoryVolume,
+    /// What persistent opens there are.
     pub journal: Arc<MemoryJournal>,
 }
 
 impl Store {
+    /// An empty one.
     pub fn new() -> Store {
         Store { memory: MemoryVolume::new(1), journal: Arc::default() }
     }
@@ -270,6 +273,7 @@ fn share_config(engine: &Arc<Share>) -> ShareConfig {
     }
 }
 
+/// A user with this number on the host.
 pub fn user(name: &str, password: &str, uid: u32) -> UserConfig {
     let identity = Identity {
         name: name.into(),

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use auth::{GmacNonce, Signer};
+use smb::Connection;
 use smb::event::Event;
 use smb::keys::Seal;
-use smb::{Connection, Server};
 use smb_wire::header::transform::{self, TransformHeader};
 use smb_wire::header::{Chain, Flags, Packet};
 use smb_wire::{Command, FileId, Header, NtStatus};
@@ -44,16 +44,20 @@ impl Mailbox<Event> for Mail {
 /// One message from the server.
 #[derive(Debug, Clone)]
 pub struct Answer {
+    /// Its header.
     pub header: Header,
     /// From its header on, its signature checked and taken out.
     pub message: Vec<u8>,
+    /// It came sealed.
     pub is_sealed: bool,
+    /// It came signed.
     pub is_signed: bool,
     /// Which frame of the connection it came in, counted.
     pub frame: usize,
 }
 
 impl Answer {
+    /// That of the header.
     pub fn status(&self) -> NtStatus {
         self.header.status()
     }
@@ -87,7 +91,9 @@ pub struct Keys {
     pub session: Rc<Signer>,
     /// From the client's view; the session's.
     pub seal: Option<Rc<Seal>>,
+    /// Requests are signed.
     pub signs: bool,
+    /// Requests are sealed.
     pub seals: bool,
 }
 
@@ -97,7 +103,6 @@ pub struct Peer {
     mail: Arc<Mail>,
     out: Output<Event>,
     clock: Clock,
-    server: Arc<Server>,
     answers: VecDeque<Answer>,
     frames: usize,
     /// What the connection asks of the transport.
@@ -113,8 +118,11 @@ pub struct Peer {
     pub holds_jobs: bool,
     /// Events wait until this is false again.
     pub holds_events: bool,
+    /// The MessageId of the next request.
     pub next_id: u64,
+    /// The SessionId of the next request.
     pub session_id: u64,
+    /// The TreeId of the next request.
     pub tree_id: u32,
     /// The hash over NEGOTIATE, with which each log-on begins its own.
     pub preauth: [u8; 64],
@@ -123,6 +131,7 @@ pub struct Peer {
 }
 
 impl Peer {
+    /// A new connection to the server.
     pub fn connect(world: &World) -> Peer {
         Peer::try_connect(world).expect("the server takes a further connection")
     }
@@ -148,7 +157,6 @@ impl Peer {
             mail,
             out: Output::default(),
             clock: world.clock.clone(),
-            server: Arc::clone(&world.server),
             answers: VecDeque::new(),
             frames: 0,
             receipts: Vec::new(),
@@ -176,6 +184,7 @@ impl Peer {
         self.connection.transfer().expect("a server's connection has a choice")
     }
 
+    /// The time.
     pub fn now(&self) -> Now {
         self.clock.read()
     }
@@ -195,6 +204,7 @@ impl Peer {
         header
     }
 
+    /// The header of the next request, for one credit.
     pub fn header(&mut self, command: Command) -> Header {
         self.header_for(command, 0)
     }
@@ -297,6 +307,7 @@ impl Peer {
     }
 
     /// The next message of any kind.
+    #[expect(clippy::should_implement_trait, reason = "more may come after none")]
     pub fn next(&mut self) -> Option<Answer> {
         self.turn();
         self.answers.pop_front()

@@ -1,7 +1,5 @@
 //! A server in this process, over a volume in memory, and clients that speak to it in whole messages.
 
-#![allow(dead_code)]
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -33,9 +31,13 @@ pub const EXPORT: &[u8] = b"share";
 
 /// The server and its time.
 pub struct World {
+    /// The server.
     pub server: Arc<Server>,
+    /// The engine of its share.
     pub engine: Arc<share::Share>,
+    /// What the share lies on.
     pub memory: MemoryVolume,
+    /// The time.
     pub now: Now,
     /// Where a server that keeps its clients does that; none: it forgets them.
     kept: Option<Kept>,
@@ -45,12 +47,15 @@ pub struct World {
 /// What outlives a server.
 #[derive(Clone)]
 pub struct Kept {
+    /// What clients have open.
     pub opens: Arc<MemoryJournal>,
+    /// Who they are.
     pub roll: Arc<MemoryJournal>,
     boot: u8,
 }
 
 impl World {
+    /// With one empty share.
     pub fn new() -> World {
         World::with_memory(REPLY_BYTES)
     }
@@ -218,6 +223,7 @@ pub struct Wire {
     pub is_nobody: bool,
     /// Answers that ended with a piece of a file.
     pub uncopied: usize,
+    /// The time.
     pub now: Now,
 }
 
@@ -372,6 +378,7 @@ impl Wire {
 pub struct Answer(pub Vec<u8>);
 
 impl Answer {
+    /// That of the COMPOUND.
     pub fn status(&self) -> NfsStat {
         Reply::parse(&self.0).expect("COMPOUND4res").status
     }
@@ -396,8 +403,11 @@ impl Answer {
 
 /// A client with a session.
 pub struct Client {
+    /// As the server knows it.
     pub clientid: ClientId,
+    /// Its session.
     pub session: SessionId,
+    /// Its minor version.
     pub minor: u32,
     /// The last number of each slot.
     pub sequences: Vec<u32>,

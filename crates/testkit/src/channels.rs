@@ -11,8 +11,8 @@ use client::{ChannelOptions, Connection, Credentials, File, OpenOptions, Options
 use smb_wire::NtStatus;
 use smb_wire::create::Disposition;
 
-use super::USER;
-use super::proxy::{Proxy, until};
+use crate::proxy::{Proxy, until};
+use crate::samba::USER;
 
 /// A session that goes to `first`, and its share `files`.
 pub async fn log_on(first: SocketAddr, options: &Options, encrypt: bool) -> (Session, Tree) {
