@@ -37,6 +37,7 @@ CHECKS = [
     ("layers", ["cargo", "run", "-q", "-p", "xtask", "--", "layers"], 600),
     ("tidy", ["cargo", "run", "-q", "-p", "xtask", "--", "tidy"], 600),
     ("circles", ["cargo", "run", "-q", "-p", "xtask", "--", "circles"], 600),
+    ("semantics", ["cargo", "run", "-q", "-p", "xtask", "--", "semantics"], 600),
 ]
 # Builds the test programs; with `LIST` behind it, says in JSON what they are.
 BUILD_TESTS = (["cargo", "test", "--workspace", "--no-run"], 1500)
