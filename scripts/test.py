@@ -23,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,10 +32,12 @@ ROOT = Path(__file__).resolve().parent.parent
 # Name, command, and the longest it may take in seconds.
 CHECKS = [
     ("format", ["cargo", "fmt", "--all", "--check"], 120),
+    ("python", ["scripts/lint.py"], 600),
     ("lints", ["cargo", "clippy", "-q", "--workspace", "--all-targets", "--", "-D", "warnings"], 1200),
     ("layers", ["cargo", "run", "-q", "-p", "xtask", "--", "layers"], 600),
     ("tidy", ["cargo", "run", "-q", "-p", "xtask", "--", "tidy"], 600),
     ("circles", ["cargo", "run", "-q", "-p", "xtask", "--", "circles"], 600),
+    ("semantics", ["cargo", "run", "-q", "-p", "xtask", "--", "semantics"], 600),
 ]
 # Builds the test programs; with `LIST` behind it, says in JSON what they are.
 BUILD_TESTS = (["cargo", "test", "--workspace", "--no-run"], 1500)
@@ -49,30 +52,30 @@ LANES = [
     [
         ("peers", ["proving/peers/run.py"], 1200),
         ("accounts", ["proving/peers/accounts.py"], 300),
-        ("nfs-connections", ["proving/nfs-connections/run.py"], 600),
+        ("nfs-connections", ["proving/nfs_connections/run.py"], 600),
         ("smbtorture", ["proving/smbtorture/run.py", "--out", "{target}/smbtorture.json"], 1500),
         ("pynfs", ["proving/pynfs/run.py"], 1500),
     ],
     [
-        ("kernel-client", ["proving/kernel-client/run.py"], 1200),
-        ("kernel-channels", ["proving/kernel-client/multichannel.py"], 600),
-        ("kernel-client-nfs", ["proving/kernel-client/nfs.py", "--mount", "4.1-nconnect1", "--mount", "4.2-nconnect16"], 600),
-        ("kernel-nconnect", ["proving/kernel-client/nconnect.py"], 600),
-        ("kernel-client-nfs-handles", ["proving/kernel-client/nfs_handles.py"], 600),
-        ("kernel-client-nfs-exports", ["proving/kernel-client/nfs_exports.py"], 300),
-        ("kernel-client 6.12", ["proving/kernel-client/run.py", "--kernel", "6.12", "--mount", "3.1.1-signed-posix"], 300),
-        ("kernel-client-nfs 6.12", ["proving/kernel-client/nfs.py", "--kernel", "6.12", "--mount", "4.1-nconnect4"], 300),
-        ("kernel-rights", ["proving/kernel-client/rights.py"], 600),
+        ("kernel-client", ["proving/kernel_client/run.py"], 1200),
+        ("kernel-channels", ["proving/kernel_client/multichannel.py"], 600),
+        ("kernel-client-nfs", ["proving/kernel_client/nfs.py", "--mount", "4.1-nconnect1", "--mount", "4.2-nconnect16"], 600),
+        ("kernel-nconnect", ["proving/kernel_client/nconnect.py"], 600),
+        ("kernel-client-nfs-handles", ["proving/kernel_client/nfs_handles.py"], 600),
+        ("kernel-client-nfs-exports", ["proving/kernel_client/nfs_exports.py"], 300),
+        ("kernel-client 6.12", ["proving/kernel_client/run.py", "--kernel", "6.12", "--mount", "3.1.1-signed-posix"], 300),
+        ("kernel-client-nfs 6.12", ["proving/kernel_client/nfs.py", "--kernel", "6.12", "--mount", "4.1-nconnect4"], 300),
+        ("kernel-rights", ["proving/kernel_client/rights.py"], 600),
     ],
     [
         ("soak", ["proving/soak/run.py", "--twentieth"], 1500),
     ],
 ]
 ALONE = [
-    ("admin-page", ["proving/admin-page/run.py"], 300),
+    ("admin-page", ["proving/admin_page/run.py"], 300),
     ("metrics", ["proving/metrics/run.py"], 180),
     ("strangers", ["proving/strangers/run.py"], 180),
-    ("kernel-doctor", ["proving/kernel-client/doctor.py"], 300),
+    ("kernel-doctor", ["proving/kernel_client/doctor.py"], 300),
     ("doctor", ["proving/doctor/faults.py", "--short"], 180),
 ]
 INSTALL = (["scripts/foreign"], 900)
@@ -82,7 +85,7 @@ BUDGET_S = 56 * 60
 # takes a third of the room, and a run from a clean checkout never uses it.
 ENVIRONMENT = dict(os.environ, CARGO_NET_RETRY="5", CARGO_TERM_COLOR="never", CARGO_INCREMENTAL="0")
 # What the checks, cargo and the suites begin a line with that says what failed.
-FAILURE = re.compile(r"FAIL |test .* FAILED$|error[:\[]|Diff in |=== not ")
+FAILURE = re.compile(r"FAIL |test .* FAILED$|error[:\[]|Diff in |=== not |\S+\.py:\d+:")
 # Such lines of one stage that are shown again at the end, and how much of each.
 MOST_FAILURES = 10
 MOST_COLUMNS = 200
@@ -91,7 +94,7 @@ MOST_COLUMNS = 200
 class Row:
     """One line of the table."""
 
-    def __init__(self, name, passed=0, failed=0, skipped=0, seconds=0.0, processor=0.0, output=""):
+    def __init__(self, name: str, passed: int = 0, failed: int = 0, skipped: int = 0, seconds: float = 0.0, processor: float = 0.0, output: str = "") -> None:
         self.name, self.passed, self.failed, self.skipped = name, passed, failed, skipped
         self.seconds, self.processor = seconds, processor
         self.failures = [line for line in output.splitlines() if FAILURE.match(line)]
@@ -99,7 +102,7 @@ class Row:
         self.remark = ""
 
 
-def target():
+def target() -> Path:
     """Where cargo builds."""
     return Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
 
@@ -116,12 +119,12 @@ class Done(NamedTuple):
 class Runner:
     """Runs commands with time limits, below one budget for all of them."""
 
-    def __init__(self, budget_s):
+    def __init__(self, budget_s: float) -> None:
         self._end = time.monotonic() + budget_s
         self._output = threading.Lock()
-        self._running = set()
+        self._running: set[subprocess.Popen[str]] = set()
 
-    def run(self, command, limit_s, environment=None, at_once=True, cwd=ROOT):
+    def run(self, command: list[str], limit_s: float, environment: dict[str, str] | None = None, at_once: bool = True, cwd: Path = ROOT) -> Done:
         """Run a command and show its output, at once or when it is over. Nothing in its process group outlives the limit."""
         line = " ".join(command)
         self._show(f"\n=== {line}\n" if at_once else f"=== begun: {line}\n")
@@ -130,31 +133,31 @@ class Runner:
             self._show(f"\n=== {line}\n{done.output}")
         return done
 
-    def ask(self, command, limit_s):
+    def ask(self, command: list[str], limit_s: float) -> Done:
         """Run a command whose output is for this program alone."""
         return self._run(command, limit_s, None, None, ROOT)
 
-    def stop(self):
+    def stop(self) -> None:
         """End what runs, and begin nothing more."""
         self._end = 0
         for process in list(self._running):
             _end(process)
 
-    def _show(self, text):
+    def _show(self, text: str) -> None:
         with self._output:
             sys.stdout.write(text)
             sys.stdout.flush()
 
-    def _run(self, command, limit_s, environment, show, cwd):
+    def _run(self, command: list[str], limit_s: float, environment: dict[str, str] | None, show: Callable[[str], None] | None, cwd: Path) -> Done:
         limit_s = min(limit_s, self._end - time.monotonic())
         lines = []
 
-        def say(line):
+        def say(line: str) -> None:
             lines.append(line)
             if show:
                 show(line)
 
-        def read(stream):
+        def read(stream: Iterable[str]) -> None:
             for line in stream:
                 say(line)
 
@@ -181,7 +184,7 @@ class Runner:
         return Done(status, "".join(lines), processor or 0.0)
 
 
-def _processor_when_over(process, limit_s):
+def _processor_when_over(process: subprocess.Popen[str], limit_s: float) -> float | None:
     """Wait for a process; gives the seconds of processor time that it and its children took, or None when it is not over in time.
     Only one that nobody has waited for yet still tells them (proc(5): utime, stime, cutime and cstime)."""
     end = time.monotonic() + limit_s
@@ -196,7 +199,7 @@ def _processor_when_over(process, limit_s):
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def _end(process):
+def _end(process: subprocess.Popen[str]) -> None:
     """First a chance to stop its servers, then the end."""
     for number in (signal.SIGINT, signal.SIGKILL):
         try:
@@ -210,7 +213,7 @@ def _end(process):
 
 
 @contextlib.contextmanager
-def beside_each_other(runner, count):
+def beside_each_other(runner: Runner, count: int) -> Iterator[concurrent.futures.ThreadPoolExecutor]:
     """A pool of threads that run commands; an interrupt ends the commands, for which the pool would wait."""
     with concurrent.futures.ThreadPoolExecutor(count) as pool:
         try:
@@ -220,14 +223,16 @@ def beside_each_other(runner, count):
             raise
 
 
-def check(runner, name, command, limit_s, at_once=True):
+def check(runner: Runner, name: str, command: list[str], limit_s: float, at_once: bool = True) -> Row:
     began = time.monotonic()
     done = runner.run(command, limit_s, at_once=at_once)
-    passed = done.status == 0
-    return Row(name, int(passed), int(not passed), 0, time.monotonic() - began, done.processor, done.output)
+    failed = done.status != 0
+    # A check that lacks a program says so and goes on.
+    lacking = not failed and re.search(r"^SKIPPED ", done.output, re.MULTILINE) is not None
+    return Row(name, int(not failed and not lacking), int(failed), int(lacking), time.monotonic() - began, done.processor, done.output)
 
 
-def test_programs(runner):
+def test_programs(runner: Runner) -> list[tuple[str, Path]]:
     """The test programs that are built: (program, the folder of its package). The folder is where cargo, too, runs it."""
     listed = runner.ask([*BUILD_TESTS[0], *LIST], BUILD_TESTS[1])
     programs = []
@@ -239,10 +244,10 @@ def test_programs(runner):
     return sorted(programs, key=lambda program: os.path.getsize(program[0]), reverse=True)
 
 
-def counts_of(status, output):
+def counts_of(status: int, output: str) -> tuple[int, int, int]:
     """What a test program says of its tests: (passed, failed, skipped)."""
     counts = [tuple(map(int, found)) for found in re.findall(r"(\d+) passed; (\d+) failed; (\d+) ignored", output)]
-    passed, failed, ignored = (sum(column) for column in zip(*counts)) if counts else (0, 0, 0)
+    passed, failed, ignored = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0, 0)
     # A test that lacks root or a program ends early and says so; to cargo it has passed.
     lacking = len(re.findall(r"\bSKIPPED ", output))
     if status != 0 and failed == 0:
@@ -250,7 +255,7 @@ def counts_of(status, output):
     return passed - lacking, failed, ignored + lacking
 
 
-def unit_tests(runner):
+def unit_tests(runner: Runner) -> Row:
     """Every test program, and the examples in the documentation."""
     began = time.monotonic()
     programs = test_programs(runner)
@@ -258,17 +263,17 @@ def unit_tests(runner):
         return Row("unit tests", failed=1, seconds=time.monotonic() - began)
     commands = [(DOC_TESTS, ROOT)] + [([program], folder) for program, folder in programs]
 
-    def run(entry):
+    def run(entry: tuple[list[str], Path]) -> Done:
         return runner.run(entry[0], TEST_LIMIT_S, at_once=False, cwd=entry[1])
 
     with beside_each_other(runner, TESTS_AT_ONCE) as pool:
         done = list(pool.map(run, commands))
-    passed, failed, skipped = (sum(column) for column in zip(*(counts_of(one.status, one.output) for one in done)))
+    passed, failed, skipped = (sum(column) for column in zip(*(counts_of(one.status, one.output) for one in done), strict=True))
     output, processor = "".join(one.output for one in done), sum(one.processor for one in done)
     return Row("unit tests", passed, failed, skipped, time.monotonic() - began, processor, output)
 
 
-def suite(runner, name, command, limit_s, at_once=True):
+def suite(runner: Runner, name: str, command: list[str], limit_s: float, at_once: bool = True) -> Row:
     began = time.monotonic()
     with tempfile.NamedTemporaryFile("r", suffix=".tally") as tally:
         words = [word.format(target=target()) for word in command]
@@ -285,14 +290,14 @@ def suite(runner, name, command, limit_s, at_once=True):
     return row
 
 
-def suites(runner):
+def suites(runner: Runner) -> list[Row]:
     """All of them: the lanes beside each other, then what must be alone."""
     with beside_each_other(runner, len(LANES)) as pool:
-        lanes = list(pool.map(lambda lane: [suite(runner, *entry, at_once=False) for entry in lane], LANES))
+        lanes = list(pool.map(lambda lane: [suite(runner, name, command, limit_s, at_once=False) for name, command, limit_s in lane], LANES))
     return [*itertools.chain(*lanes), *(suite(runner, *entry) for entry in ALONE)]
 
 
-def print_table(rows):
+def print_table(rows: list[Row]) -> int:
     print(f"\n{'suite':<26}{'passed':>8}{'failed':>8}{'skipped':>9}{'seconds':>9}{'processor':>11}")
     for row in rows:
         print(f"{row.name:<26}{row.passed:>8}{row.failed:>8}{row.skipped:>9}{row.seconds:>9.0f}{row.processor:>11.0f}")
@@ -309,7 +314,7 @@ def print_table(rows):
     return 1 if failed else 0
 
 
-def main():
+def main() -> None:
     runner = Runner(BUDGET_S)
     runner.run(*INSTALL)
     rows = [check(runner, *entry) for entry in CHECKS]

@@ -4,14 +4,13 @@
 //! A valid header goes before each, so that what is tried is the body and the order, unless `How` says that
 //! the bytes are a frame of their own. FileIds are those of a fresh server: the file is the first Open,
 //! the directory the second.
-
 use std::time::Duration;
 
 use smb_wire::{Command, Header};
 
-use crate::common::client::OpenFile;
-use crate::common::peer::whole;
-use crate::common::{Dial, Peer, SHARE, World};
+use testkit::smb::client::OpenFile;
+use testkit::smb::peer::whole;
+use testkit::smb::{Dial, Peer, SHARE, World};
 
 /// How a piece is sent.
 struct How(u8);

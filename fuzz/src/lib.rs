@@ -17,22 +17,6 @@ mod nfs_server;
 mod pipes;
 mod texts;
 
-// The modules of the program that read text are private to it. What is not called here is not dead there.
-#[allow(dead_code, unused_imports)]
-#[path = "../../crates/trunkline/src/config/mod.rs"]
-mod config;
-#[allow(dead_code)]
-#[path = "../../crates/trunkline/src/discovery/wsd/request.rs"]
-mod wsd_request;
-
-/// A server in this process, as the tests of the SMB crate have it.
-#[path = "../../crates/smb/tests/common/mod.rs"]
-mod common;
-
-/// The same of the NFS crate.
-#[path = "../../crates/nfs/tests/common/mod.rs"]
-mod nfs_common;
-
 /// One entry of hostile bytes.
 pub type Target = fn(&[u8]);
 

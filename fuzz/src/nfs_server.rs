@@ -1,11 +1,10 @@
 //! A whole server of NFS, spoken to by somebody who has a session.
-
 use nfs_wire::NfsStat;
 use nfs_wire::op::{Args, destroy};
 use nfs_wire::rpc::{self, AuthSys, Credential, NFS_PROGRAM, NFS_V4, PROC_COMPOUND};
 use nfs_wire::xdr::Encode;
 
-use crate::nfs_common::{Client, EXPORT, World, lookup};
+use testkit::nfs::{Client, EXPORT, World, lookup};
 
 /// Operations of one COMPOUND, behind a SEQUENCE that is right: minor version, number of operations, the operations.
 /// Then the same bytes as a message of their own. The server answers each call, and whatever it was left with goes with
@@ -17,7 +16,7 @@ pub fn server(data: &[u8]) {
     let minor = 1 + u32::from(*minor % 2);
     let mut client = Client::new(&mut wire, b"fuzz", minor);
     let (handle, stateid) = client.create(&mut wire, b"file");
-    client.on(&mut wire, &handle, &[crate::nfs_common::writing(stateid, 0, b"data of a file")]).ok();
+    client.on(&mut wire, &handle, &[testkit::nfs::writing(stateid, 0, b"data of a file")]).ok();
 
     let mut message = Vec::new();
     let credential = Credential::Sys(AuthSys::new(b"host", 0, 0, &[]));

@@ -1,8 +1,8 @@
 //! Texts: the configuration and what others ask by WS-Discovery.
-
 use std::path::Path;
 
-use crate::{config, wsd_request};
+use trunkline_parsers::config;
+use trunkline_parsers::discovery::wsd::request;
 
 /// A configuration file. What is wrong is said in one line.
 pub fn configuration(data: &[u8]) {
@@ -15,7 +15,7 @@ pub fn configuration(data: &[u8]) {
 
 /// A SOAP message.
 pub fn ws_discovery(data: &[u8]) {
-    if let Some(request) = wsd_request::Request::parse(data) {
+    if let Some(request) = request::Request::parse(data) {
         assert!(request.message_id.len() <= data.len());
     }
 }

@@ -1,49 +1,53 @@
 """Our server against its peers: ratios within rounds, how they are told, and whether they come to what is wanted.
 
 `columns` of a row are label -> (CPU µs for an operation, operations for a second), each with a value for every round. Above 1 our
-server is ahead in each ratio. What is wanted counts against the best of the peers. Start reading at `row` and `verdict`.
+server is ahead in each ratio. What is wanted counts against the best of the peers. Start reading at `values` and `told`.
 """
 
-import statistics
+from collections.abc import Mapping, Sequence
 
-import spread
+from proving.bench import spread
+from proving.bench.spread import Values
 
 CPU, RATE = 0, 1
+Columns = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 
 
-def costs(columns, ours, peer):
+def _costs(columns: Columns, ours: str, peer: str) -> list[float]:
     """The peer's processor time for an operation over ours, in each round."""
-    return [other / own for own, other in zip(columns[ours][CPU], columns[peer][CPU]) if own and other]
+    return [other / own for own, other in zip(columns[ours][CPU], columns[peer][CPU], strict=True) if own and other]
 
 
-def rates(columns, ours, peer):
+def _rates(columns: Columns, ours: str, peer: str) -> list[float]:
     """Our operations for a second over the peer's, in each round."""
-    return [own / other for own, other in zip(columns[ours][RATE], columns[peer][RATE]) if own and other]
+    return [own / other for own, other in zip(columns[ours][RATE], columns[peer][RATE], strict=True) if own and other]
 
 
-def told(values, digits=2):
-    """The median with the least and the most; a dash where there is nothing to tell."""
-    return spread.told(values, digits) if values else "–"
-
-
-def row(columns, ours, peers, cost, rate):
-    """The columns behind the name: our cost and rate, each peer's ratios, and what is wanted of them."""
-    cpu, per_second = columns[ours]
-    shown = [f"{told(cpu, 1)} µs", f"{statistics.median(per_second):,.0f}/s"]
+def values(columns: Columns, ours: str, peers: Sequence[str], row: str = "") -> Values:
+    """The numbers of one row; `row` tells it from others of the same case."""
+    found = {"cost": columns[ours][CPU], "rate": columns[ours][RATE]}
     for peer in peers:
-        shown += [told(costs(columns, ours, peer)), told(rates(columns, ours, peer))]
-    return [*shown, verdict(cost=([costs(columns, ours, peer) for peer in peers], cost), rate=([rates(columns, ours, peer) for peer in peers], rate))]
+        found |= {f"cost × {peer}": _costs(columns, ours, peer), f"rate × {peer}": _rates(columns, ours, peer)}
+    return {row + name: spread.of(rounds) for name, rounds in found.items() if rounds}
 
 
-def verdict(**measures):
-    """By the name of a measure the ratios of each peer, and what the least of their medians must come to, if anything."""
+def told(of: Values, peers: Sequence[str], cost: float | None, rate: float | None, row: str = "") -> list[str]:
+    """The columns behind the name: our cost and rate, each peer's ratios, and what is wanted of them."""
+    shown = [f"{spread.told(of, f'{row}cost', 1)} µs", f"{of[f'{row}rate'].median:,.0f}/s"]
+    for peer in peers:
+        shown += [spread.told(of, f"{row}cost × {peer}"), spread.told(of, f"{row}rate × {peer}")]
+    return [*shown, verdict(of, peers, row, cost=cost, rate=rate)]
+
+
+def verdict(of: Values, peers: Sequence[str], row: str, **wanted: float | None) -> str:
+    """By the name of a measure what the least of the peers' ratios must come to, if anything."""
     parts = []
-    for name, (of_peers, wanted) in measures.items():
-        if wanted is None:
+    for measure, least in wanted.items():
+        if least is None:
             continue
-        if not all(of_peers):
-            parts.append(f"{name} wanted ≥ {wanted:g}: not measured")
+        ratios = [of[name].median for peer in peers if (name := f"{row}{measure} × {peer}") in of]
+        if len(ratios) < len(peers):
+            parts.append(f"{measure} wanted ≥ {least:g}: not measured")
             continue
-        least = min(statistics.median(ratios) for ratios in of_peers)
-        parts.append(f"{name} wanted ≥ {wanted:g}: {'met' if least >= wanted else '**not met**'}")
+        parts.append(f"{measure} wanted ≥ {least:g}: {'met' if min(ratios) >= least else '**not met**'}")
     return "; ".join(parts) or "–"

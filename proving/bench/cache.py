@@ -6,17 +6,21 @@ names or attributes take a millisecond longer, also giving an open file back (`m
 for a store far away, no measurement of one. There latency and rate count. Names lie four directories deep. Start reading at `run`.
 """
 
+import argparse
 import contextlib
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-import spread
-from cases import DIRECTORY, SHARE
-from harness import server as servers
+from proving.bench import spread
+from proving.bench.cases import DIRECTORY, SHARE
+from proving.bench.kept import Chooses, Part
+from proving.bench.spread import Values
+from proving.harness import server as servers
 
 DEEP = f"{DIRECTORY}/a/b/c"
 # The share on which nothing is remembered.
@@ -46,7 +50,7 @@ class Case:
     other_case: bool = False
 
 
-def _cases():
+def _cases() -> Iterator[Case]:
     for protocol in ("smb", "nfs"):
         told = protocol.upper()
         yield Case(f"{told}: open, close", protocol, "open", "cpu", at_most=0.7)
@@ -64,7 +68,7 @@ def _cases():
 CASES = list(_cases())
 
 
-def _load(case, server, share, secret, *options):
+def _load(case: Case, server: servers.Server, share: str, secret: str, *options: str) -> dict[str, Any]:
     """One load; gives processor time of the server for an operation in µs, mean latency in µs, operations for a second."""
     where = f"127.0.0.1:{server.port}/{share}/{DEEP}"
     if case.protocol == "smb":
@@ -82,7 +86,7 @@ def _load(case, server, share, secret, *options):
             "rate": part["total_ios"] / (part["runtime"] / 1000)}
 
 
-def _once(case, server, secret, number):
+def _once(case: Case, server: servers.Server, secret: str, number: int) -> tuple[float, float]:
     """Both sides, in turn: (compared, with what)."""
     sides = [(SHARE, "--other-case"), (SHARE,)] if case.other_case else [(SHARE,), (OFF,)]
     order = [0, 1] if number % 2 == 0 else [1, 0]
@@ -90,22 +94,23 @@ def _once(case, server, secret, number):
     return seen[0][case.counts], seen[1][case.counts]
 
 
-def verdict(case, rounds):
-    """Medians, the median ratio, what is wanted, and whether it is met."""
-    ratio = statistics.median(one / other for one, other in rounds)
-    if case.at_least is not None:
-        return ratio, f"≥ {case.at_least:g}", ratio >= case.at_least
-    return ratio, f"≤ {case.at_most:g}", ratio <= case.at_most
+def values(rounds: list[tuple[float, float]]) -> Values:
+    """The numbers of a case; the ratio is taken within a round."""
+    one, other = (spread.of(side) for side in zip(*rounds, strict=True))
+    return {"one": one, "other": other, "ratio": spread.of(one / other for one, other in rounds)}
 
 
-def _row(case, rounds):
+def _row(case: Case, of: Values) -> list[str]:
     unit = {"cpu": "µs of CPU", "latency": "µs", "rate": "for a second"}[case.counts]
-    one, other = (statistics.median(side) for side in zip(*rounds))
-    _, wanted, met = verdict(case, rounds)
-    return [f"{one:,.1f} {unit}", f"{other:,.1f} {unit}", spread.told(one / other for one, other in rounds), f"{wanted}: {'met' if met else '**not met**'}"]
+    ratio = of["ratio"]
+    if case.at_least is not None:
+        wanted, met = f"≥ {case.at_least:g}", ratio.median >= case.at_least
+    else:
+        wanted, met = f"≤ {case.at_most:g}", case.at_most is not None and ratio.median <= case.at_most
+    return [*(f"{of[side].median:,.1f} {unit}" for side in ("one", "other")), ratio.told(), f"{wanted}: {'met' if met else '**not met**'}"]
 
 
-def _measure(cases, profile, options, results, secret):
+def _measure(cases: list[Case], profile: str, options: argparse.Namespace, results: Part, secret: str) -> None:
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(servers.Server("trunkline", profile))
         for share in (SHARE, OFF):
@@ -118,14 +123,14 @@ def _measure(cases, profile, options, results, secret):
             try:
                 # The first load makes the names; what was made lately is not remembered yet.
                 _once(case, server, secret, 0)
-                results[case.name] = [_once(case, server, secret, number) for number in range(options.rounds)]
+                results.add(case.name, values([_once(case, server, secret, number) for number in range(options.rounds)]))
             except (subprocess.CalledProcessError, OSError, ValueError, KeyError, ZeroDivisionError) as reason:
                 print(f"cache, {case.name}: not measured: {reason}", file=sys.stderr)
                 continue
             print(f"cache, {case.name}: {'; '.join(_row(case, results[case.name]))}", flush=True)
 
 
-def run(options, is_chosen, results):
+def run(options: argparse.Namespace, is_chosen: Chooses, results: Part) -> bool:
     """Measures what is chosen, says it line by line and adds it to `results`; gives whether nothing is missing."""
     chosen = [case for case in CASES if is_chosen(case, results)]
     with tempfile.NamedTemporaryFile("w") as secret:
@@ -142,14 +147,15 @@ def run(options, is_chosen, results):
     return len(results.fresh) == len(chosen)
 
 
-def section(results):
+def section(results: Part) -> str:
     """The part of the page."""
     rows = [f"| {case.name} | {' | '.join(_row(case, results[case.name]) if case.name in results else ['–', '–', '–', 'not measured'])} |"
             for case in CASES]
     return (
         "\n## Remembering names and files\n\nThe same work on two shares of one server, with `metadata_caching` on and off "
         "([how it works](metadata-caching.md)), names four\ndirectories deep; in another case: such names and exact ones, both with it on. \"1 ms\": "
-        "each call on the directory about names or\nattributes takes a millisecond longer, as a stand-in for a store far away. Azure Files says of its own metadata "
+        "each call on the directory about names or\nattributes takes a millisecond longer, as a stand-in for a store far away. Azure Files "
+        "says of its own metadata "
         "caching: latency of\nCreate, Open, Close and Delete lower by 30 % or more, rates higher by 60 % or more.\n\n"
         "| case | on, or in another case | off, or exact | ratio | |\n" + "|---" * 5 + "|\n" + "\n".join(rows) + "\n"
     )

@@ -1,11 +1,12 @@
 """What is measured, what it must come to, and the load command for it."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import every_segment
-from harness import server as servers
+from proving.bench import every_segment
+from proving.harness import server as servers
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FILE_BYTES = 256 << 20
@@ -42,10 +43,10 @@ class Case:
     counts: tuple[int, int] | None = None
 
     @property
-    def metadata(self):
+    def metadata(self) -> bool:
         return self.block == 0
 
-    def operations(self, server):
+    def operations(self, server: servers.Server) -> int:
         """How many on names this server does in one round."""
         if self.counts is None:
             return OPERATIONS[self.workload]
@@ -82,14 +83,14 @@ PROTECTION = {
 }
 
 
-def trunkline_target(server, share, user, password_file):
+def trunkline_target(server: servers.Server, share: str, user: str, password_file: str) -> list[str]:
     """The begin of every command line of our own generator."""
     target = f"smb://{user}@127.0.0.1:{server.port}/{share}/{DIRECTORY}"
     return [servers.program(), "load", target, "--password-file", str(password_file), "--json",
             "--server-pid", str(server.pid)]
 
 
-def trunkline_load(case, server, user, password_file, seconds):
+def trunkline_load(case: Case, server: servers.Server, user: str, password_file: str, seconds: float) -> list[str]:
     """The command line of our own generator."""
     command = trunkline_target(server, case.share, user, password_file)
     if case.metadata:
@@ -101,18 +102,18 @@ def trunkline_load(case, server, user, password_file, seconds):
     return command + PROTECTION[case.protection]
 
 
-def every_segment_load(case, server, user, password_file, seconds):
+def every_segment_load(case: Case, server: servers.Server, user: str, password_file: str, seconds: float) -> list[str]:
     """The same with a client that is woken for every segment of what comes, as most clients are."""
     return [*every_segment.COMMAND, *trunkline_load(case, server, user, password_file, seconds)]
 
 
-def torture_load(case, server, user, password_file, seconds):
+def torture_load(case: Case, server: servers.Server, user: str, password_file: str, seconds: float) -> list[str]:
     """The command line of smbtorture's benches."""
     return [sys.executable, str(Path(__file__).resolve().parent / "torture_load.py"), str(server.port), case.share, user,
             Path(password_file).read_text(), case.workload, str(seconds), str(case.depth), str(case.block)]
 
 
-def peer_load(case, server, user, password_file, seconds):
+def peer_load(case: Case, server: servers.Server, user: str, password_file: str, seconds: float) -> list[str] | None:
     """The command line of the foreign generator; nothing for a case that it cannot make."""
     if case.protection != "plain" or case.workload in ("write", "open"):
         return None
@@ -121,4 +122,7 @@ def peer_load(case, server, user, password_file, seconds):
     return [str(target / "debug" / "peer-load"), str(server.port), case.share, user, password, case.workload, str(seconds), str(case.depth)]
 
 
-GENERATORS = {"trunkline": trunkline_load, "smb2-crate": peer_load}
+# Makes the command line for a case and a server, of a user and a file with the password, for so many seconds; nothing for a case that it
+# cannot make.
+Generator = Callable[[Case, servers.Server, str, str, float], list[str] | None]
+GENERATORS: dict[str, Generator] = {"trunkline": trunkline_load, "smb2-crate": peer_load}

@@ -4,17 +4,21 @@ Only our own server and generator are measured here: one client process with one
 Every number of channels is measured in every round, each round beginning with another. Start reading at `measure`.
 """
 
+import argparse
 import functools
 import json
-import statistics
 import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import headers
-import spread
-from cases import FILE_BYTES, PROTECTION, SHARE, trunkline_target
+from proving.bench import headers, spread
+from proving.bench.cases import FILE_BYTES, PROTECTION, SHARE, trunkline_target
+from proving.bench.spread import Values
+from proving.harness import server as servers
 
 CHANNELS = (1, 2, 4)
+MOST = max(CHANNELS)
 # How much slower the last of the channels is in the second part of a capped case.
 SLOW = 4
 MIB = 1 << 20
@@ -62,7 +66,11 @@ class Sample:
     carried: float
 
 
-def _load(case, server, secret, user, seconds, channels, *more):
+# By channels, `uncapped` and `slow`.
+Turn = dict[int | str, Sample]
+
+
+def _load(case: Case, server: servers.Server, secret: str, user: str, seconds: float, channels: Sequence[int], *more: str) -> list[tuple[int, Sample]]:
     """Loads with each of `channels` in turn; gives pairs of channels and Sample in that order."""
     command = [*trunkline_target(server, SHARE, user, secret), "--rw", case.workload, "--bs", str(case.block), "--iodepth", str(case.depth),
                "--runtime", f"{seconds * 1000:.0f}ms", "--ramp_time", "1", "--filesize", str(FILE_BYTES),
@@ -71,7 +79,7 @@ def _load(case, server, secret, user, seconds, channels, *more):
     return [(int(job["job options"]["channels"]), _sample(job)) for job in json.loads(done.stdout)["jobs"]]
 
 
-def _sample(job):
+def _sample(job: dict[str, Any]) -> Sample:
     part = job["write"] if job["write"]["total_ios"] else job["read"]
     own = job["trunkline"]
     cpu = (own["server_cpu_ns"] + own["client_cpu_ns"]) / 1000
@@ -80,7 +88,7 @@ def _sample(job):
                   part["clat_ns"]["percentile"]["50.000000"] / 1000, headers.carried(part["total_ios"] / seconds, own["channels"]))
 
 
-def measure(case, server, secret, user, options):
+def measure(case: Case, server: servers.Server, secret: str, user: str, options: argparse.Namespace) -> list[Turn]:
     """One case, so many turns in each round; gives for each time a dictionary of samples, by channels, `uncapped` and `slow`."""
     load = functools.partial(_load, case, server, secret, user, options.seconds / 2)
     rounds = []
@@ -96,91 +104,102 @@ def measure(case, server, secret, user, options):
     return rounds
 
 
-def _capped(load, order):
+def _capped(load: Callable[..., list[tuple[int, Sample]]], order: Sequence[int]) -> Turn:
     """One turn of a capped case, in which what holds the connections is measured first."""
     [(_, uncapped)] = load([1])
-    cap = ["--channel-rate", str(int(uncapped.carried / max(CHANNELS)))]
-    samples = dict(load(order, *cap))
-    [(_, slow)] = load([max(CHANNELS)], *cap, "--slow-channel", str(SLOW))
+    cap = ["--channel-rate", str(int(uncapped.carried / MOST))]
+    samples: Turn = dict(load(order, *cap))
+    [(_, slow)] = load([MOST], *cap, "--slow-channel", str(SLOW))
     return {**samples, "uncapped": uncapped, "slow": slow}
 
 
-def _median(rounds, of):
-    return statistics.median(of(samples) for samples in rounds)
+# What the page tells of each number of channels.
+TOLD = {"capped": ["rate"], "cpu": ["rate", "cpu_mib"], "same": ["latency", "cpu_op"]}
 
 
-def verdicts(case, rounds):
-    """What is wanted, as (text, the ratios of all turns, bound, whether less is better)."""
-    def each(of):
-        return [of(samples) for samples in rounds]
+@dataclass(frozen=True)
+class Wanted:
+    """A ratio of one turn, what it must come to, and whether less is better."""
 
-    most = max(CHANNELS)
-    if case.goal == "capped":
-        sum_of_caps = (most - 1 + 1 / SLOW) / most
-        return [
-            ("of the uncapped rate", each(lambda it: it[most].rate / it["uncapped"].rate), 0.9, False),
-            ("of the sum of the caps with one slow", each(lambda it: it["slow"].rate / it["uncapped"].rate / sum_of_caps), 0.9, False),
-        ]
-    if case.goal == "cpu":
-        return [
-            ("of the CPU for a MiB", each(lambda it: it[most].cpu_mib / it[1].cpu_mib), 1.1, True),
-            # What differs by less than this differs between two runs of the same.
-            ("of the rate", each(lambda it: it[most].rate / it[1].rate), 0.98, False),
-        ]
-    return [
-        ("of the CPU for an operation", each(lambda it: it[most].cpu_op / it[1].cpu_op), 1.02, True),
-        ("of the median latency", each(lambda it: it[most].latency / it[1].latency), 1.02, True),
-    ]
+    text: str
+    of: Callable[[Turn], float]
+    bound: float
+    is_less: bool
 
 
-def _tell(case, rounds):
+SUM_OF_CAPS = (MOST - 1 + 1 / SLOW) / MOST
+WANTED = {
+    "capped": [
+        Wanted("of the uncapped rate", lambda it: it[MOST].rate / it["uncapped"].rate, 0.9, False),
+        Wanted("of the sum of the caps with one slow", lambda it: it["slow"].rate / it["uncapped"].rate / SUM_OF_CAPS, 0.9, False),
+    ],
+    "cpu": [
+        Wanted("of the CPU for a MiB", lambda it: it[MOST].cpu_mib / it[1].cpu_mib, 1.1, True),
+        # What differs by less than this differs between two runs of the same.
+        Wanted("of the rate", lambda it: it[MOST].rate / it[1].rate, 0.98, False),
+    ],
+    "same": [
+        Wanted("of the CPU for an operation", lambda it: it[MOST].cpu_op / it[1].cpu_op, 1.02, True),
+        Wanted("of the median latency", lambda it: it[MOST].latency / it[1].latency, 1.02, True),
+    ],
+}
+
+
+def values(case: Case, turns: list[Turn]) -> Values:
+    """The numbers of a case: those of each number of channels, and what is wanted of them."""
+    found = {f"{key} {number}": spread.of(getattr(turn[key], number) for turn in turns) for key in turns[0] for number in TOLD[case.goal]}
+    return found | {wanted.text: spread.of(map(wanted.of, turns)) for wanted in WANTED[case.goal]}
+
+
+def _tell(case: Case, of: Values) -> str:
     texts = []
-    for text, values, bound, less in verdicts(case, rounds):
-        value = statistics.median(values)
-        met = value <= bound if less else value >= bound
-        texts.append(f"{spread.told(values)} {text}, wanted {'≤' if less else '≥'} {bound:g}: {'met' if met else '**not met**'}")
+    for wanted in WANTED[case.goal]:
+        value = of[wanted.text]
+        met = value.median <= wanted.bound if wanted.is_less else value.median >= wanted.bound
+        texts.append(f"{value.told()} {wanted.text}, wanted {'≤' if wanted.is_less else '≥'} {wanted.bound:g}: {'met' if met else '**not met**'}")
     return "; ".join(texts)
 
 
-def _columns(case, rounds):
+def _columns(case: Case, of: Values) -> list[str]:
     """For each number of channels what matters in this case."""
     shown = []
     for key in (*CHANNELS, "slow"):
-        if key not in rounds[0]:
+        numbers = {number: of[f"{key} {number}"].median for number in TOLD[case.goal] if f"{key} {number}" in of}
+        if not numbers:
             shown.append("–")
-            continue
-        rate = _median(rounds, lambda it: it[key].rate) / MIB
-        if case.goal == "capped":
-            shown.append(f"{rate:,.0f} MiB/s")
+        elif case.goal == "capped":
+            shown.append(f"{numbers['rate'] / MIB:,.0f} MiB/s")
         elif case.goal == "cpu":
-            shown.append(f"{rate:,.0f} MiB/s, {_median(rounds, lambda it: it[key].cpu_mib):,.0f} µs/MiB")
+            shown.append(f"{numbers['rate'] / MIB:,.0f} MiB/s, {numbers['cpu_mib']:,.0f} µs/MiB")
         else:
-            shown.append(f"{_median(rounds, lambda it: it[key].latency):.1f} µs, {_median(rounds, lambda it: it[key].cpu_op):.1f} µs CPU")
+            shown.append(f"{numbers['latency']:.1f} µs, {numbers['cpu_op']:.1f} µs CPU")
     return shown
 
 
-def line(case, rounds):
+def line(case: Case, of: Values) -> str:
     """One case for the terminal."""
-    named = [f"{name}: {text}" for name, text in zip([*CHANNELS, "one slow"], _columns(case, rounds)) if text != "–"]
-    return f"channels, {case.name} ({case.goal}): {'; '.join(named)}; {_tell(case, rounds)}"
+    named = [f"{name}: {text}" for name, text in zip([*CHANNELS, "one slow"], _columns(case, of), strict=True) if text != "–"]
+    return f"channels, {case.name} ({case.goal}): {'; '.join(named)}; {_tell(case, of)}"
 
 
-def section(results, cores):
+def section(results: Mapping[str, Values], cores: int) -> str:
     """The part of the page."""
     rows = []
     for case in CASES:
         if case.name in results:
-            rounds = results[case.name]
-            uncapped = f"{_median(rounds, lambda it: it['uncapped'].rate) / MIB:,.0f} MiB/s" if case.goal == "capped" else "–"
-            rows.append(f"| {case.name} | {uncapped} | {' | '.join(_columns(case, rounds))} | {_tell(case, rounds)} |")
+            of = results[case.name]
+            uncapped = f"{of['uncapped rate'].median / MIB:,.0f} MiB/s" if case.goal == "capped" else "–"
+            rows.append(f"| {case.name} | {uncapped} | {' | '.join(_columns(case, of))} | {_tell(case, of)} |")
         else:
             rows.append(f"| {case.name} | – | – | – | – | – | not measured |")
     return (
         f"\n## Channels\n\nOne client process with one session over 1, 2 or 4 connections to Trunkline, which take {TURNS} turns in each\n"
-        f"round, {TURNS // 2} where they are capped; ratios are taken within a turn, and told with the least and the most of all turns in brackets. Client and server share {cores} processor cores here, which one connection already fills: what more cores\n"
+        f"round, {TURNS // 2} where they are capped; ratios are taken within a turn, and told with the least and the most of all turns in "
+        f"brackets. Client and server share {cores} processor cores here, which one connection already fills: what more cores\n"
         "would bring does not show. CPU is that of client and server together.\n\n"
         "Where an uncapped rate stands, it is what one connection reaches in that turn, and each connection is then held to a quarter of\n"
-        "it, counted in the bytes that the connection carries: the client itself reads and writes no faster, and the server knows nothing of it. This stands for paths whose single connection\n"
+        "it, counted in the bytes that the connection carries: the client itself reads and writes no faster, and the server knows nothing "
+        "of it. This stands for paths whose single connection\n"
         "is slow, such as a queue of a network interface or a long line; it is not such a path. “One slow” is four channels of which one\n"
         f"is held to {SLOW} times less than the others. The other cases are not capped.\n\n"
         "| case | one, uncapped | 1 channel | 2 channels | 4 channels | 4, one slow | 4 channels against 1 |\n" + "|---" * 7 + "|\n"

@@ -6,21 +6,24 @@ own. Small files stay until the end: where files cannot lie in memory (memory.py
 others have been deleted. Start reading at `run`.
 """
 
+import argparse
 import contextlib
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import network
-import spread
-from cases import SHARE
-from harness import server as servers
+from proving.bench import network, spread
+from proving.bench.cases import SHARE
+from proving.bench.kept import Chooses, Part
+from proving.bench.spread import Values
+from proving.harness import server as servers
 
 KINDS = servers.KINDS
 RTT, FLOW_MBIT, FLOWS = "23ms", 140, 4
@@ -55,6 +58,11 @@ CASES = [
 ]
 
 
+# Seconds of a copy, of time and of the processor, and those of a round by the way it was made.
+Seconds = tuple[float, float]
+Took = dict[str, Seconds]
+
+
 class CannotCopy(Exception):
     """A command failed, or not all arrived."""
 
@@ -70,14 +78,14 @@ class Place:
     secret: str
 
     @property
-    def directory(self):
+    def directory(self) -> Path:
         return self.server.share_directory(SHARE) / self.name
 
-    def url(self):
+    def url(self) -> str:
         return f"smb://{self.user}@{{host}}:{self.server.port}/{SHARE}/{self.name}"
 
 
-def _behind(command):
+def _behind(command: list[str]) -> Any:
     """Runs a command behind the link; gives what timed.py says."""
     link = [servers.program(), "link", "--rtt", RTT, "--flow-rate", f"{FLOW_MBIT}Mbit", "--rate", f"{LINE_MBIT}Mbit",
             "--congestion-control", network.CONGESTION_CONTROL, "--"]
@@ -88,7 +96,7 @@ def _behind(command):
     return json.loads(done.stdout)
 
 
-def _timed(command, statuses=(0,)):
+def _timed(command: list[str], statuses: Sequence[int] = (0,)) -> Seconds:
     """The seconds that a command behind the link took, of time and of the processor; it must end with one of `statuses`."""
     said = _behind(command)
     if said["status"] not in statuses:
@@ -96,43 +104,44 @@ def _timed(command, statuses=(0,)):
     return said["seconds"], said["cpu"]
 
 
-def _copy(place, source, *more, back=False):
+def _copy(place: Place, source: Path, *more: str, back: bool = False) -> Seconds:
     """From a directory of this host to a place, or back from there."""
     ends = (str(source), place.url())
     # robocopy's status for files that were copied and nothing else.
     return _timed([servers.program(), "copy", *(reversed(ends) if back else ends), "--password-file", place.secret, "--json", *more], statuses=(1,))
 
 
-def _copy_back(place, source, *more):
+def _copy_back(place: Place, source: Path, *more: str) -> Seconds:
     """The same with what lies there already: in the end it is in both, and it is the place's that is counted."""
     shutil.copytree(source, place.directory)
     with tempfile.TemporaryDirectory(prefix="copies-back-") as target:
-        took = _copy(place, target, *more, back=True)
+        took = _copy(place, Path(target), *more, back=True)
         sizes = [path.stat().st_size for path in Path(target).rglob("*") if path.is_file()]
     if sizes != [LARGE_BYTES]:
         raise CannotCopy(f"what came back has {sizes} bytes")
     return took
 
 
-def _rclone(place, source):
+def _rclone(place: Place, source: Path) -> Seconds:
     hidden = subprocess.run(["rclone", "obscure", place.password], check=True, capture_output=True, text=True).stdout.strip()
     remote = f":smb,host={{host}},port={place.server.port},user={place.user},pass={hidden}:{SHARE}/{place.name}"
     return _timed(["rclone", "--config", os.devnull, "copy", str(source), remote, "--transfers", str(TRANSFERS)])
 
 
-def _smbclient(place, script):
+def _smbclient(place: Place, script: str) -> Seconds:
     share, who = f"//{{host}}/{SHARE}", f"{place.user}%{place.password}"
     return _timed(["smbclient", share, "-p", str(place.server.port), "-U", who, "-m", "SMB3", "-c", script])
 
 
-def _mput(place, source):
+def _mput(place: Place, source: Path) -> Seconds:
     """Logging on by itself, and with as many files as are measured, scaled to all of them."""
     fixed = _smbclient(place, f"mkdir {place.name}")
     several = _smbclient(place, f"prompt off; lcd {source}; cd {place.name}; mput *")
-    return tuple(one + (all_of - one) * FILES / FILES_OF_SMBCLIENT for one, all_of in zip(fixed, several))
+    time, cpu = (one + (all_of - one) * FILES / FILES_OF_SMBCLIENT for one, all_of in zip(fixed, several, strict=True))
+    return time, cpu
 
 
-def _arrived(place, files, size):
+def _arrived(place: Place, files: int, size: int) -> None:
     """Counts what is there; a large file is taken away."""
     there = [path for path in place.directory.rglob("*") if path.is_file()]
     wrong = [path.name for path in there if path.stat().st_size != size]
@@ -145,23 +154,23 @@ def _arrived(place, files, size):
 class Sources:
     """What is copied; a directory for each case, made once."""
 
-    def __init__(self, root):
-        self._root = Path(root)
+    def __init__(self, root: Path) -> None:
+        self._root = root
 
-    def large(self):
-        def fill(directory):
+    def large(self) -> Path:
+        def fill(directory: Path) -> None:
             with (directory / "large").open("wb") as file:
                 for _ in range(LARGE_BYTES // 10_000_000):
                     file.write(os.urandom(10_000_000))
         return self._made("large", fill)
 
-    def small(self, count):
-        def fill(directory):
+    def small(self, count: int) -> Path:
+        def fill(directory: Path) -> None:
             for number in range(count):
                 (directory / f"file-{number:04}").write_bytes(os.urandom(FILE_BYTES))
         return self._made(f"small-{count}", fill)
 
-    def _made(self, name, fill):
+    def _made(self, name: str, fill: Callable[[Path], None]) -> Path:
         directory = self._root / name
         if not directory.exists():
             directory.mkdir()
@@ -169,7 +178,7 @@ class Sources:
         return directory
 
 
-def _ways(case, sources):
+def _ways(case: Case, sources: Sources) -> dict[str, tuple[Callable[[Place], Seconds], int, int]]:
     """Name -> what copies to a place and gives its seconds of time and of the processor, how many files arrive, and the size of each."""
     if case.is_large:
         source, copy = sources.large(), _copy_back if case.is_back else _copy
@@ -187,7 +196,7 @@ def _ways(case, sources):
     return ways
 
 
-def measure(case, server, secret, sources, options):
+def measure(case: Case, server: servers.Server, secret: str, sources: Sources, options: argparse.Namespace) -> list[Took]:
     """One case; gives for each round way -> seconds of time and of the processor."""
     user, password = servers.accounts()[0]
     ways = list(_ways(case, sources).items())
@@ -203,53 +212,57 @@ def measure(case, server, secret, sources, options):
     return rounds
 
 
-def _median(rounds, of):
-    return statistics.median(of(took) for took in rounds)
+# What is wanted of large copies and of small ones: text, the ratio of a round, and what it must come to.
+LINE_BYTES = LINE_MBIT * 1e6 / 8 * PAYLOAD
+WANTED: dict[bool, list[tuple[str, Callable[[Took], float], float]]] = {
+    True: [
+        ("times one connection", lambda it: it["one"][0] / it["automatic"][0], GAIN),
+        ("of what the line carries", lambda it: LARGE_BYTES / it["automatic"][0] / LINE_BYTES, REACHED),
+    ],
+    False: [
+        ("times smbclient", lambda it: it["smbclient"][0] / it["copy"][0], OVER_SMBCLIENT),
+        ("times rclone", lambda it: it["rclone"][0] / it["copy"][0], OVER_RCLONE),
+    ],
+}
 
 
-def _over(rounds, name, other):
-    """How many times as quick one way is as another; ratios are taken within each round."""
-    return _median(rounds, lambda it: it[other][0] / it[name][0])
+def values(case: Case, rounds: list[Took]) -> Values:
+    """The numbers of a case: seconds of each way, of time and of the processor, and what is wanted of them."""
+    found: Values = {}
+    for name in rounds[0]:
+        times, of_processor = ([took[name][part] for took in rounds] for part in (0, 1))
+        found[f"{name} seconds"] = spread.of(times)
+        # Earlier versions of these scripts did not measure the processor.
+        if all(of_processor):
+            found[f"{name} cpu"] = spread.of(of_processor)
+    return found | {text: spread.of(map(of, rounds)) for text, of, _ in WANTED[case.is_large] if "rclone" not in text or "rclone" in rounds[0]}
 
 
-def verdicts(case, rounds):
-    """What is wanted, as (text, value, bound)."""
-    if case.is_large:
-        line = LINE_MBIT * 1e6 / 8 * PAYLOAD
-        return [
-            ("times one connection", _over(rounds, "automatic", "one"), GAIN),
-            ("of what the line carries", _median(rounds, lambda it: LARGE_BYTES / it["automatic"][0] / line), REACHED),
-        ]
-    told = [("times smbclient", _over(rounds, "copy", "smbclient"), OVER_SMBCLIENT)]
-    if "rclone" in rounds[0]:
-        told.append(("times rclone", _over(rounds, "copy", "rclone"), OVER_RCLONE))
-    return told
-
-
-def _tell(case, rounds):
+def _tell(case: Case, of: Values) -> str:
     texts = []
-    for text, value, bound in verdicts(case, rounds):
+    for text, _, bound in WANTED[case.is_large]:
+        if text not in of:
+            continue
+        value = of[text].median
         shown = f"{value:.0f}" if value >= 20 else f"{value:.2f}"
         texts.append(f"{shown} {text}, wanted ≥ {bound:g}: {'met' if value >= bound else '**not met**'}")
     return "; ".join(texts)
 
 
-def _columns(rounds, names):
+def _columns(of: Values, names: Sequence[str]) -> list[str]:
     """Medians, each with the quickest and the slowest round, and the processor's."""
     shown = []
     for name in names:
-        times, of_processor = ([took[name][part] for took in rounds if name in took] for part in (0, 1))
-        digits = 2 if times and min(times) < 10 else 1
-        # Earlier versions of these scripts did not measure the processor.
-        cpu = f", {statistics.median(of_processor):.1f} s CPU" if all(of_processor) else ""
-        shown.append(f"{spread.told(times, digits)} s{cpu}" if times else "–")
+        took = of.get(f"{name} seconds")
+        cpu = f", {of[f'{name} cpu'].median:.1f} s CPU" if f"{name} cpu" in of else ""
+        shown.append(f"{took.told(2 if took.least < 10 else 1)} s{cpu}" if took else "–")
     return shown
 
 
 WAYS = {True: ("automatic", "one"), False: ("copy", "rclone", "smbclient")}
 
 
-def run(options, is_chosen, results):
+def run(options: argparse.Namespace, is_chosen: Chooses, results: Part) -> bool:
     """Measures what is chosen, says it line by line and adds it to `results`; gives whether nothing is missing."""
     cases = [case for case in CASES if is_chosen(case, results)]
     if not cases:
@@ -265,36 +278,36 @@ def run(options, is_chosen, results):
         secret = stack.enter_context(tempfile.NamedTemporaryFile("w"))
         secret.write(servers.accounts()[0][1])
         secret.flush()
-        sources = Sources(stack.enter_context(tempfile.TemporaryDirectory(prefix="copies-")))
+        sources = Sources(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="copies-"))))
         for case in cases:
             try:
-                results[case.name] = measure(case, running[case.kind], secret.name, sources, options)
+                of = results.add(case.name, values(case, measure(case, running[case.kind], secret.name, sources, options)))
             except (CannotCopy, subprocess.CalledProcessError, OSError, ValueError, KeyError) as reason:
                 print(f"copy, {case.name}: not measured: {reason}", file=sys.stderr)
                 continue
-            rounds = results[case.name]
-            named = zip(WAYS[case.is_large], _columns(rounds, WAYS[case.is_large]))
-            print(f"copy, {case.name}: {'; '.join(f'{name} {text}' for name, text in named)}; {_tell(case, rounds)}", flush=True)
+            named = zip(WAYS[case.is_large], _columns(of, WAYS[case.is_large]), strict=True)
+            print(f"copy, {case.name}: {'; '.join(f'{name} {text}' for name, text in named)}; {_tell(case, of)}", flush=True)
     return len(results.fresh) == len(cases)
 
 
-def _rows(results, is_large):
+def _rows(results: Part, is_large: bool) -> str:
     rows = []
     for case in CASES:
         if case.is_large == is_large:
-            rounds = results[case.name] if case.name in results else None
-            cells = [*_columns(rounds, WAYS[is_large]), _tell(case, rounds)] if rounds else ["–"] * len(WAYS[is_large]) + ["not measured"]
+            of = results.get(case.name)
+            cells = [*_columns(of, WAYS[is_large]), _tell(case, of)] if of else ["–"] * len(WAYS[is_large]) + ["not measured"]
             rows.append(f"| {case.name} | {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
-def section(results):
+def section(results: Part) -> str:
     """The part of the page."""
     rclone = "is not installed"
     if shutil.which("rclone"):
         rclone = subprocess.run(["rclone", "version"], capture_output=True, text=True).stdout.partition("\n")[0].removeprefix("rclone ")
     return (
-        f"\n## Copies over a long path\n\nThe path is emulated packet by packet: a round trip of {RTT.removesuffix('ms')} ms, {FLOW_MBIT} Mbit/s for each connection, and a line of\n"
+        f"\n## Copies over a long path\n\nThe path is emulated packet by packet: a round trip of {RTT.removesuffix('ms')} ms, {FLOW_MBIT} "
+        f"Mbit/s for each connection, and a line of\n"
         f"{LINE_MBIT} Mbit/s, which {FLOWS} connections fill; of each packet of 1,500 bytes 1,448 are payload. Seconds are those of the whole command,\n"
         "with connecting and logging on; medians, with the quickest and the slowest round; CPU is the copying command's. Everything that\n"
         "copies takes its turn in each round, and ratios are taken within it.\n\n"
@@ -302,7 +315,8 @@ def section(results):
         f"One file of 1 GB (10⁹ bytes), {ROUNDS_OF_LARGE} rounds at most: `trunkline copy SRC smb://...`, or back with both the other way round, with as many\n"
         "connections as it chooses by itself, and with `--channels 1`.\n\n"
         "| case | automatic | one connection | |\n" + "|---" * 4 + "|\n" + _rows(results, True) + "\n\n"
-        f"{FILES:,} files of {FILE_BYTES >> 10} KiB: `trunkline copy SRC smb://...`; `rclone copy SRC :smb,...: --transfers {TRANSFERS}` ({rclone}); smbclient with\n"
+        f"{FILES:,} files of {FILE_BYTES >> 10} KiB: `trunkline copy SRC smb://...`; `rclone copy SRC :smb,...: --transfers {TRANSFERS}` "
+        f"({rclone}); smbclient with\n"
         f"`prompt off; mput *`, which takes minutes: {FILES_OF_SMBCLIENT} files are measured, and what they take beyond logging on is scaled to {FILES:,}.\n\n"
         "| case | trunkline copy | rclone | smbclient | |\n" + "|---" * 5 + "|\n" + _rows(results, False) + "\n"
     )

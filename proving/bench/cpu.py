@@ -6,14 +6,14 @@ from pathlib import Path
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
-def _stat(pid):
+def _stat(pid: int | str) -> tuple[int, int]:
     """(parent, ticks) of a process, where the ticks include those of children that it has waited for."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     # proc(5): fields 4 ppid; 14 to 17 utime, stime, cutime, cstime. `fields` begins with field 3.
     return int(fields[1]), sum(int(field) for field in fields[11:15])
 
 
-def seconds(root):
+def seconds(root: int) -> float:
     """User and system seconds that the process tree below `root` has spent so far."""
     parents, ticks = {}, {}
     for entry in os.listdir("/proc"):

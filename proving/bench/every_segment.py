@@ -25,7 +25,7 @@ _SUCCEED, _ALLOW = 0x0005_0000, 0x7FFF_0000
 _SET_SECCOMP, _SECCOMP_FILTER, _SET_NO_NEW_PRIVILEGES = 22, 2, 38
 
 
-def filter_for(machine):
+def filter_for(machine: str) -> list[tuple[int, int, int, int]]:
     """The filter as (code, jump if true, jump if false, value); all that is not the one call is allowed."""
     return [
         (_LOAD, 0, 0, _NUMBER), (_IS, 0, 5, _SETSOCKOPT[machine]),
@@ -43,7 +43,7 @@ class _Program(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.POINTER(_Instruction))]
 
 
-def _install(instructions):
+def _install(instructions: list[tuple[int, int, int, int]]) -> None:
     """Puts the filter on this process and what it becomes."""
     array = (_Instruction * len(instructions))(*(_Instruction(*it) for it in instructions))
     program = _Program(len(array), array)
@@ -52,7 +52,7 @@ def _install(instructions):
         raise OSError(ctypes.get_errno(), "no filter of system calls")
 
 
-def _check():
+def _check() -> None:
     """A socket that still hears the option would make two equal measurements of two different ones."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 4096)
@@ -60,7 +60,7 @@ def _check():
             sys.exit("every_segment.py: SO_RCVLOWAT still has its effect")
 
 
-def main():
+def main() -> None:
     _install(filter_for(platform.machine()))
     _check()
     os.execvp(sys.argv[1], sys.argv[1:])

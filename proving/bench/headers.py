@@ -1,7 +1,7 @@
 """What connections carry beside payload: a rate that holds them back counts every byte of them."""
 
 
-def carried(operations, channels):
+def carried(operations: float, channels: list[dict[str, int]]) -> float:
     """Bytes in a second of the connections in the fuller direction, at so many operations in a second, each a request of its own, by
     the generator's report of a session. What beside them opened the session is nothing to speak of."""
     requests = sum(channel["requests"] for channel in channels)

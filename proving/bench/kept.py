@@ -1,119 +1,123 @@
-"""What was measured, case by case.
+"""What was measured, a line for each case.
 
 All cases take most of an hour, and each is a run of its own, in which whatever it compares takes turns. So each is kept as soon as
-it is measured, with when and with what, in measured.json beside this file; the page is made of what is kept, and says of which
-commits and machines and how many rounds that is. Start reading at `Kept`.
+it is measured, in measured.json beside this file: of each of its numbers the median, the least and the most of all rounds, and at
+which commit, how and when they were measured. A case that is measured again replaces its own line alone. The page is made of what is
+kept, and says of which commits and machines and how many rounds that is. Start reading at `Kept`.
 """
 
-import contextlib
 import dataclasses
 import datetime
-import importlib
 import json
-from collections.abc import MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from proving.bench.spread import Spread, Values
 
 PATH = Path(__file__).resolve().parent / "measured.json"
-# How a value that JSON has no word for is marked: one of our samples, and a mapping whose keys are not all texts.
-SAMPLE, MAPPING = "sample of", "keys"
+# How many digits of a number are kept: more than any page shows.
+DIGITS = 10
 
 
-def _plain(value):
-    """What JSON can say, of which `_whole` makes the same again; but a tuple becomes a list."""
-    if dataclasses.is_dataclass(value):
-        return {SAMPLE: type(value).__module__, **vars(value)}
-    if isinstance(value, dict) and not all(isinstance(key, str) for key in value):
-        return {MAPPING: list(value), "values": [_plain(one) for one in value.values()]}
-    if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+@dataclass(frozen=True)
+class Line:
+    """What is kept of one case. `how` is what differs in no two measurements that are the same, but for the commit; `versions` are
+    those of the servers, where the page names them."""
+
+    values: Values
+    commit: str
+    how: str
+    when: datetime.datetime
+    versions: Sequence[str] = ()
+
+    def text(self) -> str:
+        """As a line of JSON."""
+        told = dataclasses.asdict(self)
+        told["values"] = {name: [float(f"{number:.{DIGITS}g}") for number in value] for name, value in self.values.items()}
+        told["when"] = self.when.isoformat(timespec="seconds")
+        return json.dumps({key: value for key, value in told.items() if value != ()})
 
 
-def _whole(value):
-    if isinstance(value, list):
-        return [_whole(one) for one in value]
-    if not isinstance(value, dict):
-        return value
-    if SAMPLE in value:
-        return importlib.import_module(value.pop(SAMPLE)).Sample(**value)
-    if MAPPING in value:
-        return dict(zip(value[MAPPING], map(_whole, value["values"])))
-    return {key: _whole(one) for key, one in value.items()}
+def _line(told: dict[str, Any]) -> Line:
+    values = {name: Spread(*value) for name, value in told.pop("values").items()}
+    return Line(values, when=datetime.datetime.fromisoformat(told.pop("when")), **told)
 
 
 class Kept:
-    """The results of all cases by their whole name, in a file or, without `path`, for this run alone. `stamp` says how those that
-    are added from now on are measured."""
+    """The lines of all cases by their whole name, in a file or, without `path`, for this run alone. `commit` and `how` are those of what
+    is added from now on."""
 
-    def __init__(self, stamp, path):
-        self._stamp, self._path = stamp, path
-        self.entries = self._read() if path else {}
+    def __init__(self, commit: str, how: str, path: Path | None) -> None:
+        self._commit, self._how, self._path = commit, how, path
+        there = json.loads(path.read_text()) if path and path.exists() else {}
+        self.lines = {name: _line(told) for name, told in there.items()}
 
-    def _read(self):
-        entries = {}
-        for name, (result, stamp, when) in (json.loads(self._path.read_text()) if self._path.exists() else {}).items():
-            # What another version of these scripts kept may not be read any more; it is measured again then.
-            with contextlib.suppress(TypeError, ImportError, AttributeError):
-                entries[name] = (_whole(result), stamp, datetime.datetime.fromisoformat(when))
-        return entries
-
-    def part(self, prefix):
-        """The results of one section, by the names of its cases."""
+    def part(self, prefix: str) -> "Part":
+        """The lines of one section, by the names of its cases."""
         return Part(self, prefix)
 
-    def add(self, name, result):
-        """Keeps a result, over what was there before."""
-        now = datetime.datetime.now(datetime.timezone.utc)
-        self.entries[name] = (_whole(_plain(result)), self._stamp, now)
-        if not self._path:
-            return
-        lines = (f"{json.dumps(name)}: {json.dumps([_plain(result), stamp, when.isoformat(timespec='seconds')])}"
-                 for name, (result, stamp, when) in sorted(self.entries.items()))
-        written = self._path.with_suffix(".new")
-        written.write_text("{\n" + ",\n".join(lines) + "\n}\n")
-        written.replace(self._path)
+    def add(self, name: str, values: Values, versions: Sequence[str]) -> None:
+        """Keeps a case, over what was there before."""
+        self.lines[name] = Line(values, self._commit, self._how, datetime.datetime.now(datetime.UTC), versions)
+        if self._path:
+            write(self.lines, self._path)
 
-    def has(self, name):
+    def has(self, name: str) -> bool:
         """Whether a case was measured just as this run would measure it."""
-        return name in self.entries and self.entries[name][1] == self._stamp
+        return name in self.lines and (self.lines[name].commit, self.lines[name].how) == (self._commit, self._how)
 
-    def told(self, names):
+    def told(self, names: Iterable[str]) -> str:
         """The part of the page that says when and with what the named cases were measured."""
-        by_stamp = {}
+        alike: dict[str, list[tuple[datetime.datetime, str]]] = {}
         for name in names:
-            if name in self.entries:
-                _, stamp, when = self.entries[name]
-                by_stamp.setdefault(stamp, []).append((when, name))
-        lines = []
-        for stamp, cases in sorted(by_stamp.items(), key=lambda it: min(it[1])):
+            if line := self.lines.get(name):
+                alike.setdefault(f"commit {line.commit}, {line.how}", []).append((line.when, name))
+        shown = []
+        for how, cases in sorted(alike.items(), key=lambda it: min(it[1])):
             first, last = min(cases)[0], max(cases)[0]
             which = f"{len(cases)} cases" if len(cases) > 6 else "; ".join(f"“{name}”" for _, name in sorted(cases))
-            lines.append(f"* {stamp}; ended from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC: {which}\n")
+            shown.append(f"* {how}; ended from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC: {which}\n")
         return (
-            "\n## When\n\nEach case is one run, in which all that it compares takes turns; cases may be measured at different times.\n\n" + "".join(lines)
+            "\n## When\n\nEach case is one run, in which all that it compares takes turns; cases may be measured at different times.\n\n" + "".join(shown)
         )
 
 
-class Part(MutableMapping):
-    """The kept results whose names begin with a prefix."""
+def write(lines: Mapping[str, Line], path: Path) -> None:
+    """Writes all lines to a file, which is whole at any time."""
+    written = path.with_suffix(".new")
+    written.write_text("{\n" + ",\n".join(f"{json.dumps(name)}: {line.text()}" for name, line in sorted(lines.items())) + "\n}\n")
+    written.replace(path)
 
-    def __init__(self, kept, prefix):
+
+class Part(Mapping[str, Values]):
+    """The lines whose names begin with a prefix."""
+
+    def __init__(self, kept: Kept, prefix: str) -> None:
         self._kept, self.prefix = kept, prefix
         # What was measured by this run.
-        self.fresh = set()
+        self.fresh: set[str] = set()
 
-    def __getitem__(self, name):
-        return self._kept.entries[self.prefix + name][0]
+    def __getitem__(self, name: str) -> Values:
+        return self._kept.lines[self.prefix + name].values
 
-    def __setitem__(self, name, result):
-        self._kept.add(self.prefix + name, result)
-        self.fresh.add(name)
+    def __iter__(self) -> Iterator[str]:
+        return (name.removeprefix(self.prefix) for name in self._kept.lines if name.startswith(self.prefix))
 
-    def __delitem__(self, name):
-        del self._kept.entries[self.prefix + name]
-
-    def __iter__(self):
-        return (name.removeprefix(self.prefix) for name in self._kept.entries if name.startswith(self.prefix))
-
-    def __len__(self):
+    def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def add(self, name: str, values: Values, versions: Sequence[str] = ()) -> Values:
+        """Keeps what this run has measured of a case."""
+        self._kept.add(self.prefix + name, values, versions)
+        self.fresh.add(name)
+        return values
+
+    def versions(self, name: str) -> Sequence[str]:
+        """Those of the servers that a case was measured with."""
+        return self._kept.lines[self.prefix + name].versions
+
+
+# Whether a case of a section is to be measured.
+Chooses = Callable[[Any, Part], bool]

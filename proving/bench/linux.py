@@ -1,35 +1,30 @@
 """Linux' own client (6.1, in user-mode-linux) beside this year's peers: large reads and writes, and what people do to trees of files.
 
 One guest for each protocol has a mount of every server, which are loaded in turn within each round. Servers and guest are joined by a
-virtual cable (kernel-client/guest.py). The files of all servers lie on an XFS whose image is in memory. Large files are read and written
+virtual cable (kernel_client/guest.py). The files of all servers lie on an XFS whose image is in memory. Large files are read and written
 past the client's caches; of trees the time is taken of each step (linux_agent.py). Start reading at `Client.measure`.
 """
 
 import contextlib
 import os
 import random
-import statistics
 import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import against
-import cpu
-import network
-from cases import SHARE
-from harness import server as servers
-from loads import CannotMeasure
+from proving.bench import against, cpu, network, spread
+from proving.bench.cases import SHARE
+from proving.bench.loads import CannotMeasure
+from proving.bench.spread import Values
+from proving.harness import server as servers
+from proving.kernel_client import console, guest
 
 HERE = Path(__file__).resolve().parent
-# Behind this folder, which has names of its own for some of what lies there.
-sys.path.append(str(HERE.parent / "kernel-client"))
-
-import console  # noqa: E402
-import guest  # noqa: E402
-
 # What is moved in each sample, and how often: processor time is counted in ticks of 10 ms. user-mode-linux is slow to send.
 READ_MIB, READ_PASSES, WRITTEN_MIB = 1024, 2, 512
 LARGE_FILE = "large"
@@ -48,6 +43,10 @@ UNCACHED = {"smb": ",cache=none", "nfs": ""}
 WORKS = {"read": "read 1 GiB", "write": "write 512 MiB", "trees": "trees"}
 
 
+# Kind, profile and label of a server.
+Start = tuple[str, str, str | None]
+
+
 @dataclass(frozen=True)
 class Case:
     """`work` is read, write or trees; an operation of read and write is a MiB, and one of trees is a step."""
@@ -58,7 +57,7 @@ class Case:
     rate_ratio: float
 
     @property
-    def name(self):
+    def name(self) -> str:
         return f"Linux {self.protocol.upper()}: {WORKS[self.work]}"
 
 
@@ -76,7 +75,7 @@ class Tree:
     size: int
 
 
-def make_tree(directory):
+def make_tree(directory: Path) -> Tree:
     """Makes the same tree every time, below `directory`."""
     made, chance, size = directory / "tree", random.Random(1), 0
     places = [made]
@@ -102,17 +101,17 @@ def make_tree(directory):
 class Client:
     """The guest with its agent, and the servers of one protocol, the `number`th mounted at /mnt/`number`."""
 
-    def __init__(self, machine, protocol, running, tree):
+    def __init__(self, machine: guest.Guest, protocol: str, running: list[servers.Server], tree: Tree) -> None:
         self._machine, self._protocol, self.running, self._tree = machine, protocol, running, tree
 
-    def _ask(self, do, **arguments):
+    def _ask(self, do: str, **arguments: Any) -> Any:
         said = self._machine.ask(LIMIT_S, do=do, **arguments)
         if "refused" in said:
             raise CannotMeasure(f"{do}: {said['refused']}")
         return said["done"]
 
     @contextlib.contextmanager
-    def mounted(self, more=""):
+    def mounted(self, more: str = "") -> Iterator[None]:
         """With a mount of each server; `more` are further options."""
         user, password = servers.accounts()[0]
         with contextlib.ExitStack() as stack:
@@ -126,9 +125,9 @@ class Client:
                 stack.callback(self._ask, "umount", where=f"/mnt/{number}")
             yield
 
-    def measure(self, case, rounds):
+    def measure(self, case: Case, rounds: int) -> dict[str, list[Any]]:
         """A case on every server in turn: label -> samples as loads.measure gives them, or label -> seconds by step."""
-        samples = {server.label: [] for server in self.running}
+        samples: dict[str, list[Any]] = {server.label: [] for server in self.running}
         with self.mounted("" if case.work == "trees" else UNCACHED[self._protocol]):
             for number in range(rounds):
                 order = list(enumerate(self.running))
@@ -137,7 +136,7 @@ class Client:
                     samples[server.label].append(self._trees(f"/mnt/{place}/trees") if case.work == "trees" else self._large(place, case.work == "write"))
         return samples
 
-    def _large(self, number, write):
+    def _large(self, number: int, write: bool) -> tuple[float, float, float]:
         """One sample of one server; an operation is a MiB."""
         pid, mib, passes = self.running[number].pid, *((WRITTEN_MIB, 1) if write else (READ_MIB, READ_PASSES))
         before = cpu.seconds(pid)
@@ -145,11 +144,11 @@ class Client:
         spent = (cpu.seconds(pid) - before) * 1e6 / (mib * passes)
         return spent, mib * passes / seconds, spent
 
-    def _trees(self, where):
+    def _trees(self, where: str) -> Any:
         """The seconds of each step in a directory of the guest."""
         return self._ask("tree", where=where, repository=str(self._tree.repository), names=self._tree.names, size=self._tree.size)
 
-    def begin(self):
+    def begin(self) -> None:
         """Hands the tree over, and makes what the servers must have. All steps are done once in the guest's memory, by which it has read
         its programs before they are timed."""
         self._ask("take", archive=str(self._tree.archive))
@@ -168,7 +167,7 @@ class Client:
 
 
 @contextlib.contextmanager
-def client(protocol, starts):
+def client(protocol: str, starts: list[Start]) -> Iterator[Client]:
     """The servers in a network with a guest; `starts` are their kinds, profiles and labels."""
     if reason := guest.missing(PROGRAMS[protocol]):
         raise CannotMeasure(reason)
@@ -190,8 +189,17 @@ def client(protocol, starts):
         yield found
 
 
-def tree_row(case, rounds, step, ours, peers):
+def tree_values(rounds: dict[str, list[dict[str, float]]], ours: str, peers: Sequence[str]) -> Values:
+    """The numbers of all steps: our seconds, and each peer's over ours within a round."""
+    found: Values = {}
+    for step in STEPS:
+        found[f"{step}: seconds"] = spread.of(own[step] for own in rounds[ours])
+        for peer in peers:
+            found[f"{step}: rate × {peer}"] = spread.of(theirs[step] / own[step] for own, theirs in zip(rounds[ours], rounds[peer], strict=True))
+    return found
+
+
+def tree_row(case: Case, of: Values, step: str, peers: Sequence[str]) -> list[str]:
     """The columns behind the step's name: our seconds, each peer's over ours, and what is wanted of them."""
-    ratios = {peer: [theirs[step] / own[step] for own, theirs in zip(rounds[ours], rounds[peer])] for peer in peers}
-    return [f"{statistics.median(own[step] for own in rounds[ours]):.2f} s", *(against.told(ratios[peer]) for peer in peers),
-            against.verdict(rate=(list(ratios.values()), case.rate_ratio))]
+    return [f"{of[f'{step}: seconds'].median:.2f} s", *(spread.told(of, f"{step}: rate × {peer}") for peer in peers),
+            against.verdict(of, peers, f"{step}: ", rate=case.rate_ratio)]

@@ -7,10 +7,14 @@ they are. Start reading at `Agent.tree`.
 import os
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
+from typing import Any
 
-import console
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.kernel_client import console
 
 LIMIT_S = 180
 BLOCK_MIB = 4
@@ -22,7 +26,7 @@ class Wrong(Exception):
     """A step did not do what it must."""
 
 
-def _timed(words, within):
+def _timed(words: list[str], within: str) -> tuple[float, str]:
     """Runs a command in a directory; gives its seconds and what it said."""
     began = time.monotonic()
     done = subprocess.run(words, cwd=within, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S)
@@ -32,7 +36,7 @@ def _timed(words, within):
     return seconds, done.stdout.strip()
 
 
-def _forget(programs):
+def _forget(programs: list[str]) -> None:
     """Drops what the kernel keeps of files; the programs that are to run are read again at once."""
     os.sync()
     Path("/proc/sys/vm/drop_caches").write_text("3")
@@ -43,28 +47,28 @@ def _forget(programs):
 class Agent:
     """The actions."""
 
-    def mount(self, kind, where, source, options):
+    def mount(self, kind: str, where: str, source: str, options: str) -> None:
         """Mount a share or an export."""
         os.makedirs(where, exist_ok=True)
         done = subprocess.run(["mount", "-t", kind, "-o", options, source, where], capture_output=True, text=True, timeout=LIMIT_S)
         if done.returncode != 0:
             raise Wrong(f"mount {source}: {done.stderr.strip()}")
 
-    def umount(self, where):
+    def umount(self, where: str) -> None:
         """Unmount it."""
         subprocess.run(["umount", where], check=True, timeout=LIMIT_S)
 
-    def large(self, path, mib, passes, write):
+    def large(self, path: str, mib: int, passes: int, write: bool) -> float:
         """Read a file so many times, or write over it, past the caches; answers with the seconds."""
         ends = ["if=/dev/zero", f"of={path}", "oflag=direct", "conv=notrunc"] if write else [f"if={path}", "of=/dev/null", "iflag=direct"]
         words = ["dd", f"bs={BLOCK_MIB}M", f"count={mib // BLOCK_MIB}", "status=none", *ends]
         return sum(_timed(words, "/")[0] for _ in range(passes))
 
-    def take(self, archive):
+    def take(self, archive: str) -> None:
         """Copy the archive of the tree to where it is unpacked from."""
         shutil.copy(archive, ARCHIVE)
 
-    def tree(self, where, repository, names, size):
+    def tree(self, where: str, repository: str, names: int, size: int) -> dict[str, float]:
         """What people do to a tree, one step after the other; answers with the seconds of each by its name. Each begins without
         anything in the kernel's caches. `names` and `size` are how many it has and the bytes of its files."""
         steps = {
@@ -89,10 +93,10 @@ class Agent:
         return seconds
 
 
-def main():
+def main() -> None:
     agent = Agent()
 
-    def answer(do, arguments):
+    def answer(do: str, arguments: dict[str, Any]) -> dict[str, Any]:
         try:
             return {"done": getattr(agent, do)(**arguments)}
         except Exception as error:  # the host says what could not be measured

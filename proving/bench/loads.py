@@ -1,21 +1,26 @@
 """One load on one server, and one case on several servers in turn."""
 
+import argparse
 import json
 import os
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 
-import cpu
-from cases import DIRECTORY, FILE_BYTES, PEER_FILE, SHARES
-from harness import server as servers
+from proving.bench import cpu
+from proving.bench.cases import DIRECTORY, FILE_BYTES, PEER_FILE, SHARES, Case, Generator
+from proving.harness import server as servers
+
+# What a round gives for a server: CPU µs for an operation, operations for a second, CPU µs for a MiB.
+Row = tuple[float, float, float | None]
 
 
 class CannotMeasure(Exception):
     """The load command failed or did not say what it did."""
 
 
-def prepare(server, generator):
+def prepare(server: servers.Server, generator: str) -> None:
     """The directories in which everything happens; our own generator makes what it works on before it measures."""
     for share in SHARES:
         directory = server.share_directory(share) / DIRECTORY
@@ -27,7 +32,7 @@ def prepare(server, generator):
             file.chmod(0o666)
 
 
-def load(command, server):
+def load(command: list[str], server: servers.Server) -> tuple[int, int, float, float]:
     """Run a load command; gives operations, bytes, seconds and the server's CPU seconds for them.
 
     Our own generator reads the server's processor time itself, around just what it measures; a foreign one says `ready` and
@@ -36,6 +41,7 @@ def load(command, server):
     before, after = cpu.seconds(server.pid), None
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
     lines = []
+    assert process.stdout is not None
     for line in process.stdout:
         if line.strip() == "ready":
             before = cpu.seconds(server.pid)
@@ -57,10 +63,10 @@ def load(command, server):
     return done["ops"], done["bytes"], done["seconds"], spent
 
 
-def measure(case, running, generator, options):
+def measure(case: Case, running: Sequence[servers.Server], generator: Generator, options: argparse.Namespace) -> dict[str, list[Row]] | None:
     """One case on every server in turn, `rounds` times; gives label -> list of (CPU µs for an op, ops/s, CPU µs for a MiB)."""
     user, password = servers.accounts()[0]
-    samples = {server.label: [] for server in running}
+    samples: dict[str, list[Row]] = {server.label: [] for server in running}
     with tempfile.NamedTemporaryFile("w") as secret:
         secret.write(password)
         secret.flush()

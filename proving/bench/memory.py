@@ -17,7 +17,7 @@ _NEW_MOUNT_NAMESPACE = 0x20000
 _NEEDED_KIB = 8 << 20
 
 
-def enter():
+def enter() -> str:
     """Lays the directories of all that this process starts from now on in memory; says where they are.
 
     Only root may, and it takes 8 GiB of free memory; elsewhere they stay where temporary files are. The file system is seen by
@@ -35,13 +35,13 @@ def enter():
     return "in memory (tmpfs)"
 
 
-def _leave(directory, process):
+def _leave(directory: str, process: int) -> None:
     # Children of this process that were forked have the same handler.
     if os.getpid() == process:
         subprocess.run(["umount", "--lazy", directory], check=False, timeout=10)
         os.rmdir(directory)
 
 
-def _available_kib():
+def _available_kib() -> int:
     lines = Path("/proc/meminfo").read_text().splitlines()
     return next((int(line.split()[1]) for line in lines if line.startswith("MemAvailable")), 0)

@@ -18,7 +18,7 @@ _ROUTES = ("127.0.0.0/8", "127.0.0.1")
 _ANOTHER_ADDRESS = "192.0.2.1/32"
 
 
-def enter():
+def enter() -> str:
     """Moves this process, and all that it starts from now on, to such a loopback; says what its connections use.
 
     Only root may; others measure on the host's own.
@@ -39,11 +39,11 @@ def enter():
     return CONGESTION_CONTROL
 
 
-def setting(command):
+def setting(command: list[str]) -> list[str]:
     """The command line that sets the same for `command`, in the network of an emulated link, which begins as the host is set; where
     that is refused it stays so."""
     return ["sh", "-c", f'{{ echo {CONGESTION_CONTROL} >{_HOSTS_OWN}; }} 2>/dev/null; exec "$@"', "sh", *command]
 
 
-def _ip(*arguments):
+def _ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True, timeout=10, stdin=subprocess.DEVNULL)

@@ -6,36 +6,37 @@ within a round, and told with the least and the most of all rounds. Start readin
 says servers/README.md.
 """
 
+import argparse
 import contextlib
 import dataclasses
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
-import against
-import every_segment
-import linux
-import loads
-import nfs
-from cases import DIRECTORY, SHARE, Case, every_segment_load, peer_load, torture_load, trunkline_load
-from harness import server as servers
+from proving.bench import against, every_segment, linux, loads, nfs
+from proving.bench.cases import DIRECTORY, SHARE, Case, Generator, every_segment_load, peer_load, torture_load, trunkline_load
+from proving.bench.kept import Chooses, Part
+from proving.bench.spread import Values
+from proving.harness import server as servers
 
 KIB, MIB = 1 << 10, 1 << 20
 OURS, PLAIN, TUNED = "trunkline", "samba", "samba, tuned"
 # Kind, profile and label.
 SMB_STARTS = [(OURS, "bench", None), ("samba", "bench", PLAIN), ("samba", "bench-tuned", TUNED)]
-NFS_STARTS = [(kind, "nfs", None) for kind in nfs.KINDS]
+NFS_STARTS: list[linux.Start] = [(kind, "nfs", None) for kind in nfs.KINDS]
 # Operations on names in a round, ours and a peer's.
 COUNTS = {"create": (3_000, 750), "open": (20_000, 5_000), "stat": (20_000, 5_000), "unlink": (5_000, 1_250), "list": (40, 10)}
 COUNTS_ALONE = {"create": (1_000, 250), "open": (4_000, 1_000), "stat": (4_000, 1_000), "unlink": (2_000, 500)}
 
 
-def _data(name, workload, block, depth, cost, rate, protection="plain"):
+def _data(name: str, workload: str, block: int, depth: int, cost: float | None, rate: float | None, protection: str = "plain") -> Case:
     return Case(name, workload, block, depth, protection, cpu_ratio=cost, rate_ratio=rate)
 
 
-def _names(name, workload, depth, cost, rate):
+def _names(name: str, workload: str, depth: int, cost: float | None, rate: float | None) -> Case:
     counts = COUNTS_ALONE if depth == 1 and workload in COUNTS_ALONE else COUNTS
     return Case(name, workload, depth=depth, cpu_ratio=cost, rate_ratio=rate, counts=counts[workload])
 
@@ -82,7 +83,7 @@ TORTURE = [
     _data("torture: read 1 MiB, depth 8", "read", MIB, 8, 1, 1.05),
     _data("torture: write 1 MiB, depth 8", "write", MIB, 8, 1.15, 1.1),
 ]
-GENERATED = [(every_segment_load, SMB), (trunkline_load, WHOLE_PARTS), (peer_load, FOREIGN), (torture_load, TORTURE)]
+GENERATED: list[tuple[Generator, list[Case]]] = [(every_segment_load, SMB), (trunkline_load, WHOLE_PARTS), (peer_load, FOREIGN), (torture_load, TORTURE)]
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class OverNfs:
     rate_ratio: float
 
     @property
-    def name(self):
+    def name(self) -> str:
         return f"NFS: {self.of.name}"
 
 
@@ -105,13 +106,13 @@ _OVER_NFS = {
 }
 NFS = [OverNfs(dataclasses.replace(case, counts=COUNTS.get(case.workload)), *_OVER_NFS[case.workload, case.block])
        for case in (*nfs.CASES, nfs.Case("list 10,000 names", "list", depth=1))]
-ALL = [*(case for _, cases in GENERATED for case in cases), *NFS, *linux.CASES]
+ALL: list[Any] = [*(case for _, cases in GENERATED for case in cases), *NFS, *linux.CASES]
 # Room for all files of the NFS cases, which are made in one run.
 STORAGE_BYTES = 2 << 30
 
 
 @contextlib.contextmanager
-def _of_this_year():
+def _of_this_year() -> Iterator[None]:
     """Other servers than ours are started in the newer generation meanwhile."""
     before = os.environ.get("GENERATION")
     os.environ["GENERATION"] = "newer"
@@ -124,11 +125,11 @@ def _of_this_year():
             os.environ["GENERATION"] = before
 
 
-def run(options, is_chosen, results):
+def run(options: argparse.Namespace, is_chosen: Chooses, results: Part) -> Any:
     """Measures what is chosen, says it line by line and adds it to `results`; gives whether nothing is missing."""
     chosen = {case.name for case in ALL if is_chosen(case, results)}
 
-    def of(cases):
+    def of(cases: Iterable[Any]) -> list[Any]:
         return [case for case in cases if case.name in chosen]
 
     with _of_this_year():
@@ -139,7 +140,7 @@ def run(options, is_chosen, results):
     return chosen <= results.fresh
 
 
-def _smb(generated, options, results):
+def _smb(generated: list[tuple[Generator, list[Case]]], options: argparse.Namespace, results: Part) -> None:
     if not any(cases for _, cases in generated):
         return
     with contextlib.ExitStack() as stack:
@@ -157,7 +158,7 @@ def _smb(generated, options, results):
                     _keep(case, loads.measure(case, running, generator, options), results)
 
 
-def _nfs(cases, options, results):
+def _nfs(cases: Iterable[Any], options: argparse.Namespace, results: Part) -> None:
     if not cases:
         return
     with contextlib.ExitStack() as stack:
@@ -176,7 +177,7 @@ def _nfs(cases, options, results):
                 _keep(case, nfs.measure(case.of, running, options, through=every_segment.COMMAND), results)
 
 
-def _linux(protocol, starts, cases, options, results):
+def _linux(protocol: str, starts: list[linux.Start], cases: Iterable[Any], options: argparse.Namespace, results: Part) -> None:
     if not cases:
         return
     try:
@@ -192,7 +193,7 @@ _TROUBLE = (loads.CannotMeasure, linux.guest.Ended, subprocess.SubprocessError, 
 
 
 @contextlib.contextmanager
-def _told(case):
+def _told(case: Any) -> Iterator[None]:
     """Says what could not be measured, and goes on."""
     try:
         yield
@@ -200,54 +201,68 @@ def _told(case):
         print(f"newest, {case.name}: not measured: {reason}", file=sys.stderr)
 
 
-def _keep(case, rounds, results):
+def _keep(case: Any, rounds: Any, results: Part) -> None:
     if rounds is None:
         print(f"newest, {case.name}: the generator cannot make it", file=sys.stderr)
         return
-    results[case.name] = {"versions": [servers.version(kind) for kind in _kinds(case)], "rounds": rounds}
-    for name, shown in _lines(case, results[case.name]["rounds"]):
+    of = results.add(case.name, values(case, rounds), [servers.version(kind) for kind in _kinds(case)])
+    for name, shown in _lines(case, of):
         print(f"newest, {name}: {'; '.join(shown)}", flush=True)
 
 
-def _kinds(case):
+def _kinds(case: Any) -> tuple[str, ...]:
     over_nfs = isinstance(case, OverNfs) or isinstance(case, linux.Case) and case.protocol == "nfs"
     return nfs.KINDS if over_nfs else (OURS, "samba")
 
 
-def _peers(case):
+def _peers(case: Any) -> tuple[str, ...]:
     return nfs.KINDS[1:] if _kinds(case) == nfs.KINDS else (PLAIN, TUNED)
 
 
-def _lines(case, rounds):
+def values(case: Any, rounds: Any) -> Values:
+    """The numbers of a case, of all of its rows."""
+    peers = _peers(case)
+    if isinstance(case, OverNfs):
+        found: Values = {}
+        for connections in nfs.CONNECTIONS:
+            columns = {kind: ([it.cpu for it in rounds[kind][connections]], [it.ops for it in rounds[kind][connections]]) for kind in nfs.KINDS}
+            found |= against.values(columns, OURS, peers, f"{connections}: ")
+        return found
+    if isinstance(case, linux.Case) and case.work == "trees":
+        return linux.tree_values(rounds, OURS, peers)
+    columns = {label: ([row[against.CPU] for row in rows], [row[against.RATE] for row in rows]) for label, rows in rounds.items()}
+    return against.values(columns, OURS, peers)
+
+
+def _lines(case: Any, of: Values) -> Iterator[tuple[str, list[str]]]:
     """The rows of one case: name and columns."""
     if isinstance(case, OverNfs):
         for connections in nfs.CONNECTIONS:
-            columns = {kind: ([it.cpu for it in rounds[kind][connections]], [it.ops for it in rounds[kind][connections]]) for kind in nfs.KINDS}
-            yield f"{case.name}, {connections} connection{'s' if connections > 1 else ''}", against.row(columns, OURS, _peers(case), case.cpu_ratio, case.rate_ratio)
+            yield (f"{case.name}, {connections} connection{'s' if connections > 1 else ''}",
+                   against.told(of, _peers(case), case.cpu_ratio, case.rate_ratio, f"{connections}: "))
     elif isinstance(case, linux.Case) and case.work == "trees":
         for step in linux.STEPS:
-            yield f"{case.name}: {step}", linux.tree_row(case, rounds, step, OURS, _peers(case))
+            yield f"{case.name}: {step}", linux.tree_row(case, of, step, _peers(case))
     else:
-        columns = {label: ([row[against.CPU] for row in rows], [row[against.RATE] for row in rows]) for label, rows in rounds.items()}
-        yield case.name, against.row(columns, OURS, _peers(case), case.cpu_ratio, case.rate_ratio)
+        yield case.name, against.told(of, _peers(case), case.cpu_ratio, case.rate_ratio)
 
 
-def _table(results, cases, *head):
+def _table(results: Part, cases: Iterable[Any], *head: str) -> str:
     """The rows of these cases under a head."""
     rows = []
     for case in cases:
         if case.name in results:
-            rows += [f"| {name} | {' | '.join(shown)} |" for name, shown in _lines(case, results[case.name]["rounds"])]
+            rows += [f"| {name} | {' | '.join(shown)} |" for name, shown in _lines(case, results[case.name])]
         else:
             rows.append(f"| {case.name} | {'– | ' * (len(head) - 2)}not measured |")
     return f"| {' | '.join(head)} |\n{'|---' * len(head)}|\n" + "\n".join(rows) + "\n"
 
 
-def section(results):
+def section(results: Part) -> str:
     """The part of the page that leads it."""
-    versions = sorted({version for case in ALL if case.name in results for version in results[case.name]["versions"]})
-    moved, trees = ({protocol: [case for case in linux.CASES if case.protocol == protocol and (case.work == "trees") == of_trees] for protocol in ("smb", "nfs")}
-                    for of_trees in (False, True))
+    versions = sorted({version for case in ALL if case.name in results for version in results.versions(case.name)})
+    moved, trees = ({protocol: [case for case in linux.CASES if case.protocol == protocol and (case.work == "trees") == of_trees]
+                     for protocol in ("smb", "nfs")} for of_trees in (False, True))
     smb = [case for _, cases in GENERATED for case in cases]
     samba, ganesha = ("Samba: cost, ×", "rate, ×", "tuned: cost, ×", "rate, ×"), ("Ganesha: cost, ×", "rate, ×")
     return (
@@ -258,11 +273,13 @@ def section(results):
         "named, and here it is woken for every segment, as most clients are; where SO_RCVLOWAT is named it asks for whole parts of large replies. Nobody here\n"
         "wrote the crate `smb2` (it signs), smbtorture of this year's Samba (`smb2.bench.read` and `.write`; the files that it reads are holes),\n"
         "and Linux (6.1, user-mode-linux behind a virtual cable; `dd` with blocks of 4 MiB past its caches; an operation is a MiB there).\n"
-        "Over NFS, and wherever Linux is the client, the files lie on an XFS whose image is in memory, since Ganesha 15 exports no tmpfs. [speed-not-met.md](speed-not-met.md)\n"
+        "Over NFS, and wherever Linux is the client, the files lie on an XFS whose image is in memory, since Ganesha 15 exports no tmpfs. "
+        "[speed-not-met.md](speed-not-met.md)\n"
         "says what takes the time in the rows that miss what is wanted, and what was tried.\n\n"
         + _table(results, [*smb, *moved["smb"]], "SMB", "Trunkline", "", *samba, "")
         + "\n" + _table(results, [*NFS, *moved["nfs"]], "NFSv4.1 (Linux: 4.2)", "Trunkline", "", *ganesha, "")
-        + f"\nTrees: what people do to {linux.FILES} files in {linux.DIRECTORIES} directories, through Linux' own client, with the mount's options as they come.\n"
+        + f"\nTrees: what people do to {linux.FILES} files in {linux.DIRECTORIES} directories, through Linux' own client, with the mount's "
+          f"options as they come.\n"
         "Each step begins with nothing in the client's caches. × is the peer's time over ours, within a round.\n\n"
         + _table(results, trees["smb"], "SMB", "Trunkline", "Samba, ×", "tuned, ×", "") + "\n"
         + _table(results, trees["nfs"], "NFSv4.2", "Trunkline", "Ganesha, ×", "")

@@ -5,17 +5,20 @@ is the list of fio runs that users measure nconnect with, on our own server, eac
 uncapped connection reaches in the same round. Start reading at `run`.
 """
 
+import argparse
 import contextlib
 import json
-import statistics
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import headers
-import spread
-from cases import DIRECTORY, FILE_BYTES, NAMES, OPERATIONS, SHARE
-from harness import server as servers
+from proving.bench import headers, spread
+from proving.bench.cases import DIRECTORY, FILE_BYTES, NAMES, OPERATIONS, SHARE
+from proving.bench.kept import Chooses, Part
+from proving.bench.spread import Values
+from proving.harness import server as servers
 
 MIB = 1 << 20
 CONNECTIONS = (1, 4)
@@ -43,7 +46,7 @@ class Case:
     # Operations on names in one round, ours and another server's; else as many as OPERATIONS says.
     counts: tuple[int, int] | None = None
 
-    def operations(self, server):
+    def operations(self, server: servers.Server) -> int:
         """How many on names this server does in one round."""
         if self.counts is None:
             return OPERATIONS[self.workload]
@@ -71,7 +74,7 @@ class Fio:
     block: int
 
     @property
-    def name(self):
+    def name(self) -> str:
         return f"{self.workload} {self.block >> 10} KiB, depth {DEPTH}, capped"
 
 
@@ -90,7 +93,12 @@ class Sample:
     carried: float
 
 
-def _load(server, channels, *options, below="", through=()):
+# By kind of server and connections; of a line of the list by connections or `uncapped`.
+Measured = dict[str, dict[int, list[Sample]]]
+FioRound = dict[int | str, Sample]
+
+
+def _load(server: servers.Server, channels: Sequence[int], *options: str, below: str = "", through: Sequence[str] = ()) -> dict[int, Sample]:
     """Loads with each of `channels` connections in turn, in a directory below ours; gives connections -> Sample. `through` is a command
     that runs the generator."""
     target = f"nfs://127.0.0.1:{server.port}/{SHARE}/{DIRECTORY}{below}"
@@ -99,7 +107,7 @@ def _load(server, channels, *options, below="", through=()):
     return {int(job["job options"]["channels"]): _sample(job) for job in json.loads(done.stdout)["jobs"]}
 
 
-def _sample(job):
+def _sample(job: dict[str, Any]) -> Sample:
     own = job["trunkline"]
     part = next(part for part in (job["read"], job["write"], own["metadata"]) if part["total_ios"])
     seconds = part["runtime"] / 1000
@@ -107,19 +115,19 @@ def _sample(job):
     return Sample(ops, part["io_bytes"] / seconds, own["server_cpu_ns"] / 1000 / part["total_ios"], headers.carried(ops, own["channels"]))
 
 
-def _data(workload, block, depth, options):
+def _data(workload: str, block: int, depth: int, options: argparse.Namespace) -> list[str]:
     return ["--rw", workload, "--bs", str(block), "--iodepth", str(depth), "--runtime", f"{options.seconds * 1000:.0f}ms",
             "--ramp_time", "1", "--filesize", str(FILE_BYTES)]
 
 
-def _options(case, server, options):
+def _options(case: Case, server: servers.Server, options: argparse.Namespace) -> list[str]:
     if case.block:
         return _data(case.workload, case.block, case.depth, options)
     return ["--metadata", case.workload, "--files", str(NAMES), "--number-ios", str(case.operations(server)), "--iodepth", str(case.depth),
             "--bs", "4096"]
 
 
-def _measure_once(case, server, number, options, through):
+def _measure_once(case: Case, server: servers.Server, number: int, options: argparse.Namespace, through: Sequence[str]) -> list[tuple[int, Sample]]:
     """Pairs of connections and Sample. Names are made in a new directory each time, and none is deleted before the end:
     ext4 without a journal does not use a deleted file's inode again for a minute to six, and passes over each such inode at
     every file it makes, which would cost more than either server, and most for whoever comes last."""
@@ -132,9 +140,9 @@ def _measure_once(case, server, number, options, through):
             for connections in order]
 
 
-def measure(case, running, options, through=()):
+def measure(case: Case, running: list[servers.Server], options: argparse.Namespace, through: Sequence[str] = ()) -> Measured:
     """One case on every server in turn, `rounds` times; gives kind -> connections -> list of samples."""
-    samples = {server.kind: {connections: [] for connections in CONNECTIONS} for server in running}
+    samples: Measured = {server.kind: {connections: [] for connections in CONNECTIONS} for server in running}
     for number in range(options.rounds):
         # Whoever goes first in one round goes last in the next.
         for server in running if number % 2 == 0 else reversed(running):
@@ -143,60 +151,56 @@ def measure(case, running, options, through=()):
     return samples
 
 
-def measure_list(fio, server, options):
+def measure_list(fio: Fio, server: servers.Server, options: argparse.Namespace) -> list[FioRound]:
     """One line of the list, `rounds` times; gives for each round connections or `uncapped` -> Sample."""
-    rounds, load = [], _data(fio.workload, fio.block, DEPTH, options)
+    rounds: list[FioRound] = []
+    load = _data(fio.workload, fio.block, DEPTH, options)
     for number in range(options.rounds):
         first = number % len(NCONNECT)
         uncapped = _load(server, [1], *load)[1]
         cap = ["--channel-rate", str(int(uncapped.carried / CAPPED))]
-        rounds.append({"uncapped": uncapped, **_load(server, NCONNECT[first:] + NCONNECT[:first], *load, *cap)})
+        rounds.append(dict(_load(server, NCONNECT[first:] + NCONNECT[:first], *load, *cap)) | {"uncapped": uncapped})
     return rounds
 
 
-def _median(samples, of):
-    return statistics.median(of(sample) for sample in samples)
+def values(result: Measured) -> Values:
+    """The numbers of a case, by server and connections."""
+    found: Values = {}
+    for kind, of_kind in result.items():
+        for connections, samples in of_kind.items():
+            found[f"{kind} {connections} cost"] = spread.of(it.cpu for it in samples)
+            found[f"{kind} {connections} rate"] = spread.of(it.ops for it in samples)
+    return found
 
 
-def _ratio(case, result, connections):
+def list_values(rounds: list[FioRound]) -> Values:
+    """The numbers of a line of the list; ratios are taken within a round."""
+    found = {f"{key} rate": spread.of(it[key].rate for it in rounds) for key in rounds[0]}
+    return found | {"share": spread.of(it[CAPPED].rate / it["uncapped"].rate for it in rounds)}
+
+
+def _verdict(case: Case, of: Values, connections: int) -> str:
     """Ganesha's processor time for an operation over ours; nothing without both."""
-    if set(result) != set(KINDS):
-        return None
-    ours, theirs = (_median(result[kind][connections], lambda it: it.cpu) for kind in KINDS)
-    return theirs / ours if ours else None
-
-
-def _verdict(case, result, connections):
-    ratio = _ratio(case, result, connections)
-    if ratio is None:
+    ours, theirs = (of.get(f"{kind} {connections} cost") for kind in KINDS)
+    if not ours or not theirs or not ours.median:
         return "–"
+    ratio = theirs.median / ours.median
     if case.cpu_ratio is None:
         return f"{ratio:.1f}"
     return f"{ratio:.1f}, wanted ≥ {case.cpu_ratio:g}: {'met' if ratio >= case.cpu_ratio else '**not met**'}"
 
 
-def _columns(case, result, connections):
-    shown = []
-    for kind in KINDS:
-        if kind not in result:
-            shown.append("–")
-            continue
-        samples = result[kind][connections]
-        shown.append(f"{spread.told((it.cpu for it in samples), 1)} µs, {_median(samples, lambda it: it.ops):,.0f}/s")
-    return shown
+def _columns(of: Values, connections: int) -> list[str]:
+    names = [f"{kind} {connections}" for kind in KINDS]
+    return [f"{of[f'{name} cost'].told(1)} µs, {of[f'{name} rate'].median:,.0f}/s" if f"{name} cost" in of else "–" for name in names]
 
 
-def _shares_of(rounds, connections):
-    """What so many capped connections carry of one uncapped connection's rate, in each round."""
-    return [it[connections].rate / it["uncapped"].rate for it in rounds]
+def _list_verdict(of: Values) -> str:
+    share = of["share"]
+    return f"{share.told()}, wanted ≥ {ENOUGH:g}: {'met' if share.median >= ENOUGH else '**not met**'}"
 
 
-def _list_verdict(rounds):
-    shares = _shares_of(rounds, CAPPED)
-    return f"{spread.told(shares)}, wanted ≥ {ENOUGH:g}: {'met' if statistics.median(shares) >= ENOUGH else '**not met**'}"
-
-
-def run(options, is_chosen, results):
+def run(options: argparse.Namespace, is_chosen: Chooses, results: Part) -> bool:
     """Measures what is chosen, says it line by line and adds it to `results`; gives whether nothing is missing."""
     cases = [case for case in CASES if is_chosen(case, results)]
     lines = [fio for fio in LIST if is_chosen(fio, results)]
@@ -215,20 +219,21 @@ def run(options, is_chosen, results):
             directory.chmod(0o777)
         for case in cases:
             with _told(case):
-                results[case.name] = measure(case, running, options)
+                of = results.add(case.name, values(measure(case, running, options)))
                 for connections in CONNECTIONS:
-                    shown = "; ".join(f"{kind} {text}" for kind, text in zip(KINDS, _columns(case, results[case.name], connections)))
-                    print(f"nfs, {case.name}, {connections} connections: {shown}; {_verdict(case, results[case.name], connections)}", flush=True)
+                    shown = "; ".join(f"{kind} {text}" for kind, text in zip(KINDS, _columns(of, connections), strict=True))
+                    print(f"nfs, {case.name}, {connections} connections: {shown}; {_verdict(case, of, connections)}", flush=True)
         ours = next((server for server in running if server.kind == KINDS[0]), None)
         for fio in lines if ours else []:
             with _told(fio):
-                results[fio.name] = measure_list(fio, ours, options)
-                print(f"nfs, {fio.name}: {'; '.join(_row(fio, results[fio.name]))}", flush=True)
+                assert ours is not None
+                of = results.add(fio.name, list_values(measure_list(fio, ours, options)))
+                print(f"nfs, {fio.name}: {'; '.join(_row(of))}", flush=True)
     return len(running) == len(KINDS) and len(results.fresh) == len(cases) + len(lines)
 
 
 @contextlib.contextmanager
-def _told(case):
+def _told(case: Case | Fio) -> Iterator[None]:
     """Says what could not be measured, and goes on."""
     try:
         yield
@@ -236,23 +241,24 @@ def _told(case):
         print(f"nfs, {case.name}: not measured: {reason}", file=sys.stderr)
 
 
-def _row(fio, rounds):
+def _row(of: Values) -> list[str]:
     """One line of the list, as the columns of its table behind the name."""
-    rate = [f"{statistics.median(it[key].rate for it in rounds) / MIB:,.0f} MiB/s" for key in ("uncapped", *NCONNECT)]
-    return [*rate, _list_verdict(rounds)]
+    rate = [f"{of[f'{key} rate'].median / MIB:,.0f} MiB/s" for key in ("uncapped", *NCONNECT)]
+    return [*rate, _list_verdict(of)]
 
 
-def section(results):
+def section(results: Part) -> str:
     """The part of the page."""
     rows = []
     for case in CASES:
         for connections in CONNECTIONS:
             if case.name in results:
-                shown = [*_columns(case, results[case.name], connections), _verdict(case, results[case.name], connections)]
+                shown = [*_columns(results[case.name], connections), _verdict(case, results[case.name], connections)]
             else:
                 shown = ["–", "–", "not measured"]
             rows.append(f"| {case.name} | {connections} | {' | '.join(shown)} |")
-    lines = [f"| {fio.workload} {fio.block >> 10} KiB | {' | '.join(_row(fio, results[fio.name]) if fio.name in results else ['–'] * (len(NCONNECT) + 1) + ['not measured'])} |"
+    lines = [f"| {fio.workload} {fio.block >> 10} KiB | "
+             f"{' | '.join(_row(results[fio.name]) if fio.name in results else ['–'] * (len(NCONNECT) + 1) + ['not measured'])} |"
              for fio in LIST]
     return (
         "\n## NFSv4.1\n\nOne client process with one session over 1 or 4 connections, to Trunkline and to Ganesha in turns within each round. A cell is\n"
@@ -260,8 +266,10 @@ def section(results):
         "Creating sends an OPEN, an unstable WRITE and a CLOSE, opening an OPEN and a CLOSE, one after the other as Linux does.\n\n"
         "| case | connections | Trunkline | Ganesha | Ganesha / Trunkline |\n" + "|---" * 5 + "|\n" + "\n".join(rows)
         + f"\n\nnconnect on Trunkline, {DEPTH} requests under way, each connection held to a quarter of what one uncapped connection reaches in the\n"
-        "same round, counted in the bytes that the connection carries: the client itself reads and writes no faster, and the server knows nothing of it. This stands for a path whose single\n"
+        "same round, counted in the bytes that the connection carries: the client itself reads and writes no faster, and the server knows "
+        "nothing of it. This stands for a path whose single\n"
         "connection is slow; it is not such a path. The last column is what four connections carry of the uncapped rate.\n\n"
-        "| load | one, uncapped | " + " | ".join(f"nconnect={count}" for count in NCONNECT) + " | four against uncapped |\n" + "|---" * (len(NCONNECT) + 3) + "|\n"
+        "| load | one, uncapped | " + " | ".join(f"nconnect={count}" for count in NCONNECT) + " | four against uncapped |\n"
+        + "|---" * (len(NCONNECT) + 3) + "|\n"
         + "\n".join(lines) + "\n"
     )

@@ -4,19 +4,23 @@ A plain loop asks it as quickly as it can; beside that loop shows what our gener
 our server and client reach together over four channels. All of it takes turns within each round. Start reading at `run`.
 """
 
+import argparse
 import contextlib
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import spread
-from cases import DIRECTORY, FILE_BYTES, SHARE, trunkline_target
-from harness import server as servers
+from proving.bench import spread
+from proving.bench.cases import DIRECTORY, FILE_BYTES, SHARE, trunkline_target
+from proving.bench.kept import Chooses, Part
+from proving.bench.spread import Values
+from proving.harness import server as servers
 
 MIB = 1 << 20
 CHANNELS = 4
@@ -52,8 +56,12 @@ class Sample:
     cpu: float
 
 
+# The loop, and what is compared with it.
+Turn = dict[str, Sample]
+
+
 @contextlib.contextmanager
-def _null_server():
+def _null_server() -> Iterator[str]:
     """A null server of a file as large as the others' files; gives HOST:PORT."""
     with tempfile.NamedTemporaryFile() as file:
         for _ in range(FILE_BYTES // MIB):
@@ -61,21 +69,22 @@ def _null_server():
         file.flush()
         with subprocess.Popen([servers.program(), "null-server", file.name], stdout=subprocess.PIPE, text=True) as process:
             try:
+                assert process.stdout is not None
                 yield process.stdout.readline().strip()
             finally:
                 process.terminate()
 
 
-def _json(command):
+def _json(command: list[str]) -> Any:
     done = subprocess.run(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, check=True)
     return json.loads(done.stdout)
 
 
-def _shape(case):
+def _shape(case: Case) -> list[str]:
     return ["--bs", str(case.block), "--filesize", str(FILE_BYTES)]
 
 
-def _plain(case, place, seconds):
+def _plain(case: Case, place: str, seconds: float) -> Sample:
     # Each of several connections has its part of the depth.
     command = [servers.program(), "null-loop", place, "--iodepth", str(case.depth // case.connections), "--connections", str(case.connections),
                "--runtime", f"{seconds * 1000:.0f}ms", *_shape(case)]
@@ -83,7 +92,7 @@ def _plain(case, place, seconds):
     return Sample(done["bytes"] / done["seconds"], done["client_cpu_ns"] / 1000 / max(done["ops"], 1))
 
 
-def _load(case, command, seconds):
+def _load(case: Case, command: list[str], seconds: float) -> Sample:
     command = [*command, "--iodepth", str(case.depth), "--rw", "read" if case.block >= MIB else "randread", "--runtime",
                f"{seconds * 1000:.0f}ms", "--ramp_time", "1", *_shape(case)]
     job = _json(command)["jobs"][0]
@@ -91,7 +100,7 @@ def _load(case, command, seconds):
     return Sample(part["io_bytes"] / (part["runtime"] / 1000), job["trunkline"]["client_cpu_ns"] / 1000 / part["total_ios"])
 
 
-def _once(case, place, server, secret, seconds):
+def _once(case: Case, place: str, server: servers.Server, secret: str, seconds: float) -> Turn:
     """The loop and what is compared with it."""
     if case.served:
         user = servers.accounts()[0][0]
@@ -101,29 +110,34 @@ def _once(case, place, server, secret, seconds):
     return {"plain": _plain(case, place, seconds), "compared": _load(case, command, seconds)}
 
 
-def measure(case, place, server, secret, options):
+def measure(case: Case, place: str, server: servers.Server, secret: str, options: argparse.Namespace) -> list[Turn]:
     """One case, `TURNS` times in each round."""
     return [_once(case, place, server, secret, options.seconds / 2) for _ in range(options.rounds * TURNS)]
 
 
-def verdicts(case, rounds):
+def values(rounds: list[Turn]) -> Values:
+    """The numbers of a case; the ratio is taken within a turn."""
+    return {"plain rate": spread.of(it["plain"].rate for it in rounds), "compared rate": spread.of(it["compared"].rate for it in rounds),
+            "compared cost": spread.of(it["compared"].cpu for it in rounds),
+            "ratio": spread.of(it["compared"].rate / it["plain"].rate for it in rounds)}
+
+
+def verdicts(case: Case, of: Values) -> list[tuple[str, bool]]:
     """What is wanted and whether it is met, as (text, met)."""
-    ratios = [it["compared"].rate / it["plain"].rate for it in rounds]
+    ratio, cpu = of["ratio"], of["compared cost"].median
     wanted = SERVED if case.served else GENERATOR
-    told = [(f"{spread.told(ratios)} of the loop's rate, wanted ≥ {wanted:g}", statistics.median(ratios) >= wanted)]
+    told = [(f"{ratio.told()} of the loop's rate, wanted ≥ {wanted:g}", ratio.median >= wanted)]
     if case.cpu_us is not None:
-        cpu = statistics.median(it["compared"].cpu for it in rounds)
         told.append((f"{cpu:.1f} µs of CPU for an operation, wanted ≤ {case.cpu_us:g}", cpu <= case.cpu_us))
     return told
 
 
-def _row(case, rounds):
-    rates = (statistics.median(it[key].rate for it in rounds) for key in ("plain", "compared"))
-    verdict = "; ".join(f"{text}: {'met' if met else '**not met**'}" for text, met in verdicts(case, rounds))
-    return [*(f"{rate / MIB:,.0f} MiB/s" for rate in rates), verdict]
+def _row(case: Case, of: Values) -> list[str]:
+    verdict = "; ".join(f"{text}: {'met' if met else '**not met**'}" for text, met in verdicts(case, of))
+    return [*(f"{of[name].median / MIB:,.0f} MiB/s" for name in ("plain rate", "compared rate")), verdict]
 
 
-def run(options, is_chosen, results):
+def run(options: argparse.Namespace, is_chosen: Chooses, results: Part) -> bool:
     """Measures what is chosen, says it line by line and adds it to `results`; gives whether nothing is missing."""
     cases = [case for case in CASES if is_chosen(case, results)]
     if not cases:
@@ -143,7 +157,7 @@ def run(options, is_chosen, results):
         secret.flush()
         for case in cases:
             try:
-                results[case.name] = measure(case, place, server, secret.name, options)
+                results.add(case.name, values(measure(case, place, server, secret.name, options)))
             except (subprocess.CalledProcessError, OSError, ValueError, KeyError, ZeroDivisionError) as reason:
                 print(f"null, {case.name}: not measured: {reason}", file=sys.stderr)
                 continue
@@ -151,7 +165,7 @@ def run(options, is_chosen, results):
     return len(results.fresh) == len(cases)
 
 
-def section(results):
+def section(results: Part) -> str:
     """The part of the page."""
     rows = [f"| {case.name} | {' | '.join(_row(case, results[case.name]) if case.name in results else ['–', '–', 'not measured'])} |"
             for case in CASES]

@@ -2,7 +2,7 @@
 """Measure the servers against each other: CPU of the server for an operation, and the rate, in interleaved rounds.
 
     run.py [--rounds N] [--seconds S] [--servers trunkline,samba] [--generator trunkline|smb2-crate]
-           [--case TEXT ...] [--go-on]
+           [--case TEXT ...] [--go-on] [--page]
 
 Both servers run at the same time and are loaded in turn, so that what drifts on the machine meets both; medians are taken
 over the rounds. The peers of this year follow, with clients that nobody here wrote (newest.py; `--case 'newest, '` measures them alone,
@@ -12,8 +12,8 @@ place (nfs.py; `--case 'nfs, '`), what remembering names brings (cache.py; `--ca
 long path (copies.py; `--case 'copy, '`; needs root).
 The network is a loopback of its own (network.py), and files lie in memory (memory.py). With both servers and our own generator
 each case is kept as soon as it is measured (kept.py), and docs/benchmarks.md is written of what is kept once no case is missing;
-so a run that was ended can be gone on with, and one case measured again. Start reading at `main`; what is measured and what it
-must come to stands in cases.py.
+so a run that was ended can be gone on with, and one case measured again; `--page` writes it anew and measures nothing. Start reading at
+`main`; what is measured and what it must come to stands in cases.py.
 """
 
 import argparse
@@ -24,30 +24,20 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.bench import cache, channels, copies, kept, loads, memory, network, newest, nfs, null, report, seeds
+from proving.bench.cases import CASES, GENERATORS, Case
+from proving.harness import server as servers
+from proving.harness import tree
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
-
-import cache  # noqa: E402
-import channels  # noqa: E402
-import copies  # noqa: E402
-import kept  # noqa: E402
-import loads  # noqa: E402
-import memory  # noqa: E402
-import network  # noqa: E402
-import newest  # noqa: E402
-import nfs  # noqa: E402
-import null  # noqa: E402
-import report  # noqa: E402
-import seeds  # noqa: E402
-from cases import CASES, GENERATORS  # noqa: E402
-from harness import server as servers  # noqa: E402
-from harness import tree  # noqa: E402
-
 PAGE = HERE.parent.parent / "docs" / "benchmarks.md"
 
 
-def measure_channels(chosen, running, options, results):
+def measure_channels(chosen: list[channels.Case], running: list[servers.Server], options: argparse.Namespace, results: Any) -> None:
     """What several channels bring to our own server, loaded by our own generator."""
     ours = [server for server in running if server.kind == "trunkline"]
     if not ours or options.generator != "trunkline":
@@ -58,14 +48,14 @@ def measure_channels(chosen, running, options, results):
         secret.flush()
         for case in chosen:
             try:
-                results[case.name] = channels.measure(case, ours[0], secret.name, user, options)
+                of = results.add(case.name, channels.values(case, channels.measure(case, ours[0], secret.name, user, options)))
             except (subprocess.CalledProcessError, OSError, ValueError, KeyError, ZeroDivisionError) as reason:
                 print(f"channels, {case.name}: not measured: {reason}", file=sys.stderr)
                 continue
-            print(channels.line(case, results[case.name]), flush=True)
+            print(channels.line(case, of), flush=True)
 
 
-def arguments():
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4)
@@ -73,23 +63,25 @@ def arguments():
     parser.add_argument("--generator", choices=list(GENERATORS), default="trunkline")
     parser.add_argument("--case", action="append", default=[], metavar="TEXT", help="only cases whose name has TEXT in it")
     parser.add_argument("--go-on", action="store_true", help="leave out what a run just like this one has measured")
+    parser.add_argument("--page", action="store_true", help="measure nothing, and write the page of what is kept")
     return parser.parse_args()
 
 
-def _stamp(options, congestion_control, place):
+def _how(options: argparse.Namespace, congestion_control: str, place: str) -> str:
     """How this run measures: what differs in it is not the same measurement."""
-    return (f"commit {tree.commit(PAGE, kept.PATH)}, {options.rounds} rounds of {options.seconds:g} s, Linux {platform.release()}, "
-            f"{os.cpu_count()} CPUs ({report.processor()}), TCP's congestion control {congestion_control}, files {place}")
+    return (f"{options.rounds} rounds of {options.seconds:g} s, Linux {platform.release()}, {os.cpu_count()} CPUs ({report.processor()}), "
+            f"TCP's congestion control {congestion_control}, files {place}")
 
 
-def _version(kind):
+def _version(kind: str) -> str:
     try:
         return servers.version(kind)
     except servers.CannotStart:
         return "not installed"
 
 
-def measure_smb(kinds, chosen, of_channels, options, results, over_channels):
+def measure_smb(kinds: list[str], chosen: list[Case], of_channels: list[channels.Case], options: argparse.Namespace,
+                results: kept.Part, over_channels: kept.Part) -> None:
     """The servers of SMB in turns, the medians of each case; then channels on our own, all rounds of each."""
     with contextlib.ExitStack() as stack:
         try:
@@ -108,43 +100,45 @@ def measure_smb(kinds, chosen, of_channels, options, results, over_channels):
             if samples is None:
                 print(f"{case.name}: the generator cannot make it")
                 continue
-            results[case.name] = samples
+            results.add(case.name, report.values(samples))
             print(report.line(case, results), flush=True)
         measure_channels(of_channels, running, options, over_channels)
 
 
-def write_page(everything, sections, versions, congestion_control, place):
+def write_page(everything: kept.Kept, sections: Any, versions: list[str], congestion_control: str, place: str) -> None:
     """The page of all that is kept, once nothing is missing."""
     names = [results.prefix + case.name for cases, results in sections for case in cases]
-    missing = [name for name in names if name not in everything.entries]
+    missing = [name for name in names if name not in everything.lines]
     if missing:
         print(f"{PAGE.name} is not written, since {len(missing)} of {len(names)} cases were never measured: {'; '.join(missing[:3])} ...")
         return
     smb, over_channels, this_year, over_nfs, remembered, limit, told, copied = (results for _, results in sections)
-    machine = f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs ({report.processor()}); TCP's congestion control: {congestion_control}; files lie {place}"
-    text = report.page(newest.section(this_year), CASES, smb, versions, machine) + channels.section(over_channels, os.cpu_count())
+    machine = (f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs ({report.processor()}); TCP's congestion control: "
+               f"{congestion_control}; files lie {place}")
+    text = report.page(newest.section(this_year), CASES, smb, versions, machine) + channels.section(over_channels, os.cpu_count() or 1)
     text += nfs.section(over_nfs) + cache.section(remembered) + null.section(limit) + seeds.section(told) + copies.section(copied) + everything.told(names)
     PAGE.write_text(text)
     print(f"written: {PAGE}")
 
 
-def main():
+def main() -> None:
     options = arguments()
     servers.clean_up_when_told_to_end()
     kinds = options.servers.split(",")
     congestion_control, place = network.enter(), memory.enter()
     of_page = set(kinds) == {"trunkline", "samba"} and options.generator == "trunkline"
-    everything = kept.Kept(_stamp(options, congestion_control, place), kept.PATH if of_page else None)
+    commit = tree.commit(PAGE, kept.PATH)
+    everything = kept.Kept(commit, _how(options, congestion_control, place), kept.PATH if of_page else None)
     smb = everything.part("smb, ")
     over_channels, this_year, over_nfs, limit, told, copied, remembered = (
         everything.part(name) for name in ("channels, ", "newest, ", "nfs, ", "null, ", "seed, ", "copy, ", "cache, "))
 
-    def is_chosen(case, results):
+    def is_chosen(case: Any, results: kept.Part) -> bool:
         name = results.prefix + case.name
-        return (not options.case or any(text in name for text in options.case)) and not (options.go_on and everything.has(name))
+        return not options.page and (not options.case or any(text in name for text in options.case)) and not (options.go_on and everything.has(name))
 
-    chosen, of_channels = ([case for case in cases if is_chosen(case, results)] for cases, results in
-                           ((CASES, smb), (channels.CASES, over_channels)))
+    chosen = [case for case in CASES if is_chosen(case, smb)]
+    of_channels = [case for case in channels.CASES if is_chosen(case, over_channels)]
     if chosen or of_channels:
         measure_smb(kinds, chosen, of_channels, options, smb, over_channels)
     complete = True

@@ -6,20 +6,23 @@ rate matters; what must not become slower is measured without any path, where it
 generator are measured here. Start reading at `run`.
 """
 
+import argparse
 import contextlib
 import itertools
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import network
-import spread
-from cases import DIRECTORY, SHARE
-from harness import server as servers
+from proving.bench import network, spread
+from proving.bench.cases import DIRECTORY, SHARE
+from proving.bench.kept import Chooses, Part
+from proving.bench.spread import Values
+from proving.harness import server as servers
 
 KIB, MIB = 1 << 10, 1 << 20
 CHANNELS = 4
@@ -49,13 +52,13 @@ class Line:
     mbit: int
     mtu: int
 
-    def behind(self, command, flow_bits=None):
+    def behind(self, command: list[str], flow_bits: float | None = None) -> list[str]:
         """The command line that runs `command` behind the path, where each connection carries so many bits in a second."""
         flow = ["--flow-rate", f"{flow_bits:.0f}bit"] if flow_bits else []
         return [servers.program(), "link", "--rtt", RTT, "--rate", f"{self.mbit}Mbit", "--mtu", str(self.mtu), *flow, "--",
                 *network.setting(command)]
 
-    def bits(self, rate):
+    def bits(self, rate: float) -> float:
         """What `rate`, bytes of payload in a second, takes of the path: IP and TCP with time stamps have 52 bytes in each packet."""
         return rate * 8 * self.mtu / (self.mtu - 52)
 
@@ -86,7 +89,7 @@ class Case:
     line: Line | None = None
 
     @property
-    def name(self):
+    def name(self) -> str:
         return f"{self.what}: {'write' if self.writes else 'read'} {_size(self.block)}"
 
 
@@ -97,15 +100,15 @@ class Fill:
     protocol: str
 
     @property
-    def name(self):
+    def name(self) -> str:
         return f"clients, {self.protocol}"
 
 
-def _size(count):
+def _size(count: int) -> str:
     return f"{count // MIB} MiB" if count >= MIB else f"{count // KIB} KiB"
 
 
-def _cases(what, blocks, **more):
+def _cases(what: str, blocks: Sequence[int], **more: Any) -> list[Case]:
     return [Case(what, block, writes, **more) for writes in (False, True) for block in blocks]
 
 
@@ -121,7 +124,11 @@ UNHINDERED = [
 FILLS = [Fill("NFS"), Fill("SMB")]
 
 
-def _rates(command, **more):
+# By channels or `uncapped` a Sample; of a line that clients fill the line's rate, and their numbers by the connections of each.
+Round = dict[Any, Any]
+
+
+def _rates(command: list[str], **more: Any) -> list[tuple[int, Sample]]:
     """Runs a load; gives for each of its numbers of channels, in the order in which they were asked for, a Sample."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, **more)
     if done.returncode != 0:
@@ -143,34 +150,34 @@ class Place:
     server: servers.Server
     secret: str
 
-    def target(self, protocol, file, host):
+    def target(self, protocol: str, file: str, host: str) -> str:
         place = f"{host}:{self.server.port}/{SHARE}/{DIRECTORY}/{file}"
         return f"nfs://{place}" if protocol == "NFS" else f"smb://{servers.accounts()[0][0]}@{place}"
 
-    def loading(self, case, channels, seconds):
+    def loading(self, case: Case, channels: Sequence[int], seconds: float) -> list[str]:
         """The generator as diskspd's users call it."""
         flags = ["-W1", "-C0", f"-d{max(1, round(seconds))}", "-r", f"-w{100 if case.writes else 0}", f"-b{case.block}", f"-t{case.threads}",
                  f"-o{case.depth}", "-L"]
         return self._command([self.target("SMB", f"write{number}.dat", "{host}") for number in range(case.files)], channels, *flags)
 
-    def unhindered(self, case, channels, seconds):
+    def unhindered(self, case: Case, channels: Sequence[int], seconds: float) -> list[str]:
         """The same on one file, without a path, and in short turns."""
         return self._command([self.target("SMB", "", "127.0.0.1")], channels, "--rw", "randwrite" if case.writes else "randread", "--bs",
                              str(case.block), "--iodepth", str(case.threads * case.depth), "--filesize", str(FILE_BYTES), "--ramp_time", "300ms",
                              "--runtime", f"{seconds * 250:.0f}ms")
 
-    def clients(self, protocol, clients, connections, seconds):
+    def clients(self, protocol: str, clients: int, connections: int, seconds: float) -> list[str]:
         """So many clients, each a session with a thread of its own; 16 reads of 64 KiB under way for each."""
         flags = ["-W1", "-C0", f"-d{max(1, round(seconds))}", "-r", f"-b{64 * KIB}", f"-t{clients}", "-o16", "-L"]
         return self._command([self.target(protocol, "write0.dat", "{host}")], [connections], *flags, "--connections", str(clients))
 
-    def _command(self, targets, channels, *more):
+    def _command(self, targets: list[str], channels: Sequence[int], *more: str) -> list[str]:
         password = ["--password-file", self.secret] if targets[0].startswith("smb") else []
         return [servers.program(), "load", *targets, *more, "--channels", ",".join(map(str, channels)), *password, "--json", "--server-pid",
                 str(self.server.pid)]
 
 
-def _lay_out(server):
+def _lay_out(server: servers.Server) -> None:
     """The files, as the generator would make them, but not over a slow path."""
     directory = server.share_directory(SHARE) / DIRECTORY
     directory.mkdir()
@@ -181,26 +188,27 @@ def _lay_out(server):
         file.chmod(0o666)
 
 
-def _measure_capped(case, place, number, seconds):
+def _measure_capped(case: Case, place: Place, number: int, seconds: float) -> list[Round]:
     """One connection that nothing but the line holds back, then one and four held to a quarter of that; gives what is compared, as a list."""
+    assert case.line is not None
     [(_, uncapped)] = _rates(case.line.behind(place.loading(case, [1], seconds)))
     order = (1, CHANNELS) if number % 2 == 0 else (CHANNELS, 1)
     quarter = case.line.bits(uncapped.rate / CHANNELS)
     return [{"uncapped": uncapped, **dict(_rates(case.line.behind(place.loading(case, order, seconds), quarter)))}]
 
 
-def _measure_free(case, place, number, seconds):
+def _measure_free(case: Case, place: Place, number: int, seconds: float) -> list[Round]:
     """One connection and four, forth and back, so that what drifts meets both; gives the rates of each pair."""
     order = (1, CHANNELS, CHANNELS, 1) if number % 2 == 0 else (CHANNELS, 1, 1, CHANNELS)
     rates = _rates(place.unhindered(case, order * (TURNS // 2), seconds))
     return [dict(rates[at:at + 2]) for at in range(0, len(rates), 2)]
 
 
-def _measure_fill(fill, place, _, seconds):
+def _measure_fill(fill: Fill, place: Place, _: int, seconds: float) -> list[Round]:
     """The least number of clients that fill the line, by connections of each; what the line carries is measured with one client."""
     [(_, full)] = _rates(ORDINARY.behind(place.clients(fill.protocol, 1, 1, seconds)))
 
-    def fills(clients, connections):
+    def fills(clients: int, connections: int) -> Any:
         flow = ORDINARY.mbit * 1e6 / CLIENTS
         [(_, rate)] = _rates(ORDINARY.behind(place.clients(fill.protocol, clients, connections, seconds), flow))
         return rate.rate >= FULL * full.rate
@@ -209,7 +217,7 @@ def _measure_fill(fill, place, _, seconds):
     return [{"line": full.rate, **counts}]
 
 
-def _least(fills, guess):
+def _least(fills: Callable[[int], bool], guess: int) -> int:
     """The least number for which `fills` holds, which is near `guess`."""
     if fills(guess):
         while guess > 1 and fills(guess - 1):
@@ -222,36 +230,42 @@ def _least(fills, guess):
     raise CannotMeasure(f"{guess} clients do not fill the line")
 
 
-def _median(rounds, of):
-    return statistics.median(of(it) for it in rounds)
+def values(case: Case | Fill, rounds: list[Round]) -> Values:
+    """The numbers of a case; ratios are taken within a round."""
+    if isinstance(case, Fill):
+        return {f"{key}": spread.of(it[key] for it in rounds) for key in rounds[0]}
+    found = {f"{key} rate": spread.of(it[key].rate for it in rounds) for key in rounds[0]}
+    # Earlier versions of these scripts did not measure the processor.
+    found |= {f"{key} cost": spread.of(it[key].cpu for it in rounds) for key in (1, CHANNELS) if rounds[0][key].cpu is not None}
+    found["gain"] = spread.of(it[CHANNELS].rate / it[1].rate for it in rounds)
+    base = "uncapped" if case.line else 1
+    return found | {"ratio": spread.of(it[CHANNELS].rate / it[base].rate for it in rounds)}
 
 
-def _tell(text, value, met, wanted):
+def _tell(text: str, value: str, met: bool, wanted: str) -> str:
     return f"{value}{text}, wanted {wanted}: {'met' if met else '**not met**'}"
 
 
-def _row(case, rounds):
+def _row(case: Case | Fill, of: Values) -> list[str]:
     """A case's columns behind its name."""
     if isinstance(case, Fill):
-        counts = [_median(rounds, lambda it: it[connections]) for connections in (1, CHANNELS)]
-        return [f"{_median(rounds, lambda it: it['line']) / MIB:,.0f} MiB/s", *(f"{count:g}" for count in counts),
+        counts = [of[f"{connections}"].median for connections in (1, CHANNELS)]
+        return [f"{of['line'].median / MIB:,.0f} MiB/s", *(f"{count:g}" for count in counts),
                 _tell(" clients instead of " + f"{counts[0]:g}", f"{counts[1]:g}", counts[1] <= FEW, f"≤ {FEW}")]
-    columns = (*(("uncapped",) if case.line else ()), 1, CHANNELS)
-    rates = [f"{_median(rounds, lambda it: it[key].rate) / MIB:,.{0 if case.threads > 1 else 1}f} MiB/s" for key in columns]
-    # Earlier versions of these scripts did not measure the processor.
-    is_known = all(it[key].cpu is not None for it in rounds for key in (1, CHANNELS))
-    cpu = " → ".join(f"{_median(rounds, lambda it: it[key].cpu):,.1f}" for key in (1, CHANNELS)) if is_known else "–"
-    base, bound = ("uncapped", ENOUGH) if case.line else (1, NO_LOSS)
-    ratios = [it[CHANNELS].rate / it[base].rate for it in rounds]
-    gain = [f"{_median(rounds, lambda it: it[CHANNELS].rate / it[1].rate):.2f}"] if case.line else []
-    return [*rates, cpu, *gain, _tell("", spread.told(ratios), statistics.median(ratios) >= bound, f"≥ {bound:g}")]
+    columns = [*(["uncapped"] if case.line else []), 1, CHANNELS]
+    rates = [f"{of[f'{key} rate'].median / MIB:,.{0 if case.threads > 1 else 1}f} MiB/s" for key in columns]
+    cpu = " → ".join(f"{of[f'{key} cost'].median:,.1f}" for key in (1, CHANNELS)) if "1 cost" in of else "–"
+    ratio, bound = of["ratio"], ENOUGH if case.line else NO_LOSS
+    gain = [f"{of['gain'].median:.2f}"] if case.line else []
+    return [*rates, cpu, *gain, _tell("", ratio.told(), ratio.median >= bound, f"≥ {bound:g}")]
 
 
-MEASURES = [(SLOW_LINKS, _measure_capped), (UNHINDERED, _measure_free), (FILLS, _measure_fill)]
+Measure = Callable[[Any, Place, int, float], list[Round]]
+MEASURES: list[tuple[Sequence[Case | Fill], Measure]] = [(SLOW_LINKS, _measure_capped), (UNHINDERED, _measure_free), (FILLS, _measure_fill)]
 ALL = [case for cases, _ in MEASURES for case in cases]
 
 
-def run(options, is_chosen, results):
+def run(options: argparse.Namespace, is_chosen: Chooses, results: Part) -> bool:
     """Measures what is chosen, says it line by line and adds it to `results`; gives whether nothing is missing."""
     chosen = [(case, measure) for cases, measure in MEASURES for case in cases if is_chosen(case, results)]
     if not chosen:
@@ -269,7 +283,7 @@ def run(options, is_chosen, results):
                     _lay_out(server)
                     places[profile] = Place(server, secret.name)
                 rounds = (measure(case, places[profile], number, options.seconds) for number in range(options.rounds))
-                results[case.name] = list(itertools.chain.from_iterable(rounds))
+                results.add(case.name, values(case, list(itertools.chain.from_iterable(rounds))))
             except (CannotMeasure, servers.CannotStart, OSError, ValueError, KeyError, ZeroDivisionError) as reason:
                 print(f"seed, {case.name}: not measured: {reason}", file=sys.stderr)
                 continue
@@ -277,7 +291,7 @@ def run(options, is_chosen, results):
     return len(results.fresh) == len(chosen)
 
 
-def _table(head, cases, results):
+def _table(head: str, cases: Sequence[Case | Fill], results: Part) -> str:
     columns = head.count("|") - 2
     rows = []
     for case in cases:
@@ -287,17 +301,22 @@ def _table(head, cases, results):
     return f"{head}\n{'|---' * (columns + 1)}|\n" + "\n".join(rows) + "\n"
 
 
-def section(results):
+def section(results: Part) -> str:
     """The part of the page."""
     return (
-        "\n## What several connections are said to bring\n\nThe loads by which a cloud's users are told what Multichannel and nconnect bring, from one client process to Trunkline.\n"
-        f"The path is emulated packet by packet (`trunkline link`): a round trip of {RTT.removesuffix('ms')} ms, {ORDINARY.mbit / 1000:g} Gbit/s in packets of {ORDINARY.mtu:,} bytes; where\n"
-        f"640 MiB are under way at once, {WIDE.mbit / 1000:g} Gbit/s in packets of {WIDE.mtu:,}. The first column is one connection that only this line holds back; then\n"
+        "\n## What several connections are said to bring\n\nThe loads by which a cloud's users are told what Multichannel and nconnect "
+        "bring, from one client process to Trunkline.\n"
+        f"The path is emulated packet by packet (`trunkline link`): a round trip of {RTT.removesuffix('ms')} ms, {ORDINARY.mbit / 1000:g} "
+        f"Gbit/s in packets of {ORDINARY.mtu:,} bytes; where\n"
+        f"640 MiB are under way at once, {WIDE.mbit / 1000:g} Gbit/s in packets of {WIDE.mtu:,}. The first column is one connection that "
+        f"only this line holds back; then\n"
         "each connection is held to a quarter of that by the path. All in one round; ratios are taken within it.\n"
         "CPU is that of server and generator together; in brackets are the least and the most of what a ratio came to.\n\n"
-        f"    trunkline link --rtt {RTT} --rate {ORDINARY.mbit}Mbit --mtu {ORDINARY.mtu} [--flow-rate A-QUARTER] -- trunkline load smb://USER@{{host}}:PORT/{SHARE}/{DIRECTORY}/FILE ... \\\n"
+        f"    trunkline link --rtt {RTT} --rate {ORDINARY.mbit}Mbit --mtu {ORDINARY.mtu} [--flow-rate A-QUARTER] -- trunkline load "
+        f"smb://USER@{{host}}:PORT/{SHARE}/{DIRECTORY}/FILE ... \\\n"
         f"        -W1 -C0 -d SECONDS -r -w 0|100 -b SIZE -t{THREADS} -o{DEPTH} -L --channels 1,4 --json\n\n"
-        f"Many threads are `-r -t{THREADS} -o{DEPTH}` of diskspd, for each file: on {FILES} files {FILES * THREADS * DEPTH} operations are under way, on one {THREADS * DEPTH}. Files have {_size(FILE_BYTES)},\n"
+        f"Many threads are `-r -t{THREADS} -o{DEPTH}` of diskspd, for each file: on {FILES} files {FILES * THREADS * DEPTH} operations are "
+        f"under way, on one {THREADS * DEPTH}. Files have {_size(FILE_BYTES)},\n"
         "and stay in the page cache; writes do not wait for the disk (without `-Sh`), which would be all that is measured.\n\n"
         + _table("| load | one, uncapped | 1 channel | 4 channels | CPU µs/op, 1 → 4 channels | 4 over 1 | 4 over uncapped |", SLOW_LINKS, results)
         + "\nWhere there is nothing to gain, several channels are said to cost a tenth. Without any path and without caps, one channel and\n"

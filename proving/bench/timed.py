@@ -15,7 +15,7 @@ import time
 LONGEST_S = 600
 
 
-def main():
+def main() -> None:
     began = time.monotonic()
     done = subprocess.run(sys.argv[1:], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=LONGEST_S)
     seconds = time.monotonic() - began

@@ -16,12 +16,12 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parent.parent))
-sys.path.append(str(Path(__file__).resolve().parent.parent / "smbtorture"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import torture  # noqa: E402
+from proving.smbtorture import torture
 
 # What it says after all of its seconds: how long they were, and operations for a second of its own counting.
 RESULT = re.compile(r"([\d.]+) second: (?:read|write)\[num/s=([\d,]+);")
@@ -29,7 +29,7 @@ RESULT = re.compile(r"([\d.]+) second: (?:read|write)\[num/s=([\d,]+);")
 ASIDE_S = 60
 
 
-def command(release, target, kind, seconds, depth, block):
+def command(release: torture.Release, target: list[str], kind: str, seconds: int, depth: int, block: int) -> list[str]:
     """The command line of one bench; `target` is port, share, user and password."""
     port, share, user, password = target
     settings = {"progress": "false", "nprocs": 1, "qdepth": depth, "io_size": block, "timelimit": seconds}
@@ -37,7 +37,7 @@ def command(release, target, kind, seconds, depth, block):
             *(f"--option=torture:{key}={value}" for key, value in settings.items()), f"smb2.bench.{kind}"]
 
 
-def listen(lines):
+def listen(lines: Iterable[str]) -> tuple[tuple[float, int] | None, list[str]]:
     """Hands on when it begins and ends; gives the seconds and the operations for each of them, or nothing, and all that was said."""
     found, said = None, []
     for line in lines:
@@ -50,7 +50,7 @@ def listen(lines):
     return found, said
 
 
-def main():
+def main() -> None:
     *target, kind, seconds, depth, block = sys.argv[1:]
     release = torture.newest()
     if release is None:
@@ -59,9 +59,11 @@ def main():
     limit = max(1, round(float(seconds)))
     with tempfile.TemporaryDirectory(prefix="torture-") as directory:
         process = subprocess.Popen(command(release, target, kind, limit, int(depth), int(block)), cwd=directory, stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=torture.environment(), start_new_session=True)
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=torture.environment(),
+                                   start_new_session=True)
         watchdog = threading.Timer(limit + ASIDE_S, os.killpg, (process.pid, signal.SIGKILL))
         watchdog.start()
+        assert process.stdout is not None
         found, said = listen(process.stdout)
         status = process.wait()
         watchdog.cancel()

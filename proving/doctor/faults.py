@@ -9,8 +9,8 @@ many sound set-ups, which it must call healthy.
 --short runs the six cases of `make test`. `make soak` runs all of them, and gives --count FILE, to which a line is appended.
 
 Needs root (emulated links, network namespaces, Samba, Ganesha). A fault that needs what this machine lacks counts as skipped. Ends
-with "N passed, N failed, N skipped"; status 1 when a verdict is wrong, or with --least when fewer faults are named than that. With --table the results of several
-runs become the table of docs/doctor.md.
+with "N passed, N failed, N skipped"; status 1 when a verdict is wrong, or with --least when fewer faults are named than that. With --table
+the results of several runs become the table of docs/doctor.md.
 """
 
 import argparse
@@ -18,32 +18,40 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from stage import PASSWORD, Ganesha, Missing, Proxy, Samba, Trunkline, free_port, other_clock, program, small_disk
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from harness.tally import Tally
+from proving.doctor.stage import PASSWORD, Ganesha, Missing, Proxy, Samba, Trunkline, free_port, other_clock, program, small_disk
+from proving.harness.tally import Tally
+
+# What a set-up gives: what goes before a command, the target, and the environment.
+Stage = tuple[list[str], str, dict[str, str]]
+Staged = contextlib.AbstractContextManager[Stage]
+# A case as FAULTS has it.
+Fault = tuple[str, str, Callable[[], Staged], *tuple[str, ...]]
 
 SEED = ("--rtt", "23ms", "--flow-rate", "200Mbit")
 
 
-def smb(server, host="127.0.0.1"):
+def smb(server: Trunkline, host: str = "127.0.0.1") -> str:
     """The share of a server of ours."""
     return f"smb://ann@{host}:{server.port}/files"
 
 
-def nfs(server, host="127.0.0.1"):
+def nfs(server: Trunkline, host: str = "127.0.0.1") -> str:
     """Its export."""
     return f"nfs://{host}:{server.nfs_port}/files"
 
 
-def link(*options, setting=None):
+def link(*options: str, setting: str | None = None) -> list[str]:
     """What goes before a command that is to be run behind a path, and what sets that end of it up."""
     if os.geteuid() != 0:
         raise Missing("an emulated path needs root")
@@ -54,49 +62,49 @@ def link(*options, setting=None):
 
 
 @contextlib.contextmanager
-def behind(options, setting=None, protocol=smb, **server):
+def behind(options: Sequence[str], setting: str | None = None, protocol: Callable[..., str] = smb, **server: Any) -> Iterator[Stage]:
     """Our server behind an emulated path."""
     with Trunkline(listen="0.0.0.0", **server) as running:
         yield link(*options, setting=setting), protocol(running, "{host}"), {}
 
 
 @contextlib.contextmanager
-def beside(protocol=smb, **server):
+def beside(protocol: Callable[..., str] = smb, **server: Any) -> Iterator[Stage]:
     """Our server on this machine."""
     with Trunkline(**server) as running:
         yield [], protocol(running), {}
 
 
 @contextlib.contextmanager
-def samba(*lines):
+def samba(*lines: str) -> Iterator[Stage]:
     """Debian's Samba on this machine."""
     with Samba(lines) as running:
         yield [], f"smb://alice@127.0.0.1:{running.port}/files", {"TRUNKLINE_PASSWORD": "Trunk-alice-7"}
 
 
 @contextlib.contextmanager
-def ganesha():
+def ganesha() -> Iterator[Stage]:
     """Debian's Ganesha on this machine."""
     with Ganesha() as running:
         yield [], f"nfs://127.0.0.1:{running.port}/files", {}
 
 
 @contextlib.contextmanager
-def wanting_one(staged):
+def wanting_one(staged: Staged) -> Iterator[Stage]:
     """The same for a client that takes one connection for a session."""
     with staged as (before, target, environment):
         yield before, target + " --one-connection", environment
 
 
 @contextlib.contextmanager
-def held_answers():
+def held_answers() -> Iterator[Stage]:
     """Somebody between who holds small packets back."""
     with Trunkline() as running, Proxy("127.0.0.1", port := free_port(), ("127.0.0.1", running.port), hold=0.02):
         yield [], f"smb://ann@127.0.0.1:{port}/files", {}
 
 
 @contextlib.contextmanager
-def apart(running, target, before, proxy=()):
+def apart(running: Trunkline, target: str, before: str, proxy: Sequence[Any] = ()) -> Iterator[Stage]:
     """A network of its own, made by the shell commands `before`, in which the server, a proxy and the doctor run."""
     with tempfile.TemporaryDirectory(prefix="doctor-apart-") as place:
         address = running.listen.split()[0].replace("0.0.0.0", "127.0.0.1")
@@ -112,7 +120,7 @@ def apart(running, target, before, proxy=()):
             running.scratch.cleanup()
 
 
-def slow_channel():
+def slow_channel() -> Staged:
     """Four addresses that count as an interface each, of which one leads over a slow line."""
     addresses = [f"10.77.{number}.1" for number in range(4)]
     # Addresses of this host that no interface has: of those on one interface clients take one.
@@ -124,7 +132,7 @@ def slow_channel():
 
 
 @contextlib.contextmanager
-def full_disk():
+def full_disk() -> Iterator[Stage]:
     """A share whose file system has no room left."""
     with small_disk(8) as place, Trunkline(storage=place) as running:
         with contextlib.suppress(OSError), (place / "filler").open("wb") as filler:
@@ -135,14 +143,14 @@ def full_disk():
 
 
 @contextlib.contextmanager
-def skewed_clock():
+def skewed_clock() -> Iterator[Stage]:
     """A client whose clock is an hour behind the server's."""
     with other_clock(-3600) as library, Trunkline() as running:
         yield ["env", f"LD_PRELOAD={library}"], smb(running), {}
 
 
 @contextlib.contextmanager
-def public_name():
+def public_name() -> Iterator[Stage]:
     """A name service that tells the public address of a server that has a private one."""
     with tempfile.TemporaryDirectory(prefix="doctor-name-") as place:
         hosts = Path(place) / "hosts"
@@ -157,7 +165,7 @@ def public_name():
 
 
 @contextlib.contextmanager
-def crowded_metadata(others=6):
+def crowded_metadata(others: int = 6) -> Iterator[Stage]:
     """A share whose limit on metadata others have reached, so that the doctor's turn is a small part of it. It is far enough away that
     its reads stay below what a single file may have, which would be the limit that is found first."""
     share = "provisioned_gib = 102400\n" + UNCACHED
@@ -178,7 +186,7 @@ def crowded_metadata(others=6):
 
 
 @contextlib.contextmanager
-def closed_port():
+def closed_port() -> Iterator[Stage]:
     """A host on which nobody listens."""
     yield [], f"smb://ann@127.0.0.1:{free_port()}/files", {}
 
@@ -195,7 +203,7 @@ SMALL_REQUESTS = ("smb2 max read = 65536", "smb2 max write = 65536")
 
 # Name, layer that the verdict must name, set-up, and what one of the findings that hold back must rest on, where the layer alone does not
 # show that this fault was found.
-FAULTS = [
+FAULTS: list[Fault] = [
     ("Multichannel off at the server", "connections", lambda: behind(SEED, server="multichannel = false")),
     ("Multichannel off at the client", "connections", lambda: wanting_one(behind(SEED))),
     ("an unreachable address offered", "connections", lambda: behind(("--rtt", "5ms"), server='advertise = ["203.0.113.7"]')),
@@ -244,7 +252,7 @@ SHORT = {
 }
 
 
-def examine(before, target, environment, course):
+def examine(before: list[str], target: str, environment: dict[str, str], course: str) -> tuple[Any, str]:
     """The report on `target`."""
     command = [*before, program(), "doctor", *target.split(), "--json"] + ([f"--{course}"] if course != "usual" else [])
     done = subprocess.run(
@@ -257,7 +265,7 @@ def examine(before, target, environment, course):
         raise RuntimeError(f"status {done.returncode}: {done.stderr.strip()[-400:]}") from None
 
 
-def one(name, expected, stage, course, basis=None):
+def one(name: str, expected: str, stage: Callable[[], Staged], course: str, basis: str | None = None) -> dict[str, Any]:
     """Examines one set-up; what came of it."""
     try:
         with stage() as (before, target, environment):
@@ -277,7 +285,7 @@ def one(name, expected, stage, course, basis=None):
             "basis": grounds(holding, examined["facts"], said), "latency": latency(said, examined["facts"]), "report": report}
 
 
-def grounds(holding, facts, said):
+def grounds(holding: list[dict[str, Any]], facts: dict[str, Any], said: str) -> list[str]:
     """Lines that show whoever looks at a wrong verdict what it was built on: the findings, the runs, what the link counted."""
     lines = [f"{it['kind']}: {'; '.join(it['rests_on'])}" for it in holding]
     for run in (facts.get("data") or {}).get("runs", []):
@@ -289,7 +297,7 @@ def grounds(holding, facts, said):
     return lines + said.splitlines()
 
 
-def latency(said, facts):
+def latency(said: str, facts: dict[str, Any]) -> dict[str, float] | None:
     """What a connect takes by the doctor, what it takes by the link's own look at itself before, and what was asked of the link, in ms;
     none without a link."""
     link = re.search(r"a round trip of ([0-9.]+) ms was asked for; [0-9]+ connections took ([0-9.]+) ms", said)
@@ -299,7 +307,7 @@ def latency(said, facts):
     return {"doctor_ms": statistics.median(facts["transport"]["connect"]["times_ms"]), "link_ms": had, "asked_ms": asked}
 
 
-def table(files):
+def table(files: list[Path]) -> None:
     """Prints what came of all cases as a table."""
     results = [result for file in files for result in json.loads(file.read_text())]
     print("| case | must be named | was named | found | took |\n|---|---|---|---|---|")
@@ -314,18 +322,20 @@ def table(files):
     print_latency(results)
 
 
-def print_latency(results):
+def print_latency(results: list[dict[str, Any]]) -> None:
     """How near the doctor's figures come to the links'."""
     seen = [(it["name"], it["latency"]) for it in results if it.get("latency")]
     for name, it in seen:
         print(f"{name}: a connect took {it['doctor_ms']:.2f} ms, by the link itself {it['link_ms']:.2f} ms, asked for were {it['asked_ms']:g} ms")
     if seen:
-        of = lambda what: max(abs(it["doctor_ms"] / it[what] - 1) for _, it in seen) * 100
+        def of(what: str) -> float:
+            return max(abs(it["doctor_ms"] / it[what] - 1) for _, it in seen) * 100
+
         print(f"connects differ from what the links had by {of('link_ms'):.1f} % at most, from what they were asked for by "
               f"{of('asked_ms'):.1f} %, on {len(seen)} links")
 
 
-def main():
+def main() -> None:
     """Everything that was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", action="append", help="part of the name of the cases to run")
@@ -340,7 +350,7 @@ def main():
     if arguments.table:
         table(arguments.table)
         return
-    cases = [*FAULTS, *((name, "healthy", stage) for name, stage in SOUND)]
+    cases: list[Fault] = [*FAULTS, *((name, "healthy", stage) for name, stage in SOUND)]
     first, last = map(int, arguments.cases.split("-")) if arguments.cases else (1, len(cases))
     results, tally = [], Tally("doctor")
     for number, case in enumerate(cases, 1):

@@ -19,12 +19,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from stage import PASSWORD, Trunkline, program
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.doctor.stage import PASSWORD, Trunkline, program
 
 ENVIRONMENT = dict(os.environ, TRUNKLINE_PASSWORD=PASSWORD)
 
 
-def run(command, limit_s, fine=0):
+def run(command: list[str], limit_s: float, fine: int = 0) -> str:
     """The output of a command whose status is at most `fine`."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, stdin=subprocess.DEVNULL, env=ENVIRONMENT)
     if not 0 <= done.returncode <= fine:
@@ -32,7 +34,7 @@ def run(command, limit_s, fine=0):
     return done.stdout
 
 
-def behind(file, targets, course, html, text):
+def behind(file: str, targets: list[str], course: str, html: str, text: str) -> None:
     """What is done behind the path: prints one line of JSON."""
     options = ([f"--{course}"] if course != "usual" else []) + (["--html", html] if html else [])
     report = json.loads(run([program(), "doctor", *targets, "--json", *options], 150))
@@ -47,7 +49,7 @@ def behind(file, targets, course, html, text):
     print(json.dumps({"report": report, "took_s": took}))
 
 
-def once(options):
+def once(options: argparse.Namespace) -> list[str]:
     """One comparison and one copy to each; gives the failures."""
     megabytes, course = options.megabytes, options.course
     link = ("--rtt", "23ms", "--flow-rate", options.each, *(("--rate", options.line) if options.line != "none" else ()))
@@ -78,7 +80,7 @@ def once(options):
     return failures
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--megabytes", type=int, default=1024)

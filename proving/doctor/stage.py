@@ -16,13 +16,15 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Self
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.harness.server import free_port, program
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "proving"))
-
-from harness.server import free_port, program  # noqa: E402
-
 PASSWORD = "Trunk-ann-7"
 # How long a server may take to begin and to end.
 PATIENCE = 20
@@ -32,7 +34,7 @@ class Missing(Exception):
     """This machine lacks what a case needs; the message says what."""
 
 
-def wait_for(address, port):
+def wait_for(address: str, port: int) -> None:
     """Waits until somebody listens there."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
@@ -45,16 +47,16 @@ def wait_for(address, port):
 class Trunkline:
     """Our server with lines of one's own in its configuration."""
 
-    def __init__(self, server="", share="", account="", listen="127.0.0.1", storage=None, before=(), protocols=("smb", "nfs")):
+    def __init__(self, server: str = "", share: str = "", account: str = "", listen: str = "127.0.0.1", storage: Path | None = None,
+                 before: Sequence[str] = (), protocols: Sequence[str] = ("smb", "nfs")) -> None:
         self.scratch = tempfile.TemporaryDirectory(prefix="doctor-")
         self.directory = Path(self.scratch.name)
         self.lines = (server, share, account)
         # What is run is given the server's command line.
         self.listen, self.storage, self.before, self.protocols = listen, storage, list(before), protocols
         self.port, self.nfs_port = free_port(), free_port()
-        self.process = None
 
-    def configuration(self):
+    def configuration(self) -> Path:
         """The file, and what it names."""
         server, share, account = self.lines
         files = self.storage or self.directory / "files"
@@ -72,11 +74,11 @@ class Trunkline:
         )
         return place
 
-    def command(self):
+    def command(self) -> list[str]:
         """How it is started."""
         return [*self.before, program(), "serve", "--config", str(self.configuration()), "--state-dir", str(self.directory / "state")]
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         environment = dict(os.environ, TRUNKLINE_LOG="error")
         log = (self.directory / "log").open("w")
         self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
@@ -87,11 +89,11 @@ class Trunkline:
             raise RuntimeError((self.directory / "log").read_text() if self.directory.exists() else "no server") from None
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         # Whoever was given the command line ends with the server.
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split() if self.before else []
-        for pid in children or [self.process.pid]:
-            os.kill(int(pid), signal.SIGTERM)
+        for pid in map(int, children) if children else [self.process.pid]:
+            os.kill(pid, signal.SIGTERM)
         try:
             self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
@@ -99,7 +101,7 @@ class Trunkline:
             self.process.wait()
         self.scratch.cleanup()
 
-    def left(self):
+    def left(self) -> list[str]:
         """What lies in the share."""
         return sorted(path.name for path in (self.storage or self.directory / "files").iterdir() if path.name != "lost+found")
 
@@ -107,20 +109,20 @@ class Trunkline:
 class Proxy:
     """Carries connections from an address to a server, each piece held back for `hold` seconds, at most `rate` bytes a second."""
 
-    def __init__(self, address, port, to, hold=0.0, rate=None):
+    def __init__(self, address: str, port: int, to: tuple[str, int], hold: float = 0.0, rate: float | None = None) -> None:
         self.listener = socket.create_server((address, port))
         self.to, self.hold, self.rate = to, hold, rate
         self.over = False
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.over = True
         self.listener.close()
 
-    def _accept(self):
+    def _accept(self) -> None:
         while not self.over:
             try:
                 near, _ = self.listener.accept()
@@ -131,7 +133,7 @@ class Proxy:
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
 
-    def _carry(self, source, sink):
+    def _carry(self, source: socket.socket, sink: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
                 # As Nagle's algorithm does with what fills no packet, until the other side's acknowledgement is due.
@@ -148,13 +150,13 @@ class Proxy:
 class Samba:
     """Debian's Samba with lines of one's own, by the script of the other suites."""
 
-    def __init__(self, lines=(), address="127.0.0.1"):
+    def __init__(self, lines: Sequence[str] = (), address: str = "127.0.0.1") -> None:
         self.lines, self.address = lines, address
         self.scratch = tempfile.TemporaryDirectory(prefix="doctor-samba-")
         self.port = free_port()
         self.script = ROOT / "proving" / "servers" / "samba.sh"
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         # The script writes the configuration; lines of ours are put in by a copy of it, which finds the rest beside it.
         folder = Path(self.scratch.name) / "servers"
         folder.mkdir()
@@ -166,13 +168,13 @@ class Samba:
         self._run("start", "bench", self.scratch.name, str(self.port), self.address)
         return self
 
-    def _run(self, *arguments):
+    def _run(self, *arguments: str) -> None:
         script = Path(self.scratch.name) / "servers" / "samba.sh"
         done = subprocess.run(["bash", str(script), *arguments], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
         if done.returncode:
             raise Missing(done.stderr.strip() or "Samba did not start")
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         with contextlib.suppress(Missing):
             self._run("stop", self.scratch.name)
         self.scratch.cleanup()
@@ -181,11 +183,11 @@ class Samba:
 class Ganesha(Samba):
     """Debian's Ganesha, by the script of the other suites."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.script = ROOT / "proving" / "servers" / "ganesha.sh"
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         folder = Path(self.scratch.name) / "servers"
         folder.mkdir()
         for name in ("common.sh", "accounts"):
@@ -196,7 +198,7 @@ class Ganesha(Samba):
 
 
 @contextlib.contextmanager
-def small_disk(megabytes):
+def small_disk(megabytes: int) -> Iterator[Path]:
     """A file system with so much room."""
     with tempfile.TemporaryDirectory(prefix="doctor-disk-") as place:
         image = Path(place) / "image"
@@ -216,7 +218,7 @@ def small_disk(megabytes):
 
 
 @contextlib.contextmanager
-def other_clock(seconds):
+def other_clock(seconds: int) -> Iterator[Path]:
     """A library that shows whoever is started with it another time."""
     with tempfile.TemporaryDirectory(prefix="doctor-clock-") as place:
         source, library = Path(place) / "clock.c", Path(place) / "clock.so"
@@ -230,7 +232,7 @@ def other_clock(seconds):
         yield library
 
 
-def main():
+def main() -> None:
     """Carries connections, see above."""
     address, port, to_address, to_port, rate = sys.argv[1:]
     with Proxy(address, int(port), (to_address, int(to_port)), rate=float(rate)):

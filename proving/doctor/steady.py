@@ -15,12 +15,17 @@ import itertools
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from faults import examine, link, smb
-from stage import Trunkline
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from harness.tally import Tally
+from proving.doctor.faults import examine, link, smb
+from proving.doctor.stage import Trunkline
+from proving.harness.tally import Tally
+
+# Of a gain, from the least to the most.
+Range = list[float]
 
 KINDS = {"worth": "more", "little_gain": "one", "no_gain": "one", "gain_unsure": None}
 LINK = ("--rtt", "10ms", "--flow-rate", "100Mbit", "--rate", "300Mbit")
@@ -32,7 +37,7 @@ WIDEST_RANGE = 1.5
 
 
 @contextlib.contextmanager
-def busy_host():
+def busy_host() -> Iterator[None]:
     """Another program that uses a processor by turns."""
     other = subprocess.Popen([sys.executable, "-c", BY_TURNS], stdin=subprocess.DEVNULL)
     try:
@@ -42,7 +47,7 @@ def busy_host():
         other.wait()
 
 
-def said(before, target, course):
+def said(before: list[str], target: str, course: str) -> tuple[str | None, Range | None, str]:
     """What one run says of further connections: (advice, range, sentence). A run without a range claims nothing."""
     report, _ = examine(before, target, {}, course)
     findings = report["targets"][0]["findings"]
@@ -52,12 +57,12 @@ def said(before, target, course):
     return KINDS[found["kind"]], found["range"], found["says"]
 
 
-def meet(one, other):
+def meet(one: Range | None, other: Range | None) -> bool:
     """Whether two ranges have something in common."""
     return one is None or other is None or one[0] <= other[1] and other[0] <= one[1]
 
 
-def runs(before, target, arguments):
+def runs(before: list[str], target: str, arguments: argparse.Namespace) -> Iterator[tuple[str | None, Range | None]]:
     """What all runs say, shown one by one."""
     for number in range(1, arguments.runs + 1):
         advice, its_range, sentence = said(before, target, arguments.course)
@@ -66,7 +71,7 @@ def runs(before, target, arguments):
         yield advice, its_range
 
 
-def beside(arguments):
+def beside(arguments: argparse.Namespace) -> Iterator[str]:
     """Runs beside another program; what is wrong with them."""
     with Trunkline() as server, busy_host():
         all_runs = list(runs([], smb(server), arguments))
@@ -80,17 +85,17 @@ def beside(arguments):
         yield f"opposite advice: {sorted(advice)}"
 
 
-def far(arguments):
+def far(arguments: argparse.Namespace) -> Iterator[str]:
     """Runs over a path that gives each connection a third; what is wrong with them."""
     with Trunkline(listen="0.0.0.0") as server:
         all_runs = list(runs(link(*LINK), smb(server, "{host}"), arguments))
-    good = sum(advice == "more" and its_range[1] / its_range[0] <= WIDEST_RANGE for advice, its_range in all_runs)
+    good = sum(advice == "more" and its_range is not None and its_range[1] / its_range[0] <= WIDEST_RANGE for advice, its_range in all_runs)
     print(f"link: {good} of {len(all_runs)} runs advise more, with ends of their ranges within a factor of {WIDEST_RANGE}")
     if good < int(ADVISED_RUNS * len(all_runs)):
         yield f"{good} of {len(all_runs)} runs advise more"
 
 
-def main():
+def main() -> None:
     """Both parts, or one."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=20)

@@ -1,13 +1,17 @@
 """The lists of tests that Trunkline is expected not to pass, and their rules (proving/expected/README.md)."""
 
 import tomllib
+from pathlib import Path
+from typing import Any
+
+from proving.harness.tally import Tally
 
 
 class BadList(Exception):
     """The list breaks its own rules."""
 
 
-def listed(path, version=None):
+def listed(path: Path, version: str | None = None) -> dict[str, tuple[str, str]]:
     """The list in the file `path`: name -> (result, reason). Each entry must give a reason and the section it rests on.
 
     Entries for other versions of the suite than `version`, by their `since` and `until`, are left out.
@@ -27,12 +31,12 @@ def listed(path, version=None):
     return entries
 
 
-def numbers(version):
+def numbers(version: str) -> tuple[int, ...]:
     """The first two numbers of a version, by which versions are told apart: 4.17.12-Debian is (4, 17)."""
     return tuple(int(part) for part in version.split("-")[0].split(".")[:2])
 
 
-def _is_for(entry, version):
+def _is_for(entry: dict[str, Any], version: str | None) -> bool:
     if version is None:
         return True
     since, until = entry.get("since"), entry.get("until")
@@ -40,7 +44,7 @@ def _is_for(entry, version):
     return (since is None or numbers(since) <= at) and (until is None or at <= numbers(until))
 
 
-def judge(tally, name, result, detail, entry, listing):
+def judge(tally: Tally, name: str, result: str, detail: str, entry: tuple[str, str], listing: str) -> None:
     """Count one result that the list named `listing` has `entry` for, (result, reason)."""
     wanted, reason = entry
     if wanted == "either":

@@ -11,8 +11,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Protocol, Self
 
-from harness import volume
+from proving.harness import volume
 
 PROVING = Path(__file__).resolve().parent.parent
 ROOT = PROVING.parent
@@ -22,7 +23,14 @@ KINDS = ("trunkline", "samba")
 NFS_KINDS = ("trunkline", "ganesha")
 
 
-def runs(status):
+class Network(Protocol):
+    """A network of its own in which a server may run, such as that of kernel_client/guest.py."""
+
+    def inside(self, command: list[str]) -> list[str]:
+        """The command line that runs `command` there."""
+
+
+def runs(status: Path) -> bool:
     """Whether the thread with this file in /proc is more than a remainder that nobody has collected."""
     try:
         return "\nState:\tZ" not in status.read_text()
@@ -33,47 +41,47 @@ def runs(status):
 class CannotStart(Exception):
     """The server did not come up; the message is the script's own and names what is missing."""
 
-    def __init__(self, kind, message):
+    def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         # The other server may be missing here; ours never is.
         self.result = "fail" if kind == "trunkline" else "skip"
 
 
-def program():
+def program() -> str:
     """Our own program: what TRUNKLINE names, else the release build."""
     built = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "release" / "trunkline"
     return os.path.abspath(os.environ.get("TRUNKLINE") or built)
 
 
-def clean_up_when_told_to_end():
+def clean_up_when_told_to_end() -> None:
     """Let SIGTERM and SIGINT end this process by way of its context managers, also where SIGINT was ignored when it began."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
 
 
-def accounts():
+def accounts() -> list[tuple[str, str]]:
     """The (name, password) pairs that every server offers, in the order of `servers/accounts`."""
-    return [tuple(account[:2]) for account in _accounts()]
+    return [(name, password) for name, password, *_ in _accounts()]
 
 
-def first_uid():
+def first_uid() -> int:
     """Who the first account is on this machine."""
     return int(_accounts()[0][2])
 
 
-def _accounts():
+def _accounts() -> list[list[str]]:
     lines = (SERVERS / "accounts").read_text().splitlines()
     return [line.split() for line in lines if line and not line.startswith("#")]
 
 
-def free_port():
+def free_port() -> int:
     """A TCP port of 127.0.0.1 that nothing listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
-def is_free(address, port):
+def is_free(address: str, port: int) -> bool:
     """Whether a server may listen there."""
     with socket.socket() as probe:
         try:
@@ -83,17 +91,17 @@ def is_free(address, port):
         return True
 
 
-def is_newer():
+def is_newer() -> bool:
     """Whether other servers than ours are of this year (`GENERATION`, servers/README.md)."""
     return os.environ.get("GENERATION") == "newer"
 
 
-def version(kind):
+def version(kind: str) -> str:
     """One line that names the server's version."""
     return _script(kind, "version").strip()
 
 
-def _script(kind, *arguments, network=None, user=None):
+def _script(kind: str, *arguments: object, network: Network | None = None, user: int | None = None) -> str:
     command = [str(SERVERS / f"{kind}.sh"), *map(str, arguments)]
     if user is not None:
         command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *command]
@@ -118,14 +126,15 @@ class Server:
     """A running server in a directory of its own; a context manager that ends it and removes the directory.
 
     It listens on `address`, a loopback one, or on every address of this machine when it is `reachable` from elsewhere, as behind an
-    emulated link, or of the network namespace `network` (kernel-client/guest.py).
+    emulated link, or of the network namespace `network` (kernel_client/guest.py).
     Once it is over, `complaint` says what was wrong with its end, if anything. Two profiles are set up here and not by the
     server's script: `shared-storage` lays the shares on a volume of their own, `port-445` listens on that port. With `shares_storage`
-    other profiles have such a volume too, of `storage_bytes` where that is said. With `user`, a uid, the server runs as that user, without any privilege. `label` tells servers
-    of one kind apart in reports.
+    other profiles have such a volume too, of `storage_bytes` where that is said. With `user`, a uid, the server runs as that user, without
+    any privilege. `label` tells servers of one kind apart in reports.
     """
 
-    def __init__(self, kind, profile="default", network=None, user=None, shares_storage=False, reachable=False, label=None, storage_bytes=None):
+    def __init__(self, kind: str, profile: str = "default", network: Network | None = None, user: int | None = None,
+                 shares_storage: bool = False, reachable: bool = False, label: str | None = None, storage_bytes: int | None = None) -> None:
         self._storage_bytes = storage_bytes
         self.label = label or kind
         self.kind, self.profile, self.network, self.user = kind, profile, network, user
@@ -140,7 +149,7 @@ class Server:
         self.complaint = ""
         self._lent = contextlib.ExitStack()
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         try:
             self._set_up()
             self.start()
@@ -149,7 +158,7 @@ class Server:
             raise
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         try:
             self.stop()
         except CannotStart as reason:
@@ -157,7 +166,7 @@ class Server:
         finally:
             self._clean_up()
 
-    def _set_up(self):
+    def _set_up(self) -> None:
         if self.shares_storage:
             try:
                 self._lent.enter_context(volume.SharingVolume(self.directory / "shares", self._storage_bytes))
@@ -168,21 +177,21 @@ class Server:
             if not is_free(self.address, self.port):
                 raise CannotSetUp(f"port {self.port} is taken, or not to be had without root")
 
-    def _clean_up(self):
+    def _clean_up(self) -> None:
         self._lent.close()
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def start(self):
+    def start(self) -> None:
         """Start the server, or start it again in the same directory."""
         words = _script(self.kind, "start", self.profile, self.directory, self.port, self.address, network=self.network,
                         user=self.user).split()
         self.pid = int(words[0])
 
-    def stop(self):
+    def stop(self) -> None:
         """End the server and wait until it is gone."""
         _script(self.kind, "stop", self.directory)
 
-    def kill(self):
+    def kill(self) -> None:
         """End the server and all of its processes at once, as a crash would; `start` begins it again in the same directory."""
         # Samba's children share its process group; Trunkline is one process.
         group = os.getpgid(self.pid)
@@ -195,33 +204,33 @@ class Server:
             time.sleep(0.01)
         (self.directory / "server" / "pid").unlink(missing_ok=True)
 
-    def alive(self):
+    def alive(self) -> bool:
         """Whether the server's first process still runs, or any thread of it, which may be waiting for the disk and holds all files."""
         return any(runs(thread) for thread in Path(f"/proc/{self.pid}/task").glob("*/status"))
 
-    def _threads(self):
+    def _threads(self) -> int:
         try:
             return len(os.listdir(f"/proc/{self.pid}/task"))
         except OSError:
             return 0
 
-    def opens(self):
+    def opens(self) -> dict[str, int]:
         """The paths of the files that clients have open at the server, by its own account, each with the number of opens."""
         said = json.loads(_script(self.kind, "status", self.directory))
         return {path: len(file["opens"]) for path, file in said["open_files"].items()}
 
-    def share_directory(self, share):
+    def share_directory(self, share: str) -> Path:
         """The directory of this machine that the share serves."""
         return self.directory / "shares" / share
 
-    def log_count(self, text):
+    def log_count(self, text: str) -> int:
         """How many lines of the server's log hold this."""
         try:
             return sum(text in line for line in (self.directory / "server" / "log").read_text(errors="replace").splitlines())
         except OSError:
             return 0
 
-    def log(self, lines=20):
+    def log(self, lines: int = 20) -> str:
         """The last lines of the server's log."""
         try:
             return "\n".join((self.directory / "server" / "log").read_text(errors="replace").splitlines()[-lines:])

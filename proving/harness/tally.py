@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 
 @dataclass
@@ -18,7 +19,7 @@ class Tally:
     remark: str = ""
     notes: list = field(default_factory=list)
 
-    def add(self, result, name, detail=""):
+    def add(self, result: str, name: str, detail: str = "") -> None:
         """Count one case whose `result` is pass, fail or skip, and say so."""
         if result == "pass":
             self.passed += 1
@@ -30,7 +31,7 @@ class Tally:
             self.notes.append(f"{result}: {name}: {detail}")
         print(f"{result.upper():7} {self.suite}: {name}{': ' + detail if detail and result != 'pass' else ''}", flush=True)
 
-    def close(self):
+    def close(self) -> int:
         """Print the closing line, hand the counts to whoever set TALLY_FILE, and give the exit status."""
         print(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped", flush=True)
         path = os.environ.get("TALLY_FILE")
@@ -41,7 +42,7 @@ class Tally:
         return 1 if self.failed else 0
 
 
-def skip_whole_suite(suite, reason, remark=""):
+def skip_whole_suite(suite: str, reason: str, remark: str = "") -> NoReturn:
     """End the process with one skipped case: something the suite needs is missing. `remark` says what is known without it."""
     tally = Tally(suite, remark=remark)
     tally.add("skip", "whole suite", f"{reason}; {remark}" if remark else reason)

@@ -8,6 +8,8 @@ import ctypes
 import os
 import shutil
 import subprocess
+from pathlib import Path
+from typing import Self
 
 _NEW_MOUNT_NAMESPACE = 0x00020000
 _IMAGE_BYTES = 512 << 20
@@ -20,10 +22,10 @@ class CannotMount(Exception):
 class SharingVolume:
     """Mounts an empty XFS of `size` bytes at `directory`, which it makes; a context manager. Start no thread before it is entered."""
 
-    def __init__(self, directory, size=None):
+    def __init__(self, directory: Path, size: int | None = None) -> None:
         self.directory, self._size = directory, size or _IMAGE_BYTES
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         if os.geteuid() != 0:
             raise CannotMount("needs root to mount a file system")
         if shutil.which("mkfs.xfs") is None:
@@ -40,19 +42,19 @@ class SharingVolume:
             image.unlink(missing_ok=True)
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         # Lazily: a server that would not end must not keep the rest from being cleaned up.
         subprocess.run(["umount", "--lazy", self.directory], check=False)
 
 
-def _leave_the_machine_s_mounts():
+def _leave_the_machine_s_mounts() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_NEW_MOUNT_NAMESPACE) != 0:
         raise CannotMount(f"no mount namespace of its own: {os.strerror(ctypes.get_errno())}")
     _do("mount", "--make-rprivate", "/")
 
 
-def _do(*command):
+def _do(*command: object) -> None:
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
         raise CannotMount(f"{command[0]}: {(done.stderr or done.stdout).strip()}")

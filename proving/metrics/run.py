@@ -3,7 +3,7 @@
 
     run.py
 
-The server is that of ../admin-page, with a share that a limit holds back and one that nothing does. Without Debian's prometheus the
+The server is that of ../admin_page, with a share that a limit holds back and one that nothing does. Without Debian's prometheus the
 suite is skipped. Start reading at `main`.
 """
 
@@ -19,14 +19,15 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "admin-page"), str(HERE.parent)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import run as admin_page  # noqa: E402
-from harness import server as servers  # noqa: E402
-from harness.tally import Tally, skip_whole_suite  # noqa: E402
+from proving.admin_page import run as admin_page
+from proving.harness import server as servers
+from proving.harness.tally import Tally, skip_whole_suite
 
 DASHBOARD = servers.ROOT / "dashboards" / "trunkline.json"
 PATIENCE_S = 60
@@ -37,7 +38,7 @@ VARIABLES = {"$share": ".*", "$protocol": ".*", "$__rate_interval": "5s", "$__ra
 class Prometheus:
     """A Prometheus that scrapes one address; a context manager that ends it."""
 
-    def __init__(self, scraped):
+    def __init__(self, scraped: str) -> None:
         self._home = Path(tempfile.mkdtemp(prefix="proof-prometheus-"))
         self.address = f"127.0.0.1:{servers.free_port()}"
         (self._home / "prometheus.yml").write_text(json.dumps({
@@ -45,13 +46,13 @@ class Prometheus:
             "scrape_configs": [{"job_name": "trunkline", "static_configs": [{"targets": [scraped]}]}],
         }))
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         words = [f"--config.file={self._home}/prometheus.yml", f"--storage.tsdb.path={self._home}/data", f"--web.listen-address={self.address}"]
         with open(self._home / "log", "w") as log:
             self._child = subprocess.Popen(["prometheus", *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self._child.terminate()
         try:
             self._child.wait(30)
@@ -60,7 +61,7 @@ class Prometheus:
             self._child.wait()
         shutil.rmtree(self._home, ignore_errors=True)
 
-    def ask(self, question):
+    def ask(self, question: str) -> list[float] | None:
         """What a question is answered with: the values of all series. None as long as nobody answers; what is refused is an error."""
         address = f"http://{self.address}/api/v1/query?" + urllib.parse.urlencode({"query": question})
         try:
@@ -75,7 +76,7 @@ class Prometheus:
                 raise AssertionError((self._home / "log").read_text()[-500:]) from None
             return None
 
-    def until_answered(self, question):
+    def until_answered(self, question: str) -> list[float]:
         """The answer as soon as there is one with a number in it."""
         end = time.monotonic() + PATIENCE_S
         while True:
@@ -87,7 +88,7 @@ class Prometheus:
             time.sleep(0.2)
 
 
-def questions():
+def questions() -> Iterator[tuple[str, str]]:
     """Title and question of everything that the dashboard asks."""
     for panel in json.loads(DASHBOARD.read_text())["panels"]:
         for target in panel.get("targets", []):
@@ -98,7 +99,7 @@ def questions():
 
 
 @contextlib.contextmanager
-def _at_work():
+def _at_work() -> Iterator[str]:
     """A server with metrics whose shares are both read and written; gives where the metrics are."""
     place = admin_page.Place()
     configuration = place.directory / "t.toml"
@@ -106,14 +107,14 @@ def _at_work():
     with place:
         loads = [place.load(share, 3 * PATIENCE_S) for share in ("docs", "projects")]
         try:
-            yield re.search("http://([^/]+)/metrics", (place.directory / "output").read_text())[1]
+            yield re.findall("http://([^/]+)/metrics", (place.directory / "output").read_text())[0]
         finally:
             for load in loads:
                 load.terminate()
                 load.wait()
 
 
-def main():
+def main() -> None:
     servers.clean_up_when_told_to_end()
     if shutil.which("prometheus") is None:
         skip_whole_suite("metrics", "there is no prometheus; scripts/foreign installs it")

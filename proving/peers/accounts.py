@@ -22,12 +22,12 @@ import tempfile
 import time
 import urllib.request
 from pathlib import Path
+from typing import Self
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from harness import server as servers  # noqa: E402
-from harness.tally import Tally, skip_whole_suite  # noqa: E402
+from proving.harness import server as servers
+from proving.harness.tally import Tally, skip_whole_suite
 
 PASSWORD = "s3cret-s3cret"
 # Of the server, of one account's own, and of one share's own.
@@ -71,7 +71,7 @@ USER = '[[user]]\nname = "{name}"\npassword_file = "password"\n'
 class Place:
     """A server in a directory of its own; a context manager that ends it."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="proof-accounts-"))
         self.port, self.page_port = servers.free_port(), servers.free_port()
         self.certify()
@@ -84,27 +84,27 @@ class Place:
         text = CONFIG.format(port=self.port, page_port=self.page_port, users=users, anywhere=ANYWHERE, own=OWN, alone=ALONE)
         (self.directory / "t.toml").write_text(text)
 
-    def certify(self):
+    def certify(self) -> None:
         """Make a certificate for the page, and its key."""
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
                         "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE",
                         "-keyout", "page.key", "-out", "page.pem"],
                        cwd=self.directory, check=True, capture_output=True, timeout=60)
 
-    def line(self, *words):
+    def line(self, *words: str) -> list[str]:
         return [servers.program(), *words, "--config", str(self.directory / "t.toml")]
 
-    def ask(self, *words, given=None):
+    def ask(self, *words: str, given: str | None = None) -> str:
         """What a command of the program says, which must go well."""
         done = subprocess.run(self.line(*words), capture_output=True, text=True, timeout=60, input=given)
         if done.returncode != 0:
             raise AssertionError(f"{words}: {done.stderr.strip()}")
         return done.stdout
 
-    def log(self):
+    def log(self) -> str:
         return (self.directory / "log").read_text(errors="replace")
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         with open(self.directory / "output", "w") as output, open(self.directory / "log", "w") as log:
             self._server = subprocess.Popen(self.line("serve"), stdin=subprocess.DEVNULL, stdout=output, stderr=log)
         end = time.monotonic() + 30
@@ -116,7 +116,7 @@ class Place:
             time.sleep(0.05)
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self._server.send_signal(signal.SIGTERM)
         try:
             self._server.wait(30)
@@ -125,7 +125,8 @@ class Place:
             self._server.wait()
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def smbclient(self, user, share, password=PASSWORD, highest="SMB3_11", host=ANYWHERE, name=None, commands="ls", listing=False):
+    def smbclient(self, user: str, share: str | None, password: str = PASSWORD, highest: str = "SMB3_11", host: str = ANYWHERE,
+                  name: str | None = None, commands: str = "ls", listing: bool = False) -> tuple[str | None, str]:
         """The first status that is no success, or none, and all that smbclient says."""
         address = ["-I", host] if name else []
         what = ["-g", "-L", f"//{host}"] if listing else [f"//{name or host}/{share}", "-c", commands]
@@ -142,7 +143,7 @@ class Place:
         return (statuses[0] if statuses else None), text
 
 
-def expect(found, wanted, what):
+def expect(found: object, wanted: object, what: str) -> None:
     if found != wanted:
         raise AssertionError(f"{what}: wanted {wanted!r}, found {found!r}")
 
@@ -150,7 +151,7 @@ def expect(found, wanted, what):
 DENIED, FAILED = "NT_STATUS_ACCESS_DENIED", "NT_STATUS_LOGON_FAILURE"
 
 
-def demands(place):
+def demands(place: Place) -> None:
     status, text = place.smbclient("bob", "new", highest="SMB2_10")
     expect((status, "session setup failed" in text), (DENIED, True), text.strip()[-200:])
     said = "log-on refused: account `strict` demands SMB 3.0 or later, and this connection speaks SMB 2.1"
@@ -159,33 +160,33 @@ def demands(place):
     expect(place.smbclient("bob", "new")[0], None, "SMB 3.1.1")
 
 
-def either(place):
+def either(place: Place) -> None:
     status, text = place.smbclient("ann", "new", highest="SMB2_10")
     expect((status, "tree connect failed" in text), (DENIED, True), text.strip()[-200:])
     expect(place.smbclient("ann", "old", highest="SMB2_10")[0], None, "the account that demands nothing")
     expect(place.smbclient("eve", "free", highest="SMB2_10")[0], None, "a share of no account")
 
 
-def names(place):
+def names(place: Place) -> None:
     expect(place.smbclient("ann", "old", name="plain")[0], None, "the share of the account that is named")
     expect(place.smbclient("ann", "new", name="plain")[0], DENIED, "the share of another one")
     expect("the share is of account `strict`, the session of account `plain`" in place.log(), True, "the server's log says why")
 
 
-def address(place):
+def address(place: Place) -> None:
     expect(place.smbclient("ann", "new", host=OWN)[0], None, "the account's share at its address")
     expect(place.smbclient("ann", "old", host=OWN)[0], DENIED, "another account's share there")
     status, _ = place.smbclient("ann", "new", host=OWN, highest="SMB2_10")
     expect(status in ("NT_STATUS_NOT_SUPPORTED", "NT_STATUS_CONNECTION_DISCONNECTED"), True, f"SMB 2.1 there: {status}")
 
 
-def listed(place, user, password=PASSWORD, host=ANYWHERE):
+def listed(place: Place, user: str, password: str = PASSWORD, host: str = ANYWHERE) -> tuple[str | None, set[str]]:
     """The first status that is no success, or none, and the shares that are listed to somebody at an address."""
     status, text = place.smbclient(user, None, password, listing=True, host=host)
     return status, {line.split("|")[1] for line in text.splitlines() if line.startswith("Disk|")}
 
 
-def alone(place):
+def alone(place: Place) -> None:
     """A share is found at its own address, and nothing else is."""
     expect(listed(place, "ann", host=ALONE), (None, {"alone"}), "the shares that are listed there")
     expect("alone" in listed(place, "ann")[1], True, "the shares that are listed at the server's address")
@@ -211,7 +212,7 @@ def alone(place):
     expect(place.smbclient("ann", "old")[0], None, "another share at the server's address again")
 
 
-def live(place):
+def live(place: Place) -> None:
     """A change counts for who comes from then on."""
     place.ask("account", "set", "plain", "min_dialect=3.1.1")
     expect(place.smbclient("ann", "old", highest="SMB3_02")[0], DENIED, "a dialect that was enough before")
@@ -220,7 +221,7 @@ def live(place):
     expect(place.smbclient("ann", "old", highest="SMB2_10")[0], None, "the change taken back")
 
 
-def keys(place):
+def keys(place: Place) -> None:
     """An account's name logs on with either of its keys, which are renewed one after the other."""
     expect(place.smbclient("strict", "new", "no key yet")[0], FAILED, "an account without keys")
     first = place.ask("account", "keys", "renew", "strict").split()[1]
@@ -251,7 +252,7 @@ def keys(place):
     expect([key for key in (first, second, renewed) if key in place.log() or key in place.ask("status", "--json")], [], "keys in the log or the status")
 
 
-def authentication(place):
+def authentication(place: Place) -> None:
     """An account says whether users' passwords count, or its keys."""
     key = place.ask("account", "keys", "renew", "plain", "key2").split()[1]
     place.ask("account", "set", "plain", "authentication=key")
@@ -264,7 +265,7 @@ def authentication(place):
     place.ask("account", "set", "plain", "--reset", "authentication")
 
 
-def curl(place, path, *options):
+def curl(place: Place, path: str, *options: str) -> tuple[int | str, str]:
     """The status and body of what curl gets, or its exit status."""
     url = f"https://localhost:{place.page_port}{path}"
     done = subprocess.run(["curl", "-sS", "--max-time", "30", "--noproxy", "*", "-w", "\n%{http_code}", *options, url],
@@ -273,7 +274,7 @@ def curl(place, path, *options):
     return (int(status), body) if done.returncode == 0 else (f"curl ends with {done.returncode}", done.stderr)
 
 
-def page(place):
+def page(place: Place) -> None:
     """The admin page over TLS."""
     if shutil.which("curl") is None:
         raise Skipped("curl is missing: apt-get install curl")
@@ -303,7 +304,7 @@ def page(place):
         expect(b"HTTP/1.1" in answer, False, "an answer without TLS")
 
 
-def renewed(place):
+def renewed(place: Place) -> None:
     """Another certificate counts for the next connection."""
     before = ssl.get_server_certificate((ANYWHERE, place.page_port))
     place.certify()
@@ -311,7 +312,7 @@ def renewed(place):
     expect(ssl.get_server_certificate((ANYWHERE, place.page_port)).split(), (place.directory / "page.pem").read_text().split(), "the new one")
 
 
-def refused(place):
+def refused(place: Place) -> None:
     """What would leave the page open to anybody, or cannot be used, keeps the server from starting."""
     text = (place.directory / "t.toml").read_text()
     open_page = text.replace('tls_certificate = "page.pem"\n', "").replace('tls_key = "page.key"\n', "")
@@ -343,7 +344,7 @@ CASES = {
 }
 
 
-def main():
+def main() -> None:
     for needed in ("smbclient", "openssl"):
         if shutil.which(needed) is None:
             skip_whole_suite("accounts", f"{needed} is missing: apt-get install {needed}")

@@ -3,27 +3,29 @@
 import hashlib
 import random
 import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 # Nothing, one byte, around the credit and the multi-credit boundaries, and more than one request holds.
 SIZES = (0, 1, 65535, 65537, (1 << 20) + 3, (9 << 20) + 1)
 
 
-def content(size):
+def content(size: int) -> bytes:
     """The same bytes for the same size, in every run."""
     return random.Random(size).randbytes(size)
 
 
-def digest(data):
+def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
 class Report:
     """Runs cases one after the other; a case fails by raising."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.failures = 0
 
-    def case(self, name, function, *arguments):
+    def case(self, name: str, function: Callable[..., Any], *arguments: Any) -> None:
         try:
             function(*arguments)
             print(f"PASS {name}", flush=True)
@@ -32,11 +34,11 @@ class Report:
             text = " ".join(f"{type(error).__name__} {error}".split())
             print(f"FAIL {name}: {text[:400]}", flush=True)
 
-    def close(self):
+    def close(self) -> NoReturn:
         sys.exit(1 if self.failures else 0)
 
 
-def same(found, wanted, what):
+def same(found: object, wanted: object, what: str) -> None:
     """Raise unless the two are equal."""
     if found != wanted:
         raise AssertionError(f"{what}: wanted {wanted!r}, found {found!r}"[:300])

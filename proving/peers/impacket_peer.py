@@ -3,10 +3,14 @@
 
 import io
 import sys
+from pathlib import Path
+from typing import Any
 
 from impacket.smbconnection import SessionError, SMBConnection
 
-from cases import SIZES, Report, content, digest, same
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.peers.cases import SIZES, Report, content, digest, same
 
 PORT, SHARE, USER, PASSWORD = int(sys.argv[1]), *sys.argv[2:5]
 BASE = r"\impacket"
@@ -15,13 +19,13 @@ BASE = r"\impacket"
 class Client:
     """One connection, opened by the first case."""
 
-    connection = None
+    connection: Any = None
 
-    def connect(self):
+    def connect(self) -> None:
         self.connection = SMBConnection("127.0.0.1", "127.0.0.1", sess_port=PORT)
         self.connection.login(USER, PASSWORD)
 
-    def wrong_password(self):
+    def wrong_password(self) -> None:
         other = SMBConnection("127.0.0.1", "127.0.0.1", sess_port=PORT)
         try:
             other.login(USER, PASSWORD + "x")
@@ -30,29 +34,29 @@ class Client:
             return
         raise AssertionError("a wrong password was accepted")
 
-    def share_list(self):
+    def share_list(self) -> None:
         names = {entry["shi1_netname"][:-1] for entry in self.connection.listShares()}
         missing = {"files", "sealed", "IPC$"} - names
         same(missing, set(), "shares that are not listed")
 
-    def round_trip(self, size):
+    def round_trip(self, size: int) -> None:
         data = content(size)
         self.connection.putFile(SHARE, rf"{BASE}\size-{size}", io.BytesIO(data).read)
         back = io.BytesIO()
         self.connection.getFile(SHARE, rf"{BASE}\size-{size}", back.write)
         same(digest(back.getvalue()), digest(data), "content")
 
-    def listing(self):
+    def listing(self) -> None:
         entries = self.connection.listPath(SHARE, rf"{BASE}\*")
         found = {entry.get_longname(): entry.get_filesize() for entry in entries if not entry.is_directory()}
         same(found, {f"size-{size}": size for size in SIZES}, "names and sizes")
 
-    def rename(self):
+    def rename(self) -> None:
         self.connection.rename(SHARE, rf"{BASE}\size-1", rf"{BASE}\renamed")
         names = [entry.get_longname() for entry in self.connection.listPath(SHARE, rf"{BASE}\*ed")]
         same(names, ["renamed"], "names")
 
-    def missing_file(self):
+    def missing_file(self) -> None:
         try:
             self.connection.openFile(self.connection.connectTree(SHARE), rf"{BASE}\nothing")
         except SessionError as error:
@@ -60,7 +64,7 @@ class Client:
             return
         raise AssertionError("a missing file was opened")
 
-    def remove(self):
+    def remove(self) -> None:
         for entry in self.connection.listPath(SHARE, rf"{BASE}\*"):
             if not entry.is_directory():
                 self.connection.deleteFile(SHARE, rf"{BASE}\{entry.get_longname()}")
@@ -69,7 +73,7 @@ class Client:
         same("impacket" in left, False, "the directory")
 
 
-def main():
+def main() -> None:
     report, client = Report(), Client()
     report.case("connect", client.connect)
     report.case("a wrong password", client.wrong_password)

@@ -10,10 +10,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
 
 import smbclient
 
-from cases import Report, same
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.peers.cases import Report, same
 
 PORT, SHARE, USER, PASSWORD = sys.argv[1:5]
 BASE = "links-peer"
@@ -24,11 +29,11 @@ LINKS = {"filelink": "..\\real\\f", "dirlink": "..\\real\\full", "emptylink": ".
 LIMIT_S = 60
 
 
-def at(path=""):
+def at(path: str = "") -> str:
     return "\\".join([f"\\\\{HOST}\\{SHARE}", BASE, *path.split("/")]).rstrip("\\")
 
 
-def remove(path):
+def remove(path: str) -> None:
     """Remove a tree as it is, links as links."""
     for entry in smbclient.scandir(path, port=int(PORT)):
         if entry.is_symlink() or not entry.is_dir():
@@ -38,7 +43,7 @@ def remove(path):
     smbclient.rmdir(path, port=int(PORT))
 
 
-def make():
+def make() -> None:
     for directory in ("", "real", "real/full", "real/full/deep", "real/empty", "tree", "tree/sub"):
         smbclient.makedirs(at(directory), exist_ok=True, port=int(PORT))
     for name, content in {**FILES, "tree/plain": b"plain", "tree/sub/plain": b"plain"}.items():
@@ -50,56 +55,74 @@ def make():
                               port=int(PORT))
 
 
-def whole(after):
+def whole(after: str) -> None:
     for name, content in FILES.items():
         with smbclient.open_file(at(name), mode="rb", port=int(PORT)) as file:
             same(file.read(), content, f"{name} after {after}")
     same(smbclient.path.isdir(at("real/empty"), port=int(PORT)), True, f"real/empty after {after}")
 
 
+class Tool(Protocol):
+    """What people remove trees with: the program, and what else must be there."""
+
+    program: str
+    needs: list[str]
+
+    def directories(self) -> set[str]:
+        """Those below the tree that it takes for directories."""
+
+    def remove_tree(self) -> None:
+        """Remove the tree with what is in it."""
+
+    def remove_links(self) -> None:
+        """Remove each link by itself."""
+
+
 class Samba:
     """smbclient."""
 
-    program, needs = "smbclient", []
+    program = "smbclient"
+    needs: list[str] = []
 
-    def run(self, *commands):
+    def run(self, *commands: str) -> str:
         done = subprocess.run(["smbclient", f"//{HOST}/{SHARE}", "-p", PORT, "-U", f"{USER}%{PASSWORD}", "-c", "; ".join(commands)],
                               capture_output=True, text=True, timeout=LIMIT_S)
         return done.stdout + done.stderr
 
-    def directories(self):
+    def directories(self) -> set[str]:
         lines = [line.split() for line in self.run(f"ls {BASE}\\tree\\*").splitlines() if line.startswith("  ")]
         return {words[0] for words in lines if len(words) > 2 and "D" in words[1]} - {".", ".."}
 
-    def remove_tree(self):
+    def remove_tree(self) -> None:
         self.run(f"deltree {BASE}\\tree")
 
-    def remove_links(self):
+    def remove_links(self) -> None:
         self.run(f"cd {BASE}\\tree", "del filelink", "del nowhere", "del round", "del up", "rmdir dirlink", "rmdir emptylink")
 
 
 class Rclone:
     """rclone."""
 
-    program, needs = "rclone", []
+    program = "rclone"
+    needs: list[str] = []
 
-    def __init__(self):
+    def __init__(self) -> None:
         obscured = subprocess.run(["rclone", "obscure", PASSWORD], capture_output=True, text=True, check=True).stdout.strip()
         self.remote = f":smb,host={HOST},port={PORT},user={USER},pass='{obscured}':{SHARE}/{BASE}"
 
-    def run(self, *words):
+    def run(self, *words: str) -> str:
         environment = dict(os.environ, RCLONE_CONFIG="/dev/null")
         done = subprocess.run(["rclone", "--retries", "1", "--low-level-retries", "1", *words], capture_output=True, text=True,
                               timeout=LIMIT_S, env=environment)
         return done.stdout
 
-    def directories(self):
+    def directories(self) -> set[str]:
         return {line.strip("/") for line in self.run("lsf", "--dirs-only", f"{self.remote}/tree").splitlines()}
 
-    def remove_tree(self):
+    def remove_tree(self) -> None:
         self.run("purge", f"{self.remote}/tree")
 
-    def remove_links(self):
+    def remove_links(self) -> None:
         for name in ("filelink", "nowhere", "round", "up"):
             self.run("deletefile", f"{self.remote}/tree/{name}")
         for name in ("dirlink", "emptylink"):
@@ -112,7 +135,7 @@ class Gio:
     # gio comes with GLib; the part of GVfs that speaks SMB is a package of its own.
     program, needs = "gio", ["/usr/share/gvfs/mounts/smb.mount"]
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.root = f"smb://{USER}@{HOST}:{PORT}/{SHARE}"
         done = subprocess.run(["gio", "mount", self.root], input=f"WORKGROUP\n{PASSWORD}\n", capture_output=True, text=True,
                               timeout=LIMIT_S)
@@ -121,18 +144,18 @@ class Gio:
                                   timeout=LIMIT_S)
         same(done.returncode, 0, f"gio mount: {done.stderr.strip() or done.stdout.strip()}")
 
-    def run(self, *words):
+    def run(self, *words: str) -> str:
         return subprocess.run(["gio", *words], capture_output=True, text=True, timeout=LIMIT_S).stdout
 
-    def entries(self, path):
+    def entries(self, path: str) -> Iterator[tuple[str, bool]]:
         for line in self.run("list", "-l", f"{self.root}/{BASE}/{path}").splitlines():
             name, _, rest = line.partition("\t")
             yield name, "(directory)" in rest
 
-    def directories(self):
+    def directories(self) -> set[str]:
         return {name for name, is_directory in self.entries("tree") if is_directory}
 
-    def remove(self, path):
+    def remove(self, path: str) -> None:
         for name, is_directory in self.entries(path):
             if is_directory:
                 self.remove(f"{path}/{name}")
@@ -140,31 +163,31 @@ class Gio:
                 self.run("remove", f"{self.root}/{BASE}/{path}/{name}")
         self.run("remove", f"{self.root}/{BASE}/{path}")
 
-    def remove_tree(self):
+    def remove_tree(self) -> None:
         self.remove("tree")
 
-    def remove_links(self):
+    def remove_links(self) -> None:
         for name in LINKS:
             self.run("remove", f"{self.root}/{BASE}/tree/{name}")
 
 
-def links_left():
+def links_left() -> list[str]:
     return sorted(entry.name for entry in smbclient.scandir(at("tree"), port=int(PORT)) if entry.name in LINKS)
 
 
-def lists(tool):
+def lists(tool: Tool) -> None:
     make()
     same(tool.directories(), {"sub", "dirlink", "emptylink"}, "what is entered")
 
 
-def removes_links(tool):
+def removes_links(tool: Tool) -> None:
     make()
     tool.remove_links()
     whole("each link was removed")
     same(links_left(), [], "links that are left")
 
 
-def removes_tree(tool):
+def removes_tree(tool: Tool) -> None:
     make()
     began = time.monotonic()
     tool.remove_tree()
@@ -172,7 +195,7 @@ def removes_tree(tool):
     whole("the tree was removed")
 
 
-def main():
+def main() -> None:
     report = Report()
     smbclient.ClientConfig(username=USER, password=PASSWORD)
     for kind in (Samba, Rclone, Gio):

@@ -3,12 +3,16 @@
 
 import io
 import sys
+from pathlib import Path
+from typing import Any
 
 from smb.base import SMBTimeout
-from smb.SMBConnection import SMBConnection
 from smb.smb_structs import OperationFailure
+from smb.SMBConnection import SMBConnection
 
-from cases import SIZES, Report, content, digest, same
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.peers.cases import SIZES, Report, content, digest, same
 
 PORT, SHARE, USER, PASSWORD = int(sys.argv[1]), *sys.argv[2:5]
 BASE = "/pysmb"
@@ -18,20 +22,20 @@ PATIENCE_S = 60
 class Client:
     """One connection, opened by the first case."""
 
-    connection = None
+    connection: Any = None
 
-    def connect(self):
+    def connect(self) -> None:
         self.connection = SMBConnection(USER, PASSWORD, "peer", "server", use_ntlm_v2=True, is_direct_tcp=True)
         same(self.connection.connect("127.0.0.1", PORT, timeout=PATIENCE_S), True, "whether the log-on went well")
 
-    def wrong_password(self):
+    def wrong_password(self) -> None:
         other = SMBConnection(USER, PASSWORD + "x", "peer", "server", use_ntlm_v2=True, is_direct_tcp=True)
         same(other.connect("127.0.0.1", PORT, timeout=PATIENCE_S), False, "whether a wrong password is taken")
 
-    def make_directory(self):
+    def make_directory(self) -> None:
         self.connection.createDirectory(SHARE, BASE)
 
-    def round_trip(self, size):
+    def round_trip(self, size: int) -> None:
         data = content(size)
         path = f"{BASE}/size-{size}"
         self.connection.storeFile(SHARE, path, io.BytesIO(data), timeout=PATIENCE_S)
@@ -39,20 +43,20 @@ class Client:
         self.connection.retrieveFile(SHARE, path, back, timeout=PATIENCE_S)
         same(digest(back.getvalue()), digest(data), "content")
 
-    def names(self, pattern="*"):
+    def names(self, pattern: str = "*") -> dict[str, Any]:
         found = self.connection.listPath(SHARE, BASE, pattern=pattern)
         return {entry.filename: entry.file_size for entry in found if not entry.isDirectory}
 
-    def listing(self):
+    def listing(self) -> None:
         same(self.names(), {f"size-{size}": size for size in SIZES}, "names and sizes")
 
-    def rename(self):
+    def rename(self) -> None:
         # FileRenameInformation of 22 bytes, and a target that begins with the separator.
         self.connection.rename(SHARE, f"{BASE}/size-1", "/r")
         self.connection.rename(SHARE, "/r", f"{BASE}/renamed")
         same(self.names("ren*"), {"renamed": 1}, "names")
 
-    def missing_file(self):
+    def missing_file(self) -> None:
         try:
             self.connection.retrieveFile(SHARE, f"{BASE}/nothing", io.BytesIO())
         except OperationFailure:
@@ -61,10 +65,10 @@ class Client:
             raise AssertionError("no answer") from error
         raise AssertionError("a missing file was opened")
 
-    def security(self):
+    def security(self) -> None:
         same(bool(self.connection.getSecurity(SHARE, f"{BASE}/renamed").owner), True, "whether the file has an owner")
 
-    def remove(self):
+    def remove(self) -> None:
         for name in self.names():
             self.connection.deleteFiles(SHARE, f"{BASE}/{name}")
         self.connection.deleteDirectory(SHARE, BASE)
@@ -72,7 +76,7 @@ class Client:
         same("pysmb" in left, False, "the directory")
 
 
-def main():
+def main() -> None:
     client, report = Client(), Report()
     report.case("connect", client.connect)
     report.case("a wrong password", client.wrong_password)

@@ -14,16 +14,21 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.harness import newer
+from proving.harness import server as servers
+from proving.harness.tally import Tally
+
+# Makes a peer ready; gives its command.
+Prepare = Callable[[], list[str]]
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parent / ".cache"
-sys.path.insert(0, str(HERE.parent))
-
-from harness import newer  # noqa: E402
-from harness import server as servers  # noqa: E402
-from harness.tally import Tally  # noqa: E402
-
 RUN_LIMIT_S, BUILD_LIMIT_S = 240, 900
 PYTHON_PACKAGES = ("smbprotocol==1.17.0", "impacket==0.13.1", "pysmb==1.2.15")
 
@@ -40,19 +45,19 @@ class Missing(Exception):
     """The peer cannot be had on this machine."""
 
 
-def _build(command, what, **options):
+def _build(command: list[str], what: str, **options: Any) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_LIMIT_S, stdin=subprocess.DEVNULL, **options)
     if done.returncode != 0:
         raise Missing(f"{what} does not build: {(done.stderr or done.stdout).strip().splitlines()[-1:]}")
 
 
-def _need(program, package):
+def _need(program: str, package: str) -> None:
     if shutil.which(program) is None:
         raise Missing(f"{program} is missing: {package}")
 
 
-def _python(script):
-    def prepare():
+def _python(script: str) -> Prepare:
+    def prepare() -> list[str]:
         venv = CACHE / "venv"
         python = venv / "bin" / "python"
         wanted = venv / "installed"
@@ -64,12 +69,12 @@ def _python(script):
     return prepare
 
 
-def _smbclient():
+def _smbclient() -> list[str]:
     _need("smbclient", "apt-get install smbclient")
     return [sys.executable, str(HERE / "smbclient_peer.py")]
 
 
-def _go():
+def _go() -> list[str]:
     _need("go", "install Go 1.25 or later")
     program = CACHE / "go-smb2"
     CACHE.mkdir(exist_ok=True)
@@ -77,8 +82,8 @@ def _go():
     return [str(program)]
 
 
-def _rust(binary, package="rust"):
-    def prepare():
+def _rust(binary: str, package: str = "rust") -> Prepare:
+    def prepare() -> list[str]:
         _need("cargo", "install Rust")
         target = CACHE / "peers-target"
         environment = dict(os.environ, CARGO_TARGET_DIR=str(target))
@@ -87,8 +92,8 @@ def _rust(binary, package="rust"):
     return prepare
 
 
-def _java(which):
-    def prepare():
+def _java(which: str) -> Prepare:
+    def prepare() -> list[str]:
         _need("mvn", "install Maven and a Java development kit")
         _need("javac", "install a Java development kit")
         target = CACHE / "java"
@@ -102,7 +107,7 @@ def _java(which):
     return prepare
 
 
-def _node():
+def _node() -> list[str]:
     _need("npm", "install Node.js")
     target = CACHE / "node"
     target.mkdir(parents=True, exist_ok=True)
@@ -114,7 +119,7 @@ def _node():
     return ["node", "--openssl-legacy-provider", str(target / "peer.js")]
 
 
-def _libsmb2():
+def _libsmb2() -> list[str]:
     """Debian's library with the C library of its own release."""
     root = newer.root("libsmb2")
     folder = root / "usr/lib/x86_64-linux-gnu"
@@ -127,7 +132,7 @@ def _libsmb2():
     return [str(folder / "ld-linux-x86-64.so.2"), "--library-path", str(folder), str(program)]
 
 
-def _libnfs():
+def _libnfs() -> list[str]:
     _need("nfs-ls", "apt-get install libnfs-utils")
     return [sys.executable, str(HERE / "libnfs_peer.py")]
 
@@ -156,7 +161,7 @@ NFS_PEERS = {
 }
 
 
-def run_peer(tally, name, command, server, share, words):
+def run_peer(tally: Tally, name: str, command: list[str], server: servers.Server, share: str, words: Sequence[str]) -> None:
     process = subprocess.Popen([*command, str(server.port), share, *words], stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     try:
@@ -182,7 +187,7 @@ def run_peer(tally, name, command, server, share, words):
         server.start()
 
 
-def run_all(tally, kind, profile, prepare, runs):
+def run_all(tally: Tally, kind: str, profile: str, prepare: dict[str, Prepare], runs: Mapping[str, Sequence[tuple[str, str, Sequence[str]]]]) -> None:
     """Run each peer as `runs` says, a label, a share and further words, against one server."""
     if not runs:
         return
@@ -202,7 +207,7 @@ def run_all(tally, kind, profile, prepare, runs):
         tally.add(reason.result, "server", str(reason))
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--server", choices=sorted({*servers.KINDS, *servers.NFS_KINDS}), default="trunkline")
     parser.add_argument("--peer", action="append", choices=[*PEERS, *NFS_PEERS])

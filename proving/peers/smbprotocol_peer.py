@@ -3,11 +3,14 @@
 
 import stat
 import sys
+from pathlib import Path
 
 import smbclient
 from smbprotocol.exceptions import SMBOSError
 
-from cases import SIZES, Report, content, digest, same
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.peers.cases import SIZES, Report, content, digest, same
 
 PORT, SHARE, USER, PASSWORD = int(sys.argv[1]), *sys.argv[2:5]
 ROOT = rf"\\127.0.0.1\{SHARE}"
@@ -15,11 +18,11 @@ BASE = ROOT + r"\smbprotocol"
 ARGS = {"port": PORT, "username": USER, "password": PASSWORD}
 
 
-def connect():
+def connect() -> None:
     smbclient.register_session("127.0.0.1", username=USER, password=PASSWORD, port=PORT, encrypt=SHARE == "sealed")
 
 
-def round_trip(size):
+def round_trip(size: int) -> None:
     data = content(size)
     path = rf"{BASE}\size-{size}"
     with smbclient.open_file(path, mode="wb", **ARGS) as file:
@@ -29,28 +32,28 @@ def round_trip(size):
     same(smbclient.stat(path, **ARGS).st_size, size, "size")
 
 
-def listing():
+def listing() -> None:
     names = {entry.name for entry in smbclient.scandir(BASE, **ARGS)}
     same(names, {f"size-{size}" for size in SIZES}, "names")
     same({e.name: e.smb_info.end_of_file for e in smbclient.scandir(BASE, search_pattern="size-6*", **ARGS)},
          {f"size-{size}": size for size in SIZES if str(size).startswith("6")}, "what a pattern finds")
 
 
-def rename():
+def rename() -> None:
     smbclient.rename(rf"{BASE}\size-1", rf"{BASE}\renamed", **ARGS)
     same(smbclient.path.exists(rf"{BASE}\size-1", **ARGS), False, "old name")
     smbclient.replace(rf"{BASE}\renamed", rf"{BASE}\size-0", **ARGS)
     same(smbclient.stat(rf"{BASE}\size-0", **ARGS).st_size, 1, "size after replace")
 
 
-def times_and_attributes():
+def times_and_attributes() -> None:
     path = rf"{BASE}\size-65535"
     smbclient.utime(path, ns=(1_600_000_000_123_456_700, 1_500_000_000_765_432_100), **ARGS)
     found = smbclient.stat(path, **ARGS)
     same((found.st_atime_ns, found.st_mtime_ns), (1_600_000_000_123_456_700, 1_500_000_000_765_432_100), "times")
 
 
-def append_and_seek():
+def append_and_seek() -> None:
     path = rf"{BASE}\appended"
     for number in range(3):
         with smbclient.open_file(path, mode="ab", **ARGS) as file:
@@ -62,7 +65,7 @@ def append_and_seek():
         same(file.read(), b"0X2", "content")
 
 
-def missing_file():
+def missing_file() -> None:
     try:
         smbclient.stat(rf"{BASE}\nothing", **ARGS)
     except SMBOSError as error:
@@ -71,7 +74,7 @@ def missing_file():
     raise AssertionError("a missing file was found")
 
 
-def exclusive_open():
+def exclusive_open() -> None:
     path = rf"{BASE}\exclusive"
     with smbclient.open_file(path, mode="wb", share_access="", **ARGS):
         try:
@@ -82,7 +85,7 @@ def exclusive_open():
     raise AssertionError("a second open was granted")
 
 
-def tree_removal():
+def tree_removal() -> None:
     smbclient.makedirs(rf"{BASE}\a\b\c", **ARGS)
     for number in range(40):
         with smbclient.open_file(rf"{BASE}\a\b\file-{number}", mode="w", **ARGS) as file:
@@ -94,9 +97,9 @@ def tree_removal():
     same(smbclient.path.exists(BASE, **ARGS), False, "the tree")
 
 
-def main():
-    import smbclient.path  # noqa: F401  (a submodule that smbclient does not load by itself)
-    import smbclient.shutil  # noqa: F401
+def main() -> None:
+    import smbclient.path
+    import smbclient.shutil
 
     report = Report()
     report.case("connect", connect)

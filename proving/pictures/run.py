@@ -4,7 +4,7 @@
     run.py [--out DIR] [--only NAME ...]
 
 Needs root (the copy goes over an emulated link) and Debian's chromium, and a machine that does nothing else: what is seen is what was
-measured. Start reading at `PICTURES`. Those of docs/admin.md come from proving/admin-page/run.py.
+measured. Start reading at `PICTURES`. Those of docs/admin.md come from proving/admin_page/run.py.
 """
 
 import argparse
@@ -15,16 +15,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.admin_page import run as admin_page
+from proving.admin_page.browser import Browser
+from proving.harness import server as servers
+from proving.pictures.terminal import Recording
+
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "admin-page"), str(HERE.parent)]
-
-import run as admin_page  # noqa: E402
-from browser import Browser  # noqa: E402
-from harness import server as servers  # noqa: E402
-from terminal import Recording  # noqa: E402
-
 DOCS = servers.ROOT / "docs"
 SHARE = "files"
 # The path that is copied over: a round trip, what each connection carries, and what all of them do.
@@ -35,10 +36,10 @@ STEP_S = 50
 class Stage:
     """What a picture is made with."""
 
-    def __init__(self, page, out):
+    def __init__(self, page: Browser, out: Path) -> None:
         self.page, self.out = page, out
 
-    def crop(self, name, element, width=1100, margin=12):
+    def crop(self, name: str, element: str, width: int = 1100, margin: int = 12) -> None:
         """Keep what an element of the page looks like."""
         self.page.size(width, 900)
         time.sleep(0.5)
@@ -47,7 +48,7 @@ class Stage:
             " return [box.left + scrollX, box.top + scrollY, box.width, box.height]; })()")
         self.page.picture(self.out / name, (max(left - margin, 0), max(top - margin, 0), wide + 2 * margin, high + 2 * margin))
 
-    def tell(self, recording, name):
+    def tell(self, recording: Recording, name: str) -> None:
         """Keep a recording as an asciicast, and its last screen as a picture."""
         (self.out / f"{name}.cast").write_text(recording.cast())
         with tempfile.TemporaryDirectory() as directory:
@@ -58,12 +59,12 @@ class Stage:
             self.crop(f"{name}.png", "#screen", margin=0)
 
 
-def _environment(server_accounts):
+def _environment(server_accounts: list[tuple[str, str]]) -> dict[str, str]:
     return dict(os.environ, TERM="xterm", TRUNKLINE_PASSWORD=server_accounts[0][1],
                 PATH=f"{Path(servers.program()).parent}:{os.environ['PATH']}")
 
 
-def copy(stage):
+def copy(stage: Stage) -> None:
     """A tree with a large file and many small ones goes over a long path, is found whole, and is copied again."""
     accounts = servers.accounts()
     recording = Recording("trunkline copy over 23 ms")
@@ -84,7 +85,7 @@ def copy(stage):
     stage.tell(recording, "copy-example")
 
 
-def load(stage):
+def load(stage: Stage) -> None:
     """What one, two and four channels are worth on a path whose connections are narrow; the report's plots, and the terminal."""
     accounts = servers.accounts()
     recording = Recording("trunkline load over 5 ms")
@@ -104,7 +105,7 @@ def load(stage):
     stage.crop("measure-example.png", ".plots")
 
 
-def provision(stage):
+def provision(stage: Stage) -> None:
     """A share that its size holds back, and what a larger one gives it, on the admin page."""
     with admin_page.Place() as place:
         _open(stage.page, place)
@@ -115,7 +116,7 @@ def provision(stage):
             stage.crop("provision.png", "section.plots")
 
 
-def metadata_caching(stage):
+def metadata_caching(stage: Stage) -> None:
     """What metadata caching is worth where each look at the store takes a millisecond: off, then on."""
     place = admin_page.Place()
     with (place.directory / "t.toml").open("a") as configuration:
@@ -129,7 +130,7 @@ def metadata_caching(stage):
             stage.crop("metadata-caching.png", "section.plots")
 
 
-def metrics(stage):
+def metrics(stage: Stage) -> None:
     """Transactions by API of a share at work, as a command tells them."""
     recording = Recording("trunkline status transactions")
     with admin_page.Place() as place:
@@ -141,12 +142,13 @@ def metrics(stage):
     stage.tell(recording, "metrics")
 
 
-def _load(place, share):
-    return [servers.program(), "load", f"smb://ann@127.0.0.1:{place.port}/{share}", "--password-file", str(place.directory / "password"), "--runtime", str(4 * STEP_S)]
+def _load(place: admin_page.Place, share: str) -> list[str]:
+    return [servers.program(), "load", f"smb://ann@127.0.0.1:{place.port}/{share}", "--password-file", str(place.directory / "password"),
+            "--runtime", str(4 * STEP_S)]
 
 
 @contextlib.contextmanager
-def _busy(command):
+def _busy(command: list[str]) -> Iterator[None]:
     """A load beside what is done meanwhile."""
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as load:
         try:
@@ -155,7 +157,7 @@ def _busy(command):
             load.terminate()
 
 
-def _open(page, place):
+def _open(page: Browser, place: admin_page.Place) -> None:
     page.size(1100, 900)
     page.open(f"{place.address}/#token={place.token}")
     page.until("document.getElementById('main')?.hidden === false")
@@ -164,7 +166,7 @@ def _open(page, place):
 PICTURES = [copy, load, provision, metadata_caching, metrics]
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=DOCS, metavar="DIR")
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME")

@@ -13,6 +13,7 @@ import select
 import struct
 import termios
 import time
+from collections.abc import Mapping
 
 COLUMNS, ROWS = 110, 40
 # A control sequence, a control character, or plain text.
@@ -22,19 +23,19 @@ TOKEN = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|([\r\n\t\x08])|([^\x1b\r\n\t\x08
 class Recording:
     """What was said, and when."""
 
-    def __init__(self, title):
+    def __init__(self, title: str) -> None:
         self.title = title
-        self.events = []
+        self.events: list[tuple[float, str]] = []
         self._begun = time.monotonic()
 
-    def type(self, line):
+    def type(self, line: str) -> None:
         """Show a command as if somebody had typed it."""
         self.add(f"$ {line}\r\n")
 
-    def add(self, text):
+    def add(self, text: str) -> None:
         self.events.append((time.monotonic() - self._begun, text))
 
-    def run(self, command, environment, seconds):
+    def run(self, command: list[str], environment: Mapping[str, str], seconds: float) -> int:
         """Run a command on a terminal and keep what it says; gives its exit status. What takes longer than `seconds` is an error."""
         child, terminal = pty.fork()
         if child == 0:
@@ -56,17 +57,17 @@ class Recording:
         os.close(terminal)
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
-    def replaced(self, what, by):
+    def replaced(self, what: str, by: str) -> None:
         """The same with `what` written as `by`: a directory of the recording is of no use to the reader."""
         self.events = [(at, text.replace(what, by)) for at, text in self.events]
 
-    def cast(self):
+    def cast(self) -> str:
         """As an asciicast."""
         header = {"version": 2, "width": COLUMNS, "height": ROWS, "title": self.title}
         lines = [header, *([round(at, 3), "o", text] for at, text in self.events)]
         return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
 
-    def screen(self):
+    def screen(self) -> list[str]:
         """The lines that are there in the end."""
         lines, row, column = [""], 0, 0
         for parameters, letter, control, text in TOKEN.findall("".join(text for _, text in self.events)):
@@ -85,7 +86,7 @@ class Recording:
                 lines[row] = "" if parameters == "2" else lines[row][:column]
         return [line.rstrip() for line in lines]
 
-    def page(self):
+    def page(self) -> str:
         """The screen as an HTML page."""
         text = html.escape("\n".join(self.screen()).rstrip())
         return ("<!doctype html><meta charset=utf-8><style>body{margin:0;background:#1c1f24;color:#d8dee6}"

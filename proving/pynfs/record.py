@@ -6,21 +6,23 @@ One section of `tally.toml` for each group: `4.1 all`, `4.2 all`, `4.1 reboot`.
 
 import subprocess
 import tomllib
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from harness import tree
+from proving.harness import tree
 
 FILE = Path(__file__).resolve().parent / "tally.toml"
 HEAD = "# Written by proving/pynfs/run.py (make pynfs): what each group has come to last. Not to be edited.\n"
 
 
-def load():
+def load() -> dict[str, Any]:
     """Group -> what it has come to."""
     return tomllib.loads(FILE.read_text()) if FILE.exists() else {}
 
 
-def note(group, counts, suite):
+def note(group: str, counts: Sequence[int], suite: str) -> None:
     """Keep what a group has come to now: passed, failed, skipped. `suite` is the commit of pynfs."""
     kept = load()
     kept[group] = {"passed": counts[0], "failed": counts[1], "skipped": counts[2], "commit": tree.commit(FILE), "suite": suite,
@@ -33,24 +35,24 @@ def note(group, counts, suite):
     FILE.write_text("".join(sections))
 
 
-def suite_commit(directory):
+def suite_commit(directory: Path) -> str:
     """Which commit of pynfs it is."""
     done = subprocess.run(["git", "-C", str(directory), "rev-parse", "--short=7", "HEAD"], capture_output=True, text=True)
     return done.stdout.strip() or "unknown"
 
 
-def _commits_since(name):
+def _commits_since(name: str) -> int | None:
     """How many commits were made since; none when this copy of the repository does not know."""
     git = ["git", "-C", str(tree.ROOT), "rev-list", "--count", f"{name.removesuffix('-dirty')}..HEAD"]
     done = subprocess.run(git, capture_output=True, text=True)
     return int(done.stdout) if done.returncode == 0 else None
 
 
-def _counted(number, what):
+def _counted(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def told():
+def told() -> str:
     """What is kept, and how old it is, in one line; an empty one when nothing is."""
     parts = []
     for group, entry in sorted(load().items()):

@@ -20,14 +20,14 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.harness import expected
+from proving.harness import server as servers
+from proving.harness.tally import Tally, skip_whole_suite
+from proving.pynfs import record as last
+
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
-
-import record as last  # noqa: E402
-from harness import expected  # noqa: E402
-from harness import server as servers  # noqa: E402
-from harness.tally import Tally, skip_whole_suite  # noqa: E402
-
 OURS = HERE.parent / "expected" / "pynfs.toml"
 GANESHAS = HERE.parent / "expected" / "ganesha-4.3.json"
 # The suite waits for leases to run out; the servers' profile `pynfs` keeps them short. Those that it brings back after a
@@ -42,7 +42,7 @@ class CannotBuild(Exception):
     """The suite cannot be made ready; the message says what is missing."""
 
 
-def build(source, work):
+def build(source: Path, work: Path) -> Path:
     """Builds a copy of the suite below `work`; gives the directory of its NFSv4.1 tests."""
     if not (source / "nfs4.1" / "testserver.py").exists():
         raise CannotBuild(f"{source} holds no pynfs")
@@ -58,7 +58,7 @@ def build(source, work):
     return copy / "nfs4.1"
 
 
-def run_group(suite, server, minor, tests, work):
+def run_group(suite: Path, server: servers.Server, minor: int, tests: list[str], work: Path) -> dict[str, tuple[str, str]]:
     """Runs tests or groups of one minor version; gives code -> (result, detail)."""
     asked = _asked_for(suite, tests)
     report = work / "report.json"
@@ -87,7 +87,7 @@ def run_group(suite, server, minor, tests, work):
     return found
 
 
-def _asked_for(suite, tests):
+def _asked_for(suite: Path, tests: list[str]) -> set[str]:
     """The codes of the tests that are meant by `tests`, some of which are groups: the report has all others too."""
     done = subprocess.run([PYTHON, "testserver.py", "--showcodesflags"], cwd=suite, capture_output=True, text=True, timeout=60)
     asked = set()
@@ -98,7 +98,7 @@ def _asked_for(suite, tests):
     return asked
 
 
-def _helper(server, work):
+def _helper(server: servers.Server, work: Path) -> Path:
     """A program that ends the server and starts it again, for the tests that want that."""
     script = work / "helper"
     program = servers.SERVERS / f"{server.kind}.sh"
@@ -108,9 +108,9 @@ def _helper(server, work):
     return script
 
 
-def run_all(suite, options, tally):
+def run_all(suite: Path, options: argparse.Namespace, tally: Tally) -> dict[str, tuple[str, str]]:
     """Gives `4.minor CODE` -> (result, detail). Whole groups of Trunkline's are kept."""
-    results = {}
+    results: dict[str, tuple[str, str]] = {}
     plan = [(minor, "pynfs", options.only or ["all"]) for minor in options.minor]
     if not options.only:
         plan.append((1, "pynfs-reboot", ["reboot"]))
@@ -133,12 +133,12 @@ def run_all(suite, options, tally):
     return results
 
 
-def recorded():
+def recorded() -> dict[str, str]:
     """Ganesha's own results: name -> result."""
     return json.loads(GANESHAS.read_text())["tests"] if GANESHAS.exists() else {}
 
 
-def record(results):
+def record(results: dict[str, tuple[str, str]]) -> None:
     """Writes Ganesha's results, one line for a test so that a later run shows as a small difference."""
     tests = recorded() | {name: result for name, (result, _) in results.items()}
     head = {"suite": "pynfs nfs4.1", "server": servers.version("ganesha")}
@@ -146,7 +146,7 @@ def record(results):
     GANESHAS.write_text(json.dumps(head, indent=1)[:-2] + ',\n "tests": {\n' + ",\n".join(lines) + "\n }\n}\n")
 
 
-def judge(tally, results, kind):
+def judge(tally: Tally, results: dict[str, tuple[str, str]], kind: str) -> None:
     """Counts the results. Ganesha is judged by its own record, Trunkline by our list."""
     reference = recorded()
     listed = expected.listed(OURS) if kind == "trunkline" else {}
@@ -162,7 +162,7 @@ def judge(tally, results, kind):
         print(f"\nbehind Ganesha: {', '.join(behind) or 'nothing'}")
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pynfs", type=Path, default=os.environ.get("PYNFS"), help="a checkout of pynfs")
     parser.add_argument("--server", choices=servers.NFS_KINDS, default="trunkline")

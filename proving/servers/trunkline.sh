@@ -136,7 +136,7 @@ start() {
   make_directories
   write_config
   case $profile in
-    # What is refused there is counted by the log (kernel-client/mounted.py).
+    # What is refused there is counted by the log (kernel_client/mounted.py).
     four-channels | persistent) export TRUNKLINE_LOG=${TRUNKLINE_LOG:-warn,smb::connection=debug} ;;
   esac
   (exec setsid "$binary" serve --config "$state/trunkline.toml" </dev/null >>"$state/log" 2>&1) &

@@ -1,9 +1,13 @@
 """Hold smbtorture's results against the list of expected failures and against Samba's own results."""
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-from harness import expected
+from proving.harness import expected
+from proving.harness.tally import Tally
+from proving.smbtorture import torture
 
 EXPECTED = Path(__file__).resolve().parent.parent / "expected"
 OURS = EXPECTED / "smbtorture.toml"
@@ -15,34 +19,37 @@ class Book:
     Of a version without a record of Samba's, the latest that came before it is taken: what neither that nor the list names is new.
     """
 
-    def __init__(self, version):
+    def __init__(self, version: str) -> None:
         self.version = version
         self.listed = expected.listed(OURS, version)
         recorded = [_read(path) for path in EXPECTED.glob("samba-*.json")]
-        of = lambda record: expected.numbers(record["suite"].split()[1])  # noqa: E731
+
+        def of(record: dict[str, Any]) -> tuple[int, ...]:
+            return expected.numbers(record["suite"].split()[1])
+
         fitting = [record for record in recorded if of(record) <= expected.numbers(version)] or recorded
-        self._record = max(fitting, key=of, default={"server": "no Samba", "tests": {}})
+        self._record: dict[str, Any] = max(fitting, key=of, default={"server": "no Samba", "tests": {}})
         self.server = self._record["server"]
 
-    def samba(self):
+    def samba(self) -> dict[str, str]:
         """Samba's recorded results: name -> pass, fail, skip or timeout. Empty when none are recorded."""
         return {name: entry[0] for name, entry in self._record["tests"].items()}
 
-    def recorded_seconds(self):
+    def recorded_seconds(self) -> dict[str, float]:
         """How long each test took against Samba: the longest are started first."""
         return {name: entry[1] for name, entry in self._record["tests"].items()}
 
-    def knows(self, name):
+    def knows(self, name: str) -> bool:
         """Whether the test was there when the list was written."""
         return name in self.listed or name in self._record["tests"]
 
-    def wanted(self, kind):
+    def wanted(self, kind: str) -> Callable[[str, str], bool]:
         """A function of (name, result) that says whether the test ended as expected: others are worth a second try."""
         reference = self.samba()
         if kind == "samba":
             return lambda name, result: result in ("pass", "skip")
 
-        def ends_as_expected(name, result):
+        def ends_as_expected(name: str, result: str) -> bool:
             if name in self.listed:
                 return self.listed[name][0] in (_kind(result), "either")
             return result == "pass" or (result == "skip" and reference.get(name) != "pass")
@@ -50,11 +57,11 @@ class Book:
         return ends_as_expected
 
 
-def _read(path):
+def _read(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
-def record(report):
+def record(report: dict[str, Any]) -> None:
     """Write Samba's results with this version of the suite, one line for a test so that a later run shows as a small difference.
 
     A run of some of the tests replaces the results of those.
@@ -67,7 +74,7 @@ def record(report):
     path.write_text(json.dumps(head, indent=1)[:-2] + ',\n "tests": {\n' + ",\n".join(lines) + "\n }\n}\n")
 
 
-def judge(tally, results, book, kind):
+def judge(tally: Tally, results: Mapping[str, torture.Outcome], book: Book, kind: str) -> None:
     """Count the results into `tally` and print the table. Samba is judged by its own record, Trunkline by our list."""
     reference = book.samba()
     kinds = {name: _kind(outcome.result) for name, outcome in results.items()}
@@ -82,22 +89,22 @@ def judge(tally, results, book, kind):
     _print_table(kinds, book, kind)
 
 
-def _kind(result):
+def _kind(result: str) -> str:
     return "fail" if result == "timeout" else result
 
 
-def _count_new(tally, name, result, detail):
+def _count_new(tally: Tally, name: str, result: str, detail: str) -> None:
     tally.add("pass" if result == "pass" else "skip", name, f"new, and judged by nothing yet: {result}. {detail}")
 
 
-def _judge_samba(tally, name, result, detail, recorded):
+def _judge_samba(tally: Tally, name: str, result: str, detail: str, recorded: str) -> None:
     if result == "fail" and recorded == "fail":
         tally.add("skip", name, "Samba fails it, as recorded")
     else:
         tally.add(result, name, detail)
 
 
-def _judge_ours(tally, name, result, detail, listed, reference):
+def _judge_ours(tally: Tally, name: str, result: str, detail: str, listed: tuple[str, str] | None, reference: str | None) -> None:
     if listed is not None:
         expected.judge(tally, name, result, detail, listed, OURS.name)
     elif result == "skip" and reference == "pass":
@@ -106,9 +113,12 @@ def _judge_ours(tally, name, result, detail, listed, reference):
         tally.add(result, name, detail)
 
 
-def _print_table(kinds, book, kind):
+def _print_table(kinds: dict[str, str], book: Book, kind: str) -> None:
     reference = book.samba()
-    count = lambda table, result: sum(1 for name in kinds if _kind(table.get(name, "none")) == result)  # noqa: E731
+
+    def count(table: dict[str, str], result: str) -> int:
+        return sum(1 for name in kinds if _kind(table.get(name, "none")) == result)
+
     print(f"\n{'':28}{'pass':>7}{'fail':>7}{'skip':>7}")
     rows = [("this run", kinds)] + ([(book.server, reference)] if reference else [])
     for label, table in rows:

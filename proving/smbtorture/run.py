@@ -22,23 +22,22 @@ import threading
 import time
 import tomllib
 from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.harness import server as servers
+from proving.harness.tally import Tally, skip_whole_suite
+from proving.smbtorture import compare, torture
 
 HERE = Path(__file__).resolve().parent
 # How often a test is tried alone that did not end as expected among others: some wait a tenth of a second for a break, and the
 # machine may be busy with other suites all the while.
 TRIES_ALONE = 2
-sys.path.insert(0, str(HERE.parent))
-
-import compare  # noqa: E402
-import torture  # noqa: E402
-from harness import server as servers  # noqa: E402
-from harness.tally import Tally, skip_whole_suite  # noqa: E402
-
-
 class Plan:
     """Which profile, options, files and time limit each test runs with against the server `kind` (profiles.toml)."""
 
-    def __init__(self, kind):
+    def __init__(self, kind: str) -> None:
         table = tomllib.loads((HERE / "profiles.toml").read_text())
         self._limit = table["time_limit_s"]
         # This year's Samba has entries of its own beside those for any Samba.
@@ -46,23 +45,23 @@ class Plan:
         entries = [entry for entry in table["profile"] if names & set(entry.get("servers", servers.KINDS))]
         self._entries = [(pattern, entry) for entry in entries for pattern in entry["tests"]]
 
-    def _of(self, test, key, default):
+    def _of(self, test: str, key: str, default: Any) -> Any:
         return next((e[key] for pattern, e in self._entries if key in e and fnmatch.fnmatchcase(test, pattern)), default)
 
-    def profile(self, test):
+    def profile(self, test: str) -> Any:
         return self._of(test, "name", "default")
 
-    def options(self, test):
+    def options(self, test: str) -> Any:
         return self._of(test, "options", [])
 
-    def files(self, test):
+    def files(self, test: str) -> Any:
         """The files that the test finds in the share, with their sizes."""
         return self._of(test, "files", {})
 
-    def time_limit_s(self, test):
+    def time_limit_s(self, test: str) -> float:
         return self._of(test, "time_limit_s", self._limit)
 
-    def takes_s(self, test, recorded_s):
+    def takes_s(self, test: str, recorded_s: float) -> float:
         """How long the test may be thought to take, to start the longest first: Samba's time, or a limit above the ordinary."""
         limit_s = self.time_limit_s(test)
         return limit_s if limit_s > self._limit else recorded_s
@@ -71,14 +70,14 @@ class Plan:
 class Runner:
     """Runs tests against one server, on `lanes` shares side by side."""
 
-    def __init__(self, release, plan, server, lanes):
+    def __init__(self, release: torture.Release, plan: Plan, server: servers.Server, lanes: int) -> None:
         self.release, self.plan, self.server, self.lanes = release, plan, server, lanes
-        self.results = {}
+        self.results: dict[str, torture.Outcome] = {}
         self._restart = threading.Lock()
         self._is_over = False
 
-    def run(self, tests):
-        waiting = queue.SimpleQueue()
+    def run(self, tests: list[str]) -> None:
+        waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
         for test in tests:
             waiting.put(test)
         # They do not outlive a run that is told to end.
@@ -94,7 +93,7 @@ class Runner:
                 self._is_over = True
             raise
 
-    def _lane(self, share, waiting):
+    def _lane(self, share: str, waiting: queue.SimpleQueue[str]) -> None:
         while not self._is_over:
             try:
                 test = waiting.get_nowait()
@@ -102,7 +101,7 @@ class Runner:
                 return
             self.results[test] = self._one(test, share)
 
-    def _one(self, test, share):
+    def _one(self, test: str, share: str) -> torture.Outcome:
         directory = self.server.share_directory(share)
         _empty(directory)
         for name, size in self.plan.files(test).items():
@@ -119,7 +118,7 @@ class Runner:
         return outcome
 
 
-def _empty(directory):
+def _empty(directory: Path) -> None:
     for entry in directory.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry, ignore_errors=True)
@@ -127,7 +126,7 @@ def _empty(directory):
             entry.unlink(missing_ok=True)
 
 
-def _leave_file(path, size):
+def _leave_file(path: Path, size: int) -> None:
     """A file of the first account's, which may do everything with it, without a zero in it."""
     path.write_bytes(b"\xa5" * size)
     uid = servers.first_uid()
@@ -135,7 +134,7 @@ def _leave_file(path, size):
     path.chmod(0o777)
 
 
-def run_all(release, book, kind, tests, lanes):
+def run_all(release: torture.Release, book: compare.Book, kind: str, tests: list[str], lanes: int) -> tuple[dict[str, torture.Outcome], list[str], list[str]]:
     """Run the tests under their profiles.
 
     Gives name -> Outcome, the names that ended as expected on a later try only, and complaints about the server itself.
@@ -170,7 +169,7 @@ def run_all(release, book, kind, tests, lanes):
     return results, second_try, complaints
 
 
-def arguments():
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--server", choices=servers.KINDS, default="trunkline")
     parser.add_argument("--installed", action="store_true", help="the smbtorture that is installed, not this year's")
@@ -182,7 +181,7 @@ def arguments():
     return parser.parse_args()
 
 
-def chosen(tally, wants_installed):
+def chosen(tally: Tally, wants_installed: bool) -> torture.Release:
     """The release to run; ends the process when there is none. Without this year's the installed one takes its place, and is named."""
     installed, newest = torture.installed(), torture.newest()
     if newest is None and not wants_installed:
@@ -193,7 +192,7 @@ def chosen(tally, wants_installed):
     return release
 
 
-def main():
+def main() -> None:
     options = arguments()
     servers.clean_up_when_told_to_end()
     if os.geteuid() != 0:

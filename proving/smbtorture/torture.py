@@ -5,14 +5,15 @@ There are two releases: the one that is installed, and this year's (harness/newe
 
 import os
 import re
-import signal
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness import newer
+from proving.harness import newer
 
 # What scripts/foreign calls this year's Samba, of which the suite is a part.
 NEWEST_FOLDER = "samba-newer"
@@ -24,7 +25,7 @@ class Release:
 
     command: tuple[str, ...]
 
-    def all_tests(self):
+    def all_tests(self) -> list[str]:
         """Its single tests, as it accepts them on its command line.
 
         `--list` repeats the last part of each name (`smb2.lock.rw-none.rw-none`): it is the test inside a case of the same
@@ -38,28 +39,28 @@ class Release:
             names.append(head if head.endswith("." + last) else line)
         return names
 
-    def version(self):
+    def version(self) -> str:
         """Its version, such as `4.17.12-Debian`."""
         words = self._says("--version").split()
         return words[words.index("smbtorture") + 1] if "smbtorture" in words else words[-1]
 
-    def _says(self, question):
+    def _says(self, question: str) -> str:
         command = [*self.command, question]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env=environment()).stdout
 
 
-def installed():
+def installed() -> Release | None:
     """The release that is installed on this machine, or None."""
     return Release(("smbtorture",)) if shutil.which("smbtorture") else None
 
 
-def newest():
+def newest() -> Release | None:
     """This year's release, or None where it is not to be had."""
     program = newer.root(NEWEST_FOLDER) / "usr" / "bin" / "smbtorture"
     return Release(newer.command(NEWEST_FOLDER, "smbtorture")) if program.exists() else None
 
 
-def environment():
+def environment() -> dict[str, str]:
     """What the programs are started with: nothing but names in UTF-8 depends on it."""
     return dict(os.environ, LC_ALL="C.UTF-8")
 
@@ -85,7 +86,7 @@ class Outcome:
     detail: str
 
 
-def run(release, test, target, time_limit_s, options=()):
+def run(release: Release, test: str, target: Target, time_limit_s: float, options: Sequence[str] = ()) -> Outcome:
     """Run one single test in a process of its own and classify its end."""
     name, password = target.account
     second_name, second_password = target.second_account
@@ -121,7 +122,7 @@ def run(release, test, target, time_limit_s, options=()):
 _VERDICT = re.compile(r"^(success|failure|error|skip): ([^\n]*?)(?: \[\n(.*?)\n?\])?$", re.MULTILINE | re.DOTALL)
 
 
-def _classify(text, status, over_time, seconds):
+def _classify(text: str, status: int, over_time: bool, seconds: float) -> tuple[str, float, str]:
     seconds = round(seconds, 2)
     verdicts = _VERDICT.findall(text)
     if over_time:
@@ -136,6 +137,6 @@ def _classify(text, status, over_time, seconds):
     return "pass", seconds, ""
 
 
-def _last_lines(text):
+def _last_lines(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("time: ")]
     return " | ".join(lines[-3:])[:600]

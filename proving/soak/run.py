@@ -12,8 +12,8 @@ one line of JSON for what each slice did, so that a call can be ended at any poi
 slice `tallies.toml` beside this file is written anew from the record; it is what is committed. A count that has no record here, as on a new
 machine, goes on from there.
 
-A slice's command gets {count}, {seed}, {out} and {profile}, cargo's profile for what it builds. It appends lines to {out} (`server`, `done`, `failures`, and numbers of its
-own); one that appends nothing did its whole slice when its status is 0.
+A slice's command gets {count}, {seed}, {out} and {profile}, cargo's profile for what it builds. It appends lines to {out} (`server`,
+`done`, `failures`, and numbers of its own); one that appends nothing did its whole slice when its status is 0.
 """
 
 import argparse
@@ -26,31 +26,32 @@ import sys
 import tomllib
 from collections import Counter
 from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.harness import server as servers
+from proving.harness import tree
+from proving.harness.tally import Tally
+from proving.kernel_client import cuts
 
 HERE = Path(__file__).resolve().parent
 PROVING = HERE.parent
 ROOT = PROVING.parent
-sys.path[:0] = [str(PROVING), str(PROVING / "kernel-client")]
-
-import cuts  # noqa: E402
-from harness import server as servers  # noqa: E402
-from harness import tree  # noqa: E402
-from harness.tally import Tally  # noqa: E402
-
 TALLIES = HERE / "tallies.toml"
 
 
 class Count:
     """A number of runs of one thing, done in slices."""
 
-    def __init__(self, name, wanted, unit, slice_size, command, slice_limit_s, has_twentieth=True):
+    def __init__(self, name: str, wanted: int, unit: str, slice_size: int, command: list[str], slice_limit_s: float, has_twentieth: bool = True) -> None:
         self.name, self.wanted, self.unit, self.slice_size = name, wanted, unit, slice_size
         self.command, self.slice_limit_s = command, slice_limit_s
         # Whether a part of it is among the twentieths.
         self.has_twentieth = has_twentieth
 
 
-KERNEL = str(PROVING / "kernel-client")
+KERNEL = str(PROVING / "kernel_client")
 COUNTS = [
     Count("cuts", 200, "cuts of one to three of four channels under Linux's client", 10,
           [sys.executable, f"{KERNEL}/cuts.py", "--cuts", "{count}", "--per-mount", "10", "--seed", "{seed}", "--out", "{out}"], 1800),
@@ -66,7 +67,8 @@ COUNTS = [
           has_twentieth=False),
     Count("mixed", 20, "rounds of 30 s in which Linux's SMB and NFS clients work on the same files of one share", 5,
           [sys.executable, f"{KERNEL}/mixed.py", "--rounds", "{count}", "--per-mount", "5", "--seed", "{seed}", "--out", "{out}"], 1200),
-    Count("host-changes", 20, "rounds of 30 s in which the host changes what Linux's SMB and NFS clients look at, and events of it are lost now and then: nothing that was before is shown", 5,
+    Count("host-changes", 20, "rounds of 30 s in which the host changes what Linux's SMB and NFS clients look at, and events of it are lost "
+                              "now and then: nothing that was before is shown", 5,
           [sys.executable, f"{KERNEL}/host.py", "--rounds", "{count}", "--per-mount", "5", "--seed", "{seed}", "--out", "{out}"], 1200),
     Count("nfs-kills", 50, "kills of the server under Linux's NFS client, each with a restart within 10 s", 5,
           [sys.executable, f"{KERNEL}/nfs_kills.py", "--kills", "{count}", "--per-mount", "5", "--seed", "{seed}", "--out", "{out}"],
@@ -74,25 +76,31 @@ COUNTS = [
     Count("histories", 100_000, "seeded histories of cuts, delays, duplicates and replays over one to eight channels, beside a model", 5_000,
           ["env", "SIMULATED_HISTORIES={seed}+{count}", "cargo", "test", "-q", "--profile", "{profile}", "-p", "trunkline-smb",
            "--test", "simulation", "--", "histories_agree", "histories_of_two_clients_are"], 3600),
-    Count("disk-faults", 20_000, "seeded histories of one session and of two clients over a disk whose calls fail, are done by half or take long, with kills of the server, beside a model", 1_000,
+    Count("disk-faults", 20_000, "seeded histories of one session and of two clients over a disk whose calls fail, are done by half or take "
+                                 "long, with kills of the server, beside a model", 1_000,
           ["env", "SIMULATED_HISTORIES={seed}+{count}", "cargo", "test", "-q", "--profile", "{profile}", "-p", "trunkline-smb",
            "--test", "simulation", "over_failing_disks"], 3600),
-    Count("state-damage", 200_000, "offsets at which each file of a state directory has a bit changed and is cut: refused with advice, told, or nothing of it is another", 8192,
+    Count("state-damage", 200_000, "offsets at which each file of a state directory has a bit changed and is cut: refused with advice, "
+                                   "told, or nothing of it is another", 8192,
           ["env", "DAMAGED_OFFSETS={seed}+{count}", "cargo", "test", "-q", "--profile", "{profile}", "-p", "trunkline", "--bin", "trunkline",
            "state::damage"], 3600,
           # `make test` has the quick form among its Rust tests.
           has_twentieth=False),
-    Count("orphans", 20_000, "simulated kills of the server, beside a client that closes files meanwhile and gives up what was not answered: it can remove all it has left", 5_000,
+    Count("orphans", 20_000, "simulated kills of the server, beside a client that closes files meanwhile and gives up what was not "
+                             "answered: it can remove all it has left", 5_000,
           ["env", "SIMULATED_KILLS={seed}+{count}", "cargo", "test", "-q", "--profile", "{profile}", "-p", "trunkline-smb", "--test", "orphans"], 1800),
     Count("smbtorture", 3, "runs of all of smbtorture 4.17, the installed one, none of which ends otherwise than listed", 1,
           [sys.executable, str(PROVING / "smbtorture/run.py"), "--installed", "--count", "{out}"], 1800,
           # `make test` runs this year's.
           has_twentieth=False),
-    Count("strangers", 3, "runs of five minutes in which 32 strangers of each kind send what they can, and clients beside them are served within 1 s and three times the usual median", 1,
-          [sys.executable, str(PROVING / "strangers/run.py"), "--strangers", "32", "--seconds", "300", "--quiet", "30", "--members", "--memory", "--seed", "{seed}", "--out", "{out}"], 900,
+    Count("strangers", 3, "runs of five minutes in which 32 strangers of each kind send what they can, and clients beside them are served "
+                          "within 1 s and three times the usual median", 1,
+          [sys.executable, str(PROVING / "strangers/run.py"), "--strangers", "32", "--seconds", "300", "--quiet", "30", "--members",
+           "--memory", "--seed", "{seed}", "--out", "{out}"], 900,
           # `make test` has the short form as a stage of its own.
           has_twentieth=False),
-    Count("limits", 1, "rounds of 10 s with 1, 4 and 16 connections, 4 KiB and 1 MiB, over SMB, NFS and both, in which a share's limit holds within 2 %, and two clients of it and its neighbour have the same within 10 % over SMB and over NFS, medians of 20 pairs", 1,
+    Count("limits", 1, "rounds of 10 s with 1, 4 and 16 connections, 4 KiB and 1 MiB, over SMB, NFS and both, in which a share's limit "
+                       "holds within 2 %, and two clients of it and its neighbour have the same within 10 % over SMB and over NFS, medians of 20 pairs", 1,
           ["env", "TRUNKLINE_FULL=1", "cargo", "test", "-q", "--profile", "{profile}", "-p", "proving", "--test", "limits"], 2400,
           # A quarter of an hour: `make test` has the quick form among its Rust tests.
           has_twentieth=False),
@@ -100,7 +108,8 @@ COUNTS = [
           [sys.executable, str(PROVING / "doctor/faults.py"), "--count", "{out}"], 1200,
           # `make test` has the short form as a stage of its own.
           has_twentieth=False),
-    Count("doctor-steady", 20, "runs of the doctor on one share beside another program, and as many on a link on which four connections are worth three: ranges meet, advice is the same, and what is there is found", 20,
+    Count("doctor-steady", 20, "runs of the doctor on one share beside another program, and as many on a link on which four connections are "
+                               "worth three: ranges meet, advice is the same, and what is there is found", 20,
           [sys.executable, str(PROVING / "doctor/steady.py"), "--runs", "{count}", "--out", "{out}"], 1200,
           # `make test` has it with simulated rates among its Rust tests.
           has_twentieth=False),
@@ -110,7 +119,7 @@ NEWER_KERNELS = {"6.12": 4, "newest": 10}
 UNDER_NEWER_KERNELS = ("cuts", "nfs-cuts", "kills", "mixed", "host-changes", "nfs-kills")
 
 
-def under(count, series, part):
+def under(count: Count, series: str, part: int) -> Count:
     """A count with another kernel in its guests, and a `part` of its runs, on each kind of mount."""
     wanted = -(-count.wanted // part)
     command = [*count.command[:2], "--kernel", series, *count.command[2:]]
@@ -121,19 +130,19 @@ def under(count, series, part):
 COUNTS += [under(count, series, part) for series, part in NEWER_KERNELS.items() for count in COUNTS if count.name in UNDER_NEWER_KERNELS]
 
 
-def record_directory():
+def record_directory() -> Path:
     return Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "soak"
 
 
 class Record:
     """What was done for one count, as lines of JSON."""
 
-    def __init__(self, count):
+    def __init__(self, count: Count) -> None:
         self._count = count
         self.path = record_directory() / f"{count.name}.jsonl"
         self.path.parent.mkdir(parents=True, exist_ok=True)
 
-    def lines(self, server=None):
+    def lines(self, server: str | None = None) -> list[dict[str, Any]]:
         """All lines, or those of one server."""
         if self.path.exists():
             found = [json.loads(line) for line in self.path.read_text().splitlines()]
@@ -141,23 +150,23 @@ class Record:
             found = as_lines(self._count)
         return [line for line in found if server is None or line["server"] == server]
 
-    def done(self):
+    def done(self) -> int:
         return sum(line["done"] for line in self.lines("trunkline"))
 
-    def add(self, lines):
+    def add(self, lines: list[dict[str, Any]]) -> None:
         before = [] if self.path.exists() else as_lines(self._count)
-        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         stamp = {"first": now, "last": now, "commits": [tree.commit(TALLIES)], "machines": [machine()]}
         with open(self.path, "a", encoding="utf-8") as out:
             for line in before + [dict(line, **stamp) for line in lines]:
                 out.write(json.dumps(line) + "\n")
 
-    def forget(self):
+    def forget(self) -> None:
         """Begin anew, whatever the tallies say."""
         self.path.write_text("")
 
 
-def run_slice(count, size, seed, out, profile="quick"):
+def run_slice(count: Count, size: int, seed: int, out: Path, profile: str = "quick") -> tuple[int, list[dict[str, Any]]]:
     """Run one slice; gives (status, the lines it left). `profile` is cargo's, for what it builds."""
     out.unlink(missing_ok=True)
     command = [word.format(count=size, seed=seed, out=out, profile=profile) for word in count.command]
@@ -177,7 +186,7 @@ def run_slice(count, size, seed, out, profile="quick"):
     return status, lines
 
 
-def end(process):
+def end(process: subprocess.Popen[bytes]) -> None:
     """Let a slice that still runs clean up after itself, and make sure that it is over."""
     if process.poll() is None:
         process.terminate()
@@ -188,7 +197,7 @@ def end(process):
             process.wait()
 
 
-def go_on(count, deadline):
+def go_on(count: Count, deadline: datetime.datetime) -> bool:
     """Do slices until the count is full or the time is over; gives whether all went well."""
     record = Record(count)
     scratch = record_directory() / f"{count.name}.slice"
@@ -203,7 +212,7 @@ def go_on(count, deadline):
     return not any(line["failures"] for line in record.lines("trunkline"))
 
 
-def write_tallies():
+def write_tallies() -> None:
     """Write down what the record says. A count that has no record here stays as it was written down."""
     text = ["# Written by proving/soak/run.py (make soak): what the long counts have come to. Not to be edited.", ""]
     for count in COUNTS:
@@ -212,7 +221,7 @@ def write_tallies():
     TALLIES.write_text("\n".join(text))
 
 
-def as_lines(count):
+def as_lines(count: Count) -> list[dict[str, Any]]:
     """What the tallies say of a count, as lines of a record: one for each server."""
     table = (tomllib.loads(TALLIES.read_text()) if TALLIES.exists() else {}).get(count.name, {})
     stamp = {key: table[key].isoformat() for key in ("first", "last") if key in table}
@@ -220,7 +229,7 @@ def as_lines(count):
     return [dict(table[kind], server=kind, **stamp) for kind in servers.KINDS if kind in table]
 
 
-def as_written(count):
+def as_written(count: Count) -> list[str]:
     """The tables of a count as they stand in the tallies."""
     found, ours = [], False
     for line in TALLIES.read_text().splitlines() if TALLIES.exists() else ():
@@ -230,7 +239,7 @@ def as_written(count):
     return found + [""] if found and found[-1] else found
 
 
-def describe(count, record):
+def describe(count: Count, record: Record) -> list[str]:
     """The table of one count. Its name is quoted, since it may hold a dot."""
     ours = record.lines("trunkline")
     text = [
@@ -259,12 +268,12 @@ def describe(count, record):
 SAID_ONCE = {"server", "done", "failures", "mount", "first", "last", "commits", "machines", "kernels"}
 
 
-def all_of(lines, key):
+def all_of(lines: list[dict[str, Any]], key: str) -> list[str]:
     """The names that lines list under a key, each once."""
     return list(dict.fromkeys(name for line in lines for name in line.get(key, ())))
 
 
-def total(values, key):
+def total(values: list[Any], key: str) -> str | int | float:
     """Sum up one number of all lines; what begins with `slowest` is a maximum."""
     if isinstance(values[0], dict):
         whole = sum((Counter(value) for value in values), Counter())
@@ -272,12 +281,12 @@ def total(values, key):
     return max(values) if key.startswith("slowest") else sum(values)
 
 
-def machine():
+def machine() -> str:
     """The machine in one line."""
     return f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, {platform.machine()}"
 
 
-def passing_errors_are_few(count):
+def passing_errors_are_few(count: Count) -> bool:
     """Whether Trunkline's clients saw no more passing errors for a cut than Samba's; chance gets its part. True of another count."""
     if count.name.partition("-")[0] != "cuts":
         return True
@@ -291,7 +300,7 @@ def passing_errors_are_few(count):
     return cuts.within_chance(our_errors, ours, their_errors, theirs)
 
 
-def back_in_time(count):
+def back_in_time(count: Count) -> bool:
     """Whether connections were back in time often enough over all of a count's cuts; true of a count that cuts nothing."""
     lines = [line for line in Record(count).lines("trunkline") if "late_back" in line]
     done, late = sum(line["done"] for line in lines), sum(line["late_back"] for line in lines)
@@ -300,7 +309,7 @@ def back_in_time(count):
     return cuts.few_late(late, done)
 
 
-def twentieth(counts):
+def twentieth(counts: list[Count]) -> int:
     """A twentieth of each count; the commands that keep a tally of their own (TALLY_FILE) keep it here too."""
     scratch = record_directory() / "twentieth"
     scratch.parent.mkdir(parents=True, exist_ok=True)
@@ -319,7 +328,7 @@ def twentieth(counts):
     return tally.close()
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", action="append", choices=[count.name for count in COUNTS])
     parser.add_argument("--minutes", type=float, default=24 * 60)

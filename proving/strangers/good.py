@@ -1,14 +1,14 @@
 """Clients that do ordinary things, one after the other, and note how long each took."""
 
-import sys
 import time
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "nfs-connections")]
+from proving.nfs_connections import wire
+from proving.strangers import smb
+from proving.strangers.stranger import Target
 
-import smb  # noqa: E402
-import wire  # noqa: E402
+T = TypeVar("T")
 
 PAUSE_S = 0.01
 DATA = bytes(range(256)) * 16
@@ -17,22 +17,23 @@ DATA = bytes(range(256)) * 16
 class Times:
     """How long each request took in seconds, and what failed."""
 
-    def __init__(self):
-        self.taken, self.failed = [], []
+    def __init__(self) -> None:
+        self.taken: list[float] = []
+        self.failed: list[str] = []
 
-    def of(self, what, function):
+    def of(self, what: str, function: Callable[[], T]) -> T | None:
         """Do something; what it gives, or None when it fails."""
         begun = time.monotonic()
         try:
             return function()
-        except Exception as error:  # noqa: BLE001 - whatever it is, a good client has met it
+        except Exception as error:
             self.failed.append(f"{what}: {type(error).__name__} {error}")
             return None
         finally:
             self.taken.append(time.monotonic() - begun)
 
 
-def over_smb(place, until):
+def over_smb(place: Target, until: float) -> Times:
     """Reads, writes, and every so often a new log-on."""
     times, client, number = Times(), None, 0
     while time.monotonic() < until:
@@ -63,7 +64,7 @@ def over_smb(place, until):
 class Export:
     """A client with a session, and the share's directory."""
 
-    def __init__(self, place, number):
+    def __init__(self, place: Target, number: int) -> None:
         self.connection = wire.Connection(place.nfs, place.source)
         self.connection.uid = place.uid
         known = self.connection.call([wire.exchange_id(b"good %d" % number, b"verifier")]).result(42)
@@ -73,7 +74,7 @@ class Export:
         found = self.do([wire.PUTROOTFH, wire.lookup(place.share.encode()), wire.GETFH])
         self.directory = found.result(10)
 
-    def do(self, operations):
+    def do(self, operations: list[bytes]) -> Any:
         """Run operations in slot 0; raises when one fails."""
         self.sequence += 1
         first = wire.word(53) + self.session + wire.word(self.sequence, 0, 0, 0)
@@ -82,11 +83,11 @@ class Export:
             raise wire.Lost(wire.name_of(answer.status))
         return answer
 
-    def close(self):
+    def close(self) -> None:
         self.connection.close()
 
 
-def over_nfs(place, until):
+def over_nfs(place: Target, until: float) -> Times:
     """Opens, reads, writes, and every so often a new client."""
     times, client, number = Times(), None, 0
     while time.monotonic() < until:
@@ -117,7 +118,7 @@ def over_nfs(place, until):
     return times
 
 
-def end(client):
+def end(client: Export) -> None:
     """A client goes as it should."""
     try:
         client.connection.call([wire.destroy_session(client.session)])

@@ -3,105 +3,36 @@ its time is over; a lost or refused connection is no failure but an answer. memb
 """
 
 import os
-import socket
 import struct
-import sys
 import time
-from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "nfs-connections")]
-
-import members  # noqa: E402
-import smb  # noqa: E402
-import wire  # noqa: E402
-
-# So much is sent to a server that does not take it before the stranger thinks of something else.
-PATIENCE_S = 2.0
-
-
-class Stranger:
-    """One stranger: where it comes from, where the server is, and whether its time is over."""
-
-    def __init__(self, number, place, until):
-        self.number, self.until = number, until
-        self.smb, self.nfs = place.smb, place.nfs
-        self.user, self.share = place.user, place.share
-        self.account, self.password_of_account = place.account, place.password_of_account
-        self.source = f"127.{1 + number // 200}.{1 + number % 200}.1"
-
-    def goes_on(self):
-        return time.monotonic() < self.until
-
-    def connect(self, address, buffer=4096):
-        """A connection that hardly takes anything."""
-        connection = smb.connect(address, self.source, buffer)
-        connection.settimeout(PATIENCE_S)
-        return connection
-
-    def pour(self, connection, make):
-        """Send what `make(n)` makes until the server takes no more, and leave it so for a while."""
-        number = 0
-        try:
-            while self.goes_on():
-                connection.sendall(b"".join(make(number + at) for at in range(256)))
-                number += 256
-        except TimeoutError:
-            time.sleep(PATIENCE_S)
-
-    def hold(self, address, greeting=b""):
-        """Take as many connections as there are to be had, and keep them."""
-        held = []
-        try:
-            while self.goes_on():
-                try:
-                    connection = self.connect(address)
-                    held.append(connection)
-                    connection.sendall(greeting)
-                    if len(held) >= 1000:
-                        raise TimeoutError
-                except OSError:
-                    time.sleep(PATIENCE_S)
-                    held[:] = [one for one in held if is_open(one)]
-        finally:
-            for connection in held:
-                connection.close()
-
-
-def is_open(connection):
-    """Whether the server has not closed it."""
-    connection.setblocking(False)
-    try:
-        return connection.recv(65536) != b""
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-
+from proving.nfs_connections import wire
+from proving.strangers import members, smb
+from proving.strangers.stranger import Stranger
 
 HELLO = smb.message(smb.NEGOTIATE, 0, smb.NEGOTIATE_BODY, credits=512)
 
 
-def smb_unread(me):
+def smb_unread(me: Stranger) -> None:
     """ECHO after NEGOTIATE, of which no answer is read."""
     with me.connect(me.smb) as connection:
         connection.sendall(HELLO)
         me.pour(connection, lambda n: smb.message(smb.ECHO, n + 1, smb.ECHO_BODY, credits=512))
 
 
-def smb_large_answers(me):
+def smb_large_answers(me: Stranger) -> None:
     """READs of the largest size by nobody: each is refused, and room for the data must not be kept."""
     with me.connect(me.smb) as connection:
         connection.sendall(HELLO)
         me.pour(connection, lambda n: smb.message(smb.READ, n + 1, smb.read_body(8 << 20), credits=512))
 
 
-def der(tag, content):
+def der(tag: int, content: bytes) -> bytes:
     """A DER element with a length of four bytes."""
     return bytes([tag, 0x83]) + struct.pack(">I", len(content))[1:] + content
 
 
-def long_token(size):
+def long_token(size: int) -> bytes:
     """A SPNEGO NegTokenInit whose list of mechanisms is long."""
     oids = bytes.fromhex("060a2b06010401823702020a") + der(0x06, bytes(size))
     inner = der(0x30, der(0xA0, der(0x30, oids)) + der(0xA2, der(0x04, smb.NTLM_NEGOTIATE)))
@@ -111,55 +42,55 @@ def long_token(size):
 LONG = [smb.setup_body(long_token(size)) for size in (61_000, 900)] + [smb.setup_body(smb.NTLM_NEGOTIATE)]
 
 
-def smb_half_log_ons(me):
+def smb_half_log_ons(me: Stranger) -> None:
     """Log-ons that are begun and left, with long tokens and short ones."""
     with me.connect(me.smb) as connection:
         connection.sendall(HELLO)
         me.pour(connection, lambda n: smb.message(smb.SESSION_SETUP, n + 1, LONG[n % 3], credits=512))
 
 
-def smb_idle(me):
+def smb_idle(me: Stranger) -> None:
     """Connections that say nothing."""
     me.hold(me.smb)
 
 
-def smb_half_messages(me):
+def smb_half_messages(me: Stranger) -> None:
     """Connections that begin a long message and do not end it."""
     me.hold(me.smb, struct.pack(">I", 128 << 10) + bytes(64 << 10))
 
 
-def smb_noise(me):
+def smb_noise(me: Stranger) -> None:
     """Bytes that are no message."""
     with me.connect(me.smb) as connection:
         me.pour(connection, lambda _: struct.pack(">I", 200) + b"\xfeSMB" + os.urandom(196))
 
 
-def compound(operations):
+def compound(operations: list[bytes]) -> bytes:
     body = wire.word(7, 0, 2, wire.PROGRAM, wire.VERSION, 1, 0, 0, 0, 0) + wire.opaque(b"") + wire.word(1, len(operations))
     body += b"".join(operations)
     return wire.word(0x80000000 | len(body)) + body
 
 
-def nfs_unread(me):
+def nfs_unread(me: Stranger) -> None:
     """COMPOUNDs outside of a session, of which no answer is read."""
     small = compound([wire.PUTROOTFH])
     with me.connect(me.nfs) as connection:
         me.pour(connection, lambda _: small)
 
 
-def nfs_large_answers(me):
+def nfs_large_answers(me: Stranger) -> None:
     """READs of the largest size outside of a session."""
     large = compound([wire.read(bytes(16), 0, 1 << 20)])
     with me.connect(me.nfs) as connection:
         me.pour(connection, lambda _: large)
 
 
-def nfs_long_first(me):
+def nfs_long_first(me: Stranger) -> None:
     """Connections whose first record is a long one of no session."""
     me.hold(me.nfs, wire.word(0x80000000 | (1 << 20)) + bytes(200 << 10))
 
 
-def nfs_clients(me):
+def nfs_clients(me: Stranger) -> None:
     """Clients that make a session each and nothing else."""
     connection = wire.Connection(me.nfs, me.source)
     with connection:
@@ -171,13 +102,13 @@ def nfs_clients(me):
             connection.call([wire.create_session(known["client"], known["sequence"], slots=1)])
 
 
-def nfs_introductions(me):
+def nfs_introductions(me: Stranger) -> None:
     """Clients that only introduce themselves."""
     with me.connect(me.nfs) as connection:
         me.pour(connection, lambda n: compound([wire.exchange_id(struct.pack(">QQ", me.number, n), bytes(8))]))
 
 
-def nfs_idle(me):
+def nfs_idle(me: Stranger) -> None:
     """Connections that say nothing."""
     me.hold(me.nfs)
 
@@ -199,7 +130,7 @@ KINDS = {
 }
 
 
-def run(kind, me):
+def run(kind: str, me: Stranger) -> None:
     """Do it until the time is over."""
     while me.goes_on():
         try:
@@ -208,7 +139,7 @@ def run(kind, me):
             time.sleep(0.1)
 
 
-def busy(until):
+def busy(until: float) -> None:
     """What strangers are compared with: a loop that takes a processor as they could, and asks nothing of the server."""
     while time.monotonic() < until:
         sum(range(10_000))

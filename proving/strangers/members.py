@@ -7,8 +7,11 @@ is a function that is given a `Stranger` and does one piece of harm again and ag
 import os
 import struct
 import time
+from collections.abc import Sequence
+from pathlib import Path
 
-import smb
+from proving.strangers import smb
+from proving.strangers.stranger import Stranger
 
 NAMES, DIRECTORIES = 20_000, 3000
 CROWD, DEEP = "crowd", "deep"
@@ -24,7 +27,7 @@ EXCLUSIVE, UNLOCK, FAIL_IMMEDIATELY = 0x2, 0x4, 0x10
 PATTERN = ("*a" * 250 + "b").encode("utf-16le")
 
 
-def prepare(share):
+def prepare(share: Path) -> None:
     """Make what the kinds below work on."""
     crowd = share / CROWD
     crowd.mkdir()
@@ -34,23 +37,23 @@ def prepare(share):
         (share / DEEP / str(number % 50) / str(number)).mkdir(parents=True)
 
 
-def log_on(me):
+def log_on(me: Stranger) -> smb.Client:
     """A connection of the stranger's own account."""
     return smb.Client(me.smb, me.source, me.account, me.password_of_account, me.share)
 
 
-def finish(client, count):
+def finish(client: smb.Client, count: int) -> None:
     """Take the answers to `count` requests, whatever they are."""
     while count:
         header, _ = client.receive()
         count -= struct.unpack_from("<I", header, 8)[0] != smb.PENDING
 
 
-def open_directory(client, name):
+def open_directory(client: smb.Client, name: str) -> bytes:
     return client.create(name, access=READ_DATA, disposition=OPEN, options=DIRECTORY_FILE)
 
 
-def smb_guesses(me):
+def smb_guesses(me: Stranger) -> None:
     """Passwords for somebody else, over many connections at once, of which no answer is waited for."""
     held = []
     try:
@@ -76,7 +79,7 @@ def smb_guesses(me):
             connection.close()
 
 
-def smb_patterns(me):
+def smb_patterns(me: Stranger) -> None:
     """Listings by patterns of 500 characters that match nothing; of every second batch nobody waits for the answers."""
     body = struct.pack("<HBBI16sHHI", 33, 37, 0x10, 0, bytes(16), 96, len(PATTERN), 65536)
     while me.goes_on():
@@ -92,7 +95,7 @@ def smb_patterns(me):
                 client.close()
 
 
-def smb_watches(me):
+def smb_watches(me: Stranger) -> None:
     """Watches of everything below the share, as many as a connection may have, and the connection is closed."""
     while me.goes_on():
         client = log_on(me)
@@ -104,12 +107,12 @@ def smb_watches(me):
             client.close()
 
 
-def lock_body(file, flags, starts):
+def lock_body(file: bytes, flags: int, starts: Sequence[int]) -> bytes:
     """MS-SMB2 2.2.26"""
     return struct.pack("<HHI16s", 48, len(starts), 0, file) + b"".join(struct.pack("<QQII", at, 1, flags, 0) for at in starts)
 
 
-def smb_ranges(me):
+def smb_ranges(me: Stranger) -> None:
     """A file with very many locked ranges, of which one is unlocked and locked again."""
     client = log_on(me)
     try:
@@ -126,7 +129,7 @@ def smb_ranges(me):
         client.close()
 
 
-def smb_descriptors(me):
+def smb_descriptors(me: Stranger) -> None:
     """Files that are opened and never closed: all strangers together open more than the server has descriptors."""
     client = log_on(me)
     try:

@@ -28,16 +28,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import namedtuple
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import good  # noqa: E402
-import kinds  # noqa: E402
-from harness import server as servers  # noqa: E402
-from harness.tally import Tally  # noqa: E402
+from proving.harness import server as servers
+from proving.harness.tally import Tally
+from proving.strangers import good, kinds, members
+from proving.strangers.stranger import Stranger, Target
 
 ADDRESS_SPACE, DESCRIPTORS = 2_500_000_000, 4096
 USER, PASSWORD, SHARE, UID = "alice", "Open-Sesame-7", "files", 1000
@@ -53,10 +53,8 @@ PR_SET_THP_DISABLE = 41
 # Of the strangers that log on.
 ACCOUNT, PASSWORD_OF_ACCOUNT, UID_OF_ACCOUNT = "mallory", "Close-Barley-3", 1001
 
-Target = namedtuple("Target", "smb nfs source user password account password_of_account share uid")
 
-
-def without_huge_pages():
+def without_huge_pages() -> None:
     """The host gives this process pages of 4 KiB (prctl(2)). With huge ones it decides itself, and later, which 2 MiB count for one page in use."""
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "PR_SET_THP_DISABLE")
@@ -65,12 +63,12 @@ def without_huge_pages():
 class Server:
     """The server below its bounds."""
 
-    def __init__(self, directory):
+    def __init__(self, directory: Path) -> None:
         self.ports = servers.free_port(), servers.free_port()
         share = directory / SHARE
         share.mkdir()
         share.chmod(0o777)
-        kinds.members.prepare(share)
+        members.prepare(share)
         config = directory / "trunkline.toml"
         users = [(USER, PASSWORD, UID), (ACCOUNT, PASSWORD_OF_ACCOUNT, UID_OF_ACCOUNT)]
         config.write_text(
@@ -80,25 +78,25 @@ class Server:
             f'[share.{SHARE}]\npath = "{share}"\nusers = {{ "*" = "full" }}\nprotocols = ["smb", "nfs"]\n'
             f'nfs_secure_port = false\n')
         self.log = directory / "log"
-        command = ["prlimit", f"--as={ADDRESS_SPACE}", f"--nofile={DESCRIPTORS}", servers.program(), "serve", "--config", config]
+        command = ["prlimit", f"--as={ADDRESS_SPACE}", f"--nofile={DESCRIPTORS}", servers.program(), "serve", "--config", str(config)]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=without_huge_pages)
         self.pid = self._process.pid
 
     @staticmethod
-    def user(directory, name, password, uid):
+    def user(directory: Path, name: str, password: str, uid: int) -> str:
         """Lines of the configuration for a user."""
         file = directory / f"password-of-{name}"
         file.write_text(password)
         file.chmod(0o600)
         return f'[[user]]\nname = "{name}"\npassword_file = "{file}"\n' + (f"uid = {uid}\ngid = {uid}\n" if os.geteuid() == 0 else "")
 
-    def place(self, source):
+    def place(self, source: str | None) -> Target:
         """Where it is, for a client from `source`."""
         smb, nfs = (("127.0.0.1", port) for port in self.ports)
         return Target(smb, nfs, source, USER, PASSWORD, ACCOUNT, PASSWORD_OF_ACCOUNT, SHARE, UID)
 
-    def wait_until_it_serves(self, limit_s=20):
+    def wait_until_it_serves(self, limit_s: float = 20) -> bool:
         end = time.monotonic() + limit_s
         while time.monotonic() < end and self.lives():
             try:
@@ -109,17 +107,17 @@ class Server:
                 time.sleep(0.1)
         return False
 
-    def lives(self):
+    def lives(self) -> bool:
         return self._process.poll() is None
 
-    def memory(self):
+    def memory(self) -> int:
         """Bytes of memory that it has of its own."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("RssAnon:"):
                 return int(line.split()[1]) * 1024
         return 0
 
-    def stop(self):
+    def stop(self) -> None:
         if self.lives():
             self._process.send_signal(signal.SIGTERM)
         try:
@@ -129,20 +127,20 @@ class Server:
             self._process.wait()
 
 
-def _niced(function, *arguments):
+def _niced(function: Callable[..., Any], *arguments: Any) -> None:
     os.nice(NICENESS)
     function(*arguments)
 
 
-def _good(name, place, until, found):
+def _good(name: str, place: Target, until: float, found: Any) -> None:
     times = good.CLIENTS[name](place, until)
     found.put((name, times.taken, times.failed))
 
 
-def beside(server, seconds, others):
+def beside(server: Server, seconds: float, others: Any) -> dict[str, Any]:
     """Let the good clients work for a while beside `others(until)`; gives by the client what it took, and what failed."""
     until = time.monotonic() + seconds
-    found = multiprocessing.Queue()
+    found: multiprocessing.Queue[Any] = multiprocessing.Queue()
     running = [multiprocessing.Process(target=_niced, args=other, daemon=True) for other in others(until)]
     clients = [multiprocessing.Process(target=_good, args=(name, server.place(f"127.0.{at + 1}.1"), until, found), daemon=True)
                for at, name in enumerate(good.CLIENTS)]
@@ -160,7 +158,7 @@ def beside(server, seconds, others):
     return results
 
 
-def judge(tally, server, quiet, loud):
+def judge(tally: Tally, server: Server, quiet: Any, loud: Any) -> None:
     """Hold what was seen against the bounds."""
     tally.add("pass" if server.lives() else "fail", "the server lives", server.log.read_text(errors="replace")[-2000:])
     for name, (taken, failed) in loud.items():
@@ -173,13 +171,13 @@ def judge(tally, server, quiet, loud):
         tally.add("pass" if now <= MOST_TIMES_SLOWER * usual else "fail", f"{name}: at most {MOST_TIMES_SLOWER:.0f} times slower: {told}", told)
 
 
-def judge_memory(tally, before, after):
+def judge_memory(tally: Tally, before: int, after: int) -> None:
     """Hold what is kept against the bound."""
     told = f"{before >> 20} MiB before, {after >> 20} MiB after"
     tally.add("pass" if after <= MOST_MEMORY * before else "fail", f"the memory comes back: {told}", told)
 
 
-def settled(server, before, limit_s):
+def settled(server: Server, before: int, limit_s: float) -> int:
     """The memory when it has come back, or when it does not."""
     end = time.monotonic() + limit_s
     while server.lives() and server.memory() > MOST_MEMORY * before and time.monotonic() < end:
@@ -187,8 +185,8 @@ def settled(server, before, limit_s):
     return server.memory() if server.lives() else 0
 
 
-def run(tally, args):
-    names = args.only or [kind for kind in kinds.KINDS if args.members or kind not in kinds.members.KINDS]
+def run(tally: Tally, args: argparse.Namespace) -> dict[str, Any]:
+    names = args.only or [kind for kind in kinds.KINDS if args.members or kind not in members.KINDS]
     count = args.strangers * len(names)
     with tempfile.TemporaryDirectory(prefix="trunkline-strangers-") as directory:
         server = Server(Path(directory))
@@ -199,9 +197,9 @@ def run(tally, args):
             quiet = beside(server, args.quiet, lambda until: [(kinds.busy, until)] * count)
             before = server.memory()
 
-            def strangers(until):
+            def strangers(until: float) -> list[tuple[Callable[..., None], str, Stranger]]:
                 place = server.place(None)
-                everyone = [(kinds.run, kind, kinds.Stranger(number * len(names) + at, place, until))
+                everyone = [(kinds.run, kind, Stranger(number * len(names) + at, place, until))
                             for number in range(args.strangers) for at, kind in enumerate(names)]
                 random.Random(args.seed).shuffle(everyone)
                 return everyone
@@ -223,7 +221,7 @@ def run(tally, args):
             server.stop()
 
 
-def main():
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", choices=sorted(kinds.KINDS))
     parser.add_argument("--strangers", type=int, default=4, help="of each kind")

@@ -18,7 +18,7 @@ PENDING, MORE_PROCESSING_REQUIRED = 0x103, 0xC0000016
 class Refused(Exception):
     """The server has answered with an error."""
 
-    def __init__(self, command, status):
+    def __init__(self, command: int, status: int) -> None:
         super().__init__(f"command {command}: status {status:#010x}")
         self.status = status
 
@@ -27,7 +27,7 @@ class Lost(Exception):
     """The connection is gone."""
 
 
-def connect(address, source=None, buffer=None):
+def connect(address: tuple[str, int], source: str | None = None, buffer: int | None = None) -> socket.socket:
     """A TCP connection from the address `source`; `buffer` bytes are taken from the server before somebody reads."""
     plain = socket.socket()
     try:
@@ -44,7 +44,7 @@ def connect(address, source=None, buffer=None):
         raise
 
 
-def message(command, number, body, session=0, tree=0, credits=1, charge=0):
+def message(command: int, number: int, body: bytes, session: int = 0, tree: int = 0, credits: int = 1, charge: int = 0) -> bytes:
     """A request with its transport prefix (MS-SMB2 2.1, 2.2.1.2)."""
     header = struct.pack("<4sHHIHHIIQIIQ16x", b"\xfeSMB", 64, charge, 0, command, credits, 0, 0, number, 0xFEFF, tree, session)
     return struct.pack(">I", len(header) + len(body)) + header + body
@@ -56,13 +56,13 @@ NEGOTIATE_BODY = struct.pack("<HHHHI16sQH", 36, 1, 1, 0, 0, os.urandom(16), 0, 0
 ECHO_BODY = struct.pack("<HH", 4, 0)
 
 
-def receive(connection):
+def receive(connection: socket.socket) -> tuple[bytes, bytes]:
     """The next message: header and body."""
     data = exactly(connection, struct.unpack(">I", exactly(connection, 4))[0])
     return data[:64], data[64:]
 
 
-def exactly(connection, count):
+def exactly(connection: socket.socket, count: int) -> bytes:
     data = b""
     while len(data) < count:
         part = connection.recv(count - len(data))
@@ -72,19 +72,21 @@ def exactly(connection, count):
     return data
 
 
-def setup_body(token):
+def setup_body(token: bytes) -> bytes:
     """MS-SMB2 2.2.5"""
     return struct.pack("<HBBIIHHQ", 25, 0, 1, 0, 0, 88, len(token), 0) + token
 
 
-def read_body(length, file=b"\xff" * 16):
+def read_body(length: int, file: bytes = b"\xff" * 16) -> bytes:
     """MS-SMB2 2.2.19"""
     return struct.pack("<HBBIQ16sIIIHHB", 49, 0x50, 0, length, 0, file, 0, 0, 0, 0, 0, 0)
 
 
-def md4(data):
+def md4(data: bytes) -> bytes:
     """RFC 1320; hashlib has none where OpenSSL forbids it."""
-    rotate = lambda value, by: ((value << by) | (value >> (32 - by))) & 0xFFFFFFFF
+    def rotate(value: int, by: int) -> int:
+        return ((value << by) | (value >> (32 - by))) & 0xFFFFFFFF
+
     state = [0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476]
     data += b"\x80" + bytes((55 - len(data)) % 64) + struct.pack("<Q", 8 * len(data))
     rounds = [
@@ -99,7 +101,7 @@ def md4(data):
             for step, index in enumerate(order):
                 a = rotate((a + mix(b, c, d) + words[index] + constant) & 0xFFFFFFFF, shifts[step % 4])
                 a, b, c, d = d, a, b, c
-        state = [(old + new) & 0xFFFFFFFF for old, new in zip(state, (a, b, c, d))]
+        state = [(old + new) & 0xFFFFFFFF for old, new in zip(state, (a, b, c, d), strict=True)]
     return struct.pack("<4I", *state)
 
 
@@ -108,7 +110,7 @@ _FLAGS = 0x00088205
 NTLM_NEGOTIATE = b"NTLMSSP\0" + struct.pack("<II8x8x", 1, _FLAGS)
 
 
-def authenticate(challenge, user, password):
+def authenticate(challenge: bytes, user: str, password: str) -> bytes:
     """The answer to a CHALLENGE (MS-NLMP 2.2.1.3, 3.3.2)."""
     length, _, at = struct.unpack_from("<HHI", challenge, 40)
     info, nonce = challenge[at:at + length], challenge[24:32]
@@ -127,7 +129,7 @@ def authenticate(challenge, user, password):
 class Client:
     """One connection with a session and a share."""
 
-    def __init__(self, address, source, user, password, share):
+    def __init__(self, address: tuple[str, int], source: str | None, user: str, password: str, share: str) -> None:
         self.socket = connect(address, source)
         self.number = self.session = self.tree = 0
         try:
@@ -142,16 +144,16 @@ class Client:
             self.close()
             raise
 
-    def begin(self, command, body):
+    def begin(self, command: int, body: bytes) -> None:
         """Send a request and do not wait."""
         self.socket.sendall(message(command, self.number, body, self.session, self.tree, 16))
         self.number += 1
 
-    def receive(self):
+    def receive(self) -> tuple[bytes, bytes]:
         """The next message."""
         return receive(self.socket)
 
-    def call(self, command, body, may=0):
+    def call(self, command: int, body: bytes, may: int = 0) -> tuple[bytes, bytes]:
         """Send a request and wait for its answer, whatever others come first: header and body."""
         number = self.number
         try:
@@ -168,25 +170,25 @@ class Client:
             raise Refused(command, status)
         return header, body
 
-    def create(self, name, access=0x0012019F, disposition=3, options=0x40):
+    def create(self, name: str, access: int = 0x0012019F, disposition: int = 3, options: int = 0x40) -> bytes:
         """Open a file, or make it; gives its FileId."""
         wide = name.encode("utf-16le")
         body = struct.pack("<HBBIQQIIIIIHHII", 57, 0, 0, 2, 0, 0, access, 0x80, 7, disposition, options, 120, len(wide), 0, 0)
         return self.call(CREATE, body + (wide or b"\0"))[1][64:80]
 
-    def write(self, file, data, at=0):
+    def write(self, file: bytes, data: bytes, at: int = 0) -> None:
         self.call(WRITE, struct.pack("<HHIQ16sIIHHI", 49, 112, len(data), at, file, 0, 0, 0, 0, 0) + data)
 
-    def read(self, file, length):
+    def read(self, file: bytes, length: int) -> bytes:
         _, body = self.call(READ, read_body(length, file))
         at, _, count = struct.unpack_from("<BBI", body, 2)
         return body[at - 64:at - 64 + count]
 
-    def close_file(self, file):
+    def close_file(self, file: bytes) -> None:
         self.call(CLOSE, struct.pack("<HHI16s", 24, 0, 0, file))
 
-    def echo(self):
+    def echo(self) -> None:
         self.call(ECHO, ECHO_BODY)
 
-    def close(self):
+    def close(self) -> None:
         self.socket.close()

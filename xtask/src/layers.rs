@@ -29,6 +29,7 @@ const TABLE: &[(&str, u8)] = &[
     ("admin", 5),
     ("doctor", 6),
     ("trunkline", 7),
+    ("testkit", 8),
 ];
 
 /// The engine, its limits and counts, and the storage trait serve every protocol and must not know the words of one.

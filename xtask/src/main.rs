@@ -1,13 +1,14 @@
-//! The project's own checks: `cargo xtask layers`, `cargo xtask tidy` and `cargo xtask circles`.
+//! The project's own checks: `cargo xtask layers`, `cargo xtask tidy`, `cargo xtask circles` and `cargo xtask semantics`.
 //!
-//! Start with [`layers`] (which crate may know what), [`tidy`] (how a source file looks) and [`circles`] (which files import one
-//! another in a circle). The first two read sources through [`source`], which tells code from comments and literals. Each check returns all its
+//! Start with [`layers`] (which crate may know what), [`tidy`] (how a source file looks), [`circles`] (which files import one
+//! another in a circle) and [`semantics`] (the tests that SEMANTICS.md names). The first two read sources through [`source`], which tells code from comments and literals. Each check returns all its
 //! findings as lines `path:line: what is wrong`; one finding is enough for exit status 1. [`simulate`] runs the server in a
 //! simulated network over a failing disk.
 
 mod circles;
 mod layers;
 mod modules;
+mod semantics;
 mod simulate;
 mod source;
 mod tidy;
@@ -16,7 +17,7 @@ mod words;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask layers | tidy | circles [--print] | all | simulate [--seed FIRST] [--count N] [--log]";
+const USAGE: &str = "usage: cargo xtask layers | tidy | circles [--print] | semantics | all | simulate [--seed FIRST] [--count N] [--log]";
 
 fn main() -> ExitCode {
     let root = workspace_root();
@@ -34,9 +35,11 @@ fn main() -> ExitCode {
         "layers" => layers::check(&root),
         "tidy" => tidy::check(&root),
         "circles" => circles::check(&root),
+        "semantics" => semantics::check(&root),
         "all" => layers::check(&root).and_then(|mut found| {
             found.extend(tidy::check(&root)?);
             found.extend(circles::check(&root)?);
+            found.extend(semantics::check(&root)?);
             Ok(found)
         }),
         _ => Err(USAGE.to_owned()),

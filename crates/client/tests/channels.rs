@@ -1,9 +1,9 @@
 //! Several channels against a peer that answers as a script says: how they are bound, and what goes over them
 //! when one is lost.
 
-#[path = "support/peer.rs"]
-mod peer;
-mod support;
+mod support {
+    pub mod peer;
+}
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use client::Error;
 use client::smb::{ChannelOptions, Connection, Credentials, File, OpenOptions, Opened, Options, Session};
-use peer::{Message, Peer, Server};
 use smb_wire::create::{self, CreateAction, Disposition, FileInfo, OplockLevel};
 use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::header::Flags;
 use smb_wire::{Command, FileId, Guid, Header, NtStatus, close, lock, read, write};
-use support::USER;
+use support::peer::{Message, Peer, Server};
+use testkit::samba::USER;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 

@@ -1,10 +1,5 @@
 //! The NFS client against a foreign server: every operation once, and connections that are cut while it works.
 
-#[path = "support/ganesha.rs"]
-mod peer;
-#[path = "support/proxy.rs"]
-mod proxy;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +7,8 @@ use std::time::Duration;
 
 use client::Bytes;
 use client::nfs::{Client, Creation, Directory, FileType, NfsStat, OpenOptions, Options, StableHow};
-use peer::Ganesha;
-use proxy::{Proxy, until};
+use testkit::ganesha::Ganesha;
+use testkit::proxy::{Proxy, until};
 
 async fn connected(address: SocketAddr, options: Options) -> (Client, Directory) {
     let client = Client::connect(address, options).await.unwrap();

@@ -1,15 +1,16 @@
 //! An NFS client against a peer that plays tricks: what is sent again must be told as a retry, and what was done must
 //! not be done twice.
 
-#[path = "support/nfs.rs"]
-mod peer;
+mod support {
+    pub mod nfs;
+}
 
 use std::time::Duration;
 
 use client::nfs::{Client, Creation, Directory, File, NfsStat, OpenOptions, Options, StableHow};
 use client::{Bytes, Error};
 use nfs_wire::op::OpNum;
-use peer::{Server, Trick};
+use support::nfs::{Server, Trick};
 
 /// A client with so many connections, and the directory of the server.
 async fn connected(server: &Server, connections: usize) -> (Client, Directory) {
@@ -417,7 +418,7 @@ async fn a_path_is_looked_up_in_as_many_steps_as_the_server_demands() {
     server.state().operations = 16;
     let (client, _) = connected(&server, 1).await;
     client.directory(&"/name".repeat(25)).await.unwrap();
-    let names = |seen: &peer::Seen| seen.operations.iter().filter(|it| **it == OpNum::Lookup).count();
+    let names = |seen: &support::nfs::Seen| seen.operations.iter().filter(|it| **it == OpNum::Lookup).count();
     assert_eq!(server.seen(OpNum::Lookup).iter().map(names).collect::<Vec<_>>(), [12, 12, 1]);
 }
 

@@ -1,8 +1,9 @@
 //! An NFS client whose server restarts: what is open is claimed again before anything else is done, and what the server
 //! does not give back is lost and says so.
 
-#[path = "support/nfs.rs"]
-mod peer;
+mod support {
+    pub mod nfs;
+}
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use client::nfs::{Client, Creation, Directory, File, NfsStat, OpenOptions, Optio
 use client::{Bytes, Error, Result};
 use nfs_wire::op::OpNum;
 use nfs_wire::op::open::ShareAccess;
-use peer::{Server, Trick};
+use support::nfs::{Server, Trick};
 
 /// A client with so many connections, and the directory of the server.
 async fn connected(server: &Server, connections: usize) -> (Client, Directory) {

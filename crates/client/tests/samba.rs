@@ -1,14 +1,12 @@
 //! The client against a foreign server: every dialect, every way to sign, every cipher.
 
-mod support;
-
 use auth::{Cipher, SigningAlgorithm};
 use client::Error;
 use client::smb::{Connection, Credentials, DIALECTS, OpenOptions, Options, Session, Tree};
 use smb_wire::NtStatus;
 use smb_wire::create::Disposition;
 use smb_wire::negotiate::Dialect;
-use support::{Samba, USER};
+use testkit::samba::{Samba, USER};
 
 fn quiet() -> Options {
     Options { require_signing: false, ..Options::default() }

@@ -1,11 +1,10 @@
 //! Several channels to a foreign server: bound, used, lost and opened again.
 
-mod support;
-
 use auth::SigningAlgorithm;
 use client::smb::Options;
 use smb_wire::negotiate::Dialect;
-use support::{Samba, channels};
+use testkit::channels;
+use testkit::samba::Samba;
 
 #[tokio::test]
 async fn a_session_uses_four_channels_signed_and_sealed_in_every_dialect_that_has_them() {

@@ -1,16 +1,15 @@
 //! What servers of other makes do that ours does not: few credits at a time, old dialects, sessions that end, other
 //! mechanisms. The peer does what the script says.
 
-#[path = "support/peer.rs"]
-mod peer;
-mod support;
+mod support {
+    pub mod peer;
+}
 
 use std::time::Duration;
 
 use auth::spnego::{self, NegTokenInit};
 use client::Error;
 use client::smb::{Connection, Credentials, File, OpenOptions, Options, Session, Tree};
-use peer::{Peer, Server};
 use smb_wire::create::{self, CreateAction, Disposition, FileInfo, OplockLevel};
 use smb_wire::create_context::Contexts;
 use smb_wire::fscc::directory::{DirectoryClass, Entry, EntryName, Listing};
@@ -18,7 +17,8 @@ use smb_wire::negotiate::{Capabilities, Dialect};
 use smb_wire::{
     Command, FileId, Header, NtStatus, Utf16, close, echo, query_directory, query_info, read, utf16, write,
 };
-use support::USER;
+use support::peer::{Peer, Server};
+use testkit::samba::USER;
 use tokio::task::JoinHandle;
 
 /// A server that is as usual but for what `how` changes.
@@ -241,7 +241,7 @@ async fn a_share_is_looked_at_with_one_credit() {
     peer.connect_tree().await;
     for command in [Command::Create, Command::Close] {
         let request = peer.next_of(command).await;
-        assert_eq!(Header::parse(&request).unwrap().tree_id(), peer::TREE);
+        assert_eq!(Header::parse(&request).unwrap().tree_id(), support::peer::TREE);
         match command {
             Command::Create => peer.accept(&request, opened).await,
             _ => peer.accept(&request, |out| close::Response::default().write(out)).await,

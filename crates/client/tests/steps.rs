@@ -1,18 +1,18 @@
 //! A server that hangs in one step on the way to a share, while its host takes every byte and it says itself that it is
 //! there, is an error that names the step.
 
-#[path = "support/peer.rs"]
-mod peer;
-mod support;
+mod support {
+    pub mod peer;
+}
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use client::Error;
 use client::smb::{Connection, Credentials, Options, Session, Tree};
-use peer::{Peer, Server};
 use smb_wire::{Command, Header};
-use support::USER;
+use support::peer::{Peer, Server};
+use testkit::samba::USER;
 
 /// How long a step may take here.
 const TIME: Duration = Duration::from_millis(400);

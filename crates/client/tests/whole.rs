@@ -1,18 +1,18 @@
 //! Small files that are made in one compound, against a peer that answers as a script says.
 
-#[path = "support/peer.rs"]
-mod peer;
-mod support;
+mod support {
+    pub mod peer;
+}
 
 use client::smb::{Connection, Credentials, OpenOptions, Options, Session, Settings};
 use client::{Error, Result};
-use peer::{Message, Peer, Server};
 use smb_wire::create::{self, Access, CreateAction, CreateOptions, Disposition, FileInfo, OplockLevel};
 use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::fscc::file::{RenameFlags, RenameLayout, RenameRequest};
 use smb_wire::{Command, FileId, NtStatus, close, set_info, write};
-use support::USER;
+use support::peer::{Message, Peer, Server};
+use testkit::samba::USER;
 use tokio::task::JoinHandle;
 
 const FILE: FileId = FileId { persistent: 1, volatile: 2 };

@@ -1,21 +1,16 @@
 //! Whole copies to and from foreign servers: what comes back must be what was there.
 
-#[path = "../../client/tests/support/ganesha.rs"]
-mod ganesha;
-#[path = "../../client/tests/support/mod.rs"]
-mod support;
-
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use clap::Parser;
 use copy::{Args, Plan, Report};
-use ganesha::Ganesha;
 use smb_wire::create::{Access, CreateOptions, Disposition};
 use smb_wire::fscc::FileAttributes;
 use smb_wire::query_info::SecurityInformation;
-use support::{Samba, USER};
+use testkit::ganesha::Ganesha;
+use testkit::samba::{Samba, USER};
 use volume::security::{Ace, AceFlags, Acl, Control, Descriptor, Rights, Sid, well_known};
 
 #[derive(Debug, Parser)]

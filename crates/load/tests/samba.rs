@@ -1,11 +1,8 @@
 //! Whole loads against a foreign server: what is reported must be what was done.
 
-#[path = "../../client/tests/support/mod.rs"]
-mod support;
-
 use clap::Parser;
 use load::{Args, Error, Plan, Report};
-use support::{Samba, USER};
+use testkit::samba::{Samba, USER};
 
 #[derive(Debug, Parser)]
 struct Cli {

@@ -2,12 +2,15 @@
 //! its program, since it counts the allocations of all threads of the transport.
 
 mod common;
-mod counting;
 
-use common::{Client, Tricks, echo_body, record, start, workers};
-use counting::ALLOCATIONS;
 use std::io::{Read, Write};
 use std::sync::atomic::Ordering::Relaxed;
+
+use common::{Client, Tricks, echo_body, record, start, workers};
+use testkit::allocations::{ALLOCATIONS, Counting};
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
 
 /// Requests on their way at once.
 const DEPTH: usize = 32;

@@ -1,15 +1,13 @@
 //! What the server announces to NFS clients is done: each supported attribute is told or set, each that may come with an exclusive
 //! create is set by it, and EXCHANGE_ID claims nothing else.
 
-mod common;
-
-use common::*;
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{Attr, AttrNum, Bitmap, Fattr, ModeUmask};
 use nfs_wire::op::exchange_id::ExchangeFlags;
 use nfs_wire::op::{Args, Res, getattr, open, setattr};
 use nfs_wire::types::{SetTime, StateId};
 use nfs_wire::xdr::Encode;
+use testkit::nfs::*;
 
 /// The attributes that are only set (RFC 8881 5.8.2, RFC 8275 4.2, RFC 9754 5; `kept_times.rs` has the last two).
 const WRITE_ONLY: [AttrNum; 5] = [

@@ -1,16 +1,14 @@
 //! How many calls about names and attributes operations take on the volume, with names and files remembered and without: what
 //! they cost where each such call goes to a store far away.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::*;
 use nfs_wire::attr::{AttrNum, Bitmap, Fattr};
 use nfs_wire::op::names::RemoveArgs;
 use nfs_wire::op::open::{Claim, CreateHow, OpenHow, ShareAccess, ShareDeny};
 use nfs_wire::op::{Args, Res, getattr, open, readdir};
 use nfs_wire::types::{ChangeInfo, Identity, Owner, StateId};
+use testkit::nfs::*;
 use volume::Time;
 use volume::faulty::Plan;
 

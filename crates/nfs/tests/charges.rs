@@ -1,12 +1,9 @@
 //! What the limits of a share charge for a READ or a WRITE: however it ends, the share, the file and the account have what they
 //! had before, less the bytes that were transferred.
 
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Client, Wire, World, closing, put, reading, writing};
 use nfs_wire::NfsStat;
 use nfs_wire::compound::Reply;
 use nfs_wire::op::{Args, destroy, read_plus};
@@ -14,6 +11,7 @@ use nfs_wire::rpc::{self, Accepted, Message};
 use nfs_wire::types::StateId;
 use share::FileNumber;
 use share::limits::{AccountProvision, Alarm, Limits, Provision, ShareLimits, Throughput, Work};
+use testkit::nfs::{Client, Wire, World, closing, put, reading, writing};
 use volume::faulty::{Call, FaultyVolume, Plan};
 use volume::memory::MemoryVolume;
 use volume::{Failure, Name, OpenHow, Volume};

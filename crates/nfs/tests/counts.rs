@@ -1,17 +1,15 @@
 //! Transactions are counted by operation and by how they went, each once, also when they were held or done elsewhere.
 
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Client, EXPORT, World, lookup, reading, writing};
 use nfs::counting::FAMILY;
 use nfs_wire::NfsStat;
 use nfs_wire::attr::Bitmap;
 use nfs_wire::op::{Args, OpNum, getattr, read_plus};
 use share::counts::{Kind, Totals};
 use share::limits::{Alarm, Limits, Provision, ResponseType, Throughput};
+use testkit::nfs::{Client, EXPORT, World, lookup, reading, writing};
 
 /// The test itself lets time pass.
 struct Quiet;
@@ -93,7 +91,7 @@ fn a_limit_that_was_met_shows_in_the_response_type() {
     let reads = reading(stateid, 0, 4);
     let writes = writing(stateid, 0, b"data");
     for (slot, operation) in (0..).zip([writes, reads, writes, reads]) {
-        let put = common::put(&file);
+        let put = testkit::nfs::put(&file);
         let sequence = client.sequence(slot, false);
         wire.begin(2, &[sequence, put, operation, attributes()]);
     }

@@ -1,8 +1,5 @@
 //! Delegations: granted where the client can be called, recalled before anybody else writes, taken away in the end.
 
-mod common;
-
-use common::*;
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{Attr, AttrNum, Bitmap, Fattr};
 use nfs_wire::callback;
@@ -13,6 +10,7 @@ use nfs_wire::op::{
 use nfs_wire::rpc::{self, Message};
 use nfs_wire::types::*;
 use nfs_wire::xdr::Encode;
+use testkit::nfs::*;
 
 /// A client that can be called on `wire`.
 fn callable(wire: &mut Wire, name: &[u8]) -> Client {

@@ -1,12 +1,10 @@
 //! What an export says about who may use it and who they are, seen from the client.
 
-mod common;
-
-use common::*;
 use nfs::{Export, Network, Squash};
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{Attr, AttrNum, Bitmap};
 use nfs_wire::op::{Args, Res, getattr, readdir};
+use testkit::nfs::*;
 use volume::Failure;
 use volume::faulty::Call;
 

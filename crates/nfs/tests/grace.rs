@@ -1,16 +1,14 @@
 //! A restart: who may take up what they had, who waits meanwhile, and when that is over (RFC 8881 8.4.2).
 
-mod common;
-
 use std::sync::Arc;
 
-use common::*;
 use nfs_wire::NfsStat;
 use nfs_wire::op::open::{self, DelegationType, ShareAccess, ShareDeny};
 use nfs_wire::op::sequence::StatusFlags;
 use nfs_wire::op::{Args, Res, bind_conn_to_session, destroy, exchange_id, lock};
 use nfs_wire::types::*;
 use share::{Caller, Deny, Disposition, OpenRequest, Options, Step};
+use testkit::nfs::*;
 use volume::journal::Journal;
 use volume::security::Rights;
 

@@ -1,10 +1,7 @@
 //! What no decent client sends: each time the status that the RFC names, and nothing has changed.
 
-mod common;
-
 use std::ops::ControlFlow;
 
-use common::*;
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{Attr, AttrNum, Bitmap, Fattr};
 use nfs_wire::compound::{CallWriter, Reply, Target};
@@ -13,6 +10,7 @@ use nfs_wire::rpc::record::MARK;
 use nfs_wire::rpc::{self, Accepted, AuthStat, Credential, Message, Rejected};
 use nfs_wire::types::{Identity, LockType, Owner, SetTime, SpecData, StateId};
 use nfs_wire::xdr::put_opaque;
+use testkit::nfs::*;
 use volume::{OpenHow, Patience, Volume};
 use wire::Frame;
 

@@ -1,8 +1,5 @@
 //! Times that a client keeps with its delegation to write (RFC 9754): who has them, who is asked, and what is believed.
 
-mod common;
-
-use common::*;
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{Attr, AttrNum, Bitmap, Fattr};
 use nfs_wire::callback;
@@ -11,6 +8,7 @@ use nfs_wire::op::{Args, Res, bind_conn_to_session, delegation, getattr, setattr
 use nfs_wire::rpc::{self, Message};
 use nfs_wire::types::*;
 use nfs_wire::xdr::Encode;
+use testkit::nfs::*;
 
 const WANTS: ShareAccess =
     ShareAccess::BOTH.union(ShareAccess::WANT_WRITE_DELEG).union(ShareAccess::WANT_DELEG_TIMESTAMPS);

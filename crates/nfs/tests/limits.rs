@@ -1,12 +1,9 @@
 //! A share with limits: COMPOUNDs are held until their time has come, end in their slots exactly once, and others of the
 //! same connection are answered meanwhile.
 
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Client, EXPORT, Wire, World, closing, lookup, put, reading, writing};
 use nfs_wire::NfsStat;
 use nfs_wire::attr::Bitmap;
 use nfs_wire::compound::Reply;
@@ -14,6 +11,7 @@ use nfs_wire::op::{Args, Res, getattr};
 use nfs_wire::rpc::{self, Accepted, Message};
 use nfs_wire::types::StateId;
 use share::limits::{Alarm, Limits, Provision, ShareLimits, Throughput};
+use testkit::nfs::{Client, EXPORT, Wire, World, closing, lookup, put, reading, writing};
 
 /// The test itself lets time pass.
 struct Quiet;

@@ -1,10 +1,8 @@
 //! Further names for a file.
 
-mod common;
-
-use common::*;
 use nfs_wire::NfsStat;
 use nfs_wire::op::{Args, Res, create, names, readdir};
+use testkit::nfs::*;
 
 // RFC 8881 18.9.3; link(2): who finds the name free has it, which is how programs lock without locks
 #[test]

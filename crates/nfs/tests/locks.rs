@@ -1,14 +1,12 @@
 //! Locks of a lock-owner whose stateid comes and goes.
 
-mod common;
-
 use std::sync::mpsc;
 
-use common::*;
 use nfs_wire::NfsStat;
 use nfs_wire::op::lock::{Args as LockArgs, Locker, OpenToLockOwner, Res as LockRes, TestArgs, UnlockArgs};
 use nfs_wire::op::{Args, Res, stateid};
 use nfs_wire::types::{Identity, LockType, Owner, StateId};
+use testkit::nfs::*;
 
 /// LOCK of the first ten bytes under an owner that comes with an open.
 fn locking(open_stateid: StateId) -> Args<'static> {
@@ -86,7 +84,7 @@ fn a_lock_of_another_file_than_that_of_its_open_leaves_nothing_behind() {
 }
 
 // Linux frees the stateid of an owner that holds nothing while the same owner may already lock again over another
-// connection (found by proving/kernel-client/mixed.py: the client had a lock of which the server knew nothing).
+// connection (found by proving/kernel_client/mixed.py: the client had a lock of which the server knew nothing).
 #[test]
 fn a_lock_that_is_taken_while_its_owners_stateid_is_being_freed_stays() {
     let world = World::new();

@@ -1,12 +1,10 @@
 //! What was written and is lost, because the host could not bring it to stable storage.
 
-mod common;
-
-use common::*;
 use nfs_wire::NfsStat;
 use nfs_wire::op::open::OpenHow;
 use nfs_wire::op::{Args, Res, commit, write};
 use nfs_wire::types::{StableHow, StateId, Verifier};
+use testkit::nfs::*;
 use volume::Failure;
 use volume::faulty::{Call, Fault};
 

@@ -1,14 +1,12 @@
 //! A client with very many files: giving one back takes as long as with few.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{Client, Wire, World};
 use nfs::state::open::Holding;
 use nfs::state::stateid::Of;
 use nfs::state::stateid::{Place, State};
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
+use testkit::nfs::{Client, Wire, World};
 use volume::NodeId;
 
 /// Files that the client has: were all looked at for each, the test would take many minutes.

@@ -1,8 +1,6 @@
 //! A file system that is mounted below an export, seen from the client. Without the privilege to mount each test says that it was
 //! skipped.
 
-mod common;
-
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -10,11 +8,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::*;
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{Attr, AttrNum, Bitmap};
 use nfs_wire::op::{Args, Res, getattr, readdir};
 use nfs_wire::types::*;
+use testkit::nfs::*;
 use volume_posix::PosixVolume;
 
 /// Says that the test which calls this leaves out what it is for: to the terminal, past the harness.

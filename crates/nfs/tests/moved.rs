@@ -1,16 +1,14 @@
 //! What a program of the host moves while clients have its filehandle.
 
-mod common;
-
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use common::*;
 use nfs_wire::NfsStat;
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
 use nfs_wire::op::{Args, Res, bind_conn_to_session, names, open};
 use nfs_wire::types::{Identity, Owner};
+use testkit::nfs::*;
 use volume::faulty::{Call, Fault, Plan};
 use volume::{Failure, HostEvent, Name, Volume};
 use volume_posix::PosixVolume;

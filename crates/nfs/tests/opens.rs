@@ -1,15 +1,13 @@
 //! OPENs that make a file which is there already, and cut it.
 
-mod common;
-
 use std::time::Duration;
 
-use common::*;
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{Attr, AttrNum, Bitmap, Fattr};
 use nfs_wire::op::open::{CreateHow, OpenHow, ShareAccess, ShareDeny};
 use nfs_wire::op::{Args, Res, getattr, open, read};
 use nfs_wire::types::{Identity, Owner, StateId};
+use testkit::nfs::*;
 use volume::faulty::{Call, Fault};
 use volume::{Failure, Name, NodeId, Volume};
 

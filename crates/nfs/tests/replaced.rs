@@ -1,13 +1,11 @@
 //! Names whose files a program of the host has replaced, of which nobody has heard yet.
 
-mod common;
-
-use common::*;
 use nfs_wire::attr::Fattr;
 use nfs_wire::op::names::RemoveArgs;
 use nfs_wire::op::open::{CreateHow, OpenHow};
 use nfs_wire::op::{Args, Res};
 use nfs_wire::types::StateId;
+use testkit::nfs::*;
 use volume::{Failure, Name, Volume};
 
 struct Bench {

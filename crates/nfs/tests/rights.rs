@@ -1,8 +1,5 @@
 //! What permission bits let clients do, as on the host itself.
 
-mod common;
-
-use common::*;
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{self, Ace, AceFlags, AceMask, AceType, Attr, AttrNum, Fattr};
 use nfs_wire::op::access::AccessBits;
@@ -11,6 +8,7 @@ use nfs_wire::op::open::{CreateHow, CreateVerfAttr, OpenHow, ShareAccess};
 use nfs_wire::op::{Args, Res, access, open, read, setattr};
 use nfs_wire::types::{Identity, Owner, StateId};
 use nfs_wire::xdr::List;
+use testkit::nfs::*;
 use volume::security::posix::{PosixEntry, Tag, encode};
 use volume::{Name, Volume};
 

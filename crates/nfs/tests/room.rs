@@ -1,16 +1,14 @@
 //! When there is no room left: who is refused, and what clients that are long gone keep.
 
-mod common;
-
 use std::time::Duration;
 
-use common::*;
 use nfs::limits::{MAX_CLIENTS, MAX_CLIENTS_PER_ADDRESS, MAX_UNPROVED_CLIENTS_PER_ADDRESS as OF_ADDRESS};
 use nfs_wire::NfsStat;
 use nfs_wire::op::lock::{Args as LockArgs, Locker, OpenToLockOwner};
 use nfs_wire::op::open::{CreateHow, OpenHow};
 use nfs_wire::op::{Args, Res, create_session};
 use nfs_wire::types::{Identity, LockType, Owner};
+use testkit::nfs::*;
 use volume::Volume;
 
 /// Room for the replies of one slot of a session.

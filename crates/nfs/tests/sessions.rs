@@ -1,11 +1,9 @@
 //! Sessions over several connections, and what a client meets that does not keep to the order of things.
 
-mod common;
-
-use common::*;
 use nfs_wire::NfsStat;
 use nfs_wire::op::{Args, Res, commit, create_session, destroy, exchange_id, names, open, read, stateid};
 use nfs_wire::types::StateId;
+use testkit::nfs::*;
 use volume::faulty::{Call, Fault};
 
 // RFC 8881 2.10.6.1

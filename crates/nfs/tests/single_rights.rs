@@ -4,9 +4,6 @@
 //! a server that). So each row has the letter that it asks for (with x, where a name in a directory is used), from its `nfsd_permission` (fs/nfsd/nfs4proc.c, vfs.c of Linux 6.1), and
 //! where the rights of the row are not those of the letter, why.
 
-mod common;
-
-use common::*;
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{Ace, AceFlags, AceMask, AceType, Attr, AttrNum, Bitmap, Fattr};
 use nfs_wire::op::access::AccessBits;
@@ -19,6 +16,7 @@ use nfs_wire::op::{
 };
 use nfs_wire::types::{Identity, LockType, NfsTime, Owner, SetTime, StateId, Verifier};
 use nfs_wire::xdr::List;
+use testkit::nfs::*;
 use volume::{Name, Volume};
 
 /// Whose everything is, and who has one right.

@@ -1,12 +1,10 @@
 //! A share with a size: clients see it as the file system's, and nothing grows beyond it.
 
-mod common;
-
-use common::{Client, Wire, World, put, writing};
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{Attr, AttrNum, Bitmap, Fattr};
 use nfs_wire::op::{Args, Res, allocate, clone, copy, getattr, setattr};
 use nfs_wire::xdr::List;
+use testkit::nfs::{Client, Wire, World, put, writing};
 
 /// space_avail, space_free and space_total.
 const SPACE: [AttrNum; 3] = [AttrNum::SpaceAvail, AttrNum::SpaceFree, AttrNum::SpaceTotal];

@@ -1,13 +1,11 @@
 //! One client over two connections at once: what it does to its states of one file comes one after the other.
 
-mod common;
-
 use std::sync::Barrier;
 
-use common::*;
 use nfs_wire::NfsStat;
 use nfs_wire::op::{Args, Res, bind_conn_to_session, delegation, open};
 use nfs_wire::types::{Identity, Owner, StateId};
+use testkit::nfs::*;
 
 /// How often each pair of requests is tried.
 const ROUNDS: usize = 300;

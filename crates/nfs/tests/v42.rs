@@ -1,13 +1,11 @@
 //! What NFSv4.2 has for files.
 
-mod common;
-
-use common::*;
 use nfs_wire::NfsStat;
 use nfs_wire::op::read_plus::{Content, Data, Hole};
 use nfs_wire::op::{Args, OpNum, Res, allocate, clone, copy, read, read_plus, seek, xattr};
 use nfs_wire::types::StateId;
 use nfs_wire::xdr::List;
+use testkit::nfs::*;
 use volume::Failure;
 use volume::faulty::Call;
 

@@ -1,12 +1,10 @@
 //! Many connections of one session, and requests whose connection or thread is lost.
 
-mod common;
-
-use common::*;
 use nfs_wire::NfsStat;
 use nfs_wire::op::sequence::StatusFlags;
 use nfs_wire::op::{Args, Res, bind_conn_to_session, commit, create_session, destroy, names, open, read};
 use nfs_wire::types::SessionId;
+use testkit::nfs::*;
 
 const COMMIT: Args<'static> = Args::Commit(commit::Args { offset: 0, count: 0 });
 

@@ -500,7 +500,7 @@ proptest! {
     }
 }
 
-// Found by two clients of two kinds that gave each other's files new names (proving/kernel-client/mixed.py): the one that
+// Found by two clients of two kinds that gave each other's files new names (proving/kernel_client/mixed.py): the one that
 // kept the replaced file open went on to answer from it under the old name.
 #[test]
 fn whoever_only_keeps_a_file_open_is_asked_before_another_takes_its_name() {

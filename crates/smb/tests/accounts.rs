@@ -1,11 +1,7 @@
 //! What an account demands counts at NEGOTIATE where it is known by then, else at SESSION_SETUP, and whoever is held to
 //! one account reaches no share of another.
 
-mod common;
-
 use auth::{Cipher, NtHash, SigningAlgorithm};
-use common::client::OpenFile;
-use common::{Dial, Peer, SHARE, World};
 use smb::account::{Demands, ShareEndpoint};
 use smb::{Access, AccountConfig, Encryption, Signing, UserConfig};
 use smb_wire::create::Access as Rights;
@@ -13,6 +9,8 @@ use smb_wire::ioctl::body::ValidateNegotiateInfoRequest;
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::negotiate::{self, Dialect, SecurityMode};
 use smb_wire::{Command, FileId, List, NtStatus, session_setup, tree_connect};
+use testkit::smb::client::OpenFile;
+use testkit::smb::{Dial, Peer, SHARE, World};
 
 fn account(name: &str, users: &[&str], demands: Demands) -> AccountConfig {
     AccountConfig {
@@ -242,10 +240,10 @@ fn either_key_of_an_account_opens_its_shares_in_full_and_no_others() {
     let key_of = UserConfig {
         second_hash: Some(hash("the second key")),
         key_of: Some("lab".into()),
-        ..common::user("lab", "the first key", 1003)
+        ..testkit::smb::user("lab", "the first key", 1003)
     };
     let lab = account("lab", &["anna"], Demands::default());
-    world.server.set_users([key_of, common::user("anna", "s3cret", 1001)]);
+    world.server.set_users([key_of, testkit::smb::user("anna", "s3cret", 1001)]);
     world.configure_server(|config| {
         config.accounts = vec![lab.clone()];
         config.free_users = vec!["*".into()];
@@ -364,8 +362,8 @@ fn a_negotiation_that_was_changed_on_its_way_ends_the_connection() {
 #[test]
 fn an_account_is_found_however_its_shares_and_users_spell_it() {
     let world = World::in_memory();
-    let key_of = UserConfig { key_of: Some("Übung".into()), ..common::user("Übung", "a key", 1003) };
-    world.server.set_users([common::user("Østen", "s3cret", 1001), key_of]);
+    let key_of = UserConfig { key_of: Some("Übung".into()), ..testkit::smb::user("Übung", "a key", 1003) };
+    world.server.set_users([testkit::smb::user("Østen", "s3cret", 1001), key_of]);
     let keys_alone = Demands { refuses_passwords: true, ..Demands::default() };
     world.configure_server(|config| {
         config.accounts = vec![account("Übung", &["østen"], keys_alone)];
@@ -397,7 +395,7 @@ fn whoever_comes_to_a_name_is_not_who_had_it() {
     let world = World::in_memory();
     let anna = world.server.user("anna").expect("she is there");
     assert!(world.server.knows(&anna.identity));
-    let key_of = UserConfig { key_of: Some("anna".into()), ..common::user("anna", "a key", 1003) };
+    let key_of = UserConfig { key_of: Some("anna".into()), ..testkit::smb::user("anna", "a key", 1003) };
     world.server.set_users([key_of]);
     assert!(!world.server.knows(&anna.identity));
     world.server.set_users([]);

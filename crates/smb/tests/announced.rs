@@ -1,11 +1,6 @@
 //! What the server announces is done: every bit of NEGOTIATE's and TREE_CONNECT's capabilities, of the file system's attributes
 //! and of the AAPL context. A bit without a proof here is not to be announced.
 
-mod common;
-
-use common::client::OpenFile;
-use common::peer::Answer;
-use common::{Dial, Peer, SHARE, World};
 use smb_wire::create::{self, CreateOptions, OplockLevel};
 use smb_wire::create_context::{
     Contexts, DurableFlags, Lease, LeaseFlags, LeaseState, LeaseV2, RequestContext, ResponseContext, aapl,
@@ -17,6 +12,9 @@ use smb_wire::negotiate::{self, Capabilities, Dialect};
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::tree_connect::{self, ShareCapabilities, ShareFlags};
 use smb_wire::{Command, FileId, Guid, LeaseKey, NtStatus, flush, utf16};
+use testkit::smb::client::OpenFile;
+use testkit::smb::peer::Answer;
+use testkit::smb::{Dial, Peer, SHARE, World};
 use volume::Failure;
 use volume::faulty::Call;
 use volume::journal::MemoryJournal;

@@ -1,22 +1,20 @@
 //! Binding a connection to a session: who may, with what status everybody else is refused, and that a refusal
 //! changes nothing (MS-SMB2 3.3.5.5).
 
-mod common;
-
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use auth::{Cipher, Signer, SigningAlgorithm};
-use common::bind::Binding;
-use common::client::{OpenFile, write_first_setup};
-use common::peer::sign_with;
-use common::{Dial, Peer, SHARE, World};
 use smb::Encryption;
 use smb_wire::create::Disposition;
 use smb_wire::negotiate::Dialect;
 use smb_wire::session_setup::RequestFlags;
 use smb_wire::{Command, Guid, Header, NtStatus, logoff};
+use testkit::smb::bind::Binding;
+use testkit::smb::client::{OpenFile, write_first_setup};
+use testkit::smb::peer::sign_with;
+use testkit::smb::{Dial, Peer, SHARE, World};
 
 const DIALECTS: [Dialect; 3] = [Dialect::Smb300, Dialect::Smb302, Dialect::Smb311];
 
@@ -35,7 +33,7 @@ fn refused(world: &World, dial: &Dial, main: &mut Peer, status: NtStatus) {
     assert!(main.is_served());
     // What was refused carries no session, and can still log on for itself.
     peer.session_id = main.session_id;
-    let answer = peer.create(&common::client::OpenFile::named("stolen"));
+    let answer = peer.create(&testkit::smb::client::OpenFile::named("stolen"));
     assert_eq!(answer.status(), NtStatus::USER_SESSION_DELETED);
     peer.keys.clear();
     let id = peer.start(Command::SessionSetup, write_first_setup);

@@ -1,18 +1,16 @@
 //! How many calls about names and attributes requests take on the volume, with names and files remembered and without: what
 //! they cost where each such call goes to a store far away. `nfs/tests/calls.rs` counts the same over NFS.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::World;
-use common::client::OpenFile;
-use common::peer::Peer;
 use smb_wire::create::{Access, CreateOptions, Disposition};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::query_directory::{Flags, Request};
 use smb_wire::query_info::InfoType;
 use smb_wire::{Command, FileId, NtStatus, Utf16, utf16};
+use testkit::smb::World;
+use testkit::smb::client::OpenFile;
+use testkit::smb::peer::Peer;
 use volume::faulty::{Call, Plan};
 
 /// A client that counts what its requests take.
@@ -94,7 +92,7 @@ impl Counting {
     }
 }
 
-fn query_directory(client: &mut Peer, file_id: FileId) -> common::peer::Answer {
+fn query_directory(client: &mut Peer, file_id: FileId) -> testkit::smb::peer::Answer {
     let pattern = utf16::encode("*");
     client.call(Command::QueryDirectory, |out| {
         Request {

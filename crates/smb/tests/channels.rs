@@ -1,12 +1,6 @@
 //! A session over several channels: what one channel does the others see, what it loses they keep, and how the
 //! session ends on all of them.
 
-mod common;
-
-use common::bind::Binding;
-use common::client::OpenFile;
-use common::peer::{Answer, whole};
-use common::{Dial, Peer, SHARE, World};
 use smb_wire::create::{Access, OplockLevel};
 use smb_wire::create_context::{Contexts, Lease, LeaseFlags, LeaseState, LeaseV2, RequestContext};
 use smb_wire::negotiate::Dialect;
@@ -14,6 +8,10 @@ use smb_wire::oplock_break::{self, Notification, Oplock};
 use smb_wire::{
     Command, FileId, Guid, Header, LeaseKey, NtStatus, cancel, change_notify, lock, logoff, tree_disconnect,
 };
+use testkit::smb::bind::Binding;
+use testkit::smb::client::OpenFile;
+use testkit::smb::peer::{Answer, whole};
+use testkit::smb::{Dial, Peer, SHARE, World};
 
 /// A session over two channels.
 fn pair(world: &World, dial: &Dial) -> (Peer, Peer) {

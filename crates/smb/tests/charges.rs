@@ -1,20 +1,18 @@
 //! What the limits of a share charge for a READ or a WRITE: however it ends, the share, the file and the account have what they
 //! had before, less the bytes that were transferred.
 
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::client::OpenFile;
-use common::peer::whole;
-use common::{Dial, Peer, World};
 use share::FileNumber;
 use share::limits::{AccountProvision, Alarm, Limits, Provision, ShareLimits, Throughput, Work};
 use smb_wire::create::Access;
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::{Command, FileId, Header, NtStatus, cancel, logoff, read, write};
+use testkit::smb::client::OpenFile;
+use testkit::smb::peer::whole;
+use testkit::smb::{Dial, Peer, World};
 use volume::faulty::Call;
 use volume::{Failure, Name, Node, OpenHow, Volume};
 use volume_posix::PosixVolume;

@@ -1,12 +1,10 @@
 //! A CLOSE is carried out behind what its client asked of the Open before, whether that was answered or not
 //! (MS-SMB2 3.3.5.10).
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Dial, Peer, World};
 use smb_wire::{Command, FileId, NtStatus, close, flush, read, write};
+use testkit::smb::{Dial, Peer, World};
 use volume::faulty::{Call, Fault};
 
 const CONTENT: &[u8] = b"what the file holds";

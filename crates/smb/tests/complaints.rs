@@ -1,23 +1,21 @@
 //! What the log says, at the level that it has by default, of requests that are refused as wrong: who sent what, and
 //! why it was refused; and that nobody fills it.
 
-mod common;
-
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use auth::{Signer, SigningAlgorithm};
-use common::bind::Binding;
-use common::client::{OpenFile, write_first_setup};
-use common::peer::{Answer, sign_with, whole};
-use common::{Dial, Peer, World};
 use smb_wire::create::{OplockLevel, ShareAccess};
 use smb_wire::create_context::{Contexts, DurableFlags, LeaseState, RequestContext};
 use smb_wire::header::Flags;
 use smb_wire::negotiate::Dialect;
 use smb_wire::oplock_break::{self, Lease, Oplock};
 use smb_wire::{Command, FileId, Guid, LeaseKey, NtStatus, write};
+use testkit::smb::bind::Binding;
+use testkit::smb::client::{OpenFile, write_first_setup};
+use testkit::smb::peer::{Answer, sign_with, whole};
+use testkit::smb::{Dial, Peer, World};
 use tracing_subscriber::fmt::MakeWriter;
 use volume::journal::MemoryJournal;
 use volume::memory::MemoryVolume;

@@ -1,13 +1,11 @@
 //! Several requests in one frame: what a related request takes over from the one before it, and what it is
 //! told when there is nothing to take over (MS-SMB2 3.3.5.2.7).
 
-mod common;
-
-use common::client::OpenFile;
-use common::{Dial, Peer, World};
 use smb_wire::create::Disposition;
 use smb_wire::header::Flags;
 use smb_wire::{Command, FileId, Header, NtStatus, close, echo, read, utf16, write};
+use testkit::smb::client::OpenFile;
+use testkit::smb::{Dial, Peer, World};
 
 /// What the requests of a compound are made of.
 enum Step<'a> {
@@ -62,7 +60,7 @@ fn related(client: &mut Peer, steps: &[Step<'_>]) -> Vec<NtStatus> {
     let answers: Vec<_> = std::iter::from_fn(|| client.next()).collect();
     assert!(answers.iter().all(|answer| answer.frame == answers[0].frame), "all in one frame");
     assert!(answers[1..].iter().all(|answer| answer.header.is_related()));
-    answers.iter().map(common::peer::Answer::status).collect()
+    answers.iter().map(testkit::smb::peer::Answer::status).collect()
 }
 
 #[test]
@@ -144,7 +142,7 @@ fn nothing_before_it_gives_nothing_to_take_over() {
     // Not related at all, with the id that means the one before.
     assert_eq!(client.close(BEFORE), NtStatus::FILE_CLOSED);
     // A request before it that has to do with no file.
-    let steps = [Step::Tree(common::SHARE), Step::Read(BEFORE), Step::Close(BEFORE)];
+    let steps = [Step::Tree(testkit::smb::SHARE), Step::Read(BEFORE), Step::Close(BEFORE)];
     let statuses = related(&mut client, &steps);
     assert_eq!(statuses, [NtStatus::SUCCESS, NtStatus::INVALID_PARAMETER, NtStatus::INVALID_PARAMETER]);
     assert_eq!(world.server.opens.len(), 0);
@@ -156,7 +154,7 @@ fn a_tree_and_a_file_in_one_frame() {
     let world = World::in_memory();
     let mut client = world.client();
     let steps = [
-        Step::Tree(common::SHARE),
+        Step::Tree(testkit::smb::SHARE),
         Step::Create("file", Disposition::OpenIf),
         Step::Write(BEFORE, b"content"),
         Step::Close(BEFORE),

@@ -1,12 +1,10 @@
 //! What smbtorture asks of a server that it tests, by control codes of its own (`smbtorture_controls`).
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Peer, World};
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::{Command, FileId, NtStatus, close, read};
+use testkit::smb::{Peer, World};
 
 const PAD_THIS: u32 = 0x8384_8013;
 const PAD_READS: u32 = 0x8384_8023;
@@ -100,7 +98,7 @@ fn one_that_is_taken_back_holds_nothing() {
     let told = client.answer(sleep).expect("an interim answer");
     let mut header = client.header(Command::Cancel);
     header.set_async_id(told.header.async_id());
-    client.send(common::peer::whole(&header, |out| smb_wire::cancel::Request.write(out)));
+    client.send(testkit::smb::peer::whole(&header, |out| smb_wire::cancel::Request.write(out)));
     assert_eq!(client.answer(sleep).expect("taken back").status(), NtStatus::CANCELLED);
     assert_eq!(client.close(file), NtStatus::SUCCESS);
     let read = client.start(Command::Read, |out| read::Request::new(file, 0, 1).write(out));

@@ -1,15 +1,13 @@
 //! Transactions are counted by command and by how they went, each once, also when they were held or done elsewhere.
 
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Peer, World};
 use share::counts::{Kind, Totals, Transactions};
 use share::limits::{Alarm, Limits, Provision, ResponseType, Throughput};
 use smb::counting::FAMILY;
 use smb_wire::{Command, FileId, NtStatus, header, read, write};
+use testkit::smb::{Peer, World};
 
 /// The test itself lets time pass.
 struct Quiet;

@@ -1,13 +1,8 @@
 //! Handles that outlive their session: how they are granted, kept, taken up again and lost
 //! (MS-SMB2 3.3.5.9.6, 3.3.5.9.7, 3.3.5.9.10, 3.3.5.9.12, 3.3.5.15.9, 3.3.7.1).
 
-mod common;
-
 use std::time::Duration;
 
-use common::client::OpenFile;
-use common::peer::Answer;
-use common::{Dial, Peer, SHARE, World};
 use smb_wire::create::{self, CreateAction, CreateOptions, OplockLevel, ShareAccess};
 use smb_wire::create_context::{
     Contexts, DurableFlags, Lease, LeaseFlags, LeaseState, LeaseV2, RequestContext, ResponseContext,
@@ -17,6 +12,9 @@ use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::lock::{self, Flags, LockElement};
 use smb_wire::negotiate::Dialect;
 use smb_wire::{Command, FileId, Guid, LeaseKey, List, NtStatus, logoff, tree_disconnect};
+use testkit::smb::client::OpenFile;
+use testkit::smb::peer::Answer;
+use testkit::smb::{Dial, Peer, SHARE, World};
 use volume::Failure;
 use volume::faulty::Call;
 

@@ -1,16 +1,14 @@
 //! What foreign clients and backup programs ask for beyond what Windows sends every day.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::client::OpenFile;
-use common::{Peer, World};
 use share::Share;
 use smb_wire::fscc::{FileAttributes, FileInfoClass};
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::{Command, FileId, NtStatus, set_info, utf16};
+use testkit::smb::client::OpenFile;
+use testkit::smb::{Peer, World};
 use volume::memory::MemoryVolume;
 
 const OK: NtStatus = NtStatus::SUCCESS;
@@ -199,7 +197,7 @@ fn a_backup_program_hears_of_a_files_number_and_the_volumes_room() {
 #[test]
 fn who_puts_files_back_gives_them_their_object_ids() {
     let world = World::on_disk();
-    let mut user = common::user(common::USER, "s3cret", 1001);
+    let mut user = testkit::smb::user(testkit::smb::USER, "s3cret", 1001);
     let restorer = share::Identity { administrator: true, ..(*user.identity).clone() };
     user.identity = Arc::new(restorer);
     world.server.set_users([user]);

@@ -1,14 +1,12 @@
 //! Whoever tries passwords is held, and nobody else is.
 
-mod common;
-
 use std::net::IpAddr;
 use std::time::Duration;
 
-use common::bind::Binding;
-use common::{Dial, Peer, World};
 use smb::limits::MAX_TRIES_WAITING;
 use smb_wire::{Command, NtStatus, cancel};
+use testkit::smb::bind::Binding;
+use testkit::smb::{Dial, Peer, World};
 
 const DELAY: Duration = Duration::from_secs(2);
 
@@ -47,7 +45,7 @@ fn a_try_after_a_failure_waits_and_a_right_password_too() {
     world.advance(Duration::from_millis(1));
     peer.pass_deadline();
     assert_eq!(peer.answer(waits).expect("its turn").status(), NtStatus::SUCCESS);
-    peer.connect_tree(common::SHARE);
+    peer.connect_tree(testkit::smb::SHARE);
     assert!(peer.is_served());
     // The failure is paid for.
     assert_eq!(try_it(&mut from(&world, "192.0.2.1"), &Dial::default()), Ok(NtStatus::SUCCESS));
@@ -64,16 +62,16 @@ fn right_passwords_never_wait_without_a_failure() {
 fn other_users_and_addresses_notice_nothing() {
     let world = world();
     let mut peer = from(&world, "192.0.2.1");
-    assert_eq!(try_it(&mut peer, &guess(common::USER)), Ok(NtStatus::LOGON_FAILURE));
+    assert_eq!(try_it(&mut peer, &guess(testkit::smb::USER)), Ok(NtStatus::LOGON_FAILURE));
     let bert = Dial { user: "bert".into(), ..Dial::default() };
     assert_eq!(try_it(&mut peer, &bert), Ok(NtStatus::SUCCESS));
     assert_eq!(try_it(&mut from(&world, "192.0.2.2"), &Dial::default()), Ok(NtStatus::SUCCESS));
     // One address, however it is written; one user, however they are.
     for (address, user) in [
-        ("::ffff:192.0.2.1", common::USER.to_owned()),
-        ("192.0.2.1", common::USER.to_uppercase()),
-        ("192.0.2.1", format!("{}@elsewhere", common::USER)),
-        ("192.0.2.1", format!("HOME\\{}", common::USER)),
+        ("::ffff:192.0.2.1", testkit::smb::USER.to_owned()),
+        ("192.0.2.1", testkit::smb::USER.to_uppercase()),
+        ("192.0.2.1", format!("{}@elsewhere", testkit::smb::USER)),
+        ("192.0.2.1", format!("HOME\\{}", testkit::smb::USER)),
     ] {
         let waits = try_it(&mut from(&world, address), &Dial { user: user.clone(), ..Dial::default() });
         assert!(waits.is_err(), "{address} {user}");
@@ -93,7 +91,7 @@ fn each_failure_holds_the_next_and_no_more_than_some_wait() {
     let world = world();
     let mut peers: Vec<Peer> = (0..=MAX_TRIES_WAITING).map(|_| from(&world, "192.0.2.1")).collect();
     let mut last = from(&world, "192.0.2.1");
-    let wrong = guess(common::USER);
+    let wrong = guess(testkit::smb::USER);
     assert_eq!(try_it(&mut peers[0], &wrong), Ok(NtStatus::LOGON_FAILURE));
     let waiting: Vec<u64> =
         peers[1..].iter_mut().map(|peer| try_it(peer, &wrong).expect_err("it waits")).collect();
@@ -115,14 +113,14 @@ fn each_failure_holds_the_next_and_no_more_than_some_wait() {
 fn who_goes_or_thinks_better_of_it_gives_the_place_up() {
     let world = world();
     let [mut first, mut gone, mut second] = [(); 3].map(|()| from(&world, "192.0.2.1"));
-    assert_eq!(try_it(&mut first, &guess(common::USER)), Ok(NtStatus::LOGON_FAILURE));
+    assert_eq!(try_it(&mut first, &guess(testkit::smb::USER)), Ok(NtStatus::LOGON_FAILURE));
     try_it(&mut gone, &Dial::default()).expect_err("it waits");
     let cancelled = try_it(&mut first, &Dial::default()).expect_err("it waits");
     let waits = try_it(&mut second, &Dial::default()).expect_err("it waits");
     gone.hang_up();
     let mut header = first.header(Command::Cancel);
     header.set_message_id(cancelled);
-    first.deliver(common::peer::whole(&header, |out| cancel::Request.write(out)));
+    first.deliver(testkit::smb::peer::whole(&header, |out| cancel::Request.write(out)));
     assert_eq!(first.answer(cancelled).expect("an answer").status(), NtStatus::CANCELLED);
     world.advance(DELAY);
     second.pass_deadline();
@@ -136,7 +134,7 @@ fn a_connection_is_not_closed_for_want_of_a_log_on_while_it_waits() {
     let world = world();
     let mut peer = from(&world, "192.0.2.1");
     world.advance(Duration::from_secs(59));
-    assert_eq!(try_it(&mut peer, &guess(common::USER)), Ok(NtStatus::LOGON_FAILURE));
+    assert_eq!(try_it(&mut peer, &guess(testkit::smb::USER)), Ok(NtStatus::LOGON_FAILURE));
     let waits = try_it(&mut peer, &Dial::default()).expect_err("it waits");
     world.advance(DELAY);
     peer.pass_deadline();
@@ -145,8 +143,8 @@ fn a_connection_is_not_closed_for_want_of_a_log_on_while_it_waits() {
     // Whoever fails then is closed as before.
     let mut peer = from(&world, "192.0.2.1");
     world.advance(Duration::from_secs(59));
-    assert_eq!(try_it(&mut peer, &guess(common::USER)), Ok(NtStatus::LOGON_FAILURE));
-    let waits = try_it(&mut peer, &guess(common::USER)).expect_err("it waits");
+    assert_eq!(try_it(&mut peer, &guess(testkit::smb::USER)), Ok(NtStatus::LOGON_FAILURE));
+    let waits = try_it(&mut peer, &guess(testkit::smb::USER)).expect_err("it waits");
     world.advance(DELAY);
     peer.pass_deadline();
     assert_eq!(peer.answer(waits).expect("its turn").status(), NtStatus::LOGON_FAILURE);
@@ -160,7 +158,7 @@ fn channels_do_not_wait_but_serve_nobody_to_guess_with() {
     let main = world.client();
     let mut peer = world.peer();
     peer.negotiate_hashed(&dial);
-    assert_eq!(try_it(&mut peer, &guess(common::USER)), Ok(NtStatus::LOGON_FAILURE));
+    assert_eq!(try_it(&mut peer, &guess(testkit::smb::USER)), Ok(NtStatus::LOGON_FAILURE));
     let (_bound, status) = world.try_bind(&dial, &main);
     assert_eq!(status, NtStatus::SUCCESS);
     // By the session of one user, passwords of another: held as any.
@@ -175,7 +173,7 @@ fn a_session_that_is_renewed_is_held_too_and_outlives_a_refusal() {
     let world = world();
     let (mut main, mut other) = (world.client(), world.peer());
     other.negotiate_hashed(&Dial::default());
-    let wrong = guess(common::USER);
+    let wrong = guess(testkit::smb::USER);
     assert_eq!(try_it(&mut other, &wrong), Ok(NtStatus::LOGON_FAILURE));
     let mut waiting: Vec<Peer> = (0..MAX_TRIES_WAITING).map(|_| from(&world, "127.0.0.1")).collect();
     assert!(waiting.iter_mut().all(|peer| try_it(peer, &wrong).is_err()));
@@ -190,6 +188,6 @@ fn without_the_delay_nobody_waits() {
     world.configure_server(|config| config.guess_delay_ns = 0);
     let mut peer = from(&world, "192.0.2.1");
     for _ in 0..20 {
-        assert_eq!(try_it(&mut peer, &guess(common::USER)), Ok(NtStatus::LOGON_FAILURE));
+        assert_eq!(try_it(&mut peer, &guess(testkit::smb::USER)), Ok(NtStatus::LOGON_FAILURE));
     }
 }

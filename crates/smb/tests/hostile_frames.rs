@@ -1,11 +1,6 @@
 //! Frames that no honest client sends: each costs its sender an error or the connection, with the status
 //! that MS-SMB2 gives, and nobody else anything.
 
-mod common;
-
-use common::client::OpenFile;
-use common::peer::{Answer, whole};
-use common::{Dial, Peer, World};
 use smb::service::Smb;
 use smb_wire::header::smb1;
 use smb_wire::negotiate::Dialect;
@@ -13,6 +8,9 @@ use smb_wire::{
     Command, FileId, Header, NtStatus, change_notify, close, create, echo, flush, ioctl, lock, logoff,
     oplock_break, query_directory, query_info, read, set_info, tree_disconnect, write,
 };
+use testkit::smb::client::OpenFile;
+use testkit::smb::peer::{Answer, whole};
+use testkit::smb::{Dial, Peer, World};
 use wire::endpoint::{Record, Service};
 
 /// The commands that need a session.
@@ -261,7 +259,7 @@ fn an_smb1_negotiate_leads_on_once() {
     assert_eq!(chosen.dialect_revision, Dialect::Wildcard);
     peer.next_id = 1;
     peer.log_on(&Dial::default());
-    peer.connect_tree(common::SHARE);
+    peer.connect_tree(testkit::smb::SHARE);
     assert!(peer.is_served());
     peer.deliver(frame.clone());
     assert!(peer.is_closed);

@@ -1,17 +1,15 @@
 //! No name leads out of the share: not by climbing, not by a link of the host, not through a stream, a
 //! rename or a link that a client makes.
 
-mod common;
-
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use common::client::OpenFile;
-use common::{Dial, Peer, SHARE, World};
 use smb_wire::create::{CreateOptions, Disposition};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::{Command as Smb, FileId, NtStatus, set_info, utf16};
+use testkit::smb::client::OpenFile;
+use testkit::smb::{Dial, Peer, SHARE, World};
 
 const SECRET: &[u8] = b"what nobody may see";
 

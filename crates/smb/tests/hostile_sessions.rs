@@ -1,17 +1,15 @@
 //! Requests that pretend to belong to a session, a tree or a file that is not theirs: each is refused with
 //! the status that MS-SMB2 gives, changes nothing, and harms nobody else.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::client::OpenFile;
-use common::{Dial, Peer, SHARE, World};
 use smb::limits::{SESSION_BYTES, TREE_BYTES};
 use smb::{Encryption, Signing};
 use smb_wire::header::{Flags, transform};
 use smb_wire::negotiate::Dialect;
 use smb_wire::{Command, FileId, Header, NtStatus, create, echo, logoff, tree_disconnect, write};
+use testkit::smb::client::OpenFile;
+use testkit::smb::{Dial, Peer, SHARE, World};
 
 /// A WRITE on `file`, not signed.
 fn write_message(peer: &mut Peer, file: FileId, data: &[u8]) -> Vec<u8> {
@@ -300,7 +298,7 @@ fn only_the_same_user_replaces_a_session() {
 /// Begins a log-on and leaves it.
 fn begin_log_on(peer: &mut Peer) -> NtStatus {
     peer.session_id = 0;
-    peer.status(Command::SessionSetup, common::client::write_first_setup)
+    peer.status(Command::SessionSetup, testkit::smb::client::write_first_setup)
 }
 
 #[test]

@@ -2,15 +2,10 @@
 //! does when it has come back (MS-SMB2 3.3.5.5.3, 3.3.5.6, 3.3.5.9.7, 3.3.5.9.12, 3.3.5.9.13, 3.3.7.1). And what a late look
 //! at a file is allowed.
 
-mod common;
-
 use std::sync::Arc;
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-use common::client::OpenFile;
-use common::peer::whole;
-use common::{Dial, Peer, World};
 use smb_wire::create::{Access, CreateOptions, Disposition, OplockLevel, ShareAccess};
 use smb_wire::create_context::{Contexts, DurableFlags, RequestContext};
 use smb_wire::fscc::FileInfoClass;
@@ -21,6 +16,9 @@ use smb_wire::query_info::{self, InfoType};
 use smb_wire::{
     Command, FileId, Guid, Header, List, NtStatus, cancel, close, flush, logoff, set_info, write,
 };
+use testkit::smb::client::OpenFile;
+use testkit::smb::peer::whole;
+use testkit::smb::{Dial, Peer, World};
 use volume::faulty::{Call, Fault, FaultyVolume, Plan};
 use volume::journal::MemoryJournal;
 use volume::memory::MemoryVolume;

@@ -1,15 +1,13 @@
 //! What a lease key may be used for: one file by its name, until that file is to go (MS-SMB2 3.3.5.9.8, 3.3.5.9.11).
 
-mod common;
-
-use common::client::OpenFile;
-use common::peer::Answer;
-use common::{Dial, Peer, World};
 use smb_wire::create::{self, CreateOptions, OplockLevel};
 use smb_wire::create_context::{Contexts, Lease, LeaseFlags, LeaseState, RequestContext, ResponseContext};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::oplock_break;
 use smb_wire::{Command, FileId, LeaseKey, NtStatus, query_info, set_info, utf16};
+use testkit::smb::client::OpenFile;
+use testkit::smb::peer::Answer;
+use testkit::smb::{Dial, Peer, World};
 
 const KEY: LeaseKey = LeaseKey(*b"the client's key");
 const KEPT: LeaseState = LeaseState::READ_CACHING.union(LeaseState::HANDLE_CACHING);

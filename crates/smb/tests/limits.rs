@@ -1,19 +1,17 @@
 //! A share with limits: requests are held until their time has come, each is answered exactly once and never with an
 //! error, and others of the same connection are answered meanwhile.
 
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::client::OpenFile;
-use common::peer::whole;
-use common::{Dial, Peer, World};
 use share::limits::{Alarm, Limits, Provision, ShareLimits, Throughput};
 use smb_wire::create::OplockLevel;
 use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::{Command, FileId, Header, NtStatus, cancel, close, create, lock, read, set_info, write};
+use testkit::smb::client::OpenFile;
+use testkit::smb::peer::whole;
+use testkit::smb::{Dial, Peer, World};
 
 /// The test itself lets time pass.
 struct Quiet;

@@ -1,16 +1,14 @@
 //! Links over the wire: those of the host go and move by their names, and what a client has made a link is not opened as if it
 //! were none.
 
-mod common;
-
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use common::client::OpenFile;
-use common::{Peer, World};
 use smb_wire::create::{Access, CreateOptions, Disposition};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::{Command as Smb, FileId, NtStatus, set_info, utf16};
+use testkit::smb::client::OpenFile;
+use testkit::smb::{Peer, World};
 
 /// A share with files and directories in `real`, and links to them at the top.
 fn world_with_links() -> (World, Peer) {

@@ -1,15 +1,13 @@
 //! Listings of large directories by patterns that select little: they take their time in slices, between which their connection
 //! does what came meanwhile.
 
-mod common;
-
-use common::{Peer, World};
 use smb_wire::cancel;
 use smb_wire::query_directory::{Flags, Request, Response};
 use smb_wire::{Command, FileId, Header, NtStatus, Utf16, utf16};
+use testkit::smb::{Peer, World};
 
-use common::client::OpenFile;
-use common::peer::whole;
+use testkit::smb::client::OpenFile;
+use testkit::smb::peer::whole;
 
 const FILES: usize = 9000;
 

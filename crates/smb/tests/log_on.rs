@@ -1,12 +1,10 @@
 //! Every way of logging on leads to a session in which a file can be written and read, and none but the
 //! right password does.
 
-mod common;
-
 use auth::{Cipher, SigningAlgorithm};
-use common::{Dial, World};
 use smb_wire::NtStatus;
 use smb_wire::negotiate::Dialect;
+use testkit::smb::{Dial, World};
 
 #[test]
 fn every_dialect_serves_a_file() {

@@ -1,18 +1,16 @@
 //! File systems that are mounted below a share, seen from the client. Without the privilege to mount each test says that it was skipped.
 
-mod common;
-
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Program, Stdio};
 
-use common::World;
-use common::client::OpenFile;
-use common::peer::whole;
 use smb_wire::fscc::{FileInfoClass, FsInfoClass};
 use smb_wire::query_directory::{Flags, Request, Response};
 use smb_wire::query_info::InfoType;
 use smb_wire::{Command, NtStatus, Utf16, utf16};
+use testkit::smb::World;
+use testkit::smb::client::OpenFile;
+use testkit::smb::peer::whole;
 
 /// Something mounted, and unmounted when it is dropped.
 struct Mounted(PathBuf);

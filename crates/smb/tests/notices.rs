@@ -1,18 +1,16 @@
 //! Break notices: over which connection of a client they go, and what becomes of one that does not arrive.
 
-mod common;
-
 use std::time::Duration;
 
-use common::client::OpenFile;
-use common::peer::whole;
-use common::{Dial, Peer, World};
 use smb_wire::create::{self, OplockLevel};
 use smb_wire::create_context::{Contexts, Lease, LeaseFlags, LeaseState, LeaseV2, RequestContext};
 use smb_wire::flush;
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::oplock_break::{self, Notification};
 use smb_wire::{Command, FileId, LeaseKey, NtStatus};
+use testkit::smb::client::OpenFile;
+use testkit::smb::peer::whole;
+use testkit::smb::{Dial, Peer, World};
 
 /// Longer than a client's host may take before a notice goes to another connection.
 const LATE: Duration = Duration::from_millis(2_100);

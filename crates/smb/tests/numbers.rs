@@ -1,16 +1,14 @@
 //! Owners and modes that clients write into descriptors by number, as Linux 6.12 sends them: with `posix`, with `modefromsid` and with
 //! `idsfromsid`.
 
-mod common;
-
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use common::client::OpenFile;
-use common::{Dial, Peer, World};
 use smb_wire::create::{Access, CreateOptions, Disposition};
 use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::{FileId, NtStatus};
+use testkit::smb::client::OpenFile;
+use testkit::smb::{Dial, Peer, World};
 use volume::security::{Ace, AceFlags, AceKind, Acl, Descriptor, Rights, Sid, well_known};
 
 const SUCCESS: NtStatus = NtStatus::SUCCESS;

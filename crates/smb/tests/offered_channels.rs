@@ -1,11 +1,8 @@
 //! What a client is told of further channels: whether there are any at NEGOTIATE, where they can lead, and how
 //! many its account lets it have.
 
-mod common;
-
 use std::sync::atomic::Ordering;
 
-use common::{Dial, Peer, SHARE, World};
 use smb::AccountConfig;
 use smb::account::ShareEndpoint;
 use smb::interfaces::NetworkAddress;
@@ -13,6 +10,7 @@ use smb_wire::ioctl::{self, CtlCode, interfaces};
 use smb_wire::negotiate::{Capabilities, Dialect};
 use smb_wire::session_setup::{self, RequestFlags};
 use smb_wire::{Command, FileId, NtStatus, negotiate};
+use testkit::smb::{Dial, Peer, SHARE, World};
 
 /// Where a client connects, and two places more.
 fn addresses() -> Vec<NetworkAddress> {

@@ -4,17 +4,14 @@
 //!
 //! `SIMULATED_KILLS=seed+count` is another number of kills.
 
-mod common;
-#[path = "simulation/dice.rs"]
-#[allow(dead_code)]
-mod dice;
+mod simulation {
+    #[allow(dead_code, reason = "the simulation uses more of it")]
+    pub mod dice;
+}
 
 use std::time::Duration;
 
-use common::client::OpenFile;
-use common::peer::{Answer, whole};
-use common::{Dial, Peer, Store, World};
-use dice::Dice;
+use simulation::dice::Dice;
 use smb_wire::create::{Access, CreateOptions, Disposition, OplockLevel};
 use smb_wire::create_context::{
     Contexts, DurableFlags, Lease, LeaseFlags, LeaseState, LeaseV2, RequestContext,
@@ -22,6 +19,9 @@ use smb_wire::create_context::{
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::header::Flags;
 use smb_wire::{Command, FileId, Guid, LeaseKey, NtStatus, query_info, set_info};
+use testkit::smb::client::OpenFile;
+use testkit::smb::peer::{Answer, whole};
+use testkit::smb::{Dial, Peer, Store, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// How long after a client is back what it does not ask for may be in its own way.

@@ -1,13 +1,8 @@
 //! Handles that outlive the server: how they are granted, what is there again after a restart, and who may
 //! take it up (MS-SMB2 3.3.5.7, 3.3.5.9, 3.3.5.9.10, 3.3.5.9.12, 3.3.7.1).
 
-mod common;
-
 use std::time::Duration;
 
-use common::client::OpenFile;
-use common::peer::Answer;
-use common::{Dial, Peer, Store, World};
 use smb_wire::create::{self, Access, CreateAction, CreateOptions, OplockLevel, ShareAccess};
 use smb_wire::create_context::{
     Contexts, DurableFlags, Lease, LeaseFlags, LeaseState, LeaseV2, RequestContext, ResponseContext,
@@ -17,6 +12,9 @@ use smb_wire::lock::{self, Flags, LockElement};
 use smb_wire::negotiate::Dialect;
 use smb_wire::tree_connect::{self, ShareCapabilities};
 use smb_wire::{Command, FileId, Guid, LeaseKey, List, NtStatus};
+use testkit::smb::client::OpenFile;
+use testkit::smb::peer::Answer;
+use testkit::smb::{Dial, Peer, Store, World};
 use volume::Failure;
 use volume::faulty::{Call, Fault};
 
@@ -52,7 +50,7 @@ fn create(client: &mut Peer, name: &str, oplock: OplockLevel, asked: &[Context])
 fn replay(client: &mut Peer, open: &OpenFile<'_>) -> Answer {
     let mut header = client.header(Command::Create);
     header.set_flags(header.flags() | HeaderFlags::REPLAY_OPERATION);
-    let id = client.send(common::peer::whole(&header, |out| open.write(out)));
+    let id = client.send(testkit::smb::peer::whole(&header, |out| open.write(out)));
     client.answer(id).expect("an answer to CREATE")
 }
 
@@ -102,7 +100,7 @@ const EXCLUSIVE: Flags = Flags::EXCLUSIVE_LOCK.union(Flags::FAIL_IMMEDIATELY);
 fn a_share_that_is_continuously_available_says_so_and_grants_whatever_is_cached() {
     let world = Store::new().serve();
     let mut client = world.client();
-    let tree = client.try_tree(common::SHARE);
+    let tree = client.try_tree(testkit::smb::SHARE);
     let tree = tree_connect::Response::parse(&tree.message).unwrap();
     assert!(tree.capabilities.contains(ShareCapabilities::CONTINUOUS_AVAILABILITY));
     for (at, oplock) in [OplockLevel::None, OplockLevel::LevelII, OplockLevel::Batch].into_iter().enumerate()
@@ -126,7 +124,7 @@ fn a_share_that_is_continuously_available_says_so_and_grants_whatever_is_cached(
     // An older dialect knows nothing of it.
     let old = Dial::with(Dialect::Smb210);
     let mut client = world.dial(&old);
-    let tree = client.try_tree(common::SHARE);
+    let tree = client.try_tree(testkit::smb::SHARE);
     assert!(tree_connect::Response::parse(&tree.message).unwrap().capabilities.is_empty());
     // And a client that does not know it gets a handle that is only durable.
     let mut client = world.dial(&Dial { knows_persistent: false, ..Dial::elsewhere() });
@@ -138,7 +136,7 @@ fn a_share_that_is_continuously_available_says_so_and_grants_whatever_is_cached(
 fn any_other_share_grants_a_durable_handle_at_most() {
     let world = World::in_memory();
     let mut client = world.client();
-    let tree = client.try_tree(common::SHARE);
+    let tree = client.try_tree(testkit::smb::SHARE);
     assert!(tree_connect::Response::parse(&tree.message).unwrap().capabilities.is_empty());
     let answer = create(&mut client, "f", OplockLevel::Batch, &[persistent(CREATE)]);
     assert_eq!(granted(&answer), Some((60_000, false)));

@@ -1,13 +1,9 @@
 //! What a client with the POSIX extensions is told of links and special files, and the mode of what it makes.
 
-mod common;
-
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command as Program;
 
-use common::client::OpenFile;
-use common::{Dial, Peer, World};
 use smb_wire::create::{Access, CreateOptions, Disposition};
 use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::fscc::reparse::Reparse;
@@ -16,6 +12,8 @@ use smb_wire::posix::{CreateResponse, DirectoryEntry, FILE_POSIX_INFORMATION, Fi
 use smb_wire::query_directory::{self, Flags, Request};
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::{Command, FileId, NtStatus, ioctl, utf16};
+use testkit::smb::client::OpenFile;
+use testkit::smb::{Dial, Peer, World};
 
 /// A name's type and permissions by its mode, and whether its attributes make a directory of it.
 type Told = (String, u32, bool);

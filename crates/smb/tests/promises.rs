@@ -1,18 +1,16 @@
 //! What a client is told of a persistent handle, and of byte ranges through it, lasts: also when it is the answer to a
 //! replay that came while the first request was still waiting for the disk (MS-SMB2 3.3.5.9, 3.3.5.14).
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::client::OpenFile;
-use common::{Dial, Peer, World};
 use smb_wire::create::Disposition;
 use smb_wire::create_context::{Contexts, DurableFlags, RequestContext};
 use smb_wire::header::Flags as HeaderFlags;
 use smb_wire::lock::{self, Flags, LockElement};
 use smb_wire::{Command, FileId, Guid, List, NtStatus, change_notify, create};
+use testkit::smb::client::OpenFile;
+use testkit::smb::{Dial, Peer, World};
 use volume::Failure;
 use volume::journal::{Journal, MemoryJournal, Place};
 use volume::memory::MemoryVolume;
@@ -110,7 +108,7 @@ fn start(peer: &mut Peer, command: Command, is_replay: bool, body: impl FnOnce(&
     if is_replay {
         header.set_flags(header.flags() | HeaderFlags::REPLAY_OPERATION);
     }
-    let id = peer.send(common::peer::whole(&header, body));
+    let id = peer.send(testkit::smb::peer::whole(&header, body));
     assert!(
         peer.answer(id).is_none_or(|answer| answer.status() == NtStatus::PENDING),
         "it waits for the disk"
@@ -212,7 +210,7 @@ fn a_lock_that_comes_after_its_replay_was_failed_by_the_disk_takes_nothing() {
     let send = |peer: &mut Peer, sequence| {
         let mut header = peer.header(Command::Lock);
         header.set_channel_sequence(sequence);
-        peer.send(common::peer::whole(&header, |out| {
+        peer.send(testkit::smb::peer::whole(&header, |out| {
             let (locks, lock_sequence_index, lock_sequence_number) = (List::Values(&elements), 1, 1);
             lock::Request { lock_sequence_number, lock_sequence_index, file_id: file, locks }.write(out);
         }))

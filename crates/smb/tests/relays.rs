@@ -1,10 +1,8 @@
 //! A response that a client has made for another server is not let in here (MS-NLMP 3.2.5.1.2).
 
-mod common;
-
-use common::{Dial, World};
 use smb::{Spn, TargetRule};
 use smb_wire::NtStatus;
+use testkit::smb::{Dial, World};
 
 fn log_on(world: &World, target: &str) -> NtStatus {
     let dial = Dial { target: target.into(), ..Dial::default() };

@@ -1,11 +1,6 @@
 //! CREATE sent again, and applications that move to another machine (MS-SMB2 3.3.5.9, 3.3.5.9.10,
 //! 3.3.5.9.13).
 
-mod common;
-
-use common::client::OpenFile;
-use common::peer::{Answer, whole};
-use common::{Dial, Peer, World};
 use smb_wire::create::{self, Access, CreateAction, CreateOptions, Disposition, OplockLevel, ShareAccess};
 use smb_wire::create_context::{
     Contexts, DurableFlags, Lease, LeaseFlags, LeaseState, RequestContext, ResponseContext,
@@ -14,6 +9,9 @@ use smb_wire::header::Flags;
 use smb_wire::negotiate::Dialect;
 use smb_wire::oplock_break;
 use smb_wire::{Command, Guid, LeaseKey, NtStatus};
+use testkit::smb::client::OpenFile;
+use testkit::smb::peer::{Answer, whole};
+use testkit::smb::{Dial, Peer, World};
 use volume::Failure;
 use volume::faulty::{Call, Fault};
 
@@ -300,7 +298,7 @@ fn the_name_of_a_create_that_ends_early_is_not_the_next_ones_in_its_compound() {
     let mut client = world.client();
     let mut second = world.bind(&Dial::default(), &client);
     let left = client.tree_id;
-    client.connect_tree(common::SHARE);
+    client.connect_tree(testkit::smb::SHARE);
     let kept = client.tree_id;
     let (first, taken) = ([v2(CREATE)], [v2(Guid(*b"another of these"))]);
     assert_eq!(client.create(&makes("made", OplockLevel::None, &taken)).status(), NtStatus::SUCCESS);

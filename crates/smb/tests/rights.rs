@@ -3,16 +3,14 @@
 //! Each row of the table was also asked of Samba 4.17 (`acl_xattr`, `streams_xattr`), by the file's owner. `Samba::Same` says that it gives the
 //! rights of the row and no other; any other value names what it does instead, and why the row does not follow.
 
-mod common;
-
-use common::client::OpenFile;
-use common::{Peer, World};
 use smb_wire::create::{Access, CreateOptions, Disposition};
 use smb_wire::fscc::{FileInfoClass, FsInfoClass};
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::lock::{self, LockElement};
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::{Command, FileId, List, NtStatus, Utf16, change_notify, flush, query_directory, utf16};
+use testkit::smb::client::OpenFile;
+use testkit::smb::{Peer, World};
 
 /// An open with one right, and by which name.
 struct One<'a> {

@@ -1,10 +1,6 @@
 //! Requests that come late or are sent again: which of them change something, by the channel sequence of an
 //! Open and the sequence numbers of its locks.
 
-mod common;
-
-use common::peer::whole;
-use common::{Dial, Peer, World};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::header::Flags;
 use smb_wire::ioctl::{self, CtlCode};
@@ -12,6 +8,8 @@ use smb_wire::lock::{self, LockElement};
 use smb_wire::negotiate::Dialect;
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::{Command, FileId, NtStatus, cancel, echo, read, set_info, write};
+use testkit::smb::peer::whole;
+use testkit::smb::{Dial, Peer, World};
 
 /// A request with its place in the order of the client's channels.
 #[derive(Clone, Copy)]

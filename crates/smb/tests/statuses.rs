@@ -1,15 +1,13 @@
 //! What is answered to a client that asks for something wrongly: the status that a section names, and the order of
 //! several reasons.
 
-mod common;
-
-use common::client::OpenFile;
-use common::{Peer, World};
 use smb_wire::create::{Access, CreateOptions, Disposition};
 use smb_wire::fscc::{FileInfoClass, FsInfoClass};
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::{Command, FileId, NtStatus, change_notify, utf16};
+use testkit::smb::client::OpenFile;
+use testkit::smb::{Peer, World};
 use volume::Failure;
 use volume::faulty::Call;
 

@@ -1,9 +1,7 @@
 //! READs whose data is never copied: the same answers as ever, and only where nothing protects them.
 
-mod common;
-
-use common::{Dial, Peer, World};
 use smb_wire::{Command, FileId, NtStatus, lock, read};
+use testkit::smb::{Dial, Peer, World};
 use volume::{Name, OpenHow, Volume};
 use volume_posix::PosixVolume;
 use wire::SendFile;
@@ -73,8 +71,9 @@ fn what_is_signed_sealed_or_one_of_several_answers_is_copied() {
     let mut messages = Vec::new();
     for _ in 0..2 {
         let header = client.header_for(Command::Read, wanted);
-        messages
-            .push(common::peer::whole(&header, |out| read::Request::new(id, 0, wanted as u32).write(out)));
+        messages.push(testkit::smb::peer::whole(&header, |out| {
+            read::Request::new(id, 0, wanted as u32).write(out)
+        }));
     }
     let frame = client.compound(messages, false);
     client.deliver(frame);

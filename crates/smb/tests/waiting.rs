@@ -1,13 +1,8 @@
 //! Requests that wait: each is answered exactly once, whether what it waits for comes, is taken back, runs
 //! out of time, or ends with its file, tree, session or connection.
 
-mod common;
-
 use std::time::Duration;
 
-use common::client::OpenFile;
-use common::peer::{Answer, whole};
-use common::{Dial, Peer, SHARE, World};
 use smb_wire::create::{self, Access, OplockLevel, ShareAccess};
 use smb_wire::create_context::{Contexts, Lease, LeaseFlags, LeaseState, LeaseV2, RequestContext};
 use smb_wire::fscc::FileInfoClass;
@@ -18,6 +13,9 @@ use smb_wire::{
     Command, FileId, Header, LeaseKey, NtStatus, cancel, change_notify, close, lock, logoff, set_info,
     tree_disconnect,
 };
+use testkit::smb::client::OpenFile;
+use testkit::smb::peer::{Answer, whole};
+use testkit::smb::{Dial, Peer, SHARE, World};
 
 /// Waits for a change of names in a directory. Says the message id.
 fn watch(client: &mut Peer, file_id: FileId) -> u64 {

@@ -4,15 +4,14 @@
 //! For programs of one test: it replaces these functions for the whole process. Begin with [`undisturbed`] and [`Run`].
 
 #![allow(unsafe_code)]
-
-#[path = "../../../crates/net/tests/counting/mod.rs"]
-mod allocations;
-
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use allocations::{ALLOCATIONS, is_server};
+use testkit::allocations::{ALLOCATIONS, Counting, is_server};
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
 
 /// Bytes that the server's threads copied.
 static COPIED: AtomicU64 = AtomicU64::new(0);

@@ -20,7 +20,7 @@ use smb_wire::{Command, Guid, Header, List, NtStatus, create, echo, error};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::USER;
+use testkit::samba::USER;
 
 /// What the session and the trees are called.
 pub const SESSION: u64 = 0x7700_1234;

@@ -9,12 +9,12 @@ use std::time::Duration;
 use smb_wire::create::{CreateAction, OplockLevel, ShareAccess};
 use smb_wire::create_context::ResponseContext;
 use smb_wire::{Command, FileId, Guid, NtStatus, create, read};
+use testkit::smb::client::{Dial, OpenFile};
+use testkit::smb::peer::Answer;
+use testkit::smb::{Peer, World};
 use volume::Failure;
 use volume::faulty::Call;
 
-use super::common::client::{Dial, OpenFile};
-use super::common::peer::Answer;
-use super::common::{Peer, World};
 use super::dice::Dice;
 use super::disk::{self, Disk, Failed, Trouble};
 use super::log;

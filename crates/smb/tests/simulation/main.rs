@@ -22,8 +22,6 @@
 //! seed, which is the test `one_seed_of_all_parts`. A seed that once failed stays in [`REGRESSIONS`],
 //! [`REGRESSIONS_OF_TWO`] or [`REGRESSIONS_OF_DISKS`].
 
-#[path = "../common/mod.rs"]
-mod common;
 mod dice;
 mod disk;
 mod history;

@@ -6,10 +6,10 @@ use smb_wire::header::Flags;
 use smb_wire::lock::{Flags as LockFlags, LockElement};
 use smb_wire::query_info::InfoType;
 use smb_wire::{Command, FileId, Guid, List, close, flush, lock, read, set_info, utf16, write};
+use testkit::smb::Peer;
+use testkit::smb::client::OpenFile;
+use testkit::smb::peer::whole;
 
-use super::common::Peer;
-use super::common::client::OpenFile;
-use super::common::peer::whole;
 use super::model::Op;
 
 /// Byte ranges that are locked lie beyond all data, so that they are in nobody's way.

@@ -2,9 +2,9 @@
 //! channels are lost (MS-SMB2 3.2.7.1).
 
 use smb_wire::Guid;
+use testkit::smb::client::Dial;
+use testkit::smb::{Peer, SHARE, World};
 
-use super::common::client::Dial;
-use super::common::{Peer, SHARE, World};
 use super::dice::Dice;
 
 use std::collections::VecDeque;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use client::smb::{ChannelOptions, OpenOptions, Options, Settings, Tree};
 use smb_wire::NtStatus;
 use smb_wire::create::{Access, Disposition};
+use testkit::channels::log_on;
+use testkit::samba::USER;
 
 use crate::Running;
-use crate::support::USER;
-use crate::support::channels::log_on;
 
 /// Fewer than any compound needs, and fewer than a block of 1 MiB.
 const FEW: [u32; 4] = [1, 2, 3, 8];

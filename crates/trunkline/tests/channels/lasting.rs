@@ -6,9 +6,9 @@ use client::Error;
 use client::smb::{File, Lasting, OpenOptions, Options, Tree};
 use smb_wire::NtStatus;
 use smb_wire::create::{Disposition, ShareAccess};
+use testkit::channels::log_on;
 
 use crate::Running;
-use crate::support::channels::log_on;
 
 /// How often the server is killed.
 const KILLS: u64 = 3;

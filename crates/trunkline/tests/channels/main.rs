@@ -1,17 +1,8 @@
 //! Several channels to a running server, and what is left of the work when they are lost; and what is left when
 //! the server itself is killed ([`lasting`]), or grants few credits ([`credits`]).
 
-// Of what the tests of the command line share, these need the directory and the program.
-#[allow(dead_code)]
-#[path = "../cli/common.rs"]
-mod common;
 mod credits;
 mod lasting;
-#[allow(dead_code)]
-#[path = "../cli/server.rs"]
-mod server;
-#[path = "../../../client/tests/support/mod.rs"]
-mod support;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
@@ -19,11 +10,11 @@ use std::path::PathBuf;
 
 use client::Error;
 use client::smb::{ChannelOptions, Options};
-use common::Place;
-use server::Server;
 use smb_wire::NtStatus;
 use smb_wire::negotiate::Dialect;
-use support::{USER, channels};
+use testkit::channels;
+use testkit::program::{Place, Server};
+use testkit::samba::USER;
 
 /// A running server with the share `files`; killed when dropped.
 struct Running {

@@ -1,7 +1,7 @@
 //! What is wrong with a command, a setting or the host is one line that names what to change, exit
 //! status 2, and nothing has been changed.
 
-use crate::common::Place;
+use testkit::program::Place;
 
 /// Runs `line` and expects the one line `wanted`, and every file as it was.
 #[track_caller]

@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 
 use client::smb::{ChannelOptions, Connection, Credentials, Options, Session};
 use serde_json::Value;
+use testkit::program::{PATIENCE, Place, Server};
 
-use crate::common::Place;
 use crate::running::{json, start};
-use crate::server::{PATIENCE, Server};
 
 /// A server with these settings and where it listens.
 fn serve(settings: &str) -> (Place, Server, SocketAddr) {

@@ -8,11 +8,10 @@ use std::process::Command;
 use client::smb::ChannelOptions;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
+use testkit::program::{Place, Server};
 
 use crate::channels::{log_on, run, shown};
-use crate::common::Place;
 use crate::running::json;
-use crate::server::Server;
 
 /// The address of the interface that comes later.
 const LATER: &str = "192.0.2.1";

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::Place;
+use testkit::program::Place;
 
 const MEGABYTE: usize = 1_000_000;
 

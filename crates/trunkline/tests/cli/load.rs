@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::Place;
+use testkit::program::Place;
 
 /// An agent in a process of its own, which ends with this.
 struct Agent(Child, String);

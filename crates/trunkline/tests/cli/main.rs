@@ -2,11 +2,8 @@
 
 mod bad_input;
 mod channels;
-mod common;
 mod interfaces;
 mod link;
 mod load;
 mod running;
-#[allow(dead_code, reason = "these tests say themselves what is served")]
-mod server;
 mod users_and_config;

@@ -4,8 +4,7 @@ use std::io::Read;
 use std::net::TcpStream;
 use std::process::Command;
 
-use crate::common::Place;
-use crate::server::{PATIENCE, Server};
+use testkit::program::{PATIENCE, Place, Server};
 
 /// Starts `serve` with `line` in `place`, and waits until it serves.
 pub fn start(place: &Place, line: &str) -> Server {

@@ -1,7 +1,7 @@
 //! The `user` and `config` commands without a running server.
 
-use crate::common::Place;
 use assert_cmd::assert::Assert;
+use testkit::program::Place;
 
 /// What was printed to standard output.
 fn output(assert: &Assert) -> String {

@@ -1,7 +1,8 @@
 //! Copies between two places of one server, which it makes by itself: what goes over the network is counted.
 
+use testkit::proxy::Proxy;
+
 use super::*;
-use crate::proxy::Proxy;
 
 const MIB: usize = 1024 * 1024;
 /// How much of what is copied may go over the network at most: 1 MiB of 1 GiB.

@@ -3,22 +3,11 @@
 
 mod attributes;
 mod beside;
-#[allow(
-    dead_code,
-    reason = "of what the tests of the command line share, these need the directory and the program"
-)]
-#[path = "../cli/common.rs"]
-mod common;
 mod holes;
 mod inside;
 mod links;
 mod mirror;
 mod naming;
-#[path = "../../../client/tests/support/proxy.rs"]
-mod proxy;
-#[allow(dead_code, reason = "of what the tests of the command line share, these need the start and the end")]
-#[path = "../cli/server.rs"]
-mod server;
 mod trouble;
 
 use std::collections::BTreeMap;
@@ -28,9 +17,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::Place;
 use serde_json::Value;
-use server::Server;
+use testkit::program::{Place, Server};
 
 /// How long anything may take before the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::process::Child;
 use std::time::Instant;
 
+use testkit::program::Server;
+
 use super::{PATIENCE, Running, names};
-use crate::server::Server;
 
 /// Small files of the source, each with its number in it.
 const FILES: usize = 400;

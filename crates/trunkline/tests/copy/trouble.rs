@@ -2,9 +2,9 @@
 
 use client::smb::{Connection, Credentials, OpenOptions, Session};
 use smb_wire::create::{Access, Disposition, ShareAccess};
+use testkit::proxy::{Proxy, until};
 
 use super::*;
-use crate::proxy::{Proxy, until};
 
 /// How deep the directories of the tests are, each in another one: they come one after the other then.
 const DEPTH: usize = 150;

@@ -1,26 +1,16 @@
 //! `trunkline doctor` and `trunkline advise` as their users meet them, on a running server and on peers that are not one:
 //! what is said, the exit status, and that nothing is left behind.
 
-#[allow(
-    dead_code,
-    reason = "of what the tests of the command line share, these need the directory and the program"
-)]
-#[path = "../cli/common.rs"]
-mod common;
 mod peers;
-#[allow(dead_code, reason = "of what the tests of the command line share, these need the start and the end")]
-#[path = "../cli/server.rs"]
-mod server;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::Place;
 use peers::Peer;
 use serde_json::Value;
-use server::Server;
+use testkit::program::{Place, Server};
 
 /// How long anything may take before the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use client::smb::OpenOptions;
 use serde_json::{Value, json};
 use smb_wire::create::Disposition;
+use testkit::program::PATIENCE;
 
-use crate::server::PATIENCE;
 use crate::{Running, work_on};
 
 /// Asks a running server as the page does.

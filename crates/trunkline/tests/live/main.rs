@@ -5,13 +5,6 @@ mod missing_state;
 mod moving;
 mod restarting;
 mod vanishing;
-// Of what the tests of the command line share, these need the directory and the program.
-#[allow(dead_code)]
-#[path = "../cli/common.rs"]
-mod common;
-#[allow(dead_code)]
-#[path = "../cli/server.rs"]
-mod server;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
@@ -22,12 +15,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use client::Bytes;
 use client::nfs::{Client, Creation};
 use client::smb::{Connection, Credentials, File, OpenOptions, Options, Session};
-use common::Place;
 use nfs_wire::NfsStat;
 use serde_json::Value;
-use server::Server;
 use smb_wire::NtStatus;
 use smb_wire::create::Disposition;
+use testkit::program::{Place, Server};
 
 /// A running server with the share `files` for both protocols; killed when dropped.
 struct Running {
@@ -133,7 +125,7 @@ impl Running {
     async fn is_left(&self) {
         let begun = std::time::Instant::now();
         while self.json("status").await["sessions"] != serde_json::json!({}) {
-            assert!(begun.elapsed() < server::PATIENCE, "a session stays");
+            assert!(begun.elapsed() < testkit::program::PATIENCE, "a session stays");
         }
     }
 }

@@ -9,7 +9,7 @@ use nfs_wire::NfsStat;
 use serde_json::Value;
 use smb_wire::create::Disposition;
 
-use crate::{Running, server};
+use crate::Running;
 
 impl Running {
     fn holds(&self, path: &str, wanted: &str) {
@@ -28,7 +28,7 @@ impl Running {
     fn is_free(&self, name: &str) {
         let begun = Instant::now();
         while self.has_open(name) {
-            assert!(begun.elapsed() < server::PATIENCE, "`{name}` is held still");
+            assert!(begun.elapsed() < testkit::program::PATIENCE, "`{name}` is held still");
             std::thread::yield_now();
         }
     }

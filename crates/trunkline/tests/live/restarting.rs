@@ -9,7 +9,7 @@ use client::nfs::{Client, Creation, File, NfsStat, OpenOptions, Options, StableH
 use client::{Bytes, Error};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::{Running, server};
+use crate::Running;
 
 /// An address that leads to the server on whichever port it is.
 struct Way {
@@ -97,7 +97,7 @@ async fn files_that_are_written_over_nfs_stay_open_over_restarts() {
 async fn is_soon(done: impl Fn() -> bool) {
     let begun = Instant::now();
     while !done() {
-        assert!(begun.elapsed() < server::PATIENCE, "it does not happen");
+        assert!(begun.elapsed() < testkit::program::PATIENCE, "it does not happen");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }

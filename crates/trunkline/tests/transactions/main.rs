@@ -1,13 +1,5 @@
 //! What a running server says of the transactions of a known sequence of requests, over both protocols.
 
-// Of what the tests of the command line share, these need the directory and the program.
-#[allow(dead_code)]
-#[path = "../cli/common.rs"]
-mod common;
-#[allow(dead_code)]
-#[path = "../cli/server.rs"]
-mod server;
-
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
@@ -19,9 +11,8 @@ use admin::transactions::{Api, Counted};
 use client::Bytes;
 use client::nfs::{Client, Creation};
 use client::smb::{Connection, Credentials, OpenOptions, Options, Session};
-use common::Place;
-use server::{PATIENCE, Server};
 use smb_wire::create::Disposition;
+use testkit::program::{PATIENCE, Place, Server};
 
 /// A running server with two shares for both protocols; killed when dropped.
 struct Running {

@@ -1,14 +1,6 @@
 //! A share with a size, served over both protocols: what lies there is counted and shown, never passes the size, and is known
 //! again after the server was killed.
 
-// Of what the tests of the command line share, these need the directory and the program.
-#[allow(dead_code)]
-#[path = "../cli/common.rs"]
-mod common;
-#[allow(dead_code)]
-#[path = "../cli/server.rs"]
-mod server;
-
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 
@@ -17,11 +9,10 @@ use admin::usage::UsedShare;
 use client::nfs::{self, Creation, NfsStat};
 use client::smb::{Connection, Credentials, OpenOptions, Options, Session, Tree};
 use client::{Bytes, Error};
-use common::Place;
-use server::{PATIENCE, Server};
 use smb_wire::NtStatus;
 use smb_wire::create::Disposition;
 use smb_wire::query_info::InfoType;
+use testkit::program::{PATIENCE, Place, Server};
 
 const GIB: u64 = 1 << 30;
 

@@ -1,17 +1,13 @@
 //! The crate `nfs-rs` as a client: PORT EXPORT VERSION WORD, where VERSION is one of its own (`4.1`, `4.2`, `4.0`) and WORD
 //! tells this run's files from those of others. With 4.0, which the server does not speak, the one case is that it says so.
 
-#[path = "../../rust/src/lib.rs"]
-#[allow(dead_code)]
-mod peer;
-
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use bytes::Bytes;
+use cases::{Arguments, CaseResult, Report, SIZES, content, same};
 use futures_util::{StreamExt, stream};
 use nfs_rs::{Mount, NfsError, OPEN_BOTH, OPEN_READ};
-use peer::{Arguments, CaseResult, Report, SIZES, content, same};
 
 type Shared = Box<dyn Mount>;
 

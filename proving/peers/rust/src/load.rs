@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use proving_peers::{Arguments, content};
+use cases::{Arguments, content};
 use smb2::{SmbClient, Tree};
 
 const FILE: &str = "bench-file";

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use proving_peers::{Arguments, CaseResult, Report, SIZES, content, same};
+use cases::{Arguments, CaseResult, Report, SIZES, content, same};
 use smb::connection::MultiChannelConfig;
 use smb::resource::{Directory, File, Resource};
 use smb::{

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use proving_peers::{Arguments, CaseResult, Report, SIZES, content, same};
+use cases::{Arguments, CaseResult, Report, SIZES, content, same};
 use smb2::{SmbClient, Tree};
 
 const BASE: &str = "rust-smb2";

@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use proving_peers::{Arguments, content};
+use cases::{Arguments, content};
 use smb::{
     Client, ClientConfig, ConnectionConfig, CreateOptions, FileAccessMask, FileAttributes, FileCreateArgs,
     FileDispositionInformation, UncPath, WriteAt,

@@ -4,13 +4,13 @@
 use smb_wire::create_context::{DurableFlags, LeaseState, ResponseContext};
 use smb_wire::oplock_break::{Notification, NotificationFlags};
 use smb_wire::{Command, FileId, Guid, LeaseKey, NtStatus, create, read};
+use testkit::smb::World;
+use testkit::smb::peer::Answer;
 
 use super::cache::{FileCache, HANDLE, READ, WRITE};
 use super::record::{NEVER, Record, Time, What};
 use super::requests::{self, Op, Place, Task, Wish};
 use super::{CELLS, FILES, SLOTS, Shape, Tally};
-use crate::common::World;
-use crate::common::peer::Answer;
 use crate::dice::Dice;
 use crate::disk::{self, Disk, Failed};
 use crate::log;

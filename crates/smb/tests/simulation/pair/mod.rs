@@ -16,11 +16,11 @@ use std::time::Duration;
 use share::ClientKey;
 use smb_wire::create_context::LeaseState;
 use smb_wire::{NtStatus, create};
+use testkit::smb::client::OpenFile;
+use testkit::smb::{Dial, Store, World};
 use volume::Failure;
 use volume::faulty::Call;
 
-use crate::common::client::OpenFile;
-use crate::common::{Dial, Store, World};
 use crate::dice::Dice;
 use crate::disk::{self, Disk, Trouble};
 use crate::log;

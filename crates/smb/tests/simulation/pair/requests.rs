@@ -8,9 +8,9 @@ use smb_wire::header::Flags;
 use smb_wire::lock::{Flags as LockFlags, LockElement};
 use smb_wire::{Command, FileId, Guid, Header, LeaseKey, List, close, lock, oplock_break, read, write};
 
-use crate::common::Peer;
-use crate::common::client::OpenFile;
-use crate::common::peer::whole;
+use testkit::smb::Peer;
+use testkit::smb::client::OpenFile;
+use testkit::smb::peer::whole;
 
 /// The bytes of a cell.
 pub const CELL: u64 = 8;

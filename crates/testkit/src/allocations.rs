@@ -1,0 +1,69 @@
+//! Allocations of the transport's threads, counted by an allocator ([`Counting`]) that a program makes its global one. For programs
+//! of one test, since it stands for the whole process.
+
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// How many there were.
+pub static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// Whether this thread is known to be one of the server's.
+    static IS_SERVER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the caller runs on a worker of the transport or its pool, by the name that the host knows for the thread. Others
+/// allocate when they please: on a busy host the one that started the test still notes that it did.
+pub fn is_server() -> bool {
+    IS_SERVER
+        .try_with(|known| {
+            if !known.get() {
+                let mut name = [0u8; 16];
+                // SAFETY: the host writes at most 16 bytes, its bound on names, and they are there.
+                unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+                known.set(name.starts_with(b"trunkline-"));
+            }
+            known.get()
+        })
+        .unwrap_or(false)
+}
+
+/// The system's allocator, which counts.
+pub struct Counting;
+
+impl Counting {
+    fn count() {
+        if is_server() {
+            ALLOCATIONS.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        Counting::count();
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        Counting::count();
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, len: usize) -> *mut u8 {
+        Counting::count();
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.realloc(at, layout, len) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(at, layout) }
+    }
+}

@@ -1,0 +1,77 @@
+//! Runs the program in a directory of its own, with an environment of its own ([`Place`]), also as a server ([`Server`]).
+
+mod server;
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use assert_cmd::assert::Assert;
+use assert_cmd::cargo::CommandCargoExt;
+
+pub use server::{PATIENCE, Server};
+
+/// A directory to run the program in.
+pub struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    /// An empty one.
+    pub fn new() -> Place {
+        Place { dir: tempfile::tempdir().expect("a temporary directory") }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Writes a file below it, and the directories that lead there.
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("it has one")).expect("a directory");
+        std::fs::write(&path, text).expect("a file");
+        if ["pw", "wrong"].contains(&name) {
+            // A password that others may read draws a warning.
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("a mode");
+        }
+        path
+    }
+
+    /// The program, with its state in `state` below.
+    pub fn trunkline(&self, line: &str) -> Command {
+        let mut command = Command::cargo_bin("trunkline").expect("it is built");
+        command.current_dir(self.path()).env_clear().env("HOME", self.path());
+        command.env("TRUNKLINE_STATE_DIR", self.path().join("state"));
+        command.args(line.split_whitespace());
+        command
+    }
+
+    /// Runs it with `input`.
+    pub fn run_with(&self, line: &str, input: &str) -> Assert {
+        assert_cmd::Command::from_std(self.trunkline(line)).write_stdin(input).assert()
+    }
+
+    /// Runs it.
+    pub fn run(&self, line: &str) -> Assert {
+        self.run_with(line, "")
+    }
+
+    /// Every file below, with its length; sockets and locks included.
+    pub fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut found = BTreeMap::new();
+        let mut todo = vec![self.path().to_path_buf()];
+        while let Some(dir) = todo.pop() {
+            for entry in std::fs::read_dir(dir).expect("a directory").flatten() {
+                let path = entry.path();
+                if path.is_dir() {
+                    todo.push(path.clone());
+                }
+                found.insert(path.clone(), std::fs::read(path).unwrap_or_default());
+            }
+        }
+        found
+    }
+}

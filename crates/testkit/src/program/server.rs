@@ -1,0 +1,79 @@
+//! A server that runs as a process: it is started, waited for until it serves, and killed when nobody needs it any more.
+
+use std::os::unix::net::UnixDatagram;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use super::Place;
+
+/// How long anything may take before the test fails.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running server, whose output and log are the files `output` and `log` of its place; killed when dropped.
+pub struct Server {
+    child: Child,
+    notices: UnixDatagram,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Server {
+    /// Starts `serve` with the place's `trunkline.toml`, and waits until it serves.
+    pub fn start(place: &Place) -> Server {
+        Server::start_as(place, place.trunkline("serve --config trunkline.toml"))
+    }
+
+    /// Starts a command that becomes the server, and waits until it serves.
+    pub fn start_as(place: &Place, mut command: Command) -> Server {
+        let notify = place.path().join("notify");
+        // There is one only when a server was started there before.
+        let _ = std::fs::remove_file(&notify);
+        let notices = UnixDatagram::bind(&notify).unwrap();
+        notices.set_read_timeout(Some(PATIENCE)).unwrap();
+        let output = std::fs::File::create(place.path().join("output")).unwrap();
+        let log = std::fs::File::create(place.path().join("log")).unwrap();
+        let child = command.env("NOTIFY_SOCKET", notify).stdin(Stdio::null()).stdout(output).stderr(log);
+        let server = Server { child: child.spawn().unwrap(), notices };
+        server.hears("READY=1");
+        server
+    }
+
+    /// Waits for a notice to the service manager.
+    #[track_caller]
+    pub fn hears(&self, wanted: &str) {
+        let mut buffer = [0; 512];
+        loop {
+            let length = self.notices.recv(&mut buffer).expect("a notice in time");
+            if String::from_utf8_lossy(&buffer[..length]).lines().any(|line| line == wanted) {
+                return;
+            }
+        }
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: &str) {
+        let sent = Command::new("/bin/kill").args([signal, &self.pid().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Kills it, and waits until it is gone.
+    pub fn kill(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Waits until it has ended, however that was.
+    pub fn wait(&mut self) -> std::process::ExitStatus {
+        self.child.wait().unwrap()
+    }
+}

@@ -1,0 +1,292 @@
+//! A server in this process, and clients that speak to it without sockets and in a time of their own.
+//!
+//! Start with [`World`], the server with its share and its clock. [`Peer`] is a client: it hands frames to
+//! its own [`smb::Connection`], runs the jobs and events that come out of it, and reads the answers. What a
+//! client must know to log on and to protect its messages is in [`client`].
+
+pub mod bind;
+pub mod client;
+pub mod peer;
+
+pub use client::{Dial, USER};
+pub use peer::Peer;
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use auth::NtHash;
+use share::{Identity, Share};
+use smb::{Access, Encryption, Server, ServerConfig, ShareConfig, Signing, TargetRule, UserConfig};
+use smb_wire::Guid;
+use smb_wire::negotiate::Dialect;
+use volume::faulty::{Call, FaultyVolume, Plan};
+use volume::journal::{Journal, MemoryJournal};
+use volume::memory::MemoryVolume;
+use volume::security::{Rights, Sid, well_known};
+use volume::{Failure, Volume};
+use volume_posix::PosixVolume;
+use wire::Now;
+
+/// The share's name.
+pub const SHARE: &str = "files";
+
+/// The clock that the server and all its peers go by. It moves by a microsecond with each reading, since
+/// the server takes one reading for one batch.
+#[derive(Clone)]
+pub struct Clock(Rc<Cell<Now>>);
+
+impl Clock {
+    /// One further reading.
+    pub fn read(&self) -> Now {
+        self.advance(Duration::from_micros(1));
+        self.0.get()
+    }
+
+    /// The time, as it is without a reading.
+    pub fn time(&self) -> Now {
+        self.0.get()
+    }
+
+    /// Lets time pass.
+    pub fn advance(&self, by: Duration) {
+        self.0.set(self.0.get().plus(by));
+    }
+}
+
+/// A server with one share and its users.
+pub struct World {
+    /// The server.
+    pub server: Arc<Server>,
+    /// The engine of its share.
+    pub engine: Arc<Share>,
+    /// Its time.
+    pub clock: Clock,
+    directory: Option<tempfile::TempDir>,
+}
+
+/// The volume and the journal of a share, which are there whatever becomes of the server.
+pub struct Store {
+    /// What the share lies on.
+    pub memory: MemoryVolume,
+    /// What persistent opens there are.
+    pub journal: Arc<MemoryJournal>,
+}
+
+impl Store {
+    /// An empty one.
+    pub fn new() -> Store {
+        Store { memory: MemoryVolume::new(1), journal: Arc::default() }
+    }
+
+    /// A server on it. What an earlier one writes from now on is as if it had never been.
+    pub fn serve(&mut self) -> World {
+        self.serve_faulty().0
+    }
+
+    /// The same, with a plan by which calls on the volume fail.
+    pub fn serve_faulty(&mut self) -> (World, Arc<Plan>) {
+        let journal = Arc::new(MemoryJournal::default());
+        journal.replace(&mut self.journal.records().into_iter()).expect("room for the records");
+        self.journal = journal;
+        let volume = FaultyVolume::new(Arc::new(self.memory.clone()));
+        let plan = Arc::clone(volume.plan());
+        let world = World::lasting_over(Arc::new(volume), self.journal.clone(), &self.journal.records());
+        (world, plan)
+    }
+}
+
+impl World {
+    /// On a directory of the host.
+    pub fn on_disk() -> World {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let (root, beside) = (directory.path().join("share"), directory.path().join("beside"));
+        std::fs::create_dir(&root).expect("the share's root");
+        let volume = PosixVolume::open(&root, &beside).expect("the directory can be served");
+        World { directory: Some(directory), ..World::over(Arc::new(volume)) }
+    }
+
+    /// In memory: for what does not depend on the host.
+    pub fn in_memory() -> World {
+        World::over(Arc::new(MemoryVolume::new(1)))
+    }
+
+    /// In memory, as a volume whose files are bound in size.
+    pub fn with_largest(bytes: u64) -> World {
+        let volume = volume::MeteredVolume::asleep(Arc::new(MemoryVolume::new(1)));
+        let world = World::over(Arc::new(volume));
+        world.engine.set_largest_file(Some(bytes));
+        world
+    }
+
+    /// In memory, as a volume that has nothing at hand: every READ must leave the connection's thread.
+    pub fn cold() -> World {
+        let (world, plan) = World::faulty();
+        plan.always(Call::ReadCached, Some(Failure::WouldBlock));
+        world
+    }
+
+    /// In memory, with a plan by which calls on the volume fail or wait.
+    pub fn faulty() -> (World, Arc<Plan>) {
+        let volume = FaultyVolume::new(Arc::new(MemoryVolume::new(1)));
+        let plan = Arc::clone(volume.plan());
+        (World::over(Arc::new(volume)), plan)
+    }
+
+    /// One whose share is continuously available and keeps its opens in `journal`; made again with the same
+    /// volume and journal it is the server after a restart.
+    pub fn lasting(memory: &MemoryVolume, journal: &Arc<MemoryJournal>) -> World {
+        World::lasting_in(memory, journal.clone(), &journal.records())
+    }
+
+    /// The same with a journal of another kind, which has these records.
+    pub fn lasting_in(memory: &MemoryVolume, journal: Arc<dyn Journal>, records: &[Vec<u8>]) -> World {
+        World::lasting_over(Arc::new(memory.clone()), journal, records)
+    }
+
+    /// The same on a volume of another kind.
+    pub fn lasting_over(volume: Arc<dyn Volume>, journal: Arc<dyn Journal>, records: &[Vec<u8>]) -> World {
+        let world = World::over(volume);
+        let users = world.server.users();
+        let who = |sid: &Sid| {
+            let user = users.iter().find(|user| user.identity.sid == *sid);
+            user.map(|user| Arc::clone(&user.identity))
+        };
+        let restored = world.engine.keep_opens(journal, records, &who, world.clock.read()).expect("records");
+        let mut config = share_config(&world.engine);
+        config.continuously_available = true;
+        world.server.restore(&Arc::new(config.clone()), restored, world.clock.read());
+        world.server.set_shares([config]);
+        world
+    }
+
+    fn over(volume: Arc<dyn Volume>) -> World {
+        let config = share::Config { name: SHARE.into(), enforce: false, ..share::Config::default() };
+        let engine = Share::open(volume, config).expect("the share opens");
+        let now = Now { mono_ns: 1_000_000_000, wall_ns: 1_700_000_000_000_000_000 };
+        let server = Server::new(server_config(), now);
+        server.set_users([user(USER, "s3cret", 1001), user("bert", "s3cret", 1002)]);
+        server.set_shares([share_config(&engine)]);
+        World { server, engine, clock: Clock(Rc::new(Cell::new(now))), directory: None }
+    }
+
+    /// The share's root on the host.
+    pub fn root(&self) -> PathBuf {
+        self.directory.as_ref().expect("a share on disk").path().join("share")
+    }
+
+    /// A directory beside the share's root, which no client may reach.
+    pub fn outside(&self) -> PathBuf {
+        let outside = self.directory.as_ref().expect("a share on disk").path().join("outside");
+        std::fs::create_dir_all(&outside).expect("a directory");
+        outside
+    }
+
+    /// Changes the share's settings for trees that are connected from now on.
+    pub fn configure(&self, change: impl FnOnce(&mut ShareConfig)) {
+        let mut config = share_config(&self.engine);
+        change(&mut config);
+        self.server.set_shares([config]);
+    }
+
+    /// Changes the server's settings for connections that are made from now on.
+    pub fn configure_server(&self, change: impl FnOnce(&mut ServerConfig)) {
+        let mut config = server_config();
+        change(&mut config);
+        self.server.set_config(config);
+    }
+
+    /// Lets time pass and the engine see it.
+    pub fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+        self.engine.tick(self.clock.read());
+    }
+
+    /// A connection on which nothing has been said.
+    pub fn peer(&self) -> Peer {
+        Peer::connect(self)
+    }
+
+    /// Whether the server would take a further connection.
+    pub fn takes_connection(&self) -> bool {
+        Peer::try_connect(self).is_some()
+    }
+
+    /// A client that has logged on and connected the share, signing what it sends.
+    pub fn client(&self) -> Peer {
+        self.dial(&Dial::default())
+    }
+
+    /// A client that has logged on in its own way and connected the share.
+    pub fn dial(&self, dial: &Dial) -> Peer {
+        let mut peer = self.peer();
+        peer.log_on(dial);
+        peer.connect_tree(SHARE);
+        peer
+    }
+}
+
+fn server_config() -> ServerConfig {
+    ServerConfig {
+        guid: Guid(*b"server under tes"),
+        name: "SERVER".into(),
+        dns_name: "server.example.net".into(),
+        machine_sid: Sid::new(5, &[21, 1, 2, 3]),
+        min_dialect: Dialect::Smb202,
+        max_dialect: Dialect::Smb311,
+        signing: Signing::Offered,
+        encryption: Encryption::Enabled,
+        max_connections: 1000,
+        anonymous: false,
+        smbtorture_controls: false,
+        max_credits: smb::limits::MAX_CREDITS,
+        multichannel: true,
+        max_channels: smb::limits::DEFAULT_CHANNELS,
+        accounts: Vec::new(),
+        free_users: Vec::new(),
+        share_endpoints: Vec::new(),
+        target: TargetRule::default(),
+        // The tests that are about it set it.
+        guess_delay_ns: 0,
+        session_memory: share::ClientMemory::bounded(usize::MAX),
+    }
+}
+
+fn share_config(engine: &Arc<Share>) -> ShareConfig {
+    ShareConfig {
+        name: SHARE.into(),
+        account: None,
+        comment: String::new(),
+        engine: Arc::clone(engine),
+        read_only: false,
+        users: Some(vec![("*".into(), Access::Full)]),
+        encryption: Encryption::Enabled,
+        inherits_encryption: false,
+        signing: Signing::Offered,
+        min_dialect: Dialect::Smb202,
+        case_sensitive: false,
+        hide_unreadable: false,
+        hidden: false,
+        continuously_available: false,
+    }
+}
+
+/// A user with this number on the host.
+pub fn user(name: &str, password: &str, uid: u32) -> UserConfig {
+    let identity = Identity {
+        name: name.into(),
+        sid: Sid::new(5, &[21, 1, 2, 3, uid]),
+        groups: vec![well_known::EVERYONE, well_known::AUTHENTICATED_USERS],
+        uid,
+        gid: uid,
+        host_groups: Vec::new(),
+        actor: None,
+        administrator: false,
+        unbound: false,
+        limit: Rights::ALL,
+    };
+    let nt_hash = *NtHash::from_password(password).as_bytes();
+    UserConfig { identity: Arc::new(identity), nt_hash, second_hash: None, key_of: None, enabled: true }
+}

@@ -1,0 +1,1 @@
+"""Server CPU for an operation and rates, beside other servers."""

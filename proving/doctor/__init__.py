@@ -1,0 +1,1 @@
+"""Faults that `trunkline doctor` is to name, and sound set-ups."""

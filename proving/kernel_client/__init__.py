@@ -1,0 +1,1 @@
+"""Linux's own SMB and NFS clients in guests."""

@@ -1,0 +1,40 @@
+"""Count what a script has printed in the guest: one case for each `PASS name`, `FAIL name: why` and `SKIP name: why`."""
+
+from proving.harness import server as servers
+from proving.harness.tally import Tally
+from proving.kernel_client import guest, kernels
+
+LIMIT_S = 420
+
+
+def count(tally: Tally, name: str, ran: tuple[guest.Ran, bool, str], server: servers.Server, lacks: dict[str, str]) -> None:
+    """Add the cases of one mount. `ran` is what `guest.run` gave, whether the server was alive then, and its log; `server` has
+    ended since. `lacks` says which cases may fail and why, in every mount or in one (`mount: case`), and is empty where none may; what
+    the kernel itself does not pass is among them."""
+    said, alive, log = ran
+    if server.complaint:
+        tally.add("fail", f"{name}: the server's end", server.complaint)
+    count_lines(tally, name, said, lacks)
+    if not alive:
+        tally.add("fail", f"{name}: server", f"it ended: {log[-400:]}")
+
+
+def count_lines(tally: Tally, name: str, said: guest.Ran, lacks: dict[str, str]) -> None:
+    """The same where no server is to be looked at; `said` is what `guest.run` gave."""
+    lacks = kernels.Chosen.lacks() | lacks
+    status, lines = said
+    for line in lines:
+        word, _, rest = line.partition(" ")
+        label, _, detail = rest.partition(": ")
+        excuse = lacks.get(label) or lacks.get(f"{name}: {label}")
+        if word == "FAIL" and excuse:
+            tally.add("skip", f"{name}: {label}", excuse)
+        elif word in ("PASS", "FAIL", "SKIP"):
+            tally.add(word.lower(), f"{name}: {label}", detail)
+        else:
+            print(f"        guest: {line}")
+    if status in (124, 125):
+        why = f"the guest did not end within {LIMIT_S} s" if status == 124 else "the guest ended without running the job"
+        tally.add("fail", f"{name}: guest", why)
+    elif status != (failed := sum(line.startswith("FAIL ") for line in lines)):
+        tally.add("fail", f"{name}: job", f"it ended with {status} after {failed} failures")

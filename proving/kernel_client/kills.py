@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""Kill the server under load and start it again within 10 s, while Linux's client holds files open and locked.
+
+    kills.py [--kills 3] [--per-mount 5] [--seed N] [--server trunkline|samba] [--handles persistent|durable] [--folders] [--out FILE]
+
+Four writers and two readers work on a mount, a holder keeps byte-range locks, and a second client asks for the same ranges
+without end (workload.py). After each kill -9 and restart: every worker gets on with the descriptor that it had, the second
+client was granted nothing, and with persistent handles the client's open files have the ids they had before. At the end of a
+mount the server's own files hold what was flushed.
+
+Linux keeps locks to itself under a write lease, sends them when that is broken, and forgets those that a dying server does not
+take. So on every other mount the kills begin when the second client has been refused once, for then the server has the locks. On
+the others the first kill falls anywhere around that moment; whose a lock is cannot be told there, and what the second client is
+granted is only counted (`lock granted`).
+
+`--handles durable` is for servers that lose their opens with their process: the ids change and a lock may be lost, so that
+neither is checked; what is left shows that the client gets over it and no flushed byte is missing.
+
+With `--folders` four workers make a directory and a file and remove both: no open that the client gave up may hold the file's name, so
+that the directory stays.
+"""
+
+import random
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.harness import server as servers
+from proving.kernel_client import faults, mounted, runs
+
+SUITE = "kernel-kills"
+# Of this 4 s are the longest pause that is made.
+RESTART_WITHIN_S = 10
+STEP_WITHIN_S = 90
+# Two reconnects of the client beside the load: with one channel, and with four.
+MOUNTS = [(1, mounted.BASIC), (1, mounted.MULTICHANNEL), (2, mounted.MULTICHANNEL + ",seal")]
+LOAD = [[kind, f"{kind}-{n}"] for kind, count in (("writer", 4), ("reader", 2)) for n in range(count)]
+# Who holds locks and who asks for them, where it is known whose they are and where it is not.
+HOLDER, INTRUDER = {True: "holder", False: "keeper"}, {True: "intruder", False: "prober"}
+
+
+class Kills(runs.Run):
+    """One mount's kills, whatever it is mounted over: what was done and what went wrong."""
+
+    # Whose files are compared.
+    who = "client"
+    # How long the server is away.
+    away_s: Sequence[float] = (0, 0.5, 2, 4)
+
+    def __init__(self, kind: str, seed: int, name: str) -> None:
+        super().__init__(kind, seed)
+        self._random = random.Random(f"{name} {seed}")
+        self.done = 0
+        self.on_s: list[float] = []
+
+    def _held_open(self, mount: mounted.Mounted) -> Any:
+        """What must be open after a kill as it was before."""
+        raise NotImplementedError
+
+    def _finish(self, mount: mounted.Mounted) -> list[str]:
+        return mount.finish(more_mounts=["/mnt/b"])
+
+    def _kill(self, mount: mounted.Mounted, after_s: tuple[float, float]) -> None:
+        """Kill, start again, and see that everybody gets on with what was open."""
+        self.where = f"kill {self.done + 1}"
+        time.sleep(self._random.uniform(*after_s))
+        before = self._held_open(mount)
+        mount.answers_were_lost = True
+        mount.server.kill()
+        killed = time.monotonic()
+        time.sleep(self._random.choice(self.away_s))
+        mount.server.start()
+        restarted = time.monotonic()
+        self.done += 1
+        if restarted - killed > RESTART_WITHIN_S:
+            raise mounted.Broken(f"the server was back after {restarted - killed:.1f} s only")
+        mount.wait_for_steps(mount.progress()["steps"], STEP_WITHIN_S)
+        self.on_s.append(time.monotonic() - restarted)
+        after = self._held_open(mount)
+        if after != before:
+            raise mounted.Broken(f"the {self.who} had {before} open before the kill, and has {after} now")
+
+    def amount(self) -> str:
+        return f"{self.done} kills"
+
+    def _slowest(self) -> float:
+        return max(self.on_s, default=0.0)
+
+    def told(self) -> str:
+        return f"every worker gets on {self._slowest():.1f} s after the restart at most; {self.steps} steps; passing errors {self.errors}"
+
+    def line(self) -> dict[str, Any]:
+        return {"done": self.done, "passing_errors": self.errors, "slowest_on_s": round(self._slowest(), 1), "mounts": {self.mount(): self.done}}
+
+
+class Run(Kills):
+    """One mount's kills over SMB."""
+
+    def __init__(self, kind: str, handles: str, seed: int) -> None:
+        super().__init__(kind, seed, "kills")
+        self._persistent = handles == "persistent"
+        self._nics, self._options = MOUNTS[seed % len(MOUNTS)]
+        # Seeds are five apart in slices; either must meet every kind of mount.
+        self._decided = seed // 5 % 2 == 0
+
+    def mount(self) -> str:
+        """The kind of mount in words."""
+        channels = mounted.CHANNELS if "multichannel" in self._options else 1
+        return f"{mounted.describe(self._nics, self._options)}, {channels} channel{'s' if channels > 1 else ''}"
+
+    def name(self) -> str:
+        return f"{super().name()}{'' if self._decided else ', from the start'}"
+
+    def _mounted(self) -> mounted.Mounted:
+        options = self._options + (",persistenthandles" if self._persistent else "")
+        return mounted.Mounted(self.kind, "persistent" if self._persistent else "four-channels", self._nics, options)
+
+    def _work(self, mount: mounted.Mounted, count: int) -> None:
+        mount.mount("/mnt/b", mounted.BASIC)
+        mount.start([*LOAD, [HOLDER[self._decided], "holder-0"]], self._seed)
+        mount.wait_for_steps({}, STEP_WITHIN_S)
+        if self._persistent:
+            mount.start([[INTRUDER[self._decided], "intruder-0", "/mnt/b"]], self._seed)
+            if self._decided:
+                mount.wait_for_steps(mount.progress()["steps"], STEP_WITHIN_S)
+        for number in range(count):
+            self._kill(mount, (0.5, 4) if number or self._decided else (0, 1.5))
+
+    def _held_open(self, mount: mounted.Mounted) -> Any:
+        """The ids of the files that workers hold open for their whole life, where they must outlive a kill. The second client's
+        is none: Linux sends a lock with the id of before the restart now and then, and who is told EBADF opens the file again."""
+        if not self._persistent:
+            return {}
+        mine = ["holder-0", *(label for _, label in LOAD)]
+        return {name: ids for name, ids in mount.ask("open_files", workers=mine).items() if name in mine}
+
+
+class Folders(Run):
+    """One mount's kills beside workers that make and remove directories, with nothing that waits for a lock."""
+
+    away_s: Sequence[float] = (0, 0.3, 1)
+
+    def __init__(self, kind: str, seed: int) -> None:
+        super().__init__(kind, "persistent", seed)
+        self._decided = True
+
+    def _finish(self, mount: mounted.Mounted) -> list[str]:
+        return mount.finish()
+
+    def _work(self, mount: mounted.Mounted, count: int) -> None:
+        mount.start([["writer", "writer-0"], *(["folders", f"folders-{n}"] for n in range(4))], self._seed)
+        mount.wait_for_steps({}, STEP_WITHIN_S)
+        for _ in range(count):
+            self._kill(mount, (0.2, 1.5))
+
+    def _held_open(self, mount: mounted.Mounted) -> Any:
+        return mount.ask("open_files", workers=["writer-0"])
+
+
+def main() -> None:
+    parser = runs.parser("kills", 3, 5, __doc__)
+    parser.add_argument("--server", choices=servers.KINDS, default="trunkline")
+    parser.add_argument("--handles", choices=("persistent", "durable"), default="persistent")
+    parser.add_argument("--folders", action="store_true", help="directories are made and removed instead")
+    options = parser.parse_args()
+    tally = runs.begin(SUITE, faults.cannot_cut)
+    runs.go_through(tally, options, lambda seed: [Folders(options.server, seed) if options.folders else Run(options.server, options.handles, seed)])
+    runs.end(tally)
+
+
+if __name__ == "__main__":
+    main()

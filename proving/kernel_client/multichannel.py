@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Mount with `multichannel,max_channels=4` over one NIC and over two, signed and sealed, and look at who carries what.
+
+    multichannel.py [--server trunkline|samba]
+
+Linux finds the other addresses by itself; /proc/fs/cifs/DebugData must show four connected channels, the server four
+connections, and under the load of workload.py each must carry requests. A client that asks for more than the server gives must
+stay at what it has.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.harness import server as servers
+from proving.harness.tally import Tally, skip_whole_suite
+from proving.kernel_client import faults, guest, kernels, mounted
+
+SUITE = "kernel-multichannel"
+
+
+def spread(mount: mounted.Mounted) -> list[str]:
+    """Load the mount; gives the failures."""
+    mount.start(mounted.STORM, 1)
+    took = mount.wait_for_channels(time.monotonic(), {}, 60)
+    carried = mount.carrying()
+    print(f"        four channels carry requests after {took:.1f} s: " +
+          ", ".join(f"{address}:{port} {received >> 10} KiB in, {sent >> 10} KiB out" for (address, port), (received, sent) in carried.items()))
+    failures = []
+    used = {address for address, _ in carried}
+    if used != {guest.guest_address(nic) for nic in range(mount.nics)}:
+        failures.append(f"of {mount.nics} NICs only {sorted(used)} carry a channel")
+    if len(carried) != mounted.CHANNELS:
+        failures.append(f"{len(carried)} connections for {mounted.CHANNELS} channels")
+    mount.wait_for_steps(mount.progress()["steps"], 60)
+    return failures + mount.finish()
+
+
+def stays_at_four(mount: mounted.Mounted) -> list[str]:
+    """A client that wants eight channels works with the four that it gets; gives the failures."""
+    mount.start(mounted.STORM, 1)
+    mount.wait_for_steps({}, 60)
+    carried = mount.carrying()
+    failures = [] if len(carried) == mounted.CHANNELS else [f"{len(carried)} connections stand, and four channels is the server's most"]
+    return failures + mount.finish()
+
+
+CASES = {f"{mounted.describe(nics, options)}: four channels": (nics, mounted.MULTICHANNEL + options, spread) for nics, options in mounted.MOUNTS}
+CASES["eight asked for, four given"] = (1, f"{mounted.BASIC},multichannel,max_channels=8", stays_at_four)
+SAMBA_LACKS = {"eight asked for, four given": "Samba gives as many channels as a client asks for"}
+
+
+def main() -> None:
+    parser = kernels.parser(__doc__)
+    parser.add_argument("--server", choices=servers.KINDS, default="trunkline")
+    options = parser.parse_args()
+    servers.clean_up_when_told_to_end()
+    if reason := guest.missing() or faults.missing() or guest.cannot_boot() or faults.cannot_cut():
+        skip_whole_suite(kernels.suite(SUITE), reason)
+    tally = Tally(kernels.suite(SUITE))
+    for name in CASES:
+        if options.server == "samba" and name in SAMBA_LACKS:
+            tally.add("skip", name, SAMBA_LACKS[name])
+        else:
+            nics, mount_options, check = CASES[name]
+            mount = mounted.Mounted(options.server, "four-channels", nics, mount_options)
+            mounted.run_case(tally, name, mount, check)
+    sys.exit(tally.close())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,293 @@
+#!/usr/bin/env python3
+"""Who may do what with one tree: the host's own kernel, Trunkline over NFS and over SMB, and Samba, asked the same.
+
+    rights.py [--only CASE ...] [--verbose]
+
+The tree lies on the host and has many combinations of owner, group, permission bits and POSIX access lists (rights_tree.py). Linux's own
+clients ask in a guest (rights_agent.py). What the host says is right; where a server says something else, `REASONS` has why, and so
+has SEMANTICS.md ("Descriptors and mode bits"). Then the lists themselves: what is inherited, what a mode makes of them, and a list that
+is set over one protocol as the others and the host's own `getfacl` show it. Needs the Debian package acl.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.harness import server as servers
+from proving.harness.tally import Tally, skip_whole_suite
+from proving.kernel_client import both, console, guest, kernels, rights_agent, runs
+from proving.kernel_client import rights_tree as tree
+
+HERE = Path(__file__).resolve().parent
+SUITE = "kernel-rights"
+LIMIT_S = 300
+SMB = "vers=3.1.1,sec=ntlmsspi,noperm,nosharesock,actimeo=0"
+NFS = "proto=tcp,sec=sys,actimeo=0,lookupcache=none"
+# Rights of entries (RFC 8881 6.2.1.3): the bits are the same in a descriptor.
+READS, WRITES = 0x120089, 0x120116
+REFUSED = ("EACCES", "EPERM")
+# The sides that are held against the host: the mount, and the folder of the share with their copy of the tree.
+SIDES = {"NFS": "/mnt/n", "SMB": "/mnt/c", "Samba": "/mnt/s"}
+
+
+# Over SMB nobody asks for these rights in this way: who may read may run (MS-FSA 2.1.5.1.2.1 has one right for the client's own check),
+# and without POSIX extensions Linux sends no mode.
+NOT_OVER_SMB = {"run", "set mode"}
+ADDS_UP = "several groups add up (MS-DTYP 2.5.3.2, RFC 8881 6.2.1)"
+EMPTY_MASK = "an empty mask lets nobody who is named (acl(5), Access check algorithm; Linux takes the list for absent)"
+WRITERS_SET_TIMES = "who may write sets any time (MS-FSA 2.1.5.15.2: WRITE_ATTRIBUTES, which w gives)"
+# What Samba says otherwise than the host it says about times and names of directories; the rest is the host's own answer.
+SAMBA_ASKS_THE_HOST = {"read", "write", "read and write", "append", "cut", "list", "enter", "make a file", "remove"}
+
+
+def bits_of(case: tree.Case, who: str) -> set[str] | None:
+    """What an entry of the list gives, or nothing where it is not there."""
+    found = [entry.rpartition(":")[2] for entry in case["list"] if entry.startswith(f"{who}:")]
+    return set(found[0]) - {"-"} if found else None
+
+
+def expected(side: str, case: tree.Case, act: str, acts: dict[str, str]) -> tuple[bool, str]:
+    """What a side is to say where the host says `acts`, and why when that is something else."""
+    host = acts[act] == "ok"
+    group_bits = {letter for letter, bit in (("r", 4), ("w", 2), ("x", 1)) if case["mode"] >> 3 & bit}
+    if side != "Samba" and bits_of(case, "m") == set() and case["part"] in ("user", "group", "groups") and host and act not in ("set mode", "set times"):
+        others = case["mode"] & 7
+        needed = {"read": 4, "list": 4, "run": 1, "enter": 1}.get(act, 2)
+        if others & needed:
+            return False, EMPTY_MASK
+    if side != "Samba" and act == "read and write" and case["part"] in ("groups", "both") and not host:
+        mine = group_bits if case["part"] == "both" else bits_of(case, f"g:{tree.MY_GROUP}") or set()
+        further = bits_of(case, f"g:{tree.FURTHER_GROUP}") or set()
+        if {"r", "w"} <= (mine | further) & (bits_of(case, "m") or set()):
+            return True, ADDS_UP
+    if side == "SMB" and act == "set times" and expected(side, case, "touch", acts)[0]:
+        return True, "" if host else WRITERS_SET_TIMES
+    return host, ""
+
+
+class Run:
+    """The servers, the guest, and the cases."""
+
+    def __init__(self, tally: Tally, server: servers.Server, samba: servers.Server | None, client: guest.Guest, verbose: bool) -> None:
+        self.tally, self.server, self.samba, self.client, self.verbose = tally, server, samba, client, verbose
+        self.share = server.share_directory("files")
+
+    def ask(self, do: str, **arguments: Any) -> Any:
+        """Have the guest do something; gives its answer."""
+        said = self.client.ask(LIMIT_S, do=do, **arguments)
+        if isinstance(said, dict) and "refused" in said:
+            raise guest.Ended(f"{do} {arguments}: {said['refused']}")
+        return said
+
+    def case(self, label: str, wrong: list[str]) -> None:
+        """Count a case that is right where nothing is wrong."""
+        shown = wrong if self.verbose else wrong[:6]
+        more = [f"and {len(wrong) - len(shown)} more"] if len(wrong) > len(shown) else []
+        self.tally.add("fail" if wrong else "pass", label, "; ".join([*shown, *more]))
+
+    def sides(self) -> dict[str, str]:
+        """The sides that are there."""
+        return {side: where for side, where in SIDES.items() if side != "Samba" or self.samba}
+
+    def mount(self) -> None:
+        """Mount the share over everything."""
+        alice, bob = (f"user={user},password={password},{SMB}" for user, password in servers.accounts()[:2])
+        config = (self.server.directory / "server" / "trunkline.toml").read_text()
+        smb_port = re.findall(r"^smb_port = (\d+)$", config, re.MULTILINE)[0]
+        at, share = guest.SERVER_ADDRESS, f"//{guest.SERVER_ADDRESS}/files"
+        mounts = {"/mnt/n": (f"{at}:/files", f"vers=4.2,port={self.server.port},{NFS}", "nfs"),
+                  "/mnt/n1": (f"{at}:/files", f"vers=4.1,port={self.server.port},{NFS}", "nfs"),
+                  "/mnt/c": (share, f"port={smb_port},{alice}", "cifs"), "/mnt/m": (share, f"port={smb_port},modefromsid,{alice}", "cifs"),
+                  "/mnt/b": (share, f"port={smb_port},{bob}", "cifs")}
+        if self.samba:
+            mounts["/mnt/s"] = (share, f"port={self.samba.port},{alice}", "cifs")
+        for where, (source, options, kind) in mounts.items():
+            if refused := self.ask("mount", where=where, source=source, options=options, kind=kind):
+                raise guest.Ended(f"mount of {where}: {refused}")
+
+    def as_user(self, where: str, act: str, *words: Any, uid: int = tree.ME) -> Any:
+        """What comes of it when a user does something in the guest, or on the host itself where there is no mount."""
+        if where:
+            return self.ask("as_user", uid=uid, act=act, words=words)
+        return rights_agent.as_user(uid, act, words)
+
+    def who_may_do_what(self) -> None:
+        for name in ("host", *self.sides()):
+            tree.make(self.share / f"may-{name}")
+        host, cases = self.as_user("", "probe", str(self.share / "may-host")), tree.cases()
+        for side, where in self.sides().items():
+            found = self.as_user(where, "probe", f"{where}/may-{side}")
+            wrong, asked = [], 0
+            reasons: Counter[str] = Counter()
+            for name, acts in host.items():
+                for act, on_host in acts.items():
+                    if side != "NFS" and act in NOT_OVER_SMB or side == "Samba" and act not in SAMBA_ASKS_THE_HOST:
+                        continue
+                    wanted, why = expected(side, cases[name], act, acts)
+                    told = found[name][act]
+                    asked += 1
+                    if (told == "ok") != wanted or told not in ("ok", *REFUSED):
+                        wrong.append(f"{act} of {name} ({tree.describe(cases[name])}): {told}, the host says {on_host}")
+                    elif why:
+                        reasons[why] += 1
+            print(f"        {side}: {asked} questions; {dict(reasons)}", flush=True)
+            self.case(f"what may be done over {side}", wrong)
+
+    def both_may(self, name: str) -> tuple[dict[int, dict[str, str]], list[str]]:
+        """What the owner and the one who is named may do with a file on the host, and where a server says something else."""
+        acts, wrong, seen = ["read", "write"], [], {}
+        for uid, mount in ((tree.ME, "/mnt/c"), (tree.NAMED, "/mnt/b")):
+            seen[uid] = self.as_user("", "ask", str(self.share / name), *acts, uid=uid)
+            for side, where in (("NFS", "/mnt/n"), ("SMB", mount)):
+                found = self.as_user(where, "ask", f"{where}/{name}", *acts, uid=uid)
+                wrong += [f"{act} by {uid} over {side}: {found[act]}, the host says {seen[uid][act]}" for act in acts
+                          if (found[act] == "ok") != (seen[uid][act] == "ok")]
+        return seen, wrong
+
+    def changes(self) -> None:
+        """A list and a mode that the host, NFS and SMB change in turn: each change counts for all at once."""
+        name, named = "changed", f"u:{tree.NAMED}"
+        path = self.share / name
+        path.write_text("text")
+        os.chown(path, tree.ME, tree.NOT_ME)
+
+        def on_host(*words: str) -> Callable[[], None]:
+            def act() -> None:
+                subprocess.run([*words, str(path)], check=True, timeout=10)
+            return act
+
+        def mode(where: str, bits: int) -> Callable[[], Any]:
+            return lambda: self.as_user(where, "mode", f"{where}/{name}", bits)
+
+        def listed_over_nfs(bits: int) -> Callable[[], Any]:
+            return lambda: self.ask("set", path=f"/mnt/n/{name}", attribute="system.nfs4_acl",
+                                    value=both.as_nfs([(tree.NAMED, bits)]).hex())
+
+        def listed_over_smb() -> None:
+            descriptor = bytearray.fromhex(self.ask("get", path=f"/mnt/c/{name}", attribute="system.cifs_acl"))
+            if both.set_rights(descriptor, READS, READS | WRITES) != 1:
+                raise guest.Ended(f"the descriptor has no entry for whom the list over NFS names: {descriptor.hex()}")
+            self.ask("set", path=f"/mnt/c/{name}", attribute="system.cifs_acl", value=descriptor.hex())
+
+        reads, writes = (True, False), (True, True)
+        none = (False, False)
+        steps = [
+            ("chmod 600 on the host", on_host("chmod", "600"), none),
+            ("setfacl on the host", on_host("setfacl", "-m", f"{named}:rw"), writes),
+            *((f"chmod {bits:o} over {side}", mode(where, bits), may) for side, where in (("NFS", "/mnt/n"), ("SMB", "/mnt/m"))
+              for bits, may in ((0o600, none), (0o640, reads), (0o700, none), (0o660, writes))),
+            ("chmod 600 on the host, with a list", on_host("chmod", "600"), none),
+            ("chmod 660 on the host, with a list", on_host("chmod", "660"), writes),
+            ("a list over NFS", listed_over_nfs(READS), reads),
+            ("chmod 600 on the host, under a descriptor", on_host("chmod", "600"), none),
+            ("chmod 660 on the host, under a descriptor", on_host("chmod", "660"), reads),
+            ("a list over SMB", listed_over_smb, writes),
+            ("chmod 640 over NFS, under a descriptor", mode("/mnt/n", 0o640), reads),
+            ("chmod 660 over NFS, under a descriptor", mode("/mnt/n", 0o660), reads),
+            ("a list over NFS once more", listed_over_nfs(READS | WRITES), writes),
+            ("chmod 700 over SMB, under a descriptor", mode("/mnt/m", 0o700), none),
+            ("chmod 770 over SMB, under a descriptor", mode("/mnt/m", 0o770), none),
+            ("setfacl on the host, under a descriptor", on_host("setfacl", "-m", f"{named}:r"), reads),
+            ("setfacl -b on the host", on_host("setfacl", "-b"), none),
+        ]
+        for label, act, wanted in steps:
+            told = act()
+            if told not in ("ok", "", None):
+                raise guest.Ended(f"{label}: {told}")
+            seen, wrong = self.both_may(name)
+            told = tuple(seen[tree.NAMED][what] == "ok" for what in ("read", "write"))
+            if told != wanted:
+                wrong.append(f"the host lets {tree.NAMED} {told}, not {wanted}")
+            if wrong:
+                wrong.append(f"the host's list: {' '.join(tree.get_list(path))}")
+            self.case(label, wrong)
+
+    def inherited(self) -> None:
+        """What is made below default lists has the list that the host itself gives it."""
+        host = {}
+        for umask in (0o022, 0o077):
+            host[umask] = self.made("host", "", umask)
+            self.same_lists("NFS 4.2", umask, self.made("NFS", "/mnt/n", umask), host[umask])
+            # RFC 8881 has no attribute for the mask: the client takes it from the mode, also below a default list (RFC 8275 1).
+            cut = self.made("host-cut", "", 0, umask)
+            self.same_lists("NFS 4.1", umask, self.made("NFS41", "/mnt/n1", umask), cut)
+            # No mode comes over SMB: a file is made as with 666 and a directory as with 777, by a server whose mask is 022.
+            plain = {name: host[0o022][f"{name.partition('/')[0]}/{'f666' if '/f' in name else 'd777'}"] for name in host[umask]}
+            self.same_lists("SMB", umask, self.made("SMB", "/mnt/c", umask), plain)
+
+    def made(self, side: str, where: str, umask: int, cut: int = 0) -> dict[str, list[str]]:
+        """Have the user make files and directories below each default list; gives the host's lists of what is there then."""
+        base = f"made-{side}-{umask:o}-{cut:o}"
+        tree.make_defaults(self.share / base)
+        told = self.as_user(where, "make", f"{where or self.share}/{base}", umask, cut)
+        self.case(f"things are made: {side}, umask {umask:o}", [f"{path}: {status}" for path, status in told.items() if status != "ok"])
+        return {f"{directory.name}/{path.name}": tree.get_list(path) for directory in sorted((self.share / base).iterdir())
+                for path in sorted(directory.iterdir())}
+
+    def same_lists(self, side: str, umask: int, found: dict[str, list[str]], wanted: dict[str, list[str]]) -> None:
+        wrong = [f"{name}: {' '.join(found.get(name, []))}, and on the host {' '.join(wanted[name])}" for name in wanted
+                 if found.get(name) != wanted[name]]
+        self.case(f"what is inherited over {side}, umask {umask:o}", wrong)
+
+    def all(self, names: Iterable[str]) -> None:
+        self.mount()
+        for name in names:
+            began = time.monotonic()
+            getattr(self, name)()
+            print(f"        {name}: {time.monotonic() - began:.0f} s", flush=True)
+        self.case("the server lives", [] if self.server.alive() else ["it ended"])
+
+
+CASES = ("who_may_do_what", "changes", "inherited")
+
+
+def start_samba(stack: contextlib.ExitStack, network: guest.Network, share: Path) -> servers.Server | str:
+    """Samba on the same directory, or nothing where it cannot be had."""
+    samba = servers.Server("samba", "rights", network)
+    (samba.directory / "shares").mkdir()
+    (samba.directory / "shares" / "files").symlink_to(share)
+    try:
+        return stack.enter_context(samba)
+    except servers.CannotStart as reason:
+        return str(reason)
+
+
+def main() -> None:
+    parser = kernels.parser(__doc__)
+    parser.add_argument("--only", action="append", choices=CASES)
+    parser.add_argument("--verbose", action="store_true", help="show everything that is wrong")
+    options = parser.parse_args()
+    servers.clean_up_when_told_to_end()
+    if reason := guest.missing() or guest.missing(("mount.nfs", "nfs-common")):
+        skip_whole_suite(kernels.suite(SUITE), reason)
+    if shutil.which("setfacl") is None:
+        skip_whole_suite(kernels.suite(SUITE), "needs the Debian package acl")
+    if reason := guest.cannot_boot():
+        skip_whole_suite(kernels.suite(SUITE), reason)
+    os.umask(0o022)
+    tally = Tally(kernels.suite(SUITE))
+    with runs.in_one_guest(tally), contextlib.ExitStack() as stack:
+        network = stack.enter_context(guest.Network())
+        server = stack.enter_context(servers.Server("trunkline", "rights", network))
+        found = start_samba(stack, network, server.share_directory("files"))
+        samba = None if isinstance(found, str) else found
+        if isinstance(found, str):
+            tally.add("skip", "Samba", found)
+        script = console.lay([HERE / "rights_agent.py"], server.directory)
+        client = stack.enter_context(guest.Guest(network, [sys.executable, script]))
+        client.answer(LIMIT_S)
+        Run(tally, server, samba, client, options.verbose).all(options.only or CASES)
+
+
+if __name__ == "__main__":
+    main()

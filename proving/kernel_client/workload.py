@@ -1,0 +1,558 @@
+"""What runs on a mount while its channels are cut or its server dies: writers, readers, name changers and lock holders.
+
+Used inside the guest, by agent.py; `expected_blocks` and `facts` also by the host, which checks the server's own files. Each
+worker is a process that keeps its descriptors open for its whole life and writes one line of JSON for each thing worth
+knowing to a file of its own:
+
+    {"step": N}                     it got so far
+    {"error": "fsync EAGAIN"}       a call failed in a way that Linux's client is known for; the worker went on
+    {"orphan": "names-0/round-0/two", "pending": true}
+                                    the server must have this file open, and no client knows of it; it was unlinked
+    {"failure": "..."}              something that must never happen; the worker ended
+    {"final": {...}}                what must be found now, once it was told to stop
+"""
+
+import collections
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import random
+import stat
+import time
+import traceback
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, TextIO
+
+# What is to be seen at a path.
+Facts = dict[str, Any]
+
+BLOCK = 64 << 10
+BLOCKS = 48
+READ_FILE_BLOCKS = 96
+# What Linux's client may hand to a caller while a channel comes and goes, although the mount lives on.
+PASSING = {errno.EAGAIN, errno.ECONNABORTED, errno.EHOSTDOWN, errno.EINTR, errno.ECONNRESET, errno.ENOTCONN, errno.ETIMEDOUT,
+           errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.ENETRESET, errno.ESHUTDOWN, errno.EPIPE}
+# How long one call may go on failing in passing.
+PATIENCE_S = 90
+# How long a CLOSE may be on its way whose channel was lost. What an open is in the way of longer than that, it stays in the way of.
+CLOSED_WITHIN_S = 30
+# How long after it is back a client may be in its own way with what it has given up.
+GIVEN_UP_WITHIN_S = 5
+LATE_CLOSE = "behind a late close"
+
+
+def block(label: str, index: int, generation: int) -> bytes:
+    """The content of block `index` of the file `label` in its `generation`: zeros before the first."""
+    if generation == 0:
+        return bytes(BLOCK)
+    return hashlib.shake_128(f"{label} {index} {generation}".encode()).digest(BLOCK)
+
+
+def expected_blocks(label: str, generations: Iterable[int]) -> bytes:
+    """The whole content of a writer's file, from the generation of each of its blocks."""
+    return b"".join(block(label, index, generation) for index, generation in enumerate(generations))
+
+
+def facts(path: str | Path) -> Facts:
+    """What is to be seen at a path: a directory's names, a file's size, mode and content, or why nothing is."""
+    try:
+        seen = os.lstat(path)
+        if stat.S_ISDIR(seen.st_mode):
+            return {"names": sorted(os.listdir(path))}
+        with open(path, "rb") as file:
+            return {"size": seen.st_size, "mode": stat.S_IMODE(seen.st_mode), "content": zlib.crc32(file.read())}
+    except OSError as error:
+        return {"error": errno.errorcode.get(error.errno or 0, str(error.errno))}
+
+
+class Failure(Exception):
+    """Something that must never happen."""
+
+
+class Spoilt(Exception):
+    """A directory that cannot be used further, through no fault of the server."""
+
+
+class Worker:
+    """A process' place to work: where, how to report, and when to stop."""
+
+    def __init__(self, base: str, label: str, seed: int, report: TextIO, stop: Any) -> None:
+        self.base, self.label, self.report, self.stop = base, label, report, stop
+        self.random = random.Random(f"{seed} {label}")
+        self._steps = 0
+        self._said = 0.0
+
+    def say(self, **line: Any) -> None:
+        self.report.write(json.dumps(line) + "\n")
+        self.report.flush()
+
+    def step(self) -> None:
+        self._steps += 1
+        if time.monotonic() - self._said > 0.2:
+            self._said = time.monotonic()
+            self.say(step=self._steps)
+
+    def passing(self, what: str, error: OSError) -> None:
+        """Note an error that may pass; anything else is a failure."""
+        if error.errno not in PASSING:
+            raise Failure(f"{what}: {error}") from error
+        self.say(error=f"{what.split()[0]} {errno.errorcode[error.errno or 0]}")
+
+    def insist(self, what: str, call: Callable[..., Any], *arguments: Any) -> tuple[Any, bool]:
+        """Repeat a call that may be repeated without harm until it succeeds; gives (result, whether it had to be repeated)."""
+        end = time.monotonic() + PATIENCE_S
+        again = False
+        while True:
+            try:
+                return call(*arguments), again
+            except OSError as error:
+                self.passing(what, error)
+                if time.monotonic() > end:
+                    raise Failure(f"{what}: still {error} after {PATIENCE_S} s") from error
+                again = True
+                time.sleep(0.05)
+
+
+def run(function: Callable[[Worker], dict[str, Any]], base: str, label: str, seed: int, report_path: Path, stop: Any) -> None:
+    """Run one worker's function to its end in this process."""
+    with open(report_path, "w", encoding="utf-8") as report:
+        worker = Worker(base, label, seed, report, stop)
+        try:
+            worker.say(final=function(worker))
+        except Failure as failure:
+            worker.say(failure=f"{label}: {failure}")
+        except Exception as error:  # any other way to fail is as bad
+            place = traceback.extract_tb(error.__traceback__)[-1].lineno
+            worker.say(failure=f"{label}: {type(error).__name__} {error} (line {place})")
+
+
+def _create(worker: Worker, name: str) -> Any:
+    # What remains of an attempt that failed in passing is this worker's own.
+    return worker.insist(f"open {name}", os.open, f"{worker.base}/{name}", os.O_CREAT | os.O_RDWR, 0o644)[0]
+
+
+def _flush(worker: Worker, descriptor: int, unsynced: dict[int, bytes]) -> None:
+    """Write `unsynced` (offset to bytes) and flush; after a flush that failed everything is written again, as a careful program does."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        for offset, data in unsynced.items():
+            _write_all(worker, descriptor, data, offset)
+        try:
+            os.fsync(descriptor)
+            return
+        except OSError as error:
+            # Linux makes this of the refusal of a WRITE that comes late (mounted.py, `Mounted.finish`).
+            if error.errno == errno.EIO:
+                worker.say(error="fsync EIO")
+            else:
+                worker.passing("fsync", error)
+            if time.monotonic() > end:
+                raise Failure(f"fsync: still {error} after {PATIENCE_S} s") from error
+            time.sleep(0.05)
+
+
+def _write_all(worker: Worker, descriptor: int, data: bytes, offset: int) -> None:
+    done = 0
+    while done < len(data):
+        done += worker.insist("write", os.pwrite, descriptor, data[done:], offset + done)[0]
+
+
+def _read_all(worker: Worker, descriptor: int, length: int, offset: int) -> bytes:
+    parts = []
+    while length:
+        part, _ = worker.insist("read", os.pread, descriptor, length, offset)
+        if not part:
+            break
+        parts.append(part)
+        length -= len(part)
+        offset += len(part)
+    return b"".join(parts)
+
+
+def _check(found: bytes, wanted: bytes, label: str, index: int, generation: int) -> None:
+    if found == wanted:
+        return
+    at = next((n for n, (a, b) in enumerate(zip(found, wanted, strict=False)) if a != b), min(len(found), len(wanted)))
+    older = [g for g in range(max(0, generation - 400), generation) if block(label, index, g)[at:at + 64] == found[at:at + 64]]
+    what = f"holds generation {older[-1]}" if older else "holds bytes of no generation"
+    raise Failure(f"block {index}, byte {at} of {len(found)}: {what}, and {generation} was flushed")
+
+
+def writer(worker: Worker) -> dict[str, Any]:
+    """Overwrite random blocks of one file, flush, and now and then read blocks back from the server."""
+    label = worker.label
+    generations = [0] * BLOCKS
+    descriptor = _create(worker, label)
+    _flush(worker, descriptor, {0: bytes(BLOCK * BLOCKS)})
+    generation = 0
+    while not worker.stop.is_set():
+        generation += 1
+        chosen = worker.random.sample(range(BLOCKS), worker.random.randint(1, 6))
+        _flush(worker, descriptor, {index * BLOCK: block(label, index, generation) for index in chosen})
+        for index in chosen:
+            generations[index] = generation
+        if generation % 3 == 0:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            for index in worker.random.sample(range(BLOCKS), 6):
+                _check(_read_all(worker, descriptor, BLOCK, index * BLOCK), block(label, index, generations[index]), label, index,
+                       generations[index])
+        worker.step()
+    worker.insist("close", os.close, descriptor)
+    return {"blocks": generations}
+
+
+def reader(worker: Worker) -> dict[str, Any]:
+    """Read random parts of a file that never changes, from the server and not from the cache."""
+    label = worker.label
+    whole = expected_blocks(label, [1] * READ_FILE_BLOCKS)
+    descriptor = _create(worker, label)
+    _flush(worker, descriptor, {0: whole})
+    while not worker.stop.is_set():
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        start = worker.random.randrange(len(whole))
+        length = worker.random.randint(1, 256 << 10)
+        if _read_all(worker, descriptor, min(length, len(whole) - start), start) != whole[start:start + length]:
+            raise Failure(f"{length} bytes from {start} differ")
+        worker.step()
+    worker.insist("close", os.close, descriptor)
+    return {"blocks": [1] * READ_FILE_BLOCKS}
+
+
+class Names:
+    """A directory whose names are used again and again, with what each must hold.
+
+    A name operation that is done twice shows at once (a name that exists, or is gone, before its time) or by the generation
+    inside the file that answers to the name. After a call that failed in passing nobody knows whether it happened: the state
+    is looked up and both are right, and a call that then finds its own work done counts as `late`.
+
+    The answer to a CREATE that is lost with its channel leaves a file open at the server of which Linux's client (6.1) knows
+    nothing and which it never closes; not every one of them was asked for by a caller, who would see an error. Any server must then refuse
+    to replace that file (MS-FSA 2.1.5.15.11; the client unlinks
+    it and tries again), and when it is unlinked its name stays until the session ends. Such a directory is `Spoilt`; the run
+    counts it, and asks the server for that open (mounted.py, `Mounted.finish`): without it the refusal is a failure.
+
+    No two listings that follow each other are the same, so that one from the client's cache shows.
+    """
+
+    def __init__(self, worker: Worker, number: int) -> None:
+        self._worker = worker
+        self.name = f"round-{number}"
+        self._base = f"{worker.base}/{worker.label}/{self.name}"
+        self._generation = 0
+        self._history: collections.deque[str] = collections.deque(maxlen=10)
+        self.holds: dict[str, str] = {}
+        self._change("mkdir", "", lambda: os.mkdir(self._base), lambda: self._exists(self._base), errno.EEXIST)
+
+    def use(self) -> None:
+        """Use its names once, and check what came of it."""
+        self.create("one")
+        self.rename("one", "two")
+        self.create("one")
+        self.make_and_remove("folder")
+        self.check()
+        self.rename("one", "two")
+        self.create("three")
+        self.check()
+        self.rename("two", "one")
+        self.unlink("three")
+        self.check()
+        self.create("two")
+        self.check()
+        self.unlink("one")
+        self.check()
+        self.unlink("two")
+
+    def path(self, name: str) -> str:
+        return f"{self._base}/{name}"
+
+    def create(self, name: str) -> None:
+        """Make the file `name`, which must not be there, and put the next generation into it."""
+        self._generation += 1
+        content = f"{name} {self._generation}\n"
+
+        def exclusively() -> None:
+            descriptor = os.open(self.path(name), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
+            os.close(descriptor)
+
+        self._change("create", name, exclusively, lambda: self._exists(self.path(name)), errno.EEXIST)
+        descriptor, _ = self._worker.insist(f"open {name}", os.open, self.path(name), os.O_RDWR)
+        _flush(self._worker, descriptor, {0: content.encode()})
+        self._worker.insist("close", os.close, descriptor)
+        self.holds[name] = content
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename, over a file that may be there; one by one so that a second time would be seen."""
+        self._change("rename", f"{old} {new}", lambda: os.rename(self.path(old), self.path(new)),
+                     lambda: not self._exists(self.path(old)), errno.ENOENT)
+        self.holds[new] = self.holds.pop(old)
+
+    def unlink(self, name: str) -> None:
+        self._change("unlink", name, lambda: os.unlink(self.path(name)), lambda: not self._exists(self.path(name)), errno.ENOENT)
+        del self.holds[name]
+
+    def make_and_remove(self, name: str) -> None:
+        """mkdir and rmdir of the same name."""
+        self._change("mkdir", name, lambda: os.mkdir(self.path(name)), lambda: self._exists(self.path(name)), errno.EEXIST)
+        self._change("rmdir", name, lambda: os.rmdir(self.path(name)), lambda: not self._exists(self.path(name)), errno.ENOENT)
+
+    def check(self) -> None:
+        """Compare the directory with what it must hold."""
+        listed, left = self._listed()
+        end, is_late = time.monotonic() + CLOSED_WITHIN_S, False
+        while left and all(self._is_being_deleted(name) for name in left):
+            if time.monotonic() > end:
+                self._spoilt("unlink pending", left, pending=left)
+            is_late = True
+            time.sleep(0.1)
+            listed, left = self._listed()
+        if is_late:
+            self._worker.say(error=f"unlink {LATE_CLOSE}")
+        if sorted(listed) != sorted(self.holds):
+            raise Failure(f"the directory lists {sorted(listed)}, and {sorted(self.holds)} must be there")
+        for name, wanted in self.holds.items():
+            found, _ = self._worker.insist(f"read {name}", self._content, self.path(name))
+            if found != wanted:
+                raise Failure(f"{name} holds {found!r}, and {wanted!r} was written")
+
+    def _listed(self) -> tuple[list[str], list[str]]:
+        """What the directory lists, and what of it must not be there."""
+        listed, _ = self._worker.insist("readdir", os.listdir, self._base)
+        return listed, sorted(set(listed) - set(self.holds))
+
+    def _change(self, what: str, name: str, call: Callable[..., Any], happened: Callable[[], bool], twice: int) -> None:
+        end, refused_until = time.monotonic() + PATIENCE_S, None
+        unknown = False
+        if self._worker.insist(f"stat {name}", happened)[0]:
+            raise Failure(f"before {what} {name} the name is as it must be after it: something was done twice, or undone; {self._story()}")
+        while True:
+            try:
+                call()
+                self._history.append(f"{what} {name}")
+                if refused_until:
+                    self._worker.say(error=f"{what} {LATE_CLOSE}")
+                return
+            except OSError as error:
+                self._history.append(f"{what} {name}: {errno.errorcode[error.errno or 0]}")
+                if error.errno == twice and unknown:
+                    self._worker.say(error=f"{what} late")
+                    return
+                if error.errno == twice:
+                    raise Failure(f"{what} {name}: {error}: done twice, or undone; {self._story()}") from error
+                if what == "rename" and error.errno == errno.EACCES:
+                    refused_until = refused_until or time.monotonic() + CLOSED_WITHIN_S
+                    if time.monotonic() > refused_until:
+                        self._spoilt("rename EACCES", name.split()[1:2])
+                    time.sleep(0.1)
+                    continue
+                if error.errno not in PASSING:
+                    raise Failure(f"{what} {name}: {error}; {self._story()}") from error
+                self._worker.passing(f"{what} {name}", error)
+                if time.monotonic() > end:
+                    raise Failure(f"{what} {name}: still {error} after {PATIENCE_S} s") from error
+            unknown = True
+            time.sleep(0.05)
+            if self._worker.insist(f"stat {name}", happened)[0]:
+                self._history.append("happened")
+                return
+
+    def _spoilt(self, how: str, names: Iterable[str], pending: Sequence[str] = ()) -> NoReturn:
+        """Give the directory up: these of its files are open at the server, and not here; `pending` go with that open."""
+        self._worker.say(error=how)
+        for name in names:
+            path = f"{self._worker.label}/{self.name}/{name}"
+            self._worker.say(orphan=path, pending=name in pending)
+        raise Spoilt
+
+    def _story(self) -> str:
+        """What led here: the last operations, and what the directory holds now."""
+        found = {name: self._content(self.path(name)) for name in os.listdir(self._base) if os.path.isfile(self.path(name))}
+        return f"before it {list(self._history)}; there is {found}, and {self.holds} was expected"
+
+    def _is_being_deleted(self, name: str) -> bool:
+        """Whether a name is listed and can no longer be opened: it goes with the last open of its file."""
+        try:
+            descriptor, _ = self._worker.insist(f"open {name}", os.open, self.path(name), os.O_RDONLY)
+        except Failure as failure:
+            return isinstance(failure.__cause__, FileNotFoundError)
+        os.close(descriptor)
+        return False
+
+    @staticmethod
+    def _exists(path: str | Path) -> bool:
+        try:
+            os.lstat(path)
+            return True
+        except FileNotFoundError:
+            return False
+
+    @staticmethod
+    def _content(path: str | Path) -> str:
+        with open(path, "rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            return file.read().decode(errors="replace")
+
+
+def names(worker: Worker) -> dict[str, Any]:
+    """Create, rename, unlink, mkdir and rmdir over the same few names."""
+    top = f"{worker.base}/{worker.label}"
+    worker.insist("mkdir", os.makedirs, top, 0o755, True)
+    directory, spoilt = Names(worker, 0), 0
+    while not worker.stop.is_set():
+        try:
+            directory.use()
+        except Spoilt:
+            spoilt += 1
+            directory = Names(worker, spoilt)
+        worker.step()
+    try:
+        directory.create("last")
+        directory.check()
+    except Spoilt:
+        directory = Names(worker, spoilt + 1)
+    return {"directory": directory.name, "names": directory.holds}
+
+
+def folders(worker: Worker) -> dict[str, Any]:
+    """Make a directory, a file in it, and remove both, again and again: nothing that a lost answer left open may hold the name of
+    the file, or the directory stays."""
+    top = f"{worker.base}/{worker.label}"
+    worker.insist("mkdir", os.makedirs, top, 0o755, True)
+    number = 0
+    while not worker.stop.is_set():
+        number += 1
+        folder = f"{top}/{number}"
+        file = f"{folder}/file"
+        _done_once(worker, f"mkdir {number}", errno.EEXIST, os.mkdir, folder)
+        descriptor, _ = worker.insist(f"open {number}", os.open, file, os.O_CREAT | os.O_RDWR, 0o644)
+        _write_all(worker, descriptor, file.encode(), 0)
+        try:
+            os.close(descriptor)
+        except OSError as error:
+            worker.passing("close", error)
+        _done_once(worker, f"unlink {number}", errno.ENOENT, os.unlink, file)
+        _remove(worker, number, folder)
+        worker.step()
+    return {"directory": ".", "names": {}}
+
+
+def _done_once(worker: Worker, what: str, twice: int, call: Callable[..., Any], path: str | Path) -> None:
+    """Make a call that may have been done when it failed in passing, and then fails with `twice`."""
+    tried = False
+
+    def once_more() -> None:
+        nonlocal tried
+        try:
+            call(path)
+        except OSError as error:
+            if not tried or error.errno != twice:
+                tried = True
+                raise
+
+    worker.insist(what, once_more)
+
+
+def _remove(worker: Worker, number: int, folder: str) -> None:
+    """Remove a directory that this worker has emptied; what is in the way for a moment is counted, and fails when it stays."""
+    end = time.monotonic() + GIVEN_UP_WITHIN_S
+    while True:
+        try:
+            _done_once(worker, f"rmdir {number}", errno.ENOENT, os.rmdir, folder)
+            return
+        except Failure as failure:
+            if not isinstance(failure.__cause__, OSError) or failure.__cause__.errno != errno.ENOTEMPTY or time.monotonic() > end:
+                raise
+            worker.say(error="rmdir ENOTEMPTY")
+        time.sleep(0.1)
+
+
+RANGES = [(0, 100), (1000, 1), (4096, 8192), (1 << 40, 1 << 20)]
+
+
+def holder(worker: Worker) -> dict[str, Any]:
+    """Hold byte-range locks on a file for the whole time."""
+    descriptor = _hold(worker)
+    for start, length in RANGES:
+        worker.insist("unlock", fcntl.lockf, descriptor, fcntl.LOCK_UN, length, start)
+    worker.insist("close", os.close, descriptor)
+    return {}
+
+
+def keeper(worker: Worker) -> dict[str, Any]:
+    """The same where the server may never have heard of the locks."""
+    worker.insist("close", os.close, _hold(worker))
+    return {}
+
+
+def _hold(worker: Worker) -> Any:
+    descriptor = _create(worker, worker.label)
+    for start, length in RANGES:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
+    worker.say(step=1)
+    while not worker.stop.wait(0.2):
+        worker.step()
+    return descriptor
+
+
+def intruder(worker: Worker) -> dict[str, Any]:
+    """Ask without end, as another client, for what `holder` has locked: none may be granted as long as it holds them."""
+    return _ask_for_locks(worker, _must_be_refused)
+
+
+def prober(worker: Worker) -> dict[str, Any]:
+    """The same of a `keeper`, and count what is granted."""
+    return _ask_for_locks(worker, _may_be_granted)
+
+
+def _ask_for_locks(worker: Worker, ask: Any) -> dict[str, Any]:
+    name = worker.label.replace("intruder", "holder")
+    while not worker.stop.is_set():
+        try:
+            descriptor = os.open(f"{worker.base}/{name}", os.O_RDWR)
+        except OSError as error:
+            worker.passing(f"open {name}", error)
+            time.sleep(0.05)
+            continue
+        try:
+            while not worker.stop.is_set():
+                start, length = worker.random.choice(RANGES)
+                ask(worker, descriptor, start, length)
+                worker.step()
+                time.sleep(0.02)
+        except OSError as error:
+            # A lost descriptor of this client is no loss: it holds nothing.
+            worker.say(error=f"intruder {errno.errorcode.get(error.errno or 0, error.errno)}")
+        finally:
+            try:
+                os.close(descriptor)
+            except OSError:
+                pass
+    return {}
+
+
+def _must_be_refused(worker: Worker, descriptor: int, start: int, length: int) -> None:
+    if _is_granted(descriptor, start, length) and not worker.stop.is_set():
+        raise Failure(f"the lock of {length} bytes at {start} was granted to another client while its holder has it")
+
+
+def _may_be_granted(worker: Worker, descriptor: int, start: int, length: int) -> None:
+    if _is_granted(descriptor, start, length):
+        fcntl.lockf(descriptor, fcntl.LOCK_UN, length, start)
+        worker.say(error="lock granted")
+
+
+def _is_granted(descriptor: int, start: int, length: int) -> bool:
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise
+    return True
+
+
+KINDS = {"writer": writer, "reader": reader, "names": names, "holder": holder, "keeper": keeper, "intruder": intruder,
+         "prober": prober, "folders": folders}

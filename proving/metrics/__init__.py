@@ -1,0 +1,1 @@
+"""The metrics, read by Prometheus."""

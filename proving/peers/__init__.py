@@ -1,0 +1,1 @@
+"""Other people's SMB and NFS clients."""

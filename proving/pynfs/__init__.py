@@ -1,0 +1,1 @@
+"""The NFSv4.1 suite pynfs."""

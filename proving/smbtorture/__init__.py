@@ -1,0 +1,1 @@
+"""Samba's suite smbtorture."""

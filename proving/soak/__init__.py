@@ -1,0 +1,1 @@
+"""The long counts of what must never fail."""

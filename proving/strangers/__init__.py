@@ -1,0 +1,1 @@
+"""Strangers at the door, and how ordinary clients fare beside them."""

@@ -1,0 +1,229 @@
+//! The tests that SEMANTICS.md names: each is there.
+//!
+//! A test is named as `file: function`, or as `function` alone behind its file in the same paragraph, where a row of a table is one;
+//! a chapter may say in which file its tests without a path are. A name that ends with `…` stands for all that begin so. Of a
+//! folder of `proving/` any file may have the function. Functions alone count only behind `Test:` and in tables, since text elsewhere
+//! names much that is no test. Start with [`check`]; [`Reader`] goes through the document.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use crate::source::{Source, words};
+
+const DOCUMENT: &str = "SEMANTICS.md";
+/// Where files without a path are, unless they are beside the file before them.
+const FOLDER: &str = "crates/share/tests";
+/// Behind this a chapter names the file of its tests without a path.
+const CHAPTER_S: &str = "Tests without a path are in";
+
+/// All findings about the workspace at `root`.
+pub fn check(root: &Path) -> Result<Vec<String>, String> {
+    let text = std::fs::read_to_string(root.join(DOCUMENT)).map_err(|e| format!("{DOCUMENT}: {e}"))?;
+    let mut reader = Reader { root, functions: BTreeMap::new(), chapter: None, found: Vec::new() };
+    for (line, paragraph) in paragraphs(&text) {
+        reader.paragraph(line, &paragraph)?;
+    }
+    Ok(reader.found)
+}
+
+/// Paragraphs and rows of tables, each with the line on which it begins, from 1.
+fn paragraphs(text: &str) -> Vec<(usize, String)> {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    let mut is_open = false;
+    for (number, line) in text.lines().enumerate() {
+        let begins_anew = line.starts_with(['|', '#']);
+        match found.last_mut() {
+            Some((_, paragraph)) if is_open && !begins_anew => {
+                paragraph.push('\n');
+                paragraph.push_str(line);
+            }
+            _ => found.push((number + 1, line.to_owned())),
+        }
+        is_open = !line.trim().is_empty() && !begins_anew;
+    }
+    found
+}
+
+/// Goes through the document, and knows which functions each file has.
+struct Reader<'a> {
+    root: &'a Path,
+    functions: BTreeMap<PathBuf, BTreeSet<String>>,
+    /// The file of the chapter's tests without a path.
+    chapter: Option<PathBuf>,
+    found: Vec<String>,
+}
+
+impl Reader<'_> {
+    /// Looks at one paragraph, which begins on this line.
+    fn paragraph(&mut self, line: usize, paragraph: &str) -> Result<(), String> {
+        if paragraph.starts_with("## ") {
+            self.chapter = None;
+        }
+        let mut file: Option<PathBuf> = None;
+        for (at, span) in spans(paragraph) {
+            let before = &paragraph[..at];
+            let span = span.split_whitespace().collect::<Vec<_>>().join(" ");
+            let (name, function) = match span.split_once(": ") {
+                Some((name, function)) => (name, Some(function)),
+                None => (span.as_str(), None),
+            };
+            let of_tests =
+                paragraph.starts_with('|') || before.contains("Test:") || before.contains("Tests:");
+            let missing = if is_place(name) {
+                let places = self.places(name, file.as_deref());
+                let missing = self.missing(&places, function)?;
+                file = places.into_iter().next().or(file);
+                if before.trim_end_matches(['`', ' ', '\n']).ends_with(CHAPTER_S) {
+                    self.chapter.clone_from(&file);
+                }
+                missing
+            } else if of_tests && is_function(&span) {
+                let places: Vec<PathBuf> = file.iter().chain(&self.chapter).cloned().collect();
+                self.missing(&places, Some(&span))?
+            } else {
+                None
+            };
+            if let Some(why) = missing {
+                let line = line + before.matches('\n').count();
+                self.found.push(format!("{DOCUMENT}:{line}: `{span}`: {why}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where something of this name may be, behind a name in `file`.
+    fn places(&self, name: &str, file: Option<&Path>) -> Vec<PathBuf> {
+        let beside = file.and_then(Path::parent).map(|folder| folder.join(name));
+        let places = match name.contains('/') {
+            true => vec![PathBuf::from(name)],
+            false => beside.into_iter().chain([Path::new(FOLDER).join(name)]).collect(),
+        };
+        places.into_iter().filter(|place| self.root.join(place).exists()).collect()
+    }
+
+    /// What is missing, if anything: all places, or the function in each of them.
+    fn missing(&mut self, places: &[PathBuf], function: Option<&str>) -> Result<Option<String>, String> {
+        let Some(first) = places.first() else { return Ok(Some("there is no such file".to_owned())) };
+        let Some(function) = function else { return Ok(None) };
+        for place in places {
+            let known = self.functions_of(place)?;
+            let is_known = match function.strip_suffix('…') {
+                Some(beginning) => known.iter().any(|it| it.starts_with(beginning)),
+                None => known.contains(function),
+            };
+            if is_known {
+                return Ok(None);
+            }
+        }
+        Ok(Some(format!("no such function in {}", first.display())))
+    }
+
+    /// The functions of a file, or of the files of a folder.
+    fn functions_of(&mut self, place: &Path) -> Result<&BTreeSet<String>, String> {
+        if !self.functions.contains_key(place) {
+            let mut known = BTreeSet::new();
+            for file in files(&self.root.join(place))? {
+                let source = Source::read(self.root, &file)?;
+                let text =
+                    if file.extension().is_some_and(|it| it == "rs") { &source.bare } else { &source.text };
+                let mut last = "";
+                for (_, word) in words(text) {
+                    if matches!(last, "fn" | "def") {
+                        known.insert(word.to_owned());
+                    }
+                    last = word;
+                }
+            }
+            self.functions.insert(place.to_owned(), known);
+        }
+        Ok(&self.functions[place])
+    }
+}
+
+/// A file itself, or the files of a folder.
+fn files(place: &Path) -> Result<Vec<PathBuf>, String> {
+    if place.is_file() {
+        return Ok(vec![place.to_owned()]);
+    }
+    let entries = std::fs::read_dir(place).map_err(|e| format!("{}: {e}", place.display()))?;
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    Ok(paths.filter(|path| path.extension().is_some_and(|it| it == "rs" || it == "py")).collect())
+}
+
+/// What stands between two backticks, and where it begins.
+fn spans(paragraph: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut at = 0;
+    paragraph.split('`').enumerate().filter_map(move |(number, part)| {
+        let begin = at;
+        at += part.len() + 1;
+        (number % 2 == 1).then_some((begin, part))
+    })
+}
+
+/// A file with code, or something in `proving/`.
+fn is_place(name: &str) -> bool {
+    let is_path = name.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
+    is_path && (name.starts_with("proving/") || name.ends_with(".rs") || name.ends_with(".py"))
+}
+
+/// A name as tests have them: a sentence of at least three words.
+fn is_function(span: &str) -> bool {
+    let name = span.strip_suffix('…').unwrap_or(span);
+    let is_name = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    is_name && name.trim_matches('_').matches('_').count() >= 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is found about a document in a tree with two files.
+    fn found(document: &str) -> Vec<String> {
+        let root = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = root.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write(DOCUMENT, document);
+        write(
+            "crates/share/tests/opening.rs",
+            "fn the_first_one_wins() {}\n// fn the_second_one_wins() {}\n",
+        );
+        write("crates/smb/tests/waiting.rs", "#[test]\nfn what_waits_is_told() {}\n");
+        write("proving/peers/cases.py", "def a_peer_comes_back(): pass\n");
+        check(root.path()).unwrap()
+    }
+
+    #[test]
+    fn every_test_that_this_tree_names_is_there() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        assert_eq!(check(root), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn tests_are_found_by_file_and_behind_it() {
+        let good = "Text of `what_is_no_test`.\nTest: `opening.rs:\nthe_first_one_wins`, `the_first_…`; `crates/smb/tests/waiting.rs:\n\
+                    what_waits_is_told`; `proving/peers: a_peer_comes_back`.\n\n## A chapter\n\n\
+                    Tests without a path are in `crates/smb/tests/waiting.rs`.\n\n| a | `opening.rs` | `what_waits_is_told` |\n";
+        assert_eq!(found(good), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_its_line() {
+        let bad = "Rule.\nTest: `opening.rs: the_second_one_wins`,\n`the_third_one_wins`.\n\nTest: `lost.rs: a`, `what_waits_is_told`.\n\n\
+                   `proving/peers: a_peer_is_lost`\n";
+        let lines = [
+            "2: `opening.rs: the_second",
+            "3: `the_third",
+            "5: `lost.rs: a`: there",
+            "5: `what_waits",
+            "7: `proving",
+        ];
+        let found = found(bad);
+        assert_eq!(found.len(), lines.len(), "{found:#?}");
+        for (found, line) in found.iter().zip(lines) {
+            assert!(found.starts_with(&format!("{DOCUMENT}:{line}")), "{found}");
+        }
+    }
+}
