@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use auth::{GmacNonce, Signer};
+use smb::Connection;
 use smb::keys::Seal;
 use smb::state::Event;
-use smb::Connection;
 use smb_wire::header::transform::{self, TransformHeader};
 use smb_wire::header::{Chain, Flags, Packet};
 use smb_wire::{Command, FileId, Header, NtStatus};
