@@ -54,15 +54,7 @@ pub(crate) fn receive_once(
 ) -> (usize, Received) {
     let mut received = Received::Unready;
     let attempt = stream.try_io(Interest::READABLE, || {
-        received = match rustix::io::readv(stream, slices) {
-            Ok(0) => Received::End,
-            Ok(count) if count < room => Received::Some(count),
-            Ok(count) => Received::All(count),
-            Err(rustix::io::Errno::AGAIN) => Received::Empty,
-            // As if there was more, so that it is tried again.
-            Err(rustix::io::Errno::INTR) => Received::All(0),
-            Err(_) => Received::Failed,
-        };
+        received = receive(stream, slices, room);
         match received {
             Received::Some(_) | Received::Empty => Err(io::ErrorKind::WouldBlock.into()),
             _ => Ok(()),
@@ -70,9 +62,32 @@ pub(crate) fn receive_once(
     });
     // The outcome is in `received`; the error above only carries the readiness to tokio.
     drop(attempt);
+    (bytes(received), received)
+}
+
+/// The same for a socket that tokio knows to be empty. What is taken here raises no edge later: the host looks whether something is
+/// there when it tells of one (epoll(7)).
+pub(crate) fn ask_once(stream: &TcpStream, slices: &mut [IoSliceMut<'_>], room: usize) -> (usize, Received) {
+    let received = receive(stream, slices, room);
+    (bytes(received), received)
+}
+
+fn receive(stream: &TcpStream, slices: &mut [IoSliceMut<'_>], room: usize) -> Received {
+    match rustix::io::readv(stream, slices) {
+        Ok(0) => Received::End,
+        Ok(count) if count < room => Received::Some(count),
+        Ok(count) => Received::All(count),
+        Err(rustix::io::Errno::AGAIN) => Received::Empty,
+        // As if there was more, so that it is tried again.
+        Err(rustix::io::Errno::INTR) => Received::All(0),
+        Err(_) => Received::Failed,
+    }
+}
+
+fn bytes(received: Received) -> usize {
     match received {
-        Received::Some(count) | Received::All(count) => (count, received),
-        _ => (0, received),
+        Received::Some(count) | Received::All(count) => count,
+        _ => 0,
     }
 }
 

@@ -56,6 +56,9 @@ pub struct Config {
     /// Mean time of a batch's calls above which it is slow; slow batches make the connection's next ones
     /// leave the worker's thread.
     pub slow_call: Duration,
+    /// How long a connection asks for the next request of a client that sends one at a time before it sleeps, where that is seen to
+    /// pay; zero: it sleeps at once, and so does every connection of a host with one processor.
+    pub busy_poll: Duration,
     /// How long an answer waits at most until other connections have sent what their clients are to be told before
     /// (`Mailbox::post_ahead`).
     pub tell_first: Duration,
@@ -83,6 +86,7 @@ impl Default for Config {
             write_stall: Duration::from_secs(60),
             record_time: Duration::from_secs(60),
             slow_call: Duration::from_micros(200),
+            busy_poll: Duration::from_micros(50),
             // Longer than a thread takes to be woken, also on a busy host.
             tell_first: Duration::from_millis(10),
             pool_threads: 64,

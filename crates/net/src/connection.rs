@@ -6,22 +6,20 @@
 //! workers; [`Served`] ties it to a worker's socket and timer.
 
 use std::collections::VecDeque;
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::time::Sleep;
 use wire::endpoint::{Conversation, Output, Peer, Service};
 use wire::limits::{MAX_BATCH_MESSAGES, MAX_QUEUED_REPLY_BYTES, MAX_UNPROVED_REPLY_BYTES};
 
 use crate::backlog::{Debt, Debtor};
 use crate::balance::Share;
 use crate::behind::Behind;
-use crate::calls::{Received, Sent, receive_once, send_once};
+use crate::busy_poll::BusyPoll;
+use crate::calls::{Received, Sent, ask_once, receive_once, send_once};
 use crate::census::Place;
 use crate::choice::Choice;
 use crate::clock;
@@ -35,6 +33,7 @@ use crate::pool::Task;
 use crate::receipts::{Receipts, unacknowledged};
 use crate::sends::Sends;
 use crate::server::Shared;
+use crate::timer::Timer;
 use crate::turn::{self, Core, Homeward, How, Trip, Turn, say_goodbye};
 use crate::worker::Worker;
 
@@ -48,10 +47,6 @@ const UNPROVED_MESSAGES: u64 = 8;
 /// Turns of such a client before it waits for the next though it has sent nothing more yet: a log-on takes three.
 const UNPROVED_TURNS: u32 = 16;
 const UNPROVED_TURNS_EACH_MS: u64 = 8;
-/// Bounds of how long the timer is set for; at the longest it rings for nothing and is set again.
-const SHORTEST_TIMER: Duration = Duration::from_millis(1);
-const LONGEST_TIMER: Duration = Duration::from_secs(24 * 3600);
-
 /// Bytes that an event in a queue takes, about.
 const EVENT_BYTES: usize = 128;
 
@@ -125,6 +120,8 @@ pub(crate) struct Connection<S: Service> {
     unproved_turns: u32,
     /// What is held for a client that does not read.
     debt: Debt,
+    /// Whether it asks for the next request before it sleeps.
+    busy_poll: BusyPoll,
 }
 
 impl<S: Service> Connection<S> {
@@ -171,6 +168,7 @@ impl<S: Service> Connection<S> {
             proved,
             unproved_turns: 0,
             debt,
+            busy_poll: BusyPoll::new(shared.config.busy_poll),
         }))
     }
 
@@ -274,10 +272,7 @@ pub(crate) struct Served<S: Service> {
     pub(crate) connection: Box<Connection<S>>,
     pub(crate) stream: TcpStream,
     worker: Rc<Worker<S>>,
-    /// There from the beginning: the first deadline may come in the middle of the quickest traffic.
-    timer: Pin<Box<Sleep>>,
-    /// The deadline that the timer rings for (monotonic ns); the maximum when it is not armed.
-    armed: u64,
+    timer: Timer,
     attached: bool,
     /// A client that has proved nothing waits until then for its next turn (monotonic ns).
     rests_until: u64,
@@ -285,8 +280,7 @@ pub(crate) struct Served<S: Service> {
 
 impl<S: Service> Served<S> {
     pub(crate) fn new(connection: Box<Connection<S>>, stream: TcpStream, worker: Rc<Worker<S>>) -> Self {
-        let timer = Box::pin(tokio::time::sleep(LONGEST_TIMER));
-        Served { connection, stream, worker, timer, armed: u64::MAX, attached: false, rests_until: 0 }
+        Served { connection, stream, worker, timer: Timer::new(), attached: false, rests_until: 0 }
     }
 
     /// Serves until the connection leaves this worker.
@@ -327,7 +321,7 @@ impl<S: Service> Served<S> {
 
     /// As many rounds as the connection has before others have their turn.
     fn rounds(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        let mut due = self.timer_rang();
+        let mut due = self.timer.rang();
         if due && let Some(why) = self.overdue() {
             return Poll::Ready(End::Closed(why));
         }
@@ -337,8 +331,12 @@ impl<S: Service> Served<S> {
                 Flow::End(end) => return Poll::Ready(end),
                 Flow::Again if self.connection.must_rest() => break,
                 Flow::Again => {}
+                Flow::Wait if self.asks_again() => {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 Flow::Wait => {
-                    self.arm_timer(cx);
+                    self.timer.arm(cx, self.connection.next_deadline());
                     if self.connection.post.sleep(self.connection.core.is_none()) {
                         return Poll::Pending;
                     }
@@ -354,6 +352,26 @@ impl<S: Service> Served<S> {
         Poll::Pending
     }
 
+    /// Whether it asks for the next request once more rather than sleep.
+    fn asks_again(&mut self) -> bool {
+        let connection = &mut *self.connection;
+        let poll = &mut connection.busy_poll;
+        let since_ns = poll.since_ns();
+        let is_free = connection.core.is_some() && connection.outstanding == 0 && !connection.closing;
+        if !is_free || connection.pace.hops() || self.worker.is_lane() || self.worker.is_finishing() {
+            poll.stop();
+            return false;
+        }
+        let now_ns = clock::mono_ns();
+        if poll.goes_on(now_ns) {
+            return true;
+        }
+        if let Some(since_ns) = since_ns {
+            self.worker.polled_busily(since_ns, now_ns);
+        }
+        false
+    }
+
     /// The worker that it goes to before its turn, because the priority lane is open to it or no longer.
     fn change_lane(&mut self, now_ns: u64) -> Option<usize> {
         let connection = &mut *self.connection;
@@ -366,7 +384,7 @@ impl<S: Service> Served<S> {
     fn rest(&mut self, cx: &mut Context<'_>) {
         let others = self.connection.shared.census.unproved() as u64;
         self.rests_until = clock::mono_ns().saturating_add((1 + others / UNPROVED_TURNS_EACH_MS) * 1_000_000);
-        self.set_timer(cx, self.rests_until);
+        self.timer.set(cx, self.rests_until);
     }
 
     fn round(&mut self, cx: &mut Context<'_>, due: bool) -> Flow {
@@ -504,6 +522,7 @@ impl<S: Service> Served<S> {
             core.inbound.restart_clock(clock::mono_ns());
         }
         match self.stream.poll_read_ready(cx) {
+            Poll::Pending if connection.busy_poll.is_on() => {}
             Poll::Pending => {
                 // If so much has come by now, this raises the event that is being waited for.
                 connection.wakes_at.set(&self.stream, core.inbound.worth_waking());
@@ -514,10 +533,20 @@ impl<S: Service> Served<S> {
         }
         let buffers = &mut *self.worker.buffers();
         let stream = &self.stream;
-        let received = core.inbound.fill(buffers, |slices, room| receive_once(stream, slices, room));
         let counters = self.worker.counters();
-        counters.recv_calls.add(u64::from(received != Received::Unready));
-        counters.recv_empty.add(u64::from(received == Received::Empty));
+        let asks = connection.busy_poll.since_ns();
+        let received = core.inbound.fill(buffers, |slices, room| match asks {
+            Some(_) => ask_once(stream, slices, room),
+            None => receive_once(stream, slices, room),
+        });
+        let still_asks = asks.is_some() && received == Received::Empty;
+        counters.busy_polls.add(u64::from(still_asks));
+        counters.recv_calls.add(u64::from(received != Received::Unready && !still_asks));
+        counters.recv_empty.add(u64::from(received == Received::Empty && !still_asks));
+        if let Some(since_ns) = asks.filter(|_| !still_asks) {
+            connection.busy_poll.hit();
+            self.worker.polled_busily(since_ns, clock::mono_ns());
+        }
         if let Received::Some(count) | Received::All(count) = received {
             counters.bytes_received.add(count as u64);
         }
@@ -530,6 +559,7 @@ impl<S: Service> Served<S> {
         }
         match received {
             Received::Failed => Err("the network failed"),
+            _ if still_asks => Ok(Received::Waiting),
             received => Ok(received),
         }
     }
@@ -627,6 +657,7 @@ impl<S: Service> Served<S> {
             connection.deferred.push_back(Box::new(move || ticket.done(job.0())));
         }
         connection.pace.note(&turn);
+        connection.busy_poll.answered(turn.messages);
         if let Some(core) = &mut connection.core {
             if let Some(gate) = core.behind.take() {
                 connection.behind.add(gate, later(turn.ended_ns, connection.shared.config.tell_first));
@@ -748,15 +779,6 @@ impl<S: Service> Served<S> {
         self.submit_deferred(cx);
     }
 
-    /// Whether the timer has rung since it was armed.
-    fn timer_rang(&mut self) -> bool {
-        let rang = self.armed != u64::MAX && self.timer.is_elapsed();
-        if rang {
-            self.armed = u64::MAX;
-        }
-        rang
-    }
-
     /// Why the connection has to end, when one of the transport's own deadlines is over.
     fn overdue(&self) -> Option<&'static str> {
         let connection = &*self.connection;
@@ -770,25 +792,5 @@ impl<S: Service> Served<S> {
             return Some("the client did not complete a record in time");
         }
         None
-    }
-
-    /// Makes sure that the timer rings by the next deadline. A deadline that was put off is met by letting
-    /// the timer ring too early, so a busy connection does not touch it.
-    fn arm_timer(&mut self, cx: &mut Context<'_>) {
-        let Some(at) = self.connection.next_deadline().filter(|&at| at < self.armed) else {
-            return;
-        };
-        self.set_timer(cx, at);
-    }
-
-    fn set_timer(&mut self, cx: &mut Context<'_>, at: u64) {
-        self.armed = at;
-        // Never at once: a deadline that stays in the past must not keep the worker busy.
-        let left = Duration::from_nanos(at.saturating_sub(clock::mono_ns())).max(SHORTEST_TIMER);
-        let instant = tokio::time::Instant::now() + left.min(LONGEST_TIMER);
-        self.timer.as_mut().reset(instant);
-        if self.timer.as_mut().poll(cx).is_ready() {
-            cx.waker().wake_by_ref();
-        }
     }
 }

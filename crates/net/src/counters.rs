@@ -34,6 +34,7 @@ pub(crate) struct Counters {
     pub(crate) moves: Counter,
     pub(crate) recv_calls: Counter,
     pub(crate) recv_empty: Counter,
+    pub(crate) busy_polls: Counter,
     pub(crate) writev_calls: Counter,
     pub(crate) wait_calls: Counter,
     pub(crate) ack_calls: Counter,
@@ -69,6 +70,8 @@ pub struct Totals {
     pub recv_calls: u64,
     /// Of these, calls that found nothing.
     pub recv_empty: u64,
+    /// System calls beside these that found nothing, of connections that ask again rather than sleep.
+    pub busy_polls: u64,
     /// System calls that send.
     pub writev_calls: u64,
     /// How often a worker went to wait for something to happen (epoll_wait).
@@ -102,6 +105,7 @@ impl Counters {
             moves: self.moves.get(),
             recv_calls: self.recv_calls.get(),
             recv_empty: self.recv_empty.get(),
+            busy_polls: self.busy_polls.get(),
             writev_calls: self.writev_calls.get(),
             wait_calls: self.wait_calls.get(),
             ack_calls: self.ack_calls.get(),
@@ -130,6 +134,7 @@ impl std::ops::Add for Totals {
             moves: self.moves + other.moves,
             recv_calls: self.recv_calls + other.recv_calls,
             recv_empty: self.recv_empty + other.recv_empty,
+            busy_polls: self.busy_polls + other.busy_polls,
             writev_calls: self.writev_calls + other.writev_calls,
             wait_calls: self.wait_calls + other.wait_calls,
             ack_calls: self.ack_calls + other.ack_calls,

@@ -51,6 +51,12 @@ pub(crate) fn wait_ends(now_ns: u64) {
     WAITED.set((now_ns, sum_ns + now_ns.saturating_sub(since_ns)));
 }
 
+/// It counts as one that waited for so long (ns), though it did not sleep.
+pub(crate) fn waited(ns: u64) {
+    let (since_ns, sum_ns) = WAITED.get();
+    WAITED.set((since_ns, sum_ns + ns));
+}
+
 /// The lane as all workers know it.
 #[derive(Debug)]
 pub(crate) struct Lane {

@@ -74,6 +74,9 @@ pub fn serve<S: Service>(
     config: Config,
 ) -> Result<Handle<S>, StartError> {
     let count = config.worker_count();
+    // On one processor a client cannot send while its server asks.
+    let has_others = std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
+    let busy_poll = if has_others { config.busy_poll } else { Duration::ZERO };
     // The priority lane is the one behind them.
     let (workers, commands): (Vec<_>, Vec<_>) = (0..=count).map(|_| unbounded_channel()).unzip();
     let shared = Arc::new(Shared {
@@ -82,7 +85,7 @@ pub fn serve<S: Service>(
         census: Census::new(count, Bounds::of(&config)),
         counters: (0..=count).map(|_| Counters::default()).collect(),
         workers,
-        config,
+        config: Config { busy_poll, ..config },
     });
     // From here on dropping the handle ends what has been started.
     let mut handle =

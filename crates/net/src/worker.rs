@@ -79,6 +79,8 @@ pub(crate) struct Worker<S: Service> {
     posts: RefCell<HashMap<u64, Arc<Post<S::Conversation>>>>,
     next_id: Cell<u64>,
     finishing: Cell<bool>,
+    /// For how long its connections asked for requests that had not come (ns): no work, and no reason to send any of them away.
+    busy_polled_ns: Cell<u64>,
     /// Told whenever a connection leaves.
     left: Notify,
 }
@@ -119,6 +121,7 @@ pub(crate) fn run<S: Service>(
         posts: RefCell::default(),
         next_id: Cell::new(0),
         finishing: Cell::new(false),
+        busy_polled_ns: Cell::new(0),
         left: Notify::new(),
     });
     let cut = runtime.block_on(Rc::clone(&worker).serve(commands));
@@ -169,6 +172,13 @@ impl<S: Service> Worker<S> {
         result
     }
 
+    /// Counts the time in which a connection asked for a request that came late or not at all.
+    pub(crate) fn polled_busily(&self, since_ns: u64, until_ns: u64) {
+        let passed_ns = until_ns.saturating_sub(since_ns);
+        self.busy_polled_ns.set(self.busy_polled_ns.get() + passed_ns);
+        lane::waited(passed_ns);
+    }
+
     /// Counts a turn of a connection here. The worker that it is to go to, when there is too much to do for this one.
     pub(crate) fn counted(&self, share: &mut Share, took_ns: u64, ended_ns: u64) -> Option<usize> {
         // The lane gives nothing to others but by its own rule. One that ends serves what it has to its end.
@@ -181,7 +191,8 @@ impl<S: Service> Worker<S> {
         }
         let mut balance = self.balance.borrow_mut();
         if balance.count(share, took_ns, ended_ns) {
-            let busy = balance.end_span(ended_ns, effort::cpu_ns(), effort::idle_ns);
+            let worked_ns = effort::cpu_ns().saturating_sub(self.busy_polled_ns.get());
+            let busy = balance.end_span(ended_ns, worked_ns, effort::idle_ns);
             self.shared.census.say(self.index, busy, ended_ns);
         }
         if !balance.gives() {

@@ -114,6 +114,8 @@ settings! {
         max_connections_per_address: u64 { Number(1, 1_000_000), start, or (max_connections.value / 4).max(LEAST_PER_ADDRESS).min(max_connections.value) => "a quarter of `max_connections`, at least 32" }
         /// Threads that serve connections, and one more for clients that want little; 0 is one for each core.
         workers: u64 { Number(0, 1024), start, or 0 }
+        /// How long a connection asks for the next request of a client that sends one at a time before it sleeps, where that is seen to pay; 0: never.
+        busy_poll_us: u64 { Number(0, 1_000), start, or 50 }
         /// Form of the log: a line for people, or a JSON object for each line.
         log_format: LogFormat { OneOf, start, or LogFormat::Text }
         /// What is logged.

@@ -157,6 +157,7 @@ pub fn start(
         workers: usize::try_from(settings.workers.value)?,
         max_connections: usize::try_from(settings.max_connections.value)?,
         max_connections_per_address: usize::try_from(settings.connections_per_address())?,
+        busy_poll: Duration::from_micros(settings.busy_poll_us.value),
         ..net::Config::default()
     };
     if let Some(listeners) = nfs_listeners {

@@ -1,0 +1,177 @@
+//! Whether a connection asks its socket again for a moment before it sleeps.
+//!
+//! To sleep and to be woken takes longer than most requests, and far longer on a virtual machine. So a connection whose client sends
+//! one request after the other keeps asking for [`Config::busy_poll`](crate::Config) after each answer. Only the result says whether that
+//! pays: a client on the same processor cannot send meanwhile, and one far away takes longer. After a miss the connection sleeps at
+//! once for the next requests, eight times as many with each further miss, and it takes three hits to make up for a miss. A
+//! connection that answers several requests at once never does it, since fewer, larger turns cost less.
+
+use std::time::Duration;
+
+/// Requests in a row that came alone before it is tried.
+const ALONE: u32 = 16;
+/// What a miss weighs; a hit weighs one.
+const MISS: u32 = 3;
+/// The most sleeps between two tries, as a power of two.
+const MOST_PASSED: u32 = 12;
+
+/// The state of one connection.
+#[derive(Debug)]
+pub(crate) struct BusyPoll {
+    /// How long it asks (ns); zero: never.
+    span_ns: u64,
+    /// Since when it asks (monotonic ns).
+    since_ns: Option<u64>,
+    /// Requests that came alone, in a row.
+    alone: u32,
+    /// What misses and hits since then weigh.
+    missed: u32,
+    /// Sleeps before the next try.
+    passed: u32,
+    /// A request was answered since it asked or slept last.
+    has_answered: bool,
+}
+
+impl BusyPoll {
+    pub(crate) fn new(span: Duration) -> BusyPoll {
+        let span_ns = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        BusyPoll { span_ns, since_ns: None, alone: 0, missed: 0, passed: 0, has_answered: false }
+    }
+
+    /// Takes in how many requests a turn has answered.
+    pub(crate) fn answered(&mut self, requests: u64) {
+        self.has_answered |= requests > 0;
+        match requests {
+            0 => {}
+            1 => self.alone = self.alone.saturating_add(1),
+            _ => self.alone = 0,
+        }
+    }
+
+    /// Whether it asks at present.
+    pub(crate) fn is_on(&self) -> bool {
+        self.since_ns.is_some()
+    }
+
+    /// Something has come.
+    pub(crate) fn hit(&mut self) {
+        if self.since_ns.take().is_some() {
+            self.missed = self.missed.saturating_sub(1);
+        }
+    }
+
+    /// Nothing has come by now: whether to ask again rather than sleep.
+    pub(crate) fn goes_on(&mut self, now_ns: u64) -> bool {
+        let answered = std::mem::take(&mut self.has_answered);
+        if let Some(since_ns) = self.since_ns {
+            if now_ns.saturating_sub(since_ns) < self.span_ns {
+                return true;
+            }
+            self.since_ns = None;
+            self.missed = (self.missed + MISS).min(MOST_PASSED);
+            self.passed = 1 << self.missed;
+            return false;
+        }
+        if !answered || self.span_ns == 0 || self.alone < ALONE {
+            return false;
+        }
+        if self.passed > 0 {
+            self.passed -= 1;
+            return false;
+        }
+        self.since_ns = Some(now_ns);
+        true
+    }
+
+    /// It stops asking for another reason than time.
+    pub(crate) fn stop(&mut self) {
+        self.since_ns = None;
+    }
+
+    /// Since when it asks (monotonic ns).
+    pub(crate) fn since_ns(&self) -> Option<u64> {
+        self.since_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPAN_NS: u64 = 50_000;
+
+    /// A connection that has answered one request at a time for long enough.
+    fn settled() -> BusyPoll {
+        let mut poll = BusyPoll::new(Duration::from_nanos(SPAN_NS));
+        (0..ALONE).for_each(|_| poll.answered(1));
+        poll
+    }
+
+    /// Answers a request whose successor comes `after_ns` later, asking every microsecond meanwhile. For how long it asked.
+    fn request(poll: &mut BusyPoll, after_ns: u64) -> u64 {
+        poll.answered(1);
+        let mut now_ns = 1_000_000;
+        while poll.goes_on(now_ns) {
+            if now_ns - 1_000_000 >= after_ns {
+                poll.hit();
+                break;
+            }
+            now_ns += 1_000;
+        }
+        now_ns - 1_000_000
+    }
+
+    #[test]
+    fn a_client_that_asks_again_at_once_is_waited_for() {
+        let mut poll = settled();
+        for _ in 0..1_000 {
+            assert_eq!(request(&mut poll, 20_000), 20_000);
+        }
+    }
+
+    #[test]
+    fn a_client_that_takes_longer_costs_next_to_nothing() {
+        let mut poll = settled();
+        let asked_ns: u64 = (0..100_000).map(|_| request(&mut poll, 10 * SPAN_NS)).sum();
+        assert!(asked_ns <= 30 * SPAN_NS, "{asked_ns} ns for 100,000 requests");
+    }
+
+    #[test]
+    fn a_client_that_comes_in_time_half_of_the_time_is_soon_left_alone() {
+        let mut poll = settled();
+        let mut asked_ns = 0;
+        for n in 0..10_000 {
+            asked_ns += request(&mut poll, if n % 2 == 0 { 10_000 } else { 10 * SPAN_NS });
+        }
+        assert!(asked_ns <= 40 * SPAN_NS, "{asked_ns} ns for 10,000 requests");
+    }
+
+    #[test]
+    fn a_miss_is_made_up_for_by_hits() {
+        let mut poll = settled();
+        request(&mut poll, 10 * SPAN_NS);
+        let asked: Vec<u64> = (0..2 << MISS).map(|_| request(&mut poll, 10_000)).collect();
+        assert!(asked[..1 << MISS].iter().all(|&asked_ns| asked_ns == 0), "it sleeps at once");
+        assert!(asked[1 << MISS..].iter().all(|&asked_ns| asked_ns == 10_000));
+        assert_eq!(poll.missed, 0);
+    }
+
+    #[test]
+    fn requests_that_come_together_are_not_taken_apart() {
+        let mut poll = settled();
+        poll.answered(2);
+        for _ in 0..ALONE - 1 {
+            assert_eq!(request(&mut poll, 10_000), 0);
+        }
+        assert_eq!(request(&mut poll, 10_000), 10_000);
+    }
+
+    #[test]
+    fn nothing_is_asked_without_an_answer_or_without_time_for_it() {
+        let mut poll = settled();
+        request(&mut poll, 10_000);
+        assert!(!poll.goes_on(2_000_000), "it was woken for nothing");
+        let mut never = BusyPoll::new(Duration::ZERO);
+        (0..100).for_each(|_| assert_eq!(request(&mut never, 10_000), 0));
+    }
+}
