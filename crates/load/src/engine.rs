@@ -3,6 +3,7 @@
 //! Whoever measures brings an [`Operation`] for each worker. [`Course`] says when one counts and when all is over, and [`Record`] is
 //! what came of them.
 
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,10 @@ use crate::pace::{Bound, Pacing};
 /// What a worker does again and again.
 pub trait Operation {
     /// Why it cannot go on.
-    type Error: From<std::io::Error>;
+    type Error;
+
+    /// What it means for the worker that the host's timer fails while it waits for its turn.
+    fn waiting(why: io::Error) -> Self::Error;
 
     /// Does it once.
     fn once(&mut self, turn: Turn) -> impl Future<Output = Result<Done, Self::Error>> + Send;
@@ -42,7 +46,7 @@ pub(crate) async fn work<O: Operation>(
     let mut begin = Instant::now();
     loop {
         if let Some(pacing) = &pacing {
-            let Some(turn) = pacing.next(course).await? else { return Ok(()) };
+            let Some(turn) = pacing.next(course).await.map_err(O::waiting)? else { return Ok(()) };
             begin = turn;
         }
         let turn = course.turn(begin);
@@ -77,7 +81,6 @@ impl<E: Send + 'static> Crew<E> {
     ) -> Crew<E>
     where
         O: Operation<Error = E> + Send + 'static,
-        E: From<std::io::Error>,
     {
         let bound = most_per_s.map(|most| Arc::new(Bound::new(most)));
         let mut workers = JoinSet::new();

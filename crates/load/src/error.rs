@@ -38,13 +38,6 @@ impl Error {
     }
 }
 
-impl From<std::io::Error> for Error {
-    /// The timer of a planned begin is all that the engine asks the host for.
-    fn from(why: std::io::Error) -> Error {
-        Error::host("waiting for the planned begin", why)
-    }
-}
-
 /// What to do about a server's refusal, where that can be said.
 fn remedy(why: &client::Error) -> &'static str {
     match why {
