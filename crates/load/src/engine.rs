@@ -108,3 +108,38 @@ impl<E: Send + 'static> Crew<E> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes no time.
+    struct Nothing;
+
+    impl Operation for Nothing {
+        type Error = io::Error;
+
+        fn waiting(why: io::Error) -> io::Error {
+            why
+        }
+
+        async fn once(&mut self, _turn: Turn) -> io::Result<Done> {
+            Ok(Done { kind: Kind::Metadata, bytes: 0, begun: None })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_bounded_crew_begins_no_more_than_it_may_and_ends() {
+        let begun = Instant::now();
+        // The next turn behind the first one comes long after the end.
+        for (most_per_s, most) in [(20.0, 10), (0.01, 1)] {
+            let course = Arc::new(Course::new(Duration::ZERO, Some(Duration::from_millis(500)), None));
+            let record: Arc<Mutex<Record>> = Arc::default();
+            course.begin(Instant::now());
+            Crew::begin(3, |_| Nothing, &course, Some(most_per_s), &record).end().await.unwrap();
+            let operations = record.lock().unwrap().operations();
+            assert!((1..=most).contains(&operations), "{operations} at {most_per_s}/s");
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60));
+    }
+}
