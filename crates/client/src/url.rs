@@ -106,8 +106,9 @@ impl FromStr for Url {
             Some(("nfs", rest)) => (Scheme::Nfs, 2049, rest),
             Some((scheme, _)) if !scheme.contains('/') => {
                 let (smb, nfs) = (Scheme::Smb.form(), Scheme::Nfs.form());
+                // What stands behind it may hold a password.
                 return Err(format!(
-                    "{scheme}:// is not known; {smb}, or {nfs}, or a path (./{text} for a file of that name)"
+                    "{scheme}:// is not known; {smb}, or {nfs}, or a path (put ./ in front for a file of that name)"
                 ));
             }
             _ if text.is_empty() => return Err("an empty path".to_owned()),
@@ -189,6 +190,7 @@ mod tests {
             ("nfs://a@h/x", "--uid"),
             ("nfs://h/", "empty"),
             ("http://h/x", "not known"),
+            ("cifs://ann:secret@h/x", "cifs:// is not known"),
             ("", "empty"),
         ] {
             let said = wrong.parse::<Url>().unwrap_err();

@@ -83,7 +83,16 @@ mod tests {
 
     fn job(name: &str, size: u64, modified: i128) -> Job {
         let (kind, node) = (Kind::File, Some((7, 42)));
-        let facts = Attributes { kind, size, modified, node, sparse: false, mode: None, attributes: None };
+        let facts = Attributes {
+            kind,
+            may_be_listed: false,
+            size,
+            modified,
+            node,
+            sparse: false,
+            mode: None,
+            attributes: None,
+        };
         Job { from: name.to_owned(), path: name.to_owned(), facts, spot: Spot::Free, twin: None }
     }
 

@@ -122,4 +122,16 @@ mod tests {
         made.forget("n1");
         assert_eq!(copy.names(), ["data", "n2"]);
     }
+
+    #[tokio::test]
+    async fn a_name_that_is_not_there_needs_no_deleting() {
+        let here = tempfile::tempdir().unwrap();
+        std::fs::write(here.path().join("there"), "x").unwrap();
+        std::fs::create_dir(here.path().join("no-file")).unwrap();
+        let place = Directory::local(here.path().to_owned(), MOUNT_OPTIONS);
+        for (name, is_gone) in [("gone", true), ("there", true), ("no-file", false)] {
+            assert_eq!(remove(&place, vec![name.to_owned()]).await, is_gone, "{name}");
+        }
+        assert!(!here.path().join("there").exists() && here.path().join("no-file").exists());
+    }
 }

@@ -5,6 +5,7 @@
 //! What keeps the operations under way and counts them is the engine of `trunkline load` ([`load::engine`]); here is what it does
 //! them on, when its measured time begins, and what is said of it.
 
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -71,12 +72,6 @@ pub(crate) enum Failure {
 impl From<client::Error> for Failure {
     fn from(why: client::Error) -> Failure {
         Failure::Server(why)
-    }
-}
-
-impl From<std::io::Error> for Failure {
-    fn from(why: std::io::Error) -> Failure {
-        Failure::Server(why.into())
     }
 }
 
@@ -320,6 +315,10 @@ struct Worker {
 
 impl Operation for Worker {
     type Error = Failure;
+
+    fn waiting(why: io::Error) -> Failure {
+        Failure::Server(client::Error::Local(why.into()))
+    }
 
     async fn once(&mut self, _turn: Turn) -> Result<Done, Failure> {
         self.progress.begun.fetch_add(1, Ordering::Relaxed);

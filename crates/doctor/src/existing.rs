@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use client::join;
-use client::remote::{Directory, Kind, OpenMode};
+use client::remote::{Directory, OpenMode};
 
 use crate::facts::{Stage, Stopped};
 use crate::patient::Patient;
@@ -53,7 +53,8 @@ async fn largest(root: &Directory, [least, enough]: [u64; 2], patience: Duration
             let Ok(entries) = place.list().await else { continue };
             for entry in entries {
                 let (name, size) = (String::from_utf8_lossy(&entry.name).into_owned(), entry.attributes.size);
-                let is_directory = entry.attributes.kind == Kind::Directory;
+                // Behind a junction or a link of a share there may be files too.
+                let is_directory = entry.attributes.may_be_listed;
                 if is_directory && depth < DEEP && next.len() < LISTED {
                     next.push_back((join(&directory, &name), depth + 1));
                 }

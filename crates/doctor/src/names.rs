@@ -2,6 +2,7 @@
 //! server can do.
 
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -188,6 +189,10 @@ struct Worker {
 
 impl engine::Operation for Worker {
     type Error = Failure;
+
+    fn waiting(why: io::Error) -> Failure {
+        Failure::Server(client::Error::Local(why.into()))
+    }
 
     async fn once(&mut self, turn: Turn) -> Result<Done, Failure> {
         let number = if let Turn::Counts(number) = turn { self.first + number as u32 } else { self.first };

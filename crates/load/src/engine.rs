@@ -3,6 +3,7 @@
 //! Whoever measures brings an [`Operation`] for each worker. [`Course`] says when one counts and when all is over, and [`Record`] is
 //! what came of them.
 
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,10 @@ use crate::pace::{Bound, Pacing};
 /// What a worker does again and again.
 pub trait Operation {
     /// Why it cannot go on.
-    type Error: From<std::io::Error>;
+    type Error;
+
+    /// What it means for the worker that the host's timer fails while it waits for its turn.
+    fn waiting(why: io::Error) -> Self::Error;
 
     /// Does it once.
     fn once(&mut self, turn: Turn) -> impl Future<Output = Result<Done, Self::Error>> + Send;
@@ -42,7 +46,7 @@ pub(crate) async fn work<O: Operation>(
     let mut begin = Instant::now();
     loop {
         if let Some(pacing) = &pacing {
-            let Some(turn) = pacing.next(course).await? else { return Ok(()) };
+            let Some(turn) = pacing.next(course).await.map_err(O::waiting)? else { return Ok(()) };
             begin = turn;
         }
         let turn = course.turn(begin);
@@ -77,7 +81,6 @@ impl<E: Send + 'static> Crew<E> {
     ) -> Crew<E>
     where
         O: Operation<Error = E> + Send + 'static,
-        E: From<std::io::Error>,
     {
         let bound = most_per_s.map(|most| Arc::new(Bound::new(most)));
         let mut workers = JoinSet::new();
@@ -103,5 +106,40 @@ impl<E: Send + 'static> Crew<E> {
             done.unwrap_or_else(|why| std::panic::resume_unwind(why.into_panic()))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes no time.
+    struct Nothing;
+
+    impl Operation for Nothing {
+        type Error = io::Error;
+
+        fn waiting(why: io::Error) -> io::Error {
+            why
+        }
+
+        async fn once(&mut self, _turn: Turn) -> io::Result<Done> {
+            Ok(Done { kind: Kind::Metadata, bytes: 0, begun: None })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_bounded_crew_begins_no_more_than_it_may_and_ends() {
+        let begun = Instant::now();
+        // The next turn behind the first one comes long after the end.
+        for (most_per_s, most) in [(20.0, 10), (0.01, 1)] {
+            let course = Arc::new(Course::new(Duration::ZERO, Some(Duration::from_millis(500)), None));
+            let record: Arc<Mutex<Record>> = Arc::default();
+            course.begin(Instant::now());
+            Crew::begin(3, |_| Nothing, &course, Some(most_per_s), &record).end().await.unwrap();
+            let operations = record.lock().unwrap().operations();
+            assert!((1..=most).contains(&operations), "{operations} at {most_per_s}/s");
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60));
     }
 }

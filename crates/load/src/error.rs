@@ -1,8 +1,7 @@
 //! Why there is no report.
 
-use std::io::ErrorKind;
-
 use client::nfs::NfsStat;
+use client::remote::local;
 use smb_wire::NtStatus;
 
 /// One line for the user.
@@ -38,13 +37,6 @@ impl Error {
     }
 }
 
-impl From<std::io::Error> for Error {
-    /// The timer of a planned begin is all that the engine asks the host for.
-    fn from(why: std::io::Error) -> Error {
-        Error::host("waiting for the planned begin", why)
-    }
-}
-
 /// What to do about a server's refusal, where that can be said.
 fn remedy(why: &client::Error) -> &'static str {
     match why {
@@ -71,11 +63,30 @@ pub(crate) trait Doing<T> {
 impl<T> Doing<T> for client::Result<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error> {
         self.map_err(|why| match why {
-            client::Error::Local(why) if why.kind() == ErrorKind::Unsupported => {
+            client::Error::Local(why) if local::refuses_direct(&why) => {
                 Error::host(what(), format!("{why}; leave out --direct or -S"))
             }
             client::Error::Local(why) => Error::host(what(), why),
             why => Error::Server { doing: what(), why },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{self, ErrorKind};
+
+    #[test]
+    fn options_are_named_where_an_open_past_the_caches_was_refused() {
+        let said = |why: io::Error| {
+            let failed: client::Result<()> = Err(client::Error::Local(why.into()));
+            failed.doing(|| "opening x".to_owned()).unwrap_err().to_string()
+        };
+        let refused = io::Error::new(ErrorKind::Unsupported, "the file system takes no direct I/O");
+        assert!(said(refused).ends_with("takes no direct I/O; leave out --direct or -S"));
+        for number in [rustix::io::Errno::OPNOTSUPP, rustix::io::Errno::NOSYS] {
+            assert!(!said(number.into()).contains("--direct"));
+        }
     }
 }

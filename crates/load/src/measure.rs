@@ -408,6 +408,19 @@ mod tests {
     }
 
     #[test]
+    fn behind_a_ramp_what_began_in_time_counts_when_it_is_done() {
+        let seconds = Duration::from_secs;
+        let course = Course::new(seconds(1), Some(seconds(2)), None);
+        let start = Instant::now();
+        course.begin(start);
+        let (early, timely) = (course.turn(start), course.turn(start + seconds(2)));
+        assert_eq!((early, timely), (Turn::Aside, Turn::Counts(0)));
+        // One ends in the measured time, the other behind it.
+        assert_eq!(course.counted(early, start + seconds(2)), None);
+        assert_eq!(course.counted(timely, start + seconds(5)), Some(seconds(4)));
+    }
+
+    #[test]
     fn what_begins_while_it_cools_down_does_not_count() {
         let seconds = Duration::from_secs;
         let course = Course::new(seconds(1), Some(seconds(2)), None).and_cool_down(seconds(3));

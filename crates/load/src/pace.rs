@@ -173,13 +173,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_turn_that_comes_after_the_end_is_not_waited_for() {
-        let begun = Instant::now();
-        let (bound, course) = (Bound::new(1.0 / 3600.0), Course::opened_later(Duration::from_secs(3600)));
-        let bound = Pacing::Bounded(&bound);
-        assert!(bound.next(&course).await.unwrap().is_some());
-        course.stop();
-        assert!(bound.next(&course).await.unwrap().is_none());
+    async fn a_turn_that_waits_is_let_go_at_the_end_and_one_that_comes_later_does_not_wait() {
+        let (begun, hour) = (Instant::now(), Duration::from_secs(3600));
+        let bound = Bound { next: Mutex::new(begun), step: hour };
+        let (pacing, course) = (Pacing::Bounded(&bound), Course::opened_later(2 * hour));
+        assert!(pacing.next(&course).await.unwrap().is_some());
+        let ending = async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            course.stop();
+        };
+        let (waited, ()) = tokio::join!(pacing.next(&course), ending);
+        assert!(waited.unwrap().is_none() && pacing.next(&course).await.unwrap().is_none());
         assert!(begun.elapsed() < Duration::from_secs(60));
     }
 

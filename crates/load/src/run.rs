@@ -1,6 +1,7 @@
 //! Runs a plan: makes the files, starts what drives each connection, measures, adds up.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::thread;
@@ -458,6 +459,10 @@ impl Worker {
 
 impl Operation for Worker {
     type Error = Error;
+
+    fn waiting(why: io::Error) -> Error {
+        Error::host("waiting for the planned begin", why)
+    }
 
     async fn once(&mut self, turn: Turn) -> Result<Done, Error> {
         let random = &mut self.random;

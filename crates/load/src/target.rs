@@ -15,7 +15,11 @@ pub fn target(text: &str) -> Result<Url, String> {
         None if !text.starts_with("//") && !text.starts_with(r"\\") && !text.is_empty() => text.parse(),
         _ => {
             let (smb, nfs) = (Scheme::Smb.form(), Scheme::Nfs.form());
-            Err(format!("{text:?} is no target; {smb}, {nfs}, or the path of a mounted directory"))
+            // What stands behind a scheme may hold a password.
+            let shown = text
+                .split_once("://")
+                .map_or_else(|| format!("{text:?}"), |(scheme, _)| format!("{scheme}://"));
+            Err(format!("{shown} is no target; {smb}, {nfs}, or the path of a mounted directory"))
         }
     }
 }
@@ -57,6 +61,7 @@ mod tests {
             ("//h/x", "smb://"),
             (r"\\h\x", "smb://"),
             ("ftp://h/x", "nfs://"),
+            ("cifs://ann:secret@h/x", "cifs:// is no target"),
             ("null://h", "null://HOST:PORT"),
             ("", "no target"),
             ("smb://h/x", "no user"),

@@ -5,7 +5,7 @@ pub(crate) mod metadata;
 
 use std::sync::Arc;
 
-use client::remote::{Directory, OpenMode};
+use client::remote::Directory;
 
 use crate::Error;
 use crate::error::Doing;
@@ -15,7 +15,7 @@ pub(crate) async fn make_directories(share: &Directory, path: &str) -> Result<()
     for (at, _) in path.match_indices('/').chain([(path.len(), "")]) {
         let path = &path[..at];
         if !path.is_empty() {
-            share.make_directory(path, OpenMode::Make).await.doing(|| format!("making directory {path}"))?;
+            share.make_directory(path, true).await.doing(|| format!("making directory {path}"))?;
         }
     }
     Ok(())

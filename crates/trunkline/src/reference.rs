@@ -124,7 +124,7 @@ fn default(key: &Key) -> String {
 /// A JSON schema of the whole file.
 pub fn schema() -> Value {
     let [server, testing, admin, user, account, share] =
-        tables().map(|(_, about, keys)| object(about, &keys, value));
+        tables().map(|(_, about, keys)| object(about, &keys, in_file));
     let mut server = server;
     server["properties"]["testing"] = testing;
     let named = |table: Value| json!({ "type": "object", "additionalProperties": table });
@@ -160,7 +160,8 @@ fn object(about: &str, keys: &[Key], value: fn(&Shape) -> Value) -> Value {
     let property = |key: &Key| {
         let mut property = value(&key.shape);
         property["description"] = key.help.into();
-        if let Fallback::Value(text) = &key.fallback {
+        // What a key takes over from above counts before its own default.
+        if let (Fallback::Value(text), true) = (&key.fallback, key.above.is_empty()) {
             let parsed = format!("x = {text}").parse::<toml::Table>().ok();
             let default = parsed.and_then(|table| serde_json::to_value(&table["x"]).ok());
             property["default"] = default.unwrap_or_default();
@@ -198,7 +199,17 @@ fn value(shape: &Shape) -> Value {
     }
 }
 
-/// The same, or null.
+/// The same in the file, where one string stands for a list of it.
+fn in_file(shape: &Shape) -> Value {
+    match shape {
+        Shape::List(item) if !matches!(**item, Shape::Number(..)) => {
+            json!({ "anyOf": [value(shape), value(item)] })
+        }
+        _ => value(shape),
+    }
+}
+
+/// A shape as the admin API takes it, or null.
 fn or_null(shape: &Shape) -> Value {
     let mut value = value(shape);
     match value.get_mut("enum").and_then(Value::as_array_mut) {
@@ -211,6 +222,7 @@ fn or_null(shape: &Shape) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::read;
     use std::path::Path;
 
     #[test]
@@ -285,5 +297,30 @@ mod tests {
         );
         assert_eq!(settings(Kind::Share)["properties"]["comment"]["type"], json!(["string", "null"]));
         assert!(settings(Kind::Share)["required"].is_null());
+    }
+
+    #[test]
+    fn a_list_of_strings_may_be_one_string_in_the_file() {
+        let schema = schema();
+        let server = &schema["properties"]["server"]["properties"];
+        let forms = json!([{"type": "array", "items": {"type": "string"}}, {"type": "string"}]);
+        assert_eq!((&server["listen"]["anyOf"], &server["listen"]["type"]), (&forms, &Value::Null));
+        for listen in ["\"127.0.0.1\"", "[\"127.0.0.1\"]"] {
+            let text = format!("[server]\nlisten = {listen}\n");
+            let config = read::parse("t", &text, Path::new("/")).unwrap();
+            assert_eq!(config.server.listen.value, ["127.0.0.1".parse::<std::net::IpAddr>().unwrap()]);
+        }
+        let groups = &schema["properties"]["user"]["items"]["properties"]["groups"];
+        assert_eq!((&groups["type"], &groups["anyOf"]), (&json!("array"), &Value::Null));
+        let share = settings(Kind::Share);
+        assert_eq!(share["properties"]["protocols"]["type"], json!(["array", "null"]));
+    }
+
+    #[test]
+    fn what_an_account_may_say_has_no_default() {
+        let share = settings(Kind::Share);
+        let caching = share["properties"]["metadata_caching"].as_object().unwrap();
+        assert!(caching["type"] == json!(["boolean", "null"]) && !caching.contains_key("default"));
+        assert_eq!(share["properties"]["read_only"]["default"], false);
     }
 }

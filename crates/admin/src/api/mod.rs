@@ -12,7 +12,7 @@ mod routes;
 mod strangers;
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, Limited};
@@ -56,12 +56,15 @@ struct Page {
     door: Door,
     places: Semaphore,
     server: Arc<dyn Controlled>,
+    /// What describes the API, made once: callers without the token may ask for it.
+    described: OnceLock<Bytes>,
 }
 
 /// Answers on a socket that listens, until the future is dropped.
 pub async fn serve(listener: &TcpListener, door: Door, tls: Option<Arc<Tls>>, server: Arc<dyn Controlled>) {
     let door = if tls.is_some() { door.behind_tls() } else { door };
-    let page = Arc::new(Page { door, places: Semaphore::new(MAX_CALLERS), server });
+    let (places, described) = (Semaphore::new(MAX_CALLERS), OnceLock::new());
+    let page = Arc::new(Page { door, places, server, described });
     let strangers = Arc::new(Strangers::default());
     loop {
         match listener.accept().await {
@@ -148,8 +151,9 @@ fn open(path: &str, page: &Page) -> Option<(&'static str, Bytes)> {
         "/page.js" => file("text/javascript; charset=utf-8", SCRIPT),
         "/plot.js" => file("text/javascript; charset=utf-8", PLOT),
         "/openapi.json" => {
-            let document = openapi::document(|kind| page.server.settings_schema(kind));
-            Some((JSON, document.to_string().into()))
+            let document = || openapi::document(|kind| page.server.settings_schema(kind));
+            let described = page.described.get_or_init(|| document().to_string().into());
+            Some((JSON, described.clone()))
         }
         _ => None,
     }

@@ -43,6 +43,8 @@ pub type Node = (u128, u64);
 pub struct Attributes {
     /// What it is.
     pub kind: Kind,
+    /// Whether it may be listed: a directory, and on a share a junction or a link to one too.
+    pub may_be_listed: bool,
     /// Bytes of its data.
     pub size: u64,
     /// When its data was changed, in nanoseconds since 1970. An `i64` of them ends in 2262, and no side does.
@@ -123,6 +125,7 @@ fn of_share(
     };
     Attributes {
         kind,
+        may_be_listed: bits.contains(FileAttributes::DIRECTORY),
         size: if kind == Kind::File { size } else { 0 },
         modified: unix_ns(written),
         // A listing does not tell how many names a file has.
@@ -160,6 +163,7 @@ impl From<&nfs::Attributes> for Attributes {
         let file_system = u128::from(major) << 64 | u128::from(minor);
         Attributes {
             kind,
+            may_be_listed: kind == Kind::Directory,
             size: if kind == Kind::File { known.size } else { 0 },
             modified: i128::from(seconds) * 1_000_000_000 + i128::from(nseconds),
             node: (kind == Kind::File && known.links > 1).then_some((file_system, known.file_id)),
@@ -180,6 +184,7 @@ impl From<&Metadata> for Attributes {
         };
         Attributes {
             kind,
+            may_be_listed: kind == Kind::Directory,
             size: if kind == Kind::File { known.len() } else { 0 },
             modified: i128::from(known.mtime()) * 1_000_000_000 + i128::from(known.mtime_nsec()),
             node: (kind == Kind::File && known.nlink() > 1).then(|| (known.dev().into(), known.ino())),
@@ -211,10 +216,11 @@ mod tests {
         // Deduplication, Azure File Sync and OneDrive; links, junctions and what is special to Unix.
         let files = [0x8000_0013, 0x8000_001E, 0x9000_101A].map(ReparseTag);
         let others = [ReparseTag::MOUNT_POINT, ReparseTag::LX_FIFO, ReparseTag::AF_UNIX];
-        let kind = |more: FileAttributes, tag| {
+        let known = |more: FileAttributes, tag| {
             let bits = FileAttributes::REPARSE_POINT | more;
-            of_share(7, 8, 0, bits, tag).kind
+            of_share(7, 8, 0, bits, tag)
         };
+        let kind = |more, tag| known(more, tag).kind;
         for tag in files {
             assert_eq!(kind(FileAttributes::ARCHIVE, Some(tag)), Kind::File);
             assert_eq!(kind(FileAttributes::DIRECTORY, Some(tag)), Kind::Directory);
@@ -224,6 +230,10 @@ mod tests {
         }
         for tag in LINKS {
             assert_eq!(kind(FileAttributes::DIRECTORY, Some(tag)), Kind::Link);
+        }
+        for tag in [ReparseTag::MOUNT_POINT, ReparseTag::SYMLINK] {
+            assert!(known(FileAttributes::DIRECTORY, Some(tag)).may_be_listed);
+            assert!(!known(FileAttributes::ARCHIVE, Some(tag)).may_be_listed);
         }
         assert_eq!(kind(FileAttributes::ARCHIVE, None), Kind::File);
     }

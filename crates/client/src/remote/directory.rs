@@ -60,15 +60,14 @@ impl Directory {
         Ok(Directory { at, options: self.options })
     }
 
-    /// Makes the directory `path`. With [`OpenMode::Make`] it may be there already. The one above it is there.
+    /// Makes the directory `path`, which may be there already if `may_exist`. The one above it is there.
     ///
     /// # Errors
     /// What is against it.
-    pub async fn make_directory(&self, path: &str, mode: OpenMode) -> Result<()> {
+    pub async fn make_directory(&self, path: &str, may_exist: bool) -> Result<()> {
         let made = match &self.at {
             At::Smb(tree, base) => {
-                let is_new = mode == OpenMode::New;
-                let disposition = if is_new { Disposition::Create } else { Disposition::OpenIf };
+                let disposition = if may_exist { Disposition::OpenIf } else { Disposition::Create };
                 let how = OpenOptions::directory(disposition);
                 return tree.open(&join(base, path), &how).await?.close().await;
             }
@@ -79,7 +78,7 @@ impl Directory {
             At::Local(base) => std::fs::create_dir(base.join(path)).map_err(Error::local),
         };
         match made {
-            Err(why) if mode == OpenMode::Make && why.is_taken() => Ok(()),
+            Err(why) if may_exist && why.is_taken() => Ok(()),
             made => made,
         }
     }

@@ -27,6 +27,13 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Whether a file could not be opened since its file system takes no direct I/O. What the host itself calls unsupported is
+/// something else.
+#[must_use]
+pub fn refuses_direct(why: &io::Error) -> bool {
+    why.kind() == ErrorKind::Unsupported && why.get_ref().is_some()
+}
+
 /// The directory `path` in `base`, if it is one.
 pub(super) fn directory(base: &Path, path: &str) -> io::Result<PathBuf> {
     let directory = base.join(path);

@@ -215,8 +215,7 @@ async fn prepare(patient: &mut Patient<'_>) -> Result<(), Stopped> {
         let name: String = number.iter().map(|byte| format!("{byte:02x}")).collect();
         let name = format!(".trunkline-doctor-{name}");
         patient.scratch = Some(name.clone());
-        let made =
-            tokio::time::timeout(patient.course.stall, root.make_directory(&name, OpenMode::New)).await;
+        let made = tokio::time::timeout(patient.course.stall, root.make_directory(&name, false)).await;
         match made {
             Err(_) => return Err(patient.silent(Stage::Data, "making a directory")),
             Ok(Ok(())) => {

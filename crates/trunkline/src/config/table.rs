@@ -235,7 +235,6 @@ macro_rules! settings {
             }
 
             /// The keys with other values than `before` that a running server cannot change.
-            #[allow(dead_code, reason = "an account, a share and a user are told of otherwise")]
             pub fn needs_start(&self, before: &$Table) -> Vec<&'static str> {
                 let fixed = [$((stringify!($key), !settings!(@is_live $when) && Field::<$type>::differs(&self.$key, &before.$key))),+];
                 fixed.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()

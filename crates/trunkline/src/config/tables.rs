@@ -293,9 +293,9 @@ settings! {
         /// Addresses among the server's at which SMB clients find this share alone (docs/provision.md).
         smb_listen: Vec<IpAddr> { List::some(Text(address)), live, unset "none of its own" }
         /// Addresses of an NFS endpoint of its own, whose mounts have their own nconnect (docs/nconnect.md).
-        nfs_listen: Vec<IpAddr> { List::some(Text(address)), start, unset "those of the account, else the server's" }
+        nfs_listen: Vec<IpAddr> { List::some(Text(address)), start, unset "with an `nfs_port` of its own the server's, else those of the account's endpoint, else the server's" }
         /// TCP port of an NFS endpoint of its own.
-        nfs_port: u16 { PORT, start, unset "that of the account, else the server's" }
+        nfs_port: u16 { PORT, start, unset "with an `nfs_listen` of its own the server's, else that of the account's endpoint, else the server's" }
         /// Connections of one client at such an endpoint.
         nfs_max_connections: u64 { CONNECTIONS, start, unset "from `[server]`" }
     }

@@ -333,7 +333,7 @@ impl Controlled for Control {
         let object = object::find(&current.plan.config, kind, &name);
         object.iter().for_each(|object| current.history.note(object));
         tracing::info!(%kind, %name, change = %verb(&change.what), "changed by command");
-        let mut notes = notes(&change.what, &current.plan.fixed_changes(&before));
+        let mut notes = notes(&current.plan.fixed_changes(&before));
         let is_sized = ["provisioned_gib", "path"].iter().any(|key| is_set(&change.what, key));
         if is_sized && self.server.is_counting(&name) {
             notes.push(
@@ -382,15 +382,11 @@ fn is_set(what: &What, key: &str) -> bool {
 }
 
 /// What does not count at once.
-fn notes(what: &What, fixed: &[String]) -> Vec<String> {
-    let mut notes = Vec::new();
-    if !fixed.is_empty() {
-        notes.push(format!("counts from the next start on: {}", fixed.join(", ")));
+fn notes(fixed: &[String]) -> Vec<String> {
+    match fixed {
+        [] => Vec::new(),
+        fixed => vec![format!("counts from the next start on: {}", fixed.join(", "))],
     }
-    if is_set(what, "continuously_available") {
-        notes.push("`continuously_available` counts from the next start on".to_owned());
-    }
-    notes
 }
 
 #[cfg(test)]
@@ -648,6 +644,18 @@ mod tests {
         control.reload().unwrap();
         assert_eq!(set().unwrap().object.unwrap().settings["comment"], "x");
         assert_eq!(control.objects(Kind::Share).len(), 2);
+    }
+
+    #[test]
+    fn a_change_that_needs_a_start_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let (control, _) = control(dir.path(), BUSY);
+        let set = |key: &str, value: serde_json::Value| {
+            control.change(share("busy", What::Set { settings: settings(key, value) })).unwrap().notes
+        };
+        let told = ["counts from the next start on: [share.busy] continuously_available"];
+        assert_eq!(set("continuously_available", true.into()), told);
+        assert!(set("comment", "x".into()).is_empty());
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! All that a server of files needs to know, complete and checked.
 
-use crate::config::{Config, endpoints};
+use std::collections::BTreeMap;
+
+use crate::config::{Account, Config, Share, User, endpoints};
 use crate::people::Person;
 use crate::state::StateDir;
 use crate::state::store::Identity;
@@ -30,17 +32,31 @@ impl Plan {
     /// Settings that differ from `before` and that a running server cannot change.
     pub fn fixed_changes(&self, before: &Plan) -> Vec<String> {
         let (new, old) = (&self.config, &before.config);
-        let inside = |prefix: &str, keys: Vec<&'static str>| {
-            keys.into_iter().map(|key| format!("{prefix}{key}")).collect::<Vec<_>>()
-        };
         let mut changed = inside("", new.server.needs_start(&old.server));
         changed.extend(inside("testing.", new.server.testing.needs_start(&old.server.testing)));
         changed.extend(inside("[admin] ", new.admin.needs_start(&old.admin)));
+        changed.extend(each("user", [&new.users, &old.users], User::needs_start));
+        changed.extend(each("account", [&new.accounts, &old.accounts], Account::needs_start));
+        changed.extend(each("share", [&new.shares, &old.shares], Share::needs_start));
         if endpoints::all(new) != endpoints::all(old) {
             changed.push("NFS endpoints".to_owned());
         }
         changed
     }
+}
+
+/// The keys that `needs_start` names of each table that was there before; `[new, old]` are all of one kind.
+fn each<T>(
+    kind: &str,
+    [new, old]: [&BTreeMap<String, T>; 2],
+    needs_start: fn(&T, &T) -> Vec<&'static str>,
+) -> Vec<String> {
+    let both = new.iter().filter_map(|(name, table)| Some((name, needs_start(table, old.get(name)?))));
+    both.flat_map(|(name, keys)| inside(&format!("[{kind}.{name}] "), keys)).collect()
+}
+
+fn inside(prefix: &str, keys: Vec<&'static str>) -> Vec<String> {
+    keys.into_iter().map(|key| format!("{prefix}{key}")).collect()
 }
 
 #[cfg(test)]
@@ -60,5 +76,10 @@ mod tests {
         let after = plan("[server]\nsmb_port = 4451\nname = \"a\"\nworkers = 3\n[share.x]\npath = \"/x\"\n");
         assert_eq!(after.fixed_changes(&before), ["smb_port", "workers"]);
         assert!(before.fixed_changes(&before).is_empty());
+        let tables = "[account.a]\nnfs_max_connections = 3\nnfs_port = 3000\n[share.x]\npath = \"/x\"\n";
+        let before = plan(tables);
+        let after = tables.replace("3000", "3001") + "continuously_available = true\ncomment = \"c\"\n";
+        let wanted = ["[account.a] nfs_port", "[share.x] continuously_available"];
+        assert_eq!(plan(&after).fixed_changes(&before), wanted);
     }
 }

@@ -134,6 +134,7 @@ impl Nfs {
             let node = None;
             return Ok(Attributes {
                 kind,
+                may_be_listed: true,
                 size: 0,
                 modified: 0,
                 node,
