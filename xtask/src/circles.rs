@@ -32,7 +32,7 @@ pub struct Circle {
 impl Graph {
     /// The files of the crate in `dir`. With `calls` a call of a method counts as an import of the file that defines it, where
     /// only one file of the crate defines a method of that name, and no trait of a crate that it depends on: `stat` may be
-    /// `volume::Node`'s.
+    /// `volume::Node`'s. On `self` the method is known to be that of the type, whatever else has its name.
     pub fn read(dir: &Path, calls: bool) -> Result<Graph, String> {
         let modules = Modules::read(&dir.join("src"))?;
         let mut edges = vec![BTreeSet::new(); modules.files.len()];
@@ -345,5 +345,40 @@ mod tests {
         assert_eq!(sample_above(&of_type, &files, true), ["a.rs", "b.rs"]);
         let of_trait = [("lib.rs", "pub trait Node { fn stat(&self); }")];
         assert_eq!(sample_above(&of_trait, &files, true).len(), 1);
+    }
+
+    #[test]
+    fn a_call_on_self_is_one_of_the_type() {
+        let of_trait = [("lib.rs", "pub trait Node { fn stat(&self); }")];
+        for name in ["stat", "close", "only_here"] {
+            let circle = |calls: &str| {
+                let a = format!(
+                    "use crate::s::S; impl S {{ pub fn {name}(&self, of: Option<crate::b::B>) {{}} }}"
+                );
+                let b = format!("use crate::s::S; pub struct B; {}", calls.replace("NAME", name));
+                let files = [
+                    ("lib.rs", "mod a; mod b; mod c; mod s;"),
+                    ("a.rs", a.as_str()),
+                    ("b.rs", b.as_str()),
+                    // Another type has all three names, so that a name alone says nothing.
+                    (
+                        "c.rs",
+                        "pub struct C; impl C { fn stat(&self) {} fn close(&self) {} fn only_here(&self) {} }",
+                    ),
+                    ("s.rs", "pub struct S;"),
+                ];
+                sample_above(&of_trait, &files, true)
+            };
+            for calls in [
+                "impl S { fn f(&self) { self.NAME(None) } }",
+                "impl Clone for S { fn clone(&self) -> S { (0..1).for_each(|_| self.NAME(None)); S } }",
+            ] {
+                assert_eq!(circle(calls), ["a.rs", "b.rs"], "{name}: {calls}");
+            }
+            for other in ["fn f(s: &S) { s.NAME(None) }", "impl B { fn f(&self, s: &S) { self.NAME(None) } }"]
+            {
+                assert_eq!(circle(other).len(), 1, "{name}: {other}");
+            }
+        }
     }
 }
