@@ -1,13 +1,14 @@
 //! Circles of files: which files of a crate lead back to themselves through what they import.
 //!
 //! In a circle nobody can read one file before another. [`check`] holds the largest circle of each crate against [`MOST`], and
-//! against `xtask/circles.toml` where a crate is not there yet; that list may only get shorter. [`print`] shows every crate's.
-//! Start with [`Graph::read`]; what a path in the code leads to is found in [`crate::modules`].
+//! against `xtask/circles.toml` where a crate is not there yet; that list may only get shorter. [`print`] shows every crate's,
+//! and its lines without tests. Start with [`Graph::read`]; what a path in the code leads to is found in [`crate::modules`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::modules::Modules;
+use crate::source::{Source, lines_without_tests};
 
 /// Files that the largest circle of a crate may have.
 const MOST: usize = 5;
@@ -47,6 +48,12 @@ impl Graph {
         let lines = modules.files.iter().map(|file| file.lines).collect();
         let files = modules.files.iter().map(|file| file.name.clone()).collect();
         Ok(Graph { files, lines, edges })
+    }
+
+    /// The lines of the crate in `dir` that are in no module of tests, nor in a file of tests.
+    fn lines_without_tests(&self, root: &Path, dir: &Path) -> Result<usize, String> {
+        let read = |file: &String| Source::read(root, &dir.join("src").join(file));
+        self.files.iter().map(|file| read(file).map(|source| lines_without_tests(&source.bare))).sum()
     }
 
     /// The largest circle; one file alone where there is none.
@@ -189,14 +196,19 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
     Ok(found)
 }
 
-/// Prints the largest circle of each crate, by imports and with calls.
+/// Prints the lines of each crate without tests, and its largest circle, by imports and with calls.
 pub fn print(root: &Path) -> Result<(), String> {
-    println!("{:<14}{:>8}{:>8}{:>14}{:>8}", "crate", "files", "lines", "with calls", "lines");
+    println!(
+        "{:<14}{:>14}{:>8}{:>8}{:>14}{:>8}",
+        "crate", "without tests", "files", "lines", "with calls", "lines"
+    );
     for name in crates(root)? {
         let dir = root.join("crates").join(&name);
-        let (imports, calls) = (Graph::read(&dir, false)?.largest(), Graph::read(&dir, true)?.largest());
+        let graph = Graph::read(&dir, false)?;
+        let (imports, calls) = (graph.largest(), Graph::read(&dir, true)?.largest());
         println!(
-            "{name:<14}{:>8}{:>8}{:>14}{:>8}   {}",
+            "{name:<14}{:>14}{:>8}{:>8}{:>14}{:>8}   {}",
+            graph.lines_without_tests(root, &dir)?,
             imports.files.len(),
             imports.lines,
             calls.files.len(),
