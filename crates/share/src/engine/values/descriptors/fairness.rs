@@ -132,9 +132,10 @@ impl Fairness {
         let own = holders.by_client.get(&client).copied().unwrap_or_default();
         let (all, clients) = (holders.total, holders.by_client.len());
         drop(holders);
+        let share = share();
         tracing::warn!(
-            share = %share(),
-            user = %user,
+            %share,
+            %user,
             own,
             all,
             clients,
