@@ -1,13 +1,14 @@
 //! Circles of files: which files of a crate lead back to themselves through what they import.
 //!
 //! In a circle nobody can read one file before another. [`check`] holds the largest circle of each crate against [`MOST`], and
-//! against `xtask/circles.toml` where a crate is not there yet; that list may only get shorter. [`print`] shows every crate's.
-//! Start with [`Graph::read`]; what a path in the code leads to is found in [`crate::modules`].
+//! against `xtask/circles.toml` where a crate is not there yet; that list may only get shorter. [`print`] shows every crate's,
+//! and its lines without tests. Start with [`Graph::read`]; what a path in the code leads to is found in [`crate::modules`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::modules::Modules;
+use crate::source::{Source, lines_without_tests};
 
 /// Files that the largest circle of a crate may have.
 const MOST: usize = 5;
@@ -32,7 +33,7 @@ pub struct Circle {
 impl Graph {
     /// The files of the crate in `dir`. With `calls` a call of a method counts as an import of the file that defines it, where
     /// only one file of the crate defines a method of that name, and no trait of a crate that it depends on: `stat` may be
-    /// `volume::Node`'s.
+    /// `volume::Node`'s. On `self` the method is known to be that of the type, whatever else has its name.
     pub fn read(dir: &Path, calls: bool) -> Result<Graph, String> {
         let modules = Modules::read(&dir.join("src"))?;
         let mut edges = vec![BTreeSet::new(); modules.files.len()];
@@ -47,6 +48,12 @@ impl Graph {
         let lines = modules.files.iter().map(|file| file.lines).collect();
         let files = modules.files.iter().map(|file| file.name.clone()).collect();
         Ok(Graph { files, lines, edges })
+    }
+
+    /// The lines of the crate in `dir` that are in no module of tests, nor in a file of tests.
+    fn lines_without_tests(&self, root: &Path, dir: &Path) -> Result<usize, String> {
+        let read = |file: &String| Source::read(root, &dir.join("src").join(file));
+        self.files.iter().map(|file| read(file).map(|source| lines_without_tests(&source.bare))).sum()
     }
 
     /// The largest circle; one file alone where there is none.
@@ -189,14 +196,19 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
     Ok(found)
 }
 
-/// Prints the largest circle of each crate, by imports and with calls.
+/// Prints the lines of each crate without tests, and its largest circle, by imports and with calls.
 pub fn print(root: &Path) -> Result<(), String> {
-    println!("{:<14}{:>8}{:>8}{:>14}{:>8}", "crate", "files", "lines", "with calls", "lines");
+    println!(
+        "{:<14}{:>14}{:>8}{:>8}{:>14}{:>8}",
+        "crate", "without tests", "files", "lines", "with calls", "lines"
+    );
     for name in crates(root)? {
         let dir = root.join("crates").join(&name);
-        let (imports, calls) = (Graph::read(&dir, false)?.largest(), Graph::read(&dir, true)?.largest());
+        let graph = Graph::read(&dir, false)?;
+        let (imports, calls) = (graph.largest(), Graph::read(&dir, true)?.largest());
         println!(
-            "{name:<14}{:>8}{:>8}{:>14}{:>8}   {}",
+            "{name:<14}{:>14}{:>8}{:>8}{:>14}{:>8}   {}",
+            graph.lines_without_tests(root, &dir)?,
             imports.files.len(),
             imports.lines,
             calls.files.len(),
@@ -345,5 +357,40 @@ mod tests {
         assert_eq!(sample_above(&of_type, &files, true), ["a.rs", "b.rs"]);
         let of_trait = [("lib.rs", "pub trait Node { fn stat(&self); }")];
         assert_eq!(sample_above(&of_trait, &files, true).len(), 1);
+    }
+
+    #[test]
+    fn a_call_on_self_is_one_of_the_type() {
+        let of_trait = [("lib.rs", "pub trait Node { fn stat(&self); }")];
+        for name in ["stat", "close", "only_here"] {
+            let circle = |calls: &str| {
+                let a = format!(
+                    "use crate::s::S; impl S {{ pub fn {name}(&self, of: Option<crate::b::B>) {{}} }}"
+                );
+                let b = format!("use crate::s::S; pub struct B; {}", calls.replace("NAME", name));
+                let files = [
+                    ("lib.rs", "mod a; mod b; mod c; mod s;"),
+                    ("a.rs", a.as_str()),
+                    ("b.rs", b.as_str()),
+                    // Another type has all three names, so that a name alone says nothing.
+                    (
+                        "c.rs",
+                        "pub struct C; impl C { fn stat(&self) {} fn close(&self) {} fn only_here(&self) {} }",
+                    ),
+                    ("s.rs", "pub struct S;"),
+                ];
+                sample_above(&of_trait, &files, true)
+            };
+            for calls in [
+                "impl S { fn f(&self) { self.NAME(None) } }",
+                "impl Clone for S { fn clone(&self) -> S { (0..1).for_each(|_| self.NAME(None)); S } }",
+            ] {
+                assert_eq!(circle(calls), ["a.rs", "b.rs"], "{name}: {calls}");
+            }
+            for other in ["fn f(s: &S) { s.NAME(None) }", "impl B { fn f(&self, s: &S) { self.NAME(None) } }"]
+            {
+                assert_eq!(circle(other).len(), 1, "{name}: {other}");
+            }
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! items of the same crate: through `use`, `pub use` and globs to the file that defines the item. An import is a `use`, or a path
 //! that begins with `crate`, `super` or `self`. What leads to a module and no further, or out of the crate, is none: a table of
 //! commands that calls `cmd::read::handle` may stand above commands and beside what they import. Modules and items under
-//! `cfg(test)` are left out.
+//! `cfg(test)` are left out. [`Modules::calls`] resolves calls of methods as far as that goes without types.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -128,11 +128,20 @@ struct Module {
     /// Paths that the code says.
     mentions: Vec<Vec<String>>,
     /// Methods that are defined here.
-    methods: Vec<String>,
+    methods: Vec<Method>,
     /// Those of traits among them.
     trait_methods: Vec<String>,
     /// Methods that are called here.
-    calls: Vec<String>,
+    calls: Vec<Method>,
+    /// The type or trait whose methods are read.
+    of: Vec<String>,
+}
+
+/// A method that is defined or called.
+struct Method {
+    /// The path of its type or trait; empty for a call on anything but `self`.
+    of: Vec<String>,
+    name: String,
 }
 
 /// The modules of a crate.
@@ -234,26 +243,37 @@ impl Modules {
         self.modules.iter().flat_map(|module| &module.trait_methods)
     }
 
-    /// Every call of a method that only one other file defines, and no trait `elsewhere`.
+    /// Every call of a method that only one other file defines: for its type, when it is called on `self`, or else of all of that
+    /// name, which no trait `elsewhere` must have.
     pub fn calls(&self, elsewhere: &BTreeSet<String>) -> BTreeSet<(usize, usize)> {
-        let mut defined: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
-        for module in &self.modules {
-            for name in &module.methods {
-                defined.entry(name).or_default().insert(module.file);
-            }
-        }
-        let mut found = BTreeSet::new();
-        for module in &self.modules {
-            let says_where = |name: &&String| !COMMON.contains(&name.as_str()) && !elsewhere.contains(*name);
-            for name in module.calls.iter().filter(says_where) {
-                if let Some(files) = defined.get(name.as_str()).filter(|files| files.len() == 1) {
-                    found.extend(
-                        files.iter().filter(|file| **file != module.file).map(|to| (module.file, *to)),
-                    );
+        let mut by_type: BTreeMap<(usize, &str, &str), BTreeSet<usize>> = BTreeMap::new();
+        let mut by_name: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+        for (own, module) in self.modules.iter().enumerate() {
+            for method in &module.methods {
+                by_name.entry(method.name.as_str()).or_default().insert(module.file);
+                if let Some(typed) = self.typed(own, method) {
+                    by_type.entry(typed).or_default().insert(module.file);
                 }
             }
         }
+        let says_where = |name: &str| !COMMON.contains(&name) && !elsewhere.contains(name);
+        let mut found = BTreeSet::new();
+        for (own, module) in self.modules.iter().enumerate() {
+            for call in &module.calls {
+                let of_self = self.typed(own, call).and_then(|typed| by_type.get(&typed));
+                let name = call.name.as_str();
+                let files = of_self.or_else(|| by_name.get(name).filter(|_| says_where(name)));
+                let only = files.filter(|files| files.len() == 1).and_then(|files| files.first());
+                found.extend(only.filter(|file| **file != module.file).map(|file| (module.file, *file)));
+            }
+        }
         found
+    }
+
+    /// A method of a type of this crate: the file and the name of the type, and its own.
+    fn typed<'m>(&self, module: usize, method: &'m Method) -> Option<(usize, &'m str, &'m str)> {
+        let file = self.defining(module, &method.of, 0)?;
+        Some((file, method.of.last()?.as_str(), method.name.as_str()))
     }
 
     /// The file that defines what `path` leads to from `module`; `None` for a module and for what is not of this crate.
@@ -457,7 +477,7 @@ impl Module {
                     colons += 1;
                     is_member = false;
                     // Only what is called has arguments of types.
-                    self.calls.extend(named);
+                    self.call(named);
                     continue;
                 }
                 Punct(mark) => {
@@ -468,7 +488,7 @@ impl Module {
                 }
                 Group(group) => {
                     self.mention(&mut path);
-                    self.calls.extend(named.filter(|_| group.delimiter() == Delimiter::Parenthesis));
+                    self.call(named.filter(|_| group.delimiter() == Delimiter::Parenthesis));
                     self.take_tokens(group.stream());
                 }
                 proc_macro2::TokenTree::Literal(_) => self.mention(&mut path),
@@ -478,6 +498,11 @@ impl Module {
         self.mention(&mut path);
     }
 
+    /// A call on something whose type is not known here.
+    fn call(&mut self, name: Option<String>) {
+        self.calls.extend(name.map(|name| Method { of: Vec::new(), name }));
+    }
+
     fn mention(&mut self, path: &mut Vec<String>) {
         if !path.is_empty() {
             self.mentions.push(std::mem::take(path));
@@ -485,9 +510,27 @@ impl Module {
     }
 }
 
+/// The names of a path, without what stands in angle brackets.
+fn segments(path: &syn::Path) -> Vec<String> {
+    path.segments.iter().map(|segment| segment.ident.to_string()).collect()
+}
+
+/// The path of a type, also behind references; empty when it has none.
+fn type_path(of: &syn::Type) -> Vec<String> {
+    match of {
+        syn::Type::Path(of) => segments(&of.path),
+        syn::Type::Reference(of) => type_path(&of.elem),
+        _ => Vec::new(),
+    }
+}
+
+fn is_self(receiver: &syn::Expr) -> bool {
+    matches!(receiver, syn::Expr::Path(receiver) if receiver.path.is_ident("self"))
+}
+
 impl<'ast> Visit<'ast> for Module {
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        self.mentions.push(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+        self.mentions.push(segments(path));
         visit::visit_path(self, path);
     }
 
@@ -499,19 +542,32 @@ impl<'ast> Visit<'ast> for Module {
     }
 
     fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
-        self.calls.push(call.method.to_string());
+        let of = if is_self(&call.receiver) { self.of.clone() } else { Vec::new() };
+        self.calls.push(Method { of, name: call.method.to_string() });
         visit::visit_expr_method_call(self, call);
+    }
+
+    fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
+        let outer = std::mem::replace(&mut self.of, type_path(&item.self_ty));
+        visit::visit_item_impl(self, item);
+        self.of = outer;
+    }
+
+    fn visit_item_trait(&mut self, item: &'ast syn::ItemTrait) {
+        let outer = std::mem::replace(&mut self.of, vec![item.ident.to_string()]);
+        visit::visit_item_trait(self, item);
+        self.of = outer;
     }
 
     fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
         if !is_test(&item.attrs) {
-            self.methods.push(item.sig.ident.to_string());
+            self.methods.push(Method { of: self.of.clone(), name: item.sig.ident.to_string() });
             visit::visit_impl_item_fn(self, item);
         }
     }
 
     fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
-        self.methods.push(item.sig.ident.to_string());
+        self.methods.push(Method { of: self.of.clone(), name: item.sig.ident.to_string() });
         self.trait_methods.push(item.sig.ident.to_string());
         visit::visit_trait_item_fn(self, item);
     }

@@ -3,7 +3,9 @@
 //! A test is named as `file: function`, or as `function` alone behind its file in the same paragraph, where a row of a table is one;
 //! a chapter may say in which file its tests without a path are. A name that ends with `…` stands for all that begin so. Of a
 //! folder of `proving/` any file may have the function. Functions alone count only behind `Test:` and in tables, since text elsewhere
-//! names much that is no test. Start with [`check`]; [`Reader`] goes through the document.
+//! names much that is no test, and only with two words or more. In Rust a function is a test behind `#[test]` or `#[tokio::test]`, if no
+//! `#[ignore]` stands there too; Python's cases are registered in several ways, so any function of such a file counts. Start with
+//! [`check`]; [`Reader`] goes through the document.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -115,21 +117,21 @@ impl Reader<'_> {
                 return Ok(None);
             }
         }
-        Ok(Some(format!("no such function in {}", first.display())))
+        Ok(Some(format!("no such test in {}", first.display())))
     }
 
-    /// The functions of a file, or of the files of a folder.
+    /// The tests of a file, or of the files of a folder.
     fn functions_of(&mut self, place: &Path) -> Result<&BTreeSet<String>, String> {
         if !self.functions.contains_key(place) {
             let mut known = BTreeSet::new();
             for file in files(&self.root.join(place))? {
                 let source = Source::read(self.root, &file)?;
-                let text =
-                    if file.extension().is_some_and(|it| it == "rs") { &source.bare } else { &source.text };
-                let mut last = "";
-                for (_, word) in words(text) {
-                    if matches!(last, "fn" | "def") {
-                        known.insert(word.to_owned());
+                let is_rust = file.extension().is_some_and(|it| it == "rs");
+                let (text, keyword) = if is_rust { (&source.bare, "fn") } else { (&source.text, "def") };
+                let mut last = (0, "");
+                for word in words(text) {
+                    if last.1 == keyword && (!is_rust || is_test(&text[..last.0])) {
+                        known.insert(word.1.to_owned());
                     }
                     last = word;
                 }
@@ -138,6 +140,22 @@ impl Reader<'_> {
         }
         Ok(&self.functions[place])
     }
+}
+
+/// Whether the function behind this code is a test that runs: what its attributes say.
+fn is_test(before: &str) -> bool {
+    let mut rest = before.trim_end();
+    rest = rest.strip_suffix("async").unwrap_or(rest).trim_end();
+    let mut is_test = false;
+    while let Some((head, attribute)) = rest.strip_suffix(']').and_then(|rest| rest.rsplit_once('#')) {
+        let name = attribute.trim_start_matches('[').split(['(', '=']).next().unwrap_or_default().trim();
+        if name == "ignore" {
+            return false;
+        }
+        is_test |= name == "test" || name == "tokio::test";
+        rest = head.trim_end();
+    }
+    is_test
 }
 
 /// A file itself, or the files of a folder.
@@ -166,11 +184,11 @@ fn is_place(name: &str) -> bool {
     is_path && (name.starts_with("proving/") || name.ends_with(".rs") || name.ends_with(".py"))
 }
 
-/// A name as tests have them: a sentence of at least three words.
+/// A name as tests have them: at least two words.
 fn is_function(span: &str) -> bool {
     let name = span.strip_suffix('…').unwrap_or(span);
     let is_name = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    is_name && name.trim_matches('_').matches('_').count() >= 2
+    is_name && name.trim_matches('_').contains('_')
 }
 
 #[cfg(test)]
@@ -188,9 +206,16 @@ mod tests {
         write(DOCUMENT, document);
         write(
             "crates/share/tests/opening.rs",
-            "fn the_first_one_wins() {}\n// fn the_second_one_wins() {}\n",
+            "#[test]\nfn the_first_one_wins() {}\n// #[test]\n// fn the_second_one_wins() {}\n",
         );
         write("crates/smb/tests/waiting.rs", "#[test]\nfn what_waits_is_told() {}\n");
+        write(
+            "crates/smb/tests/marked.rs",
+            "fn helps_a_test() {}\n#[test]\n#[ignore = \"slow\"]\nfn is_left_out() {}\n\
+             #[tokio::test(flavor = \"multi_thread\")]\n/// Text.\nasync fn waits_for_it() {}\n\
+             #[test]\n#[cfg(unix)]\nfn runs_here() {}\nfn is_no_test() {}\n\
+             proptest! {\n    #![proptest_config(config())]\n\n    #[test]\n    fn any_will_do(it in all()) {}\n}\n",
+        );
         write("proving/peers/cases.py", "def a_peer_comes_back(): pass\n");
         check(root.path()).unwrap()
     }
@@ -207,6 +232,15 @@ mod tests {
                     what_waits_is_told`; `proving/peers: a_peer_comes_back`.\n\n## A chapter\n\n\
                     Tests without a path are in `crates/smb/tests/waiting.rs`.\n\n| a | `opening.rs` | `what_waits_is_told` |\n";
         assert_eq!(found(good), Vec::<String>::new());
+    }
+
+    #[test]
+    fn only_functions_that_run_as_tests_count() {
+        let named = |names: &str| found(&format!("Test: `crates/smb/tests/marked.rs`, {names}.\n"));
+        assert_eq!(named("`waits_for_it`, `runs_here`, `any_will_do`"), Vec::<String>::new());
+        for name in ["helps_a_test", "is_left_out", "is_no_test", "helps_a_…", "lost_it"] {
+            assert_eq!(named(&format!("`{name}`")).len(), 1, "{name}");
+        }
     }
 
     #[test]

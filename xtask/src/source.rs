@@ -3,7 +3,7 @@
 //! [`Source::read`] makes two views of a file, both with every byte at its old place: `code` without
 //! comments (literals kept, since a word in a literal is known to the program all the same), and
 //! `bare` without comments and without the insides of literals, in which braces can be counted.
-//! [`functions`] uses the latter to measure functions.
+//! [`functions`] uses the latter to measure functions, [`lines_without_tests`] files.
 
 use std::path::{Path, PathBuf};
 
@@ -92,6 +92,25 @@ pub fn functions(bare: &str) -> Vec<Function> {
         found.push(Function { name, line, lines: line_of(bare, end) - line + 1 });
     }
     found
+}
+
+/// What stands before a module of tests.
+const FOR_TESTS: &str = "#[cfg(test)]";
+
+/// The lines of `bare` text that are in no module of tests.
+pub fn lines_without_tests(bare: &str) -> usize {
+    let mut lines = bare.lines().count();
+    let mut from = 0;
+    while let Some(at) = bare[from..].find(FOR_TESTS).map(|at| from + at) {
+        from = at + FOR_TESTS.len();
+        let head = bare[from..].split(['{', ';']).next().unwrap_or_default();
+        let is_module = words(head).any(|(_, word)| word == "mod");
+        if let Some(end) = body_end(bare.as_bytes(), from).filter(|_| is_module) {
+            lines -= line_of(bare, end) - line_of(bare, at) + 1;
+            from = end;
+        }
+    }
+    lines
 }
 
 /// Where the body that begins after `from` closes; `None` when the function has none.
@@ -297,6 +316,15 @@ mod tests {
         let found = functions(&s.bare);
         assert_eq!(found.len(), 2);
         assert_eq!((found[1].name.as_str(), found[1].line, found[1].lines), ("g", 2, 1));
+    }
+
+    #[test]
+    fn modules_of_tests_are_no_lines() {
+        let s = source(
+            "fn a() {}\n#[cfg(test)]\nmod tests {\n fn b() { \"}\" }\n}\n#[cfg(test)]\nmod apart;\n#[cfg(test)]\nfn c() {\n}\n",
+        );
+        assert_eq!(s.bare.lines().count(), 10);
+        assert_eq!(lines_without_tests(&s.bare), 6);
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! Watches: who wants to hear of changes below a directory, and what they have not taken yet.
 
+use std::sync::Arc;
+
 use bitflags::bitflags;
 
+use crate::engine::parts::watched_tree::WatchedTree;
 use crate::ranked::{Mutex, Rank};
 
 bitflags! {
@@ -94,7 +97,7 @@ pub struct Watch {
     max_bytes: usize,
     pending: Mutex<Pending>,
     /// Directories that must be told of as long as it lives.
-    pub(crate) tree: Mutex<Option<std::sync::Arc<crate::engine::parts::watched_tree::WatchedTree>>>,
+    pub(crate) tree: Mutex<Option<Arc<WatchedTree>>>,
 }
 
 impl std::fmt::Debug for Watch {

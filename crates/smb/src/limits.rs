@@ -82,7 +82,7 @@ pub const MAX_RESILIENT_TIME_MS: u32 = 300_000;
 pub const MAX_MESSAGE_BEFORE_LOGON: usize = 128 * 1024;
 
 /// How long a client that wants more channels than it may have must ask in vain before a silent one gives its
-/// place up, in nanoseconds (`room.rs`).
+/// place up, in nanoseconds (`state/room.rs`).
 pub const ROOM_ASKING_NS: u64 = 250_000_000;
 
 /// How long nothing must have come over a channel before it gives its place up, in nanoseconds.

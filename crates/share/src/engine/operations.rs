@@ -1,5 +1,5 @@
-//! What clients ask for. Each operation calls the floors below, and those in this table that stand above it. One circle: what is opened to
-//! go is marked (`deleting`), a link in its place (`last_link`), which is opened itself.
+//! What clients ask for. Each operation calls the floors below, and those in this table that stand above it. One circle:
+//! `create` may mark what it opens to go (`deleting`); that may mean the link in its place (`last_link`), which is opened by `create`.
 //!
 //! | file | subject |
 //! |---|---|

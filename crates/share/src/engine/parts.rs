@@ -1,5 +1,6 @@
-//! The parts of a share, each with fields of its own that nothing else reaches. A part knows the values and those parts that stand
-//! above it in this table; what it needs of others it is given.
+//! The parts of a share. Each has fields of its own that nothing else reaches, but for `file` and `trail`: these two are records that
+//! operations lock and change. A part knows the values and those parts that stand above it in this table; what it needs of others
+//! it is given.
 //!
 //! | part | what it keeps |
 //! |---|---|

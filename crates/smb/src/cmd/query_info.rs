@@ -66,10 +66,10 @@ impl Query<'_> {
         Ok(Shown::of_open(&self.engine.info(self.file)?, self.file))
     }
 
-    /// Writes a structure of fixed size with that.
+    /// Writes a structure of fixed size from what is shown.
     fn tell(&self, out: &mut Vec<u8>, write: impl FnOnce(&Shown, &mut Vec<u8>)) -> Handled {
-        write(&self.shown()?, out);
-        Ok(NtStatus::SUCCESS)
+        let shown = self.shown()?;
+        fixed(out, |out| write(&shown, out))
     }
 }
 

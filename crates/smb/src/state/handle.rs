@@ -86,7 +86,7 @@ impl Way {
         self.gone.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a client can be told anything over it: nobody has proved whose a connection is on which no session is.
+    /// Whether a client can be told anything over it: it is not gone, and a session's user was proved on it.
     pub(crate) fn is_usable(&self) -> bool {
         !self.gone.load(Ordering::Relaxed) && self.sessions.load(Ordering::Relaxed) > 0
     }

@@ -126,7 +126,7 @@ impl Body {
 
     /// Sends it on its way; false when there is none.
     fn send(self: Box<Self>) -> bool {
-        // On one that had it before its answer may still come.
+        // The answer may still come over one that had it before.
         !matches!(self.post(), Sent::Unreachable)
     }
 }

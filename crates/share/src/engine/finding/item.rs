@@ -219,7 +219,7 @@ impl Share {
             at = above;
         };
         for (name, node) in below.into_iter().rev() {
-            known = self.directories().enter_as((&known, &name), node, Evidence::Told(moves));
+            known = self.directories().enter_as(known.entry(&name), node, Evidence::Told(moves));
         }
         Ok(known)
     }

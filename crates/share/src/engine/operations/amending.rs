@@ -8,7 +8,7 @@ use volume::security::Rights;
 use crate::caching::grants::Need;
 use crate::engine::Share;
 use crate::engine::operations::reserved::how_for_rights;
-use crate::engine::parts::file::{counted, only_looks};
+use crate::engine::parts::file::{State, counted, only_looks};
 use crate::engine::values::effects::Effects;
 use crate::ranked::{Mutex, Rank, RwLock};
 use crate::{Caller, Deny, Open, Refusal, Step};
@@ -52,9 +52,8 @@ impl Share {
         if !adds.is_empty() && goes {
             return Step::Refused(Refusal::DeletePending);
         }
-        let shares = |state: &crate::engine::parts::file::State| {
-            state.shares_but_for(open.id, &open.stream, counted(access, open.options), deny)
-        };
+        let shares =
+            |state: &State| state.shares_but_for(open.id, &open.stream, counted(access, open.options), deny);
         let is_shared = shares(&state);
         let writes = adds.intersects(Rights::WRITE_DATA | Rights::APPEND_DATA);
         let need = match (is_shared, writes) {

@@ -17,6 +17,7 @@ use crate::engine::parts::file::{Deletion, File, Member, State, Stream, counted,
 use crate::engine::parts::names::same_folded;
 use crate::engine::services::facts::Facts;
 use crate::engine::values::effects::Effects;
+use crate::engine::values::record::Record;
 use crate::info::extended_size;
 use crate::{
     Attributes, Caller, ChangeFilter, ChangeKind, Disposition, OpenRequest, Options, Outcome, Refusal, Step,
@@ -508,7 +509,7 @@ impl Share {
         reserved: &Reserved,
         node: &Arc<dyn Node>,
         data: &Arc<dyn Node>,
-        record: &mut crate::engine::values::record::Record,
+        record: &mut Record,
     ) -> Result<(), Refusal> {
         data.set_size(0)?;
         reserved.file.changes.fetch_add(1, Ordering::SeqCst);
@@ -526,7 +527,7 @@ impl Share {
             *record = stored;
         }
         let attributes = settable(request.attributes) | Attributes::ARCHIVE;
-        let mut new = crate::engine::values::record::Record { attributes: Some(attributes), ..*record };
+        let mut new = Record { attributes: Some(attributes), ..*record };
         let had_extended = record.extended_size > 0;
         if had_extended || !request.extended.is_empty() {
             for (name, _) in node.attributes()? {
@@ -538,7 +539,7 @@ impl Share {
             new.extended_size = extended_size(request.extended);
         }
         self.remove_unused_streams(&reserved.file, node.as_ref())?;
-        let plain = crate::engine::values::record::Record { attributes: None, ..new };
+        let plain = Record { attributes: None, ..new };
         if plain.attributes != record.attributes
             && attributes == Attributes::ARCHIVE
             && !record_is_needed(record)
@@ -581,7 +582,7 @@ fn extent_of(stat: &volume::Stat) -> u64 {
 }
 
 /// Whether a record must stay although its attribute bits say nothing.
-fn record_is_needed(record: &crate::engine::values::record::Record) -> bool {
+fn record_is_needed(record: &Record) -> bool {
     record.attributes.is_some()
 }
 

@@ -11,7 +11,7 @@ use crate::engine::operations::extended;
 use crate::engine::operations::reserved::{Attempt, Ready, Reserved, settable};
 use crate::engine::parts::file::{Deletion, File, Member, counted, only_looks};
 use crate::engine::parts::names::cache::Made;
-use crate::engine::parts::names::directory::Directory;
+use crate::engine::parts::names::directory::{Directory, Known};
 use crate::engine::parts::open_files::FileRef;
 use crate::engine::values::host_lists::{HostNumbers, lists_of, shown_now};
 use crate::engine::values::protection::Security;
@@ -202,8 +202,7 @@ impl Share {
     ) -> Result<Option<JustMade>, Refusal> {
         // Between the search and this lock another spelling may have been made.
         if !self.is_exact(request.options)
-            && let crate::engine::parts::names::directory::Known::Names(names) =
-                self.directories().known(parent, name)?
+            && let Known::Names(names) = self.directories().known(parent, name)?
             && !names.is_empty()
         {
             return Ok(None);

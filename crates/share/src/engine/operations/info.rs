@@ -8,6 +8,7 @@ use volume::{Kind, Name, Node, Note, Stat, Time};
 
 use crate::engine::Share;
 use crate::engine::parts::file::{File, Link};
+use crate::engine::parts::open_files::number;
 use crate::engine::values::record::Record;
 use crate::info::extended_size;
 use crate::{Attributes, Caching, ClientKey, Deny, Info, LockOwner, Open, RangeRequest, Refusal};
@@ -262,7 +263,7 @@ pub(crate) fn info_from(stat: &Stat, record: &Record, hides: bool) -> Info {
         extended_size: record.extended_size,
         reparse_tag: if is_link { TAG_SYMLINK } else { 0 },
         rdev: stat.rdev,
-        version: crate::engine::parts::open_files::number(stat.changed),
+        version: number(stat.changed),
     }
 }
 

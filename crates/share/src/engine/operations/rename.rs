@@ -12,7 +12,7 @@ use crate::engine::finding::item::Item;
 use crate::engine::finding::look_up::Search;
 use crate::engine::operations::create::MAX_ATTEMPTS;
 use crate::engine::parts::file::File;
-use crate::engine::parts::names::directory::{Changing, Directory, Known};
+use crate::engine::parts::names::directory::{Changing, Directory, DirectoryEntry, Known};
 use crate::engine::services::lapsed::is_held;
 use crate::engine::values::effects::Effects;
 use crate::{Attributes, Caller, ChangeFilter, ClientKey, Deny, Open, Options, Refusal, Step};
@@ -328,16 +328,17 @@ impl Share {
         if from.id == to.parent.id && name == to.name {
             return Ok(true);
         }
-        let locks = both((&from, &name), (&to.parent, &to.name));
+        let (old, new) = (from.entry(&name), to.parent.entry(&to.name));
+        let locks = both(old, new);
         let stands = to
             .there
             .as_ref()
             .filter(|(real, id, _)| !(*id == open.file.id && from.id == to.parent.id && *real == name));
         let actor = caller.identity.actor.as_ref();
-        if !self.has_no_other_spelling(open, (&from, &name), to, stands)? {
+        if !self.has_no_other_spelling(open, old, to, stands)? {
             return Err(Refusal::Exists);
         }
-        if !self.is_as_found(open, (&from, &name), to, stands, posix) {
+        if !self.is_as_found(open, old, to, stands, posix) {
             return Ok(false);
         }
         // Another spelling of the new name would stay beside it. What holds data goes only when the move has succeeded.
@@ -352,11 +353,11 @@ impl Share {
         };
         clear(true)?;
         let lasting = self.lasting_through(&open.file, link);
-        let [old, new] = [(&from, &name), (&to.parent, &to.name)].map(|(parent, name)| parent.path_to(name));
-        self.note_places(&lasting, &[old.clone(), new.clone()]);
+        let [old_path, new_path] = [old, new].map(|entry| entry.parent.path_to(entry.name));
+        self.note_places(&lasting, &[old_path.clone(), new_path.clone()]);
         let moves = self.directories().moves();
         let moved = from.node.rename(&name, to.parent.node.as_ref(), &to.name, replace, actor);
-        self.note_places(&lasting, &[if moved.is_ok() { new } else { old }]);
+        self.note_places(&lasting, &[if moved.is_ok() { new_path } else { old_path }]);
         moved?;
         let cleared = clear(false);
         from.removed(&name);
@@ -368,11 +369,10 @@ impl Share {
         // MS-SMB2 3.3.5.21.1
         self.rights().keys().set_goes(&open.asker(), &open.stream, false);
         if open.file.is_directory {
-            self.directories().note_renamed(open.file.id, (&to.parent, &to.name), moves);
+            self.directories().note_renamed(open.file.id, new, moves);
         }
         // Only now: whoever removes either name next must know where this one is, and what it has replaced.
         drop(locks);
-        let (old, new) = ((&from, &name), (&to.parent, &to.name));
         self.tell_renamed(old, new, open.file.is_directory, &open.asker(), caller.cause());
         if !open.file.is_directory {
             // A file counts as changed, which is told when it is closed.
@@ -388,7 +388,7 @@ impl Share {
     fn has_no_other_spelling(
         &self,
         open: &Open,
-        (from, name): (&Arc<Directory>, &Name),
+        from: DirectoryEntry<'_>,
         to: &Destination,
         stands: Option<&(Name, NodeId, Kind)>,
     ) -> Result<bool, Refusal> {
@@ -397,7 +397,8 @@ impl Share {
         }
         let Known::Names(names) = self.directories().known(&to.parent, &to.name)? else { return Ok(true) };
         let is_expected = |real: &Name| {
-            (from.id == to.parent.id && real == name) || stands.is_some_and(|found| found.0 == *real)
+            (from.parent.id == to.parent.id && real == from.name)
+                || stands.is_some_and(|found| found.0 == *real)
         };
         Ok(names.iter().all(is_expected))
     }
@@ -407,7 +408,7 @@ impl Share {
     fn is_as_found(
         &self,
         open: &Open,
-        (from, name): (&Arc<Directory>, &Name),
+        from: DirectoryEntry<'_>,
         to: &Destination,
         stands: Option<&(Name, NodeId, Kind)>,
         posix: bool,
@@ -415,7 +416,7 @@ impl Share {
         let is_here = open
             .link
             .as_ref()
-            .is_some_and(|link| link.is_at(from.id, name) && !open.file.is_deleted(Some(link)));
+            .is_some_and(|link| link.is_at(from.parent.id, from.name) && !open.file.is_deleted(Some(link)));
         let is_given = open.stream.given() != to.given;
         let is_unchanged = to.parent.generation() == to.generation
             || match stands {
@@ -486,15 +487,12 @@ pub(crate) fn may_be_replaced(file: &File, posix: bool) -> bool {
 }
 
 /// Locks the names of two directories, in one order everywhere.
-fn both<'a>(
-    a: (&'a Arc<Directory>, &Name),
-    b: (&'a Arc<Directory>, &Name),
-) -> (Changing<'a>, Option<Changing<'a>>) {
-    if Arc::ptr_eq(a.0, b.0) {
-        return (a.0.change(&[a.1, b.1]), None);
+fn both<'a>(a: DirectoryEntry<'a>, b: DirectoryEntry<'a>) -> (Changing<'a>, Option<Changing<'a>>) {
+    if Arc::ptr_eq(a.parent, b.parent) {
+        return (a.parent.change(&[a.name, b.name]), None);
     }
-    let (first, second) = if Arc::as_ptr(a.0) < Arc::as_ptr(b.0) { (a, b) } else { (b, a) };
-    (first.0.change(&[first.1]), Some(second.0.change(&[second.1])))
+    let (first, second) = if Arc::as_ptr(a.parent) < Arc::as_ptr(b.parent) { (a, b) } else { (b, a) };
+    (first.parent.change(&[first.name]), Some(second.parent.change(&[second.name])))
 }
 
 /// Whether a file that is open has a name below a directory.

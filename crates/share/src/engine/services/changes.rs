@@ -8,7 +8,7 @@ use volume::{Name, NodeId};
 use crate::caching::grants::{Asker, Need};
 use crate::engine::Share;
 use crate::engine::parts::file::Link;
-use crate::engine::parts::names::directory::Directory;
+use crate::engine::parts::names::directory::{Directory, DirectoryEntry};
 use crate::engine::values::effects::Effects;
 use crate::open::UNSEEN;
 use crate::{Cause, Change, ChangeFilter, ChangeKind, Open};
@@ -41,23 +41,27 @@ impl Share {
     // MS-FSCC 2.7.1
     pub(crate) fn tell_renamed(
         &self,
-        (from, name): (&Arc<Directory>, &Name),
-        (to, to_name): (&Arc<Directory>, &Name),
+        from: DirectoryEntry<'_>,
+        to: DirectoryEntry<'_>,
         is_directory: bool,
         asker: &Asker,
         cause: Cause,
     ) {
-        self.entries_changed(from, asker, cause);
-        if from.id != to.id {
-            self.entries_changed(to, asker, cause);
+        let is_one = from.parent.id == to.parent.id;
+        self.entries_changed(from.parent, asker, cause);
+        if !is_one {
+            self.entries_changed(to.parent, asker, cause);
         }
-        let (gone, came) = match from.id == to.id {
+        let (gone, came) = match is_one {
             true => (ChangeKind::RenamedFrom, ChangeKind::RenamedTo),
             false => (ChangeKind::Removed, ChangeKind::Added),
         };
         let change = |kind, name: &Name| Change { kind, path: vec![name.clone()], stream: None };
         let what = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
-        self.tell_together(vec![(from, change(gone, name)), (to, change(came, to_name))], what);
+        self.tell_together(
+            vec![(from.parent, change(gone, from.name)), (to.parent, change(came, to.name))],
+            what,
+        );
     }
 
     /// The same for a stream of what a name leads to.

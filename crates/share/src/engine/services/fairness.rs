@@ -21,7 +21,7 @@ impl Share {
                 return Ok(());
             }
         }
-        fairness.refuse(caller.client, caller.now, &self.name(), &caller.identity.name);
+        fairness.refuse(caller.client, caller.now, || self.name(), &caller.identity.name);
         Err(Refusal::Exhausted)
     }
 

@@ -232,7 +232,7 @@ impl Share {
         if let Some(file) = node.and_then(|node| self.open_files().get(node)) {
             self.take_back(&file, Need::Rename, cause);
         }
-        self.tell_renamed((&from, &name), (&to, &to_name), is_directory, &Asker::NOBODY, cause);
+        self.tell_renamed(from.entry(&name), to.entry(&to_name), is_directory, &Asker::NOBODY, cause);
     }
 
     /// Forgets what is remembered of what is open or kept under this id.

@@ -1,6 +1,7 @@
 //! What needs a descriptor of the host, or memory, when there may be none left.
 //!
-//! First go files that are kept for speed alone, those of other shares too. Who holds no lock has more given up (`relief`).
+//! First go files that are kept for speed alone, those of other shares too. A caller that holds no lock has more given
+//! up (`relief`).
 
 use crate::engine::Share;
 use crate::memory::Payer;

@@ -6,6 +6,7 @@ use smb_wire::query_info::Flags;
 
 use super::Query;
 use crate::exchange::{Handled, Stop};
+use crate::info::ea_status;
 
 /// Answers with the attributes that are asked for.
 pub(super) fn write(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
@@ -43,7 +44,7 @@ pub(super) fn write(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
 fn by_name(query: &Query<'_>, all: &[(Vec<u8>, Vec<u8>)], out: &mut Vec<u8>) -> Handled {
     let names: Vec<&[u8]> = ea::read_names(query.asked.input_buffer)
         .collect::<Result<_, _>>()
-        .map_err(|bad| Stop::Fail(crate::info::ea_status(bad)))?;
+        .map_err(|bad| Stop::Fail(ea_status(bad)))?;
     let single = query.asked.flags.contains(Flags::RETURN_SINGLE_ENTRY);
     let count = if single { names.len().min(1) } else { names.len() };
     let found = names[..count].iter().map(|name| {

@@ -11,6 +11,7 @@ use super::{Query, extended, fixed, names, whole_or_cut};
 use crate::connection::Negotiated;
 use crate::exchange::{Handled, Stop};
 use crate::info::Shown;
+use crate::info::names::rooted;
 use crate::info::posix::Owners;
 
 /// How one class is answered.
@@ -163,7 +164,7 @@ fn all(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
         mode: mode(query),
         alignment: ANY_ALIGNMENT,
     };
-    let name = crate::info::names::rooted(query.engine, query.file);
+    let name = rooted(query.engine, query.file);
     whole_or_cut(all.write(&name, query.limit(), out))
 }
 

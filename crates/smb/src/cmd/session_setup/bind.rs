@@ -149,7 +149,7 @@ impl LogOn<'_, '_> {
     }
 }
 
-/// A silent channel has given its place up for one that its client has asked for (`room.rs`).
+/// A silent channel has given its place up for one that its client has asked for (`state/room.rs`).
 fn close_silent(silent: &Handle, session: &Session, now: Now) {
     let silent_ms = now.mono_ns.saturating_sub(silent.way.heard_ns()) / 1_000_000;
     let (peer, what) = (silent.peer.remote, "it is silent, and its client has asked for one in its place");

@@ -1,4 +1,4 @@
-//! Judging a password: at once, or in its turn where one for the same user from the same address has failed (`brake.rs`).
+//! Judging a password: at once, or in its turn where one for the same user from the same address has failed (`state/brake.rs`).
 
 use auth::{Refusal, Step, fold_name};
 use smb_wire::NtStatus;

@@ -11,6 +11,7 @@ use volume::security::Rights;
 
 use super::{Change, naming};
 use crate::exchange::Stop;
+use crate::info::ea_status;
 use crate::info::kept::mode;
 
 type Applied = Result<(), Stop>;
@@ -157,7 +158,7 @@ fn extended(change: &Change<'_>) -> Applied {
     }
     let mut list = Vec::new();
     for ea in ea::read_list(change.buffer) {
-        let ea = ea.map_err(|bad| Stop::Fail(crate::info::ea_status(bad)))?;
+        let ea = ea.map_err(|bad| Stop::Fail(ea_status(bad)))?;
         list.push((ea.name.to_vec(), ea.value.to_vec()));
     }
     change.settle(change.engine.set_extended(change.caller, change.file, &list))

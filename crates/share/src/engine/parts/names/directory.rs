@@ -24,7 +24,7 @@ use crate::Refusal;
 use crate::engine::values::address::Address;
 use crate::engine::values::protection::Security;
 use crate::ranked::{Mutex, MutexGuard, Rank};
-pub(crate) use placed::Evidence;
+pub(crate) use placed::{DirectoryEntry, Evidence};
 use placed::{Moves, Standing};
 
 /// Most directories that are kept for their own sake; each holds a descriptor of the host.
@@ -589,7 +589,7 @@ impl Directories {
         generation: Option<u64>,
     ) -> Arc<Directory> {
         let found = generation.map_or(Evidence::Before, Evidence::LookedUp);
-        let directory = self.enter_as((parent, real), node, found);
+        let directory = self.enter_as(parent.entry(real), node, found);
         if let Some(generation) = generation {
             parent.remember_child(asked, real, &directory, generation);
         }
@@ -599,12 +599,13 @@ impl Directories {
     /// The directory behind a node that was found as this name in this directory.
     pub(crate) fn enter_as(
         &self,
-        (parent, name): (&Arc<Directory>, &Name),
+        entry: DirectoryEntry<'_>,
         node: Arc<dyn Node>,
         found: Evidence,
     ) -> Arc<Directory> {
         let directory = self.get(node.id()).unwrap_or_else(|| {
-            Directory::new(&self.volume, node, Some((Arc::clone(parent), name.clone())), &self.cache)
+            let place = (Arc::clone(entry.parent), entry.name.clone());
+            Directory::new(&self.volume, node, Some(place), &self.cache)
         });
         self.clock.fetch_add(1, Ordering::Relaxed);
         self.touch(&directory);
@@ -616,7 +617,7 @@ impl Directories {
         }
         let directory = self.keep(directory);
         // Only now: a client that renames it finds it here, or has counted its rename already.
-        self.note_found(&directory, (parent, name), found);
+        self.note_found(&directory, entry, found);
         directory
     }
 

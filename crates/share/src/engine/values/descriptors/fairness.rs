@@ -119,8 +119,8 @@ impl Fairness {
         self.holders.lock().excess(client).is_none()
     }
 
-    /// A client is refused that has more than its share.
-    pub fn refuse(&self, client: ClientKey, now: Now, share: &str, user: &str) {
+    /// Counts and, now and then, logs the refusal of a client that has more than its share.
+    pub fn refuse(&self, client: ClientKey, now: Now, share: impl FnOnce() -> String, user: &str) {
         self.refused.fetch_add(1, Ordering::Relaxed);
         let mut holders = self.holders.lock();
         holders.untold += 1;
@@ -132,9 +132,10 @@ impl Fairness {
         let own = holders.by_client.get(&client).copied().unwrap_or_default();
         let (all, clients) = (holders.total, holders.by_client.len());
         drop(holders);
+        let share = share();
         tracing::warn!(
-            share,
-            user,
+            %share,
+            %user,
             own,
             all,
             clients,

@@ -48,6 +48,13 @@ pub(crate) enum Evidence {
     Before,
 }
 
+/// A name in a directory, whether anything has it or not.
+#[derive(Clone, Copy)]
+pub(crate) struct DirectoryEntry<'a> {
+    pub parent: &'a Arc<Directory>,
+    pub name: &'a Name,
+}
+
 /// The place where a directory stands.
 pub(super) struct Standing {
     /// None for the root.
@@ -69,6 +76,11 @@ impl Standing {
 }
 
 impl Directory {
+    /// This name in it.
+    pub fn entry<'a>(self: &'a Arc<Self>, name: &'a Name) -> DirectoryEntry<'a> {
+        DirectoryEntry { parent: self, name }
+    }
+
     /// The directory above and the name there; none for the root.
     pub fn place(&self) -> Option<(Arc<Directory>, Name)> {
         self.standing.lock().place.clone()
@@ -100,7 +112,8 @@ impl Directories {
     }
 
     /// A client has moved a directory to this name; `before` was taken before that, and both names are still locked.
-    pub fn note_renamed(&self, id: NodeId, (parent, name): (&Arc<Directory>, &Name), before: Counted) {
+    pub fn note_renamed(&self, id: NodeId, to: DirectoryEntry<'_>, before: Counted) {
+        let DirectoryEntry { parent, name } = to;
         // Before it is looked for: a thread that enters it after that sees this one counted.
         let renamed = self.moves.by_clients.fetch_add(1, Ordering::AcqRel) + 1;
         let as_of = if self.is_placed_as_of(parent, before.by_others) { before.by_others } else { NEVER };
@@ -119,12 +132,8 @@ impl Directories {
     }
 
     /// Takes note that a directory was found under this name, unless something newer is known of it.
-    pub(super) fn note_found(
-        &self,
-        directory: &Arc<Directory>,
-        (parent, name): (&Arc<Directory>, &Name),
-        found: Evidence,
-    ) {
+    pub(super) fn note_found(&self, directory: &Arc<Directory>, entry: DirectoryEntry<'_>, found: Evidence) {
+        let DirectoryEntry { parent, name } = entry;
         if directory.id == self.root.id || parent.is_within(directory.id) {
             return;
         }

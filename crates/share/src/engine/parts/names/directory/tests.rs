@@ -34,7 +34,7 @@ fn stands(
     moves: Counted,
 ) {
     let node = Arc::clone(&it.node);
-    directories.enter_as((parent, &name(text)), node, Evidence::Told(moves));
+    directories.enter_as(parent.entry(&name(text)), node, Evidence::Told(moves));
 }
 
 /// The place where it is said to stand, and whether that is sure.
@@ -58,7 +58,7 @@ fn a_place_that_is_noted_late_does_not_take_the_one_of_a_move_since() {
         root.removed(&old);
         a.added(&old);
         match by_client {
-            true => directories.note_renamed(c.id, (&a, &old), early),
+            true => directories.note_renamed(c.id, a.entry(&old), early),
             false => directories.note_moved(),
         }
         if !by_client {
@@ -67,7 +67,7 @@ fn a_place_that_is_noted_late_does_not_take_the_one_of_a_move_since() {
         }
         let new = (a.id, old.clone(), true);
         assert_eq!(place(&directories, &c), new, "{by_client}");
-        directories.enter_as((&root, &old), Arc::clone(&node), Evidence::Told(early));
+        directories.enter_as(root.entry(&old), Arc::clone(&node), Evidence::Told(early));
         assert_eq!(place(&directories, &c), new, "{by_client}: as the host said before");
         for generation in [Some(generation), None] {
             directories.enter(&root, (&old, &old), Arc::clone(&node), generation);
@@ -92,14 +92,14 @@ fn a_directory_that_nobody_knew_when_a_client_moved_it_is_asked_for_its_place_ag
         Directory::new(&volume, node, Some((Arc::clone(&root), name(text))), cache)
     });
     let early = directories.moves();
-    directories.note_renamed(c.id, (&a, &name("c")), early);
+    directories.note_renamed(c.id, a.entry(&name("c")), early);
     for (it, text) in [(&c, "c"), (&d, "d")] {
         stands(&directories, it, (&root, text), early);
         assert!(!directories.is_placed(&directories.get(it.id).unwrap()), "{text}");
         // So are those below it.
         let below = it.node.create_directory(&name("below"), 0o755, None).unwrap();
         let known = directories.get(it.id).unwrap();
-        let below = directories.enter_as((&known, &name("below")), below, Evidence::Told(early));
+        let below = directories.enter_as(known.entry(&name("below")), below, Evidence::Told(early));
         assert!(!directories.is_placed(&below), "{text}");
         stands(&directories, it, (&root, text), directories.moves());
         assert!(directories.is_placed(&directories.get(it.id).unwrap()), "{text}");
@@ -118,10 +118,10 @@ fn a_move_into_a_directory_that_others_may_have_moved_has_all_asked_again() {
     let below = directories.enter(&b, (&below, &below), node, Some(b.generation()));
     let are_placed = || [&b, &below].map(|it| directories.is_placed(it));
     assert_eq!(are_placed(), [true, true]);
-    directories.note_renamed(b.id, (&root, &name("new")), directories.moves());
+    directories.note_renamed(b.id, root.entry(&name("new")), directories.moves());
     assert_eq!(are_placed(), [true, true]);
     // What is below it goes with the one above, wherever that is.
-    directories.note_renamed(b.id, (&a, &name("new")), directories.moves());
+    directories.note_renamed(b.id, a.entry(&name("new")), directories.moves());
     assert_eq!(are_placed(), [false, false]);
     stands(&directories, &b, (&a, "new"), directories.moves());
     assert_eq!(are_placed(), [false, false], "nobody has asked for the one above");
@@ -144,7 +144,7 @@ fn what_the_host_has_said_is_not_asked_again() {
     let before = asked();
     let moves = directories.moves();
     let [a, b, c] = nodes;
-    let a = directories.enter_as((&root, &name("a")), a, Evidence::Told(moves));
+    let a = directories.enter_as(root.entry(&name("a")), a, Evidence::Told(moves));
     assert_eq!((directories.is_placed(&a), asked() - before), (true, 0));
     let b = directories.enter(&root, (&name("b"), &name("b")), b, None);
     assert_eq!((directories.is_placed(&b), asked() - before), (true, 1));
