@@ -91,14 +91,22 @@ pub struct Use {
     pub creation_time: String,
     /// Seconds since then.
     pub age_seconds: u64,
+    /// What came and went.
+    #[serde(flatten)]
+    pub traffic: Traffic,
+    /// How the data of large reads leaves.
+    pub large_reads: LargeReads,
+}
+
+/// What came and went on a connection of either protocol.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
     /// Requests received.
     pub requests: u64,
     /// Bytes of messages received.
     pub bytes_in: u64,
     /// Bytes of messages sent.
     pub bytes_out: u64,
-    /// How the data of large reads leaves.
-    pub large_reads: LargeReads,
 }
 
 /// How the data of large reads leaves a connection, on shares with `send_file = "auto"`.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::channels::LargeReads;
+use crate::channels::{LargeReads, Traffic};
 
 /// NFS at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,12 +126,9 @@ pub struct Connection {
     pub fore: bool,
     /// Whether it carries callbacks.
     pub back: bool,
-    /// Requests received.
-    pub requests: u64,
-    /// Bytes of messages received.
-    pub bytes_in: u64,
-    /// Bytes of messages sent.
-    pub bytes_out: u64,
+    /// What came and went.
+    #[serde(flatten)]
+    pub traffic: Traffic,
     /// How the data of large reads leaves.
     pub large_reads: LargeReads,
 }

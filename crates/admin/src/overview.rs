@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::channels::SessionChannels;
+use crate::channels::{SessionChannels, Traffic};
 use crate::limits::LimitedShare;
 use crate::nfs::Client;
 use crate::status::Session;
@@ -138,12 +138,9 @@ pub struct ChannelRow {
     pub server: String,
     /// Seconds since it was accepted.
     pub age_seconds: u64,
-    /// Requests received.
-    pub requests: u64,
-    /// Bytes received.
-    pub bytes_in: u64,
-    /// Bytes sent.
-    pub bytes_out: u64,
+    /// What came and went.
+    #[serde(flatten)]
+    pub traffic: Traffic,
 }
 
 /// An NFS client.
@@ -311,9 +308,7 @@ fn channel_rows(session: &SessionChannels) -> Vec<ChannelRow> {
             client: place(row.client_ip.as_deref().unwrap_or("?"), used.client_port),
             server: place(&row.server_ip, used.server_port),
             age_seconds: used.age_seconds,
-            requests: used.requests,
-            bytes_in: used.bytes_in,
-            bytes_out: used.bytes_out,
+            traffic: used.traffic,
         })
     };
     session.connections.iter().filter_map(one).collect()

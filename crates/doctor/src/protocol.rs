@@ -169,7 +169,7 @@ fn printable(bytes: &[u8]) -> String {
 
 fn smb(connection: &Connection, session: &Session, options: &client::smb::Options) -> Smb {
     let negotiated = connection.negotiated();
-    let guid = negotiated.server_guid.0;
+    let (dialect, guid) = (negotiated.dialect, negotiated.server_guid.0);
     let demands = negotiated.security_mode.contains(SecurityMode::SIGNING_REQUIRED);
     let names = [
         (Capabilities::DFS, "DFS"),
@@ -181,7 +181,7 @@ fn smb(connection: &Connection, session: &Session, options: &client::smb::Option
         (Capabilities::ENCRYPTION, "encryption"),
     ];
     Smb {
-        dialect: dialect(negotiated.dialect.get()),
+        dialect: dialect.name().map_or_else(|| format!("{:#06x}", dialect.get()), str::to_owned),
         signing: format!("{:?}", negotiated.signing),
         signs: session.signs() || (demands && !session.seals()),
         cipher: negotiated.cipher.map(|cipher| format!("{cipher:?}")),
@@ -197,17 +197,6 @@ fn smb(connection: &Connection, session: &Session, options: &client::smb::Option
             .collect(),
         server_guid: guid.iter().map(|byte| format!("{byte:02x}")).collect(),
         ..Smb::default()
-    }
-}
-
-fn dialect(number: u16) -> String {
-    match number {
-        0x0202 => "2.0.2".to_owned(),
-        0x0210 => "2.1".to_owned(),
-        0x0300 => "3.0".to_owned(),
-        0x0302 => "3.0.2".to_owned(),
-        0x0311 => "3.1.1".to_owned(),
-        other => format!("{other:#06x}"),
     }
 }
 

@@ -4,6 +4,8 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
+use net::interfaces::{self, InterfaceAddress};
+
 use crate::facts::{Address, Cause, Route, Scope, Stage, Stopped};
 
 /// From where an address is reached.
@@ -64,7 +66,7 @@ impl Route {
     pub(crate) fn go_by(&mut self, address: IpAddr) {
         self.used = address;
         self.source = source(SocketAddr::new(address, self.port));
-        self.interface = self.source.and_then(interface);
+        self.interface = self.source.and_then(interface).map(|it| it.interface);
         let of_interface = |what: &str| -> Option<u64> {
             let path = format!("/sys/class/net/{}/{what}", self.interface.as_deref()?);
             fs::read_to_string(path).ok()?.trim().parse().ok()
@@ -97,14 +99,14 @@ fn source(to: SocketAddr) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip())
 }
 
-fn interface(address: IpAddr) -> Option<String> {
-    if_addrs::get_if_addrs().ok()?.into_iter().find(|it| it.ip() == address).map(|it| it.name)
+/// Our interface that has an address.
+fn interface(address: IpAddr) -> Option<InterfaceAddress> {
+    interfaces::read().ok()?.into_iter().find(|it| it.address == address)
 }
 
 /// The number of our interface that has an address.
 pub(crate) fn interface_index(address: IpAddr) -> Option<u32> {
-    let name = interface(address)?;
-    fs::read_to_string(format!("/sys/class/net/{name}/ifindex")).ok()?.trim().parse().ok()
+    interface(address).map(|it| it.if_index)
 }
 
 #[cfg(test)]

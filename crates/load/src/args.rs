@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use client::Url;
 use client::written::size;
+use smb_wire::negotiate::Dialect;
 
 use crate::target::target;
 use crate::units::time;
@@ -99,8 +101,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "off")]
     pub encryption: Encryption,
     /// The only dialect to offer [default: all]
-    #[arg(long, value_enum)]
-    pub dialect: Option<Version>,
+    #[arg(long, value_parser = named_dialect())]
+    pub dialect: Option<Dialect>,
     /// Connections, each with a thread and a session of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub connections: u32,
@@ -217,24 +219,10 @@ pub enum Encryption {
     Aes256ccm,
 }
 
-/// A dialect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Version {
-    /// SMB 2.0.2
-    #[value(name = "2.0.2")]
-    Smb202,
-    /// SMB 2.1
-    #[value(name = "2.1")]
-    Smb210,
-    /// SMB 3.0
-    #[value(name = "3.0")]
-    Smb300,
-    /// SMB 3.0.2
-    #[value(name = "3.0.2")]
-    Smb302,
-    /// SMB 3.1.1
-    #[value(name = "3.1.1")]
-    Smb311,
+/// A dialect by its name.
+fn named_dialect() -> impl TypedValueParser<Value = Dialect> {
+    let names = Dialect::NAMES.iter().map(|(name, _)| PossibleValue::new(*name).help(format!("SMB {name}")));
+    PossibleValuesParser::new(names).try_map(|name: String| Dialect::named(&name).ok_or("no such dialect"))
 }
 
 /// A [`time`] in which an agent can say something.

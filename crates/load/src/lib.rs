@@ -37,7 +37,7 @@ pub mod turns;
 pub mod units;
 mod work;
 
-pub use args::{Args, Encryption, Metadata, Pattern, Signing, Version};
+pub use args::{Args, Encryption, Metadata, Pattern, Signing};
 pub use error::Error;
 pub use in_turns::run_all;
 pub use measure::Stop;

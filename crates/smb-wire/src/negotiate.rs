@@ -30,6 +30,27 @@ wire_enum! {
 }
 
 impl Dialect {
+    /// The dialects by their names, the oldest first.
+    pub const NAMES: &'static [(&'static str, Dialect)] = &[
+        ("2.0.2", Dialect::Smb202),
+        ("2.1", Dialect::Smb210),
+        ("3.0", Dialect::Smb300),
+        ("3.0.2", Dialect::Smb302),
+        ("3.1.1", Dialect::Smb311),
+    ];
+
+    /// Its name, such as `3.1.1`; none where it is not known.
+    #[must_use]
+    pub fn name(self) -> Option<&'static str> {
+        Self::NAMES.iter().find(|(_, dialect)| *dialect == self).map(|(name, _)| *name)
+    }
+
+    /// The dialect of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Dialect> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, dialect)| *dialect)
+    }
+
     /// Whether the dialect belongs to the SMB 3.x family.
     #[inline]
     #[must_use]

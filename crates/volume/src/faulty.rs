@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::delegate::delegate;
 use crate::{Facts, Failure, HostEvent, Node, NodeId, Result, Space, Volume};
 
 pub use node::FaultyNode;
@@ -252,8 +253,13 @@ impl FaultyVolume {
 }
 
 impl Volume for FaultyVolume {
-    fn facts(&self) -> &Facts {
-        self.inner.facts()
+    delegate! {
+        |it| it.inner;
+        fn facts(&self) -> &Facts;
+        fn keep_room(&self);
+        fn unwatch(&self, directory: NodeId);
+        fn take_events(&self, sink: &mut dyn FnMut(HostEvent));
+        fn wait_events(&self, at_most: Duration) -> bool;
     }
 
     fn root(&self) -> Result<Arc<dyn Node>> {
@@ -270,10 +276,6 @@ impl Volume for FaultyVolume {
         self.plan.is_short.load(Ordering::Relaxed) || self.inner.is_short()
     }
 
-    fn keep_room(&self) {
-        self.inner.keep_room();
-    }
-
     fn space(&self) -> Result<Space> {
         self.plan.meet(Call::Space)?;
         self.inner.space()
@@ -287,18 +289,6 @@ impl Volume for FaultyVolume {
     fn watch(&self, directory: &dyn Node) -> Result<()> {
         self.plan.meet(Call::Watch)?;
         self.inner.watch(FaultyNode::unwrap(directory))
-    }
-
-    fn unwatch(&self, directory: NodeId) {
-        self.inner.unwatch(directory);
-    }
-
-    fn take_events(&self, sink: &mut dyn FnMut(HostEvent)) {
-        self.inner.take_events(sink);
-    }
-
-    fn wait_events(&self, at_most: Duration) -> bool {
-        self.inner.wait_events(at_most)
     }
 }
 

@@ -11,6 +11,7 @@
 
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
+mod delegate;
 pub mod error;
 pub mod event;
 pub mod faulty;

@@ -35,6 +35,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
+use crate::delegate::delegate;
 use crate::{Facts, Failure, HostEvent, Kind, Name, Node, NodeId, Result, Space, Volume};
 
 use file::FileMeter;
@@ -465,8 +466,14 @@ impl MeteredVolume {
 }
 
 impl Volume for MeteredVolume {
-    fn facts(&self) -> &Facts {
-        self.meter.inner.facts()
+    delegate! {
+        |it| it.meter.inner;
+        fn facts(&self) -> &Facts;
+        fn is_short(&self) -> bool;
+        fn keep_room(&self);
+        fn unwatch(&self, directory: NodeId);
+        fn take_events(&self, sink: &mut dyn FnMut(HostEvent));
+        fn wait_events(&self, at_most: Duration) -> bool;
     }
 
     fn root(&self) -> Result<Arc<dyn Node>> {
@@ -475,14 +482,6 @@ impl Volume for MeteredVolume {
 
     fn find(&self, address: &[u8]) -> Result<Arc<dyn Node>> {
         Ok(MeteredNode::wrap(self.meter.inner.find(address)?, &self.meter))
-    }
-
-    fn is_short(&self) -> bool {
-        self.meter.inner.is_short()
-    }
-
-    fn keep_room(&self) {
-        self.meter.inner.keep_room();
     }
 
     fn space(&self) -> Result<Space> {
@@ -495,18 +494,6 @@ impl Volume for MeteredVolume {
 
     fn watch(&self, directory: &dyn Node) -> Result<()> {
         self.meter.inner.watch(MeteredNode::unwrap(directory))
-    }
-
-    fn unwatch(&self, directory: NodeId) {
-        self.meter.inner.unwatch(directory);
-    }
-
-    fn take_events(&self, sink: &mut dyn FnMut(HostEvent)) {
-        self.meter.inner.take_events(sink);
-    }
-
-    fn wait_events(&self, at_most: Duration) -> bool {
-        self.meter.inner.wait_events(at_most)
     }
 
     fn meter(&self) -> Option<&Arc<Meter>> {

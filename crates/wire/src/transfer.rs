@@ -8,6 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
+/// Bytes from which on a read is large. To find out whether its data is in memory costs as much as to copy a few KiB, and pieces
+/// of the page cache go to the network in smaller steps.
+pub const UNCOPIED: usize = 128 * 1024;
+
 /// Who decides how the data of large reads leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SendFile {

@@ -26,6 +26,20 @@ pub enum Cipher {
 }
 
 impl Cipher {
+    /// The ciphers by their names, as Microsoft's tools spell them.
+    pub const NAMES: &'static [(&'static str, Cipher)] = &[
+        ("AES-128-CCM", Cipher::Aes128Ccm),
+        ("AES-128-GCM", Cipher::Aes128Gcm),
+        ("AES-256-CCM", Cipher::Aes256Ccm),
+        ("AES-256-GCM", Cipher::Aes256Gcm),
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, cipher)| *cipher == self).map_or("", |(name, _)| *name)
+    }
+
     /// Length of the key in bytes.
     #[must_use]
     pub const fn key_len(self) -> usize {

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
+use wire::transfer::UNCOPIED;
+
 use super::{MAX_LENGTH, REQUEST};
 use crate::Error;
 
@@ -21,9 +23,6 @@ pub struct ServerArgs {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     pub listen: SocketAddr,
 }
-
-/// From this length on answers leave without being copied.
-const UNCOPIED: u32 = 128 * 1024;
 
 /// A server that listens.
 #[derive(Debug)]
@@ -92,15 +91,16 @@ fn answer(mut stream: TcpStream, file: &File, size: u64) -> io::Result<()> {
             }
             let offset = offset % size.max(1);
             let offset = if offset + u64::from(length) > size { 0 } else { offset };
+            let length = length as usize;
             if length < UNCOPIED {
                 let from = out.len();
-                out.resize(from + length as usize, 0);
+                out.resize(from + length, 0);
                 file.read_exact_at(&mut out[from..], offset)?;
                 continue;
             }
             stream.write_all(&out)?;
             out.clear();
-            send(&stream, file, offset, length as usize)?;
+            send(&stream, file, offset, length)?;
         }
         stream.write_all(&out)?;
         out.clear();

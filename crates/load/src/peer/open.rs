@@ -83,18 +83,11 @@ pub(super) fn security(session: &Session) -> Security {
         };
     };
     let negotiated = connection.negotiated();
-    let dialect = negotiated.dialect.get();
-    let last = match dialect & 0xff {
-        0x10 | 0x00 => String::new(),
-        0x11 => ".1".to_owned(),
-        last => format!(".{last}"),
-    };
-    let minor = if dialect & 0xff >= 0x10 { 1 } else { 0 };
     let off = || "off".to_owned();
     let cipher = negotiated.cipher.filter(|_| session.seals());
     Security {
         protocol: "SMB".to_owned(),
-        dialect: format!("{}.{minor}{last}", dialect >> 8),
+        dialect: negotiated.dialect.name().unwrap_or_default().to_owned(),
         signing: if session.signs() { format!("{:?}", negotiated.signing) } else { off() },
         encryption: cipher.map_or_else(off, |cipher| format!("{cipher:?}")),
     }

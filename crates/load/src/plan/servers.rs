@@ -3,11 +3,10 @@
 use auth::{Cipher, NtHash, SigningAlgorithm};
 use client::Scheme;
 use client::smb::{Credentials, Options};
-use smb_wire::negotiate::Dialect;
 
 use super::{Load, Protocol, Smb};
 use crate::Error;
-use crate::args::{Args, Encryption, Signing, Version};
+use crate::args::{Args, Encryption, Signing};
 
 /// The credits that one connection keeps in stock at most, and at least.
 const CREDITS: std::ops::RangeInclusive<u64> = 128..=8192;
@@ -82,14 +81,8 @@ fn smb(args: &Args, user: &str, domain: &str, password: &str, load: Load) -> Res
     }
     let require_signing = args.signing != Signing::Off;
     let mut options = Options { require_signing, pace: args.channel_rate, ..Options::default() };
-    if let Some(version) = args.dialect {
-        options.dialects = vec![match version {
-            Version::Smb202 => Dialect::Smb202,
-            Version::Smb210 => Dialect::Smb210,
-            Version::Smb300 => Dialect::Smb300,
-            Version::Smb302 => Dialect::Smb302,
-            Version::Smb311 => Dialect::Smb311,
-        }];
+    if let Some(dialect) = args.dialect {
+        options.dialects = vec![dialect];
     }
     let signing = match args.signing {
         Signing::Off => None,

@@ -5,13 +5,11 @@ use std::sync::atomic::Ordering;
 use nfs_wire::op::open::ShareAccess;
 use nfs_wire::op::read::Args;
 use share::limits::Work;
+use wire::transfer::UNCOPIED;
 
 use super::io::{Through, owner, through};
 use crate::compound::{Done, Run, Stop};
 use crate::limits::MAX_IO;
-
-/// From this size on data may be sent without being copied.
-const UNCOPIED: usize = 128 * 1024;
 
 /// Does it.
 ///

@@ -8,6 +8,7 @@ use share::limits::{Charge, Work as Paced};
 use share::{LockOwner, Share};
 use smb_wire::{NtStatus, read};
 use volume::Patience;
+use wire::transfer::UNCOPIED;
 use wire::{FileRange, Transfer};
 
 use super::pipe;
@@ -15,10 +16,6 @@ use crate::connection::{Connection, Negotiated};
 use crate::exchange::{Handled, Request, Stop, Work};
 use crate::state::open::changing::Looking;
 use crate::state::{Completion, Object};
-
-/// Bytes from which on data is not copied; to find out whether it is in memory costs as much as to copy a few
-/// KiB, and pieces of the page cache go to the network in smaller steps.
-const UNCOPIED: usize = 128 * 1024;
 
 /// One READ, taken apart.
 #[derive(Clone, Copy)]

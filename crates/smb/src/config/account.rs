@@ -14,7 +14,6 @@ use std::net::IpAddr;
 use auth::crypto::Cipher;
 
 pub use demands::Demands;
-pub(crate) use demands::shown;
 pub use endpoint::{Endpoint, ShareEndpoint};
 
 use crate::config::{Encryption, ServerConfig, Signing, same_name};

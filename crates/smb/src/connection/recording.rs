@@ -6,6 +6,7 @@ use share::counts::{About, Noted, Sampled, path_text, range_text};
 use smb_wire::close;
 use smb_wire::create::{self, CreateAction};
 use smb_wire::fscc::FileInfoClass;
+use smb_wire::negotiate::Dialect;
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::{
     Command, FileId, Header, NtStatus, change_notify, flush, header, ioctl, lock, oplock_break,
@@ -13,7 +14,6 @@ use smb_wire::{
 };
 
 use super::Connection;
-use crate::config::account::shown as dialect_name;
 use crate::exchange::Request;
 use crate::exchange::course::Sample;
 
@@ -42,7 +42,7 @@ impl Connection {
     fn sample_of(&self, sampled: Sampled, request: &Request<'_>) -> Box<Sample> {
         let (header, message, inherited) = (request.header, request.message, request.related.file_id);
         let mut sample = Sample::unseen(sampled);
-        let is_311 = self.dialect() == Some(smb_wire::negotiate::Dialect::Smb311);
+        let is_311 = self.dialect() == Some(Dialect::Smb311);
         let asked = asked(header.command(), message, is_311, sample.with_paths).unwrap_or_default();
         (sample.minor, sample.detail) = (asked.minor, asked.detail);
         sample.path = asked.name;
@@ -112,7 +112,7 @@ impl Connection {
         About {
             client: self.handle.peer.remote,
             server: self.handle.peer.local,
-            version: self.dialect().map(dialect_name),
+            version: self.dialect().and_then(Dialect::name),
             path: sample.path,
             status: status.0,
             status_text: status.to_string(),
@@ -121,7 +121,7 @@ impl Connection {
         }
     }
 
-    fn dialect(&self) -> Option<smb_wire::negotiate::Dialect> {
+    fn dialect(&self) -> Option<Dialect> {
         self.negotiated.as_ref().map(|settled| settled.protection.dialect)
     }
 }

@@ -103,10 +103,10 @@ fn connection(row: &Row) -> [String; 16] {
         row.client_rss_capable.map_or_else(|| "?".to_owned(), said),
         said(row.server_rss_capable),
         said(row.client_rdma_capable && row.server_rdma_capable),
-        channel.bytes_in.to_string(),
-        channel.bytes_out.to_string(),
+        channel.traffic.bytes_in.to_string(),
+        channel.traffic.bytes_out.to_string(),
         channel.large_reads.name().to_owned(),
-        channel.requests.to_string(),
+        channel.traffic.requests.to_string(),
         age(channel.age_seconds),
     ]
 }
@@ -150,7 +150,7 @@ pub fn age(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use admin::channels::{Reason, Tried, Use};
+    use admin::channels::{Reason, Traffic, Tried, Use};
 
     fn row(server_ip: &str, index: u32) -> Row {
         Row {
@@ -163,8 +163,8 @@ mod tests {
     }
 
     fn used(client_ip: &str, server_ip: &str, index: u32, age_seconds: u64) -> Row {
-        let channel =
-            Use { age_seconds, requests: 17, bytes_in: 4096, bytes_out: 1_234_567, ..Use::default() };
+        let traffic = Traffic { requests: 17, bytes_in: 4096, bytes_out: 1_234_567 };
+        let channel = Use { age_seconds, traffic, ..Use::default() };
         Row {
             selected: true,
             client_ip: Some(client_ip.to_owned()),

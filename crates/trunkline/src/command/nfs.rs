@@ -108,9 +108,9 @@ fn connections(nfs: &Nfs, out: &mut String) {
                         _ => "requests",
                     }
                     .to_owned(),
-                    connection.requests.to_string(),
-                    connection.bytes_in.to_string(),
-                    connection.bytes_out.to_string(),
+                    connection.traffic.requests.to_string(),
+                    connection.traffic.bytes_in.to_string(),
+                    connection.traffic.bytes_out.to_string(),
                     connection.large_reads.name().to_owned(),
                     age(connection.silent_seconds),
                     age(connection.age_seconds),
@@ -156,6 +156,7 @@ fn delegations(nfs: &Nfs, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use admin::channels::Traffic;
     use admin::nfs::{Connection, Delegation, Endpoint, Reason, Session};
 
     fn client() -> Client {
@@ -164,9 +165,7 @@ mod tests {
             local_address: "10.0.0.1:2049".to_owned(),
             fore: true,
             back,
-            requests: 17,
-            bytes_in: 4096,
-            bytes_out: 1_234_567,
+            traffic: Traffic { requests: 17, bytes_in: 4096, bytes_out: 1_234_567 },
             age_seconds: 61,
             ..Connection::default()
         };

@@ -10,7 +10,6 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use super::document::Document;
-use super::format::Text;
 use super::section::{Layer, Section};
 use super::setting::{ConfigError, Origin, Setting};
 use super::tables::{Above, Account, Admin, Config, Server, Share, Testing, User};
@@ -127,8 +126,15 @@ fn shares(
     let mut shares = BTreeMap::new();
     for (name, table) in top.named("share", Share::NAMES)? {
         values::share_name(&name).map_err(|why| table.error(why))?;
-        let above = Above { server, account: account_of(&table, accounts)? };
-        let share = Share::read(&table, above, Setting { value: name.clone(), origin: table.origin() })?;
+        let read = |account| {
+            let own = Setting { value: name.clone(), origin: table.origin() };
+            Share::read(&table, Above { server, account }, own)
+        };
+        let mut share = read(None)?;
+        // From where it takes over is known only now.
+        if let Some(named) = &share.account {
+            share = read(Some(account_of(&table, &named.value, accounts)?))?;
+        }
         if share.path.origin == Origin::Default {
             return Err(table.error(format!("{} without `path`", table.title())));
         }
@@ -143,15 +149,14 @@ fn shares(
 /// The account that a share names.
 fn account_of<'a>(
     table: &Section<'_>,
+    named: &str,
     accounts: &'a BTreeMap<String, Account>,
-) -> Result<Option<&'a Account>, ConfigError> {
-    let Some(named) = table.get("account", &Text(values::filled))? else { return Ok(None) };
-    let known = accounts.get(&named.value.to_lowercase()).ok_or_else(|| {
+) -> Result<&'a Account, ConfigError> {
+    accounts.get(&named.to_lowercase()).ok_or_else(|| {
         let names: Vec<&str> = accounts.values().map(|account| account.name.value.as_str()).collect();
-        let hint = nearest::hint(&named.value, &names);
-        table.error(format!("`account` in {}: there is no [account.{}]{hint}", table.title(), named.value))
-    })?;
-    Ok(Some(known))
+        let hint = nearest::hint(named, &names);
+        table.error(format!("`account` in {}: there is no [account.{named}]{hint}", table.title()))
+    })
 }
 
 #[cfg(test)]

@@ -53,13 +53,6 @@ macro_rules! choices {
 choices! {
     Access { "read" = Read, "write" = Write, "full" = Full }
     Authentication { "password" = Password, "key" = Key }
-    Cipher {
-        "AES-128-CCM" = Aes128Ccm,
-        "AES-128-GCM" = Aes128Gcm,
-        "AES-256-CCM" = Aes256Ccm,
-        "AES-256-GCM" = Aes256Gcm,
-    }
-    Dialect { "2.0.2" = Smb202, "2.1" = Smb210, "3.0" = Smb300, "3.0.2" = Smb302, "3.1.1" = Smb311 }
     Encryption { "off" = Off, "enabled" = Enabled, "required" = Required }
     Formula {
         "v1" = V1,
@@ -79,6 +72,14 @@ choices! {
     Spn { "off" = Off, "accepted" = Accepted, "required" = Required }
     Squash { "none" = None, "root" = Root, "all" = All }
     Symlinks { "all" = All, "inside" = Inside, "none" = None }
+}
+
+impl Choice for Cipher {
+    const NAMES: &'static [(&'static str, Self)] = Cipher::NAMES;
+}
+
+impl Choice for Dialect {
+    const NAMES: &'static [(&'static str, Self)] = Dialect::NAMES;
 }
 
 /// How somebody logs on.

@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 /// IPv4 addresses that are up, are not loopback, and are listened on.
 pub fn ipv4(listen: &[SocketAddr]) -> std::io::Result<Vec<Ipv4Addr>> {
     let mut found = Vec::new();
-    for interface in if_addrs::get_if_addrs()? {
-        let IpAddr::V4(address) = interface.ip() else { continue };
-        if !interface.is_loopback() && interface.is_oper_up() && listened(listen, address.into()) {
+    for at in net::interfaces::read()? {
+        let IpAddr::V4(address) = at.address else { continue };
+        if at.up && !address.is_loopback() && listened(listen, address.into()) {
             found.push(address);
         }
     }

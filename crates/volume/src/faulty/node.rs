@@ -4,6 +4,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use super::{Call, Plan};
+use crate::delegate::delegate;
 use crate::{
     Actor, DirEntry, Extent, Kind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result, Stat,
     StreamInfo, Times,
@@ -39,40 +40,56 @@ impl Drop for FaultyNode {
     }
 }
 
+/// Writes methods that meet the plan as the call before them, and then do what those of the wrapped node do.
+macro_rules! met {
+    ($($call:ident: fn $name:ident(&self $(, $arg:ident: $type:ty)*) -> $out:ty;)+) => {$(
+        fn $name(&self $(, $arg: $type)*) -> $out {
+            self.plan.meet(Call::$call)?;
+            self.inner.$name($($arg),*)
+        }
+    )+};
+}
+
 impl Node for FaultyNode {
-    fn id(&self) -> NodeId {
-        self.inner.id()
+    delegate! {
+        |it| it.inner;
+        fn id(&self) -> NodeId;
+        fn kind(&self) -> Kind;
+        fn how(&self) -> OpenHow;
+        fn is_closed(&self) -> bool;
+        fn first_stat(&self) -> Option<Stat>;
     }
 
-    fn kind(&self) -> Kind {
-        self.inner.kind()
-    }
-
-    fn how(&self) -> OpenHow {
-        self.inner.how()
-    }
-
-    fn is_closed(&self) -> bool {
-        self.inner.is_closed()
+    met! {
+        Stat: fn stat(&self) -> Result<Stat>;
+        Lookup: fn address(&self) -> Result<Vec<u8>>;
+        Sync: fn sync(&self, data_only: bool) -> Result<()>;
+        Resize: fn set_size(&self, size: u64) -> Result<()>;
+        Resize: fn allocate(&self, range: Range<u64>) -> Result<()>;
+        Resize: fn punch(&self, range: Range<u64>) -> Result<()>;
+        NextData: fn next_data(&self, from: u64) -> Result<Option<Range<u64>>>;
+        NextData: fn extents(&self, from: u64, max: usize) -> Result<(Vec<Extent>, bool)>;
+        SetAttributes: fn set_times(&self, times: Times) -> Result<()>;
+        SetAttributes: fn set_mode(&self, mode: u32) -> Result<()>;
+        SetAttributes: fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()>;
+        Note: fn note(&self, note: Note) -> Result<Option<Vec<u8>>>;
+        Note: fn overview(&self) -> Result<Overview>;
+        SetNote: fn set_note(&self, note: Note, value: Option<&[u8]>) -> Result<()>;
+        Attributes: fn attributes(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>>;
+        SetAttributes: fn set_attribute(&self, name: &[u8], value: Option<&[u8]>) -> Result<()>;
+        Streams: fn streams(&self) -> Result<Vec<StreamInfo>>;
+        Streams: fn remove_stream(&self, name: &Name) -> Result<()>;
+        Streams: fn rename_stream(&self, from: &Name, to: &Name, replace: bool) -> Result<()>;
+        Stat: fn stat_name(&self, name: &Name) -> Result<Stat>;
+        Remove: fn remove(&self, name: &Name, directory: bool, actor: Option<&Actor>) -> Result<()>;
+        CheckRemoval: fn check_removal(&self, name: &Name, actor: Option<&Actor>) -> Result<()>;
+        Lookup: fn link_text(&self) -> Result<Vec<u8>>;
+        Entries: fn entries(&self, cookie: u64, visit: &mut dyn FnMut(DirEntry) -> ControlFlow<()>) -> Result<()>;
     }
 
     fn open_again(&self, how: OpenHow) -> Result<Arc<dyn Node>> {
         self.plan.meet(Call::OpenAgain)?;
         Ok(self.wrapped(self.inner.open_again(how)?))
-    }
-
-    fn stat(&self) -> Result<Stat> {
-        self.plan.meet(Call::Stat)?;
-        self.inner.stat()
-    }
-
-    fn first_stat(&self) -> Option<Stat> {
-        self.inner.first_stat()
-    }
-
-    fn address(&self) -> Result<Vec<u8>> {
-        self.plan.meet(Call::Lookup)?;
-        self.inner.address()
     }
 
     fn place(&self) -> Result<Option<(Arc<dyn Node>, Name)>> {
@@ -96,36 +113,6 @@ impl Node for FaultyNode {
         self.inner.write(at, data)
     }
 
-    fn sync(&self, data_only: bool) -> Result<()> {
-        self.plan.meet(Call::Sync)?;
-        self.inner.sync(data_only)
-    }
-
-    fn set_size(&self, size: u64) -> Result<()> {
-        self.plan.meet(Call::Resize)?;
-        self.inner.set_size(size)
-    }
-
-    fn allocate(&self, range: Range<u64>) -> Result<()> {
-        self.plan.meet(Call::Resize)?;
-        self.inner.allocate(range)
-    }
-
-    fn punch(&self, range: Range<u64>) -> Result<()> {
-        self.plan.meet(Call::Resize)?;
-        self.inner.punch(range)
-    }
-
-    fn next_data(&self, from: u64) -> Result<Option<Range<u64>>> {
-        self.plan.meet(Call::NextData)?;
-        self.inner.next_data(from)
-    }
-
-    fn extents(&self, from: u64, max: usize) -> Result<(Vec<Extent>, bool)> {
-        self.plan.meet(Call::NextData)?;
-        self.inner.extents(from, max)
-    }
-
     fn copy_range(&self, at: u64, to: &dyn Node, to_at: u64, len: u64) -> Result<u64> {
         self.plan.meet(Call::Copy)?;
         self.inner.copy_range(at, FaultyNode::unwrap(to), to_at, len)
@@ -136,74 +123,14 @@ impl Node for FaultyNode {
         self.inner.clone_range(at, FaultyNode::unwrap(to), to_at, len)
     }
 
-    fn set_times(&self, times: Times) -> Result<()> {
-        self.plan.meet(Call::SetAttributes)?;
-        self.inner.set_times(times)
-    }
-
-    fn set_mode(&self, mode: u32) -> Result<()> {
-        self.plan.meet(Call::SetAttributes)?;
-        self.inner.set_mode(mode)
-    }
-
-    fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
-        self.plan.meet(Call::SetAttributes)?;
-        self.inner.set_owner(uid, gid)
-    }
-
-    fn note(&self, note: Note) -> Result<Option<Vec<u8>>> {
-        self.plan.meet(Call::Note)?;
-        self.inner.note(note)
-    }
-
-    fn overview(&self) -> Result<Overview> {
-        self.plan.meet(Call::Note)?;
-        self.inner.overview()
-    }
-
-    fn set_note(&self, note: Note, value: Option<&[u8]>) -> Result<()> {
-        self.plan.meet(Call::SetNote)?;
-        self.inner.set_note(note, value)
-    }
-
-    fn attributes(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        self.plan.meet(Call::Attributes)?;
-        self.inner.attributes()
-    }
-
-    fn set_attribute(&self, name: &[u8], value: Option<&[u8]>) -> Result<()> {
-        self.plan.meet(Call::SetAttributes)?;
-        self.inner.set_attribute(name, value)
-    }
-
-    fn streams(&self) -> Result<Vec<StreamInfo>> {
-        self.plan.meet(Call::Streams)?;
-        self.inner.streams()
-    }
-
     fn open_stream(&self, name: &Name, create: bool, exclusive: bool) -> Result<Arc<dyn Node>> {
         self.plan.meet(Call::Streams)?;
         Ok(self.wrapped(self.inner.open_stream(name, create, exclusive)?))
     }
 
-    fn remove_stream(&self, name: &Name) -> Result<()> {
-        self.plan.meet(Call::Streams)?;
-        self.inner.remove_stream(name)
-    }
-
-    fn rename_stream(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
-        self.plan.meet(Call::Streams)?;
-        self.inner.rename_stream(from, to, replace)
-    }
-
     fn lookup(&self, name: &Name, how: OpenHow) -> Result<Arc<dyn Node>> {
         self.plan.meet(Call::Lookup)?;
         Ok(self.wrapped(self.inner.lookup(name, how)?))
-    }
-
-    fn stat_name(&self, name: &Name) -> Result<Stat> {
-        self.plan.meet(Call::Stat)?;
-        self.inner.stat_name(name)
     }
 
     fn create_file(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
@@ -238,16 +165,6 @@ impl Node for FaultyNode {
         self.inner.add_name(name, FaultyNode::unwrap(node), actor)
     }
 
-    fn remove(&self, name: &Name, directory: bool, actor: Option<&Actor>) -> Result<()> {
-        self.plan.meet(Call::Remove)?;
-        self.inner.remove(name, directory, actor)
-    }
-
-    fn check_removal(&self, name: &Name, actor: Option<&Actor>) -> Result<()> {
-        self.plan.meet(Call::CheckRemoval)?;
-        self.inner.check_removal(name, actor)
-    }
-
     fn rename(
         &self,
         name: &Name,
@@ -258,15 +175,5 @@ impl Node for FaultyNode {
     ) -> Result<()> {
         self.plan.meet(Call::Rename)?;
         self.inner.rename(name, FaultyNode::unwrap(to), to_name, replace, actor)
-    }
-
-    fn link_text(&self) -> Result<Vec<u8>> {
-        self.plan.meet(Call::Lookup)?;
-        self.inner.link_text()
-    }
-
-    fn entries(&self, cookie: u64, visit: &mut dyn FnMut(DirEntry) -> ControlFlow<()>) -> Result<()> {
-        self.plan.meet(Call::Entries)?;
-        self.inner.entries(cookie, visit)
     }
 }

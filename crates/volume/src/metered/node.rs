@@ -8,6 +8,7 @@ use wire::FileRange;
 
 use super::Meter;
 use super::file::{DATA, FileMeter, Sizing};
+use crate::delegate::delegate;
 use crate::{
     Actor, DirEntry, Extent, Failure, Kind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result,
     Stat, StreamInfo, Times,
@@ -139,20 +140,32 @@ impl MeteredNode {
 }
 
 impl Node for MeteredNode {
-    fn id(&self) -> NodeId {
-        self.inner.id()
-    }
-
-    fn kind(&self) -> Kind {
-        self.inner.kind()
-    }
-
-    fn how(&self) -> OpenHow {
-        self.inner.how()
-    }
-
-    fn is_closed(&self) -> bool {
-        self.inner.is_closed()
+    delegate! {
+        |it| it.inner;
+        fn id(&self) -> NodeId;
+        fn kind(&self) -> Kind;
+        fn how(&self) -> OpenHow;
+        fn is_closed(&self) -> bool;
+        fn stat(&self) -> Result<Stat>;
+        fn first_stat(&self) -> Option<Stat>;
+        fn address(&self) -> Result<Vec<u8>>;
+        fn read(&self, at: u64, len: usize, out: &mut Vec<u8>, patience: Patience) -> Result<usize>;
+        fn sync(&self, data_only: bool) -> Result<()>;
+        fn punch(&self, range: Range<u64>) -> Result<()>;
+        fn next_data(&self, from: u64) -> Result<Option<Range<u64>>>;
+        fn extents(&self, from: u64, max: usize) -> Result<(Vec<Extent>, bool)>;
+        fn set_times(&self, times: Times) -> Result<()>;
+        fn set_mode(&self, mode: u32) -> Result<()>;
+        fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()>;
+        fn note(&self, note: Note) -> Result<Option<Vec<u8>>>;
+        fn overview(&self) -> Result<Overview>;
+        fn set_note(&self, note: Note, value: Option<&[u8]>) -> Result<()>;
+        fn attributes(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>>;
+        fn set_attribute(&self, name: &[u8], value: Option<&[u8]>) -> Result<()>;
+        fn streams(&self) -> Result<Vec<StreamInfo>>;
+        fn stat_name(&self, name: &Name) -> Result<Stat>;
+        fn link_text(&self) -> Result<Vec<u8>>;
+        fn entries(&self, cookie: u64, visit: &mut dyn FnMut(DirEntry) -> ControlFlow<()>) -> Result<()>;
     }
 
     fn open_again(&self, how: OpenHow) -> Result<Arc<dyn Node>> {
@@ -165,24 +178,8 @@ impl Node for MeteredNode {
         }))
     }
 
-    fn stat(&self) -> Result<Stat> {
-        self.inner.stat()
-    }
-
-    fn first_stat(&self) -> Option<Stat> {
-        self.inner.first_stat()
-    }
-
-    fn address(&self) -> Result<Vec<u8>> {
-        self.inner.address()
-    }
-
     fn place(&self) -> Result<Option<(Arc<dyn Node>, Name)>> {
         Ok(self.inner.place()?.map(|(above, name)| (self.wrapped(above), name)))
-    }
-
-    fn read(&self, at: u64, len: usize, out: &mut Vec<u8>, patience: Patience) -> Result<usize> {
-        self.inner.read(at, len, out, patience)
     }
 
     fn range(self: Arc<Self>, at: u64, len: usize) -> Result<Option<FileRange>> {
@@ -192,10 +189,6 @@ impl Node for MeteredNode {
     fn write(&self, at: u64, data: &[u8]) -> Result<()> {
         let end = if data.is_empty() { Some(0) } else { at.checked_add(data.len() as u64) };
         self.reaching(end, true, || self.inner.write(at, data))
-    }
-
-    fn sync(&self, data_only: bool) -> Result<()> {
-        self.inner.sync(data_only)
     }
 
     fn set_size(&self, size: u64) -> Result<()> {
@@ -218,60 +211,12 @@ impl Node for MeteredNode {
         self.inner.allocate(range)
     }
 
-    fn punch(&self, range: Range<u64>) -> Result<()> {
-        self.inner.punch(range)
-    }
-
-    fn next_data(&self, from: u64) -> Result<Option<Range<u64>>> {
-        self.inner.next_data(from)
-    }
-
-    fn extents(&self, from: u64, max: usize) -> Result<(Vec<Extent>, bool)> {
-        self.inner.extents(from, max)
-    }
-
     fn copy_range(&self, at: u64, to: &dyn Node, to_at: u64, len: u64) -> Result<u64> {
         self.reached_by(at, to, to_at, len, |to| self.inner.copy_range(at, to, to_at, len))
     }
 
     fn clone_range(&self, at: u64, to: &dyn Node, to_at: u64, len: u64) -> Result<()> {
         self.reached_by(at, to, to_at, len, |to| self.inner.clone_range(at, to, to_at, len))
-    }
-
-    fn set_times(&self, times: Times) -> Result<()> {
-        self.inner.set_times(times)
-    }
-
-    fn set_mode(&self, mode: u32) -> Result<()> {
-        self.inner.set_mode(mode)
-    }
-
-    fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
-        self.inner.set_owner(uid, gid)
-    }
-
-    fn note(&self, note: Note) -> Result<Option<Vec<u8>>> {
-        self.inner.note(note)
-    }
-
-    fn overview(&self) -> Result<Overview> {
-        self.inner.overview()
-    }
-
-    fn set_note(&self, note: Note, value: Option<&[u8]>) -> Result<()> {
-        self.inner.set_note(note, value)
-    }
-
-    fn attributes(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        self.inner.attributes()
-    }
-
-    fn set_attribute(&self, name: &[u8], value: Option<&[u8]>) -> Result<()> {
-        self.inner.set_attribute(name, value)
-    }
-
-    fn streams(&self) -> Result<Vec<StreamInfo>> {
-        self.inner.streams()
     }
 
     fn open_stream(&self, name: &Name, create: bool, exclusive: bool) -> Result<Arc<dyn Node>> {
@@ -300,10 +245,6 @@ impl Node for MeteredNode {
 
     fn lookup(&self, name: &Name, how: OpenHow) -> Result<Arc<dyn Node>> {
         Ok(self.wrapped(self.inner.lookup(name, how)?))
-    }
-
-    fn stat_name(&self, name: &Name) -> Result<Stat> {
-        self.inner.stat_name(name)
     }
 
     fn create_file(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
@@ -388,13 +329,5 @@ impl Node for MeteredNode {
         };
         let file = meter.enter(doomed.id(), doomed.kind());
         file.losing_name(&*doomed, act)
-    }
-
-    fn link_text(&self) -> Result<Vec<u8>> {
-        self.inner.link_text()
-    }
-
-    fn entries(&self, cookie: u64, visit: &mut dyn FnMut(DirEntry) -> ControlFlow<()>) -> Result<()> {
-        self.inner.entries(cookie, visit)
     }
 }

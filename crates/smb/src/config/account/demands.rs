@@ -55,7 +55,7 @@ impl Demands {
             _ => {}
         }
         if let Some(oldest) = self.min_dialect.filter(|oldest| dialect.get() < oldest.get()) {
-            let (oldest, spoken) = (shown(oldest), shown(dialect));
+            let [oldest, spoken] = [oldest, dialect].map(|it| it.name().unwrap_or("of an unknown dialect"));
             return Some(format!("demands SMB {oldest} or later, and this connection speaks SMB {spoken}"));
         }
         match cipher {
@@ -67,35 +67,12 @@ impl Demands {
                 Some("demands signed messages, and its client has not said that it signs".to_owned())
             }
             Some(cipher) if !self.takes(cipher) => {
-                let taken: Vec<&str> = self.ciphers.iter().flatten().map(|&cipher| name(cipher)).collect();
-                let (taken, agreed) = (taken.join(", "), name(cipher));
+                let taken: Vec<&str> = self.ciphers.iter().flatten().map(|cipher| cipher.name()).collect();
+                let (taken, agreed) = (taken.join(", "), cipher.name());
                 Some(format!("takes no cipher but {taken}, and this connection has agreed on {agreed}"))
             }
             _ => None,
         }
-    }
-}
-
-/// The name of a dialect.
-pub(crate) fn shown(dialect: Dialect) -> &'static str {
-    match dialect {
-        Dialect::Smb202 => "2.0.2",
-        Dialect::Smb210 => "2.1",
-        Dialect::Smb300 => "3.0",
-        Dialect::Smb302 => "3.0.2",
-        Dialect::Smb311 => "3.1.1",
-        _ => "of an unknown dialect",
-    }
-}
-
-/// The name of a cipher, as Microsoft's tools spell it.
-#[must_use]
-pub const fn name(cipher: Cipher) -> &'static str {
-    match cipher {
-        Cipher::Aes128Ccm => "AES-128-CCM",
-        Cipher::Aes128Gcm => "AES-128-GCM",
-        Cipher::Aes256Ccm => "AES-256-CCM",
-        Cipher::Aes256Gcm => "AES-256-GCM",
     }
 }
 

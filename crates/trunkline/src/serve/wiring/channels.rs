@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
 
-use admin::channels::{LargeReads, Reason, Row, SessionChannels, Tried, Use};
+use admin::channels::{LargeReads, Reason, Row, SessionChannels, Traffic, Tried, Use};
 use smb::account::ChannelRule;
 use smb::interfaces::{self, NetworkAddress};
 use smb::state::Handle;
@@ -72,9 +72,11 @@ fn connection(channel: &Handle, told: &[NetworkAddress], now_ns: u64) -> Row {
             server_port: channel.peer.local.port(),
             creation_time: rfc3339(channel.since.wall_ns),
             age_seconds: now_ns.saturating_sub(channel.since.mono_ns) / 1_000_000_000,
-            requests: counted.requests,
-            bytes_in: counted.bytes_in,
-            bytes_out: counted.bytes_out,
+            traffic: Traffic {
+                requests: counted.requests,
+                bytes_in: counted.bytes_in,
+                bytes_out: counted.bytes_out,
+            },
             large_reads: large_reads(&channel.transfer),
         }),
         ..Row::default()

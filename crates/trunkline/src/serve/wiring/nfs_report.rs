@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use admin::Status;
+use admin::channels::Traffic;
 use admin::nfs::{Client, Connection, Delegation, Endpoint, Reason, Session};
 use admin::status::{FileId, Mask, Open, OpenFile};
 use nfs::state::stateid::State;
@@ -129,9 +130,11 @@ impl View<'_> {
             silent_seconds: seconds_since(way.heard_ns()),
             fore,
             back,
-            requests: way.requests.load(Relaxed),
-            bytes_in: way.received.load(Relaxed),
-            bytes_out: way.sent.load(Relaxed),
+            traffic: Traffic {
+                requests: way.requests.load(Relaxed),
+                bytes_in: way.received.load(Relaxed),
+                bytes_out: way.sent.load(Relaxed),
+            },
             large_reads: super::channels::large_reads(&way.transfer),
         }
     }

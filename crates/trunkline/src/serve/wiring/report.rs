@@ -116,14 +116,7 @@ fn tree_connect(tree: &Tree, session: &smb::state::Session) -> TreeConnect {
 }
 
 fn encryption(session: &smb::state::Session, all: bool) -> Protection {
-    let cipher = match session.protection.cipher {
-        Some(Cipher::Aes128Ccm) => "AES-128-CCM",
-        Some(Cipher::Aes128Gcm) => "AES-128-GCM",
-        Some(Cipher::Aes256Ccm) => "AES-256-CCM",
-        Some(Cipher::Aes256Gcm) => "AES-256-GCM",
-        None => "",
-    };
-    protection(cipher, all)
+    protection(session.protection.cipher.map_or("", Cipher::name), all)
 }
 
 fn signing(session: &smb::state::Session, all: bool) -> Protection {
