@@ -619,6 +619,18 @@ def run_cases(functions: Sequence[Callable[[Any], None]], given: Any, names: Seq
     return failures
 
 
+
+def unmount_both() -> int:
+    """Unmounts both, and says how many of them could not be."""
+    failures = 0
+    for where in (B, A):
+        done = subprocess.run(["umount", str(where)], capture_output=True, text=True)
+        if done.returncode != 0:
+            print(f"FAIL umount: {done.stderr.strip()}")
+            failures += 1
+    return failures
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     for name in ("address", "port", "share", "user", "password", "options", "host-directory"):
@@ -635,12 +647,7 @@ def main() -> int:
     print("PASS mount", flush=True)
     smb3 = SMB3_CASES if "vers=3" in options.options else []
     failures = run_cases(CASES + smb3 + (POSIX_CASES if options.posix else []) + (MODE_CASES if options.modes else []), Path(options.host_directory))
-    for where in (B, A):
-        done = subprocess.run(["umount", str(where)], capture_output=True, text=True)
-        if done.returncode != 0:
-            print(f"FAIL umount: {done.stderr.strip()}")
-            failures += 1
-    return failures
+    return failures + unmount_both()
 
 
 if __name__ == "__main__":

@@ -508,12 +508,7 @@ def main() -> int:
     if options.below:
         checks["a file system below"] = check_below
     failures += tree.run_cases(list(checks.values()), options, list(checks))
-    for where in (B, A):
-        done = subprocess.run(["umount", str(where)], capture_output=True, text=True)
-        if done.returncode != 0:
-            print(f"FAIL umount: {done.stderr.strip()}")
-            failures += 1
-    return failures
+    return failures + tree.unmount_both()
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ use std::time::Duration;
 use counting::{Expected, Run, the_counters_count, undisturbed};
 use proving::raw::{RawClient, Who};
 use smb_wire::{FileId, Guid, NtStatus, read};
-use volume::security::{Rights, Sid, well_known};
+use testkit::smb::{server_config, share_config, user};
 
 /// Requests on their way at once.
 const DEPTH: usize = 32;
@@ -40,74 +40,13 @@ fn serve(directory: &Path) -> (net::Handle<smb::service::Smb>, SocketAddr) {
     let volume = volume_posix::PosixVolume::open(&root, &beside).expect("the directory can be served");
     let engine = share::Share::open(Arc::new(volume), share::Config::default()).expect("the share opens");
     let server = smb::Server::new(server_config(), net::now());
-    server.set_users([user()]);
-    server.set_shares([share_config(engine)]);
+    server.set_users([user("anna", "s3cret", 1001)]);
+    server.set_shares([share_config(&engine)]);
     let listeners = net::Listeners::bind(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]).expect("a port");
     let config = net::Config { workers: 1, ..net::Config::default() };
     let handle = net::serve(listeners, Arc::new(smb::service::Smb(server)), config).expect("it serves");
     let address = handle.local_addresses()[0];
     (handle, address)
-}
-
-fn server_config() -> smb::ServerConfig {
-    smb::ServerConfig {
-        guid: Guid([1; 16]),
-        name: "SERVER".into(),
-        dns_name: "server.example.net".into(),
-        machine_sid: Sid::new(5, &[21, 1, 2, 3]),
-        min_dialect: smb_wire::negotiate::Dialect::Smb202,
-        max_dialect: smb_wire::negotiate::Dialect::Smb311,
-        signing: smb::Signing::Offered,
-        encryption: smb::Encryption::Enabled,
-        max_connections: 100,
-        anonymous: false,
-        smbtorture_controls: false,
-        max_credits: smb::limits::MAX_CREDITS,
-        multichannel: true,
-        max_channels: smb::limits::DEFAULT_CHANNELS,
-        accounts: Vec::new(),
-        free_users: Vec::new(),
-        share_endpoints: Vec::new(),
-        target: smb::TargetRule::default(),
-        guess_delay_ns: 0,
-        session_memory: share::ClientMemory::bounded(usize::MAX),
-    }
-}
-
-fn user() -> smb::UserConfig {
-    let identity = share::Identity {
-        name: "anna".into(),
-        sid: Sid::new(5, &[21, 1, 2, 3, 1001]),
-        groups: vec![well_known::EVERYONE],
-        uid: 1001,
-        gid: 1001,
-        host_groups: Vec::new(),
-        actor: None,
-        unbound: false,
-        administrator: false,
-        limit: Rights::ALL,
-    };
-    let nt_hash = *auth::NtHash::from_password("s3cret").as_bytes();
-    smb::UserConfig { identity: Arc::new(identity), nt_hash, second_hash: None, key_of: None, enabled: true }
-}
-
-fn share_config(engine: Arc<share::Share>) -> smb::ShareConfig {
-    smb::ShareConfig {
-        name: "files".into(),
-        account: None,
-        comment: String::new(),
-        engine,
-        read_only: false,
-        users: None,
-        encryption: smb::Encryption::Enabled,
-        inherits_encryption: false,
-        signing: smb::Signing::Offered,
-        min_dialect: smb_wire::negotiate::Dialect::Smb202,
-        case_sensitive: false,
-        hide_unreadable: false,
-        hidden: false,
-        continuously_available: false,
-    }
 }
 
 /// A READ of each block.

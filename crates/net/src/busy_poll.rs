@@ -30,12 +30,14 @@ pub(crate) struct BusyPoll {
     passed: u32,
     /// A request was answered since it asked or slept last.
     has_answered: bool,
+    /// For how long it has asked and not told (ns).
+    spent_ns: u64,
 }
 
 impl BusyPoll {
     pub(crate) fn new(span: Duration) -> BusyPoll {
         let span_ns = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
-        BusyPoll { span_ns, since_ns: None, alone: 0, missed: 0, passed: 0, has_answered: false }
+        BusyPoll { span_ns, since_ns: None, alone: 0, missed: 0, passed: 0, has_answered: false, spent_ns: 0 }
     }
 
     /// Takes in how many requests a turn has answered.
@@ -53,21 +55,20 @@ impl BusyPoll {
         self.since_ns.is_some()
     }
 
-    /// Something has come.
-    pub(crate) fn hit(&mut self) {
-        if self.since_ns.take().is_some() {
-            self.missed = self.missed.saturating_sub(1);
-        }
+    /// Something has come while it asks.
+    pub(crate) fn hit(&mut self, now_ns: impl Fn() -> u64) {
+        self.stop(now_ns);
+        self.missed = self.missed.saturating_sub(1);
     }
 
-    /// Nothing has come by now: whether to ask again rather than sleep.
-    pub(crate) fn goes_on(&mut self, now_ns: u64) -> bool {
+    /// Nothing has come by now: whether to ask again rather than sleep. The clock is read only where that depends on it.
+    pub(crate) fn goes_on(&mut self, now_ns: impl Fn() -> u64) -> bool {
         let answered = std::mem::take(&mut self.has_answered);
         if let Some(since_ns) = self.since_ns {
-            if now_ns.saturating_sub(since_ns) < self.span_ns {
+            if now_ns().saturating_sub(since_ns) < self.span_ns {
                 return true;
             }
-            self.since_ns = None;
+            self.stop(now_ns);
             self.missed = (self.missed + MISS).min(MOST_PASSED);
             self.passed = 1 << self.missed;
             return false;
@@ -79,18 +80,20 @@ impl BusyPoll {
             self.passed -= 1;
             return false;
         }
-        self.since_ns = Some(now_ns);
+        self.since_ns = Some(now_ns());
         true
     }
 
-    /// It stops asking for another reason than time.
-    pub(crate) fn stop(&mut self) {
-        self.since_ns = None;
+    /// It asks no more, for whatever reason.
+    pub(crate) fn stop(&mut self, now_ns: impl Fn() -> u64) {
+        if let Some(since_ns) = self.since_ns.take() {
+            self.spent_ns += now_ns().saturating_sub(since_ns);
+        }
     }
 
-    /// Since when it asks (monotonic ns).
-    pub(crate) fn since_ns(&self) -> Option<u64> {
-        self.since_ns
+    /// For how long it has asked since this was taken last (ns).
+    pub(crate) fn take_spent_ns(&mut self) -> u64 {
+        std::mem::take(&mut self.spent_ns)
     }
 }
 
@@ -111,9 +114,9 @@ mod tests {
     fn request(poll: &mut BusyPoll, after_ns: u64) -> u64 {
         poll.answered(1);
         let mut now_ns = 1_000_000;
-        while poll.goes_on(now_ns) {
+        while poll.goes_on(|| now_ns) {
             if now_ns - 1_000_000 >= after_ns {
-                poll.hit();
+                poll.hit(|| now_ns);
                 break;
             }
             now_ns += 1_000;
@@ -170,7 +173,7 @@ mod tests {
     fn nothing_is_asked_without_an_answer_or_without_time_for_it() {
         let mut poll = settled();
         request(&mut poll, 10_000);
-        assert!(!poll.goes_on(2_000_000), "it was woken for nothing");
+        assert!(!poll.goes_on(|| 2_000_000), "it was woken for nothing");
         let mut never = BusyPoll::new(Duration::ZERO);
         (0..100).for_each(|_| assert_eq!(request(&mut never, 10_000), 0));
     }

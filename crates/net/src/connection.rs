@@ -356,19 +356,13 @@ impl<S: Service> Served<S> {
     fn asks_again(&mut self) -> bool {
         let connection = &mut *self.connection;
         let poll = &mut connection.busy_poll;
-        let since_ns = poll.since_ns();
         let is_free = connection.core.is_some() && connection.outstanding == 0 && !connection.closing;
         if !is_free || connection.pace.hops() || self.worker.is_lane() || self.worker.is_finishing() {
-            poll.stop();
-            return false;
-        }
-        let now_ns = clock::mono_ns();
-        if poll.goes_on(now_ns) {
+            poll.stop(clock::mono_ns);
+        } else if poll.goes_on(clock::mono_ns) {
             return true;
         }
-        if let Some(since_ns) = since_ns {
-            self.worker.polled_busily(since_ns, now_ns);
-        }
+        self.worker.polled_busily(poll.take_spent_ns());
         false
     }
 
@@ -521,31 +515,30 @@ impl<S: Service> Served<S> {
         if std::mem::take(&mut connection.held_back) {
             core.inbound.restart_clock(clock::mono_ns());
         }
-        match self.stream.poll_read_ready(cx) {
-            Poll::Pending if connection.busy_poll.is_on() => {}
+        let asks = match self.stream.poll_read_ready(cx) {
+            Poll::Pending if connection.busy_poll.is_on() => true,
             Poll::Pending => {
                 // If so much has come by now, this raises the event that is being waited for.
                 connection.wakes_at.set(&self.stream, core.inbound.worth_waking());
                 return Ok(Received::Waiting);
             }
-            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Ok(())) => false,
             Poll::Ready(Err(_)) => return Err("it cannot be waited for"),
-        }
+        };
         let buffers = &mut *self.worker.buffers();
         let stream = &self.stream;
         let counters = self.worker.counters();
-        let asks = connection.busy_poll.since_ns();
         let received = core.inbound.fill(buffers, |slices, room| match asks {
-            Some(_) => ask_once(stream, slices, room),
-            None => receive_once(stream, slices, room),
+            true => ask_once(stream, slices, room),
+            false => receive_once(stream, slices, room),
         });
-        let still_asks = asks.is_some() && received == Received::Empty;
+        let still_asks = asks && received == Received::Empty;
         counters.busy_polls.add(u64::from(still_asks));
         counters.recv_calls.add(u64::from(received != Received::Unready && !still_asks));
         counters.recv_empty.add(u64::from(received == Received::Empty && !still_asks));
-        if let Some(since_ns) = asks.filter(|_| !still_asks) {
-            connection.busy_poll.hit();
-            self.worker.polled_busily(since_ns, clock::mono_ns());
+        if connection.busy_poll.is_on() && !matches!(received, Received::Empty | Received::Unready) {
+            connection.busy_poll.hit(clock::mono_ns);
+            self.worker.polled_busily(connection.busy_poll.take_spent_ns());
         }
         if let Received::Some(count) | Received::All(count) = received {
             counters.bytes_received.add(count as u64);

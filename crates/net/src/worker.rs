@@ -172,11 +172,10 @@ impl<S: Service> Worker<S> {
         result
     }
 
-    /// Counts the time in which a connection asked for a request that came late or not at all.
-    pub(crate) fn polled_busily(&self, since_ns: u64, until_ns: u64) {
-        let passed_ns = until_ns.saturating_sub(since_ns);
-        self.busy_polled_ns.set(self.busy_polled_ns.get() + passed_ns);
-        lane::waited(passed_ns);
+    /// Counts the time in which a connection asked for a request that had not come.
+    pub(crate) fn polled_busily(&self, spent_ns: u64) {
+        self.busy_polled_ns.set(self.busy_polled_ns.get() + spent_ns);
+        lane::waited(spent_ns);
     }
 
     /// Counts a turn of a connection here. The worker that it is to go to, when there is too much to do for this one.

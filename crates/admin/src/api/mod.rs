@@ -56,7 +56,7 @@ struct Page {
     door: Door,
     places: Semaphore,
     server: Arc<dyn Controlled>,
-    /// What describes the API, made once: callers without the token may ask for it.
+    /// The description of the API, made once: callers without the token may ask for it.
     described: OnceLock<Bytes>,
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::routes::{ALWAYS, Parameter, ROOT, ROUTES, Route};
 use crate::objects::Kind;
 
-/// What describes the API; `settings` gives the JSON schema of the settings of a kind.
+/// The description of the API; `settings` gives the JSON schema of the settings of a kind.
 pub fn document(settings: impl Fn(Kind) -> Value) -> Value {
     let mut paths = Map::new();
     for route in ROUTES.into_iter().flatten() {

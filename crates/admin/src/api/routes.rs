@@ -1,4 +1,4 @@
-//! What can be asked of the API: each path and method with what it does, what it takes, what comes back, and what answers.
+//! The routes of the API: each path and method with its description, parameters, responses and handler.
 //!
 //! [`answer`] leads a request to its route in [`ROUTES`]; [`super::openapi`] describes them.
 
@@ -10,7 +10,7 @@ use crate::Controlled;
 use crate::objects::Kind;
 use crate::overview::{MOST_ROWS, ROWS};
 
-/// Where all paths begin.
+/// The beginning of all paths.
 pub(super) const ROOT: &str = "/api/v1/";
 
 /// One thing that can be asked.
@@ -69,14 +69,14 @@ const CHANGED_SINCE: (u16, &str, &str) = (412, "It has changed since, and what",
 const NOT_SAID: (u16, &str, &str) = (428, "If-Match is missing", "Error");
 const NOW: (u16, &str, &str) = (200, "The server at one moment", "");
 
-/// What every request may get.
+/// Responses that every request may get.
 pub(super) const ALWAYS: [(u16, &str, &str); 3] = [
     (401, "The token is missing or wrong", "Error"),
     (403, "It comes from a page of another site", "Error"),
     (421, "The host is not named by localhost or an address of loopback", "Error"),
 ];
 
-/// What can be asked of a kind of objects.
+/// The routes of one kind of objects.
 macro_rules! objects {
     ($kind:ident, $one:literal, $any:literal) => {
         [

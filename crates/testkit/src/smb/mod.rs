@@ -228,7 +228,8 @@ impl World {
     }
 }
 
-fn server_config() -> ServerConfig {
+/// A server that lets every dialect in and demands nothing.
+pub fn server_config() -> ServerConfig {
     ServerConfig {
         guid: Guid(*b"server under tes"),
         name: "SERVER".into(),
@@ -254,7 +255,8 @@ fn server_config() -> ServerConfig {
     }
 }
 
-fn share_config(engine: &Arc<Share>) -> ShareConfig {
+/// The share [`SHARE`] on `engine`, open to every user.
+pub fn share_config(engine: &Arc<Share>) -> ShareConfig {
     ShareConfig {
         name: SHARE.into(),
         account: None,
