@@ -34,14 +34,15 @@ class Missing(Exception):
     """This machine lacks what a case needs; the message says what."""
 
 
-def wait_for(address: str, port: int) -> None:
-    """Waits until somebody listens there."""
+def wait_for(address: str, port: int, server: subprocess.Popen[bytes]) -> None:
+    """Waits until the server listens there."""
     until = time.monotonic() + PATIENCE
-    while time.monotonic() < until:
+    while time.monotonic() < until and server.poll() is None:
         with contextlib.suppress(OSError), socket.create_connection((address, port), 1):
             return
         time.sleep(0.05)
-    raise RuntimeError(f"nobody listens on {address} port {port}")
+    state = "is silent" if server.returncode is None else f"ended with status {server.returncode}"
+    raise RuntimeError(f"the server for {address} port {port} {state}")
 
 
 class Trunkline:
@@ -83,14 +84,20 @@ class Trunkline:
         log = (self.directory / "log").open("w")
         self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
         try:
-            wait_for("127.0.0.1" if self.listen == "0.0.0.0" else self.listen, self.port)
-        except RuntimeError:
+            wait_for("127.0.0.1" if self.listen == "0.0.0.0" else self.listen, self.port, self.process)
+        except RuntimeError as reason:
+            said = (self.directory / "log").read_text().strip()
             self.__exit__()
-            raise RuntimeError((self.directory / "log").read_text() if self.directory.exists() else "no server") from None
+            raise RuntimeError(f"{reason}; its log: {said or 'empty'}") from None
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Whoever was given the command line ends with the server.
+        if self.process.poll() is None:
+            self._end()
+        self.scratch.cleanup()
+
+    def _end(self) -> None:
+        # A program that was given the command line ends when the server does.
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split() if self.before else []
         for pid in map(int, children) if children else [self.process.pid]:
             os.kill(pid, signal.SIGTERM)
@@ -99,7 +106,6 @@ class Trunkline:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        self.scratch.cleanup()
 
     def left(self) -> list[str]:
         """What lies in the share."""

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -21,6 +22,7 @@ SERVERS = PROVING / "servers"
 # Those that speak SMB, and those that speak NFS.
 KINDS = ("trunkline", "samba")
 NFS_KINDS = ("trunkline", "ganesha")
+_used_ports: set[int] = set()
 
 
 class Network(Protocol):
@@ -75,10 +77,20 @@ def _accounts() -> list[list[str]]:
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A TCP port that nothing uses on any address of this host; no port is returned twice.
+
+    The kernel gives outgoing connections the ports of ip_local_port_range. For a minute after its end, such a connection keeps its port
+    from a server that listens on all addresses. The port therefore lies outside that range, unless the range holds them all.
+    """
+    first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    unused = [port for port in range(10_000, 65_536) if port not in _used_ports]
+    ports = [port for port in unused if not first <= port <= last] or unused
+    random.shuffle(ports)
+    for port in ports:
+        if is_free("0.0.0.0", port):
+            _used_ports.add(port)
+            return port
+    raise OSError("every TCP port from 10000 on is in use")
 
 
 def is_free(address: str, port: int) -> bool:
