@@ -1,13 +1,16 @@
-//! The project's own checks: `cargo xtask layers`, `cargo xtask tidy`, `cargo xtask circles` and `cargo xtask semantics`.
+//! The project's own checks: `cargo xtask layers`, `tidy`, `names`, `prose`, `circles` and `semantics`.
 //!
-//! Start with [`layers`] (which crate may know what), [`tidy`] (how a source file looks), [`circles`] (which files import one
-//! another in a circle) and [`semantics`] (the tests that SEMANTICS.md names). The first two read sources through [`source`], which tells code from comments and literals. Each check returns all its
-//! findings as lines `path:line: what is wrong`; one finding is enough for exit status 1. [`simulate`] runs the server in a
-//! simulated network over a failing disk.
+//! Start with [`layers`] (which crate may know what), [`tidy`] (how a source file looks), [`names`] (how often a
+//! type's name stands), [`prose`] (how the docs read), [`circles`] (which files import one another in a circle)
+//! and [`semantics`] (the tests that SEMANTICS.md names). They read sources through [`source`], which tells code
+//! from comments and literals. Each check returns all its findings as lines `path:line: what is wrong`; one
+//! finding is enough for exit status 1. [`simulate`] runs the server in a simulated network over a failing disk.
 
 mod circles;
 mod layers;
 mod modules;
+mod names;
+mod prose;
 mod semantics;
 mod simulate;
 mod source;
@@ -17,7 +20,8 @@ mod words;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask layers | tidy | circles [--print] | semantics | all | simulate [--seed FIRST] [--count N] [--log]";
+const USAGE: &str = "usage: cargo xtask layers | tidy | names | prose [--print] | circles [--print] | semantics | all | \
+     simulate [--seed FIRST] [--count N] [--log]";
 
 fn main() -> ExitCode {
     let root = workspace_root();
@@ -25,16 +29,20 @@ fn main() -> ExitCode {
     if wanted == "simulate" {
         return simulate::run(&root, std::env::args().skip(2));
     }
-    if wanted == "circles" && std::env::args().nth(2).as_deref() == Some("--print") {
-        return match circles::print(&root) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(why) => fail(&why),
+    if std::env::args().nth(2).as_deref() == Some("--print") {
+        let printed = match wanted.as_str() {
+            "circles" => circles::print(&root),
+            "prose" => prose::print(&root),
+            _ => Err(USAGE.to_owned()),
         };
+        return printed.map_or_else(|why| fail(&why), |()| ExitCode::SUCCESS);
     }
     let findings = match wanted.as_str() {
         "layers" => layers::check(&root),
         "tidy" => tidy::check(&root),
         "circles" => circles::check(&root),
+        "names" => names::check(&root),
+        "prose" => prose::check(&root),
         "semantics" => semantics::check(&root),
         "all" => layers::check(&root).and_then(|mut found| {
             found.extend(tidy::check(&root)?);
@@ -65,7 +73,9 @@ fn fail(why: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// The workspace this program was built from.
+/// The workspace in which cargo runs this program, else the one that it was built from.
 fn workspace_root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+    let manifest =
+        std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&manifest).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
