@@ -1,5 +1,5 @@
-//! From an admitted request to its command: the checks that all commands share, in the order of the
-//! specification (MS-SMB2 3.3.5.2).
+//! Leads an admitted request to its command. It first makes the checks that all commands share, in the order
+//! of the specification (MS-SMB2 3.3.5.2). Start with [`handle`].
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +12,7 @@ use crate::state::Event;
 use crate::state::session::State;
 use crate::{cmd, counting};
 
-/// Checks what all commands share, and hands the request to its own.
+/// Makes the shared checks and calls the command of the request.
 pub fn handle(connection: &mut Connection, request: &mut Request<'_>, out: &mut Output<Event>) -> Outcome {
     let mut outcome = checked(connection, request, out).unwrap_or_else(Outcome::from);
     if let Outcome::Answered(Answered::Failed(status, _)) = &mut outcome
@@ -27,11 +27,11 @@ pub fn handle(connection: &mut Connection, request: &mut Request<'_>, out: &mut 
     }
     match &outcome {
         Outcome::Answered(Answered::Failed(status, _)) => {
-            // MS-SMB2 3.3.5.2.7.2: what stands behind it has no tree.
+            // MS-SMB2 3.3.5.2.7.2: the requests that follow have no tree.
             if request.header.command() == Command::TreeConnect {
                 request.related.tree_id = u32::MAX;
             }
-            // MS-SMB2 3.3.5.2.7.2: only a request that would have made an Open fails those behind it.
+            // MS-SMB2 3.3.5.2.7.2: only a request that would have created an Open fails those that follow.
             if request.header.command() == Command::Create || request.related.file_id.is_none() {
                 request.related.failed = Some(*status);
             }
@@ -44,7 +44,7 @@ pub fn handle(connection: &mut Connection, request: &mut Request<'_>, out: &mut 
     outcome
 }
 
-/// What a request that waits is told when its Open, tree or session goes away.
+/// The status of a waiting request whose Open, tree or session has ended.
 fn ended(command: Command, status: NtStatus) -> NtStatus {
     let gone = [NtStatus::FILE_CLOSED, NtStatus::NETWORK_NAME_DELETED, NtStatus::USER_SESSION_DELETED];
     match command {
@@ -92,11 +92,11 @@ fn checked(
     Ok(handled.into())
 }
 
-/// The same for commands of a session.
+/// Checks and calls the commands that need a session.
 fn in_session(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
     // MS-SMB2 3.3.5.2.9
     if request.channel.is_none() && request.header.is_related() {
-        // What it is related to had no session either, so there is nothing to inherit.
+        // The request that it is related to had no session either. There is nothing to inherit.
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     }
     if request.channel.is_none() {

@@ -1,5 +1,5 @@
-//! The way of a frame through its connection: [`receive`] opens the seal, [`run`] answers one request after the other. One that
-//! was put aside goes on by [`wake`], or by [`job_done`].
+//! The path of a frame through its connection: [`receive`] opens the seal, [`run`] answers one request after
+//! the other. A request that was put aside goes on by [`wake`] or [`job_done`].
 
 use smallvec::SmallVec;
 use smb_wire::NtStatus;
@@ -15,13 +15,13 @@ use crate::exchange::rest::{First, Rest};
 use crate::exchange::{Aside, Compound, Exchange, Outcome, Request, UnderWay};
 use crate::state::{Completion, Event};
 
-/// What comes behind one request of a frame.
+/// The continuation after one request of a frame.
 enum Then {
-    /// The next one, or the end.
+    /// The next request, or the end of the frame.
     Next,
-    /// It is put aside.
+    /// The request is put aside.
     Aside(Aside),
-    /// The end of the connection.
+    /// The connection ends.
     Closed,
 }
 
@@ -51,14 +51,15 @@ fn start(
     run(connection, Exchange { compound, rest: Rest::new(messages), request: None }, now, out);
 }
 
-/// Answers the requests that are left one after the other; the first one may have been looked at before.
+/// Answers the remaining requests one after the other. The first one may be a resumed request.
 fn run(connection: &mut Connection, mut exchange: Exchange<'_>, now: Now, out: &mut Output<Event>) {
     while !exchange.rest.bytes().is_empty() {
         match run_one(connection, &mut exchange, now, out) {
             Then::Next => {}
             Then::Closed => return,
             Then::Aside(aside) => {
-                // They go before the answers so far, which may leave with the word that this one waits.
+                // The notices go before the replies so far. Those may leave together with the interim
+                // response of this request.
                 connection.send_own_notices(now, out);
                 match connection.put_aside(exchange, aside, out) {
                     Some(goes_on) => exchange = goes_on,
@@ -71,7 +72,7 @@ fn run(connection: &mut Connection, mut exchange: Exchange<'_>, now: Now, out: &
     connection.finish(exchange.compound, out);
 }
 
-/// Answers the first request that is left.
+/// Answers the first of the remaining requests.
 fn run_one(
     connection: &mut Connection,
     exchange: &mut Exchange<'_>,
@@ -110,7 +111,7 @@ fn run_one(
     (request.signature, request.bare) = (signature, bare);
     let outcome = dispatch::handle(connection, &mut request, out);
     let Request { related, claim, attached, counted, sign_answer, .. } = request;
-    // Of a CREATE that has ended nothing is left to the next.
+    // A CREATE that has ended leaves no claim to the next request.
     compound.claim = claim.filter(|_| matches!(outcome, Outcome::Aside(_)));
     compound.related = related;
     under_way.signed |= sign_answer && compound.sealed_by.is_none();
@@ -131,7 +132,7 @@ fn run_one(
             connection.note(&mut under_way, NtStatus::SUCCESS, 0);
         }
         Outcome::Answered(answered) => {
-            // The only answer, which is bare, may end with a piece of a file.
+            // A lone bare reply may end with a piece of a file.
             under_way.course.attached = attached.as_ref().map_or(0, |range| range.len);
             connection.answer(compound, &mut under_way, answered);
             if let Some(range) = attached {
@@ -143,7 +144,7 @@ fn run_one(
     Then::Next
 }
 
-/// A wake-up for a request that waits: it is tried again, or its answer goes out.
+/// Handles a wake-up of a waiting request: tries it again, or sends its reply.
 pub(crate) fn wake(connection: &mut Connection, async_id: u64, now: Now, out: &mut Output<Event>) {
     let parked = connection.parked.remove_if(async_id, |parked| parked.parking.ends_by_wake());
     let Some(Parked { mut exchange, mut request, parking }) = parked else { return };
@@ -169,7 +170,8 @@ pub(crate) fn wake(connection: &mut Connection, async_id: u64, now: Now, out: &m
     run(connection, exchange, now, out);
 }
 
-/// Work on the blocking pool is done: its answer, and what follows in its frame.
+/// Handles the end of work on the blocking pool: sends the reply and runs the remaining requests of the
+/// frame.
 pub(crate) fn job_done(
     connection: &mut Connection,
     async_id: u64,
@@ -183,7 +185,7 @@ pub(crate) fn job_done(
     complete(connection, exchange, request, completion, now, out);
 }
 
-/// Answers a request that is done, and goes on with what follows.
+/// Answers a completed request and runs the remaining requests.
 fn complete(
     connection: &mut Connection,
     mut exchange: Exchange<'static>,
@@ -197,7 +199,7 @@ fn complete(
     run(connection, exchange, now, out);
 }
 
-/// The connection is called: log-ons whose turn has come go on.
+/// Resumes the delayed log-ons that are due.
 pub(crate) fn take_turns(connection: &mut Connection, now: Now, out: &mut Output<Event>) {
     let due =
         connection.parked.log_ons().filter(|(_, at_ns)| at_ns.is_some_and(|at_ns| at_ns <= now.mono_ns));

@@ -1,4 +1,4 @@
-//! The SMB server for the transport: [`Server`] is a service, [`Connection`] its conversation.
+//! Connects the SMB server to the transport: [`Server`] is a service, [`Connection`] its conversation.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::limits::MAX_MESSAGE_BEFORE_LOGON;
 use crate::run;
 use crate::state::{Event, Server};
 
-/// [`Server`] as the transport wants it.
+/// A [`Server`] as a service of the transport.
 #[derive(Debug, Clone)]
 pub struct Smb(pub Arc<Server>);
 
@@ -56,7 +56,7 @@ impl Conversation for Connection {
             }
             Event::Break(notice) => self.send_notice(notice, now, out),
             Event::SessionGone { session_id } => {
-                // One that nobody had logged on to gives no further time to do so.
+                // The end of a session that nobody had logged on to does not extend the time for a log-on.
                 let was_carried = self.channel_of(session_id).is_some();
                 self.forget_session(session_id);
                 self.handle.way.set_sessions(self.channels.len());
@@ -88,7 +88,7 @@ impl Conversation for Connection {
     fn principal(&self) -> Option<Principal> {
         let mut all = self.channels.iter().filter_map(|channel| channel.session.principal());
         let first = all.next()?;
-        // A connection of several users is their host's.
+        // A connection of several users belongs to their host.
         Some(if all.all(|other| other == first) { first } else { Principal::Host })
     }
 

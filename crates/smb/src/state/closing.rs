@@ -1,18 +1,19 @@
-//! Opens that are being closed for sessions of several channels.
+//! Opens for which a CLOSE is under way, in sessions with several channels.
 //!
-//! A client whose channel is lost sends its CLOSE again over another (MS-SMB2 3.2.5.1.13), while the first may still be carried
-//! out. The second finds no Open, which its client takes for success, so it must not be answered before the first is done.
+//! A client whose channel is lost sends its CLOSE again over another channel (MS-SMB2 3.2.5.1.13). The first
+//! CLOSE may still be under way. The second CLOSE finds no Open, and its client takes that for success. So
+//! the second one must not be answered before the first one is done.
 
 use parking_lot::{Condvar, Mutex};
 
-/// The volatile ids of those Opens.
+/// The volatile ids of the Opens with a pending CLOSE.
 #[derive(Debug, Default)]
 pub(crate) struct Closing {
     ids: Mutex<Vec<u64>>,
     ended: Condvar,
 }
 
-/// One of them is being closed, until this is dropped.
+/// One pending CLOSE. It ends when this value is dropped.
 pub(crate) struct Close<'a> {
     closing: &'a Closing,
     id: u64,
@@ -24,7 +25,7 @@ impl Closing {
         Close { closing: self, id }
     }
 
-    /// Waits until this one is closed, if it is being closed.
+    /// Waits until the pending CLOSE of this Open, if any, is done.
     pub fn wait(&self, id: u64) {
         let mut ids = self.ids.lock();
         self.ended.wait_while(&mut ids, |ids| ids.contains(&id));

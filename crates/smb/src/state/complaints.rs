@@ -1,5 +1,6 @@
-//! What an administrator is told of requests that no client should send, or that come where they do harm: a line for
-//! each, up to a bound, since who sends nonsense may send a lot of it, and some clients ask again without pause.
+//! A rate-limited log of requests that no client should send, or that do harm. Each gets a line, up to a
+//! limit for each address. A hostile client may send many such requests, and some clients repeat theirs
+//! without pause.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -8,11 +9,12 @@ use parking_lot::Mutex;
 
 use crate::limits::{COMPLAINTS_TIME_NS, MAX_COMPLAINED, MAX_COMPLAINTS};
 
-/// Lines by the address that they are about. Not by connection, since a client may come over one after the other.
+/// The logged lines by client address. A limit for each connection would not do, since a client may open one
+/// after the other.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints(Mutex<HashMap<IpAddr, Said>>);
 
-/// What was said of one address of late.
+/// The lines about one address in the current period.
 #[derive(Debug, Clone, Copy)]
 struct Said {
     since_ns: u64,
@@ -26,11 +28,12 @@ impl Said {
     }
 }
 
-/// For whom there is no room in the table.
+/// The entry for addresses that find no space in the table.
 const ALL_OTHERS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 impl Complaints {
-    /// Whether one more line is written about an address, and how many were left out before it.
+    /// Whether one more line about an address may be written. The value is the number of lines that were
+    /// left out before it.
     pub fn admit(&self, from: IpAddr, now_ns: u64) -> Option<u64> {
         let mut all = self.0.lock();
         if all.len() >= MAX_COMPLAINED && !all.contains_key(&from) {
@@ -77,7 +80,7 @@ mod tests {
         let more = (0..1000).filter(|n| said(MAX_COMPLAINED + n, 0)).count();
         assert_eq!(more, MAX_COMPLAINTS as usize);
         assert!(complaints.0.lock().len() <= MAX_COMPLAINED + 1);
-        // Those of whom nothing was heard for long make room.
+        // Entries of long silent addresses are removed for new ones.
         assert!(said(MAX_COMPLAINED * 2, COMPLAINTS_TIME_NS));
         assert_eq!(complaints.0.lock().len(), 1);
     }

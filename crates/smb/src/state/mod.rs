@@ -1,8 +1,9 @@
-//! What outlives a request and a connection, and never points back at either.
+//! State that outlives a request and a connection, and never points back at either.
 //!
-//! [`server`] has the tables, [`session`] identity, keys and trees ([`tree`]), [`open`] what CREATE made, [`durable`] which of it
-//! outlives its session and [`persistent`] what is kept of it when the server ends. [`client`] has a client's connections by
-//! their [`handle`]s; [`notice`] takes a break over one of them, or the next when that fails.
+//! [`server`] has the tables. [`session`] has identity, keys and trees ([`tree`]). [`open`] has the Opens,
+//! [`durable`] the rules by which some outlive their session, and [`persistent`] the record that outlives
+//! the server. [`client`] lists a client's connections by their [`handle`]s. [`notice`] sends a break over
+//! one of them, or over the next when that fails.
 
 pub(crate) mod brake;
 pub mod client;

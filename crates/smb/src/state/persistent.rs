@@ -1,6 +1,6 @@
-//! Opens that outlive the server (MS-SMB2 3.3.1.10 IsPersistent): what only this protocol knows of them is
-//! kept beside the engine's record of each. [`Server::restore`](super::server::Server::restore) makes Opens of it after a
-//! restart.
+//! Opens that outlive the server (MS-SMB2 3.3.1.10 IsPersistent). The engine records each of them. This
+//! module adds the SMB part of such a record. [`Server::restore`](super::server::Server::restore) makes
+//! Opens from it after a restart.
 
 use share::ClientKey;
 use smb_wire::Guid;
@@ -13,10 +13,10 @@ use super::durable::{AskedFor, Instance, Made};
 use super::open::Open;
 use super::sequence::{LOCKS, LockSequences};
 
-/// What a note begins with; another is of another version.
+/// The first byte of a note. Another value is another version.
 const NOTE_VERSION: u8 = 2;
 
-/// What is kept of a persistent Open beside what the engine keeps.
+/// The SMB part of a persistent Open's record.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Note {
     pub persistent: u64,
@@ -75,7 +75,7 @@ impl Note {
         bytes
     }
 
-    /// Reads what [`begin`] has had recorded.
+    /// Decodes the bytes that [`begin`] has recorded.
     pub fn decode(bytes: &[u8]) -> Result<Note, Truncated> {
         let mut from = Cursor::new(bytes);
         if from.u8()? != NOTE_VERSION {
@@ -123,7 +123,7 @@ fn take<T>(
     if from.u8()? == 0 { Ok(None) } else { how(from).map(Some) }
 }
 
-/// Has a new Open recorded; false when it cannot be, and ends with the server.
+/// Records a new Open. Returns false if that fails. The Open then ends with the server.
 // MS-SMB2 3.3.5.9.10
 pub(crate) fn begin(open: &Open) -> bool {
     let Some((engine, file)) = open.file() else { return false };
@@ -138,10 +138,11 @@ pub(crate) fn begin(open: &Open) -> bool {
     }
 }
 
-/// What is recorded beside the byte ranges of a LOCK, in one step with them: which numbers are done. Built where the
-/// engine orders such changes, since several may be made at once; `change` is made to the numbers there.
+/// The note that is recorded in one step with the byte ranges of a LOCK. It says which lock sequence numbers
+/// are done. The engine builds it where it orders such changes, since several may run at once. `change` is
+/// applied to the sequence numbers there.
 pub(crate) fn lock_note(open: &Open, change: impl Fn(&LockSequences)) -> impl Fn() -> Option<Vec<u8>> {
-    // The rest of it is settled.
+    // The other values of the note do not change.
     let note =
         open.file().filter(|(_, file)| file.is_lasting()).and_then(|_| Note::of(open, open.locks.all()));
     move || {

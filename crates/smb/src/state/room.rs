@@ -1,30 +1,32 @@
-//! Room for a channel in a session that has as many as it may have.
+//! The limit on the channels of a session, and which channel ends for a new one.
 //!
-//! A client that loses a connection asks for another one long before the server can know: its host still answers
-//! TCP's probes for the old one, or is given up after its time only. Were the lost channel to keep its place,
-//! the client would be refused until then, and Linux's hands each refusal to its callers as an error. So the
-//! channel that was silent for longest gives its place up, if that is at least [`ROOM_SILENCE_NS`].
+//! A client that loses a connection opens another one long before the server can detect the loss. The client's host
+//! still answers TCP's probes for the old connection, or the server gives it up only after a timeout. If the lost
+//! channel counted until then, the server would refuse the new one, and Linux's client hands each refusal to its
+//! callers as an error. So the channel that has been silent the longest ends, if it was silent for at least
+//! [`ROOM_SILENCE_NS`].
 //!
-//! A client that has asked for one more while all of its channels were in use wants more than it may have. It
-//! stops asking when it is refused and is not to trade one channel for another, so that it is believed only when it
+//! A client that asks for one more channel while all of its channels are in use wants more than the limit. Such a
+//! client stops when it is refused, and should not trade one channel for another. So it gets a channel only if it
+//! goes on asking for [`ROOM_ASKING_NS`].
 //! goes on asking for [`ROOM_ASKING_NS`].
 
 use wire::Now;
 
 use crate::limits::{ROOM_ASKING_NS, ROOM_PAUSE_NS, ROOM_SILENCE_NS};
 
-/// A session's attempts to bind more channels than it may have.
+/// The attempts of a session to bind more channels than its limit.
 #[derive(Debug, Default)]
 pub struct Crowd {
-    /// The first attempt and the last one of those that belong together, by the clock of [`Now::mono_ns`].
+    /// The first and the last attempt of the current series, by the clock of [`Now::mono_ns`].
     asking: Option<(u64, u64)>,
-    /// The client has asked while no channel was silent.
+    /// An attempt came while no channel was silent.
     wants_more: bool,
 }
 
 impl Crowd {
-    /// One more is asked for: which of the channels must give its place up, if any. `heard_ns` says of each when something
-    /// last came over it.
+    /// Handles an attempt to bind one more channel. Returns the index of the channel that must end for it,
+    /// if any. `heard_ns` gives for each channel when its last message came.
     pub fn ask(&mut self, heard_ns: impl Iterator<Item = u64>, now: Now) -> Option<usize> {
         let now = now.mono_ns;
         let still = self.asking.filter(|(_, last)| now.saturating_sub(*last) <= ROOM_PAUSE_NS);
