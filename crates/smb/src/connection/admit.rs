@@ -1,5 +1,5 @@
-//! Whether a request is looked at: its place in the credit window, its session's signature and seal
-//! (MS-SMB2 3.3.5.2.1 to 3.3.5.2.9). Start with [`Connection::admit`].
+//! Admission of a request: its place in the credit window, its session's signature and seal (MS-SMB2
+//! 3.3.5.2.1 to 3.3.5.2.9). Start with [`Connection::admit`].
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +15,7 @@ use crate::exchange::rest::First;
 use crate::limits::MAX_COMPOUND;
 use crate::state::session::State;
 
-/// Why a request is not looked at.
+/// The reason why a request is not admitted.
 pub(crate) enum Refused {
     Answer { status: NtStatus, signed: bool },
     Ignore,
@@ -23,25 +23,26 @@ pub(crate) enum Refused {
 }
 
 impl Refused {
-    /// For a request on `channel` whose signature is wrong, or missing where there must be one.
+    /// The refusal of a request on `channel` with a wrong signature, or without a required one.
     fn bad_signature(header: &Header, channel: &Channel) -> Refused {
         match header.command() {
             // A CANCEL is never answered.
             Command::Cancel => Refused::Ignore,
-            // MS-SMB2 3.3.4.1.1: the session's key signs this, and a client whose channel's key went astray looks
-            // for it. With GMAC the message id is the nonce, which the session's key has seen elsewhere.
+            // MS-SMB2 3.3.4.1.1: the session's key signs this reply, and a client with a wrong channel key
+            // expects it. With GMAC the message id is the nonce, and the session's key has used that id
+            // elsewhere.
             Command::SessionSetup => {
                 let gmac = channel.session.protection.signing == SigningAlgorithm::AesGmac;
                 Refused::Answer { status: NtStatus::ACCESS_DENIED, signed: header.is_signed() && !gmac }
             }
-            // MS-SMB2 3.3.4.1.1: a signed request has a signed answer, also when its own signature is wrong.
+            // MS-SMB2 3.3.4.1.1: a signed request has a signed reply, even if its own signature is wrong.
             _ => Refused::Answer { status: NtStatus::ACCESS_DENIED, signed: header.is_signed() },
         }
     }
 }
 
 impl Connection {
-    /// Opens a sealed frame in place and says whose keys it took (MS-SMB2 3.3.5.2.1).
+    /// Opens a sealed frame in place. Returns the session whose keys sealed it (MS-SMB2 3.3.5.2.1).
     pub(crate) fn unseal(&self, frame: &mut [u8]) -> Option<u64> {
         let (header, _) = TransformHeader::parse(frame).ok()?;
         let header = *header;
@@ -56,8 +57,8 @@ impl Connection {
         (Packet::classify(sealed) == Some(Packet::Smb2)).then_some(header.session_id())
     }
 
-    /// Whether a request may be looked at: its place in the window, its session's signature and seal
-    /// (MS-SMB2 3.3.5.2.1 to 3.3.5.2.9). Says whether the answer is to be signed.
+    /// Whether a request may be processed: its place in the window, its session's signature and seal
+    /// (MS-SMB2 3.3.5.2.1 to 3.3.5.2.9). Returns whether the reply must be signed.
     pub(crate) fn admit(
         &mut self,
         first: &First<'_>,
@@ -88,7 +89,7 @@ impl Connection {
             true if header.session_id() == u64::MAX => compound.related.session_id,
             _ => header.session_id(),
         };
-        // MS-SMB2 3.3.5.2.1.1: what stands in a sealed frame belongs to the session whose keys sealed it.
+        // MS-SMB2 3.3.5.2.1.1: the requests in a sealed frame belong to the session whose keys sealed it.
         if compound.sealed_by.is_some_and(|sealed_by| sealed_by != session_id) {
             return Err(Refused::Close("another session's request in a sealed frame"));
         }
@@ -102,16 +103,16 @@ impl Connection {
         }
     }
 
-    /// A request has been refused for its signature: the log has a line.
+    /// Logs that a request was refused for its signature.
     fn complain_of_signature(&self, header: &Header, now: Now) {
         let why = if header.is_signed() { "its signature is wrong" } else { "it is not signed" };
         let what = format!("{:?} refused: {why}", header.command());
         self.complain(header.session_id(), NtStatus::ACCESS_DENIED, &what, now);
     }
 
-    /// Whether a request is signed with the key of a session that ended on another channel, or that only other
-    /// connections carry. The latter may be bound; else that is good for nothing but a signed refusal. A log-on
-    /// under way has no key yet.
+    /// Whether a request is signed with the key of a session that is not carried here. The session may have
+    /// ended on another channel. Its key then signs a refusal and nothing else. Or only other connections
+    /// carry it, and this one may be bound to it. A log-on under way has no key yet.
     fn is_signed_otherwise(&self, session: u64, first: &First<'_>) -> bool {
         if !first.header.is_signed() {
             return false;

@@ -1,5 +1,5 @@
-//! Answers: [`Connection::answer`] completes the one to a request, [`Connection::finish`] signs, seals and queues those of a
-//! frame.
+//! Replies: [`Connection::answer`] completes the reply to a request, [`Connection::finish`] signs, seals and
+//! queues the replies of a frame.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::exchange::{Answered, Compound, UnderWay};
 use crate::state::Event;
 
 impl Connection {
-    /// Refuses a request that is not looked at; the answer may be signed.
+    /// Refuses a request that was not admitted. The reply may be signed.
     pub(crate) fn refuse(&mut self, compound: &mut Compound, mut request: UnderWay, status: NtStatus) {
         if request.header.session_id() != u64::MAX {
             compound.related.session_id = request.header.session_id();
@@ -25,7 +25,7 @@ impl Connection {
         self.answer(compound, &mut request, Err(status).into());
     }
 
-    /// Completes the answer to a request, and counts it.
+    /// Completes the reply to a request and counts it.
     pub(crate) fn answer(&mut self, compound: &mut Compound, request: &mut UnderWay, answered: Answered) {
         let told = request.told();
         let UnderWay { header, signed, course, at, .. } = request;
@@ -38,7 +38,7 @@ impl Connection {
                 status
             }
         };
-        // A log-on that goes on is refused nothing.
+        // A log-on that goes on is not a refusal.
         if status.is_error() && status != NtStatus::MORE_PROCESSING_REQUIRED {
             let (command, message, session) = (header.command(), header.message_id(), header.session_id());
             tracing::debug!(?command, %status, message, session, "refused");
@@ -53,7 +53,7 @@ impl Connection {
                 if header.command() == Command::TreeConnect || header.tree_id() == u32::MAX {
                     response.set_tree_id(compound.related.tree_id);
                 }
-                // MS-SMB2 3.3.4.1.2: what an interim response granted is not granted again.
+                // MS-SMB2 3.3.4.1.2: the interim response has granted the credits already.
                 response.set_credits(self.window.grant(header.credits()));
             }
         }
@@ -68,7 +68,7 @@ impl Connection {
         self.note(request, status, len);
     }
 
-    /// Signs, seals and queues the answers.
+    /// Signs, seals and queues the replies.
     pub(crate) fn finish(&mut self, mut compound: Compound, out: &mut Output<Event>) {
         if compound.is_empty() {
             return out.pool.give_back(compound.frame);
@@ -83,27 +83,27 @@ impl Connection {
         out.frames.push(compound.into_frame(sealing));
     }
 
-    /// What an answer is signed with.
+    /// The key that signs a reply.
     fn key_for(&self, header: &Header) -> Option<Key<'_>> {
         // MS-SMB2 3.3.4.1.1
         let failed = header.command() == Command::SessionSetup && header.status() != NtStatus::SUCCESS;
         match self.channel_or_parting(header.session_id()) {
             Some(channel) if failed => Some(Key::Session(Arc::clone(&channel.session))),
             Some(channel) => Some(Key::Channel(&channel.signer)),
-            // A session that is not carried here, and may be bound or is refused.
+            // A session that is not carried here. It may be bound or refused.
             None => self.server.session(header.session_id()).map(Key::Session),
         }
     }
 
-    /// The first three messages of a connection and those of a log-on go into hashes (MS-SMB2 3.3.5.4,
-    /// 3.3.5.5).
+    /// Adds a message to the pre-authentication hashes: the first messages of a connection and those of a
+    /// log-on (MS-SMB2 3.3.5.4, 3.3.5.5).
     fn note_preauth(&mut self, compound: &Compound) {
         let Ok(header) = Header::parse(compound.frame.bytes()) else { return };
         match header.command() {
             Command::Negotiate => {
                 self.preauth = auth::crypto::preauth_hash(&self.preauth, compound.frame.bytes())
             }
-            // What ends a log-on is no part of its keys.
+            // The final response of a log-on is not part of its keys.
             Command::SessionSetup if header.status() == NtStatus::MORE_PROCESSING_REQUIRED => {
                 let id = header.session_id();
                 if let Some(setup) = self.setups.iter_mut().find(|setup| setup.session.id == id) {

@@ -1,4 +1,4 @@
-//! Lines of the log about requests that are refused, as many of them as [`Complaints`](crate::state::complaints) lets pass.
+//! Log lines about refused requests, within the limits of [`Complaints`](crate::state::complaints).
 
 use smb_wire::NtStatus;
 use wire::Now;
@@ -6,11 +6,11 @@ use wire::Now;
 use super::Connection;
 use crate::exchange::Request;
 
-/// How much of a name is shown that a client has given.
+/// The most characters of a client's user name in a log line.
 const MAX_NAME_SHOWN: usize = 64;
 
 impl Connection {
-    /// Says in the log what a request was refused for with `status`.
+    /// Logs why a request was refused with `status`.
     pub(crate) fn complain(&self, session: u64, status: NtStatus, what: &str, now: Now) {
         let peer = self.handle.peer.remote;
         let Some(left_out) = self.server.complaints.admit(peer.ip(), now.mono_ns) else { return };
@@ -20,7 +20,7 @@ impl Connection {
         tracing::info!(%peer, session, user, %status, left_out, "{what}");
     }
 
-    /// Says in the log why a log-on is not let in, or why it is only just.
+    /// Logs why a log-on is refused, or is allowed with a warning.
     pub(crate) fn warn_of_log_on(&self, user: &str, why: &str, what: &str, now: Now) {
         let peer = self.handle.peer.remote;
         let Some(left_out) = self.server.log_ons.admit(peer.ip(), now.mono_ns) else { return };
@@ -29,7 +29,7 @@ impl Connection {
         tracing::warn!(%peer, user, why, left_out, "{what}");
     }
 
-    /// A request is of no session of this connection: the log has a line where it is one of others.
+    /// Logs a request without a session on this connection, if other connections carry that session.
     pub(crate) fn complain_of_stolen(&self, request: &Request<'_>) {
         if self.server.session(request.session_id).is_some() {
             let what =

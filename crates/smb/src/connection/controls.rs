@@ -1,31 +1,31 @@
-//! What smbtorture asks of a connection.
+//! The controls that smbtorture sets on a connection.
 
 use crate::state::open::changing::Changing;
 
-/// What a test of the server has asked of one connection (`cmd/ioctl/torture.rs`).
+/// The controls that a test of the server has set on one connection (`cmd/ioctl/torture.rs`).
 #[derive(Default)]
 pub(crate) struct Controls {
-    /// No receipt counts.
+    /// Receipts are ignored.
     pub deaf: bool,
-    /// How many bytes stand in front of the data of a READ.
+    /// The number of bytes before the data of a READ response.
     pub read_padding: u8,
-    /// Requests that take their time, each by its number. Their Opens are not closed meanwhile.
+    /// Delayed requests by their async id. Their Opens are not closed meanwhile.
     asleep: Vec<(u64, Changing)>,
 }
 
 impl Controls {
-    /// The request takes its time.
+    /// Delays a request.
     pub fn sleep(&mut self, async_id: u64, open: Changing) {
         self.asleep.push((async_id, open));
     }
 
-    /// The request no longer takes its time, or is taken back.
+    /// Ends the delay of a request: its time has passed, or it was cancelled.
     pub fn wake(&mut self, async_id: u64) -> Option<Changing> {
         let at = self.asleep.iter().position(|&(id, _)| id == async_id)?;
         Some(self.asleep.swap_remove(at).1)
     }
 
-    /// The connection is gone.
+    /// Ends all delays with the connection.
     pub fn end(&mut self) {
         self.asleep.clear();
     }

@@ -1,4 +1,4 @@
-//! What a request names: its session, its tree and its Open, each with the checks that belong to it (MS-SMB2 3.3.5.2.9 to
+//! Lookup of a request's session, tree and Open, with the checks that belong to each (MS-SMB2 3.3.5.2.9 to
 //! 3.3.5.2.11).
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::state::open::changing::{Named, Outstanding};
 use crate::state::{Open, Session, Target, Tree};
 
 impl Connection {
-    /// The session of a request that was checked to have one.
+    /// The session of a request. An earlier check has found that it has one.
     pub(crate) fn session(&self, request: &Request<'_>) -> Result<&Arc<Session>, Stop> {
         let channel = request.channel.and_then(|at| self.channels.get(at));
         channel.map(|channel| &channel.session).ok_or(Stop::Fail(NtStatus::USER_SESSION_DELETED))
@@ -32,7 +32,7 @@ impl Connection {
         Ok(tree)
     }
 
-    /// The Open that a request names, found without a lock. Requests behind it inherit its id.
+    /// The Open of a request, found without a lock. The following requests of the compound inherit its id.
     pub(crate) fn open(&mut self, request: &mut Request<'_>, id: FileId) -> Result<Named, Stop> {
         let id = request.file_id(id)?;
         let session = self.session(request)?;
@@ -58,14 +58,14 @@ impl Connection {
         }
     }
 
-    /// Says for the counts which share a request is for.
+    /// Sets the share that a request is counted for.
     fn is_for(&mut self, request: &mut Request<'_>, tree: &Tree) {
         if let Target::Disk { engine, .. } = &tree.target {
             request.course.place = self.desk.place(engine);
         }
     }
 
-    /// Whether a request comes in time for the Open, on which it counts from now on.
+    /// Checks whether a request is on time for the Open. The Open counts it from now on.
     fn check_sequence(&self, request: &mut Request<'_>, open: &Open) -> Result<(), Stop> {
         // MS-SMB2 3.3.5.2.10
         let is_known = request.resumed || request.counted.is_some();
@@ -88,18 +88,18 @@ impl Connection {
         Err(Stop::Fail(status))
     }
 
-    /// What keeps a request counted that is put aside.
+    /// Keeps the count of a request that is put aside.
     pub(crate) fn outstanding(&self, counted: Option<u64>, header: &Header) -> Option<Outstanding> {
         let open = self.server.opens.get(counted?)?.share();
         Some(Outstanding { open, sequence: header.channel_sequence() })
     }
 
-    /// How the engine wakes a request that may be about to wait.
+    /// The waiter by which the engine wakes a request that may have to wait.
     pub(crate) fn waiter_for(&self, request: &mut UnderWay) -> Waiter {
         Waiter { wake: Arc::clone(&self.handle) as Arc<dyn Wake>, token: self.async_id(request) }
     }
 
-    /// The number of a request that is about to wait.
+    /// The async id of a request that may have to wait.
     pub(crate) fn async_id(&self, request: &mut UnderWay) -> u64 {
         *request.async_id.get_or_insert_with(|| {
             let id = self.next_async.get() + 1;
@@ -109,7 +109,7 @@ impl Connection {
     }
 }
 
-/// A share may ask for more protection than the session (MS-SMB2 3.3.5.2.11).
+/// Checks the protection of a request. A share may require more than the session (MS-SMB2 3.3.5.2.11).
 fn check_protection(tree: &Tree, request: &Request<'_>) -> Result<(), Stop> {
     let unsealed = tree.sealed && !request.sealed;
     let unsigned = tree.signed && !request.sealed && !request.header.is_signed();
@@ -117,8 +117,8 @@ fn check_protection(tree: &Tree, request: &Request<'_>) -> Result<(), Stop> {
 }
 
 impl Negotiated {
-    /// Whether a request may transfer `size` bytes: no more than was negotiated, and its payload no more than the credits that
-    /// it was charged (MS-SMB2 3.3.5.2.5).
+    /// Checks that a request may transfer `size` bytes: at most the negotiated size, and a payload within
+    /// the charged credits (MS-SMB2 3.3.5.2.5).
     pub(crate) fn check_size(&self, request: &Request<'_>, size: usize, payload: u32) -> Result<(), Stop> {
         Stop::when(size > self.max_io as usize, NtStatus::INVALID_PARAMETER)?;
         let paid = if self.multi_credit() { request.header.credit_charge().max(1) } else { 1 };

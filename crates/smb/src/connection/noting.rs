@@ -1,4 +1,4 @@
-//! Counts and records: what is noted of a request when it is answered ([`crate::counting`]).
+//! Counts and records each request when it is answered ([`crate::counting`]).
 
 use share::counts::{Kind, Noted};
 use smb_wire::{Command, NtStatus, header, read};
@@ -10,7 +10,7 @@ use crate::exchange::UnderWay;
 use crate::state::Event;
 
 impl Connection {
-    /// Notes a request whose answer has so many bytes.
+    /// Counts a request. `answer` is the length of its reply.
     pub(crate) fn note(&mut self, request: &mut UnderWay, status: NtStatus, answer: usize) {
         let has_waited = request.told().is_some();
         let UnderWay { header, course, .. } = request;
@@ -37,7 +37,7 @@ impl Connection {
             egress: answer as u64,
             data: data as u64,
         };
-        // What waits for others to do something tells nothing of how quick anybody is.
+        // The latency of a request that waits for other clients says nothing about the server.
         let is_patient = match command {
             Command::ChangeNotify | Command::Cancel => true,
             Command::Lock => has_waited,
@@ -50,7 +50,8 @@ impl Connection {
         }
     }
 
-    /// Sends what is still to be told of this turn, and counts the frames that were queued behind the first `before`.
+    /// Sends the remaining notices of this batch, and counts the frames that were queued after the first
+    /// `before`.
     pub(crate) fn end_turn(&mut self, before: usize, now: Now, out: &mut Output<Event>) {
         self.send_own_notices(now, out);
         let queued = out.frames.get(before..).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! Records of single requests: what stands in one beside what is counted. It is gathered of a request that is recorded and
-//! of no other: what it asks for when it is taken up, since a CLOSE leaves nothing to look at, and what came of a CREATE with
-//! its answer.
+//! Records of sampled requests: the values that a record has beside the counts. They are collected only for
+//! a request that is sampled. The request itself is read at the start, since a CLOSE leaves nothing to read
+//! later. The result of a CREATE is read from its response.
 
 use share::counts::{About, Noted, Sampled, path_text, range_text};
 use smb_wire::close;
@@ -17,18 +17,18 @@ use super::Connection;
 use crate::exchange::Request;
 use crate::exchange::course::Sample;
 
-/// What a request says itself.
+/// The values from the request itself.
 #[derive(Debug, Default)]
 struct Asked {
     file_id: Option<FileId>,
-    /// A path that it names.
+    /// The path in the request.
     name: Option<String>,
     minor: Option<String>,
     detail: Option<String>,
 }
 
 impl Connection {
-    /// Gathers what is known of a request that is taken up for the first time, if it is one to be recorded.
+    /// Samples a new request, and collects its values if it is chosen.
     #[inline]
     pub(crate) fn sample(&mut self, request: &mut Request<'_>) {
         if !request.resumed
@@ -57,7 +57,7 @@ impl Connection {
         sample
     }
 
-    /// What came of a CREATE, by its answer.
+    /// Adds the result of a CREATE from its response.
     #[cold]
     pub(crate) fn sample_create(&self, sample: &mut Sample, answer: &[u8]) {
         let Ok(response) = create::Response::parse(answer) else { return };
@@ -73,7 +73,7 @@ impl Connection {
         sample.minor = Some(format!("{kind}{did}"));
     }
 
-    /// Fills in what an Open leads to; answers whether that goes when it is closed by all.
+    /// Adds the object of an Open. Returns whether the object is deleted when its last Open is closed.
     fn look_at(&self, sample: &mut Sample, id: FileId) -> bool {
         sample.file_id = Some(id);
         let open = self.server.opens.get(id.volatile).filter(|open| open.id == id);
@@ -86,7 +86,7 @@ impl Connection {
         engine.goes_when_closed(file)
     }
 
-    /// What a record says of a request beside what is counted.
+    /// The values of a record beside the counts.
     #[cold]
     pub(crate) fn about(&self, header: &Header, status: NtStatus, noted: &Noted, sample: Sample) -> About {
         let sizes = |all: u64| (all.min(header::SIZE as u64), all.saturating_sub(header::SIZE as u64));
@@ -126,7 +126,7 @@ impl Connection {
     }
 }
 
-/// What a request says; none where it cannot be read.
+/// The values from a request. `None` if it cannot be parsed.
 fn asked(command: Command, message: &[u8], is_311: bool, with_paths: bool) -> Option<Asked> {
     let of = |file_id: FileId| Asked { file_id: Some(file_id), ..Asked::default() };
     let named = |text: smb_wire::Utf16<'_>| with_paths.then(|| text.to_string_lossy().replace('\\', "/"));
@@ -193,12 +193,12 @@ fn asked_of_lock(request: &lock::Request<'_>) -> Asked {
     Asked { file_id: Some(request.file_id), name: None, minor: Some(minor.to_owned()), detail: Some(detail) }
 }
 
-/// The kind and number of an information class.
+/// The type and number of an information class.
 fn class(info_type: InfoType, number: u8) -> String {
     format!("{info_type:?} {number}")
 }
 
-/// Of FileEndOfFileInformation and FileAllocationInformation (MS-FSCC 2.4.14 and 2.4.4).
+/// The length in a FileEndOfFileInformation or FileAllocationInformation (MS-FSCC 2.4.14 and 2.4.4).
 fn length_that_is_set(request: &set_info::Request<'_>) -> Option<String> {
     let sets = [FileInfoClass::END_OF_FILE.0, FileInfoClass::ALLOCATION.0];
     let is_one = request.info_type == InfoType::File && sets.contains(&request.file_info_class);

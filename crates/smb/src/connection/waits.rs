@@ -1,4 +1,4 @@
-//! Requests that wait until what was asked of an Open before is over ([`crate::state::open::changing`]).
+//! Requests that wait for the operations under way on an Open ([`crate::state::open::changing`]).
 
 use std::sync::Arc;
 
@@ -14,11 +14,12 @@ use crate::state::open::changing::Until;
 use crate::state::{Open, Session};
 
 impl Connection {
-    /// Lets a request wait until nothing is being changed through an Open that its session has left, but not for ever.
+    /// Makes a request wait, for a limited time, until no change is under way through an Open that its
+    /// session has left.
     ///
     /// # Errors
-    /// The wait; or, when that took too long, the status with which a client is told to try again later (MS-SMB2
-    /// 3.3.5.2.10 has it for what is sent again while a request of before is under way).
+    /// The wait. After the time limit it is the status that asks the client to try again later. (MS-SMB2
+    /// 3.3.5.2.10 has that status for a repeated request while the original is under way.)
     pub(crate) fn outlast(&self, request: &mut Request<'_>, open: &Open) -> Result<(), Stop> {
         if self.wait_for(request, open, Until::Unchanged)? {
             return Ok(());
@@ -28,20 +29,21 @@ impl Connection {
         Err(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE))
     }
 
-    /// Lets a CLOSE wait until what was asked of its Open before is over, but not for ever. No section asks for that, and
-    /// none lets what came before the CLOSE be told that the Open is closed.
+    /// Makes a CLOSE wait, for a limited time, for the operations under way on its Open. No section of the
+    /// specification asks for that. But no section lets a request from before the CLOSE fail because the
+    /// Open is closed.
     ///
     /// # Errors
     /// The wait.
     pub(crate) fn let_finish(&self, request: &mut Request<'_>, open: &Open) -> Result<(), Stop> {
-        // A CLOSE that is refused would leave its Open behind: clients forget the handle whatever they are told.
+        // A refused CLOSE would leave its Open behind, since clients forget the handle in any case.
         if !self.has_room_to_wait() {
             return Ok(());
         }
         self.wait_for(request, open, Until::Idle).map(|_| ())
     }
 
-    /// Whether it is over; false when that took too long.
+    /// Whether the operations are over. Returns false after the time limit.
     fn wait_for(&self, request: &mut Request<'_>, open: &Open, until: Until) -> Result<bool, Stop> {
         let Some((engine, _)) = open.file().filter(|_| !open.is_over(until)) else { return Ok(true) };
         let until_ns = request.course.arrived_ns.saturating_add(LATE_CHANGES_NS);
@@ -57,7 +59,8 @@ impl Connection {
         Ok(true)
     }
 
-    /// The same for a CREATE of a file that its own client had open, or an earlier instance of its application.
+    /// Makes a CREATE wait for late changes of its file. They are those of its own client's Opens, or of an
+    /// earlier instance of its application.
     pub(crate) fn outlast_late(
         &self,
         request: &mut Request<'_>,

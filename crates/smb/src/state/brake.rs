@@ -1,8 +1,8 @@
-//! Tries of a password: those for one user from one address are judged one after the other, and a while after each that
-//! failed. Whoever has not failed waits for nothing.
+//! Delays for password attempts. The server judges the attempts for one user from one address one after the
+//! other, and each only some time after a failed one. Without a failure nothing waits.
 //!
-//! A try that must wait lies in its connection as a request that is put aside, holds its [`Queued`] and is looked at again
-//! when the connection's timer says so, or when the one before it is done. No thread waits.
+//! A delayed attempt is a request that is put aside in its connection, with its [`Queued`]. It is tried
+//! again at a deadline of the connection, or when the attempt before it is done. No thread waits.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, VecDeque};
@@ -15,64 +15,64 @@ use share::Waiter;
 
 use crate::limits::{MAX_BRAKED, MAX_TRIES_WAITING};
 
-/// Parts of the table, so that log-ons of different users do not wait for one lock.
+/// The parts of the table, so that log-ons of different users do not wait for one lock.
 const PARTS: usize = 16;
 
-/// All users and addresses of which a try has failed of late.
+/// The queues of all pairs of user and address with a recent failed attempt.
 #[derive(Debug, Default)]
 pub(crate) struct Brake {
     parts: [Mutex<HashMap<u64, Gate>>; PARTS],
     hasher: RandomState,
 }
 
-/// Those of one user from one address.
+/// The queue of one user from one address.
 #[derive(Debug, Default)]
 struct Gate {
-    /// When the next is judged.
+    /// When the next attempt may be judged.
     ready_ns: u64,
-    /// The first of them is the next; each has a number.
+    /// The waiting attempts in order, each with its number.
     waiting: VecDeque<(u64, Waiter)>,
-    /// How many have waited.
+    /// The number of attempts that have waited so far.
     numbered: u64,
 }
 
-/// A try that is to be judged.
+/// An attempt that is ready for judgment.
 pub(crate) struct Try {
-    /// For which user and from which address ([`Brake::key`]).
+    /// The key of its user and address ([`Brake::key`]).
     pub key: u64,
-    /// Its place, if it has waited.
+    /// Its place in the queue, if it has waited.
     pub place: Option<Queued>,
-    /// How it is woken.
+    /// The waiter that wakes it.
     pub waiter: Waiter,
-    /// How long after a failure the next is judged.
+    /// The delay of the next attempt after a failure.
     pub delay_ns: u64,
     /// The time (monotonic ns).
     pub now_ns: u64,
 }
 
-/// What became of a try.
+/// The outcome of an attempt.
 pub(crate) enum Tried<R> {
     /// It was judged.
     Judged(R),
-    /// It waits.
+    /// It must wait.
     Later(Queued),
-    /// Too many wait.
+    /// Too many attempts wait already.
     Refused,
 }
 
-/// The place of a try that waits; given up when dropped.
+/// The place of a waiting attempt in its queue. The drop of this value removes it.
 pub struct Queued {
     brake: Arc<Brake>,
     key: u64,
     number: u64,
-    /// The request that waits.
+    /// The async id of the waiting request.
     pub async_id: u64,
-    /// When it is to be looked at again, if it is the next.
+    /// When to try it again, if it is the next one.
     pub at_ns: Option<u64>,
 }
 
 impl Brake {
-    /// Stands for a user and an address. Names are as long as clients want them to be, so they are not kept.
+    /// The key of a user and an address. It is a hash, since a user name may be as long as the client likes.
     pub(crate) fn key(&self, user: &str, from: IpAddr) -> u64 {
         self.hasher.hash_one((user, from.to_canonical()))
     }
@@ -81,8 +81,8 @@ impl Brake {
         &self.parts[key as usize % PARTS]
     }
 
-    /// Has a try judged when it is its turn. `judge` says besides whether it has failed. A try that waits comes again with its
-    /// place.
+    /// Judges an attempt if it may be judged now. `judge` also says whether the attempt has failed. A
+    /// waiting attempt comes again with its place.
     pub(crate) fn judge<R>(self: &Arc<Self>, one: Try, judge: impl FnOnce() -> (R, bool)) -> Tried<R> {
         let Try { key, place, waiter, delay_ns, now_ns } = one;
         let mut gates = self.part(key).lock();
@@ -104,7 +104,7 @@ impl Brake {
                 return Tried::Later(place);
             }
         }
-        // Under the lock, so that no other thread judges one of the same meanwhile.
+        // The lock is held, so that no other thread judges an attempt of the same key meanwhile.
         let (judged, has_failed) = judge();
         if has_failed && delay_ns > 0 {
             if !gates.contains_key(&key) {
@@ -130,7 +130,8 @@ impl Brake {
     }
 }
 
-/// Lets go of who has waited long enough; if nobody has, of who would have soonest.
+/// Removes the queues whose delay has passed. If there are none, it removes the idle queue whose delay ends
+/// the soonest.
 fn make_room(gates: &mut HashMap<u64, Gate>, now_ns: u64) {
     if gates.len() < MAX_BRAKED / PARTS {
         return;
@@ -154,7 +155,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Remembers who was woken last, and counts who may be.
+    /// Remembers the last woken request, and counts the attempts that may be judged.
     #[derive(Default)]
     struct Bell {
         rang: AtomicU64,
@@ -198,7 +199,7 @@ mod tests {
             }
         }
 
-        /// Who was woken last.
+        /// The last woken request.
         fn rang(&self) -> u64 {
             self.bell.rang.load(Ordering::Relaxed)
         }
@@ -224,7 +225,7 @@ mod tests {
         assert_eq!(places[0].at_ns, Some(DELAY_NS));
         assert!(places.range(1..).all(|place| place.at_ns.is_none()));
         assert!(matches!(scene.call(ANN, None, 1, false), Tried::Refused));
-        // However late it is, the second is not judged before the first.
+        // The second attempt is not judged before the first, however late it is.
         let second = scene.waits(places.remove(1), DELAY_NS);
         let first = places.pop_front();
         assert!(matches!(scene.call(ANN, first, DELAY_NS, true), Tried::Judged(())));

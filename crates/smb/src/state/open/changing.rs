@@ -1,14 +1,13 @@
-//! Changes that are being carried out on an Open, so that none of a session that has ended lands behind what its client
-//! does after it.
+//! Changes under way on an Open. They must not take effect after their session has ended and its client has gone on.
 //!
-//! A WRITE can stand in a slow volume while its session is ended from elsewhere, by a LOGOFF on another channel or a new
-//! session that takes its place. From that moment no change of that session begins any more ([`Changes`]), and whoever
-//! comes back for the Open, or opens its file in its place, waits until those that had begun are over
-//! (`connection/waits.rs`). No section asks for that: within a session the ChannelSequence does the same
-//! ([`crate::state::sequence`]).
+//! A WRITE may be stuck in a slow volume while its session ends, by a LOGOFF on another channel or a new session that
+//! replaces it. From then on no change of that session begins any more ([`Changes`]). A client that reconnects to the
+//! Open, or opens the file in its place, waits until the changes that had begun are over
+//! (`connection/pending_changes.rs`). No section of the specification asks for that. Within a session the
+//! ChannelSequence does the same ([`crate::state::sequence`]).
 //!
-//! A CLOSE waits too, also for what only looks and does so elsewhere ([`Looking`]): a client may send it without waiting
-//! for the answer to a READ, and that READ came in time.
+//! A CLOSE also waits for read-only operations on the blocking pool ([`Looking`]). A client may send a CLOSE without
+//! waiting for the reply to a READ, and that READ came in time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -21,17 +20,18 @@ use super::Open;
 use super::changes::{AWAITED, COUNT, Changes};
 use crate::table::Held;
 
-/// What has to be over.
+/// The operations whose end is awaited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// The last change.
+    /// All changes.
     Unchanged,
-    /// The last change, and whatever only looks.
+    /// All changes and all read-only operations.
     Idle,
 }
 
 impl Open {
-    /// Whether it is still reached as by this: neither closed nor left by its session since.
+    /// Whether this value is in the current life of the Open: the Open was neither closed nor detached
+    /// since.
     pub(crate) fn is_alive(&self) -> bool {
         self.moving.changes.life() == self.life
     }
@@ -41,11 +41,13 @@ impl Open {
         !self.moving.changes.are_under_way() && (until == Until::Unchanged || looks() == 0)
     }
 
-    /// The holder of this ticket is woken behind the last one, or before; false when there is none to wait for.
+    /// Wakes this ticket after the last operation, or earlier. Returns false if there is nothing to wait
+    /// for.
     pub(crate) fn await_end(&self, engine: &Share, ticket: Ticket, until: Until) -> bool {
         let Changes(word) = &self.moving.changes;
         let mut waiting = self.awaiting.0.lock();
-        // In one order with `end_look`: either that sees the mark, or this sees nothing that looks.
+        // This is in one order with `end_look`: either that sees the mark, or this sees no read-only
+        // operation.
         let is_unchanged = word.fetch_or(AWAITED, Ordering::SeqCst) & COUNT == 0;
         let looks = || self.looks.0.load(Ordering::SeqCst);
         if is_unchanged && (until == Until::Unchanged || looks() == 0) {
@@ -54,7 +56,7 @@ impl Open {
             }
             return false;
         }
-        // Those that were taken back meanwhile.
+        // Cancelled waiters are removed.
         waiting.retain(|&ticket| engine.is_waiting(ticket));
         waiting.push(ticket);
         true
@@ -86,34 +88,36 @@ impl Open {
     }
 }
 
-/// The Open that a request names. Where the request changes something, that is being carried out until this is dropped.
+/// The Open of a request. If the request changes the Open, the change is under way until this value is
+/// dropped.
 pub(crate) struct Named {
     open: Held<Open>,
     changes: bool,
 }
 
 impl Named {
-    /// For a request with this command; none when the Open is closed or left just now, and nothing may be changed.
+    /// The Open for a request with this command. Returns `None` if the Open was just closed or detached.
+    /// Then nothing may be changed.
     #[inline]
     pub fn new(open: Held<Open>, command: Command) -> Option<Named> {
-        // Of the control codes it is not worth telling which only look.
+        // All control codes count as changes. It is not worth telling apart those that only read.
         let changes = matches!(command, Command::Write | Command::SetInfo | Command::Ioctl | Command::Lock);
         let begins = !changes || open.moving.changes.begin(open.life);
         begins.then(|| Named { open, changes })
     }
 
-    /// The Open, to keep.
+    /// A counted reference to the Open.
     pub fn share(&self) -> Arc<Open> {
         self.open.share()
     }
 
-    /// Requests that only look go on elsewhere, until what this gives is dropped.
+    /// Continues a read-only request on the blocking pool. It is under way until the result is dropped.
     pub fn look_on(&self) -> Looking {
         self.looks.0.fetch_add(1, Ordering::SeqCst);
         Looking(self.share())
     }
 
-    /// The change goes on elsewhere, until what this gives is dropped.
+    /// Continues the change on the blocking pool. It is under way until the result is dropped.
     pub fn go_on(mut self) -> Changing {
         Changing(std::mem::take(&mut self.changes).then(|| self.open.share()))
     }
@@ -137,7 +141,7 @@ impl Drop for Named {
     }
 }
 
-/// A change that is carried out by work elsewhere, until this is dropped.
+/// A change on the blocking pool. It is under way until this value is dropped.
 pub(crate) struct Changing(Option<Arc<Open>>);
 
 impl Drop for Changing {
@@ -148,7 +152,7 @@ impl Drop for Changing {
     }
 }
 
-/// An Open that work elsewhere only looks at, until this is dropped.
+/// An Open that a read-only job on the blocking pool uses. The job is under way until this value is dropped.
 pub(crate) struct Looking(Arc<Open>);
 
 impl std::ops::Deref for Looking {
@@ -165,34 +169,34 @@ impl Drop for Looking {
     }
 }
 
-/// A request that waits, or whose work runs elsewhere, and counts until this is dropped.
+/// A request that waits or runs on the blocking pool. It counts as outstanding until this value is dropped.
 pub struct Outstanding {
     /// Its Open.
     pub open: Arc<Open>,
-    /// The sequence it is counted under.
+    /// The sequence that it was counted under.
     pub sequence: u16,
 }
 
 impl Drop for Outstanding {
     fn drop(&mut self) {
-        // Whoever has taken the Open up since counts from their own beginning.
+        // After a reconnect the Open has a new count.
         if self.open.is_alive() {
             self.open.moving.sequence.end(self.sequence);
         }
     }
 }
 
-/// Opens that were closed or left by their session while changes were being carried out on them, and whose they were.
-/// Each is there as long as a change holds it.
+/// Opens that were closed or detached while changes were under way on them, with their clients. Each is
+/// listed as long as a change holds it.
 #[derive(Debug, Default)]
 pub(crate) struct Late {
     opens: Mutex<Vec<(ClientKey, Weak<Open>)>>,
-    /// Whether there may be any.
+    /// Whether the list may be non-empty.
     any: AtomicBool,
 }
 
 impl Late {
-    /// The life of an Open ends.
+    /// Ends the life of an Open.
     pub fn end_life(&self, open: &Arc<Open>) {
         if open.moving.changes.end_life() {
             let mut opens = self.opens.lock();
@@ -201,7 +205,7 @@ impl Late {
         }
     }
 
-    /// Those that are left.
+    /// The Opens that still have changes under way.
     pub fn all(&self) -> Vec<(ClientKey, Arc<Open>)> {
         if !self.any.load(Ordering::Acquire) {
             return Vec::new();
@@ -249,7 +253,7 @@ mod tests {
             assert!(named(command).is_none());
         }
         assert!(named(Command::Read).is_some());
-        // One is done, the other goes on elsewhere.
+        // One change has ended. The other one goes on in the blocking pool.
         let [done, goes_on] = begun;
         drop(done);
         let elsewhere = goes_on.go_on();
@@ -258,7 +262,7 @@ mod tests {
         drop(elsewhere);
         assert!(!open.moving.changes.are_under_way());
         assert!(late.all().is_empty());
-        // Nothing is remembered of one through which nothing is changed.
+        // An Open without a change under way is not listed.
         late.end_life(&open);
         assert!(!late.any.load(Ordering::Relaxed));
     }

@@ -1,4 +1,4 @@
-//! After a restart: Opens are made of what shares have kept ([`Server::restore`]).
+//! Restores the persistent Opens of a share after a restart ([`Server::restore`]).
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::state::persistent::Note;
 use crate::state::{Object, Open, Target, Tree};
 
 impl Server {
-    /// Takes in what a share has kept over a restart: each Open waits for its client from now on.
+    /// Restores the recorded Opens of a share. Each of them waits for its client from now on.
     ///
-    /// To be called before clients can connect the share.
+    /// Call this before clients can connect the share.
     // MS-SMB2 3.3.7.1
     pub fn restore(&self, config: &Arc<ShareConfig>, restored: Vec<Restored>, now: Now) {
         let mut taken = 0;
@@ -52,7 +52,7 @@ impl Server {
         if self.index.by_durable_id(note.persistent).is_some() {
             return Err("another has its id");
         }
-        // Should the host's clock have gone back.
+        // The host's clock may have gone back.
         self.reserve_above(note.persistent);
         let volatile = self.opens.reserve().ok_or("there are too many")?;
         let identity = file.identity();
