@@ -1,4 +1,5 @@
-//! NEGOTIATE: dialect, capabilities, hash, cipher and signing of a connection (MS-SMB2 3.3.5.3, 3.3.5.4).
+//! NEGOTIATE: agrees on the dialect, capabilities, hash, cipher and signing of a connection (MS-SMB2
+//! 3.3.5.3, 3.3.5.4).
 
 use std::sync::atomic::Ordering;
 
@@ -25,11 +26,11 @@ use crate::state::Event;
 const DIALECTS: [Dialect; 5] =
     [Dialect::Smb311, Dialect::Smb302, Dialect::Smb300, Dialect::Smb210, Dialect::Smb202];
 
-/// Signing algorithms in the order in which we like them (GMAC costs a tenth of CMAC).
+/// Signing algorithms in the order of the server's preference (GMAC costs a tenth of CMAC).
 const SIGNING: [SigningAlgorithm; 3] =
     [SigningAlgorithm::AesGmac, SigningAlgorithm::AesCmac, SigningAlgorithm::HmacSha256];
 
-/// What the contexts of a 3.1.1 request settle.
+/// The agreed values from the contexts of a 3.1.1 request.
 #[derive(Default)]
 struct Agreed {
     cipher: Option<Cipher>,
@@ -86,12 +87,12 @@ pub fn handle(connection: &mut Connection, request: &mut Request<'_>, out: &mut 
     Ok(NtStatus::SUCCESS)
 }
 
-/// What is known by the address to which the client has come.
+/// The account of the address that the connection came to.
 fn known_at(connection: &Connection) -> Option<Known> {
     connection.server.config().known_at(connection.handle.peer.local.ip())
 }
 
-/// The name under which the client found the server. What is malformed is told by who reads all contexts.
+/// The name by which the client found the server. A later check refuses malformed contexts.
 fn server_name(contexts: &Contexts<'_>) -> Option<String> {
     let names = contexts.iter().map_while(Result::ok).filter_map(|context| match context {
         Context::Netname(name) => Some(name.to_string_lossy()),
@@ -100,20 +101,20 @@ fn server_name(contexts: &Contexts<'_>) -> Option<String> {
     names.last()
 }
 
-/// The newest dialect that both sides have, from `oldest` on.
+/// The newest dialect of both sides, from `oldest` on.
 fn choose(offered: &List<'_, Dialect>, oldest: Dialect, config: &ServerConfig) -> Option<Dialect> {
     let ours = oldest.get()..=config.max_dialect.get();
     let mut common = DIALECTS.into_iter().filter(|dialect| ours.contains(&dialect.get()));
     common.find(|&dialect| offered.contains(dialect))
 }
 
-/// The hash by which a list of dialects is known again.
+/// The hash that identifies a list of dialects.
 pub(crate) fn fingerprint(offered: &List<'_, Dialect>) -> [u8; 64] {
     let bytes: Vec<u8> = offered.iter().flat_map(|dialect| dialect.get().to_le_bytes()).collect();
     preauth_hash(&[0; 64], &bytes)
 }
 
-/// Answers the SMB1 NEGOTIATE with which older clients begin (MS-SMB2 3.3.5.3).
+/// Answers the SMB1 NEGOTIATE of older clients (MS-SMB2 3.3.5.3).
 pub(crate) fn from_smb1(connection: &mut Connection, frame: &[u8], now: Now, out: &mut Output<Event>) {
     let Ok(asked) = smb1::Negotiate::parse(frame) else {
         return connection.hang_up("an SMB1 message that is no NEGOTIATE", out);
@@ -197,7 +198,7 @@ fn write_response(
         max_read_size: negotiated.max_io,
         max_write_size: negotiated.max_io,
         system_time: crate::time::now(now),
-        // MS-SMB2 2.2.4: Windows gives 0 since telling when it was started helps an attacker.
+        // MS-SMB2 2.2.4: Windows sends 0, since the start time of the server helps an attacker.
         server_start_time: if dialect == Dialect::Smb202 { crate::time::now(started) } else { 0 },
         security_buffer: &token,
         contexts: if dialect == Dialect::Smb311 { Contexts::Values(&contexts) } else { Contexts::EMPTY },
@@ -260,7 +261,7 @@ fn protection(
     };
     let cipher = match dialect {
         Dialect::Smb311 => agreed.cipher,
-        // MS-SMB2 3.3.5.4: 3.0 and 3.0.2 know one cipher, and a flag that says whether it is used.
+        // MS-SMB2 3.3.5.4: 3.0 and 3.0.2 have one cipher, and a flag that says whether it is used.
         dialect if dialect.is_smb3() && config.encryption != Encryption::Off => {
             let agreed = client.contains(Capabilities::ENCRYPTION) && ciphers.contains(&Cipher::Aes128Ccm);
             agreed.then_some(Cipher::Aes128Ccm)
@@ -281,7 +282,7 @@ fn capabilities(
     let mut capabilities = Capabilities::empty();
     capabilities.set(Capabilities::LEASING | Capabilities::LARGE_MTU, dialect != Dialect::Smb202);
     if dialect.is_smb3() {
-        // Told only to a client that asks for it.
+        // Only a client that asks for these gets them.
         let mut offered = Capabilities::DIRECTORY_LEASING;
         offered.set(Capabilities::MULTI_CHANNEL, multichannel);
         offered.set(Capabilities::PERSISTENT_HANDLES, persistent);
@@ -300,7 +301,7 @@ fn security(config: &ServerConfig) -> SecurityMode {
     }
 }
 
-/// The engine's key of a client. A client without a GUID (dialect 2.0.2) is known by its connection.
+/// The engine's key of a client. A client without a GUID (dialect 2.0.2) has the key of its connection.
 fn client_key(guid: Guid, connection: u64) -> ClientKey {
     if guid == Guid::ZERO {
         ClientKey(u128::from(connection))

@@ -1,7 +1,7 @@
 //! QUERY_DIRECTORY: lists a directory (MS-SMB2 3.3.5.18 and MS-FSA 2.1.5.6.3).
 //!
-//! [`handle`] checks the request, [`Wanted`] says which names it wants, [`sink`] puts entries straight
-//! into the reply, and [`Listing`] remembers where the next request goes on.
+//! [`handle`] checks the request. [`Wanted`] matches names with the pattern. [`sink`] puts entries straight
+//! into the reply. [`Listing`] keeps the position for the next request.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -24,7 +24,8 @@ mod sink;
 
 use sink::{Form, Sink};
 
-/// Names that a request looks at before it lets its connection do something else, a CANCEL of it for one.
+/// The most names that a request looks at before its connection may handle another message, such as its
+/// CANCEL.
 const SLICE: usize = 4096;
 
 const DOTS: [&[u8]; 2] = [b".", b".."];
@@ -52,26 +53,26 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
     })
 }
 
-/// What one request scans.
+/// The parameters of one scan.
 struct Scan<'a> {
     engine: &'a Arc<Share>,
     file: &'a Arc<share::Open>,
     caller: &'a Caller<'a>,
     single: bool,
-    /// Names the request.
+    /// The number of the request.
     number: (u64, u64),
 }
 
-/// Why no more entries go into this reply.
+/// The reason why no more entries go into this reply.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
-    /// There are none.
+    /// There are no more entries.
     Nothing,
-    /// The reply is full, or one was asked for.
+    /// The reply is full, or one entry was requested.
     Full,
-    /// The first did not fit whole.
+    /// The first entry did not fit and was cut.
     Cut,
-    /// As many names were looked at as one turn allows.
+    /// The request has looked at as many names as it may at once.
     Slice,
 }
 
@@ -121,7 +122,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Puts the request aside until its connection has done what came meanwhile.
+    /// Puts the request aside until its connection has handled the messages that came meanwhile.
     fn go_on(&self) -> Stop {
         let Some(waiter) = self.caller.waiter else { return Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES) };
         let ticket = self.engine.wait_until(waiter, self.caller.now.mono_ns);
@@ -129,7 +130,7 @@ impl Scan<'_> {
         Stop::wait(self.engine, ticket)
     }
 
-    /// `.` and `..`, the first two entries wherever the pattern selects them.
+    /// Adds `.` and `..`, the first two entries, if the pattern matches them.
     fn dots(&self, listing: &mut Listing, sink: &mut Sink<'_>) -> Result<Option<End>, Refusal> {
         while let Some(name) = DOTS.get(listing.dots) {
             if !listing.wanted.as_mut().is_some_and(|wanted| wanted.selects_dots(name)) {
@@ -150,7 +151,8 @@ impl Scan<'_> {
         Ok(None)
     }
 
-    /// The one entry that a pattern without wildcards can select: looked up, however many there are.
+    /// Adds the one entry that a pattern without wildcards can match. It is a lookup, regardless of the
+    /// directory's size.
     fn one(&self, name: &volume::Name, sink: &mut Sink<'_>) -> Result<End, Refusal> {
         let mut end = Ok(End::Nothing);
         self.engine.find(self.caller, self.file, name, &mut |entry| {
@@ -161,14 +163,14 @@ impl Scan<'_> {
         end
     }
 
-    /// The entries behind the last one that was sent.
+    /// Adds the entries after the last sent one.
     fn entries(&self, listing: &mut Listing, sink: &mut Sink<'_>) -> Result<End, Refusal> {
         let Listing { wanted, cookie, is_done, .. } = listing;
         let Some(wanted) = wanted else { return Ok(End::Nothing) };
         let from = *cookie;
         let mut end = Ok(End::Nothing);
         let mut broken = false;
-        // The last name of a slice is shown whether it is selected or not, so that the next slice begins behind it.
+        // The last name of a slice is returned even without a match, so that the next slice begins after it.
         let (mut looked, is_selected) = (0, Cell::new(false));
         self.engine.scan(
             self.caller,
@@ -204,14 +206,14 @@ impl Scan<'_> {
     }
 }
 
-/// Puts one entry into the reply. None: it is there, or has vanished meanwhile.
+/// Adds one entry to the reply. `None` means that it was added, or has been removed meanwhile.
 fn put(entry: &Entry<'_>, sink: &mut Sink<'_>) -> Option<Result<End, Refusal>> {
     let info = if sink.needs_info() {
         match entry.info() {
             Ok(info) => Some(info),
             Err(Refusal::NotFound) => return None,
             Err(Refusal::Gone | Refusal::AccessDenied) => Some(entry.listed_info()?),
-            // What is in the reply already is told first; the next request meets the failure again.
+            // The entries in the reply go out first. The next request meets the failure again.
             Err(_) if !sink.is_empty() => return Some(Ok(End::Full)),
             Err(refusal) => return Some(Err(refusal)),
         }
@@ -221,7 +223,7 @@ fn put(entry: &Entry<'_>, sink: &mut Sink<'_>) -> Option<Result<End, Refusal>> {
     place(entry.name().as_bytes(), info.as_ref(), sink).map(Ok)
 }
 
-/// Puts a name into the reply; the first one cut, if need be.
+/// Adds a name to the reply. The first name is cut if it is too long.
 fn place(name: &[u8], info: Option<&Info>, sink: &mut Sink<'_>) -> Option<End> {
     if sink.push(name, info).is_ok() {
         return None;

@@ -1,8 +1,8 @@
 //! READ (MS-SMB2 3.3.5.12).
 //!
-//! Data that is in memory goes from the page cache into the reply frame on this thread; what is not is
-//! read on the blocking pool. Much of it that is in memory, and goes out as it is, need not be copied: then the
-//! reply ends with a piece of the file.
+//! Data in memory goes from the page cache into the reply frame on this thread. Other data is read on the
+//! blocking pool. A large read of data in memory, without a signature or seal, need not be copied: its reply
+//! ends with a piece of the file.
 
 use share::limits::{Charge, Work as Paced};
 use share::{LockOwner, Share};
@@ -17,13 +17,13 @@ use crate::exchange::{Handled, Request, Stop, Work};
 use crate::state::open::changing::Looking;
 use crate::state::{Completion, Object};
 
-/// One READ, taken apart.
+/// The parameters of one READ.
 #[derive(Clone, Copy)]
 struct Wanted {
     offset: u64,
     length: usize,
     minimum: usize,
-    /// Bytes between the fields of the answer and the data.
+    /// Bytes between the fields of the response and the data.
     padding: u8,
 }
 
@@ -79,8 +79,9 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
     }
 }
 
-/// The data as a piece of the file, where that is possible and pays. `transfer`: where the answer may end with one. The transport sends what stands there
-/// then, so nothing may have been made over the bytes before.
+/// Returns the data as a piece of the file, if that is possible and saves work. `transfer` is set if the
+/// response may end with one. The transport sends the bytes that the file has then, so no signature may
+/// cover them.
 fn uncopied(
     engine: &Share,
     file: &share::Open,
@@ -93,14 +94,15 @@ fn uncopied(
     Ok(range.filter(|range| range.len >= UNCOPIED.max(wanted.minimum)))
 }
 
-/// Makes room for what stands in front of the data.
+/// Makes space for the fields before the data.
 fn begin(body: &mut Vec<u8>, wanted: Wanted) -> usize {
     let at = body.len();
     body.resize(at + read::RESPONSE_FIXED + usize::from(wanted.padding), 0);
     at
 }
 
-/// The data lies in the body, or follows it: fills in what stands before it. What is not sent is not charged.
+/// Fills in the fields before the data, which is in the body or follows it. Data that is not sent is not
+/// charged.
 fn end(body: &mut [u8], at: usize, count: usize, wanted: Wanted, charge: Charge) -> Completion {
     // MS-SMB2 3.3.5.12
     if (count == 0 && wanted.length > 0) || count < wanted.minimum {

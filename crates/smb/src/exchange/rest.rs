@@ -1,4 +1,4 @@
-//! What is left of a frame.
+//! The remaining messages of a frame.
 
 use smb_wire::header::Chain;
 use smb_wire::{Header, Malformed};
@@ -6,33 +6,33 @@ use smb_wire::{Header, Malformed};
 /// The messages of a frame from one request on.
 pub(crate) struct Rest<'m> {
     messages: Messages<'m>,
-    /// How many bytes of them are behind.
+    /// The number of bytes of the answered requests.
     passed: usize,
 }
 
 enum Messages<'m> {
-    /// The transport's.
+    /// The buffer of the transport.
     Lent(&'m mut [u8]),
-    /// Those of a frame whose answering has stopped.
+    /// A copy, for a frame whose requests wait.
     Kept(Vec<u8>),
 }
 
-/// The first of them.
+/// The first remaining message.
 pub(crate) struct First<'r> {
     pub header: &'r Header,
-    /// All of it, with the signature field zero: a signature is made over such a message (MS-SMB2 3.1.4.1).
+    /// The whole message with a zero signature field. A signature covers such a message (MS-SMB2 3.1.4.1).
     pub message: &'r [u8],
-    /// The signature that was taken out just now.
+    /// The signature that was in it.
     pub signature: [u8; 16],
 }
 
 impl<'m> Rest<'m> {
-    /// All of a frame.
+    /// All messages of a frame.
     pub fn new(frame: &'m mut [u8]) -> Rest<'m> {
         Rest { messages: Messages::Lent(frame), passed: 0 }
     }
 
-    /// The first request that is left.
+    /// The first remaining request.
     #[inline]
     pub fn first(&mut self) -> Option<Result<First<'_>, Malformed>> {
         let all = match &mut self.messages {
@@ -49,12 +49,12 @@ impl<'m> Rest<'m> {
         Some(first.map(|(header, message)| First { header, message, signature }))
     }
 
-    /// That request, of so many bytes, is behind.
+    /// Passes the first request, which has `len` bytes.
     pub fn pass(&mut self, len: usize) {
         self.passed += len;
     }
 
-    /// The bytes that are left.
+    /// The remaining bytes.
     pub fn bytes(&self) -> &[u8] {
         let all = match &self.messages {
             Messages::Lent(messages) => messages,
@@ -63,7 +63,7 @@ impl<'m> Rest<'m> {
         all.get(self.passed..).unwrap_or_default()
     }
 
-    /// The same with bytes of its own, and none that are behind.
+    /// A copy with only the remaining messages.
     pub fn keep(self) -> Rest<'static> {
         let messages = match self {
             Rest { messages: Messages::Kept(messages), passed: 0 } => messages,
@@ -72,7 +72,7 @@ impl<'m> Rest<'m> {
         Rest { messages: Messages::Kept(messages), passed: 0 }
     }
 
-    /// Bytes that it keeps beside itself.
+    /// Bytes that it keeps, not including itself.
     pub fn keeps(&self) -> usize {
         match &self.messages {
             Messages::Lent(_) => 0,

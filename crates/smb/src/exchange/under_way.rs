@@ -1,4 +1,4 @@
-//! A request under way.
+//! The state of a request from its arrival to its reply.
 
 use smb_wire::Header;
 use wire::Now;
@@ -7,33 +7,33 @@ use super::course::Course;
 use crate::state::brake::Queued;
 use crate::state::open::changing::{Looking, Outstanding};
 
-/// A request under way, from when it is taken up until it is answered, whether it is put aside in between or not.
+/// A request from its arrival to its reply, including the time when it is put aside.
 pub struct UnderWay {
     /// Its header.
     pub header: Header,
-    /// Its number, if it has waited or is about to.
+    /// Its async id, if it has waited or may have to.
     pub async_id: Option<u64>,
-    /// Whether it was looked at before: it has waited, or was held.
+    /// Whether it was tried before: it has waited or was delayed.
     pub resumed: bool,
-    /// Whether it has waited and its client was told so.
+    /// Whether its client got an interim response.
     pub announced: bool,
-    /// Whether it is signed with its channel's key; or, on a connection that does not carry its session, with the
-    /// session's own. So is its answer then.
+    /// Whether it is signed with its channel's key, or with the session's key if the connection does not
+    /// carry its session. If so, its reply is signed too.
     pub signed: bool,
-    /// What is known of it for limits and counts.
+    /// Its state for limits and counts.
     pub course: Course,
-    /// Where the header of its answer will stand.
+    /// The position of its reply's header.
     pub at: usize,
-    /// Its place among the log-ons, if it has waited for its turn.
+    /// Its place among the delayed log-ons, if it has waited there.
     pub(crate) turn: Option<Queued>,
-    /// Counts among the requests on its Open while it is put aside; while work runs, the work does.
+    /// Counts it as outstanding on its Open while it is put aside. While work runs, the work has this value.
     pub(crate) outstanding: Option<Outstanding>,
-    /// The Open that it needs when it is held, which no CLOSE behind it ends meanwhile.
+    /// The Open that a delayed request needs. It keeps a later CLOSE from ending the Open.
     pub(crate) keeps: Option<Looking>,
 }
 
 impl UnderWay {
-    /// One that has just come, of so many bytes.
+    /// A new request of `len` bytes.
     pub(crate) fn new(header: &Header, signed: bool, len: usize, now: Now) -> UnderWay {
         UnderWay {
             header: *header,
@@ -49,7 +49,7 @@ impl UnderWay {
         }
     }
 
-    /// The number under which its client was told STATUS_PENDING.
+    /// The async id that its client got with STATUS_PENDING.
     pub(crate) fn told(&self) -> Option<u64> {
         self.async_id.filter(|_| self.announced)
     }

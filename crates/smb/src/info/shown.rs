@@ -1,4 +1,4 @@
-//! A file as the classes of fixed size show it.
+//! A file in the information classes of fixed size.
 
 use share::Info;
 use smb_wire::create::FileInfo;
@@ -9,7 +9,7 @@ use volume::{Kind, Time};
 
 use crate::time::to_file_time;
 
-/// What the engine knows of a file, ready to be put into any class.
+/// The metadata of a file, ready for any class.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shown {
     info: Info,
@@ -26,17 +26,17 @@ impl Shown {
         Shown { info: *info, is_directory: info.kind == Kind::Directory }
     }
 
-    /// What an Open leads to: the file, or a named stream of it, which is never a directory.
+    /// The object of an Open: the file, or one of its named streams. A stream is never a directory.
     pub fn of_open(info: &Info, open: &share::Open) -> Shown {
         Shown { info: *info, is_directory: open.is_directory() }
     }
 
-    /// What the engine says.
+    /// The engine's metadata.
     pub fn info(&self) -> &Info {
         &self.info
     }
 
-    /// The attributes, as they are shown of a stream or of a directory.
+    /// The attributes, as shown for a stream or a directory.
     // MS-FSA 2.1.5.12.6
     pub fn attributes(&self) -> FileAttributes {
         let mut attributes = FileAttributes::from_bits_retain(self.info.attributes.bits());
@@ -44,22 +44,23 @@ impl Shown {
         attributes.shown()
     }
 
-    /// The reparse tag; 0 without the attribute.
+    /// The reparse tag, or 0 without the attribute.
     pub fn tag(&self) -> ReparseTag {
         ReparseTag(self.info.reparse_tag)
     }
 
-    /// Size in bytes. That of a directory is the host's own business, and Windows shows none.
+    /// Size in bytes. It is 0 for a directory, as on Windows: the host's size of a directory has no meaning
+    /// for clients.
     pub fn size(&self) -> u64 {
         if self.is_directory { 0 } else { self.info.size }
     }
 
-    /// Bytes on the volume; none for a directory, as above.
+    /// Bytes on the volume. It is 0 for a directory too.
     pub fn allocated(&self) -> u64 {
         if self.is_directory { 0 } else { self.info.allocated }
     }
 
-    /// The 64-bit file ID, the same that the QFid context tells.
+    /// The 64-bit file ID, as in the QFid context.
     pub fn file_id(&self) -> u64 {
         self.info.number()
     }
@@ -69,7 +70,7 @@ impl Shown {
         self.info.wide_number()
     }
 
-    /// The times, sizes and attributes that CREATE and CLOSE answer with.
+    /// The times, sizes and attributes in the responses of CREATE and CLOSE.
     pub fn file_info(&self) -> FileInfo {
         FileInfo {
             creation_time: to_file_time(self.info.created),
@@ -99,7 +100,7 @@ impl Shown {
         Standard {
             allocation_size: self.allocated(),
             end_of_file: self.size(),
-            // A directory has one name; what the host counts are those of the directories in it.
+            // A directory has one name. The host also counts the names inside its subdirectories.
             number_of_links: if self.is_directory { self.info.links.min(1) } else { self.info.links },
             delete_pending: self.info.delete_pending || self.info.links == 0,
             directory: self.is_directory,
@@ -130,17 +131,17 @@ impl Shown {
         AttributeTag { file_attributes: self.attributes(), reparse_tag: self.tag() }
     }
 
-    /// FileCompressionInformation: nothing is compressed.
+    /// FileCompressionInformation: no file is compressed.
     // MS-FSA 2.1.5.12.8
     pub fn compression(&self) -> Compression {
         Compression { compressed_file_size: self.allocated(), ..Compression::default() }
     }
 
-    /// An entry of any directory class.
+    /// An entry for any directory class.
     pub fn entry(&self) -> Entry {
         let basic = self.basic();
         Entry {
-            // MS-FSCC 2.4.8: places in a directory are not fixed.
+            // MS-FSCC 2.4.8: positions in a directory are not fixed.
             file_index: 0,
             creation_time: basic.creation_time,
             last_access_time: basic.last_access_time,

@@ -1,33 +1,35 @@
-//! Addresses of this server that are somebody's own: an account's, at which whoever comes is held to it, or a share's, at which there
-//! is nothing else. All of them have the server's port.
+//! Addresses of this server that belong to one account or one share. A session at an account's address may
+//! use only that account. A session at a share's address may use only that share. All such addresses use the
+//! server's port.
 
 use std::net::IpAddr;
 
 use super::{Known, Standing};
 use crate::config::{ServerConfig, same_name};
 
-/// Whose own an address is.
+/// The owner of an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Endpoint {
-    /// That of the account of this name.
+    /// The account of this name.
     Account(String),
-    /// That of the share of this name.
+    /// The share of this name.
     Share(String),
 }
 
 /// A share with addresses of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShareEndpoint {
-    /// Its name, as shown.
+    /// The share's name.
     pub share: String,
-    /// Its account, to which whoever comes there is held.
+    /// Its account, which sessions there are bound to.
     pub account: Option<String>,
     /// The addresses.
     pub addresses: Vec<IpAddr>,
 }
 
 impl ServerConfig {
-    /// What is known of whoever comes to this address of the server, if it is somebody's own.
+    /// The account of a connection to this address of the server, if the address belongs to one account or
+    /// share.
     #[must_use]
     pub fn known_at(&self, local: IpAddr) -> Option<Known> {
         let local = local.to_canonical();
@@ -40,7 +42,8 @@ impl ServerConfig {
         Some(Known { account: Some(name.clone()), endpoint: Some(Endpoint::Account(name)) })
     }
 
-    /// Whether two addresses of the server are of one endpoint, so that a session may have channels to both.
+    /// Whether two addresses of the server belong to the same endpoint, so that a session may have channels
+    /// to both.
     #[must_use]
     pub fn is_one_endpoint(&self, one: IpAddr, other: IpAddr) -> bool {
         let endpoint = |address| self.known_at(address).and_then(|known| known.endpoint);
@@ -49,7 +52,7 @@ impl ServerConfig {
 }
 
 impl Standing {
-    /// Why there is no such share for it, if its connections came to the address of another one.
+    /// The reason why this share does not exist for a session that came to the address of another share.
     #[must_use]
     pub fn is_kept_from(&self, share: &str) -> Option<String> {
         match &self.endpoint {
