@@ -1,8 +1,8 @@
-//! SET_INFO: changes what is known of a file, moves it, marks it to go, sets its descriptor (MS-SMB2
-//! 3.3.5.21).
+//! SET_INFO: changes the metadata of a file, renames it, marks it for deletion, or sets its descriptor
+//! (MS-SMB2 3.3.5.21).
 //!
-//! [`handle`] checks the request. [`file`] has the table of information classes, with [`naming`] for
-//! those that change names; [`security`] sets descriptors.
+//! [`handle`] checks the request. [`file`] has the table of information classes, with [`naming`] for those
+//! that change names. [`security`] sets descriptors.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
                 InfoType::File => file::apply(&change, asked.file_info_class),
                 InfoType::Filesystem => Err(Stop::Fail(of_volume(FsInfoClass(asked.file_info_class)))),
                 InfoType::Security => security::apply(&change, asked.additional_information),
-                // MS-SMB2 3.3.5.21.4: no volume takes quotas by SID.
+                // MS-SMB2 3.3.5.21.4: no volume accepts quotas by SID.
                 InfoType::Quota => Err(Stop::Fail(NtStatus::NOT_SUPPORTED)),
                 InfoType::Unknown(_) => Err(Stop::Fail(NtStatus::INVALID_PARAMETER)),
             }
@@ -59,19 +59,19 @@ struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// What the engine answers: done, refused, or to be tried again when the engine wakes this request.
+    /// Maps a step of the engine: done, refused, or a wait after which this request is tried again.
     fn settle(&self, step: Step<()>) -> Result<(), Stop> {
         Stop::unless_done(self.engine, step)
     }
 
-    /// Whether the Open was granted all of this.
+    /// Whether the Open has all of these rights.
     fn may(&self, rights: Rights) -> bool {
         self.file.granted().contains(rights)
     }
 }
 
-/// The status for an attempt to change a volume. Whoever may write gets no further than who may not, as
-/// Windows lets nobody do this over the network (note 423).
+/// The status for an attempt to change a volume. It does not depend on the user's rights, since Windows
+/// allows this to nobody over the network (note 423).
 // MS-SMB2 3.3.5.21.2
 fn of_volume(number: FsInfoClass) -> NtStatus {
     match number {

@@ -1,5 +1,5 @@
-//! The instances of an application: a newer one on another machine takes the place of an older one, whose
-//! Open of the same file is closed (MS-SMB2 3.3.5.9.13).
+//! Application instances. A newer instance on another machine replaces an older one, and the server closes
+//! the older one's Open of the same file (MS-SMB2 3.3.5.9.13).
 
 use smb_wire::NtStatus;
 use volume::security::Rights;
@@ -8,7 +8,7 @@ use super::Create;
 use crate::exchange::{Request, Stop};
 use crate::path::Target;
 
-/// Closes what an earlier instance has open, or refuses when it is not the earlier one.
+/// Closes the Opens of an earlier instance. Fails if the other instance is not earlier.
 // MS-SMB2 3.3.5.9.13
 pub(super) fn take_over(create: Create<'_>, request: &Request<'_>, target: &Target) -> Result<(), Stop> {
     let Some(instance) = create.contexts.instance else { return Ok(()) };

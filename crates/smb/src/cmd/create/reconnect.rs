@@ -1,4 +1,4 @@
-//! CREATE that takes an Open up again whose session is gone (MS-SMB2 3.3.5.9.7, 3.3.5.9.12).
+//! Reconnects a CREATE to an Open whose session has ended (MS-SMB2 3.3.5.9.7, 3.3.5.9.12).
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use crate::state::durable::{Made, Survival};
 use crate::state::open::NO_SESSION;
 use crate::state::{Open, Server};
 
-/// What the CreateGuid of an Open is that was made without one.
+/// The CreateGuid of an Open that was created without one.
 const NO_GUID: Guid = Guid([0; 16]);
 
 const NOT_FOUND: Stop = Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND);
 
-/// Answers a CREATE that comes back for an Open.
+/// Answers a CREATE with a reconnect.
 pub(super) fn handle(create: Create<'_>, request: &mut Request<'_>, wanted: Reconnect) -> Handled {
     let Create { connection, session, tree, asked, contexts, .. } = create;
     let server = &connection.server;
@@ -33,13 +33,13 @@ pub(super) fn handle(create: Create<'_>, request: &mut Request<'_>, wanted: Reco
     let found = at(server, wanted.file_id.persistent).or_else(|| server.persistent_open(by_guid?));
     let found = found.ok_or(NOT_FOUND)?;
     let survival = found.survival.lock();
-    // Another request may have been quicker.
+    // Another request may have reconnected to it first.
     let found = at(server, found.id.persistent).ok_or(NOT_FOUND)?;
     let (Some((engine, file)), Some(made)) = (found.file(), found.made.get()) else {
         return Err(NOT_FOUND);
     };
     create.check(&Candidate { open: &found, file, made, survival: &survival }, wanted)?;
-    // MS-SMB2 3.3.5.9.7 (exception: an Open is taken up on the share on which it was made)
+    // MS-SMB2 3.3.5.9.7 (exception: a reconnect must come on the share of the Open)
     if !tree.leads_to(engine) {
         return Err(NOT_FOUND);
     }
@@ -55,7 +55,7 @@ pub(super) fn handle(create: Create<'_>, request: &mut Request<'_>, wanted: Reco
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }
     connection.outlast(request, &found)?;
-    // Nothing may fail once it is taken up: its client could not come back for it a second time.
+    // Nothing may fail after the reconnect: the client could not reconnect a second time.
     let info = engine.info(file)?;
     let open = create.take_up(request, &found, &survival)?;
     drop(survival);
@@ -67,18 +67,18 @@ pub(super) fn handle(create: Create<'_>, request: &mut Request<'_>, wanted: Reco
         oplock_level: contexts::level(lease, granted),
         lease,
         granted,
-        // MS-SMB2 3.3.5.9.7: no context says again that it is durable, as Windows has it.
+        // MS-SMB2 3.3.5.9.7: the response does not repeat the durable context, as in Windows.
         durable: None,
     };
     response.write(&open, contexts, request.body)
 }
 
-/// The Open under the persistent half of its id, as it is reached now.
+/// The Open with this persistent id, as it is now.
 pub(super) fn at(server: &Server, persistent: u64) -> Option<Arc<Open>> {
     Some(server.opens.get(server.index.by_durable_id(persistent)?)?.share())
 }
 
-/// What is looked at before an Open is taken up.
+/// The values that are checked before a reconnect.
 struct Candidate<'a> {
     open: &'a Open,
     file: &'a share::Open,
@@ -86,7 +86,7 @@ struct Candidate<'a> {
     survival: &'a Survival,
 }
 
-/// Whether the request names the file as it is called now.
+/// Whether the request has the current name of the file.
 fn is_named(engine: &Share, file: &share::Open, asked: &create::Request<'_>) -> bool {
     path::parse(asked.name, Syntax::Windows).is_ok_and(|target| target.is_path_of(engine, file))
 }
@@ -107,13 +107,13 @@ impl Create<'_> {
             && open.session_id == NO_SESSION
             && key(made.lease) == key(given)
             && version(made.lease) == version(given)
-            // A batch oplock is the only one that has it, too. A persistent Open is kept without (exception: as
-            // Windows has it).
+            // A batch oplock is the only one with it, too. A persistent Open is kept without (exception: as
+            // in Windows).
             && (survival.durable.is_none() || survival.is_persistent() || held.contains(Caching::HANDLE));
         if fits { Ok(()) } else { Err(NOT_FOUND) }
     }
 
-    /// Gives the Open a new id, session and tree. Called with its survival locked.
+    /// Gives the Open a new id, session and tree. The caller has its survival locked.
     pub(super) fn take_up(
         &self,
         request: &Request<'_>,
@@ -125,7 +125,7 @@ impl Create<'_> {
         let (engine, file) = found.file().ok_or(NOT_FOUND)?;
         let volatile = server.opens.reserve().ok_or(NtStatus::INSUFFICIENT_RESOURCES)?;
         let open = Arc::new(found.rebound(volatile, session.id, session.client, Arc::clone(tree)));
-        // A break that comes at once must find it.
+        // An immediate break must find it.
         server.opens.fill(Arc::clone(&open));
         server.index.enter(&open, survival.is_persistent());
         let caller = request.caller(identity, session.client, None);
@@ -137,7 +137,7 @@ impl Create<'_> {
         server.opens.remove(found.id.volatile);
         server.index.remove(found);
         server.join_session(session, &open, request.cause())?;
-        // A session counts from its own beginning, and nothing of the old one can be late any more.
+        // A session counts from its own start, and no request of the old one can come late any more.
         open.start_sequence(request.header.channel_sequence());
         Ok(open)
     }

@@ -1,4 +1,4 @@
-//! FileFullEaInformation: extended attributes, all of them, some, or from a place on (MS-SMB2 3.3.5.20.1).
+//! FileFullEaInformation: extended attributes, either all, some, or from an index on (MS-SMB2 3.3.5.20.1).
 
 use smb_wire::NtStatus;
 use smb_wire::fscc::ea::{self, FullEa};
@@ -8,7 +8,7 @@ use super::Query;
 use crate::exchange::{Handled, Stop};
 use crate::info::ea_status;
 
-/// Answers with the attributes that are asked for.
+/// Writes the requested attributes.
 pub(super) fn write(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     let all = query.engine.extended(query.file)?;
     let flags = query.asked.flags;
@@ -17,7 +17,7 @@ pub(super) fn write(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     }
     let kept = &query.open.moving.kept;
     let from = if flags.contains(Flags::INDEX_SPECIFIED) {
-        // Counted from 1.
+        // The index counts from 1.
         let index = query.asked.additional_information as usize;
         index.checked_sub(1).filter(|at| *at < all.len()).ok_or(NtStatus::NONEXISTENT_EA_ENTRY)?
     } else if flags.contains(Flags::RESTART_SCAN) {
@@ -40,7 +40,7 @@ pub(super) fn write(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     Ok(if is_whole { NtStatus::SUCCESS } else { NtStatus::BUFFER_OVERFLOW })
 }
 
-/// Those of a list of names; one that is not there is told with an empty value, as NTFS does.
+/// Writes the attributes from a list of names. A missing one has an empty value, as in NTFS.
 fn by_name(query: &Query<'_>, all: &[(Vec<u8>, Vec<u8>)], out: &mut Vec<u8>) -> Handled {
     let names: Vec<&[u8]> = ea::read_names(query.asked.input_buffer)
         .collect::<Result<_, _>>()

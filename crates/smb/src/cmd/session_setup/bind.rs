@@ -1,7 +1,7 @@
-//! Binding: whether a session may take a further connection as a channel (MS-SMB2 3.3.5.5).
+//! Session binding: checks whether a session may take a further connection as a channel (MS-SMB2 3.3.5.5).
 //!
-//! [`LogOn::session_to_bind`] holds a request with the binding flag against everything that can be known before its
-//! token is looked at, [`LogOn::take_channel`] makes the channel once its user is proved. A refusal changes nothing.
+//! [`LogOn::session_to_bind`] makes all checks of a binding request that are possible before its token.
+//! [`LogOn::take_channel`] adds the channel after the authentication. A refusal changes nothing.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::keys;
 use crate::state::session::{Full, State};
 use crate::state::{Event, Handle, Session};
 
-/// A refusal with the line that tells an administrator about it.
+/// A refusal with its log line for the administrator.
 type Refused = (NtStatus, &'static str);
 
 const TOO_MANY: Refused =
@@ -27,11 +27,10 @@ const TOO_MANY: Refused =
 const ENDED: Refused = (NtStatus::USER_SESSION_DELETED, "there is no session of this id; it may have ended");
 
 impl LogOn<'_, '_> {
-    /// The session that a binding request is for, if it may be bound to this connection as far as can be told
-    /// before its user is proved.
+    /// The session of a binding request, if it passes the checks before the authentication.
     ///
     /// # Errors
-    /// The status that MS-SMB2 3.3.5.5 has for what is wrong.
+    /// The status of MS-SMB2 3.3.5.5 for the failed check.
     pub(super) fn session_to_bind(&self) -> Result<Arc<Session>, Stop> {
         let id = self.request.session_id;
         let session = self.connection.server.session(id);
@@ -66,8 +65,8 @@ impl LogOn<'_, '_> {
         if !self.request.header.is_signed() {
             return Err((NtStatus::INVALID_PARAMETER, "the request is not signed"));
         }
-        // MS-SMB2 3.3.5.5 (exception: the ClientGuid is not compared, which is left to the server; as with Windows,
-        // the session's key is what tells its client)
+        // MS-SMB2 3.3.5.5 (exception: the ClientGuid is not compared, which the section leaves to the
+        // server; as in Windows, the session's key identifies its client)
         let Some(proved) = session.proved().filter(|_| session.state() == State::Valid) else {
             return Err((NtStatus::REQUEST_NOT_ACCEPTED, "the session's own log-on is not done yet"));
         };
@@ -84,19 +83,19 @@ impl LogOn<'_, '_> {
                 "the connection came to an address of another account or share than the session's first one",
             ));
         }
-        // MS-SMB2 3.3.5.5 (exception: no word on ciphers there; since the sealing keys are the session's, a
-        // connection with another cipher could not use them)
+        // MS-SMB2 3.3.5.5 (exception: the section does not mention ciphers; the sealing keys belong to the
+        // session, so a connection with another cipher could not use them)
         if session.protection.cipher != settled.protection.cipher {
             return Err((NtStatus::INVALID_PARAMETER, "the session was made with another cipher"));
         }
         let most = self.rule_of(Some(session)).most();
-        // It gives its place up only when the user is proved.
+        // That channel ends only after the authentication.
         let has_room = session.channel_count() < most || session.would_make_room(self.request.now);
         if has_room { Ok(()) } else { Err(TOO_MANY) }
     }
 
-    /// What the account of a session says. Where there is no session, or nobody knows yet whose it is, what
-    /// NEGOTIATE went by counts.
+    /// The limit from the session's account. Without a session, or before its authentication, the settings
+    /// of NEGOTIATE count.
     fn rule_of(&self, session: Option<&Arc<Session>>) -> ChannelRule {
         let known = session.and_then(|session| session.channel_rule().cloned());
         known.unwrap_or_else(|| ChannelRule {
@@ -106,10 +105,11 @@ impl LogOn<'_, '_> {
         })
     }
 
-    /// The user is proved: the connection becomes a channel of the session, with a signing key of its own.
+    /// Makes the connection a channel of the session after the authentication, with a signing key of its
+    /// own.
     ///
     /// # Errors
-    /// The status when another channel was faster, or the session has ended meanwhile.
+    /// The status if another channel was faster, or the session has ended meanwhile.
     pub(super) fn take_channel(&mut self, setup: &Setup, session_key: &[u8; 16]) -> Result<(), Stop> {
         let (session, now) = (&setup.session, self.request.now);
         let most = self.rule_of(Some(session)).most();
@@ -132,11 +132,11 @@ impl LogOn<'_, '_> {
         Ok(())
     }
 
-    /// Another user wants to bind the session.
+    /// Refuses a binding of another user.
     pub(super) fn other_user(&self, session: &Session, user: &str) -> Stop {
         let what =
             format!("channel refused: the session belongs to another user than {user}, who asks for it");
-        // MS-SMB2 3.3.5.5 (exception: STATUS_ACCESS_DENIED as Windows Server answers, not STATUS_NOT_SUPPORTED)
+        // MS-SMB2 3.3.5.5 (exception: STATUS_ACCESS_DENIED as in Windows Server, not STATUS_NOT_SUPPORTED)
         let status = NtStatus::ACCESS_DENIED;
         self.connection.complain(session.id, status, &what, self.request.now);
         Stop::Fail(status)
@@ -149,23 +149,23 @@ impl LogOn<'_, '_> {
     }
 }
 
-/// A silent channel has given its place up for one that its client has asked for (`state/room.rs`).
+/// Closes a silent channel that was replaced at its client's request (`state/channel_limit.rs`).
 fn close_silent(silent: &Handle, session: &Session, now: Now) {
     let silent_ms = now.mono_ns.saturating_sub(silent.way.heard_ns()) / 1_000_000;
     let (peer, what) = (silent.peer.remote, "it is silent, and its client has asked for one in its place");
     tracing::info!(%peer, session = session.id, silent_ms, "channel closed: {what}");
-    // It is counted as lost when it is closed.
+    // The close counts it as a lost connection.
     silent.post(Event::Close);
 }
 
-/// Whether the session is one of a user who is proved and has a name.
+/// Whether the session has an authenticated user that is not anonymous.
 fn is_named(session: &Session) -> bool {
     session.proved().is_some_and(|proved| !proved.anonymous)
 }
 
-/// Whether a session that was made with one signing algorithm can be bound to a connection with another.
+/// Whether the signing algorithms of a session and a connection allow a binding.
 ///
-/// GMAC and the two algorithms before it do not mix, as Windows Server has it; MS-SMB2 has no word on this.
+/// GMAC and the two algorithms before it do not mix, as in Windows Server. MS-SMB2 does not mention this.
 fn can_sign(session: &Session, here: &Negotiated) -> Result<(), Refused> {
     let is_gmac = |algorithm| algorithm == SigningAlgorithm::AesGmac;
     match (is_gmac(session.protection.signing), is_gmac(here.protection.signing)) {

@@ -1,5 +1,5 @@
-//! The information classes that can be set on a file: one table from the number to what is needed and who
-//! does it (MS-SMB2 3.3.5.21.1 and MS-FSA 2.1.5.15).
+//! The information classes that can be set on a file. One table gives the rights and the function for each
+//! number (MS-SMB2 3.3.5.21.1 and MS-FSA 2.1.5.15).
 
 use share::engine::{Basic, TimeSet};
 use share::{Attributes, Options};
@@ -16,10 +16,10 @@ use crate::info::kept::mode;
 
 type Applied = Result<(), Stop>;
 
-/// How one class is set.
+/// One class.
 struct Class {
     number: FileInfoClass,
-    /// What the Open must have been granted.
+    /// The rights that the Open must have.
     needs: Rights,
     apply: fn(&Change<'_>) -> Applied,
 }
@@ -30,7 +30,7 @@ const fn class(number: FileInfoClass, needs: Rights, apply: fn(&Change<'_>) -> A
 
 const NO_RIGHT: Rights = Rights::empty();
 
-/// Every class that can be set.
+/// All classes that can be set.
 const CLASSES: [Class; 15] = [
     class(FileInfoClass::BASIC, Rights::WRITE_ATTRIBUTES, basic),
     class(FileInfoClass::RENAME, Rights::DELETE, |c| naming::rename(c, RenameLayout::Type2)),
@@ -49,7 +49,7 @@ const CLASSES: [Class; 15] = [
     class(FileInfoClass::LINK_EX, NO_RIGHT, |c| naming::link(c, RenameLayout::Ex)),
 ];
 
-/// Sets the class that is asked for.
+/// Sets the requested class.
 pub(super) fn apply(change: &Change<'_>, number: u8) -> Applied {
     let number = FileInfoClass(number);
     let class = CLASSES.iter().find(|class| class.number == number).ok_or_else(|| refusal(number))?;
@@ -62,7 +62,7 @@ pub(super) fn apply(change: &Change<'_>, number: u8) -> Applied {
 // MS-SMB2 3.3.5.21.1
 fn refusal(number: FileInfoClass) -> NtStatus {
     match number {
-        // Note 428: what Windows answers to classes that no document names.
+        // Note 428: the status of Windows for classes that no document names.
         FileInfoClass::QUOTA | FileInfoClass(30 | 41 | 42 | 43) => NtStatus::NOT_SUPPORTED,
         _ => NtStatus::INVALID_INFO_CLASS,
     }
@@ -101,7 +101,7 @@ fn basic(change: &Change<'_>) -> Applied {
     change.settle(change.engine.set_basic(change.caller, change.file, basic))
 }
 
-/// What a time field asks for; nothing for a zero.
+/// The change in a time field. Zero makes no change.
 fn time(given: FileTime) -> Result<Option<TimeSet>, Stop> {
     Ok(match given.to_set().map_err(status_of)? {
         SetTime::Keep => None,
@@ -111,7 +111,7 @@ fn time(given: FileTime) -> Result<Option<TimeSet>, Stop> {
     })
 }
 
-/// The attribute bits to set: those that a client may, NORMAL for none of them; nothing for a zero.
+/// The settable attribute bits, or NORMAL if there is none of them. Zero makes no change.
 fn settable(given: FileAttributes) -> Option<Attributes> {
     if given.is_empty() {
         return None;
@@ -169,7 +169,7 @@ fn set_mode(change: &Change<'_>) -> Applied {
     const SYNCHRONOUS: u32 = mode::SYNCHRONOUS_ALERT | mode::SYNCHRONOUS_NONALERT;
     let given = file::Mode::parse(change.buffer).map_err(status_of)?.mode;
     let known = mode::WRITE_THROUGH | mode::SEQUENTIAL_ONLY | SYNCHRONOUS;
-    // No Open of a network client is synchronous, so none can become so.
+    // No Open of a network client is synchronous, and none can become so.
     if given & !known != 0 || given & SYNCHRONOUS != 0 {
         return Err(invalid());
     }
@@ -191,7 +191,7 @@ fn end_of_file(change: &Change<'_>) -> Applied {
     change.settle(change.engine.set_size(change.caller, change.file, bytes))
 }
 
-/// A size that a file can be asked to have.
+/// A valid size for a file.
 fn size(change: &Change<'_>, given: i64) -> Result<u64, Stop> {
     if change.file.is_directory() {
         return Err(invalid());
@@ -199,7 +199,8 @@ fn size(change: &Change<'_>, given: i64) -> Result<u64, Stop> {
     u64::try_from(given).map_err(|_| invalid())
 }
 
-/// Shows bytes that were never written, so it takes a privilege that nobody has over the network.
+/// Refuses the class. It would expose bytes that were never written, so it needs a privilege that nobody has
+/// over the network.
 // MS-FSA 2.1.5.15.15
 fn valid_data_length(change: &Change<'_>) -> Applied {
     file::ValidDataLength::parse(change.buffer).map_err(status_of)?;

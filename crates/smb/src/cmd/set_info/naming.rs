@@ -1,4 +1,4 @@
-//! Renaming, linking and short names (MS-FSA 2.1.5.15.7, 2.1.5.15.12 and 2.1.5.15.14).
+//! Renames, links and short names (MS-FSA 2.1.5.15.7, 2.1.5.15.12 and 2.1.5.15.14).
 
 use smb_wire::fscc::file::{RenameFlags, RenameLayout, RenameRequest, read_name};
 use smb_wire::fscc::names::BadStream;
@@ -13,7 +13,7 @@ use crate::exchange::Stop;
 use crate::info::names::{STREAM_SYNTAX, name, syntax};
 use crate::path::{self, Target};
 
-/// Renames what is open: a stream by a name that begins with a colon, else the file.
+/// Renames the object of the Open. A name with a leading colon renames a stream, any other the file.
 // MS-SMB2 3.3.5.21.1
 // MS-FSA 2.1.5.15.12
 pub(super) fn rename(change: &Change<'_>, layout: RenameLayout) -> Result<(), Stop> {
@@ -33,7 +33,7 @@ pub(super) fn rename(change: &Change<'_>, layout: RenameLayout) -> Result<(), St
     change.settle(step)
 }
 
-/// Gives what is open a further name.
+/// Adds a hard link to the file.
 // MS-FSA 2.1.5.15.7
 pub(super) fn link(change: &Change<'_>, layout: RenameLayout) -> Result<(), Stop> {
     let asked = RenameRequest::parse(change.buffer, layout).map_err(status_of)?;
@@ -45,17 +45,17 @@ pub(super) fn link(change: &Change<'_>, layout: RenameLayout) -> Result<(), Stop
     change.settle(change.engine.link(change.caller, change.file, &to.names, replaces))
 }
 
-/// Handles that a name could be relative to exist on one machine only.
+/// Refuses a root handle for a relative name, since such handles exist on one machine only.
 // MS-SMB2 3.3.5.21.1
 fn check_root(asked: &RenameRequest<'_>) -> Result<(), Stop> {
     if asked.root_directory == 0 { Ok(()) } else { Err(Stop::Fail(NtStatus::INVALID_PARAMETER)) }
 }
 
-/// The new place of a file.
+/// The new path of a file.
 fn target(name: Utf16<'_>, syntax: Syntax) -> Result<Target, Stop> {
     let target = path::parse(name, syntax)?;
     if target.stream.is_some() {
-        // MS-FSA 2.1.5.15.12 (exception: Windows takes the path of a stream for one that is in use)
+        // MS-FSA 2.1.5.15.12 (exception: Windows treats the path of a stream like one that is in use)
         return Err(Stop::Fail(NtStatus::SHARING_VIOLATION));
     }
     Stop::when(target.names.is_empty(), NtStatus::OBJECT_NAME_INVALID)?;
@@ -72,7 +72,7 @@ fn without_separator(name: Utf16<'_>) -> Utf16<'_> {
     }
 }
 
-/// The new name of a stream; of the file's own data, or the directory, when that is open.
+/// The new name of a stream. If the Open has the file's own data or a directory, it names those.
 // MS-FSA 2.1.5.15.12.1
 fn new_stream(text: Utf16<'_>, is_directory: bool) -> Result<volume::Name, Stop> {
     let fail = |status| Err(Stop::Fail(status));
@@ -88,7 +88,7 @@ fn new_stream(text: Utf16<'_>, is_directory: bool) -> Result<volume::Name, Stop>
         (StreamType::IndexAllocation, false) | (StreamType::Data, true) => {
             fail(NtStatus::OBJECT_TYPE_MISMATCH)
         }
-        // A named stream cannot take the place of the file's own data.
+        // A named stream cannot replace the file's own data.
         (StreamType::Data, false) if stream.name.is_empty() => fail(NtStatus::NOT_SUPPORTED),
         (StreamType::Data, false) => {
             name(stream.name, STREAM_SYNTAX).map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))
@@ -96,7 +96,7 @@ fn new_stream(text: Utf16<'_>, is_directory: bool) -> Result<volume::Name, Stop>
     }
 }
 
-/// Files have no short names beside their own, as on a volume where they are switched off.
+/// Refuses all short names, as on a volume without them.
 // MS-FSA 2.1.5.15.14
 pub(super) fn short_name(change: &Change<'_>) -> Result<(), Stop> {
     let name = read_name(change.buffer).map_err(status_of)?;

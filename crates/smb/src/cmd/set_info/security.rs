@@ -1,4 +1,4 @@
-//! Setting parts of a security descriptor (MS-SMB2 3.3.5.21.3 and MS-FSA 2.1.5.17).
+//! Sets parts of a security descriptor (MS-SMB2 3.3.5.21.3 and MS-FSA 2.1.5.17).
 
 use std::sync::atomic::Ordering;
 
@@ -10,7 +10,7 @@ use crate::exchange::Stop;
 use crate::info::DESCRIPTOR_PARTS;
 use crate::info::numbers::Numbers;
 
-/// Sets the parts that are asked for.
+/// Sets the requested parts.
 pub(super) fn apply(change: &Change<'_>, additional_information: u32) -> Result<(), Stop> {
     let parts = Parts::from_bits_retain(additional_information) & DESCRIPTOR_PARTS;
     Stop::when(!change.may(needed(parts)), NtStatus::ACCESS_DENIED)?;
@@ -40,7 +40,7 @@ fn apply_numbers(change: &Change<'_>, parts: Parts, numbers: Numbers) -> Result<
     }
 }
 
-/// What an Open must have been granted to set these parts.
+/// The rights that an Open needs to set these parts.
 // MS-SMB2 3.3.5.21.3
 fn needed(parts: Parts) -> Rights {
     let mut needed = Rights::empty();
