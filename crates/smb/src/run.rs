@@ -25,7 +25,7 @@ enum Then {
     Closed,
 }
 
-/// Answers one frame.
+/// Answers all requests of one frame.
 pub(crate) fn receive(connection: &mut Connection, frame: &mut [u8], now: Now, out: &mut Output<Event>) {
     match Packet::classify(frame) {
         Some(Packet::Smb2) => start(connection, frame, None, now, out),

@@ -334,8 +334,8 @@ impl LogOn<'_, '_> {
         }
     }
 
-    /// A log-on that has failed takes its session along (MS-SMB2 3.3.5.5.3), but a channel that was refused does
-    /// nothing to the session it was for.
+    /// Ends the session of a failed log-on (MS-SMB2 3.3.5.5.3). A refused binding does not affect its
+    /// session.
     fn abandon(&mut self, setup: &Setup) {
         if !setup.binds() {
             self.connection.server.end_session(&setup.session, self.request.cause());
@@ -343,13 +343,13 @@ impl LogOn<'_, '_> {
         }
     }
 
-    /// Says in the log why somebody is not let in, or is only just.
+    /// Logs why a log-on is refused, or is allowed with a warning.
     fn warn(&self, user: &str, why: &str, what: &str) {
         self.connection.warn_of_log_on(user, why, what, self.request.now);
     }
 }
 
-/// The request as it was sent: with its signature, as the pre-authentication hash wants it.
+/// The request as it was sent, with its signature. The pre-authentication hash covers it in this form.
 fn signed_message(request: &Request<'_>) -> Vec<u8> {
     let mut message = request.message.to_vec();
     if let Ok(header) = Header::parse_mut(&mut message) {
@@ -358,7 +358,7 @@ fn signed_message(request: &Request<'_>) -> Vec<u8> {
     message
 }
 
-/// Why somebody is not let in, for the client.
+/// The status for the refusal of a log-on.
 fn status_of(why: &auth::Refusal) -> NtStatus {
     use auth::Refusal;
     match why {

@@ -1,9 +1,9 @@
 //! A connection carries messages for the sessions that are bound to it (MS-SMB2 3.3.1.7).
 //!
-//! Start with [`Connection::on_message`](wire::Conversation::on_message) in [`crate::service`]. This file has the
-//! state of a connection. The files beside it have its services for the floors above: it admits a request
-//! (`admit.rs`), looks up its objects (`lookup.rs`), puts it aside (`parking.rs`) and answers it (`replies.rs`).
-//! It calls no command.
+//! Start with [`Connection::on_message`](wire::Conversation::on_message) in [`crate::service`]. This file
+//! has the state of a connection. The files beside it have its services for the floors above: it admits a
+//! request (`admit.rs`), looks up its objects (`lookup.rs`), puts it aside (`parking.rs`) and answers it
+//! (`replies.rs`). It calls no command.
 
 mod admit;
 mod announcing;

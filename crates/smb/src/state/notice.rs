@@ -1,16 +1,17 @@
-//! A break on its way to a client. It goes over the first usable channel, and over the next one when that fails
-//! (MS-SMB2 3.3.4.1.6). The break of a lease goes first over the channel on which its holder last heard of it.
+//! A break on its way to a client. It goes over the first usable channel, and over the next one when that
+//! fails (MS-SMB2 3.3.4.1.6). The break of a lease goes first over the channel on which its holder last
+//! heard of it.
 //!
-//! [`Holder`] is the engine's link to the clients of a share. It makes a [`Notice`] and posts it to one connection
-//! after the other, never twice to the same one. A connection sends it (`connection/notices.rs`) and asks the
-//! transport whether the client's host has acknowledged it. If the host has not, or if the connection ends soon,
-//! the notice goes to the next connection. A host may have acknowledged bytes that its client has not read when the
-//! connection was reset. A second copy costs a client at most its cached data. A notice that is dropped unsent goes
-//! on too, so that none is lost in the mailbox of an ended connection. A connection whose host stays silent is
-//! closed in the end, since another client waits for it.
+//! [`Holder`] is the engine's link to the clients of a share. It makes a [`Notice`] and posts it to one
+//! connection after the other, never twice to the same one. A connection sends it (`connection/notices.rs`)
+//! and asks the transport whether the client's host has acknowledged it. If the host has not, or if the
+//! connection ends soon, the notice goes to the next connection. A host may have acknowledged bytes that its
+//! client has not read when the connection was reset. A second copy costs a client at most its cached data.
+//! A notice that is dropped unsent goes on too, so that none is lost in the mailbox of an ended connection.
+//! A connection whose host stays silent is closed in the end, since another client waits for it.
 //!
-//! The server revokes the right at once when no connection is left. While one is left over which the notice may
-//! still arrive, the holder has the usual time to answer.
+//! The server revokes the right at once when no connection is left. While one is left over which the notice
+//! may still arrive, the holder has the usual time to answer.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -203,13 +204,14 @@ pub(crate) fn open_of(server: &Server, notice: &BreakNotice) -> Option<Held<Open
 
 /// The notices of one connection that leave before the reply to the request that caused them.
 ///
-/// Linux's client lists a directory from memory until it gets the break, also after changes of its own. Over another
-/// channel the notice would wait behind the queued data of that channel, and the client would list removed files.
+/// Linux's client lists a directory from memory until it gets the break, also after changes of its own. Over
+/// another channel the notice would wait behind the queued data of that channel, and the client would list
+/// removed files.
 ///
-/// A caller of the engine names its connection ([`share::Origin`]), and the notice carries that origin. While the
-/// connection's own thread makes the call, the notice is kept here until the call returns. On the blocking pool a
-/// job makes the call for the connection. Then the notice comes through the connection's mailbox, and the end of the
-/// job follows it.
+/// A caller of the engine names its connection ([`share::Origin`]), and the notice carries that origin.
+/// While the connection's own thread makes the call, the notice is kept here until the call returns. On the
+/// blocking pool a job makes the call for the connection. Then the notice comes through the connection's
+/// mailbox, and the end of the job follows it.
 #[derive(Debug, Default)]
 pub(crate) struct OwnNotices {
     /// Whether any notice is kept.

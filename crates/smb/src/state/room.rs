@@ -1,15 +1,14 @@
 //! The limit on the channels of a session, and which channel ends for a new one.
 //!
-//! A client that loses a connection opens another one long before the server can detect the loss. The client's host
-//! still answers TCP's probes for the old connection, or the server gives it up only after a timeout. If the lost
-//! channel counted until then, the server would refuse the new one, and Linux's client hands each refusal to its
-//! callers as an error. So the channel that has been silent the longest ends, if it was silent for at least
-//! [`ROOM_SILENCE_NS`].
+//! A client that loses a connection opens another one long before the server can detect the loss. The
+//! client's host still answers TCP's probes for the old connection, or the server gives it up only after a
+//! timeout. If the lost channel counted until then, the server would refuse the new one, and Linux's client
+//! hands each refusal to its callers as an error. So the channel that has been silent the longest ends, if
+//! it was silent for at least [`ROOM_SILENCE_NS`].
 //!
-//! A client that asks for one more channel while all of its channels are in use wants more than the limit. Such a
-//! client stops when it is refused, and should not trade one channel for another. So it gets a channel only if it
-//! goes on asking for [`ROOM_ASKING_NS`].
-//! goes on asking for [`ROOM_ASKING_NS`].
+//! A client that asks for one more channel while all of its channels are in use wants more than the limit.
+//! Such a client stops when it is refused, and should not trade one channel for another. So it gets a
+//! channel only if it goes on asking for [`ROOM_ASKING_NS`]. goes on asking for [`ROOM_ASKING_NS`].
 
 use wire::Now;
 

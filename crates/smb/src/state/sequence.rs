@@ -1,9 +1,9 @@
-//! Tells repeated requests from late ones, by the ChannelSequence of an Open (MS-SMB2 3.3.5.2.10) and the sequence
-//! numbers of its locks (MS-SMB2 3.3.5.14).
+//! Tells repeated requests from late ones, by the ChannelSequence of an Open (MS-SMB2 3.3.5.2.10) and the
+//! sequence numbers of its locks (MS-SMB2 3.3.5.14).
 //!
-//! A client that loses a channel increments its ChannelSequence and sends the unanswered requests again. A request
-//! with the old sequence that comes later must not change anything. A repeated request must not change anything
-//! while a request with the old sequence is under way.
+//! A client that loses a channel increments its ChannelSequence and sends the unanswered requests again. A
+//! request with the old sequence that comes later must not change anything. A repeated request must not
+//! change anything while a request with the old sequence is under way.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 

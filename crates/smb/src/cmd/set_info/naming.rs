@@ -62,9 +62,10 @@ fn target(name: Utf16<'_>, syntax: Syntax) -> Result<Target, Stop> {
     Ok(target)
 }
 
-/// A path without the separator that it may begin with: smbclient links with one, pysmb, smbj, jcifs-ng and node-smb2 rename
-/// with one, of either kind, and Samba takes it.
-// MS-FSA 2.1.5.15.7, 2.1.5.15.12 (exception: Windows takes such a name for one of the host and refuses a rename to it)
+/// A path without a leading separator. smbclient links with one. pysmb, smbj, jcifs-ng and node-smb2 rename
+/// with one, of either kind, and Samba accepts it.
+// MS-FSA 2.1.5.15.7, 2.1.5.15.12 (exception: Windows takes such a name for one of the host and refuses a
+// rename to it)
 fn without_separator(name: Utf16<'_>) -> Utf16<'_> {
     match name.as_bytes() {
         [b'\\' | b'/', 0, rest @ ..] => Utf16::new(rest).unwrap_or(name),

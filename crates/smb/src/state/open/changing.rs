@@ -1,13 +1,14 @@
-//! Changes under way on an Open. They must not take effect after their session has ended and its client has gone on.
+//! Changes under way on an Open. They must not take effect after their session has ended and its client has
+//! gone on.
 //!
-//! A WRITE may be stuck in a slow volume while its session ends, by a LOGOFF on another channel or a new session that
-//! replaces it. From then on no change of that session begins any more ([`Changes`]). A client that reconnects to the
-//! Open, or opens the file in its place, waits until the changes that had begun are over
-//! (`connection/pending_changes.rs`). No section of the specification asks for that. Within a session the
-//! ChannelSequence does the same ([`crate::state::sequence`]).
+//! A WRITE may be stuck in a slow volume while its session ends, by a LOGOFF on another channel or a new
+//! session that replaces it. From then on no change of that session begins any more ([`Changes`]). A client
+//! that reconnects to the Open, or opens the file in its place, waits until the changes that had begun are
+//! over (`connection/pending_changes.rs`). No section of the specification asks for that. Within a session
+//! the ChannelSequence does the same ([`crate::state::sequence`]).
 //!
-//! A CLOSE also waits for read-only operations on the blocking pool ([`Looking`]). A client may send a CLOSE without
-//! waiting for the reply to a READ, and that READ came in time.
+//! A CLOSE also waits for read-only operations on the blocking pool ([`Looking`]). A client may send a CLOSE
+//! without waiting for the reply to a READ, and that READ came in time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
