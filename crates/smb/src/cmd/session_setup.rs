@@ -220,7 +220,8 @@ impl LogOn<'_, '_> {
             // same, also when its client sends an anonymous log-on.
             Purpose::Again if !is_owner && !login.is_anonymous() => {
                 let (peer, of) = (self.connection.handle.peer.remote, session.user_name());
-                tracing::info!(%peer, session = session.id, of, user = identity.name, "session ends: renewed by another");
+                let (id, user) = (session.id, &identity.name);
+                tracing::info!(%peer, session = id, of, user, "session ends: renewed by another");
                 self.connection.server.end_session(session, self.request.cause());
                 return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
             }
@@ -301,7 +302,8 @@ impl LogOn<'_, '_> {
             return Ok(());
         }
         let peer = self.connection.handle.peer.remote;
-        tracing::info!(%peer, ?dialect, "log-on refused: its client speaks another dialect on its other connections");
+        let why = "its client speaks another dialect on its other connections";
+        tracing::info!(%peer, ?dialect, "log-on refused: {why}");
         self.abandon(setup);
         Err(Stop::Fail(NtStatus::USER_SESSION_DELETED))
     }

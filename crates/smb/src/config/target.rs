@@ -103,7 +103,8 @@ impl ServerConfig {
             ),
             true => Verdict::Fine,
             false if rule.is_complete || is_required => refused(format!(
-                "the response is meant for `{shown}`, which is none of this server's names; if it is one, add it to `spn_names`"
+                "the response is meant for `{shown}`, which is none of this server's names; \
+                 if it is one, add it to `spn_names`"
             )),
             false => Verdict::Unknown(shown),
         }

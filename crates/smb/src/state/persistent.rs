@@ -132,7 +132,8 @@ pub(crate) fn begin(open: &Open) -> bool {
     match engine.record(file, keep_ns, note.encode()) {
         Ok(()) => true,
         Err(why) => {
-            tracing::warn!(share = %engine.name(), %why, "a persistent open could not be recorded; it is durable only");
+            let share = engine.name();
+            tracing::warn!(%share, %why, "a persistent open could not be recorded; it is durable only");
             false
         }
     }

@@ -80,10 +80,11 @@ pub(super) fn begin(create: Create<'_>, request: &mut Request<'_>) -> Result<Beg
 }
 
 impl Create<'_> {
-    /// The persistent Open that this CREATE made before its session ended or the server was started anew: it
-    /// is taken up again. None where it made none, or one that is answered from as of any other CREATE.
-    // MS-SMB2 3.3.5.9 (exception: what has no session is looked for before the Opens of this client, since
-    // it would be refused there)
+    /// The persistent Open that this CREATE made before its session ended or the server restarted. The
+    /// CREATE is reconnected to it. The result is `None` if it made none, or if the Open is answered like
+    /// that of any CREATE.
+    // MS-SMB2 3.3.5.9 (exception: an Open without a session is looked up before the Opens of this client,
+    // since it would be refused there)
     fn take_up_persistent(&self, request: &mut Request<'_>, create_guid: Guid) -> TakenUp {
         let replayed = self.made_before(create_guid);
         if replayed.is_some_and(|open| open.is_replayable() && open.session_id != NO_SESSION) {

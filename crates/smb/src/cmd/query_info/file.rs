@@ -119,7 +119,9 @@ fn refusal(number: FileInfoClass) -> NtStatus {
         | FileInfoClass(41 | 43 | 47 | 49 | 51 | 53) => NtStatus::NOT_SUPPORTED,
         FileInfoClass(52) => NtStatus::INFO_LENGTH_MISMATCH,
         // MS-FSA 2.1.5.12: these classes are for pipes, and this is a file.
-        FileInfoClass::PIPE | FileInfoClass::PIPE_LOCAL | FileInfoClass::PIPE_REMOTE => NtStatus::INVALID_PARAMETER,
+        FileInfoClass::PIPE | FileInfoClass::PIPE_LOCAL | FileInfoClass::PIPE_REMOTE => {
+            NtStatus::INVALID_PARAMETER
+        }
         // Note 415 includes the classes that list directories or can only be set.
         _ => NtStatus::INVALID_INFO_CLASS,
     }

@@ -128,7 +128,8 @@ impl LogOn<'_, '_> {
         self.connection.channels.push(Channel { session: Arc::clone(session), signer });
         self.connection.join(session.client);
         let (peer, user) = (self.connection.handle.peer.remote, session.user_name());
-        tracing::info!(%peer, user, session = session.id, channels = session.channel_count(), "channel added");
+        let (session, channels) = (session.id, session.channel_count());
+        tracing::info!(%peer, user, session, channels, "channel added");
         Ok(())
     }
 

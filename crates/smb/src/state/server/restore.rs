@@ -19,24 +19,25 @@ impl Server {
     /// Call this before clients can connect the share.
     // MS-SMB2 3.3.7.1
     pub fn restore(&self, config: &Arc<ShareConfig>, restored: Vec<Restored>, now: Now) {
-        let mut taken = 0;
+        let (share, mut taken) = (&config.name, 0);
         for Restored { open, keep_ns, note, is_doubtful, .. } in restored {
             match self.restore_one(config, &open, keep_ns, &note, now) {
                 Ok(()) => taken += 1,
                 Err(why) => {
                     if is_doubtful {
-                        tracing::info!(share = %config.name, why, "an open from before the restart is closed; what it lacks may stand in a damaged record");
+                        let lack = "what it lacks may stand in a damaged record";
+                        tracing::info!(%share, why, "an open from before the restart is closed; {lack}");
                     } else {
-                        tracing::warn!(share = %config.name, why, "an open from before the restart is closed");
+                        tracing::warn!(%share, why, "an open from before the restart is closed");
                     }
                     if let Err(why) = config.engine.close(&open, now) {
-                        tracing::warn!(share = %config.name, %why, "it was closed with an error");
+                        tracing::warn!(%share, %why, "it was closed with an error");
                     }
                 }
             }
         }
         if taken > 0 {
-            tracing::info!(share = %config.name, opens = taken, "opens from before the restart wait for their clients");
+            tracing::info!(%share, opens = taken, "opens from before the restart wait for their clients");
         }
     }
 
