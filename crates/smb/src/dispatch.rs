@@ -7,26 +7,26 @@ use smb_wire::{Command, NtStatus};
 use wire::Output;
 
 use crate::connection::{Connection, Negotiated};
-use crate::exchange::{Answered, Aside, Handled, Outcome, Request, Stop};
+use crate::exchange::{Answered, Aside, Handled, CommandOutcome, Request, Stop};
 use crate::state::Event;
-use crate::state::session::State;
+use crate::state::session::SessionState;
 use crate::{cmd, counting};
 
 /// Makes the shared checks and calls the command of the request.
-pub fn handle(connection: &mut Connection, request: &mut Request<'_>, out: &mut Output<Event>) -> Outcome {
-    let mut outcome = checked(connection, request, out).unwrap_or_else(Outcome::from);
-    if let Outcome::Answered(Answered::Failed(status, _)) = &mut outcome
+pub fn handle(connection: &mut Connection, request: &mut Request<'_>, out: &mut Output<Event>) -> CommandOutcome {
+    let mut outcome = checked(connection, request, out).unwrap_or_else(CommandOutcome::from);
+    if let CommandOutcome::Answered(Answered::Failed(status, _)) = &mut outcome
         && request.announced
     {
         *status = ended(request.header.command(), *status);
     }
-    let goes_on = matches!(&outcome, Outcome::Aside(aside) if !matches!(aside, Aside::Answer(..)));
+    let goes_on = matches!(&outcome, CommandOutcome::Aside(aside) if !matches!(aside, Aside::Answer(..)));
     if !goes_on && let Some(open) = request.counted.take().and_then(|id| connection.server.opens.get(id)) {
         // MS-SMB2 3.3.4.1
-        open.moving.sequence.end(request.header.channel_sequence());
+        open.per_request.sequence.end(request.header.channel_sequence());
     }
     match &outcome {
-        Outcome::Answered(Answered::Failed(status, _)) => {
+        CommandOutcome::Answered(Answered::Failed(status, _)) => {
             // MS-SMB2 3.3.5.2.7.2: the requests that follow have no tree.
             if request.header.command() == Command::TreeConnect {
                 request.related.tree_id = u32::MAX;
@@ -36,10 +36,10 @@ pub fn handle(connection: &mut Connection, request: &mut Request<'_>, out: &mut 
                 request.related.failed = Some(*status);
             }
         }
-        Outcome::Answered(Answered::Done(_)) | Outcome::Aside(Aside::Answer(..)) => {
+        CommandOutcome::Answered(Answered::Done(_)) | CommandOutcome::Aside(Aside::Answer(..)) => {
             request.related.failed = None;
         }
-        Outcome::Aside(_) | Outcome::Silent | Outcome::Disconnect(_) => {}
+        CommandOutcome::Aside(_) | CommandOutcome::Silent | CommandOutcome::Disconnect(_) => {}
     }
     outcome
 }
@@ -61,7 +61,7 @@ fn checked(
     connection: &mut Connection,
     request: &mut Request<'_>,
     out: &mut Output<Event>,
-) -> Result<Outcome, Stop> {
+) -> Result<CommandOutcome, Stop> {
     let command = request.header.command();
     if !request.resumed {
         connection.handle.counters.request();
@@ -82,7 +82,7 @@ fn checked(
         Command::Echo => cmd::echo::handle(request),
         Command::Cancel => {
             cmd::cancel::handle(connection, request, out);
-            return Ok(Outcome::Silent);
+            return Ok(CommandOutcome::Silent);
         }
         Command::Ioctl if request.channel.is_none() && cmd::ioctl::torture::is_asked(connection, request) => {
             cmd::ioctl::torture::handle(connection, request)
@@ -100,13 +100,13 @@ fn in_session(connection: &mut Connection, settled: &Negotiated, request: &mut R
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     }
     if request.channel.is_none() {
-        connection.complain_of_stolen(request);
+        connection.log_foreign_session(request);
     }
     let session = connection.session(request)?;
-    Stop::when(session.state() != State::Valid, NtStatus::USER_SESSION_DELETED)?;
+    Stop::when(session.state() != SessionState::Valid, NtStatus::USER_SESSION_DELETED)?;
     if session.proved().is_some_and(|proved| !proved.anonymous) {
         let by_key = session.standing().is_some_and(|standing| standing.by_key);
-        request.course.authentication = if by_key { counting::BY_KEY } else { counting::PROVED };
+        request.transaction.authentication = if by_key { counting::BY_KEY } else { counting::PROVED };
     }
     Stop::when(session.sealing_required.load(Ordering::Relaxed) && !request.sealed, NtStatus::ACCESS_DENIED)?;
     match request.header.command() {

@@ -90,13 +90,13 @@ pub const MAX_MESSAGE_BEFORE_LOGON: usize = 128 * 1024;
 
 /// How long a client's requests for another channel must fail before a silent channel is closed for it, in
 /// nanoseconds (`state/channel_limit.rs`).
-pub const ROOM_ASKING_NS: u64 = 250_000_000;
+pub const REPLACE_ATTEMPTS_NS: u64 = 250_000_000;
 
 /// How long a channel must be silent before it is closed for another one, in nanoseconds.
-pub const ROOM_SILENCE_NS: u64 = 2_000_000_000;
+pub const REPLACE_SILENCE_NS: u64 = 2_000_000_000;
 
 /// The longest pause between two attempts that count as one series, in nanoseconds.
-pub const ROOM_PAUSE_NS: u64 = 10_000_000_000;
+pub const REPLACE_PAUSE_NS: u64 = 10_000_000_000;
 
 /// How long a client's host may take to acknowledge a break notice, in nanoseconds: a few of TCP's
 /// retransmissions. Then the notice is sent over another channel.
@@ -107,15 +107,15 @@ pub const RECEIPT_TIME_NS: u64 = 2_000_000_000;
 /// its connection has lasted that long.
 pub const SILENCE_NS: u64 = 10_000_000_000;
 
-/// How many log lines about refused requests from one address appear within [`COMPLAINTS_TIME_NS`]: enough
+/// How many log lines about refused requests from one address appear within [`LOG_PERIOD_NS`]: enough
 /// to see the cause.
-pub const MAX_COMPLAINTS: u32 = 10;
+pub const MAX_LOG_LINES: u32 = 10;
 
-/// The period of [`MAX_COMPLAINTS`], in nanoseconds.
-pub const COMPLAINTS_TIME_NS: u64 = 60_000_000_000;
+/// The period of [`MAX_LOG_LINES`], in nanoseconds.
+pub const LOG_PERIOD_NS: u64 = 60_000_000_000;
 
 /// Addresses with a log limit of their own. All others share one.
-pub const MAX_COMPLAINED: usize = 1024;
+pub const MAX_LOGGED_ADDRESSES: usize = 1024;
 
 /// How long a CREATE waits for a change through a handle whose session has ended, in nanoseconds. A slow
 /// disk takes less, and clients give a request up after a minute.
@@ -126,9 +126,9 @@ pub const MAX_UNPROVED: usize = 1024;
 
 /// Waiting password attempts for one user from one address. The server refuses more. The last one waits half
 /// a minute, about as long as clients do.
-pub const MAX_TRIES_WAITING: usize = 16;
+pub const MAX_WAITING_ATTEMPTS: usize = 16;
 
 /// Pairs of user and address with a recent failed attempt that the server remembers: 64 bytes each. An
 /// attacker who wants the server to forget a pair must fail as often as this, and that takes longer than the
 /// wait.
-pub const MAX_BRAKED: usize = 16 * 1024;
+pub const MAX_PASSWORD_DELAYS: usize = 16 * 1024;

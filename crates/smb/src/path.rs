@@ -13,7 +13,7 @@ use crate::info::names::{STREAM_SYNTAX, name};
 
 /// The parts of a path.
 #[derive(Debug, Default)]
-pub(crate) struct Target {
+pub(crate) struct ParsedPath {
     /// The names from the root of the share.
     pub names: Vec<Name>,
     /// The named stream, if the path has one.
@@ -25,7 +25,7 @@ pub(crate) struct Target {
     wants_data: bool,
 }
 
-impl Target {
+impl ParsedPath {
     /// Whether the path names a data stream, including the unnamed one. No such path is valid on a share
     /// without streams.
     pub fn names_data(&self) -> bool {
@@ -69,9 +69,9 @@ impl Target {
 ///
 /// # Errors
 /// The status that MS-SMB2 3.3.5.9 and MS-FSA 2.1.5.1 give for its form.
-pub(crate) fn parse(text: Utf16<'_>, syntax: Syntax) -> Result<Target, Stop> {
+pub(crate) fn parse(text: Utf16<'_>, syntax: Syntax) -> Result<ParsedPath, Stop> {
     let path = Path::parse(text, syntax).map_err(bad_path)?;
-    let mut target = Target { ends_with_separator: path.trailing_separator, ..Target::default() };
+    let mut target = ParsedPath { ends_with_separator: path.trailing_separator, ..ParsedPath::default() };
     for component in path.components() {
         target.names.push(name(component, syntax)?);
     }

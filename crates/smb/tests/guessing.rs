@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use smb::limits::MAX_TRIES_WAITING;
+use smb::limits::MAX_WAITING_ATTEMPTS;
 use smb_wire::{Command, NtStatus, cancel};
 use testkit::smb::bind::Binding;
 use testkit::smb::{Dial, Peer, World};
@@ -89,7 +89,7 @@ fn users_that_are_not_there_are_held_alike() {
 #[test]
 fn each_failure_holds_the_next_and_no_more_than_some_wait() {
     let world = world();
-    let mut peers: Vec<Peer> = (0..=MAX_TRIES_WAITING).map(|_| from(&world, "192.0.2.1")).collect();
+    let mut peers: Vec<Peer> = (0..=MAX_WAITING_ATTEMPTS).map(|_| from(&world, "192.0.2.1")).collect();
     let mut last = from(&world, "192.0.2.1");
     let wrong = guess(testkit::smb::USER);
     assert_eq!(try_it(&mut peers[0], &wrong), Ok(NtStatus::LOGON_FAILURE));
@@ -97,7 +97,7 @@ fn each_failure_holds_the_next_and_no_more_than_some_wait() {
         peers[1..].iter_mut().map(|peer| try_it(peer, &wrong).expect_err("it waits")).collect();
     assert_eq!(try_it(&mut last, &wrong), Ok(NtStatus::REQUEST_NOT_ACCEPTED));
     let mut done = 0;
-    for round in 1..=MAX_TRIES_WAITING {
+    for round in 1..=MAX_WAITING_ATTEMPTS {
         world.advance(DELAY);
         for (peer, &id) in peers[1..].iter_mut().zip(&waiting) {
             peer.pass_deadline();
@@ -175,7 +175,7 @@ fn a_session_that_is_renewed_is_held_too_and_outlives_a_refusal() {
     other.negotiate_hashed(&Dial::default());
     let wrong = guess(testkit::smb::USER);
     assert_eq!(try_it(&mut other, &wrong), Ok(NtStatus::LOGON_FAILURE));
-    let mut waiting: Vec<Peer> = (0..MAX_TRIES_WAITING).map(|_| from(&world, "127.0.0.1")).collect();
+    let mut waiting: Vec<Peer> = (0..MAX_WAITING_ATTEMPTS).map(|_| from(&world, "127.0.0.1")).collect();
     assert!(waiting.iter_mut().all(|peer| try_it(peer, &wrong).is_err()));
     let renewed = Binding::renewing(&Dial::default(), &main).finish(&mut main);
     assert_eq!(renewed, NtStatus::REQUEST_NOT_ACCEPTED);

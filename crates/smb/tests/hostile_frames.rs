@@ -1,7 +1,7 @@
 //! Frames that no honest client sends: each costs its sender an error or the connection, with the status
 //! that MS-SMB2 gives, and nobody else anything.
 
-use smb::service::Smb;
+use smb::service::SmbService;
 use smb_wire::header::smb1;
 use smb_wire::negotiate::Dialect;
 use smb_wire::{

@@ -25,7 +25,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &Request<'_>, out: &m
     };
     // A LOCK whose first copy was just done gets that result, like work that has begun.
     let id = parked.exchange.compound.related.file_id;
-    if connection.note_ended(&parked.request.header, id, parked.exchange.rest.bytes()) {
+    if connection.note_ended(&parked.request.header, id, parked.exchange.remaining.bytes()) {
         connection.cancel(async_id, out);
     }
 }

@@ -20,8 +20,8 @@ use super::pipe;
 use crate::connection::{Connection, Negotiated};
 use crate::exchange::{Handled, Request, Stop};
 use crate::path;
-use crate::state::durable::{AskedFor, Made};
-use crate::state::{Object, Open, Server, Session, Target, Tree, persistent};
+use crate::state::durable::{AskedFor, CreateRecord};
+use crate::state::{Object, Open, Server, Session, TreeTarget, Tree, persistent};
 
 pub(crate) mod contexts;
 mod durability;
@@ -29,7 +29,7 @@ mod instance;
 mod reconnect;
 mod replay;
 
-use contexts::{Asked, Response};
+use contexts::{CreateContexts, Response};
 
 /// Bits of DesiredAccess with a meaning (MS-SMB2 2.2.13.1.1).
 const KNOWN_ACCESS: u32 = 0xf31f_01ff;
@@ -65,7 +65,7 @@ struct Create<'a> {
     /// The session's user within the share's limits.
     identity: &'a Arc<Identity>,
     asked: &'a create::Request<'a>,
-    contexts: &'a Asked,
+    contexts: &'a CreateContexts,
     /// Whether the Open is requested to outlive the server, and can.
     lasts: bool,
 }
@@ -75,11 +75,11 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
     let asked = &create::Request::parse(request.message)?;
     let tree = &connection.tree(request)?;
     connection.pace_metadata(request, tree)?;
-    let Target::Disk { engine, identity, .. } = &tree.target else {
+    let TreeTarget::Disk { engine, identity, .. } = &tree.target else {
         check_impersonation(asked)?;
         return pipe::create(connection, request, tree, asked);
     };
-    let contexts = &Asked::read(settled, asked)?;
+    let contexts = &CreateContexts::read(settled, asked)?;
     let connection = &*connection;
     let session = connection.session(request)?;
     // MS-SMB2 3.3.5.9.10
@@ -147,11 +147,11 @@ fn create_file(create: Create<'_>, request: &mut Request<'_>) -> Handled {
     }
     options |= session_options(session, contexts);
     let claim = match replay::begin(create, request)? {
-        replay::Begun::New(claim) => claim,
-        replay::Begun::Replay(open) => return replay::answer(create, request, &open),
+        replay::ReplayCheck::New(claim) => claim,
+        replay::ReplayCheck::Replay(open) => return replay::answer(create, request, &open),
     };
     instance::take_over(create, request, &target)?;
-    if let Err(stop) = connection.outlast_late(request, session, engine, &target, contexts.instance) {
+    if let Err(stop) = connection.await_late_changes(request, session, engine, &target, contexts.instance) {
         request.claim = claim;
         return Err(stop);
     }
@@ -188,7 +188,7 @@ fn create_file(create: Create<'_>, request: &mut Request<'_>) -> Handled {
 }
 
 /// The path of the CREATE, checked only for its form.
-fn target(create: Create<'_>, request: &Request<'_>, options: Options) -> Result<path::Target, Stop> {
+fn target(create: Create<'_>, request: &Request<'_>, options: Options) -> Result<path::ParsedPath, Stop> {
     let Create { session, engine, identity, asked, contexts, .. } = create;
     let syntax = if contexts.posix_mode.is_some() { Syntax::Posix } else { Syntax::Windows };
     let has_streams = engine.config().streams;
@@ -219,7 +219,7 @@ fn once_lasting(server: &Arc<Server>, engine: &Arc<Share>, open: Arc<Open>, caus
             let _ = server.force_close(&open, cause);
         }
     };
-    Stop::when_lasting(engine, move || told.promise.tell(), undo)
+    Stop::when_persistent(engine, move || told.promise.tell(), undo)
 }
 
 impl Create<'_> {
@@ -248,7 +248,7 @@ impl Create<'_> {
     }
 
     /// The request for the engine, for an Open with this id.
-    fn wanted<'a>(&'a self, target: &'a path::Target, options: Options, id: FileId) -> OpenRequest<'a> {
+    fn wanted<'a>(&'a self, target: &'a path::ParsedPath, options: Options, id: FileId) -> OpenRequest<'a> {
         let Create { asked, contexts, .. } = self;
         OpenRequest {
             path: &target.names,
@@ -277,7 +277,7 @@ impl Create<'_> {
         if let Some(lease) = &contexts.lease {
             let _ = open.lease_key.set(lease.key.0);
         }
-        let made = Made {
+        let record = CreateRecord {
             client: session.client,
             create_guid: contexts.durability.request_v2.map(|v2| v2.create_guid),
             lease: contexts.lease,
@@ -285,8 +285,8 @@ impl Create<'_> {
             instance: contexts.instance,
             asked_for: asked_for(asked),
         };
-        let action = made.action;
-        let _ = open.made.set(made);
+        let action = record.action;
+        let _ = open.create_record.set(record);
         if durable.is_some() || contexts.durability.request_v2.is_some() {
             let mut survival = open.survival.lock();
             (survival.durable, survival.owner) = (durable, session.sid());
@@ -315,7 +315,7 @@ fn asked_for(asked: &create::Request<'_>) -> AskedFor {
     }
 }
 
-fn options(asked: &create::Request<'_>, contexts: &Asked, follows_links: bool) -> Options {
+fn options(asked: &create::Request<'_>, contexts: &CreateContexts, follows_links: bool) -> Options {
     let table = [
         (CreateOptions::DIRECTORY_FILE, Options::DIRECTORY),
         (CreateOptions::NON_DIRECTORY_FILE, Options::NOT_DIRECTORY),
@@ -339,7 +339,7 @@ fn options(asked: &create::Request<'_>, contexts: &Asked, follows_links: bool) -
 }
 
 /// Options that depend on the session's client.
-fn session_options(session: &Session, contexts: &Asked) -> Options {
+fn session_options(session: &Session, contexts: &CreateContexts) -> Options {
     if contexts.is_of_macos() {
         session.is_of_macos.store(true, Ordering::Relaxed);
     }

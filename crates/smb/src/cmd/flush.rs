@@ -14,7 +14,7 @@ pub fn handle(connection: &mut Connection, request: &mut Request<'_>) -> Handled
         flush::Response.write(request.body);
         return Ok(NtStatus::SUCCESS);
     }
-    let (cause, open) = (request.cause().elsewhere(), named.look_on());
+    let (cause, open) = (request.cause().elsewhere(), named.continue_read());
     Err(Stop::work(move |body| {
         let (engine, file) = open.file().ok_or(NtStatus::FILE_CLOSED)?;
         engine.flush(file, false, cause).map_err(|refusal| crate::status::of(&refusal))?;

@@ -82,8 +82,8 @@ fn answer(
     let cx = Context { connection, settled, disk, input: asked.input, limit };
     match asked.ctl_code {
         CtlCode::SrvRequestResumeKey => copy::resume_key(&cx, output),
-        CtlCode::SrvCopychunk => copy::copychunk(&cx, request, copy::Target::NeedsRead, output),
-        CtlCode::SrvCopychunkWrite => copy::copychunk(&cx, request, copy::Target::WriteIsEnough, output),
+        CtlCode::SrvCopychunk => copy::copychunk(&cx, request, copy::CopyAccess::NeedsRead, output),
+        CtlCode::SrvCopychunkWrite => copy::copychunk(&cx, request, copy::CopyAccess::WriteIsEnough, output),
         CtlCode::DuplicateExtentsToFile => copy::duplicate_extents(&cx, request),
         CtlCode::SetSparse => space::set_sparse(&cx),
         CtlCode::SetZeroData => space::set_zero(&cx, request),

@@ -41,12 +41,12 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
     let replayed = |body: &mut Vec<u8>| {
         lock::Response.write(body);
         match &engine {
-            Some(engine) => Err(Stop::when_lasting(engine, tell.clone(), || ())),
+            Some(engine) => Err(Stop::when_persistent(engine, tell.clone(), || ())),
             None => Ok(NtStatus::SUCCESS),
         }
     };
     let sequence = request.header.channel_sequence();
-    let is_late = || open.refused_locks.is_late(numbered, sequence, &open.moving.sequence);
+    let is_late = || open.refused_locks.is_late(numbered, sequence, &open.per_request.sequence);
     if is_late() && !(is_verified && open.locks.was_done(numbered)) {
         return refuse_late(request, disk);
     }
@@ -79,13 +79,13 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
     lock::Response.write(request.body);
     let Some(engine) = engine else { return Ok(NtStatus::SUCCESS) };
     // The lock may be revoked until it is on stable storage.
-    let changing = named.go_on();
+    let changing = named.continue_change();
     let sequence = settled.protection.dialect.is_smb3().then_some(sequence);
     let undo = move || {
         take_back(&open, &elements, numbered, sequence);
         drop(changing);
     };
-    Err(Stop::when_lasting(&engine, tell, undo))
+    Err(Stop::when_persistent(&engine, tell, undo))
 }
 
 /// Refuses a LOCK whose second copy was refused before. The next waiter gets the range that it was woken

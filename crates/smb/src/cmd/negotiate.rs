@@ -14,7 +14,7 @@ use smb_wire::negotiate::{
 use smb_wire::{Command, Guid, Header, NtStatus};
 use wire::{Now, Output};
 
-use crate::config::account::Known;
+use crate::config::account::AccountHint;
 use crate::config::{Encryption, ServerConfig, Signing};
 use crate::connection::{Connection, Negotiated};
 use crate::exchange::{Compound, Handled, Request, Stop};
@@ -46,14 +46,14 @@ pub fn handle(connection: &mut Connection, request: &mut Request<'_>, out: &mut 
         return Err(Stop::Disconnect("a second NEGOTIATE"));
     }
     let asked = negotiate::Request::parse(request.message)?;
-    connection.account = known_at(connection);
+    connection.account = account_at(connection);
     let mut config = connection.settings();
     let chosen = choose(&asked.dialects, config.min_dialect, &config);
     let dialect = chosen.ok_or(NtStatus::NOT_SUPPORTED)?;
     if connection.account.is_none() && dialect == Dialect::Smb311 {
         let named =
             server_name(&asked.contexts).and_then(|name| Some(config.account_of(&name)?.name.clone()));
-        connection.account = named.map(|account| Known { account: Some(account), endpoint: None });
+        connection.account = named.map(|account| AccountHint { account: Some(account), endpoint: None });
         config = connection.settings();
     }
     let ciphers = config.ciphers(connection.account.as_ref());
@@ -88,8 +88,8 @@ pub fn handle(connection: &mut Connection, request: &mut Request<'_>, out: &mut 
 }
 
 /// The account of the address that the connection came to.
-fn known_at(connection: &Connection) -> Option<Known> {
-    connection.server.config().known_at(connection.handle.peer.local.ip())
+fn account_at(connection: &Connection) -> Option<AccountHint> {
+    connection.server.config().account_at(connection.handle.peer.local.ip())
 }
 
 /// The name by which the client found the server. A later check refuses malformed contexts.
@@ -122,7 +122,7 @@ pub(crate) fn from_smb1(connection: &mut Connection, frame: &[u8], now: Now, out
     if connection.negotiated.is_some() || connection.multi_protocol {
         return connection.hang_up("a second NEGOTIATE", out);
     }
-    connection.account = known_at(connection);
+    connection.account = account_at(connection);
     let config = connection.settings();
     // MS-SMB2 3.3.5.3.1, 3.3.5.3.2: the wildcard asks for an SMB2 NEGOTIATE with the real choice.
     let dialect =

@@ -10,7 +10,7 @@ use smb_wire::oplock_break::{self, Lease, Oplock};
 
 use crate::connection::Connection;
 use crate::exchange::{Handled, Request, Stop};
-use crate::state::{OnDisk, Target, Tree};
+use crate::state::{OnDisk, TreeTarget, Tree};
 
 /// Answers an acknowledgment.
 pub fn handle(connection: &mut Connection, request: &mut Request<'_>) -> Handled {
@@ -69,8 +69,8 @@ fn of_lease(connection: &mut Connection, request: &mut Request<'_>, lease: Lease
     let key = CacheKey(u128::from_le_bytes(lease.key.0));
     // A lease belongs to its client. Any tree may acknowledge it.
     let holds = |tree: &Arc<Tree>| match &tree.target {
-        Target::Disk { engine, .. } => engine.holds(client, key, true).then(|| Arc::clone(engine)),
-        Target::Pipes => None,
+        TreeTarget::Disk { engine, .. } => engine.holds(client, key, true).then(|| Arc::clone(engine)),
+        TreeTarget::Pipes => None,
     };
     let engine = holds(&tree).or_else(|| session.trees().iter().find_map(holds));
     let not_held = |connection: &Connection, status| unasked(connection, request, status, "a lease");
@@ -99,6 +99,6 @@ fn of_lease(connection: &mut Connection, request: &mut Request<'_>, lease: Lease
 /// Refuses an acknowledgment without a matching break of the client.
 fn unasked(connection: &Connection, request: &Request<'_>, status: NtStatus, of: &str) -> Stop {
     let what = format!("acknowledgement refused: no break of {of} that this client holds waits for one");
-    connection.complain(request.session_id, status, &what, request.now);
+    connection.log_refusal(request.session_id, status, &what, request.now);
     Stop::Fail(status)
 }

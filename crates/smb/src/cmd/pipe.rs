@@ -1,6 +1,6 @@
-//! Named pipes of IPC$: the server's RPC services (MS-SMB2 3.3.5.9, 3.3.5.12, 3.3.5.13, 3.3.5.15.3).
+//! RequestOpen pipes of IPC$: the server's RPC services (MS-SMB2 3.3.5.9, 3.3.5.12, 3.3.5.13, 3.3.5.15.3).
 //!
-//! [`smb_wire::rpc`] has the RPC itself. This module gives it the values of this server ([`Facts`]). It also
+//! [`smb_wire::rpc`] has the RPC itself. This module gives it the values of this server ([`RpcHost`]). It also
 //! opens, reads, writes and queries pipes.
 
 use std::sync::Arc;
@@ -70,8 +70,8 @@ pub fn write(
     pipe: &mut Pipe,
     data: &[u8],
 ) -> Result<(), Stop> {
-    let facts = Facts::new(connection, request)?;
-    Ok(pipe.write(data, &facts)?)
+    let host = RpcHost::new(connection, request)?;
+    Ok(pipe.write(data, &host)?)
 }
 
 /// FSCTL_PIPE_WAIT: whether the pipe exists. A pipe always takes one more Open.
@@ -97,8 +97,8 @@ pub fn control(
     match asked.ctl_code {
         // MS-SMB2 3.3.5.15.3
         ioctl::CtlCode::PipeTransceive => {
-            let facts = Facts::new(connection, request)?;
-            let more = pipe.transact(asked.input, &facts, limit, output)?;
+            let host = RpcHost::new(connection, request)?;
+            let more = pipe.transact(asked.input, &host, limit, output)?;
             Ok(if more { NtStatus::BUFFER_OVERFLOW } else { NtStatus::SUCCESS })
         }
         ioctl::CtlCode::PipePeek => peek(&pipe, limit, output),
@@ -118,16 +118,16 @@ fn peek(pipe: &Pipe, limit: usize, output: &mut Vec<u8>) -> Handled {
 }
 
 /// The values of this server and its caller for RPC.
-struct Facts<'a> {
+struct RpcHost<'a> {
     server: &'a Server,
     session: &'a Session,
     wall_ns: i64,
 }
 
-impl<'a> Facts<'a> {
-    fn new(connection: &'a Connection, request: &Request<'_>) -> Result<Facts<'a>, Stop> {
+impl<'a> RpcHost<'a> {
+    fn new(connection: &'a Connection, request: &Request<'_>) -> Result<RpcHost<'a>, Stop> {
         let session = connection.session(request)?;
-        Ok(Facts { server: &connection.server, session, wall_ns: request.now.wall_ns })
+        Ok(RpcHost { server: &connection.server, session, wall_ns: request.now.wall_ns })
     }
 
     fn named(&self, name: &str, kind: NameUse) -> Account {
@@ -141,8 +141,8 @@ fn sid_bytes(sid: &Sid) -> Vec<u8> {
     out
 }
 
-impl Host for Facts<'_> {
-    fn facts(&self) -> ServerFacts {
+impl Host for RpcHost<'_> {
+    fn host(&self) -> ServerFacts {
         let config = self.server.config();
         ServerFacts {
             name: config.name.clone(),
@@ -287,8 +287,8 @@ mod tests {
         let protection =
             Protection { dialect: Dialect::Smb210, signing: SigningAlgorithm::HmacSha256, cipher: None };
         let session = server.new_session(Guid::ZERO, ClientKey(1), protection, Now::default());
-        let facts = Facts { server: &server, session: &session, wall_ns: 0 };
-        let sid = |domain, name: &str| facts.sid_of_account(domain, name).map(|found| found.sid);
+        let host = RpcHost { server: &server, session: &session, wall_ns: 0 };
+        let sid = |domain, name: &str| host.sid_of_account(domain, name).map(|found| found.sid);
         let [group, user] = [Sid::unix_group(50), Sid::unix_user(1000)].map(|sid| sid_bytes(&sid));
         for domain in [None, Some("box"), Some("unix group")] {
             assert_eq!(sid(domain, "staff"), Some(group.clone()), "{domain:?}");
@@ -306,9 +306,9 @@ mod tests {
             (&user, "Unix User", "ann"),
             (&sid_bytes(&Sid::unix_group(9)), "Unix Group", "9"),
         ] {
-            let found = facts.account_of_sid(sid).expect("an account");
+            let found = host.account_of_sid(sid).expect("an account");
             assert_eq!((found.domain.as_str(), found.name.as_str()), (domain, name));
-            assert_eq!(facts.sid_of_account(Some(domain), name).map(|found| found.sid).as_ref(), Some(sid));
+            assert_eq!(host.sid_of_account(Some(domain), name).map(|found| found.sid).as_ref(), Some(sid));
         }
     }
 }

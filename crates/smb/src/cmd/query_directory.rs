@@ -1,6 +1,6 @@
 //! QUERY_DIRECTORY: lists a directory (MS-SMB2 3.3.5.18 and MS-FSA 2.1.5.6.3).
 //!
-//! [`handle`] checks the request. [`Wanted`] matches names with the pattern. [`sink`] puts entries straight
+//! [`handle`] checks the request. [`NamePattern`] matches names with the pattern. [`sink`] puts entries straight
 //! into the reply. [`Listing`] keeps the position for the next request.
 
 use std::cell::Cell;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use share::engine::Entry;
 use share::{Caller, Info, Refusal, Share};
 use smb_wire::NtStatus;
-use smb_wire::query_directory::{Flags, Request as Asked};
+use smb_wire::query_directory::{Flags, Request as QueryRequest};
 use volume::security::Rights;
 
 use super::with_output;
@@ -18,7 +18,7 @@ use crate::connection::{Connection, Negotiated};
 use crate::exchange::{Handled, Request, Stop};
 use crate::info::names;
 use crate::state::OnDisk;
-use crate::state::open::listing::{Listing, Wanted};
+use crate::state::open::listing::{Listing, NamePattern};
 
 mod sink;
 
@@ -32,7 +32,7 @@ const DOTS: [&[u8]; 2] = [b".", b".."];
 
 /// Answers a QUERY_DIRECTORY.
 pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
-    let asked = Asked::parse(request.message)?;
+    let asked = QueryRequest::parse(request.message)?;
     let open = connection.open(request, asked.file_id)?;
     // MS-SMB2 3.3.5.18
     let directory = open.on_disk().filter(|disk| disk.file.is_directory());
@@ -76,17 +76,17 @@ enum End {
     Slice,
 }
 
-fn list(scan: &Scan<'_>, listing: &mut Listing, asked: &Asked<'_>, mut sink: Sink<'_>) -> Handled {
+fn list(scan: &Scan<'_>, listing: &mut Listing, asked: &QueryRequest<'_>, mut sink: Sink<'_>) -> Handled {
     // SMB2_INDEX_SPECIFIED is ignored, as Windows does (MS-SMB2 3.3.5.18, note 410).
     let before = listing.under_way.take().filter(|(number, _)| *number == scan.number);
     let restarts = before.is_none() && asked.flags.intersects(Flags::RESTART_SCANS | Flags::REOPEN);
     let is_first = match before {
         Some((_, was_first)) => was_first,
-        None => listing.wanted.is_none() || asked.flags.contains(Flags::REOPEN),
+        None => listing.pattern.is_none() || asked.flags.contains(Flags::REOPEN),
     };
-    if listing.wanted.is_none() || (restarts && !asked.file_name.is_empty()) {
+    if listing.pattern.is_none() || (restarts && !asked.file_name.is_empty()) {
         let folds = !scan.engine.config().case_sensitive;
-        listing.wanted = Some(Wanted::new(asked.file_name, names::syntax(scan.file), folds)?);
+        listing.pattern = Some(NamePattern::new(asked.file_name, names::syntax(scan.file), folds)?);
     }
     if restarts {
         (listing.dots, listing.cookie, listing.is_done) = (0, 0, false);
@@ -112,7 +112,7 @@ impl Scan<'_> {
         if let Some(end) = self.dots(listing, sink)? {
             return Ok(end);
         }
-        match listing.wanted.as_ref().and_then(Wanted::exact) {
+        match listing.pattern.as_ref().and_then(NamePattern::exact) {
             Some(name) => {
                 let end = self.one(name, sink);
                 listing.is_done = matches!(end, Ok(End::Nothing | End::Cut));
@@ -133,7 +133,7 @@ impl Scan<'_> {
     /// Adds `.` and `..`, the first two entries, if the pattern matches them.
     fn dots(&self, listing: &mut Listing, sink: &mut Sink<'_>) -> Result<Option<End>, Refusal> {
         while let Some(name) = DOTS.get(listing.dots) {
-            if !listing.wanted.as_mut().is_some_and(|wanted| wanted.selects_dots(name)) {
+            if !listing.pattern.as_mut().is_some_and(|wanted| wanted.selects_dots(name)) {
                 listing.dots += 1;
                 continue;
             }

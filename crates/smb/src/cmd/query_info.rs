@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use share::Share;
 use smb_wire::NtStatus;
-use smb_wire::query_info::{InfoType, Request as Asked};
+use smb_wire::query_info::{InfoType, Request as QueryRequest};
 
 use super::with_output;
 use crate::connection::{Connection, Negotiated};
 use crate::exchange::{Handled, Request, Stop};
-use crate::info::Shown;
+use crate::info::FileMetadata;
 use crate::state::{OnDisk, Open};
 
 mod extended;
@@ -25,7 +25,7 @@ pub(crate) mod volume;
 
 /// Answers a QUERY_INFO.
 pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
-    let asked = Asked::parse(request.message)?;
+    let asked = QueryRequest::parse(request.message)?;
     let named = connection.open(request, asked.file_id)?;
     // MS-SMB2 3.3.5.20
     settled.check_size(request, asked.output_buffer_length as usize, asked.payload_len())?;
@@ -50,7 +50,7 @@ struct Query<'a> {
     engine: &'a Arc<Share>,
     file: &'a Arc<share::Open>,
     open: &'a Open,
-    asked: &'a Asked<'a>,
+    asked: &'a QueryRequest<'a>,
     settled: &'a Negotiated,
 }
 
@@ -61,12 +61,12 @@ impl Query<'_> {
     }
 
     /// The metadata of the file.
-    fn shown(&self) -> Result<Shown, Stop> {
-        Ok(Shown::of_open(&self.engine.info(self.file)?, self.file))
+    fn shown(&self) -> Result<FileMetadata, Stop> {
+        Ok(FileMetadata::of_open(&self.engine.info(self.file)?, self.file))
     }
 
     /// Writes a structure of fixed size from the metadata.
-    fn tell(&self, out: &mut Vec<u8>, write: impl FnOnce(&Shown, &mut Vec<u8>)) -> Handled {
+    fn tell(&self, out: &mut Vec<u8>, write: impl FnOnce(&FileMetadata, &mut Vec<u8>)) -> Handled {
         let shown = self.shown()?;
         fixed(out, |out| write(&shown, out))
     }

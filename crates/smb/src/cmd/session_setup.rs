@@ -4,7 +4,7 @@
 //! [`accept`] sets up the result: a new session, a reauthenticated one, or one more channel ([`bind`]).
 
 mod bind;
-mod guess;
+mod attempt;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,7 +25,7 @@ use crate::connection::{Channel, Connection, Negotiated};
 use crate::exchange::{Handled, Request, Stop};
 use crate::keys;
 use crate::limits::{MAX_SESSIONS_PER_CONNECTION, MAX_SETUPS_PER_CONNECTION};
-use crate::state::session::{Proved, State};
+use crate::state::session::{Proved, SessionState};
 use crate::state::{Server, Session};
 
 struct Users<'a>(&'a Server);
@@ -97,7 +97,7 @@ impl LogOn<'_, '_> {
                     }
                     Purpose::Bind => {
                         let (what, now) = (format!("channel refused: {why}"), self.request.now);
-                        self.connection.complain(setup.session.id, status_of(&why), &what, now);
+                        self.connection.log_refusal(setup.session.id, status_of(&why), &what, now);
                     }
                 }
                 self.abandon(&setup);
@@ -126,13 +126,13 @@ impl LogOn<'_, '_> {
         // MS-SMB2 3.3.5.5: a session that is in use on this connection is authenticated again.
         let found = self.connection.channel_of(id);
         let found = found.map(|at| Arc::clone(&self.connection.channels[at].session));
-        match found.filter(|session| session.state() == State::Valid) {
+        match found.filter(|session| session.state() == SessionState::Valid) {
             Some(session) => {
                 let share = self.check_room()?;
                 Ok(self.begin(session, Purpose::Again, share))
             }
             None => {
-                self.connection.complain_of_stolen(self.request);
+                self.connection.log_foreign_session(self.request);
                 Err(Stop::Fail(NtStatus::USER_SESSION_DELETED))
             }
         }
@@ -329,7 +329,7 @@ impl LogOn<'_, '_> {
     fn end_previous(&self, session: &Session, previous: u64) {
         let server = &self.connection.server;
         let Some(old) = server.session(previous).filter(|old| old.id != session.id) else { return };
-        if old.state() == State::Valid && old.user_name() == session.user_name() {
+        if old.state() == SessionState::Valid && old.user_name() == session.user_name() {
             let user = old.user_name();
             tracing::info!(session = old.id, by = session.id, user, "session replaced by its client");
             server.end_session(&old, self.request.cause());
@@ -347,7 +347,7 @@ impl LogOn<'_, '_> {
 
     /// Logs why a log-on is refused, or is allowed with a warning.
     fn warn(&self, user: &str, why: &str, what: &str) {
-        self.connection.warn_of_log_on(user, why, what, self.request.now);
+        self.connection.log_log_on(user, why, what, self.request.now);
     }
 }
 

@@ -10,7 +10,7 @@ use share::{Caller, Share, Step};
 use smb_wire::NtStatus;
 use smb_wire::fscc::FsInfoClass;
 use smb_wire::query_info::InfoType;
-use smb_wire::set_info::{Request as Asked, Response};
+use smb_wire::set_info::{Request as SetRequest, Response};
 use volume::security::Rights;
 
 use crate::connection::{Connection, Negotiated};
@@ -24,7 +24,7 @@ mod security;
 
 /// Answers a SET_INFO.
 pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
-    let asked = Asked::parse(request.message)?;
+    let asked = SetRequest::parse(request.message)?;
     let open = connection.open(request, asked.file_id)?;
     // MS-SMB2 3.3.5.21
     Stop::when(asked.buffer.is_empty(), NtStatus::INVALID_PARAMETER)?;
@@ -33,7 +33,7 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
         Some(OnDisk { open, engine, file, identity }) => {
             let waiter = connection.waiter_for(request);
             let caller = request.caller(identity, open.client, Some(&waiter));
-            let change = Change { engine, file, open, caller: &caller, buffer: asked.buffer };
+            let change = InfoChange { engine, file, open, caller: &caller, buffer: asked.buffer };
             match asked.info_type {
                 InfoType::File => file::apply(&change, asked.file_info_class),
                 InfoType::Filesystem => Err(Stop::Fail(of_volume(FsInfoClass(asked.file_info_class)))),
@@ -50,7 +50,7 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
 }
 
 /// One change to a file of a share.
-struct Change<'a> {
+struct InfoChange<'a> {
     engine: &'a Arc<Share>,
     file: &'a Arc<share::Open>,
     open: &'a Open,
@@ -58,7 +58,7 @@ struct Change<'a> {
     buffer: &'a [u8],
 }
 
-impl Change<'_> {
+impl InfoChange<'_> {
     /// Maps a step of the engine: done, refused, or a wait after which this request is tried again.
     fn settle(&self, step: Step<()>) -> Result<(), Stop> {
         Stop::unless_done(self.engine, step)

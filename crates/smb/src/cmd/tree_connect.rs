@@ -14,7 +14,7 @@ use crate::config::{Access, Encryption, ShareConfig, Signing};
 use crate::connection::{Connection, Negotiated};
 use crate::exchange::{Handled, Request, Stop};
 use crate::state::notice::Holder;
-use crate::state::{Session, Target, Tree};
+use crate::state::{Session, TreeTarget, Tree};
 
 /// The rights of a user with write access: all rights but those to change owners and descriptors.
 const WRITE: Rights = Rights::from_bits_retain(0x0013_01ff);
@@ -38,7 +38,7 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
     }
     check_endpoint(connection, &session, &name)?;
     let config = connection.server.share(&name).ok_or(NtStatus::BAD_NETWORK_NAME)?;
-    request.course.place = connection.desk.place(&config.engine);
+    request.transaction.place = connection.desk.place(&config.engine);
     Stop::when(anonymous, NtStatus::ACCESS_DENIED)?;
     connect_disk(connection, request, &session, &config)
 }
@@ -47,7 +47,7 @@ fn connect_pipes(request: &mut Request<'_>, session: &Session) -> Handled {
     let maximal = READ | Rights::WRITE_DATA;
     let connected = request.now;
     let tree = session
-        .connect(|id| Tree::new(id, connected, Target::Pipes, maximal))
+        .connect(|id| Tree::new(id, connected, TreeTarget::Pipes, maximal))
         .ok_or(NtStatus::INSUFFICIENT_RESOURCES)?;
     request.related.tree_id = tree.id;
     tree_connect::Response {
@@ -86,7 +86,7 @@ fn connect_disk(
     let identity = limited(&proved.identity, maximal);
     let engine = Arc::clone(&config.engine);
     let connected = request.now;
-    let target = Target::Disk { config: Arc::clone(config), engine: Arc::clone(&engine), identity };
+    let target = TreeTarget::Disk { config: Arc::clone(config), engine: Arc::clone(&engine), identity };
     let signed = config.signing == Signing::Required || demands.signs();
     let tree =
         session.connect(|id| Tree { sealed: seal, signed, ..Tree::new(id, connected, target, maximal) });

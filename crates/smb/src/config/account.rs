@@ -2,7 +2,7 @@
 //! a session.
 //!
 //! SMB itself does not name an account. At NEGOTIATE a connection may have come to an address of one
-//! account, or the client may name the server by the name of an account ([`Known`]). The user is known only
+//! account, or the client may name the server by the name of an account ([`AccountHint`]). The user is hint only
 //! at SESSION_SETUP. So [`ServerConfig::offers_multichannel`], [`ServerConfig::of_account`] and
 //! [`ServerConfig::ciphers`] answer NEGOTIATE with that hint, and [`ServerConfig::standing`] decides for the
 //! session.
@@ -43,7 +43,7 @@ pub struct AccountConfig {
 
 /// The account of a connection before a log-on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Known {
+pub struct AccountHint {
     /// The account's name. `None` for the address of a share without an account.
     pub account: Option<String>,
     /// The endpoint that the connection came to. `None` if the client named the account.
@@ -155,15 +155,15 @@ impl ServerConfig {
         self.accounts.iter().find(|account| same_name(&account.name, name))
     }
 
-    fn known_account(&self, known: Option<&Known>) -> Option<&AccountConfig> {
-        self.account(known?.account.as_deref()?)
+    fn hinted_account(&self, hint: Option<&AccountHint>) -> Option<&AccountConfig> {
+        self.account(hint?.account.as_deref()?)
     }
 
-    /// The settings for a connection of a known account: the server's settings with the account's demands.
+    /// The settings for a connection of a hint account: the server's settings with the account's demands.
     #[must_use]
-    pub fn of_account(&self, known: &Known) -> ServerConfig {
+    pub fn of_account(&self, hint: &AccountHint) -> ServerConfig {
         let mut config = self.clone();
-        let Some(account) = self.known_account(Some(known)) else { return config };
+        let Some(account) = self.hinted_account(Some(hint)) else { return config };
         let demands = &account.demands;
         if let Some(dialect) = demands.min_dialect.filter(|own| own.get() > config.min_dialect.get()) {
             config.min_dialect = dialect;
@@ -182,12 +182,12 @@ impl ServerConfig {
         config
     }
 
-    /// Ciphers in the order of preference. For a known account they are those that it allows. Otherwise the
+    /// Ciphers in the order of preference. For a hint account they are those that it allows. Otherwise the
     /// ciphers that most accounts allow come first.
     #[must_use]
-    pub fn ciphers(&self, known: Option<&Known>) -> Vec<Cipher> {
+    pub fn ciphers(&self, hint: Option<&AccountHint>) -> Vec<Cipher> {
         let mut ciphers = CIPHERS.to_vec();
-        match self.known_account(known) {
+        match self.hinted_account(hint) {
             Some(account) => ciphers.retain(|&cipher| account.demands.takes(cipher)),
             // The sort keeps the order among equals.
             None => ciphers.sort_by_key(|&cipher| {
@@ -205,9 +205,9 @@ impl ServerConfig {
     ///
     /// # Errors
     /// The demand that is not met, in words for the log.
-    pub fn standing(&self, known: Option<&Known>, user: &str, comes: Comes<'_>) -> Result<Standing, String> {
-        let own = self.own_account(known, user, comes.key_of)?;
-        let endpoint = known.and_then(|known| known.endpoint.clone());
+    pub fn standing(&self, hint: Option<&AccountHint>, user: &str, comes: Comes<'_>) -> Result<Standing, String> {
+        let own = self.own_account(hint, user, comes.key_of)?;
+        let endpoint = hint.and_then(|hint| hint.endpoint.clone());
         let (signs, seals) = match (own, &endpoint) {
             (Some(account), _) => {
                 account.check(comes)?;
@@ -230,12 +230,12 @@ impl ServerConfig {
     /// The one account that a session is bound to, if any.
     fn own_account(
         &self,
-        known: Option<&Known>,
+        hint: Option<&AccountHint>,
         user: &str,
         key_of: Option<&str>,
     ) -> Result<Option<&AccountConfig>, String> {
-        let endpoint = known.and_then(|known| known.endpoint.as_ref());
-        let here = self.known_account(known);
+        let endpoint = hint.and_then(|hint| hint.endpoint.as_ref());
+        let here = self.hinted_account(hint);
         let Some(key) = key_of else {
             return Ok(here.filter(|account| endpoint.is_some() || account.admits(user)));
         };
@@ -297,8 +297,8 @@ impl ServerConfig {
     /// Whether a client is offered several connections for one session. While its account is unknown, one
     /// account that allows it is enough.
     #[must_use]
-    pub fn offers_multichannel(&self, known: Option<&Known>) -> bool {
-        match self.known_account(known) {
+    pub fn offers_multichannel(&self, hint: Option<&AccountHint>) -> bool {
+        match self.hinted_account(hint) {
             Some(account) => account.multichannel,
             None => self.multichannel || self.accounts.iter().any(|account| account.multichannel),
         }
@@ -396,8 +396,8 @@ pub(crate) mod tests {
             ],
         );
         let of = |config: &ServerConfig, name: Option<&str>, user: &str| {
-            let known = name.and_then(|name| meant(config, name));
-            config.standing(known.as_ref(), user, by(SMB3)).unwrap().channels
+            let hint = name.and_then(|name| meant(config, name));
+            config.standing(hint.as_ref(), user, by(SMB3)).unwrap().channels
         };
         let rule = |name: Option<&str>, user: &str| {
             let rule = of(&config, name, user);
@@ -482,11 +482,11 @@ pub(crate) mod tests {
             ("fins.eu", None),
             ("", None),
         ] {
-            assert_eq!(meant(&config, name).and_then(|known| known.account).as_deref(), wanted, "{name}");
+            assert_eq!(meant(&config, name).and_then(|hint| hint.account).as_deref(), wanted, "{name}");
         }
-        let known = meant(&config, "fin.eu");
-        assert!(config.offers_multichannel(known.as_ref()));
-        let ann = config.standing(known.as_ref(), "ann", by(SMB3)).unwrap();
+        let hint = meant(&config, "fin.eu");
+        assert!(config.offers_multichannel(hint.as_ref()));
+        let ann = config.standing(hint.as_ref(), "ann", by(SMB3)).unwrap();
         assert_eq!((ann.account.as_deref(), ann.channels.most()), (Some("fin.eu"), 8));
     }
 
@@ -532,17 +532,17 @@ pub(crate) mod tests {
         Demands { min_dialect: Some(Dialect::Smb300), ..Demands::default() }
     }
 
-    fn named(account: &str) -> Known {
-        Known { account: Some(account.to_owned()), endpoint: None }
+    fn named(account: &str) -> AccountHint {
+        AccountHint { account: Some(account.to_owned()), endpoint: None }
     }
 
     /// The hint of a connection to an address of the account.
-    fn at(account: &str) -> Known {
-        Known { endpoint: Some(Endpoint::Account(account.to_owned())), ..named(account) }
+    fn at(account: &str) -> AccountHint {
+        AccountHint { endpoint: Some(Endpoint::Account(account.to_owned())), ..named(account) }
     }
 
     /// The hint at NEGOTIATE from the client's name for the server.
-    fn meant(config: &ServerConfig, name: &str) -> Option<Known> {
+    fn meant(config: &ServerConfig, name: &str) -> Option<AccountHint> {
         config.account_of(name).map(|account| named(&account.name))
     }
 
@@ -569,8 +569,8 @@ pub(crate) mod tests {
         let mut new = demanding("new", &["ann"], from_3_0());
         new.endpoint = vec!["192.0.2.9".parse().unwrap()];
         let config = server(true, vec![new, account("old", &["ann", "bob"], None)]);
-        let known = |text: &str| config.known_at(text.parse().unwrap());
-        assert_eq!((known("::ffff:192.0.2.9"), known("192.0.2.1")), (Some(at("new")), None));
+        let hint = |text: &str| config.account_at(text.parse().unwrap());
+        assert_eq!((hint("::ffff:192.0.2.9"), hint("192.0.2.1")), (Some(at("new")), None));
         let ann = config.standing(Some(&named("old")), "ann", by(SMB2)).unwrap();
         assert_eq!((ann.account.as_deref(), ann.endpoint.clone()), (Some("old"), None));
         assert_eq!(
@@ -598,9 +598,9 @@ pub(crate) mod tests {
             addresses: vec![address.parse().unwrap()],
         };
         config.share_endpoints = vec![own("Docs", Some("new"), "192.0.2.1"), own("free", None, "192.0.2.2")];
-        let known = |text: &str| config.known_at(text.parse().unwrap());
-        let (docs, free) = (known("::ffff:192.0.2.1"), known("192.0.2.2"));
-        assert_eq!(known("192.0.2.3"), None);
+        let hint = |text: &str| config.account_at(text.parse().unwrap());
+        let (docs, free) = (hint("::ffff:192.0.2.1"), hint("192.0.2.2"));
+        assert_eq!(hint("192.0.2.3"), None);
         // The session is bound to the account and to the one share, for any user.
         assert!(config.standing(docs.as_ref(), "bob", by(SMB2)).unwrap_err().contains("demands SMB 3.0"));
         let bob = config.standing(docs.as_ref(), "bob", by(SMB3)).unwrap();
@@ -611,11 +611,11 @@ pub(crate) mod tests {
         let ann = config.standing(free.as_ref(), "ann", by(SMB2)).unwrap();
         assert_eq!((ann.account, ann.signs, ann.seals), (None, false, false));
         let key = Comes { key_of: Some("old"), ..by(SMB3) };
-        for (known, wanted) in [
+        for (hint, wanted) in [
             (&docs, "the key is of account `old`, the address of account `new`"),
             (&free, "the key is of account `old`, the address of share `free`, which is of no account"),
         ] {
-            assert_eq!(config.standing(known.as_ref(), "old", key).unwrap_err(), wanted);
+            assert_eq!(config.standing(hint.as_ref(), "old", key).unwrap_err(), wanted);
         }
         let is_one =
             |one: &str, other: &str| config.is_one_endpoint(one.parse().unwrap(), other.parse().unwrap());

@@ -11,32 +11,32 @@ use wire::Now;
 
 use super::{Channel, Connection, Negotiated};
 use crate::exchange::Compound;
-use crate::exchange::rest::First;
+use crate::exchange::remaining::First;
 use crate::limits::MAX_COMPOUND;
-use crate::state::session::State;
+use crate::state::session::SessionState;
 
 /// The reason why a request is not admitted.
-pub(crate) enum Refused {
+pub(crate) enum AdmissionRefusal {
     Answer { status: NtStatus, signed: bool },
     Ignore,
     Close(&'static str),
 }
 
-impl Refused {
+impl AdmissionRefusal {
     /// The refusal of a request on `channel` with a wrong signature, or without a required one.
-    fn bad_signature(header: &Header, channel: &Channel) -> Refused {
+    fn bad_signature(header: &Header, channel: &Channel) -> AdmissionRefusal {
         match header.command() {
             // A CANCEL is never answered.
-            Command::Cancel => Refused::Ignore,
+            Command::Cancel => AdmissionRefusal::Ignore,
             // MS-SMB2 3.3.4.1.1: the session's key signs this reply, and a client with a wrong channel key
             // expects it. With GMAC the message id is the nonce, and the session's key has used that id
             // elsewhere.
             Command::SessionSetup => {
                 let gmac = channel.session.protection.signing == SigningAlgorithm::AesGmac;
-                Refused::Answer { status: NtStatus::ACCESS_DENIED, signed: header.is_signed() && !gmac }
+                AdmissionRefusal::Answer { status: NtStatus::ACCESS_DENIED, signed: header.is_signed() && !gmac }
             }
             // MS-SMB2 3.3.4.1.1: a signed request has a signed reply, even if its own signature is wrong.
-            _ => Refused::Answer { status: NtStatus::ACCESS_DENIED, signed: header.is_signed() },
+            _ => AdmissionRefusal::Answer { status: NtStatus::ACCESS_DENIED, signed: header.is_signed() },
         }
     }
 }
@@ -64,25 +64,25 @@ impl Connection {
         first: &First<'_>,
         compound: &Compound,
         now: Now,
-    ) -> Result<bool, Refused> {
+    ) -> Result<bool, AdmissionRefusal> {
         let header = first.header;
         if header.is_response() {
-            return Err(Refused::Close("a response where a request must be"));
+            return Err(AdmissionRefusal::Close("a response where a request must be"));
         }
         if compound.len() >= MAX_COMPOUND {
-            return Err(Refused::Close("too many requests in one frame"));
+            return Err(AdmissionRefusal::Close("too many requests in one frame"));
         }
         let command = header.command();
         // MS-SMB2 3.3.5.2: nothing but NEGOTIATE before NEGOTIATE.
         if self.negotiated.is_none() && command != Command::Negotiate {
-            return Err(Refused::Close("a request before NEGOTIATE"));
+            return Err(AdmissionRefusal::Close("a request before NEGOTIATE"));
         }
         // MS-SMB2 3.3.5.2.3
         if command != Command::Cancel {
             let multi = self.negotiated.as_ref().is_some_and(Negotiated::multi_credit);
             let charge = if multi { header.credit_charge().max(1) } else { 1 };
             if !self.window.take(header.message_id(), charge) {
-                return Err(Refused::Close("a message id outside the credit window"));
+                return Err(AdmissionRefusal::Close("a message id outside the credit window"));
             }
         }
         let session_id = match header.is_related() && compound.related.any {
@@ -91,23 +91,23 @@ impl Connection {
         };
         // MS-SMB2 3.3.5.2.1.1: the requests in a sealed frame belong to the session whose keys sealed it.
         if compound.sealed_by.is_some_and(|sealed_by| sealed_by != session_id) {
-            return Err(Refused::Close("another session's request in a sealed frame"));
+            return Err(AdmissionRefusal::Close("another session's request in a sealed frame"));
         }
         if compound.sealed_by.is_some() || command == Command::Negotiate {
             return Ok(false);
         }
         match self.channel_of(session_id) {
             Some(at) => check_signature(&self.channels[at], first)
-                .inspect_err(|_| self.complain_of_signature(header, now)),
+                .inspect_err(|_| self.log_bad_signature(header, now)),
             None => Ok(self.is_signed_otherwise(session_id, first)),
         }
     }
 
     /// Logs that a request was refused for its signature.
-    fn complain_of_signature(&self, header: &Header, now: Now) {
+    fn log_bad_signature(&self, header: &Header, now: Now) {
         let why = if header.is_signed() { "its signature is wrong" } else { "it is not signed" };
         let what = format!("{:?} refused: {why}", header.command());
-        self.complain(header.session_id(), NtStatus::ACCESS_DENIED, &what, now);
+        self.log_refusal(header.session_id(), NtStatus::ACCESS_DENIED, &what, now);
     }
 
     /// Whether a request is signed with the key of a session that is not carried here. The session may have
@@ -128,18 +128,18 @@ impl Connection {
 }
 
 // MS-SMB2 3.3.5.2.4
-fn check_signature(channel: &Channel, first: &First<'_>) -> Result<bool, Refused> {
+fn check_signature(channel: &Channel, first: &First<'_>) -> Result<bool, AdmissionRefusal> {
     let header = first.header;
-    if channel.session.state() == State::Gone {
+    if channel.session.state() == SessionState::Gone {
         return Ok(header.is_signed() && is_signed_by(&channel.signer, first));
     }
     if header.is_signed() {
         let valid = is_signed_by(&channel.signer, first);
-        return if valid { Ok(true) } else { Err(Refused::bad_signature(header, channel)) };
+        return if valid { Ok(true) } else { Err(AdmissionRefusal::bad_signature(header, channel)) };
     }
     let anonymous = channel.session.proved().is_some_and(|proved| proved.anonymous);
     if channel.session.signing_required.load(Ordering::Relaxed) && !anonymous {
-        return Err(Refused::bad_signature(header, channel));
+        return Err(AdmissionRefusal::bad_signature(header, channel));
     }
     Ok(false)
 }

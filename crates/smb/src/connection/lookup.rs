@@ -9,9 +9,9 @@ use smb_wire::negotiate::Dialect;
 use smb_wire::{Command, FileId, Header, NtStatus};
 
 use super::{Connection, Negotiated};
-use crate::exchange::{Request, Stop, UnderWay};
-use crate::state::open::changing::{Named, Outstanding};
-use crate::state::{Open, Session, Target, Tree};
+use crate::exchange::{Request, Stop, RequestState};
+use crate::state::open::pending::{RequestOpen, Outstanding};
+use crate::state::{Open, Session, TreeTarget, Tree};
 
 impl Connection {
     /// The session of a request. An earlier check has found that it has one.
@@ -33,7 +33,7 @@ impl Connection {
     }
 
     /// The Open of a request, found without a lock. The following requests of the compound inherit its id.
-    pub(crate) fn open(&mut self, request: &mut Request<'_>, id: FileId) -> Result<Named, Stop> {
+    pub(crate) fn open(&mut self, request: &mut Request<'_>, id: FileId) -> Result<RequestOpen, Stop> {
         let id = request.file_id(id)?;
         let session = self.session(request)?;
         let found =
@@ -49,7 +49,7 @@ impl Connection {
                 // MS-SMB2 3.3.5.11 to 3.3.5.22
                 open.used();
                 self.pace_metadata(request, &open.tree)?;
-                Named::new(open, request.header.command()).ok_or(Stop::Fail(NtStatus::FILE_CLOSED))
+                RequestOpen::new(open, request.header.command()).ok_or(Stop::Fail(NtStatus::FILE_CLOSED))
             }
             _ => {
                 self.tree(request)?;
@@ -60,8 +60,8 @@ impl Connection {
 
     /// Sets the share that a request is counted for.
     fn is_for(&mut self, request: &mut Request<'_>, tree: &Tree) {
-        if let Target::Disk { engine, .. } = &tree.target {
-            request.course.place = self.desk.place(engine);
+        if let TreeTarget::Disk { engine, .. } = &tree.target {
+            request.transaction.place = self.desk.place(engine);
         }
     }
 
@@ -73,7 +73,7 @@ impl Connection {
             return Ok(());
         }
         let is_replay = request.header.flags().contains(Flags::REPLAY_OPERATION);
-        if open.moving.sequence.begin(request.header.channel_sequence(), is_replay) {
+        if open.per_request.sequence.begin(request.header.channel_sequence(), is_replay) {
             request.counted = Some(open.id.volatile);
             return Ok(());
         }
@@ -84,7 +84,7 @@ impl Connection {
         let late = "its ChannelSequence is an older one, as of a channel that was lost";
         let why = if is_replay { "an earlier one is still under way" } else { late };
         let (what, status) = (format!("{command:?} refused: {why}"), NtStatus::FILE_NOT_AVAILABLE);
-        self.complain(request.session_id, status, &what, request.now);
+        self.log_refusal(request.session_id, status, &what, request.now);
         Err(Stop::Fail(status))
     }
 
@@ -95,12 +95,12 @@ impl Connection {
     }
 
     /// The waiter by which the engine wakes a request that may have to wait.
-    pub(crate) fn waiter_for(&self, request: &mut UnderWay) -> Waiter {
+    pub(crate) fn waiter_for(&self, request: &mut RequestState) -> Waiter {
         Waiter { wake: Arc::clone(&self.handle) as Arc<dyn Wake>, token: self.async_id(request) }
     }
 
     /// The async id of a request that may have to wait.
-    pub(crate) fn async_id(&self, request: &mut UnderWay) -> u64 {
+    pub(crate) fn async_id(&self, request: &mut RequestState) -> u64 {
         *request.async_id.get_or_insert_with(|| {
             let id = self.next_async.get() + 1;
             self.next_async.set(id);

@@ -6,19 +6,19 @@
 //! (`replies.rs`). It calls no command.
 
 mod admit;
-mod announcing;
-mod answers;
-mod complaints;
-mod controls;
+mod interim;
+mod replies;
+mod refusal_log;
+mod test_controls;
 mod locks;
 mod lookup;
 mod notices;
-mod noting;
-mod pacing;
+mod transactions;
+mod throttling;
 mod parking;
-mod recording;
+mod records;
 pub(crate) mod setup;
-mod waits;
+mod pending_changes;
 mod window;
 
 use std::collections::VecDeque;
@@ -33,13 +33,13 @@ use smb_wire::Guid;
 use smb_wire::negotiate::{Capabilities, SecurityMode};
 use wire::{Mailbox, Now, Output, Peer};
 
-pub(crate) use admit::Refused;
-use controls::Controls;
+pub(crate) use admit::AdmissionRefusal;
+use test_controls::Controls;
 use setup::Setup;
 use window::Window;
 
 use crate::config::ServerConfig;
-use crate::config::account::Known;
+use crate::config::account::AccountHint;
 use crate::exchange::parked::{Parked, ParkingLot};
 use crate::keys::Protection;
 use crate::limits::{LOGON_TIME_NS, MAX_PARTING};
@@ -120,7 +120,7 @@ pub struct Connection {
     /// Its own client, and the clients of sessions that were made elsewhere and are bound here.
     clients: SmallVec<[ClientKey; 1]>,
     /// Its account, if NEGOTIATE has named it.
-    pub(crate) account: Option<Known>,
+    pub(crate) account: Option<AccountHint>,
     pub(crate) preauth: [u8; 64],
     /// The counters for its requests.
     pub(crate) desk: Desk,
@@ -272,7 +272,7 @@ impl Connection {
         for client in self.clients.drain(..) {
             self.server.leave_client(client, self.handle.id);
         }
-        self.handle.way.end();
+        self.handle.path.end();
         // Notices that may not have arrived go to another connection.
         self.unproved.clear();
         drop(self.handle.own_notices.take());

@@ -70,7 +70,7 @@ impl Connection {
             }
             return;
         }
-        self.handle.way.fall_silent();
+        self.handle.path.fall_silent();
         match sent.notice.take() {
             Some(notice) if notice.is_wanted() => sent.notice = notice.pass_on(),
             Some(notice) => notice.settle(),

@@ -8,7 +8,7 @@ use wire::Output;
 
 use super::{Connection, announcing};
 use crate::exchange::parked::{Parked, Parking};
-use crate::exchange::{Aside, Exchange, UnderWay};
+use crate::exchange::{Aside, Exchange, RequestState};
 use crate::limits::{MAX_WAITING, MAX_WAITING_BYTES, SMALL_HELD, SMALL_WAITING};
 use crate::state::Event;
 
@@ -32,12 +32,12 @@ impl Connection {
                 self.announce_or_note(&mut exchange, &mut request, async_id, out);
                 Parking::Engine(engine, ticket)
             }
-            Aside::Turn(place) => {
+            Aside::LogOnDelay(place) => {
                 exchange.compound.abandon(request.at);
-                Parking::Turn(place)
+                Parking::LogOnDelay(place)
             }
-            Aside::Work(work) | Aside::Lasting(work) => {
-                exchange.rest.pass(request.course.len);
+            Aside::Work(work) | Aside::Persist(work) => {
+                exchange.remaining.pass(request.transaction.len);
                 let mut frame = std::mem::take(&mut exchange.compound.frame);
                 let outstanding = request.outstanding.take();
                 out.run(move || {
@@ -50,11 +50,11 @@ impl Connection {
             }
             Aside::Hold(hold) => {
                 exchange.compound.abandon(request.at);
-                let keeps = exchange.rest.bytes().len();
+                let keeps = exchange.remaining.bytes().len();
                 if keeps > SMALL_HELD && keeps + self.parked.bytes() > MAX_WAITING_BYTES {
                     // There is no space to delay so much data. Only a hostile client sends that much. The
                     // request is carried out now, and its charge is owed.
-                    request.course.charge = hold.go();
+                    request.transaction.charge = hold.go();
                     exchange.request = Some(request);
                     return Some(exchange);
                 }
@@ -65,7 +65,7 @@ impl Connection {
                 Parking::Limits(hold)
             }
             Aside::Answer(status, hold) => {
-                exchange.rest.pass(request.course.len);
+                exchange.remaining.pass(request.transaction.len);
                 Parking::Answer(status, hold)
             }
         };
@@ -77,19 +77,19 @@ impl Connection {
     }
 
     /// The status of a request that may not be put aside after all.
-    fn must_not_wait(&self, aside: &Aside, exchange: &Exchange<'_>, request: &UnderWay) -> Option<NtStatus> {
+    fn must_not_wait(&self, aside: &Aside, exchange: &Exchange<'_>, request: &RequestState) -> Option<NtStatus> {
         // MS-SMB2 3.3.4.2: within a compound only a request that waits for a break may wait, as in Windows.
         let may_last = matches!(request.header.command(), Command::ChangeNotify | Command::Lock);
-        let left = exchange.rest.bytes().len();
+        let left = exchange.remaining.bytes().len();
         let keeps = left + exchange.compound.frame.len();
         // The number of small requests is bounded.
         let is_too_much = keeps > SMALL_WAITING && keeps + self.parked.bytes() > MAX_WAITING_BYTES;
         let has_room = self.parked.waiting() < MAX_WAITING && !is_too_much;
         match aside {
             // The transport or the credits bound the number of these.
-            Aside::Lasting(_) | Aside::Hold(_) | Aside::Answer(..) => None,
+            Aside::Persist(_) | Aside::Hold(_) | Aside::Answer(..) => None,
             _ if !has_room => Some(NtStatus::INSUFFICIENT_RESOURCES),
-            Aside::Wait(..) if may_last && left > request.course.len => Some(NtStatus::INTERNAL_ERROR),
+            Aside::Wait(..) if may_last && left > request.transaction.len => Some(NtStatus::INTERNAL_ERROR),
             _ => None,
         }
     }
@@ -98,7 +98,7 @@ impl Connection {
     fn refuse_to_wait<'m>(
         &mut self,
         mut exchange: Exchange<'m>,
-        mut request: UnderWay,
+        mut request: RequestState,
         aside: Aside,
         status: NtStatus,
     ) -> Exchange<'m> {
@@ -106,9 +106,9 @@ impl Connection {
             engine.cancel(ticket);
         }
         // The client gets this refusal, so a late first copy must have no effect either.
-        self.note_ended(&request.header, exchange.compound.related.file_id, exchange.rest.bytes());
+        self.note_ended(&request.header, exchange.compound.related.file_id, exchange.remaining.bytes());
         exchange.compound.claim = None;
-        exchange.rest.pass(request.course.len);
+        exchange.remaining.pass(request.transaction.len);
         self.answer(&mut exchange.compound, &mut request, Err(status).into());
         exchange
     }
@@ -117,18 +117,18 @@ impl Connection {
     fn announce_or_note(
         &mut self,
         exchange: &mut Exchange<'_>,
-        request: &mut UnderWay,
+        request: &mut RequestState,
         async_id: u64,
         out: &mut Output<Event>,
     ) {
         if request.announced {
             return;
         }
-        let is_last = exchange.rest.bytes().len() == request.course.len;
-        if announcing::at_once(request.header.command(), is_last) {
+        let is_last = exchange.remaining.bytes().len() == request.transaction.len;
+        if interim::at_once(request.header.command(), is_last) {
             self.announce(&mut exchange.compound, request, async_id, out);
         } else {
-            self.announce_later(async_id, request.course.arrived_ns);
+            self.announce_later(async_id, request.transaction.arrived_ns);
         }
     }
 
@@ -161,7 +161,7 @@ impl Connection {
     }
 
     /// Cancels all waiting requests when the connection ends. A CREATE that its client may replay on another
-    /// channel keeps its claim as long as it would have waited. Until then the replay gets the status for a
+    /// channel keeps its claim as long as it would have waited. PendingUntil then the replay gets the status for a
     /// later retry, as it would if the channel were not lost.
     // MS-SMB2 3.3.7.1
     pub(crate) fn let_go_of_waiting(&mut self) {

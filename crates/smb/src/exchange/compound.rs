@@ -32,24 +32,24 @@ pub struct Related {
 }
 
 /// The key that signs a reply (MS-SMB2 3.3.4.1.1).
-pub enum Key<'a> {
+pub enum SigningKey<'a> {
     /// The key of the channel that carries the reply.
     Channel(&'a Signer),
     /// The key of the session, while a log-on or a binding is unfinished or has failed.
     Session(Arc<Session>),
 }
 
-impl Key<'_> {
+impl SigningKey<'_> {
     fn signer(&self) -> Option<&Signer> {
         match self {
-            Key::Channel(signer) => Some(signer),
-            Key::Session(session) => session.proved().map(|proved| &proved.signer),
+            SigningKey::Channel(signer) => Some(signer),
+            SigningKey::Session(session) => session.proved().map(|proved| &proved.signer),
         }
     }
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ReplyEntry {
     at: usize,
     header: Header,
     signed: bool,
@@ -60,7 +60,7 @@ struct Entry {
 pub struct Compound {
     /// Headers and bodies, one after the other.
     pub frame: Frame,
-    entries: SmallVec<[Entry; 1]>,
+    entries: SmallVec<[ReplyEntry; 1]>,
     /// The values that the next request may inherit.
     pub related: Related,
     /// The session whose keys sealed the request. They seal the replies too.
@@ -104,7 +104,7 @@ impl Compound {
         if let Some(last) = self.entries.last_mut() {
             last.header.set_next_command((at - last.at) as u32);
         }
-        self.entries.push(Entry { at, header, signed });
+        self.entries.push(ReplyEntry { at, header, signed });
     }
 
     /// The number of replies.
@@ -123,7 +123,7 @@ impl Compound {
     }
 
     /// Writes the headers and signs. `key` returns the key for a reply.
-    pub fn write_headers<'a>(&mut self, key: impl Fn(&Header) -> Option<Key<'a>>) {
+    pub fn write_headers<'a>(&mut self, key: impl Fn(&Header) -> Option<SigningKey<'a>>) {
         if self.entries.len() > 1 {
             // MS-SMB2 3.3.4.1.3: Windows pads the last reply of a compound like the others.
             let padding = self.next_header_at() - self.frame.len();
@@ -139,7 +139,7 @@ impl Compound {
             // A signature covers the message with the flag set and the signature field zero (MS-SMB2
             // 3.1.4.1).
             let key = if entry.signed { key(&entry.header) } else { None };
-            let signer = key.as_ref().and_then(Key::signer);
+            let signer = key.as_ref().and_then(SigningKey::signer);
             if signer.is_some() {
                 entry.header.set_flags(entry.header.flags() | header::Flags::SIGNED);
             }

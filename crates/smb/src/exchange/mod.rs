@@ -1,23 +1,23 @@
 //! The requests of one frame, from its first byte to its last reply.
 //!
-//! [`Exchange`] owns the frame, the replies so far and the remaining messages. [`UnderWay`] is the request
-//! that is being answered. [`Request`] is that request as its command gets it. It ends with an [`Outcome`].
+//! [`Exchange`] owns the frame, the replies so far and the remaining messages. [`RequestState`] is the request
+//! that is being answered. [`Request`] is that request as its command gets it. It ends with a [`CommandOutcome`].
 //! A request that is not answered at once moves with its exchange into the connection's map of such
 //! requests, and out of it when it goes on. No other place has a part of it.
 
 pub mod compound;
-pub(crate) mod course;
+pub(crate) mod transaction;
 pub(crate) mod outcome;
 pub(crate) mod parked;
 mod request;
-pub(crate) mod rest;
-mod under_way;
+pub(crate) mod remaining;
+mod request_state;
 
 pub use compound::Compound;
-pub use outcome::{Answered, Aside, Handled, Outcome, Stop, Work};
+pub use outcome::{Answered, Aside, Handled, CommandOutcome, Stop, PoolWork};
 pub use request::Request;
-use rest::Rest;
-pub use under_way::UnderWay;
+use remaining::RemainingMessages;
+pub use request_state::RequestState;
 
 /// The requests of one frame, and the replies to them.
 pub(crate) struct Exchange<'m> {
@@ -25,14 +25,14 @@ pub(crate) struct Exchange<'m> {
     pub compound: Compound,
     /// The remaining messages, from the current request on. If only the reply of the current request is
     /// awaited, they start with the next one.
-    pub rest: Rest<'m>,
+    pub remaining: RemainingMessages<'m>,
     /// The first request, if it is resumed.
-    pub request: Option<UnderWay>,
+    pub request: Option<RequestState>,
 }
 
 impl Exchange<'_> {
     /// The same exchange with its own copy of the messages, to be kept.
     pub fn keep(self) -> Exchange<'static> {
-        Exchange { compound: self.compound, rest: self.rest.keep(), request: self.request }
+        Exchange { compound: self.compound, remaining: self.remaining.keep(), request: self.request }
     }
 }

@@ -8,10 +8,10 @@ use smb_wire::NtStatus;
 use smb_wire::rpc::PipeError;
 
 use crate::state::Completion;
-use crate::state::brake::Queued;
+use crate::state::password_delay::QueuedAttempt;
 
 /// Work for the blocking pool. It appends the body of the reply.
-pub type Work = Box<dyn FnOnce(&mut Vec<u8>) -> Completion + Send>;
+pub type PoolWork = Box<dyn FnOnce(&mut Vec<u8>) -> Completion + Send>;
 
 /// The content of a reply.
 pub enum Answered {
@@ -32,12 +32,12 @@ pub enum Aside {
     /// It waits until the engine wakes it, and is tried again. The ticket cancels the wait.
     Wait(Arc<Share>, Ticket),
     /// It is a delayed log-on. Its client gets no interim response.
-    Turn(Queued),
+    LogOnDelay(QueuedAttempt),
     /// It runs on the blocking pool.
-    Work(Work),
+    Work(PoolWork),
     /// It has taken effect and must reach stable storage, on the blocking pool. It is put aside however many
     /// others wait.
-    Lasting(Work),
+    Persist(PoolWork),
     /// The limits of its share delay it. It is carried out afterwards.
     Hold(Hold),
     /// It was carried out, and its reply is delayed. The status belongs to the written body.
@@ -45,7 +45,7 @@ pub enum Aside {
 }
 
 /// The outcome of a request so far.
-pub enum Outcome {
+pub enum CommandOutcome {
     /// It is answered.
     Answered(Answered),
     /// It is put aside.
@@ -56,20 +56,20 @@ pub enum Outcome {
     Disconnect(&'static str),
 }
 
-impl From<Stop> for Outcome {
-    fn from(stop: Stop) -> Outcome {
+impl From<Stop> for CommandOutcome {
+    fn from(stop: Stop) -> CommandOutcome {
         match stop {
-            Stop::Fail(status) => Outcome::Answered(Answered::Failed(status, Vec::new())),
-            Stop::FailWith(status, data) => Outcome::Answered(Answered::Failed(status, data)),
-            Stop::Aside(aside) => Outcome::Aside(aside),
-            Stop::Disconnect(why) => Outcome::Disconnect(why),
+            Stop::Fail(status) => CommandOutcome::Answered(Answered::Failed(status, Vec::new())),
+            Stop::FailWith(status, data) => CommandOutcome::Answered(Answered::Failed(status, data)),
+            Stop::Aside(aside) => CommandOutcome::Aside(aside),
+            Stop::Disconnect(why) => CommandOutcome::Disconnect(why),
         }
     }
 }
 
-impl From<Handled> for Outcome {
-    fn from(handled: Handled) -> Outcome {
-        handled.map_or_else(Outcome::from, |status| Outcome::Answered(Answered::Done(status)))
+impl From<Handled> for CommandOutcome {
+    fn from(handled: Handled) -> CommandOutcome {
+        handled.map_or_else(CommandOutcome::from, |status| CommandOutcome::Answered(Answered::Done(status)))
     }
 }
 
@@ -108,13 +108,13 @@ impl Stop {
     /// Stops until the values of a reply about a persistent Open are on stable storage. Return this instead
     /// of the status; the body is written already. `tell` returns whether the reply still holds, since
     /// another waiter may have revoked its values. If the storage fails, `undo` revokes what was done.
-    pub(crate) fn when_lasting(
+    pub(crate) fn when_persistent(
         engine: &Arc<Share>,
         tell: impl FnOnce() -> bool + Send + 'static,
         undo: impl FnOnce() + Send + 'static,
     ) -> Stop {
         let engine = Arc::clone(engine);
-        Stop::Aside(Aside::Lasting(Box::new(move |_body| {
+        Stop::Aside(Aside::Persist(Box::new(move |_body| {
             if let Err(why) = engine.make_last() {
                 tracing::error!(share = %engine.name(), %why, "a persistent open could not be made to last");
                 undo();

@@ -7,15 +7,15 @@ use share::limits::Hold;
 use share::{Share, Ticket};
 use smb_wire::{Command, NtStatus};
 
-use super::{Exchange, UnderWay};
-use crate::state::brake::Queued;
+use super::{Exchange, RequestState};
+use crate::state::password_delay::QueuedAttempt;
 
 /// The event that a put-aside request waits for.
 pub(crate) enum Parking {
     /// A wake-up by the engine. The ticket cancels the wait.
     Engine(Arc<Share>, Ticket),
     /// The end of the delay of a log-on.
-    Turn(Queued),
+    LogOnDelay(QueuedAttempt),
     /// The end of its work on the blocking pool, which cannot be cancelled.
     Pool,
     /// The limits of its share. The drop of the hold cancels the wait.
@@ -30,14 +30,14 @@ impl Parking {
     pub fn hold(&self) -> Option<&Hold> {
         match self {
             Parking::Limits(hold) | Parking::Answer(_, hold) => Some(hold),
-            Parking::Engine(..) | Parking::Turn(_) | Parking::Pool => None,
+            Parking::Engine(..) | Parking::LogOnDelay(_) | Parking::Pool => None,
         }
     }
 
     /// Whether a wake-up resumes it.
     pub fn ends_by_wake(&self) -> bool {
         match self {
-            Parking::Engine(..) | Parking::Turn(_) => true,
+            Parking::Engine(..) | Parking::LogOnDelay(_) => true,
             Parking::Pool => false,
             Parking::Limits(hold) | Parking::Answer(_, hold) => hold.released().is_some(),
         }
@@ -52,7 +52,7 @@ impl Parking {
 /// A request that is put aside, with its exchange.
 pub(crate) struct Parked {
     pub exchange: Exchange<'static>,
-    pub request: UnderWay,
+    pub request: RequestState,
     pub parking: Parking,
 }
 
@@ -66,7 +66,7 @@ impl Parked {
 
     /// Bytes that it keeps, including itself.
     fn keeps(&self) -> usize {
-        size_of::<Parked>() + self.exchange.rest.keeps() + self.exchange.compound.frame.held()
+        size_of::<Parked>() + self.exchange.remaining.keeps() + self.exchange.compound.frame.held()
     }
 }
 
@@ -87,7 +87,7 @@ impl ParkingLot {
         let bytes = request.keeps();
         self.bytes += bytes;
         self.held += usize::from(request.parking.hold().is_some());
-        self.log_ons += usize::from(matches!(request.parking, Parking::Turn(_)));
+        self.log_ons += usize::from(matches!(request.parking, Parking::LogOnDelay(_)));
         self.requests.insert(async_id, (request, bytes));
     }
 
@@ -96,7 +96,7 @@ impl ParkingLot {
         let (request, bytes) = self.requests.remove(&async_id)?;
         self.bytes -= bytes;
         self.held -= usize::from(request.parking.hold().is_some());
-        self.log_ons -= usize::from(matches!(request.parking, Parking::Turn(_)));
+        self.log_ons -= usize::from(matches!(request.parking, Parking::LogOnDelay(_)));
         Some(request)
     }
 
@@ -126,7 +126,7 @@ impl ParkingLot {
     pub fn log_ons(&self) -> impl Iterator<Item = (u64, Option<u64>)> {
         let all = if self.log_ons > 0 { Some(self.iter()) } else { None };
         all.into_iter().flatten().filter_map(|(async_id, request)| match &request.parking {
-            Parking::Turn(place) => Some((async_id, place.at_ns)),
+            Parking::LogOnDelay(place) => Some((async_id, place.at_ns)),
             _ => None,
         })
     }

@@ -8,13 +8,13 @@ use wire::{FileRange, Now};
 
 use super::compound::{Compound, Related};
 use super::outcome::Stop;
-use super::under_way::UnderWay;
+use super::request_state::RequestState;
 use crate::state::index::Claim;
 
 /// A request as its command gets it.
 pub struct Request<'m> {
     /// The state of the request that outlives a wait.
-    pub under_way: &'m mut UnderWay,
+    pub state: &'m mut RequestState,
     /// The whole message from its header on, with a zero signature field.
     pub message: &'m [u8],
     /// The buffer for the body of its reply.
@@ -48,31 +48,31 @@ pub struct Request<'m> {
 }
 
 impl std::ops::Deref for Request<'_> {
-    type Target = UnderWay;
+    type Target = RequestState;
 
     #[inline]
-    fn deref(&self) -> &UnderWay {
-        self.under_way
+    fn deref(&self) -> &RequestState {
+        self.state
     }
 }
 
 impl std::ops::DerefMut for Request<'_> {
     #[inline]
-    fn deref_mut(&mut self) -> &mut UnderWay {
-        self.under_way
+    fn deref_mut(&mut self) -> &mut RequestState {
+        self.state
     }
 }
 
 impl<'m> Request<'m> {
     /// The request after those that `compound` has answered. It makes space for its reply.
     pub(crate) fn new(
-        under_way: &'m mut UnderWay,
+        state: &'m mut RequestState,
         message: &'m [u8],
         compound: &'m mut Compound,
         origin: Origin,
         now: Now,
     ) -> Request<'m> {
-        let (mut related, header) = (compound.related, &under_way.header);
+        let (mut related, header) = (compound.related, &state.header);
         let (mut session_id, mut tree_id) = (header.session_id(), header.tree_id());
         if header.is_related() && related.any {
             // MS-SMB2 3.3.5.2.7.2
@@ -86,9 +86,9 @@ impl<'m> Request<'m> {
             related = Related { any: related.any, ..Related::default() };
         }
         (related.session_id, related.tree_id) = (session_id, tree_id);
-        under_way.at = compound.begin();
+        state.at = compound.begin();
         Request {
-            under_way,
+            state,
             message,
             signature: [0; 16],
             session_id,

@@ -1,22 +1,22 @@
 //! The metadata of a file, between the engine's values and the structures of MS-FSCC 2.4. QUERY_DIRECTORY,
 //! QUERY_INFO and SET_INFO share these mappings.
 //!
-//! [`Shown`] has a file in the classes of fixed size. [`names`] has its path, [`numbers`] owners and modes
-//! in descriptors, [`posix`] the POSIX extensions. [`Kept`] has the values that belong to an Open and not to
+//! [`FileMetadata`] has a file in the classes of fixed size. [`names`] has its path, [`numbers`] owners and modes
+//! in descriptors, [`posix`] the POSIX extensions. [`PositionMode`] has the values that belong to an Open and not to
 //! a file.
 
-pub(crate) mod kept;
+pub(crate) mod position_mode;
 pub(crate) mod names;
 pub(crate) mod numbers;
 pub(crate) mod posix;
-mod shown;
+mod metadata;
 
 use smb_wire::NtStatus;
 use smb_wire::fscc::ea::BadEa;
 use volume::security::Parts;
 
-pub(crate) use kept::Kept;
-pub(crate) use shown::Shown;
+pub(crate) use position_mode::PositionMode;
+pub(crate) use metadata::FileMetadata;
 
 /// The parts of a descriptor that a client may query or set. Other bits are ignored (MS-SMB2 3.3.5.20.3 and
 /// 3.3.5.21.3).

@@ -5,7 +5,7 @@ use smb_wire::posix::{CreateResponse, FileInfo, FileType};
 use volume::Kind;
 use wire::Writer;
 
-use super::Shown;
+use super::FileMetadata;
 
 /// Owner and group as SIDs. A listing reuses one value, so that an entry allocates no memory.
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ impl Owners {
     }
 
     /// The POSIX file information of a file with these owners.
-    pub fn view(&self, shown: &Shown) -> FileInfo<'_> {
+    pub fn view(&self, shown: &FileMetadata) -> FileInfo<'_> {
         let info = shown.info();
         let basic = shown.basic();
         FileInfo {

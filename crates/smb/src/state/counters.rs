@@ -13,7 +13,7 @@ pub struct Counters {
 
 /// A snapshot of the counters. The numbers may be from slightly different moments.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Counted {
+pub struct CountersSnapshot {
     /// Parsed requests. Each request of a compound counts.
     pub requests: u64,
     /// Bytes of messages received, without the transport's prefix.
@@ -39,8 +39,8 @@ impl Counters {
     }
 
     /// The values of all counters so far.
-    pub fn read(&self) -> Counted {
-        Counted {
+    pub fn read(&self) -> CountersSnapshot {
+        CountersSnapshot {
             requests: self.requests.load(Ordering::Relaxed),
             bytes_in: self.bytes_in.load(Ordering::Relaxed),
             bytes_out: self.bytes_out.load(Ordering::Relaxed),

@@ -1,6 +1,6 @@
 //! Opens that outlive their session: durable, resilient, persistent (MS-SMB2 3.3.1.10, 3.3.7.1).
 //!
-//! [`Survival`] says whether an Open does, and for how long. [`Made`] is the record of its CREATE.
+//! [`Survival`] says whether an Open does, and for how long. [`CreateRecord`] is the record of its CREATE.
 //! [`crate::cmd::create`] has the contexts that ask for a durable Open, and its `reconnect` has the
 //! reconnect. [`super::persistent`] has the record of an Open that outlives the server.
 
@@ -74,7 +74,7 @@ impl Survival {
 
 /// The record of the CREATE that made an Open.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Made {
+pub struct CreateRecord {
     /// The client that sent it (ClientGuid).
     pub client: ClientKey,
     /// The CREATE's identity for replays (CreateGuid).

@@ -48,7 +48,7 @@ pub enum Event {
 
 /// The state of a connection as a path to its client.
 #[derive(Debug, Default)]
-pub struct Way {
+pub struct ClientPath {
     /// Sessions with an authenticated user on it.
     sessions: AtomicU32,
     /// When the last message came from the client, by the clock of [`Now::mono_ns`].
@@ -59,7 +59,7 @@ pub struct Way {
     gone: AtomicBool,
 }
 
-impl Way {
+impl ClientPath {
     /// Sets the number of sessions that the connection carries.
     pub(crate) fn set_sessions(&self, count: usize) {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
@@ -113,7 +113,7 @@ pub struct Handle {
     /// When the connection was accepted.
     pub since: Now,
     /// Its state as a path to the client.
-    pub way: Way,
+    pub path: ClientPath,
     /// Its counters.
     pub counters: Counters,
     /// Its counters for each share.
@@ -142,7 +142,7 @@ impl Handle {
             id,
             peer,
             since,
-            way: Way::default(),
+            path: ClientPath::default(),
             counters: Counters::default(),
             visits,
             transfer: Transfer::default(),

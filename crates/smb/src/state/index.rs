@@ -21,17 +21,17 @@ pub type CreateKey = (ClientKey, Guid);
 
 /// Volatile ids of Opens by their other ids.
 #[derive(Default)]
-pub struct Index(Mutex<Names>);
+pub struct Index(Mutex<OpenKeys>);
 
 #[derive(Default)]
-struct Names {
+struct OpenKeys {
     by_durable_id: HashMap<u64, u64>,
     by_create: HashMap<CreateKey, u64>,
     /// Persistent Opens of all clients. A client may use the CreateGuid of a used Open once more.
     by_create_guid: HashMap<Guid, Vec<u64>>,
     /// CREATEs under way.
     under_way: HashSet<CreateKey>,
-    replayed: Replayed,
+    replayed: RecentReplays,
     /// Opens whose CREATE may be replayed, by their lease.
     by_lease: HashMap<(ClientKey, LeaseKey), Vec<u64>>,
     by_application: HashMap<Guid, Vec<u64>>,
@@ -41,14 +41,14 @@ struct Names {
 /// with the same key is a late original if it is no replay, or if its sequence in the same session is
 /// earlier.
 #[derive(Default)]
-struct Replayed {
-    known: HashMap<CreateKey, Sent>,
+struct RecentReplays {
+    known: HashMap<CreateKey, CreateAttempt>,
     order: VecDeque<CreateKey>,
 }
 
 /// How a CREATE was sent.
 #[derive(Debug, Clone, Copy)]
-pub struct Sent {
+pub struct CreateAttempt {
     /// Its session. Each session counts its own sequence.
     pub session: u64,
     /// Whether it is a replay.
@@ -57,19 +57,19 @@ pub struct Sent {
     pub sequence: u16,
 }
 
-impl Sent {
+impl CreateAttempt {
     /// Whether this one is older than a replay that was sent like `known`.
-    fn is_behind(self, known: Sent) -> bool {
+    fn is_behind(self, known: CreateAttempt) -> bool {
         !self.is_replay || (self.session == known.session && is_before(self.sequence, known.sequence))
     }
 }
 
-impl Replayed {
-    fn is_late(&self, key: CreateKey, sent: Sent) -> bool {
+impl RecentReplays {
+    fn is_late(&self, key: CreateKey, sent: CreateAttempt) -> bool {
         self.known.get(&key).is_some_and(|&known| sent.is_behind(known))
     }
 
-    fn remember(&mut self, key: CreateKey, sent: Sent) {
+    fn remember(&mut self, key: CreateKey, sent: CreateAttempt) {
         if self.known.insert(key, sent).is_none() {
             self.order.push_back(key);
         }
@@ -101,13 +101,13 @@ impl std::fmt::Debug for Claim {
 
 /// The state of a CREATE by its key.
 #[derive(Debug)]
-pub enum Known<T> {
+pub enum ClaimResult<T> {
     /// The key is new. This CREATE has claimed it.
     Claimed(Claim),
     /// Another CREATE with this key is under way.
     UnderWay,
     /// The CREATE was carried out, with this Open.
-    Made(T),
+    Done(T),
     /// This is the original, and its replay was carried out before it. The replay's Open may have ended.
     Late,
 }
@@ -118,17 +118,17 @@ impl Index {
         let mut names = self.0.lock();
         let volatile = open.id.volatile;
         names.by_durable_id.insert(open.id.persistent, volatile);
-        let Some(made) = open.made.get() else { return };
-        if let Some(create) = made.create_guid {
-            names.by_create.insert((made.client, create), volatile);
+        let Some(record) = open.create_record.get() else { return };
+        if let Some(create) = record.create_guid {
+            names.by_create.insert((record.client, create), volatile);
             if is_persistent {
                 enter_among(names.by_create_guid.entry(create).or_default(), volatile);
             }
-            if let Some(lease) = made.lease {
-                enter_among(names.by_lease.entry((made.client, lease.key)).or_default(), volatile);
+            if let Some(lease) = record.lease {
+                enter_among(names.by_lease.entry((record.client, lease.key)).or_default(), volatile);
             }
         }
-        if let Some(instance) = made.instance {
+        if let Some(instance) = record.instance {
             enter_among(names.by_application.entry(instance.id).or_default(), volatile);
         }
     }
@@ -140,17 +140,17 @@ impl Index {
         if names.by_durable_id.get(&open.id.persistent) == Some(&volatile) {
             names.by_durable_id.remove(&open.id.persistent);
         }
-        let Some(made) = open.made.get() else { return };
-        if let Some(create) = made.create_guid {
-            if names.by_create.get(&(made.client, create)) == Some(&volatile) {
-                names.by_create.remove(&(made.client, create));
+        let Some(record) = open.create_record.get() else { return };
+        if let Some(create) = record.create_guid {
+            if names.by_create.get(&(record.client, create)) == Some(&volatile) {
+                names.by_create.remove(&(record.client, create));
             }
             remove_among(&mut names.by_create_guid, create, volatile);
-            if let Some(lease) = made.lease {
-                remove_among(&mut names.by_lease, (made.client, lease.key), volatile);
+            if let Some(lease) = record.lease {
+                remove_among(&mut names.by_lease, (record.client, lease.key), volatile);
             }
         }
-        if let Some(instance) = made.instance {
+        if let Some(instance) = record.instance {
             remove_among(&mut names.by_application, instance.id, volatile);
         }
     }
@@ -185,26 +185,26 @@ impl Index {
     pub fn claim<T>(
         self: &Arc<Self>,
         key: CreateKey,
-        sent: Sent,
+        sent: CreateAttempt,
         is_live: impl FnOnce(u64) -> Option<T>,
-    ) -> Known<T> {
+    ) -> ClaimResult<T> {
         let mut names = self.0.lock();
         if let Some(made) = names.by_create.get(&key).and_then(|&volatile| is_live(volatile)) {
             if sent.is_replay {
                 names.replayed.remember(key, sent);
             }
-            return Known::Made(made);
+            return ClaimResult::Done(made);
         }
         if names.replayed.is_late(key, sent) {
-            return Known::Late;
+            return ClaimResult::Late;
         }
         if names.under_way.insert(key) {
             if sent.is_replay {
                 names.replayed.remember(key, sent);
             }
-            Known::Claimed(Claim { index: Arc::clone(self), key })
+            ClaimResult::Claimed(Claim { index: Arc::clone(self), key })
         } else {
-            Known::UnderWay
+            ClaimResult::UnderWay
         }
     }
 }

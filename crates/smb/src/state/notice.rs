@@ -65,7 +65,7 @@ struct Body {
 pub struct Notice(Option<Box<Body>>);
 
 /// The result of posting a notice.
-enum Sent {
+enum PostResult {
     /// Another connection has it now.
     Posted,
     /// All remaining connections had it before.
@@ -76,9 +76,9 @@ enum Sent {
 
 impl Body {
     /// The connections over which the client may be notified, the first choice first.
-    fn ways(&self) -> Vec<Arc<Handle>> {
+    fn paths(&self) -> Vec<Arc<Handle>> {
         let Some(server) = self.server.upgrade() else { return Vec::new() };
-        let mut ways = if self.notice.keyed {
+        let mut paths = if self.notice.keyed {
             // MS-SMB2 3.3.4.7
             server.client(self.notice.client).map_or_else(Vec::new, |client| client.connections())
         } else {
@@ -87,35 +87,35 @@ impl Body {
             let session = open.and_then(|open| server.session(open.session_id));
             session.map_or_else(Vec::new, |session| session.channels())
         };
-        ways.retain(|handle| handle.way.is_usable());
-        ways
+        paths.retain(|handle| handle.path.is_usable());
+        paths
     }
 
     /// Posts the notice to a connection that did not have it yet. A directory's break goes to the connection
     /// whose request is being answered. A lease break goes to the connection on which the lease was granted,
     /// after that reply. Silent connections come last.
-    fn post(mut self: Box<Self>) -> Sent {
-        let ways = self.ways();
-        if ways.is_empty() {
-            return Sent::Unreachable;
+    fn post(mut self: Box<Self>) -> PostResult {
+        let paths = self.paths();
+        if paths.is_empty() {
+            return PostResult::Unreachable;
         }
         // The origin is used once only: its request will have been answered when another connection is
         // needed.
         let origin = self.notice.origin.take().filter(|_| self.notice.entries);
         // MS-SMB2 3.3.4.7 (exception: not simply the first available channel)
-        let fresh = || ways.iter().filter(|handle| !self.tried.contains(&handle.id));
-        let loud = || fresh().filter(|handle| !handle.way.is_silent());
+        let fresh = || paths.iter().filter(|handle| !self.tried.contains(&handle.id));
+        let loud = || fresh().filter(|handle| !handle.path.is_silent());
         let next = fresh()
             .find(|handle| origin.is_some_and(|origin| origin.connection == handle.id))
             .or_else(|| loud().find(|handle| self.notice.keyed && self.notice.via == Some(handle.id)))
             .or_else(|| loud().next())
             .or_else(|| fresh().next());
-        let Some(next) = next.map(Arc::clone) else { return Sent::Exhausted(self) };
+        let Some(next) = next.map(Arc::clone) else { return PostResult::Exhausted(self) };
         self.tried.push(next.id);
         self.now_on = Some(Arc::clone(&next));
         // A client whose open holds a lease of its own could have named the directory's lease (MS-SMB2
         // 2.2.13.2.10). On a client's only connection the notice follows the reply, as with other servers.
-        let behind = ways.len() == 1 && self.notice.by_keyed;
+        let behind = paths.len() == 1 && self.notice.by_keyed;
         let is_own = origin.is_some_and(|origin| origin.connection == next.id && origin.is_itself);
         if is_own && !behind {
             next.own_notices.keep(Notice(Some(self)));
@@ -123,13 +123,13 @@ impl Body {
             // If the mailbox does not take it, it is dropped there, and so goes on to the next connection.
             next.post_ahead(Event::Break(Notice(Some(self))));
         }
-        Sent::Posted
+        PostResult::Posted
     }
 
     /// Sends the notice. Returns false if the client has no connection.
     fn send(self: Box<Self>) -> bool {
         // The acknowledgment may still come over a connection that had the notice before.
-        !matches!(self.post(), Sent::Unreachable)
+        !matches!(self.post(), PostResult::Unreachable)
     }
 }
 
@@ -142,8 +142,8 @@ impl Notice {
     /// The notice did not arrive in time. It goes to the next connection, or comes back if there is none.
     pub(crate) fn pass_on(mut self) -> Option<Notice> {
         match self.0.take()?.post() {
-            Sent::Posted | Sent::Unreachable => None,
-            Sent::Exhausted(body) => Some(Notice(Some(body))),
+            PostResult::Posted | PostResult::Unreachable => None,
+            PostResult::Exhausted(body) => Some(Notice(Some(body))),
         }
     }
 
@@ -178,7 +178,7 @@ impl Drop for Notice {
         let Some(body) = self.0.take() else { return };
         // Only a connection that ends, or that must end because it is too slow, drops a notice.
         if let Some(handle) = &body.now_on {
-            handle.way.end();
+            handle.path.end();
         }
         let (engine, notice) = (Weak::clone(&body.engine), body.notice);
         if !body.send()

@@ -9,7 +9,7 @@ use smb_wire::create_context::{Lease, LeaseFlags, LeaseState, LeaseV2};
 use smb_wire::id::LeaseKey;
 use wire::{Cursor, Truncated, Writer};
 
-use super::durable::{AskedFor, Instance, Made};
+use super::durable::{AskedFor, Instance, CreateRecord};
 use super::open::Open;
 use super::sequence::{LOCKS, LockSequences};
 
@@ -24,7 +24,7 @@ pub(crate) struct Note {
     pub timeout_ms: u32,
     pub is_replayable: bool,
     pub locks: [u8; LOCKS],
-    pub made: Made,
+    pub create_record: CreateRecord,
 }
 
 impl Note {
@@ -36,7 +36,7 @@ impl Note {
             timeout_ms: durable.timeout_ms,
             is_replayable: open.is_replayable(),
             locks,
-            made: open.made.get()?.clone(),
+            create_record: open.create_record.get()?.clone(),
         })
     }
 
@@ -49,7 +49,7 @@ impl Note {
         out.u32_le(self.timeout_ms);
         out.u8(u8::from(self.is_replayable));
         out.bytes(&self.locks);
-        let Made { client, create_guid, lease, action, instance, asked_for } = &self.made;
+        let CreateRecord { client, create_guid, lease, action, instance, asked_for } = &self.create_record;
         out.u128_le(client.0);
         put(&mut out, create_guid.as_ref(), |out, guid| out.bytes(&guid.0));
         put(&mut out, lease.as_ref(), |out, lease| {
@@ -104,8 +104,8 @@ impl Note {
             Ok(Instance { id, version: take(from, |from| Ok((from.u64_le()?, from.u64_le()?)))? })
         })?;
         let asked_for = AskedFor { options: from.u32_le()?, access: from.u32_le()?, share: from.u32_le()? };
-        let made = Made { client, create_guid, lease, action, instance, asked_for };
-        Ok(Note { persistent, oplock_key, timeout_ms, is_replayable, locks, made })
+        let create_record = CreateRecord { client, create_guid, lease, action, instance, asked_for };
+        Ok(Note { persistent, oplock_key, timeout_ms, is_replayable, locks, create_record })
     }
 }
 
@@ -164,7 +164,7 @@ mod tests {
             flags: LeaseFlags::PARENT_LEASE_KEY_SET,
             v2: Some(LeaseV2 { parent_key: LeaseKey([4; 16]), epoch: 7 }),
         };
-        let made = Made {
+        let create_record = CreateRecord {
             client: ClientKey(5),
             create_guid: Some(Guid([6; 16])),
             lease: Some(lease),
@@ -178,7 +178,7 @@ mod tests {
             timeout_ms: 11,
             is_replayable: true,
             locks: [1; LOCKS],
-            made,
+            create_record,
         };
         let bytes = note.encode();
         assert_eq!(Note::decode(&bytes).unwrap(), note);

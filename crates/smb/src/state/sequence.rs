@@ -21,7 +21,7 @@ pub struct ChannelSequence(AtomicU64);
 
 /// The fields of a [`ChannelSequence`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct State {
+struct SequenceCounts {
     sequence: u16,
     /// OutstandingRequestCount. Credits keep it far from its 24 bits.
     current: u32,
@@ -37,10 +37,10 @@ pub fn is_before(sequence: u16, other: u16) -> bool {
     sequence.wrapping_sub(other) > 0x7fff
 }
 
-impl State {
-    fn unpack(word: u64) -> State {
+impl SequenceCounts {
+    fn unpack(word: u64) -> SequenceCounts {
         let count = |shift: u32| ((word >> shift) & COUNT) as u32;
-        State { sequence: word as u16, current: count(16), earlier: count(40) }
+        SequenceCounts { sequence: word as u16, current: count(16), earlier: count(40) }
     }
 
     fn pack(self) -> u64 {
@@ -49,7 +49,7 @@ impl State {
     }
 
     // MS-SMB2 3.3.5.2.10
-    fn begin(mut self, sequence: u16, is_replay: bool) -> (State, bool) {
+    fn begin(mut self, sequence: u16, is_replay: bool) -> (SequenceCounts, bool) {
         if is_before(sequence, self.sequence) {
             return (self, false);
         }
@@ -63,7 +63,7 @@ impl State {
     }
 
     // MS-SMB2 3.3.4.1
-    fn end(mut self, sequence: u16) -> State {
+    fn end(mut self, sequence: u16) -> SequenceCounts {
         let count = if sequence == self.sequence { &mut self.current } else { &mut self.earlier };
         *count = count.saturating_sub(1);
         self
@@ -73,7 +73,7 @@ impl State {
 impl ChannelSequence {
     /// Sets the sequence of the CREATE that made the Open.
     pub fn start(&self, sequence: u16) {
-        self.0.store(State { sequence, current: 0, earlier: 0 }.pack(), Ordering::Relaxed);
+        self.0.store(SequenceCounts { sequence, current: 0, earlier: 0 }.pack(), Ordering::Relaxed);
     }
 
     /// Begins a request. Returns true if the request counts until its [`end`](Self::end). Returns false for
@@ -82,7 +82,7 @@ impl ChannelSequence {
     pub fn begin(&self, sequence: u16, is_replay: bool) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
-            let (state, is_counted) = State::unpack(word).begin(sequence, is_replay);
+            let (state, is_counted) = SequenceCounts::unpack(word).begin(sequence, is_replay);
             // Release and acquire: a thread that increments the count sees the effects of the requests that
             // have ended.
             match self.0.compare_exchange_weak(word, state.pack(), Ordering::AcqRel, Ordering::Relaxed) {
@@ -94,12 +94,12 @@ impl ChannelSequence {
 
     /// The sequence of the latest request.
     fn latest(&self) -> u16 {
-        State::unpack(self.0.load(Ordering::Relaxed)).sequence
+        SequenceCounts::unpack(self.0.load(Ordering::Relaxed)).sequence
     }
 
     /// Ends a request that was counted under `sequence`. It was answered or never will be.
     pub fn end(&self, sequence: u16) {
-        let end = |word| Some(State::unpack(word).end(sequence).pack());
+        let end = |word| Some(SequenceCounts::unpack(word).end(sequence).pack());
         // This cannot fail, since `end` always gives a value.
         let _always = self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, end);
     }
@@ -311,8 +311,8 @@ mod tests {
                 });
             }
         });
-        let left = State::unpack(sequence.0.load(Ordering::Relaxed));
+        let left = SequenceCounts::unpack(sequence.0.load(Ordering::Relaxed));
         let last = (REQUESTS - 1) / 100;
-        assert_eq!(left, State { sequence: last, current: 0, earlier: 0 });
+        assert_eq!(left, SequenceCounts { sequence: last, current: 0, earlier: 0 });
     }
 }

@@ -17,14 +17,14 @@ use wire::endpoint::Principal;
 use crate::config::account::{ChannelRule, Standing};
 use crate::keys::{Protection, Seal};
 use crate::limits::{MAX_TREES_PER_SESSION, SESSION_BYTES, TREE_BYTES};
-use crate::state::room::Crowd;
+use crate::state::channel_limit::ExcessBinds;
 use crate::state::{Handle, Tree};
 use auth::crypto::Signer;
 
-/// The state of a session (Session.State).
+/// The state of a session (Session.SessionState).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum State {
+pub enum SessionState {
     /// Its user is not authenticated yet.
     InProgress = 0,
     /// In use.
@@ -78,7 +78,7 @@ pub struct Session {
     nonce: AtomicU64,
     channels: Mutex<Vec<Arc<Handle>>>,
     /// Attempts to bind more channels than the limit.
-    crowd: Mutex<Crowd>,
+    excess_binds: Mutex<ExcessBinds>,
     standing: OnceLock<Standing>,
     /// Connections that failed while others carried the session on.
     pub failures: AtomicU64,
@@ -110,13 +110,13 @@ impl Session {
             protection,
             created,
             proved: OnceLock::new(),
-            state: AtomicU8::new(State::InProgress as u8),
+            state: AtomicU8::new(SessionState::InProgress as u8),
             signing_required: AtomicBool::new(false),
             sealing_required: AtomicBool::new(false),
             nonce: AtomicU64::new(0),
             charge: Mutex::default(),
             channels: Mutex::default(),
-            crowd: Mutex::default(),
+            excess_binds: Mutex::default(),
             standing: OnceLock::new(),
             failures: AtomicU64::new(0),
             asked_interfaces: AtomicBool::new(false),
@@ -129,11 +129,11 @@ impl Session {
 
     /// Its state.
     #[inline]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> SessionState {
         match self.state.load(Ordering::Acquire) {
-            0 => State::InProgress,
-            1 => State::Valid,
-            _ => State::Gone,
+            0 => SessionState::InProgress,
+            1 => SessionState::Valid,
+            _ => SessionState::Gone,
         }
     }
 
@@ -142,7 +142,7 @@ impl Session {
         let user = || Principal::User(proved.identity.number());
         let principal = if proved.anonymous { Principal::Host } else { user() };
         let _ = self.proved.set((proved, principal));
-        let (from, to) = (State::InProgress as u8, State::Valid as u8);
+        let (from, to) = (SessionState::InProgress as u8, SessionState::Valid as u8);
         let _ = self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
     }
 
@@ -161,7 +161,7 @@ impl Session {
 
     /// Ends the session. Returns true to the one caller that ended it.
     pub fn end(&self) -> bool {
-        self.state.swap(State::Gone as u8, Ordering::AcqRel) != State::Gone as u8
+        self.state.swap(SessionState::Gone as u8, Ordering::AcqRel) != SessionState::Gone as u8
     }
 
     /// The user's SID. `None` before authentication.
@@ -203,7 +203,7 @@ impl Session {
         most: usize,
         now: Now,
     ) -> Result<Option<Arc<Handle>>, Full> {
-        self.add(handle, most, |channels| self.room_among(channels, now))
+        self.add(handle, most, |channels| self.replaceable(channels, now))
     }
 
     fn add(
@@ -215,7 +215,7 @@ impl Session {
         let mut channels = self.channels.lock();
         // A thread that ends the session takes the list afterwards, so it finds a channel that was added
         // before.
-        if self.state() == State::Gone {
+        if self.state() == SessionState::Gone {
             return Err(Full::Ended);
         }
         let mut replaced = None;
@@ -245,13 +245,13 @@ impl Session {
     }
 
     /// Whether a channel that is most likely lost would end for a new one.
-    pub fn would_make_room(&self, now: Now) -> bool {
+    pub fn can_replace(&self, now: Now) -> bool {
         let channels = self.channels.lock();
-        self.room_among(&channels, now).is_some()
+        self.replaceable(&channels, now).is_some()
     }
 
-    fn room_among(&self, channels: &[Arc<Handle>], now: Now) -> Option<usize> {
-        self.crowd.lock().ask(channels.iter().map(|channel| channel.way.heard_ns()), now)
+    fn replaceable(&self, channels: &[Arc<Handle>], now: Now) -> Option<usize> {
+        self.excess_binds.lock().ask(channels.iter().map(|channel| channel.path.heard_ns()), now)
     }
 
     /// The settings of its account. `None` before its user is authenticated.

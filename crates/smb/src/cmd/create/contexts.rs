@@ -14,7 +14,7 @@ use volume::security::Descriptor;
 use super::durability::Durability;
 use crate::connection::Negotiated;
 use crate::exchange::{Handled, Stop};
-use crate::info::Shown;
+use crate::info::FileMetadata;
 use crate::info::numbers::Numbers;
 use crate::info::posix::Owners;
 use crate::state::Open;
@@ -27,7 +27,7 @@ const NO_MODE: u32 = 0o7777;
 
 /// The contexts of a request.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct CreateContexts {
     pub extended: Vec<(Vec<u8>, Vec<u8>)>,
     pub descriptor: Option<Descriptor>,
     pub allocation: u64,
@@ -51,11 +51,11 @@ pub(crate) struct Asked {
     aapl: Option<aapl::Request>,
 }
 
-impl Asked {
+impl CreateContexts {
     /// Reads the contexts of a request.
-    pub fn read(negotiated: &Negotiated, request: &create::Request<'_>) -> Result<Asked, Stop> {
+    pub fn read(negotiated: &Negotiated, request: &create::Request<'_>) -> Result<CreateContexts, Stop> {
         let (posix, capabilities) = (negotiated.posix, negotiated.capabilities);
-        let mut asked = Asked { posix, capabilities, ..Asked::default() };
+        let mut asked = CreateContexts { posix, capabilities, ..CreateContexts::default() };
         let dialect = negotiated.protection.dialect;
         let (mut instance, mut version) = (None, None);
         for context in request.contexts.requests() {
@@ -208,7 +208,7 @@ pub(super) struct Response {
 impl Response {
     /// Appends the response for this Open, with the requested contexts.
     // MS-SMB2 3.3.5.9
-    pub fn write(&self, open: &Open, asked: &Asked, body: &mut Vec<u8>) -> Handled {
+    pub fn write(&self, open: &Open, asked: &CreateContexts, body: &mut Vec<u8>) -> Handled {
         let (engine, file) = open.file().ok_or(NtStatus::FILE_CLOSED)?;
         let info = &self.info;
         let owners = asked.posix_mode.map(|_| Owners::of(info, engine));
@@ -222,7 +222,7 @@ impl Response {
             list.push(ResponseContext::MaximalAccess { query_status, access });
         }
         if asked.on_disk_id {
-            let volume_id = engine.volume().facts().serial;
+            let volume_id = engine.volume().host().serial;
             list.push(ResponseContext::OnDiskId { disk_file_id: info.number(), volume_id });
         }
         list.extend(self.lease.map(|lease| ResponseContext::Lease(granted_lease(lease, self.granted))));
@@ -243,7 +243,7 @@ impl Response {
             oplock_level: self.oplock_level,
             flags,
             create_action: self.action,
-            info: Shown::of_open(info, file).file_info(),
+            info: FileMetadata::of_open(info, file).file_info(),
             file_id: open.id,
             contexts: Contexts::Responses(&list),
         }

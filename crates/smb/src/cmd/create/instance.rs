@@ -6,22 +6,22 @@ use volume::security::Rights;
 
 use super::Create;
 use crate::exchange::{Request, Stop};
-use crate::path::Target;
+use crate::path::ParsedPath;
 
 /// Closes the Opens of an earlier instance. Fails if the other instance is not earlier.
 // MS-SMB2 3.3.5.9.13
-pub(super) fn take_over(create: Create<'_>, request: &Request<'_>, target: &Target) -> Result<(), Stop> {
+pub(super) fn take_over(create: Create<'_>, request: &Request<'_>, target: &ParsedPath) -> Result<(), Stop> {
     let Some(instance) = create.contexts.instance else { return Ok(()) };
     let (session, server) = (create.session, &create.connection.server);
     let forced = Err(Stop::Fail(NtStatus::FILE_FORCED_CLOSED));
     for volatile in server.index.by_application(instance.id) {
         let Some(open) = server.opens.get(volatile).map(|open| open.share()) else { continue };
-        let (Some((engine, file)), Some(made)) = (open.file(), open.made.get()) else { continue };
-        if made.client == session.client || !create.tree.leads_to(engine) || !target.is_path_of(engine, file)
+        let (Some((engine, file)), Some(record)) = (open.file(), open.create_record.get()) else { continue };
+        if record.client == session.client || !create.tree.leads_to(engine) || !target.is_path_of(engine, file)
         {
             continue;
         }
-        match (made.instance.and_then(|made| made.version), instance.version) {
+        match (record.instance.and_then(|record| record.version), instance.version) {
             (Some(older), Some(newer)) if older >= newer => return forced,
             (Some(_), None) => return forced,
             _ => {}

@@ -13,7 +13,7 @@ use super::contexts::{self, Response};
 use super::durability::Reconnect;
 use crate::exchange::{Handled, Request, Stop};
 use crate::path;
-use crate::state::durable::{Made, Survival};
+use crate::state::durable::{CreateRecord, Survival};
 use crate::state::open::NO_SESSION;
 use crate::state::{Open, Server};
 
@@ -35,16 +35,16 @@ pub(super) fn handle(create: Create<'_>, request: &mut Request<'_>, wanted: Reco
     let survival = found.survival.lock();
     // Another request may have reconnected to it first.
     let found = at(server, found.id.persistent).ok_or(NOT_FOUND)?;
-    let (Some((engine, file)), Some(made)) = (found.file(), found.made.get()) else {
+    let (Some((engine, file)), Some(create_record)) = (found.file(), found.create_record.get()) else {
         return Err(NOT_FOUND);
     };
-    create.check(&Candidate { open: &found, file, made, survival: &survival }, wanted)?;
+    create.check(&Candidate { open: &found, file, create_record, survival: &survival }, wanted)?;
     // MS-SMB2 3.3.5.9.7 (exception: a reconnect must come on the share of the Open)
     if !tree.leads_to(engine) {
         return Err(NOT_FOUND);
     }
-    let goes = |lease: Lease| engine.goes(made.client, CacheKey(u128::from_le_bytes(lease.key.0)), true);
-    let is_lost = made.lease.is_some_and(|lease| !goes(lease));
+    let goes = |lease: Lease| engine.goes(create_record.client, CacheKey(u128::from_le_bytes(lease.key.0)), true);
+    let is_lost = create_record.lease.is_some_and(|lease| !goes(lease));
     Stop::when(is_lost && !is_named(engine, file, asked), NtStatus::INVALID_PARAMETER)?;
     // MS-SMB2 3.3.5.9.12
     let asks_to_last = wanted.v2.is_some_and(|v2| v2.persistent);
@@ -54,13 +54,13 @@ pub(super) fn handle(create: Create<'_>, request: &mut Request<'_>, wanted: Reco
         tracing::info!(user, open, "refused to take up another user's open");
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }
-    connection.outlast(request, &found)?;
+    connection.await_changes(request, &found)?;
     // Nothing may fail after the reconnect: the client could not reconnect a second time.
     let info = engine.info(file)?;
     let open = create.take_up(request, &found, &survival)?;
     drop(survival);
     request.related.file_id = Some(open.id);
-    let (lease, granted) = (made.lease, file.caching());
+    let (lease, granted) = (create_record.lease, file.caching());
     let response = Response {
         info,
         action: CreateAction::Opened,
@@ -82,7 +82,7 @@ pub(super) fn at(server: &Server, persistent: u64) -> Option<Arc<Open>> {
 struct Candidate<'a> {
     open: &'a Open,
     file: &'a share::Open,
-    made: &'a Made,
+    create_record: &'a CreateRecord,
     survival: &'a Survival,
 }
 
@@ -93,20 +93,20 @@ fn is_named(engine: &Share, file: &share::Open, asked: &create::Request<'_>) -> 
 
 impl Create<'_> {
     fn check(&self, found: &Candidate<'_>, wanted: Reconnect) -> Result<(), Stop> {
-        let Candidate { open, file, made, survival } = found;
+        let Candidate { open, file, create_record, survival } = found;
         let given = self.contexts.lease_context;
         let key = |lease: Option<Lease>| lease.map(|lease| lease.key);
         let version = |lease: Option<Lease>| lease.map(|lease| lease.v2.is_some());
         let held = file.caching().map_or(Caching::empty(), |grant| grant.state);
         // MS-SMB2 3.3.5.9.7
         // MS-SMB2 3.3.5.9.12
-        let fits = (made.lease.is_none() || made.client == self.session.client)
-            && wanted.v2.is_none_or(|v2| v2.create_guid == made.create_guid.unwrap_or(NO_GUID))
+        let fits = (create_record.lease.is_none() || create_record.client == self.session.client)
+            && wanted.v2.is_none_or(|v2| v2.create_guid == create_record.create_guid.unwrap_or(NO_GUID))
             && survival.survives()
             && (!survival.is_persistent() || wanted.v2.is_some_and(|v2| v2.persistent))
             && open.session_id == NO_SESSION
-            && key(made.lease) == key(given)
-            && version(made.lease) == version(given)
+            && key(create_record.lease) == key(given)
+            && version(create_record.lease) == version(given)
             // A batch oplock is the only one with it, too. A persistent Open is kept without (exception: as
             // in Windows).
             && (survival.durable.is_none() || survival.is_persistent() || held.contains(Caching::HANDLE));

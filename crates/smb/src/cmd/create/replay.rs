@@ -14,17 +14,17 @@ use super::{Create, reconnect};
 use crate::exchange::{Handled, Request, Stop};
 use crate::state::Open;
 use crate::state::durable::{Durable, Survival, Version};
-use crate::state::index::{Claim, Known, Sent};
+use crate::state::index::{Claim, ClaimResult, CreateAttempt};
 use crate::state::open::NO_SESSION;
 
 /// The reconnected Open, if there is one.
 type TakenUp = Result<Option<Arc<Open>>, Stop>;
 
 /// The reason why a replay is refused: the status, and words for the log.
-type Wrong = (NtStatus, &'static str);
+type ReplayRefusal = (NtStatus, &'static str);
 
 /// The result of the check for a replay.
-pub(super) enum Begun {
+pub(super) enum ReplayCheck {
     /// It is a new CREATE. The claim keeps its key until it is done.
     New(Option<Claim>),
     /// It is a replay of the CREATE that made this Open.
@@ -32,11 +32,11 @@ pub(super) enum Begun {
 }
 
 /// Checks whether a CREATE is new or a replay.
-pub(super) fn begin(create: Create<'_>, request: &mut Request<'_>) -> Result<Begun, Stop> {
+pub(super) fn begin(create: Create<'_>, request: &mut Request<'_>) -> Result<ReplayCheck, Stop> {
     if let Some(claim) = request.claim.take() {
-        return Ok(Begun::New(Some(claim)));
+        return Ok(ReplayCheck::New(Some(claim)));
     }
-    let Some(v2) = create.contexts.durability.request_v2 else { return Ok(Begun::New(None)) };
+    let Some(v2) = create.contexts.durability.request_v2 else { return Ok(ReplayCheck::New(None)) };
     let (session, server) = (create.session, &create.connection.server);
     let is_replay = request.header.flags().contains(Flags::REPLAY_OPERATION);
     let take_up = |request: &mut Request<'_>| match (is_replay, create.lasts) {
@@ -49,32 +49,32 @@ pub(super) fn begin(create: Create<'_>, request: &mut Request<'_>) -> Result<Beg
         (false, _) => Ok(None),
     };
     if let Some(open) = take_up(request)? {
-        return Ok(Begun::Replay(open));
+        return Ok(ReplayCheck::Replay(open));
     }
     let find = |volatile| server.opens.get(volatile).filter(|open| open.is_replayable());
-    let sent = Sent { session: session.id, is_replay, sequence: request.header.channel_sequence() };
+    let sent = CreateAttempt { session: session.id, is_replay, sequence: request.header.channel_sequence() };
     match server.index.claim((session.client, v2.create_guid), sent, find) {
         // The Open may have been used since the first lookup.
-        Known::Claimed(claim) => match take_up(request)? {
-            Some(open) => Ok(Begun::Replay(open)),
-            None => Ok(Begun::New(Some(claim))),
+        ClaimResult::Claimed(claim) => match take_up(request)? {
+            Some(open) => Ok(ReplayCheck::Replay(open)),
+            None => Ok(ReplayCheck::New(Some(claim))),
         },
         // MS-SMB2 3.3.5.9.10
-        Known::Made(_) | Known::UnderWay if !is_replay => {
+        ClaimResult::Done(_) | ClaimResult::UnderWay if !is_replay => {
             let why = "another of its client has its CreateGuid";
             Err(create.refuse(request, (NtStatus::DUPLICATE_OBJECTID, why)))
         }
         // Its replay was carried out first. No section describes this. It is a late request of a lost
         // channel like those of MS-SMB2 3.3.5.2.10, and would be carried out twice.
-        Known::Late => {
+        ClaimResult::Late => {
             Err(create.refuse(request, (NtStatus::DUPLICATE_OBJECTID, "it came after a replay of it")))
         }
         // No section describes a replay of a CREATE under way. The client is asked to try again, as for
         // other early replays (MS-SMB2 3.3.5.2.10).
-        Known::UnderWay => Err(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE)),
-        Known::Made(open) => {
+        ClaimResult::UnderWay => Err(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE)),
+        ClaimResult::Done(open) => {
             create.check_replay(&open).map_err(|wrong| create.refuse(request, wrong))?;
-            Ok(Begun::Replay(open.share()))
+            Ok(ReplayCheck::Replay(open.share()))
         }
     }
 }
@@ -95,7 +95,7 @@ impl Create<'_> {
         let survival = found.survival.lock();
         // Another request may have reconnected to it first.
         let Some(found) = reconnect::at(server, found.id.persistent) else { return Ok(None) };
-        let (Some(made), Some((engine, _))) = (found.made.get(), found.file()) else {
+        let (Some(record), Some((engine, _))) = (found.create_record.get(), found.file()) else {
             return Err(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE));
         };
         // A session has it. The client has used it there, and so has the result of its CREATE. The CREATE
@@ -104,7 +104,7 @@ impl Create<'_> {
             Some((NtStatus::FILE_NOT_AVAILABLE, "the handle that it made is in use"))
         } else if !survival.is_owned_by(self.session.sid()) {
             Some((NtStatus::ACCESS_DENIED, "the handle that it made is another user's"))
-        } else if made.asked_for != super::asked_for(self.asked) {
+        } else if record.asked_for != super::asked_for(self.asked) {
             Some((NtStatus::CONTEXT_MISMATCH, "it asks for something else than at first"))
         } else {
             None
@@ -112,7 +112,7 @@ impl Create<'_> {
         if let Some(wrong) = wrong {
             return Err(self.refuse(request, wrong));
         }
-        self.connection.outlast(request, &found)?;
+        self.connection.await_changes(request, &found)?;
         self.take_up(request, &found, &survival).map(Some)
     }
 
@@ -139,17 +139,17 @@ impl Create<'_> {
 
     /// Checks that user and lease are those of the original CREATE.
     // MS-SMB2 3.3.5.9
-    fn check_owner(&self, open: &Open, survival: &Survival) -> Result<(), Wrong> {
+    fn check_owner(&self, open: &Open, survival: &Survival) -> Result<(), ReplayRefusal> {
         // An Open without a lease does not match one with a lease either, as in Windows.
-        let made = open.made.get().and_then(|made| made.lease);
-        let same_lease = made.map(|lease| lease.key) == self.contexts.lease.map(|lease| lease.key);
+        let record = open.create_record.get().and_then(|record| record.lease);
+        let same_lease = record.map(|lease| lease.key) == self.contexts.lease.map(|lease| lease.key);
         let is_same = survival.is_owned_by(self.session.sid()) && same_lease;
         is_same.then_some(()).ok_or((NtStatus::ACCESS_DENIED, "it has another user or lease than at first"))
     }
 
     // MS-SMB2 3.3.5.9
-    fn check_replay(&self, open: &Open) -> Result<(), Wrong> {
-        open.made.get().ok_or((NtStatus::FILE_NOT_AVAILABLE, "it is not done yet"))?;
+    fn check_replay(&self, open: &Open) -> Result<(), ReplayRefusal> {
+        open.create_record.get().ok_or((NtStatus::FILE_NOT_AVAILABLE, "it is not done yet"))?;
         let survival = open.survival.lock();
         self.check_owner(open, &survival)?;
         if open.session_id != self.session.id {
@@ -161,9 +161,9 @@ impl Create<'_> {
         Ok(())
     }
 
-    fn refuse(&self, request: &Request<'_>, (status, why): Wrong) -> Stop {
+    fn refuse(&self, request: &Request<'_>, (status, why): ReplayRefusal) -> Stop {
         let what = format!("CREATE refused: {why}");
-        self.connection.complain(request.session_id, status, &what, request.now);
+        self.connection.log_refusal(request.session_id, status, &what, request.now);
         Stop::Fail(status)
     }
 }
@@ -171,11 +171,11 @@ impl Create<'_> {
 /// Answers from the existing Open, once its values are on stable storage.
 pub(super) fn answer(create: Create<'_>, request: &mut Request<'_>, open: &Arc<Open>) -> Handled {
     let (engine, file) = open.file().ok_or(NtStatus::FILE_CLOSED)?;
-    let made = open.made.get().ok_or(NtStatus::FILE_CLOSED)?;
+    let record = open.create_record.get().ok_or(NtStatus::FILE_CLOSED)?;
     let granted = file.caching();
-    let held = contexts::level(made.lease, granted);
+    let held = contexts::level(record.lease, granted);
     let oplock_level = match create.asked.requested_oplock_level {
-        _ if made.lease.is_some() => held,
+        _ if record.lease.is_some() => held,
         // A replay that asks for a lower level gets that level in the response and keeps the actual one, as
         // in Windows.
         less if rank(less) < rank(held) => less,
@@ -186,9 +186,9 @@ pub(super) fn answer(create: Create<'_>, request: &mut Request<'_>, open: &Arc<O
     let info = engine.info(file).map_err(|_| NtStatus::FILE_NOT_AVAILABLE)?;
     let response = Response {
         info,
-        action: made.action,
+        action: record.action,
         oplock_level,
-        lease: made.lease,
+        lease: record.lease,
         granted,
         durable: durable(open, oplock_level, granted),
     };
@@ -198,7 +198,7 @@ pub(super) fn answer(create: Create<'_>, request: &mut Request<'_>, open: &Arc<O
         return Ok(status);
     }
     let open = Arc::clone(open);
-    Err(Stop::when_lasting(engine, move || open.promise.tell(), || ()))
+    Err(Stop::when_persistent(engine, move || open.promise.tell(), || ()))
 }
 
 /// The durability in the response. It must match the oplock level there.

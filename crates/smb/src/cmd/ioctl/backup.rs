@@ -12,7 +12,7 @@ use volume::Extent;
 use super::Context;
 use crate::cmd::query_info::volume::Units;
 use crate::exchange::{Handled, Stop};
-use crate::info::Shown;
+use crate::info::FileMetadata;
 use crate::info::names::syntax;
 
 /// FSCTL_READ_FILE_USN_DATA (MS-FSCC 2.3.61): the numbers of the file and its directory, and its name. There
@@ -37,7 +37,7 @@ pub(super) fn file_usn_data(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
         reason: 0,
         source_info: 0,
         security_id: 0,
-        file_attributes: Shown::of_open(&info, open).attributes(),
+        file_attributes: FileMetadata::of_open(&info, open).attributes(),
         file_name: &name,
     };
     let written = record.write(asked.version(), cx.limit, output);
@@ -55,7 +55,7 @@ pub(super) fn ntfs_volume_data(cx: &Context<'_>, output: &mut Vec<u8>) -> Handle
     let units = Units::count(engine.space()?);
     let cluster = units.per_unit * units.sector;
     NtfsVolume {
-        volume_serial_number: engine.volume().facts().serial,
+        volume_serial_number: engine.volume().host().serial,
         number_sectors: number(units.total.saturating_mul(units.per_unit.into())),
         total_clusters: number(units.total),
         free_clusters: number(units.free),

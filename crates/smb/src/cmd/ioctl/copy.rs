@@ -23,7 +23,7 @@ const MAX_TOTAL: u64 = 16 << 20;
 
 /// The access that the target Open must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum CopyAccess {
     /// FSCTL_SRV_COPYCHUNK: read and write.
     NeedsRead,
     /// FSCTL_SRV_COPYCHUNK_WRITE: write.
@@ -56,7 +56,7 @@ fn source(cx: &Context<'_>, id: FileId) -> Option<Held<Open>> {
 pub(super) fn copychunk(
     cx: &Context<'_>,
     request: &mut Request<'_>,
-    target: Target,
+    target: CopyAccess,
     output: &mut Vec<u8>,
 ) -> Handled {
     Stop::when(cx.limit < 12, NtStatus::INVALID_PARAMETER)?;
@@ -69,7 +69,7 @@ pub(super) fn copychunk(
     let writable = Rights::WRITE_DATA | Rights::APPEND_DATA;
     if !source.granted().intersects(readable)
         || !to.granted().intersects(writable)
-        || (target == Target::NeedsRead && !to.granted().contains(Rights::READ_DATA))
+        || (target == CopyAccess::NeedsRead && !to.granted().contains(Rights::READ_DATA))
     {
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }
@@ -162,7 +162,7 @@ pub(super) fn duplicate_extents(cx: &Context<'_>, request: &mut Request<'_>) -> 
     let from = source(cx, asked.source_file_id).ok_or(NtStatus::INVALID_HANDLE)?;
     let (engine, to) = cx.file();
     // MS-FSA 2.1.5.10.4
-    Stop::when(!engine.volume().facts().clones, NtStatus::INVALID_DEVICE_REQUEST)?;
+    Stop::when(!engine.volume().host().clones, NtStatus::INVALID_DEVICE_REQUEST)?;
     let (from_engine, source) = from.file().ok_or(NtStatus::INVALID_HANDLE)?;
     Stop::when(!std::sync::Arc::ptr_eq(engine, from_engine), NtStatus::INVALID_PARAMETER)?;
     if !source.granted().contains(Rights::READ_DATA) || !to.granted().contains(Rights::WRITE_DATA) {

@@ -87,10 +87,10 @@ fn sleep(connection: &mut Connection, request: &mut Request<'_>, asked: &ioctl::
     let named = connection.open(request, asked.file_id)?;
     let open = named.share();
     let (engine, _) = open.file().ok_or(NtStatus::INVALID_DEVICE_REQUEST)?;
-    let until_ns = request.course.arrived_ns.saturating_add(u64::from(time_ms) * 1_000_000);
+    let until_ns = request.transaction.arrived_ns.saturating_add(u64::from(time_ms) * 1_000_000);
     if request.now.mono_ns < until_ns {
         let ticket = engine.wait_until(&connection.waiter_for(request), until_ns);
-        connection.controls.sleep(async_id, named.go_on());
+        connection.controls.sleep(async_id, named.continue_change());
         return Err(Stop::wait(engine, ticket));
     }
     answer(asked, open.id, request.body)

@@ -8,7 +8,7 @@ use smb_wire::fscc::names::{Syntax, to_wire};
 use smb_wire::fscc::{FileInfoClass, Full};
 use smb_wire::posix::{DirectoryEntry, FILE_POSIX_INFORMATION};
 
-use crate::info::Shown;
+use crate::info::FileMetadata;
 use crate::info::posix::Owners;
 
 /// Bytes of a POSIX entry before the owner's SID: links, times, sizes, mode, and the length of the name at
@@ -93,7 +93,7 @@ impl<'a> Sink<'a> {
     /// # Errors
     /// [`Full`] if it does not fit. Nothing is changed then.
     pub fn push(&mut self, host_name: &[u8], info: Option<&Info>) -> Result<(), Full> {
-        let shown = info.map(Shown::of_entry);
+        let shown = info.map(FileMetadata::of_entry);
         match &mut self.to {
             To::Class(listing, _) => {
                 let entry = shown.map_or_else(Entry::default, |shown| shown.entry());
@@ -117,7 +117,7 @@ impl<'a> Sink<'a> {
     /// # Errors
     /// [`Full`] if not even that fits.
     pub fn push_cut(&mut self, host_name: &[u8], info: Option<&Info>) -> Result<(), Full> {
-        let entry = info.map_or_else(Entry::default, |info| Shown::of_entry(info).entry());
+        let entry = info.map_or_else(Entry::default, |info| FileMetadata::of_entry(info).entry());
         match &mut self.to {
             To::Class(listing, _) => listing.push_cut(&entry, EntryName::Host(host_name, self.syntax)),
             To::Posix { .. } => Err(Full),

@@ -15,7 +15,7 @@ pub(super) fn write(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     if !query.asked.input_buffer.is_empty() {
         return by_name(query, &all, out);
     }
-    let kept = &query.open.moving.kept;
+    let kept = &query.open.per_request.position_mode;
     let from = if flags.contains(Flags::INDEX_SPECIFIED) {
         // The index counts from 1.
         let index = query.asked.additional_information as usize;

@@ -10,7 +10,7 @@ use volume::security::Rights;
 use super::{Query, extended, fixed, names, whole_or_cut};
 use crate::connection::Negotiated;
 use crate::exchange::{Handled, Stop};
-use crate::info::Shown;
+use crate::info::FileMetadata;
 use crate::info::names::rooted;
 use crate::info::posix::Owners;
 
@@ -127,13 +127,13 @@ fn refusal(number: FileInfoClass) -> NtStatus {
     }
 }
 
-fn ea(shown: &Shown) -> Ea {
+fn ea(shown: &FileMetadata) -> Ea {
     Ea { ea_size: shown.info().extended_size }
 }
 
 // MS-FSA 2.1.5.12.31
 fn id(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
-    let volume_serial_number = query.engine.volume().facts().serial;
+    let volume_serial_number = query.engine.volume().host().serial;
     query.tell(out, |shown, out| Id { volume_serial_number, file_id: shown.file_id_128() }.write(out))
 }
 
@@ -144,13 +144,13 @@ fn access(query: &Query<'_>) -> Access {
 
 // MS-FSA 2.1.5.12.23
 fn position(query: &Query<'_>) -> Position {
-    Position { current_byte_offset: query.open.moving.kept.position() as i64 }
+    Position { current_byte_offset: query.open.per_request.position_mode.position() as i64 }
 }
 
 // MS-FSA 2.1.5.12.18
 fn mode(query: &Query<'_>) -> Mode {
-    let asked = query.open.made.get().map_or(0, |made| made.asked_for.options);
-    Mode { mode: query.open.moving.kept.mode(query.file.options(), asked) }
+    let asked = query.open.create_record.get().map_or(0, |record| record.asked_for.options);
+    Mode { mode: query.open.per_request.position_mode.mode(query.file.options(), asked) }
 }
 
 // MS-FSA 2.1.5.12.3

@@ -15,16 +15,16 @@ use crate::connection::setup::Setup;
 use crate::connection::{Channel, Negotiated};
 use crate::exchange::Stop;
 use crate::keys;
-use crate::state::session::{Full, State};
+use crate::state::session::{Full, SessionState};
 use crate::state::{Event, Handle, Session};
 
 /// A refusal with its log line for the administrator.
-type Refused = (NtStatus, &'static str);
+type BindRefusal = (NtStatus, &'static str);
 
-const TOO_MANY: Refused =
+const TOO_MANY: BindRefusal =
     (NtStatus::INSUFFICIENT_RESOURCES, "the session has as many channels as max_channels lets it have");
 
-const ENDED: Refused = (NtStatus::USER_SESSION_DELETED, "there is no session of this id; it may have ended");
+const ENDED: BindRefusal = (NtStatus::USER_SESSION_DELETED, "there is no session of this id; it may have ended");
 
 impl LogOn<'_, '_> {
     /// The session of a binding request, if it passes the checks before the authentication.
@@ -38,7 +38,7 @@ impl LogOn<'_, '_> {
         checked.map_err(|refused| self.refuse(id, refused))
     }
 
-    fn check(&self, session: Option<&Arc<Session>>) -> Result<(), Refused> {
+    fn check(&self, session: Option<&Arc<Session>>) -> Result<(), BindRefusal> {
         let settled = self.settled;
         if let Some(session) = session.filter(|session| is_named(session) && self.request.header.is_signed())
         {
@@ -67,7 +67,7 @@ impl LogOn<'_, '_> {
         }
         // MS-SMB2 3.3.5.5 (exception: the ClientGuid is not compared, which the section leaves to the
         // server; as in Windows, the session's key identifies its client)
-        let Some(proved) = session.proved().filter(|_| session.state() == State::Valid) else {
+        let Some(proved) = session.proved().filter(|_| session.state() == SessionState::Valid) else {
             return Err((NtStatus::REQUEST_NOT_ACCEPTED, "the session's own log-on is not done yet"));
         };
         if proved.anonymous {
@@ -90,7 +90,7 @@ impl LogOn<'_, '_> {
         }
         let most = self.rule_of(Some(session)).most();
         // That channel ends only after the authentication.
-        let has_room = session.channel_count() < most || session.would_make_room(self.request.now);
+        let has_room = session.channel_count() < most || session.can_replace(self.request.now);
         if has_room { Ok(()) } else { Err(TOO_MANY) }
     }
 
@@ -139,20 +139,20 @@ impl LogOn<'_, '_> {
             format!("channel refused: the session belongs to another user than {user}, who asks for it");
         // MS-SMB2 3.3.5.5 (exception: STATUS_ACCESS_DENIED as in Windows Server, not STATUS_NOT_SUPPORTED)
         let status = NtStatus::ACCESS_DENIED;
-        self.connection.complain(session.id, status, &what, self.request.now);
+        self.connection.log_refusal(session.id, status, &what, self.request.now);
         Stop::Fail(status)
     }
 
-    fn refuse(&self, session: u64, (status, why): Refused) -> Stop {
+    fn refuse(&self, session: u64, (status, why): BindRefusal) -> Stop {
         let what = format!("channel refused: {why}");
-        self.connection.complain(session, status, &what, self.request.now);
+        self.connection.log_refusal(session, status, &what, self.request.now);
         Stop::Fail(status)
     }
 }
 
 /// Closes a silent channel that was replaced at its client's request (`state/channel_limit.rs`).
 fn close_silent(silent: &Handle, session: &Session, now: Now) {
-    let silent_ms = now.mono_ns.saturating_sub(silent.way.heard_ns()) / 1_000_000;
+    let silent_ms = now.mono_ns.saturating_sub(silent.path.heard_ns()) / 1_000_000;
     let (peer, what) = (silent.peer.remote, "it is silent, and its client has asked for one in its place");
     tracing::info!(%peer, session = session.id, silent_ms, "channel closed: {what}");
     // The close counts it as a lost connection.
@@ -167,7 +167,7 @@ fn is_named(session: &Session) -> bool {
 /// Whether the signing algorithms of a session and a connection allow a binding.
 ///
 /// GMAC and the two algorithms before it do not mix, as in Windows Server. MS-SMB2 does not mention this.
-fn can_sign(session: &Session, here: &Negotiated) -> Result<(), Refused> {
+fn can_sign(session: &Session, here: &Negotiated) -> Result<(), BindRefusal> {
     let is_gmac = |algorithm| algorithm == SigningAlgorithm::AesGmac;
     match (is_gmac(session.protection.signing), is_gmac(here.protection.signing)) {
         (false, true) => {

@@ -7,16 +7,16 @@ use smb_wire::fscc::names::{Syntax, is_short_name};
 use smb_wire::{NtStatus, Utf16};
 use volume::security::Rights;
 
-use super::Change;
+use super::InfoChange;
 use super::file::status_of;
 use crate::exchange::Stop;
 use crate::info::names::{STREAM_SYNTAX, name, syntax};
-use crate::path::{self, Target};
+use crate::path::{self, ParsedPath};
 
 /// Renames the object of the Open. A name with a leading colon renames a stream, any other the file.
 // MS-SMB2 3.3.5.21.1
 // MS-FSA 2.1.5.15.12
-pub(super) fn rename(change: &Change<'_>, layout: RenameLayout) -> Result<(), Stop> {
+pub(super) fn rename(change: &InfoChange<'_>, layout: RenameLayout) -> Result<(), Stop> {
     let asked = RenameRequest::parse(change.buffer, layout).map_err(status_of)?;
     check_root(&asked)?;
     let replaces = asked.flags.contains(RenameFlags::REPLACE_IF_EXISTS);
@@ -35,7 +35,7 @@ pub(super) fn rename(change: &Change<'_>, layout: RenameLayout) -> Result<(), St
 
 /// Adds a hard link to the file.
 // MS-FSA 2.1.5.15.7
-pub(super) fn link(change: &Change<'_>, layout: RenameLayout) -> Result<(), Stop> {
+pub(super) fn link(change: &InfoChange<'_>, layout: RenameLayout) -> Result<(), Stop> {
     let asked = RenameRequest::parse(change.buffer, layout).map_err(status_of)?;
     check_root(&asked)?;
     Stop::when(change.file.stream().is_some(), NtStatus::INVALID_PARAMETER)?;
@@ -52,7 +52,7 @@ fn check_root(asked: &RenameRequest<'_>) -> Result<(), Stop> {
 }
 
 /// The new path of a file.
-fn target(name: Utf16<'_>, syntax: Syntax) -> Result<Target, Stop> {
+fn target(name: Utf16<'_>, syntax: Syntax) -> Result<ParsedPath, Stop> {
     let target = path::parse(name, syntax)?;
     if target.stream.is_some() {
         // MS-FSA 2.1.5.15.12 (exception: Windows treats the path of a stream like one that is in use)
@@ -99,7 +99,7 @@ fn new_stream(text: Utf16<'_>, is_directory: bool) -> Result<volume::Name, Stop>
 
 /// Refuses all short names, as on a volume without them.
 // MS-FSA 2.1.5.15.14
-pub(super) fn short_name(change: &Change<'_>) -> Result<(), Stop> {
+pub(super) fn short_name(change: &InfoChange<'_>) -> Result<(), Stop> {
     let name = read_name(change.buffer).map_err(status_of)?;
     let is_root = change.file.name().is_none();
     let is_allowed = name.is_empty() || is_short_name(name);
@@ -127,7 +127,7 @@ mod tests {
         new_stream(Utf16::new(&utf16::encode(text)).unwrap(), false)
     }
 
-    fn place(text: &str, syntax: Syntax) -> Result<Target, Stop> {
+    fn place(text: &str, syntax: Syntax) -> Result<ParsedPath, Stop> {
         target(Utf16::new(&utf16::encode(text)).unwrap(), syntax)
     }
 

@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use super::{Known, Standing};
+use super::{AccountHint, Standing};
 use crate::config::{ServerConfig, same_name};
 
 /// The owner of an address.
@@ -31,22 +31,22 @@ impl ServerConfig {
     /// The account of a connection to this address of the server, if the address belongs to one account or
     /// share.
     #[must_use]
-    pub fn known_at(&self, local: IpAddr) -> Option<Known> {
+    pub fn account_at(&self, local: IpAddr) -> Option<AccountHint> {
         let local = local.to_canonical();
         if let Some(own) = self.share_endpoints.iter().find(|own| own.addresses.contains(&local)) {
             let endpoint = Some(Endpoint::Share(own.share.clone()));
-            return Some(Known { account: own.account.clone(), endpoint });
+            return Some(AccountHint { account: own.account.clone(), endpoint });
         }
         let account = self.accounts.iter().find(|account| account.endpoint.contains(&local))?;
         let name = account.name.clone();
-        Some(Known { account: Some(name.clone()), endpoint: Some(Endpoint::Account(name)) })
+        Some(AccountHint { account: Some(name.clone()), endpoint: Some(Endpoint::Account(name)) })
     }
 
     /// Whether two addresses of the server belong to the same endpoint, so that a session may have channels
     /// to both.
     #[must_use]
     pub fn is_one_endpoint(&self, one: IpAddr, other: IpAddr) -> bool {
-        let endpoint = |address| self.known_at(address).and_then(|known| known.endpoint);
+        let endpoint = |address| self.account_at(address).and_then(|known| known.endpoint);
         endpoint(one) == endpoint(other)
     }
 }

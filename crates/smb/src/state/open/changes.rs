@@ -1,5 +1,5 @@
 //! Counts of the operations under way on an Open: changes and reads. It also keeps the waiters for their end
-//! ([`super::changing`]).
+//! ([`super::pending`]).
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -54,11 +54,11 @@ impl Changes {
 /// The number of read-only operations of an Open on the blocking pool, such as a READ of data that is not in
 /// memory, or a FLUSH.
 #[derive(Debug, Default)]
-pub(crate) struct Looks(pub(super) AtomicU32);
+pub(crate) struct PendingReads(pub(super) AtomicU32);
 
 /// The waiters for the end of the changes, or of all operations, of an Open.
 #[derive(Debug, Default)]
-pub(crate) struct Awaiting(pub(super) Mutex<Vec<Ticket>>);
+pub(crate) struct EndWaiters(pub(super) Mutex<Vec<Ticket>>);
 
 #[cfg(test)]
 mod tests {

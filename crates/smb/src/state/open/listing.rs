@@ -11,7 +11,7 @@ use crate::info::names::name;
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     /// The pattern of the first request. `None` before that.
-    pub wanted: Option<Wanted>,
+    pub pattern: Option<NamePattern>,
     /// How many of `.` and `..` were sent.
     pub dots: usize,
     /// The position after the last sent entry.
@@ -25,7 +25,7 @@ pub(crate) struct Listing {
 
 /// A pattern in the form that is matched against names of the host.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct NamePattern {
     pattern: Pattern,
     /// The only name that the pattern can match.
     exact: Option<Name>,
@@ -34,13 +34,13 @@ pub(crate) struct Wanted {
     units: Vec<u16>,
 }
 
-impl Wanted {
+impl NamePattern {
     /// Parses the pattern `text`. An empty text matches all names.
     ///
     /// # Errors
     /// STATUS_OBJECT_NAME_INVALID if the text cannot be a name even with wildcards in it.
     // MS-FSA 2.1.5.6.3
-    pub fn new(text: Utf16<'_>, syntax: Syntax, folds: bool) -> Result<Wanted, NtStatus> {
+    pub fn new(text: Utf16<'_>, syntax: Syntax, folds: bool) -> Result<NamePattern, NtStatus> {
         let all = utf16::encode("*");
         let text = if text.is_empty() { Utf16::new(&all).unwrap_or_default() } else { text };
         let invalid = NtStatus::OBJECT_NAME_INVALID;
@@ -51,7 +51,7 @@ impl Wanted {
         let Ok(pattern) = Pattern::new(text, folds) else { return Err(invalid) };
         let is_dots = text == "." || text == "..";
         let exact = if pattern.has_wildcards() || is_dots { None } else { Some(name(text, syntax)?) };
-        Ok(Wanted { pattern, exact, syntax, units: Vec::new() })
+        Ok(NamePattern { pattern, exact, syntax, units: Vec::new() })
     }
 
     /// The only name that the pattern can match, if there is just one.
@@ -103,9 +103,9 @@ fn is_forbidden(unit: u16, syntax: Syntax) -> bool {
 mod tests {
     use super::*;
 
-    fn wanted(text: &str, syntax: Syntax, folds: bool) -> Result<Wanted, NtStatus> {
+    fn wanted(text: &str, syntax: Syntax, folds: bool) -> Result<NamePattern, NtStatus> {
         let bytes = utf16::encode(text);
-        Wanted::new(Utf16::new(&bytes).unwrap(), syntax, folds)
+        NamePattern::new(Utf16::new(&bytes).unwrap(), syntax, folds)
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! of Opens has the newest one. So READ and WRITE find session, tree and file with one load and no lock.
 
 mod changes;
-pub(crate) mod changing;
+pub(crate) mod pending;
 pub(crate) mod listing;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,13 +17,13 @@ use smb_wire::FileId;
 use smb_wire::rpc::Pipe;
 use wire::Now;
 
-use changes::{Awaiting, Changes, Looks};
+use changes::{EndWaiters, Changes, PendingReads};
 use listing::Listing;
 
-use super::durable::{Made, Promise, Survival};
+use super::durable::{CreateRecord, Promise, Survival};
 use super::sequence::{ChannelSequence, LockSequences, RefusedLocks};
 use super::tree::Tree;
-use crate::info::Kept;
+use crate::info::PositionMode;
 use crate::table::Keyed;
 
 /// The object that an Open leads to.
@@ -74,13 +74,13 @@ pub(crate) struct OnDisk<'a> {
 /// with this line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub(crate) struct Moving {
+pub(crate) struct PerRequestState {
     /// Detects late requests.
     pub(crate) sequence: ChannelSequence,
     /// The changes under way.
     pub(crate) changes: Changes,
     /// Values for some information classes.
-    pub(crate) kept: Kept,
+    pub(crate) position_mode: PositionMode,
 }
 
 /// The part of an Open that stays the same after a reconnect.
@@ -91,11 +91,11 @@ pub struct Body {
     /// Its directory listing.
     pub(crate) listing: Mutex<Listing>,
     /// The values that its requests change.
-    pub(crate) moving: Moving,
+    pub(crate) per_request: PerRequestState,
     /// The read-only operations on the blocking pool.
-    pub(crate) looks: Looks,
+    pub(crate) looks: PendingReads,
     /// The waiters for the end of its operations.
-    pub(crate) awaiting: Awaiting,
+    pub(crate) awaiting: EndWaiters,
     /// The lock sequence numbers of its LOCK requests.
     pub(crate) locks: LockSequences,
     /// Refused LOCKs whose late first copies must have no effect.
@@ -103,7 +103,7 @@ pub struct Body {
     /// The key of the lease that it was opened with.
     pub lease_key: OnceLock<[u8; 16]>,
     /// The record of its CREATE, if that is needed later.
-    pub made: OnceLock<Made>,
+    pub create_record: OnceLock<CreateRecord>,
     /// Whether and for how long it outlives its session. It is locked during a reconnect.
     pub survival: Mutex<Survival>,
     /// Whether its client was told of it, if it is persistent.
@@ -148,7 +148,7 @@ impl Open {
     #[must_use]
     pub fn rebound(&self, volatile: u64, session_id: u64, client: ClientKey, tree: Arc<Tree>) -> Open {
         let id = FileId { volatile, ..self.id };
-        let life = self.moving.changes.life();
+        let life = self.per_request.changes.life();
         Open { id, session_id, client, life, tree, body: Arc::clone(&self.body) }
     }
 
@@ -171,13 +171,13 @@ impl Body {
             created,
             object: OnceLock::new(),
             listing: Mutex::default(),
-            moving: Moving::default(),
-            looks: Looks::default(),
-            awaiting: Awaiting::default(),
+            per_request: PerRequestState::default(),
+            looks: PendingReads::default(),
+            awaiting: EndWaiters::default(),
             locks: LockSequences::default(),
             refused_locks: RefusedLocks::default(),
             lease_key: OnceLock::new(),
-            made: OnceLock::new(),
+            create_record: OnceLock::new(),
             survival: Mutex::default(),
             promise: Promise::default(),
             replayable: AtomicBool::new(false),
@@ -189,7 +189,7 @@ impl Body {
     /// Starts the ChannelSequence again for a new session, at the sequence of its first request.
     pub(crate) fn start_sequence(&self, sequence: u16) {
         self.refused_locks.forget();
-        self.moving.sequence.start(sequence);
+        self.per_request.sequence.start(sequence);
     }
 
     /// Sets the object that was opened.

@@ -16,8 +16,8 @@ impl Server {
             let survival = open.survival.lock();
             (survival.survives(), survival.is_persistent())
         };
-        let made = open.made.get();
-        if survives || made.is_some_and(|made| made.create_guid.is_some() || made.instance.is_some()) {
+        let record = open.create_record.get();
+        if survives || record.is_some_and(|record| record.create_guid.is_some() || record.instance.is_some()) {
             self.index.enter(open, persistent);
         }
     }

@@ -20,13 +20,13 @@ use crate::counting::FAMILY;
 use crate::interfaces::NetworkAddress;
 use crate::keys::Protection;
 use crate::limits::MAX_OPENS;
-use crate::state::brake::Brake;
-use crate::state::closing::Closing;
-use crate::state::complaints::Complaints;
+use crate::state::password_delay::PasswordDelays;
+use crate::state::pending_closes::PendingCloses;
+use crate::state::rate_limited_log::RateLimitedLog;
 use crate::state::index::Index;
-use crate::state::open::changing::Late;
-use crate::state::session::State;
-use crate::state::{Client, Event, Handle, Object, Open, Session, Target, Tree};
+use crate::state::open::pending::LateChanges;
+use crate::state::session::SessionState;
+use crate::state::{Client, Event, Handle, Object, Open, Session, TreeTarget, Tree};
 use crate::table::Table;
 
 /// The SMB server.
@@ -48,7 +48,7 @@ pub struct Server {
     pub index: Arc<Index>,
     /// Opens that were closed or detached while a change was under way through them.
     pub(crate) late: Late,
-    pub(crate) closing: Closing,
+    pub(crate) pending_closes: PendingCloses,
     /// Removes an Open when an engine closes it after its client is gone.
     pub(crate) reaper: Arc<dyn Keeper>,
     clients: Mutex<HashMap<ClientKey, Arc<Client>>>,
@@ -58,11 +58,11 @@ pub struct Server {
     /// Unfinished log-ons.
     pub(crate) setups: AtomicUsize,
     /// The rate-limited log of refused requests.
-    pub(crate) complaints: Complaints,
+    pub(crate) request_log: RateLimitedLog,
     /// The rate-limited log of refused log-ons.
-    pub(crate) log_ons: Complaints,
+    pub(crate) log_on_log: RateLimitedLog,
     /// Delays password attempts after a failure.
-    pub(crate) brake: Arc<Brake>,
+    pub(crate) password_delays: Arc<PasswordDelays>,
 }
 
 impl Server {
@@ -80,17 +80,17 @@ impl Server {
             sessions: RwLock::default(),
             opens: Table::new(MAX_OPENS),
             index: Arc::default(),
-            late: Late::default(),
-            closing: Closing::default(),
+            late: LateChanges::default(),
+            pending_closes: PendingCloses::default(),
             reaper: Arc::new(Reaper(Weak::clone(server))),
             clients: Mutex::default(),
             connections: Mutex::default(),
             next_connection: AtomicU64::new(1),
             next_open: AtomicU64::new(first_open(now)),
             setups: AtomicUsize::new(0),
-            complaints: Complaints::default(),
-            log_ons: Complaints::default(),
-            brake: Arc::default(),
+            request_log: RateLimitedLog::default(),
+            log_on_log: RateLimitedLog::default(),
+            password_delays: Arc::default(),
         })
     }
 
@@ -279,7 +279,7 @@ impl Server {
         for open in self.opens_of(session).iter().filter(|open| open.tree.id == tree_id) {
             self.close_open(session, open, cause);
         }
-        if let Target::Disk { engine, .. } = &tree.target {
+        if let TreeTarget::Disk { engine, .. } = &tree.target {
             engine.detach(session.client);
         }
         Some(tree)
@@ -304,7 +304,7 @@ impl Server {
         cause: Cause,
     ) -> Result<(), NtStatus> {
         session.opens.lock().insert(open.id.volatile);
-        if session.state() != State::Valid {
+        if session.state() != SessionState::Valid {
             if session.opens.lock().remove(&open.id.volatile) {
                 self.part(session, open.id.volatile, cause);
             }
@@ -388,7 +388,7 @@ impl Server {
         cause: Cause,
     ) -> Option<Result<(), share::Refusal>> {
         // With one channel the session's requests come one after the other.
-        let _closing = session.has_several_channels().then(|| self.closing.begin(open.id.volatile));
+        let _closing = session.has_several_channels().then(|| self.pending_closes.begin(open.id.volatile));
         session.opens.lock().remove(&open.id.volatile);
         self.close(open, cause)
     }

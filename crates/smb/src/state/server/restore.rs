@@ -11,7 +11,7 @@ use super::Server;
 use crate::config::ShareConfig;
 use crate::state::durable::{Durable, Survival, Version};
 use crate::state::persistent::Note;
-use crate::state::{Object, Open, Target, Tree};
+use crate::state::{Object, Open, TreeTarget, Tree};
 
 impl Server {
     /// Restores the recorded Opens of a share. Each of them waits for its client from now on.
@@ -57,7 +57,7 @@ impl Server {
         self.reserve_above(note.persistent);
         let volatile = self.opens.reserve().ok_or("there are too many")?;
         let identity = file.identity();
-        let target = Target::Disk {
+        let target = TreeTarget::Disk {
             config: Arc::clone(config),
             engine: Arc::clone(&config.engine),
             identity: Arc::clone(&identity),
@@ -65,8 +65,8 @@ impl Server {
         let maximal = Access::from_bits_retain(file.granted().bits());
         let tree = Arc::new(Tree::new(0, now, target, maximal));
         let id = FileId { persistent: note.persistent, volatile };
-        let open = Open::made_again(id, CacheKey(note.oplock_key), note.made.client, tree, now);
-        if let Some(lease) = &note.made.lease {
+        let open = Open::made_again(id, CacheKey(note.oplock_key), note.create_record.client, tree, now);
+        if let Some(lease) = &note.create_record.lease {
             let _ = open.lease_key.set(lease.key.0);
         }
         let durable = Durable { version: Version::Two, timeout_ms: note.timeout_ms, persistent: true };
@@ -76,7 +76,7 @@ impl Server {
             open.set_replayable();
         }
         open.locks.set_all(note.locks);
-        let _ = open.made.set(note.made);
+        let _ = open.create_record.set(note.create_record);
         open.settle(Object::File { engine: Arc::clone(&config.engine), open: Arc::clone(file) });
         let open = Arc::new(open);
         self.opens.fill(Arc::clone(&open));

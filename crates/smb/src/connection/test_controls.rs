@@ -1,6 +1,6 @@
 //! The controls that smbtorture sets on a connection.
 
-use crate::state::open::changing::Changing;
+use crate::state::open::pending::ChangeInProgress;
 
 /// The controls that a test of the server has set on one connection (`cmd/ioctl/torture.rs`).
 #[derive(Default)]
@@ -10,17 +10,17 @@ pub(crate) struct Controls {
     /// The number of bytes before the data of a READ response.
     pub read_padding: u8,
     /// Delayed requests by their async id. Their Opens are not closed meanwhile.
-    asleep: Vec<(u64, Changing)>,
+    asleep: Vec<(u64, ChangeInProgress)>,
 }
 
 impl Controls {
     /// Delays a request.
-    pub fn sleep(&mut self, async_id: u64, open: Changing) {
+    pub fn sleep(&mut self, async_id: u64, open: ChangeInProgress) {
         self.asleep.push((async_id, open));
     }
 
     /// Ends the delay of a request: its time has passed, or it was cancelled.
-    pub fn wake(&mut self, async_id: u64) -> Option<Changing> {
+    pub fn wake(&mut self, async_id: u64) -> Option<ChangeInProgress> {
         let at = self.asleep.iter().position(|&(id, _)| id == async_id)?;
         Some(self.asleep.swap_remove(at).1)
     }

@@ -4,7 +4,7 @@ use smb_wire::header::Chain;
 use smb_wire::{Header, Malformed};
 
 /// The messages of a frame from one request on.
-pub(crate) struct Rest<'m> {
+pub(crate) struct RemainingMessages<'m> {
     messages: Messages<'m>,
     /// The number of bytes of the answered requests.
     passed: usize,
@@ -12,9 +12,9 @@ pub(crate) struct Rest<'m> {
 
 enum Messages<'m> {
     /// The buffer of the transport.
-    Lent(&'m mut [u8]),
+    Borrowed(&'m mut [u8]),
     /// A copy, for a frame whose requests wait.
-    Kept(Vec<u8>),
+    Owned(Vec<u8>),
 }
 
 /// The first remaining message.
@@ -26,18 +26,18 @@ pub(crate) struct First<'r> {
     pub signature: [u8; 16],
 }
 
-impl<'m> Rest<'m> {
+impl<'m> RemainingMessages<'m> {
     /// All messages of a frame.
-    pub fn new(frame: &'m mut [u8]) -> Rest<'m> {
-        Rest { messages: Messages::Lent(frame), passed: 0 }
+    pub fn new(frame: &'m mut [u8]) -> RemainingMessages<'m> {
+        RemainingMessages { messages: Messages::Borrowed(frame), passed: 0 }
     }
 
     /// The first remaining request.
     #[inline]
     pub fn first(&mut self) -> Option<Result<First<'_>, Malformed>> {
         let all = match &mut self.messages {
-            Messages::Lent(messages) => messages,
-            Messages::Kept(messages) => messages.as_mut_slice(),
+            Messages::Borrowed(messages) => messages,
+            Messages::Owned(messages) => messages.as_mut_slice(),
         };
         let left = all.get_mut(self.passed..)?;
         let mut signature = [0; 16];
@@ -57,26 +57,26 @@ impl<'m> Rest<'m> {
     /// The remaining bytes.
     pub fn bytes(&self) -> &[u8] {
         let all = match &self.messages {
-            Messages::Lent(messages) => messages,
-            Messages::Kept(messages) => messages.as_slice(),
+            Messages::Borrowed(messages) => messages,
+            Messages::Owned(messages) => messages.as_slice(),
         };
         all.get(self.passed..).unwrap_or_default()
     }
 
     /// A copy with only the remaining messages.
-    pub fn keep(self) -> Rest<'static> {
+    pub fn keep(self) -> RemainingMessages<'static> {
         let messages = match self {
-            Rest { messages: Messages::Kept(messages), passed: 0 } => messages,
+            RemainingMessages { messages: Messages::Owned(messages), passed: 0 } => messages,
             rest => rest.bytes().to_vec(),
         };
-        Rest { messages: Messages::Kept(messages), passed: 0 }
+        RemainingMessages { messages: Messages::Owned(messages), passed: 0 }
     }
 
     /// Bytes that it keeps, not including itself.
     pub fn keeps(&self) -> usize {
         match &self.messages {
-            Messages::Lent(_) => 0,
-            Messages::Kept(messages) => messages.capacity(),
+            Messages::Borrowed(_) => 0,
+            Messages::Owned(messages) => messages.capacity(),
         }
     }
 }

@@ -15,11 +15,11 @@ use smb_wire::{
 
 use super::Connection;
 use crate::exchange::Request;
-use crate::exchange::course::Sample;
+use crate::exchange::transaction::Sample;
 
 /// The values from the request itself.
 #[derive(Debug, Default)]
-struct Asked {
+struct RequestSummary {
     file_id: Option<FileId>,
     /// The path in the request.
     name: Option<String>,
@@ -34,7 +34,7 @@ impl Connection {
         if !request.resumed
             && let Some(sampled) = self.desk.sample(1)
         {
-            request.course.sample = Some(self.sample_of(sampled, request));
+            request.transaction.sample = Some(self.sample_of(sampled, request));
         }
     }
 
@@ -127,13 +127,13 @@ impl Connection {
 }
 
 /// The values from a request. `None` if it cannot be parsed.
-fn asked(command: Command, message: &[u8], is_311: bool, with_paths: bool) -> Option<Asked> {
-    let of = |file_id: FileId| Asked { file_id: Some(file_id), ..Asked::default() };
+fn asked(command: Command, message: &[u8], is_311: bool, with_paths: bool) -> Option<RequestSummary> {
+    let of = |file_id: FileId| RequestSummary { file_id: Some(file_id), ..RequestSummary::default() };
     let named = |text: smb_wire::Utf16<'_>| with_paths.then(|| text.to_string_lossy().replace('\\', "/"));
     Some(match command {
         Command::TreeConnect => {
             let request = tree_connect::Request::parse(message, is_311).ok()?;
-            Asked { detail: named(request.path), ..Asked::default() }
+            RequestSummary { detail: named(request.path), ..RequestSummary::default() }
         }
         Command::Create => {
             let it = create::Request::parse(message).ok()?;
@@ -144,53 +144,53 @@ fn asked(command: Command, message: &[u8], is_311: bool, with_paths: bool) -> Op
                 it.share_access.bits(),
                 it.create_options.bits()
             );
-            Asked { name: named(it.name), detail: Some(detail), ..Asked::default() }
+            RequestSummary { name: named(it.name), detail: Some(detail), ..RequestSummary::default() }
         }
         Command::Close => of(close::Request::parse(message).ok()?.file_id),
         Command::Flush => of(flush::Request::parse(message).ok()?.file_id),
         Command::Read => {
             let it = read::Request::parse(message).ok()?;
-            Asked { detail: Some(range_text(it.length.into(), it.offset)), ..of(it.file_id) }
+            RequestSummary { detail: Some(range_text(it.length.into(), it.offset)), ..of(it.file_id) }
         }
         Command::Write => {
             let it = write::Request::parse(message).ok()?;
-            Asked { detail: Some(range_text(it.data.len() as u64, it.offset)), ..of(it.file_id) }
+            RequestSummary { detail: Some(range_text(it.data.len() as u64, it.offset)), ..of(it.file_id) }
         }
         Command::Lock => asked_of_lock(&lock::Request::parse(message).ok()?),
         Command::Ioctl => {
             let it = ioctl::Request::parse(message).ok()?;
-            Asked { minor: Some(format!("{:?}", it.ctl_code)), ..of(it.file_id) }
+            RequestSummary { minor: Some(format!("{:?}", it.ctl_code)), ..of(it.file_id) }
         }
         Command::QueryDirectory => {
             let it = query_directory::Request::parse(message).ok()?;
             let minor = Some(class(InfoType::File, it.file_information_class));
-            Asked { minor, detail: named(it.file_name), ..of(it.file_id) }
+            RequestSummary { minor, detail: named(it.file_name), ..of(it.file_id) }
         }
         Command::ChangeNotify => of(change_notify::Request::parse(message).ok()?.file_id),
         Command::QueryInfo => {
             let it = query_info::Request::parse(message).ok()?;
-            Asked { minor: Some(class(it.info_type, it.file_info_class)), ..of(it.file_id) }
+            RequestSummary { minor: Some(class(it.info_type, it.file_info_class)), ..of(it.file_id) }
         }
         Command::SetInfo => {
             let it = set_info::Request::parse(message).ok()?;
             let minor = Some(class(it.info_type, it.file_info_class));
-            Asked { minor, detail: length_that_is_set(&it), ..of(it.file_id) }
+            RequestSummary { minor, detail: length_that_is_set(&it), ..of(it.file_id) }
         }
         Command::OplockBreak => match oplock_break::Request::parse(message).ok()? {
-            oplock_break::Request::Oplock(it) => Asked { minor: Some("Oplock".to_owned()), ..of(it.file_id) },
-            oplock_break::Request::Lease(_) => Asked { minor: Some("Lease".to_owned()), ..Asked::default() },
+            oplock_break::Request::Oplock(it) => RequestSummary { minor: Some("Oplock".to_owned()), ..of(it.file_id) },
+            oplock_break::Request::Lease(_) => RequestSummary { minor: Some("Lease".to_owned()), ..RequestSummary::default() },
         },
-        _ => Asked::default(),
+        _ => RequestSummary::default(),
     })
 }
 
-fn asked_of_lock(request: &lock::Request<'_>) -> Asked {
+fn asked_of_lock(request: &lock::Request<'_>) -> RequestSummary {
     let mut all = request.locks.iter();
-    let Some(first) = all.next() else { return Asked::default() };
+    let Some(first) = all.next() else { return RequestSummary::default() };
     let minor = if first.flags.contains(lock::Flags::UNLOCK) { "Unlock" } else { "Lock" };
     let (detail, more) = (range_text(first.length, first.offset), all.count());
     let detail = if more == 0 { detail } else { format!("{detail} and {more} more") };
-    Asked { file_id: Some(request.file_id), name: None, minor: Some(minor.to_owned()), detail: Some(detail) }
+    RequestSummary { file_id: Some(request.file_id), name: None, minor: Some(minor.to_owned()), detail: Some(detail) }
 }
 
 /// The type and number of an information class.

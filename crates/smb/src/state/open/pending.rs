@@ -7,7 +7,7 @@
 //! over (`connection/pending_changes.rs`). No section of the specification asks for that. Within a session
 //! the ChannelSequence does the same ([`crate::state::sequence`]).
 //!
-//! A CLOSE also waits for read-only operations on the blocking pool ([`Looking`]). A client may send a CLOSE
+//! A CLOSE also waits for read-only operations on the blocking pool ([`ReadInProgress`]). A client may send a CLOSE
 //! without waiting for the reply to a READ, and that READ came in time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ use crate::table::Held;
 
 /// The operations whose end is awaited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Until {
+pub(crate) enum PendingUntil {
     /// All changes.
     Unchanged,
     /// All changes and all read-only operations.
@@ -34,24 +34,24 @@ impl Open {
     /// Whether this value is in the current life of the Open: the Open was neither closed nor detached
     /// since.
     pub(crate) fn is_alive(&self) -> bool {
-        self.moving.changes.life() == self.life
+        self.per_request.changes.life() == self.life
     }
 
-    pub(crate) fn is_over(&self, until: Until) -> bool {
+    pub(crate) fn is_over(&self, until: PendingUntil) -> bool {
         let looks = || self.looks.0.load(Ordering::Acquire);
-        !self.moving.changes.are_under_way() && (until == Until::Unchanged || looks() == 0)
+        !self.per_request.changes.are_under_way() && (until == PendingUntil::Unchanged || looks() == 0)
     }
 
     /// Wakes this ticket after the last operation, or earlier. Returns false if there is nothing to wait
     /// for.
-    pub(crate) fn await_end(&self, engine: &Share, ticket: Ticket, until: Until) -> bool {
-        let Changes(word) = &self.moving.changes;
+    pub(crate) fn await_end(&self, engine: &Share, ticket: Ticket, until: PendingUntil) -> bool {
+        let Changes(word) = &self.per_request.changes;
         let mut waiting = self.awaiting.0.lock();
-        // This is in one order with `end_look`: either that sees the mark, or this sees no read-only
+        // This is in one order with `end_read`: either that sees the mark, or this sees no read-only
         // operation.
         let is_unchanged = word.fetch_or(AWAITED, Ordering::SeqCst) & COUNT == 0;
         let looks = || self.looks.0.load(Ordering::SeqCst);
-        if is_unchanged && (until == Until::Unchanged || looks() == 0) {
+        if is_unchanged && (until == PendingUntil::Unchanged || looks() == 0) {
             if waiting.is_empty() {
                 word.fetch_and(!AWAITED, Ordering::AcqRel);
             }
@@ -64,13 +64,13 @@ impl Open {
     }
 
     fn end_change(&self) {
-        if self.moving.changes.end() {
+        if self.per_request.changes.end() {
             self.wake_awaiting();
         }
     }
 
-    fn end_look(&self) {
-        let Changes(word) = &self.moving.changes;
+    fn end_read(&self) {
+        let Changes(word) = &self.per_request.changes;
         let is_last = self.looks.0.fetch_sub(1, Ordering::SeqCst) == 1;
         if is_last && word.load(Ordering::SeqCst) & AWAITED != 0 {
             self.wake_awaiting();
@@ -80,7 +80,7 @@ impl Open {
     #[cold]
     fn wake_awaiting(&self) {
         let mut waiting = self.awaiting.0.lock();
-        self.moving.changes.0.fetch_and(!AWAITED, Ordering::AcqRel);
+        self.per_request.changes.0.fetch_and(!AWAITED, Ordering::AcqRel);
         let woken = std::mem::take(&mut *waiting);
         drop(waiting);
         if let Some((engine, _)) = self.file() {
@@ -91,20 +91,20 @@ impl Open {
 
 /// The Open of a request. If the request changes the Open, the change is under way until this value is
 /// dropped.
-pub(crate) struct Named {
+pub(crate) struct RequestOpen {
     open: Held<Open>,
     changes: bool,
 }
 
-impl Named {
+impl RequestOpen {
     /// The Open for a request with this command. Returns `None` if the Open was just closed or detached.
     /// Then nothing may be changed.
     #[inline]
-    pub fn new(open: Held<Open>, command: Command) -> Option<Named> {
+    pub fn new(open: Held<Open>, command: Command) -> Option<RequestOpen> {
         // All control codes count as changes. It is not worth telling apart those that only read.
         let changes = matches!(command, Command::Write | Command::SetInfo | Command::Ioctl | Command::Lock);
-        let begins = !changes || open.moving.changes.begin(open.life);
-        begins.then(|| Named { open, changes })
+        let begins = !changes || open.per_request.changes.begin(open.life);
+        begins.then(|| RequestOpen { open, changes })
     }
 
     /// A counted reference to the Open.
@@ -113,18 +113,18 @@ impl Named {
     }
 
     /// Continues a read-only request on the blocking pool. It is under way until the result is dropped.
-    pub fn look_on(&self) -> Looking {
+    pub fn continue_read(&self) -> ReadInProgress {
         self.looks.0.fetch_add(1, Ordering::SeqCst);
-        Looking(self.share())
+        ReadInProgress(self.share())
     }
 
     /// Continues the change on the blocking pool. It is under way until the result is dropped.
-    pub fn go_on(mut self) -> Changing {
-        Changing(std::mem::take(&mut self.changes).then(|| self.open.share()))
+    pub fn continue_change(mut self) -> ChangeInProgress {
+        ChangeInProgress(std::mem::take(&mut self.changes).then(|| self.open.share()))
     }
 }
 
-impl std::ops::Deref for Named {
+impl std::ops::Deref for RequestOpen {
     type Target = Open;
 
     #[inline]
@@ -133,7 +133,7 @@ impl std::ops::Deref for Named {
     }
 }
 
-impl Drop for Named {
+impl Drop for RequestOpen {
     #[inline]
     fn drop(&mut self) {
         if self.changes {
@@ -143,9 +143,9 @@ impl Drop for Named {
 }
 
 /// A change on the blocking pool. It is under way until this value is dropped.
-pub(crate) struct Changing(Option<Arc<Open>>);
+pub(crate) struct ChangeInProgress(Option<Arc<Open>>);
 
-impl Drop for Changing {
+impl Drop for ChangeInProgress {
     fn drop(&mut self) {
         if let Some(open) = &self.0 {
             open.end_change();
@@ -154,9 +154,9 @@ impl Drop for Changing {
 }
 
 /// An Open that a read-only job on the blocking pool uses. The job is under way until this value is dropped.
-pub(crate) struct Looking(Arc<Open>);
+pub(crate) struct ReadInProgress(Arc<Open>);
 
-impl std::ops::Deref for Looking {
+impl std::ops::Deref for ReadInProgress {
     type Target = Open;
 
     fn deref(&self) -> &Open {
@@ -164,9 +164,9 @@ impl std::ops::Deref for Looking {
     }
 }
 
-impl Drop for Looking {
+impl Drop for ReadInProgress {
     fn drop(&mut self) {
-        self.0.end_look();
+        self.0.end_read();
     }
 }
 
@@ -182,7 +182,7 @@ impl Drop for Outstanding {
     fn drop(&mut self) {
         // After a reconnect the Open has a new count.
         if self.open.is_alive() {
-            self.open.moving.sequence.end(self.sequence);
+            self.open.per_request.sequence.end(self.sequence);
         }
     }
 }
@@ -190,16 +190,16 @@ impl Drop for Outstanding {
 /// Opens that were closed or detached while changes were under way on them, with their clients. Each is
 /// listed as long as a change holds it.
 #[derive(Debug, Default)]
-pub(crate) struct Late {
+pub(crate) struct LateChanges {
     opens: Mutex<Vec<(ClientKey, Weak<Open>)>>,
     /// Whether the list may be non-empty.
     any: AtomicBool,
 }
 
-impl Late {
+impl LateChanges {
     /// Ends the life of an Open.
     pub fn end_life(&self, open: &Arc<Open>) {
-        if open.moving.changes.end_life() {
+        if open.per_request.changes.end_life() {
             let mut opens = self.opens.lock();
             opens.push((open.client, Arc::downgrade(open)));
             self.any.store(true, Ordering::Release);
@@ -214,7 +214,7 @@ impl Late {
         let mut left = Vec::new();
         let mut opens = self.opens.lock();
         opens.retain(|(client, open)| {
-            let open = open.upgrade().filter(|open| open.moving.changes.are_under_way());
+            let open = open.upgrade().filter(|open| open.per_request.changes.are_under_way());
             let is_left = open.is_some();
             left.extend(open.map(|open| (*client, open)));
             is_left
@@ -227,7 +227,7 @@ impl Late {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::tree::{Target, Tree};
+    use crate::state::tree::{TreeTarget, Tree};
     use crate::table::Table;
     use smb_wire::FileId;
     use smb_wire::create::Access;
@@ -236,7 +236,7 @@ mod tests {
     /// A table with one Open in it.
     fn one_open() -> (Table<Open>, Arc<Open>) {
         let (table, now) = (Table::new(1), Now { mono_ns: 0, wall_ns: 0 });
-        let tree = Tree::new(1, now, Target::Pipes, Access::FILE_ALL);
+        let tree = Tree::new(1, now, TreeTarget::Pipes, Access::FILE_ALL);
         let id = FileId { persistent: 1, volatile: table.reserve().unwrap() };
         let open = Arc::new(Open::new(id, 1, ClientKey(1), Arc::new(tree), now));
         table.fill(Arc::clone(&open));
@@ -246,8 +246,8 @@ mod tests {
     #[test]
     fn what_comes_behind_the_end_of_a_life_is_not_begun_and_does_not_count() {
         let (table, open) = one_open();
-        let named = |command| Named::new(table.get(open.id.volatile).unwrap(), command);
-        let late = Late::default();
+        let named = |command| RequestOpen::new(table.get(open.id.volatile).unwrap(), command);
+        let late = LateChanges::default();
         let begun = [Command::Write, Command::SetInfo].map(|command| named(command).unwrap());
         late.end_life(&open);
         for command in [Command::Write, Command::SetInfo, Command::Ioctl, Command::Lock] {
@@ -257,11 +257,11 @@ mod tests {
         // One change has ended. The other one goes on in the blocking pool.
         let [done, goes_on] = begun;
         drop(done);
-        let elsewhere = goes_on.go_on();
-        assert!(open.moving.changes.are_under_way());
+        let elsewhere = goes_on.continue_change();
+        assert!(open.per_request.changes.are_under_way());
         assert_eq!(late.all().len(), 1);
         drop(elsewhere);
-        assert!(!open.moving.changes.are_under_way());
+        assert!(!open.per_request.changes.are_under_way());
         assert!(late.all().is_empty());
         // An Open without a change under way is not listed.
         late.end_life(&open);

@@ -7,13 +7,13 @@ use smb_wire::NtStatus;
 use super::{LogOn, Users};
 use crate::connection::setup::Purpose;
 use crate::exchange::{Aside, Stop};
-use crate::state::brake::{Tried, Try};
+use crate::state::password_delay::{AttemptOutcome, PasswordAttempt};
 
 impl LogOn<'_, '_> {
     /// Passes a token to the log-on at `at`. Also returns the user if the token proves a password.
     ///
     /// # Errors
-    /// [`Aside::Turn`] if the attempt must wait, and a refusal if too many wait.
+    /// [`Aside::LogOnDelay`] if the attempt must wait, and a refusal if too many wait.
     pub(super) fn judge(&mut self, at: usize, token: &[u8]) -> Result<(Step, Option<String>), Stop> {
         let (server, from) = (self.connection.server.clone(), self.connection.handle.peer.remote.ip());
         let (users, now) = (Users(&server), self.request.now);
@@ -27,17 +27,17 @@ impl LogOn<'_, '_> {
             return Ok((setup.acceptor.step(token, &users, now), claimed));
         };
         let waiter = self.connection.waiter_for(self.request);
-        let (key, place) = (server.brake.key(&user, from), self.request.turn.take());
+        let (key, place) = (server.password_delays.key(&user, from), self.request.queued_attempt.take());
         let acceptor = &mut self.connection.setups[at].acceptor;
-        let tried = server.brake.judge(Try { key, place, waiter, delay_ns, now_ns: now.mono_ns }, || {
+        let tried = server.password_delays.judge(PasswordAttempt { key, place, waiter, delay_ns, now_ns: now.mono_ns }, || {
             let step = acceptor.step(token, &users, now);
             let has_failed = matches!(step, Step::Refused(Refusal::WrongCredentials));
             (step, has_failed)
         });
         match tried {
-            Tried::Judged(step) => Ok((step, Some(user))),
-            Tried::Later(place) => Err(Stop::Aside(Aside::Turn(place))),
-            Tried::Refused => {
+            AttemptOutcome::Judged(step) => Ok((step, Some(user))),
+            AttemptOutcome::Later(place) => Err(Stop::Aside(Aside::LogOnDelay(place))),
+            AttemptOutcome::Refused => {
                 let why = "too many tries for this user from this address wait already";
                 self.warn(&user, why, "log-on refused");
                 let setup = self.connection.setups.remove(at);

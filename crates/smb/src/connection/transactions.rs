@@ -6,16 +6,16 @@ use wire::{Frame, Now, Output};
 
 use super::Connection;
 use crate::counting::{FAMILY, is_metadata, response};
-use crate::exchange::UnderWay;
+use crate::exchange::RequestState;
 use crate::state::Event;
 
 impl Connection {
     /// Counts a request. `answer` is the length of its reply.
-    pub(crate) fn note(&mut self, request: &mut UnderWay, status: NtStatus, answer: usize) {
+    pub(crate) fn note(&mut self, request: &mut RequestState, status: NtStatus, answer: usize) {
         let has_waited = request.told().is_some();
-        let UnderWay { header, course, .. } = request;
+        let RequestState { header, transaction, .. } = request;
         let command = header.command();
-        let response = response(status, course.met);
+        let response = response(status, transaction.met);
         let kind = match command {
             Command::Read => Kind::Read,
             Command::Write => Kind::Write,
@@ -24,16 +24,16 @@ impl Connection {
         };
         let data = match kind {
             Kind::Read if response.is_success() => answer.saturating_sub(header::SIZE + read::RESPONSE_FIXED),
-            Kind::Write if response.is_success() => course.written,
+            Kind::Write if response.is_success() => transaction.written,
             _ => 0,
         };
         let last = FAMILY.operations.len() as u16 - 1;
         let noted = Noted {
             operation: command.get().min(last) as u8,
-            authentication: course.authentication,
+            authentication: transaction.authentication,
             kind,
             response,
-            ingress: course.len as u64,
+            ingress: transaction.len as u64,
             egress: answer as u64,
             data: data as u64,
         };
@@ -43,10 +43,10 @@ impl Connection {
             Command::Lock => has_waited,
             _ => false,
         };
-        self.desk.note(course.place, &noted, (!is_patient).then_some(course.arrived_ns));
-        if let Some(sample) = course.sample.take() {
+        self.desk.note(transaction.place, &noted, (!is_patient).then_some(transaction.arrived_ns));
+        if let Some(sample) = transaction.sample.take() {
             let about = self.about(header, status, &noted, *sample);
-            self.desk.record(course.place, &noted, course.arrived_ns, !is_patient, about);
+            self.desk.record(transaction.place, &noted, transaction.arrived_ns, !is_patient, about);
         }
     }
 

@@ -3,12 +3,12 @@
 use smb_wire::Header;
 use wire::Now;
 
-use super::course::Course;
-use crate::state::brake::Queued;
-use crate::state::open::changing::{Looking, Outstanding};
+use super::transaction::TransactionState;
+use crate::state::password_delay::QueuedAttempt;
+use crate::state::open::pending::{ReadInProgress, Outstanding};
 
 /// A request from its arrival to its reply, including the time when it is put aside.
-pub struct UnderWay {
+pub struct RequestState {
     /// Its header.
     pub header: Header,
     /// Its async id, if it has waited or may have to.
@@ -21,29 +21,29 @@ pub struct UnderWay {
     /// carry its session. If so, its reply is signed too.
     pub signed: bool,
     /// Its state for limits and counts.
-    pub course: Course,
+    pub transaction: TransactionState,
     /// The position of its reply's header.
     pub at: usize,
     /// Its place among the delayed log-ons, if it has waited there.
-    pub(crate) turn: Option<Queued>,
+    pub(crate) queued_attempt: Option<QueuedAttempt>,
     /// Counts it as outstanding on its Open while it is put aside. While work runs, the work has this value.
     pub(crate) outstanding: Option<Outstanding>,
     /// The Open that a delayed request needs. It keeps a later CLOSE from ending the Open.
-    pub(crate) keeps: Option<Looking>,
+    pub(crate) keeps: Option<ReadInProgress>,
 }
 
-impl UnderWay {
+impl RequestState {
     /// A new request of `len` bytes.
-    pub(crate) fn new(header: &Header, signed: bool, len: usize, now: Now) -> UnderWay {
-        UnderWay {
+    pub(crate) fn new(header: &Header, signed: bool, len: usize, now: Now) -> RequestState {
+        RequestState {
             header: *header,
             async_id: None,
             resumed: false,
             announced: false,
             signed,
-            course: Course::new(len, now),
+            transaction: TransactionState::new(len, now),
             at: 0,
-            turn: None,
+            queued_attempt: None,
             outstanding: None,
             keeps: None,
         }

@@ -11,7 +11,7 @@ use crate::time::to_file_time;
 
 /// The metadata of a file, ready for any class.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shown {
+pub(crate) struct FileMetadata {
     info: Info,
     is_directory: bool,
 }
@@ -20,15 +20,15 @@ fn time(time: Time) -> FileTime {
     FileTime(i64::try_from(to_file_time(time)).unwrap_or(i64::MAX))
 }
 
-impl Shown {
+impl FileMetadata {
     /// An entry of a directory.
-    pub fn of_entry(info: &Info) -> Shown {
-        Shown { info: *info, is_directory: info.kind == Kind::Directory }
+    pub fn of_entry(info: &Info) -> FileMetadata {
+        FileMetadata { info: *info, is_directory: info.kind == Kind::Directory }
     }
 
     /// The object of an Open: the file, or one of its named streams. A stream is never a directory.
-    pub fn of_open(info: &Info, open: &share::Open) -> Shown {
-        Shown { info: *info, is_directory: open.is_directory() }
+    pub fn of_open(info: &Info, open: &share::Open) -> FileMetadata {
+        FileMetadata { info: *info, is_directory: open.is_directory() }
     }
 
     /// The engine's metadata.
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_directory_shows_no_size_and_always_its_attribute() {
-        let shown = Shown::of_entry(&info(Kind::Directory, Attributes::HIDDEN));
+        let shown = FileMetadata::of_entry(&info(Kind::Directory, Attributes::HIDDEN));
         assert_eq!(shown.attributes().bits(), 0x12);
         let standard = shown.standard();
         assert_eq!((standard.end_of_file, standard.allocation_size, standard.directory), (0, 0, true));
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn a_stream_of_a_directory_is_no_directory() {
         let info = info(Kind::Directory, Attributes::DIRECTORY);
-        let shown = Shown { info, is_directory: false };
+        let shown = FileMetadata { info, is_directory: false };
         assert_eq!(shown.attributes(), FileAttributes::NORMAL);
         assert_eq!((shown.size(), shown.standard().directory), (4097, false));
     }
@@ -211,14 +211,14 @@ mod tests {
     #[test]
     fn a_file_without_a_link_is_about_to_go() {
         let info = Info { links: 0, ..info(Kind::File, Attributes::ARCHIVE) };
-        assert!(Shown::of_entry(&info).standard().delete_pending);
+        assert!(FileMetadata::of_entry(&info).standard().delete_pending);
     }
 
     #[test]
     fn the_ids_of_another_file_system_are_no_ids_of_the_shares_own() {
         let own = info(Kind::File, Attributes::ARCHIVE);
-        let shown = |file_system| Shown::of_entry(&Info { file_system, ..own });
-        let ids = |shown: Shown| (shown.file_id(), shown.file_id_128());
+        let shown = |file_system| FileMetadata::of_entry(&Info { file_system, ..own });
+        let ids = |shown: FileMetadata| (shown.file_id(), shown.file_id_128());
         assert_eq!(ids(shown(0)), (0x1_0000_0002, 0x1_0000_0002));
         assert_eq!(ids(shown(7)), (0xd135_44f7_1fdd_e111, 7 << 64 | 0x1_0000_0002));
         assert_ne!(ids(shown(8)), ids(shown(7)));
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn all_four_times_keep_their_places() {
-        let basic = Shown::of_entry(&info(Kind::File, Attributes::ARCHIVE)).basic();
+        let basic = FileMetadata::of_entry(&info(Kind::File, Attributes::ARCHIVE)).basic();
         let steps = |time: FileTime| time.0 - 116_444_736_000_000_000;
         let times = [basic.creation_time, basic.last_access_time, basic.last_write_time, basic.change_time];
         assert_eq!(times.map(steps), [1, 10_000_001, 20_000_001, 30_000_001]);

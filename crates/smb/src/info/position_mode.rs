@@ -26,13 +26,13 @@ const WAS_SET: u32 = 0x8000_0000;
 /// Position, mode and the position in the list of extended attributes. All of it is advice to clients, so
 /// plain atomics are enough.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct PositionMode {
     position: AtomicU64,
     mode: AtomicU32,
     next_extended: AtomicUsize,
 }
 
-impl Kept {
+impl PositionMode {
     /// The position of a read or write without an offset (MS-FSA 2.1.1.6 CurrentByteOffset).
     #[inline]
     pub fn position(&self) -> u64 {
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_mode_is_that_of_the_open_until_it_is_set() {
-        let kept = Kept::default();
+        let kept = PositionMode::default();
         assert_eq!(kept.mode(Options::empty(), 0), 0);
         assert_eq!(kept.mode(Options::WRITE_THROUGH | Options::DELETE_ON_CLOSE, 0), 0x1002);
         assert_eq!(kept.mode(Options::empty(), 0x7c), 0x0c);

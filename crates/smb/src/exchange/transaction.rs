@@ -9,7 +9,7 @@ use crate::counting::NOT_PROVED;
 
 /// The state of a request for limits, counts and records, until it is answered.
 #[derive(Debug)]
-pub struct Course {
+pub struct TransactionState {
     /// The limits of its share have let it pass, or they delay it now.
     pub has_passed: bool,
     /// The charge that it took from the limits while it waited.
@@ -32,10 +32,10 @@ pub struct Course {
     pub(crate) sample: Option<Box<Sample>>,
 }
 
-impl Course {
+impl TransactionState {
     /// The state of a request of `len` bytes.
-    pub fn new(len: usize, now: Now) -> Course {
-        Course {
+    pub fn new(len: usize, now: Now) -> TransactionState {
+        TransactionState {
             has_passed: false,
             charge: Charge::default(),
             place: Place::default(),

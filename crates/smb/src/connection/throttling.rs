@@ -14,13 +14,13 @@ use smb_wire::NtStatus;
 use super::Connection;
 use crate::counting::is_metadata;
 use crate::exchange::{Aside, Request, Stop};
-use crate::state::{Target, Tree};
+use crate::state::{TreeTarget, Tree};
 
 impl Connection {
     /// Passes or throttles a request on names or Opens of a tree.
     pub(crate) fn pace_metadata(&self, request: &mut Request<'_>, tree: &Tree) -> Result<(), Stop> {
         match &tree.target {
-            Target::Disk { engine, .. } if is_metadata(request.header.command()) => {
+            TreeTarget::Disk { engine, .. } if is_metadata(request.header.command()) => {
                 self.pace(request, engine, Work::Metadata).map(drop)
             }
             _ => Ok(()),
@@ -31,11 +31,11 @@ impl Connection {
     /// then.
     #[inline]
     pub(crate) fn pace(&self, request: &mut Request<'_>, engine: &Share, work: Work) -> Result<Charge, Stop> {
-        if request.course.has_passed {
-            return Ok(std::mem::take(&mut request.course.charge));
+        if request.transaction.has_passed {
+            return Ok(std::mem::take(&mut request.transaction.charge));
         }
         let Some(limits) = engine.limits() else { return Ok(Charge::default()) };
-        request.course.has_passed = true;
+        request.transaction.has_passed = true;
         self.ask(request, &limits, work).map_err(|hold| Stop::Aside(Aside::Hold(hold)))
     }
 
@@ -65,7 +65,7 @@ impl Connection {
         let ask = Ask { client, connection: self.handle.id, work, waiter: &waiter };
         match limits.ask(&ask, request.now) {
             Answer::Go(met, charge) => {
-                request.course.met = met;
+                request.transaction.met = met;
                 Ok(charge)
             }
             Answer::Held(hold) => Err(hold),

@@ -7,7 +7,7 @@ use wire::{Now, Output};
 
 use super::Connection;
 use crate::exchange::parked::Parked;
-use crate::exchange::{Compound, UnderWay};
+use crate::exchange::{Compound, RequestState};
 use crate::state::Event;
 
 /// How long a request may wait without an interim response, in nanoseconds. It is longer than a holder of a
@@ -59,7 +59,7 @@ impl Connection {
     pub(crate) fn announce(
         &mut self,
         compound: &mut Compound,
-        request: &mut UnderWay,
+        request: &mut RequestState,
         async_id: u64,
         out: &mut Output<Event>,
     ) {

@@ -9,26 +9,26 @@ use smb_wire::{Command, Header, NtStatus};
 use wire::Output;
 
 use super::Connection;
-use crate::exchange::compound::Key;
-use crate::exchange::course::Sample;
-use crate::exchange::{Answered, Compound, UnderWay};
+use crate::exchange::compound::SigningKey;
+use crate::exchange::transaction::Sample;
+use crate::exchange::{Answered, Compound, RequestState};
 use crate::state::Event;
 
 impl Connection {
     /// Refuses a request that was not admitted. The reply may be signed.
-    pub(crate) fn refuse(&mut self, compound: &mut Compound, mut request: UnderWay, status: NtStatus) {
+    pub(crate) fn refuse(&mut self, compound: &mut Compound, mut request: RequestState, status: NtStatus) {
         if request.header.session_id() != u64::MAX {
             compound.related.session_id = request.header.session_id();
         }
-        request.course.sample = self.desk.sample(1).map(Sample::unseen);
+        request.transaction.sample = self.desk.sample(1).map(Sample::unseen);
         request.at = compound.begin();
         self.answer(compound, &mut request, Err(status).into());
     }
 
     /// Completes the reply to a request and counts it.
-    pub(crate) fn answer(&mut self, compound: &mut Compound, request: &mut UnderWay, answered: Answered) {
+    pub(crate) fn answer(&mut self, compound: &mut Compound, request: &mut RequestState, answered: Answered) {
         let told = request.told();
-        let UnderWay { header, signed, course, at, .. } = request;
+        let RequestState { header, signed, transaction, at, .. } = request;
         let at = *at;
         let status = match answered {
             Answered::Done(status) => status,
@@ -59,8 +59,8 @@ impl Connection {
         }
         compound.related.any = true;
         compound.end(at, response, *signed);
-        let len = compound.frame.len() - at + course.attached;
-        if let Some(sample) = course.sample.as_mut().filter(|_| header.command() == Command::Create)
+        let len = compound.frame.len() - at + transaction.attached;
+        if let Some(sample) = transaction.sample.as_mut().filter(|_| header.command() == Command::Create)
             && !status.is_error()
         {
             self.sample_create(sample, &compound.frame.bytes()[at..]);
@@ -84,14 +84,14 @@ impl Connection {
     }
 
     /// The key that signs a reply.
-    fn key_for(&self, header: &Header) -> Option<Key<'_>> {
+    fn key_for(&self, header: &Header) -> Option<SigningKey<'_>> {
         // MS-SMB2 3.3.4.1.1
         let failed = header.command() == Command::SessionSetup && header.status() != NtStatus::SUCCESS;
         match self.channel_or_parting(header.session_id()) {
-            Some(channel) if failed => Some(Key::Session(Arc::clone(&channel.session))),
-            Some(channel) => Some(Key::Channel(&channel.signer)),
+            Some(channel) if failed => Some(SigningKey::Session(Arc::clone(&channel.session))),
+            Some(channel) => Some(SigningKey::Channel(&channel.signer)),
             // A session that is not carried here. It may be bound or refused.
-            None => self.server.session(header.session_id()).map(Key::Session),
+            None => self.server.session(header.session_id()).map(SigningKey::Session),
         }
     }
 

@@ -8,21 +8,21 @@ use parking_lot::{Condvar, Mutex};
 
 /// The volatile ids of the Opens with a pending CLOSE.
 #[derive(Debug, Default)]
-pub(crate) struct Closing {
+pub(crate) struct PendingCloses {
     ids: Mutex<Vec<u64>>,
     ended: Condvar,
 }
 
 /// One pending CLOSE. It ends when this value is dropped.
-pub(crate) struct Close<'a> {
-    closing: &'a Closing,
+pub(crate) struct PendingClose<'a> {
+    pending: &'a PendingCloses,
     id: u64,
 }
 
-impl Closing {
-    pub fn begin(&self, id: u64) -> Close<'_> {
+impl PendingCloses {
+    pub fn begin(&self, id: u64) -> PendingClose<'_> {
         self.ids.lock().push(id);
-        Close { closing: self, id }
+        PendingClose { pending: self, id }
     }
 
     /// Waits until the pending CLOSE of this Open, if any, is done.
@@ -32,13 +32,13 @@ impl Closing {
     }
 }
 
-impl Drop for Close<'_> {
+impl Drop for PendingClose<'_> {
     fn drop(&mut self) {
-        let mut ids = self.closing.ids.lock();
+        let mut ids = self.pending.ids.lock();
         if let Some(at) = ids.iter().position(|&id| id == self.id) {
             ids.swap_remove(at);
         }
-        self.closing.ended.notify_all();
+        self.pending.ended.notify_all();
     }
 }
 
@@ -50,14 +50,14 @@ mod tests {
 
     #[test]
     fn who_waits_for_a_close_hears_of_its_end() {
-        let closing = Closing::default();
-        closing.wait(1);
-        let (first, other) = (closing.begin(1), closing.begin(2));
+        let pending = PendingCloses::default();
+        pending.wait(1);
+        let (first, other) = (pending.begin(1), pending.begin(2));
         let (done, waited) = mpsc::channel();
         std::thread::scope(|scope| {
-            let closing = &closing;
+            let pending = &pending;
             scope.spawn(move || {
-                closing.wait(1);
+                pending.wait(1);
                 done.send(()).unwrap();
             });
             drop(other);
@@ -65,6 +65,6 @@ mod tests {
             drop(first);
             assert!(waited.recv_timeout(Duration::from_secs(10)).is_ok());
         });
-        assert!(closing.ids.lock().is_empty());
+        assert!(pending.ids.lock().is_empty());
     }
 }
