@@ -462,7 +462,7 @@ fn a_response_is_no_request() {
 
 #[test]
 fn the_transport_takes_no_record_that_is_too_long_or_none_at_all() {
-    let service = Smb(World::in_memory().server.clone());
+    let service = SmbService(World::in_memory().server.clone());
     assert_eq!(service.record([0, 0, 1, 2]), Record::Message(0x102));
     assert_eq!(service.record([0x85, 0, 0, 0]), Record::Skip(0));
     let longest = (wire::limits::MAX_MESSAGE as u32).to_be_bytes();

@@ -61,7 +61,7 @@ impl Connection {
         let at = self.unproved.iter().position(|sent| sent.first == token || sent.last == token);
         let Some(at) = at else { return };
         let sent = &mut self.unproved[at];
-        if arrived && !self.controls.deaf {
+        if arrived && !self.controls.ignores_receipts {
             sent.arrived = true;
             if (sent.last == token || sent.notice.is_none())
                 && let Some(read) = self.unproved.remove(at)

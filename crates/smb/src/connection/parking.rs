@@ -6,7 +6,7 @@ use share::{Share, Ticket};
 use smb_wire::{Command, FileId, NtStatus};
 use wire::Output;
 
-use super::{Connection, announcing};
+use super::{Connection, interim};
 use crate::exchange::parked::{Parked, Parking};
 use crate::exchange::{Aside, Exchange, RequestState};
 use crate::limits::{MAX_WAITING, MAX_WAITING_BYTES, SMALL_HELD, SMALL_WAITING};

@@ -27,7 +27,7 @@ impl Connection {
 
     /// Completes the reply to a request and counts it.
     pub(crate) fn answer(&mut self, compound: &mut Compound, request: &mut RequestState, answered: Answered) {
-        let told = request.told();
+        let pending_id = request.pending_id();
         let RequestState { header, signed, transaction, at, .. } = request;
         let at = *at;
         let status = match answered {
@@ -47,7 +47,7 @@ impl Connection {
         if header.command() == Command::SessionSetup || header.session_id() == u64::MAX {
             response.set_session_id(compound.related.session_id);
         }
-        match told {
+        match pending_id {
             Some(async_id) => response.set_async_id(async_id),
             None => {
                 if header.command() == Command::TreeConnect || header.tree_id() == u32::MAX {

@@ -6,27 +6,27 @@ use crate::state::open::pending::ChangeInProgress;
 #[derive(Default)]
 pub(crate) struct Controls {
     /// Receipts are ignored.
-    pub deaf: bool,
+    pub ignores_receipts: bool,
     /// The number of bytes before the data of a READ response.
     pub read_padding: u8,
     /// Delayed requests by their async id. Their Opens are not closed meanwhile.
-    asleep: Vec<(u64, ChangeInProgress)>,
+    delayed: Vec<(u64, ChangeInProgress)>,
 }
 
 impl Controls {
     /// Delays a request.
     pub fn sleep(&mut self, async_id: u64, open: ChangeInProgress) {
-        self.asleep.push((async_id, open));
+        self.delayed.push((async_id, open));
     }
 
     /// Ends the delay of a request: its time has passed, or it was cancelled.
     pub fn wake(&mut self, async_id: u64) -> Option<ChangeInProgress> {
-        let at = self.asleep.iter().position(|&(id, _)| id == async_id)?;
-        Some(self.asleep.swap_remove(at).1)
+        let at = self.delayed.iter().position(|&(id, _)| id == async_id)?;
+        Some(self.delayed.swap_remove(at).1)
     }
 
     /// Ends all delays with the connection.
     pub fn end(&mut self) {
-        self.asleep.clear();
+        self.delayed.clear();
     }
 }

@@ -12,7 +12,7 @@ use crate::state::Event;
 impl Connection {
     /// Counts a request. `answer` is the length of its reply.
     pub(crate) fn note(&mut self, request: &mut RequestState, status: NtStatus, answer: usize) {
-        let has_waited = request.told().is_some();
+        let has_waited = request.pending_id().is_some();
         let RequestState { header, transaction, .. } = request;
         let command = header.command();
         let response = response(status, transaction.met);

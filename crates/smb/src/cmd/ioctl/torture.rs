@@ -39,7 +39,7 @@ pub(crate) fn is_asked(connection: &Connection, request: &Request<'_>) -> bool {
 pub fn handle(connection: &mut Connection, request: &mut Request<'_>) -> Handled {
     let asked = ioctl::Request::parse(request.message)?;
     takes_no_input(&asked)?;
-    connection.controls.deaf = true;
+    connection.controls.ignores_receipts = true;
     answer(&asked, asked.file_id, request.body)
 }
 

@@ -93,9 +93,9 @@ pub struct Body {
     /// The values that its requests change.
     pub(crate) per_request: PerRequestState,
     /// The read-only operations on the blocking pool.
-    pub(crate) looks: PendingReads,
+    pub(crate) pending_reads: PendingReads,
     /// The waiters for the end of its operations.
-    pub(crate) awaiting: EndWaiters,
+    pub(crate) end_waiters: EndWaiters,
     /// The lock sequence numbers of its LOCK requests.
     pub(crate) locks: LockSequences,
     /// Refused LOCKs whose late first copies must have no effect.
@@ -172,8 +172,8 @@ impl Body {
             object: OnceLock::new(),
             listing: Mutex::default(),
             per_request: PerRequestState::default(),
-            looks: PendingReads::default(),
-            awaiting: EndWaiters::default(),
+            pending_reads: PendingReads::default(),
+            end_waiters: EndWaiters::default(),
             locks: LockSequences::default(),
             refused_locks: RefusedLocks::default(),
             lease_key: OnceLock::new(),

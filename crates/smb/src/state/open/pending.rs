@@ -38,20 +38,20 @@ impl Open {
     }
 
     pub(crate) fn is_over(&self, until: PendingUntil) -> bool {
-        let looks = || self.looks.0.load(Ordering::Acquire);
-        !self.per_request.changes.are_under_way() && (until == PendingUntil::Unchanged || looks() == 0)
+        let pending_reads = || self.pending_reads.0.load(Ordering::Acquire);
+        !self.per_request.changes.are_under_way() && (until == PendingUntil::Unchanged || pending_reads() == 0)
     }
 
     /// Wakes this ticket after the last operation, or earlier. Returns false if there is nothing to wait
     /// for.
     pub(crate) fn await_end(&self, engine: &Share, ticket: Ticket, until: PendingUntil) -> bool {
         let Changes(word) = &self.per_request.changes;
-        let mut waiting = self.awaiting.0.lock();
+        let mut waiting = self.end_waiters.0.lock();
         // This is in one order with `end_read`: either that sees the mark, or this sees no read-only
         // operation.
         let is_unchanged = word.fetch_or(AWAITED, Ordering::SeqCst) & COUNT == 0;
-        let looks = || self.looks.0.load(Ordering::SeqCst);
-        if is_unchanged && (until == PendingUntil::Unchanged || looks() == 0) {
+        let pending_reads = || self.pending_reads.0.load(Ordering::SeqCst);
+        if is_unchanged && (until == PendingUntil::Unchanged || pending_reads() == 0) {
             if waiting.is_empty() {
                 word.fetch_and(!AWAITED, Ordering::AcqRel);
             }
@@ -65,21 +65,21 @@ impl Open {
 
     fn end_change(&self) {
         if self.per_request.changes.end() {
-            self.wake_awaiting();
+            self.wake_waiters();
         }
     }
 
     fn end_read(&self) {
         let Changes(word) = &self.per_request.changes;
-        let is_last = self.looks.0.fetch_sub(1, Ordering::SeqCst) == 1;
+        let is_last = self.pending_reads.0.fetch_sub(1, Ordering::SeqCst) == 1;
         if is_last && word.load(Ordering::SeqCst) & AWAITED != 0 {
-            self.wake_awaiting();
+            self.wake_waiters();
         }
     }
 
     #[cold]
-    fn wake_awaiting(&self) {
-        let mut waiting = self.awaiting.0.lock();
+    fn wake_waiters(&self) {
+        let mut waiting = self.end_waiters.0.lock();
         self.per_request.changes.0.fetch_and(!AWAITED, Ordering::AcqRel);
         let woken = std::mem::take(&mut *waiting);
         drop(waiting);
@@ -114,7 +114,7 @@ impl RequestOpen {
 
     /// Continues a read-only request on the blocking pool. It is under way until the result is dropped.
     pub fn continue_read(&self) -> ReadInProgress {
-        self.looks.0.fetch_add(1, Ordering::SeqCst);
+        self.pending_reads.0.fetch_add(1, Ordering::SeqCst);
         ReadInProgress(self.share())
     }
 
