@@ -1,4 +1,4 @@
-//! CANCEL: asks to give up an earlier request, which its header names; it has no response (MS-SMB2 2.2.30).
+//! CANCEL: cancels an earlier request, which its header names (MS-SMB2 2.2.30). It has no response.
 
 use crate::malformed::Malformed;
 use crate::reader::Reader;

@@ -11,13 +11,13 @@ pub use crate::output::Response;
 wire_flags! {
     /// Flags of a request (MS-SMB2 2.2.35).
     pub struct Flags: u16 {
-        /// Everything beneath the directory counts.
+        /// Includes all levels below the directory.
         WATCH_TREE = 0x0001,
     }
 }
 
 wire_flags! {
-    /// Which changes count (MS-SMB2 2.2.35).
+    /// The kinds of changes to report (MS-SMB2 2.2.35).
     pub struct CompletionFilter: u32 {
         FILE_NAME = 0x0000_0001,
         DIR_NAME = 0x0000_0002,
@@ -37,13 +37,13 @@ wire_flags! {
 /// CHANGE_NOTIFY request (MS-SMB2 2.2.35).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// Whether the whole tree counts.
+    /// Whether the whole tree is watched.
     pub flags: Flags,
-    /// How many bytes may be answered.
+    /// The most bytes of the response.
     pub output_buffer_length: u32,
     /// The Open of the directory.
     pub file_id: FileId,
-    /// Which changes count.
+    /// The kinds of changes to report.
     pub completion_filter: CompletionFilter,
 }
 

@@ -10,7 +10,7 @@ use wire::Writer;
 wire_flags! {
     /// Flags of request and response (MS-SMB2 2.2.15).
     pub struct Flags: u16 {
-        /// The response carries the attributes.
+        /// The response has the attributes.
         POSTQUERY_ATTRIB = 0x0001,
     }
 }
@@ -18,7 +18,7 @@ wire_flags! {
 /// CLOSE request (MS-SMB2 2.2.15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// Whether the response shall carry the attributes.
+    /// Whether the response should have the attributes.
     pub flags: Flags,
     /// The Open.
     pub file_id: FileId,
@@ -55,7 +55,7 @@ impl Request {
 /// CLOSE response (MS-SMB2 2.2.16).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Response {
-    /// The attributes, when the request asked for them.
+    /// The attributes, if the request asked for them.
     pub info: Option<FileInfo>,
 }
 

@@ -1,4 +1,4 @@
-//! ECHO: asks whether the other side is there (MS-SMB2 2.2.28 and 2.2.29).
+//! ECHO: checks that the other side is alive (MS-SMB2 2.2.28 and 2.2.29).
 
 use crate::malformed::Malformed;
 use crate::reader::Reader;

@@ -1,8 +1,7 @@
-//! The ERROR response: what stands in the place of a body when a request failed (MS-SMB2 2.2.2).
+//! The ERROR response, which replaces the body of a failed request's response (MS-SMB2 2.2.2).
 //!
-//! [`Response`] carries the data of one error, wrapped in an error context when the dialect is 3.1.1. What
-//! the data holds depends on the status: [`SymbolicLink`], four bytes of [`Response::buffer_too_small`], or
-//! nothing.
+//! [`Response`] has the data of one error, inside an error context if the dialect is 3.1.1. The form of the
+//! data depends on the status: [`SymbolicLink`], four bytes of [`Response::buffer_too_small`], or no data.
 
 use crate::header::{Command, Header};
 use crate::macros::wire_enum;
@@ -13,7 +12,7 @@ use crate::utf16::Utf16;
 use wire::Writer;
 
 wire_enum! {
-    /// What an error context is about (MS-SMB2 2.2.2.1).
+    /// The kind of an error context (MS-SMB2 2.2.2.1).
     pub enum ErrorId: u32 {
         Default = 0x0000_0000,
         ShareRedirect = 0x7264_5253,
@@ -23,20 +22,20 @@ wire_enum! {
 /// ERROR response (MS-SMB2 2.2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Response<'a> {
-    /// How many error contexts the data holds; zero when it is the plain data (before 3.1.1).
+    /// The number of error contexts in the data, or zero for plain data (before 3.1.1).
     pub error_context_count: u8,
     /// The data: error contexts, or the data of one error.
     pub error_data: &'a [u8],
 }
 
-/// The body of an error without data: nine bytes, the last of which only fills the variable part.
+/// The body of an error without data: nine bytes. The last one only fills the variable part.
 pub const EMPTY: [u8; 9] = [9, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// Whether `message`, a response from its header on, has this body in the place of its command's own
-/// (MS-SMB2 3.3.4.4). An interim response, with STATUS_PENDING, has it too.
+/// Whether `message`, a response from its header on, has this body instead of its command's own (MS-SMB2
+/// 3.3.4.4). An interim response, with STATUS_PENDING, has it too.
 ///
 /// # Errors
-/// [`Malformed`] when there is no whole header, or no structure size behind it.
+/// [`Malformed`] if the header or the structure size after it is incomplete.
 pub fn stands_in(message: &[u8]) -> Result<bool, Malformed> {
     let header = Header::parse(message)?;
     let mut r = Reader::new(message, "ERROR response");
@@ -45,7 +44,7 @@ pub fn stands_in(message: &[u8]) -> Result<bool, Malformed> {
     if size != 9 {
         return Ok(false);
     }
-    // Bodies of these commands also have a structure size of nine, so the status decides.
+    // Bodies of these commands have a structure size of nine too, so the status decides.
     Ok(match (header.command(), header.status()) {
         (_, NtStatus::PENDING) => true,
         (Command::SessionSetup, NtStatus::MORE_PROCESSING_REQUIRED) => false,
@@ -53,8 +52,8 @@ pub fn stands_in(message: &[u8]) -> Result<bool, Malformed> {
         (Command::SessionSetup | Command::QueryDirectory | Command::QueryInfo, status) => {
             !status.is_success()
         }
-        // STATUS_NOTIFY_ENUM_DIR comes with an empty buffer or as an error. Both are laid out alike but for
-        // the offset, which stands where an error has its count of contexts.
+        // STATUS_NOTIFY_ENUM_DIR comes with an empty buffer or as an error. Both have the same layout,
+        // except that an error has its count of contexts in the place of the offset.
         (Command::ChangeNotify, status) => !status.is_success() || r.u16("OutputBufferOffset")? == 0,
         _ => true,
     })
@@ -87,7 +86,7 @@ impl<'a> Response<'a> {
         w.bytes(self.error_data);
     }
 
-    /// Appends the body of an error whose data `fill` appends. `is_311` wraps it in one error context.
+    /// Appends the body of an error. `fill` appends its data. `is_311` wraps the data in one error context.
     pub fn write_with(out: &mut Vec<u8>, is_311: bool, id: ErrorId, fill: impl FnOnce(&mut Vec<u8>)) {
         let start = out.len();
         out.extend_from_slice(&EMPTY[..8]);
@@ -107,7 +106,7 @@ impl<'a> Response<'a> {
         out[start + 4..start + 8].copy_from_slice(&length.to_le_bytes());
     }
 
-    /// Appends the body of STATUS_BUFFER_TOO_SMALL: how many bytes would have been enough.
+    /// Appends the body of STATUS_BUFFER_TOO_SMALL with the required number of bytes.
     pub fn buffer_too_small(out: &mut Vec<u8>, is_311: bool, required: u32) {
         // MS-SMB2 2.2.2.2
         let data = required.to_le_bytes();
@@ -119,8 +118,7 @@ impl<'a> Response<'a> {
         Self::write_with(out, is_311, ErrorId::Default, |out| link.write(out));
     }
 
-    /// Identifier and data of each error, with or without contexts around it. After an error there is
-    /// nothing more.
+    /// The identifier and data of each error, with or without contexts. The iterator ends after an error.
     pub fn errors(&self) -> impl Iterator<Item = Result<(ErrorId, &'a [u8]), Malformed>> + use<'a> {
         let (data, wrapped) = (self.error_data, self.error_context_count > 0);
         let mut left = if wrapped { self.error_context_count } else { u8::from(!data.is_empty()) };
@@ -146,16 +144,16 @@ impl<'a> Response<'a> {
     }
 }
 
-/// Where a symbolic link leads that was met on the way to a file (MS-SMB2 2.2.2.2.1).
+/// The target of a symbolic link on the path to a file (MS-SMB2 2.2.2.2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SymbolicLink<'a> {
-    /// How many bytes at the end of the path come after the link.
+    /// The number of bytes of the path after the link.
     pub unparsed_path_length: u16,
-    /// The name to use.
+    /// The target for programs.
     pub substitute_name: Utf16<'a>,
-    /// The name to show.
+    /// The target for display.
     pub print_name: Utf16<'a>,
-    /// Whether the name is relative to the directory of the link.
+    /// Whether the target is relative to the directory of the link.
     pub is_relative: bool,
 }
 
@@ -222,7 +220,7 @@ mod tests {
     use crate::utf16;
 
     /// The example of MS-SMB2 2.2.2.2.1.1: `ProtocolDocs` in `\\MachX\ShareY\Public` leads to
-    /// `..\DonHall\Documents\PDocs`, and `\DailyDocs\[MS-SMB].doc` under it is opened.
+    /// `..\DonHall\Documents\PDocs`, and the client opens `\DailyDocs\[MS-SMB].doc` below it.
     #[test]
     fn the_relative_link_of_the_specification() {
         let target = utf16::encode(r"..\DonHall\Documents\PDocs");

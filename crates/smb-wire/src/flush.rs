@@ -1,4 +1,4 @@
-//! FLUSH: writes what is cached of a file to its store (MS-SMB2 2.2.17 and 2.2.18).
+//! FLUSH: writes the cached data of a file to stable storage (MS-SMB2 2.2.17 and 2.2.18).
 
 use crate::id::FileId;
 use crate::malformed::Malformed;
@@ -8,7 +8,7 @@ use wire::Writer;
 /// FLUSH request (MS-SMB2 2.2.17).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// 0xffff asks a server for macOS to wait for the disk itself (AAPL full sync); zero otherwise.
+    /// With 0xffff, a server for macOS waits for the disk itself (AAPL full sync). Otherwise it is zero.
     pub reserved1: u16,
     /// The Open.
     pub file_id: FileId,

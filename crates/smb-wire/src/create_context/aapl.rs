@@ -1,6 +1,6 @@
-//! The AAPL create context: what macOS asks a server about itself when it opens a share.
+//! The AAPL create context: the query that macOS sends when it opens a share.
 //!
-//! There is no public specification; the layout is what macOS sends and servers for it answer.
+//! There is no public specification. The layout is the one that macOS and its servers use.
 
 use crate::macros::{wire_enum, wire_flags};
 use crate::malformed::Malformed;
@@ -12,7 +12,7 @@ use wire::Writer;
 const STRUCTURE: &str = "AAPL create context";
 
 wire_enum! {
-    /// What the context asks for.
+    /// The command of the context.
     pub enum Command: u32 {
         ServerQuery = 0x0000_0001,
         ResolveId = 0x0000_0002,
@@ -20,7 +20,7 @@ wire_enum! {
 }
 
 wire_flags! {
-    /// What a server query asks for and what its answer holds.
+    /// The parts of a server query and of its response.
     pub struct QueryBitmap: u64 {
         SERVER_CAPS = 0x0000_0001,
         VOLUME_CAPS = 0x0000_0002,
@@ -29,21 +29,21 @@ wire_flags! {
 }
 
 wire_flags! {
-    /// What client or server can do.
+    /// The capabilities of a client or server.
     pub struct ServerCaps: u64 {
-        /// Directory entries carry access, resource fork length and Finder information.
+        /// Directory entries have access, resource fork length and Finder information.
         READ_DIR_ATTR = 0x0000_0001,
         /// FSCTL_SRV_COPYCHUNK copies a whole file with its streams.
         OSX_COPYFILE = 0x0000_0002,
         /// The server is based on UNIX.
         UNIX_BASED = 0x0000_0004,
-        /// Modes are carried in ACEs.
+        /// ACEs have file modes.
         NFS_ACE = 0x0000_0008,
     }
 }
 
 wire_flags! {
-    /// What a volume can do.
+    /// The capabilities of a volume.
     pub struct VolumeCaps: u64 {
         RESOLVE_ID = 0x0000_0001,
         CASE_SENSITIVE = 0x0000_0002,
@@ -54,19 +54,19 @@ wire_flags! {
 /// The context of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
-    /// Asks what server and volume can do.
+    /// Queries the capabilities of server and volume.
     ServerQuery {
-        /// What is asked for.
+        /// The requested parts.
         bitmap: QueryBitmap,
-        /// What the client can do.
+        /// The capabilities of the client.
         client_caps: ServerCaps,
     },
-    /// Asks for the path of a file by its id.
+    /// Asks for the path of a file with this id.
     ResolveId {
         /// The file.
         file_id: u64,
     },
-    /// A command that is not known and is to be ignored.
+    /// An unknown command, to be ignored.
     Unknown(u32),
 }
 
@@ -114,13 +114,13 @@ fn command(w: &mut Writer<'_>, command: Command) {
 /// The context of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Response<'a> {
-    /// What server and volume can do. Which fields are there stands in the bitmap of the answer.
+    /// The capabilities of server and volume. The bitmap in the response says which fields it has.
     ServerQuery {
-        /// What the server can do.
+        /// The capabilities of the server.
         server_caps: Option<ServerCaps>,
-        /// What the volume can do.
+        /// The capabilities of the volume.
         volume_caps: Option<VolumeCaps>,
-        /// The model of the server, by which Finder chooses an icon.
+        /// The model of the server. Finder chooses an icon by it.
         model: Option<Utf16<'a>>,
     },
     /// The path of a file.
@@ -130,7 +130,7 @@ pub enum Response<'a> {
         /// The path from the share's root.
         path: Utf16<'a>,
     },
-    /// A command that is not known.
+    /// An unknown command.
     Unknown(u32),
 }
 
@@ -199,7 +199,7 @@ impl<'a> Response<'a> {
     }
 }
 
-/// A 32-bit length in bytes and so much text.
+/// A 32-bit length in bytes with a text of that length.
 fn string<'a>(r: &mut Reader<'a>) -> Result<Utf16<'a>, Malformed> {
     let length = r.u32("length of a string")? as usize;
     let bytes = r.bytes(length, "string")?;
@@ -210,7 +210,8 @@ fn string<'a>(r: &mut Reader<'a>) -> Result<Utf16<'a>, Malformed> {
 mod tests {
     use super::*;
 
-    /// What macOS sends when it opens a share: everything is asked for, and all capabilities are claimed.
+    /// The context that macOS sends when it opens a share. It requests all parts and claims all
+    /// capabilities.
     const MACOS: [u8; 24] = [1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0];
 
     #[test]

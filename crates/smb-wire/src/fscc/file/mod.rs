@@ -1,8 +1,7 @@
-//! File information classes (MS-FSCC 2.4): what QUERY_INFO answers and SET_INFO takes.
+//! File information classes of QUERY_INFO and SET_INFO (MS-FSCC 2.4).
 //!
-//! [`facts`] holds the structures of fixed size, [`name`] those that carry a name, [`lists`] streams and
-//! hard links, [`pipe`] what is asked about named pipes. Directory classes are in
-//! [`directory`](super::directory).
+//! [`facts`] has the structures of fixed size, [`name`] those with a name, [`lists`] streams and hard links,
+//! and [`pipe`] those of named pipes. Directory classes are in [`directory`](super::directory).
 
 pub mod facts;
 pub mod lists;
