@@ -28,7 +28,7 @@ impl Request {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing.
+    /// [`Malformed`] if a field is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut r = Reader::body(message, "CLOSE request", 24)?;
         let flags = Flags::from_bits_retain(r.u16("Flags")?);
@@ -45,7 +45,7 @@ impl Request {
         self.file_id.write(&mut w);
     }
 
-    /// Bytes to hold against the credit charge: none.
+    /// The bytes that count for the credit charge: none.
     #[must_use]
     pub fn payload_len(&self) -> u32 {
         0
@@ -63,7 +63,7 @@ impl Response {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing.
+    /// [`Malformed`] if a field is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut r = Reader::body(message, "CLOSE response", 60)?;
         let flags = Flags::from_bits_retain(r.u16("Flags")?);

@@ -321,7 +321,7 @@ impl<'a> Response<'a> {
     /// Parses a message from its header on. The contexts are checked when they are read.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or points outside.
+    /// [`Malformed`] if a field is missing or points outside.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
         let mut r = Reader::body(message, "CREATE response", 89)?;
         let oplock_level = OplockLevel::new(r.u8("OplockLevel")?);

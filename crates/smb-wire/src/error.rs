@@ -63,7 +63,7 @@ impl<'a> Response<'a> {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or the data is longer than the message.
+    /// [`Malformed`] if a field is missing or the data is longer than the message.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
         let mut r = Reader::body(message, "ERROR response", 9)?;
         let error_context_count = r.u8("ErrorContextCount")?;
@@ -167,7 +167,7 @@ impl<'a> SymbolicLink<'a> {
     /// Parses the data of an error.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing, a tag is wrong or a name points outside.
+    /// [`Malformed`] if a field is missing, a tag is wrong or a name points outside.
     pub fn parse(data: &'a [u8]) -> Result<Self, Malformed> {
         let mut r = Reader::new(data, SYMLINK);
         let length = r.u32("SymLinkLength")? as usize;

@@ -18,7 +18,7 @@ impl Request {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing.
+    /// [`Malformed`] if a field is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut r = Reader::body(message, "FLUSH request", 24)?;
         let reserved1 = r.u16("Reserved1")?;
@@ -35,7 +35,7 @@ impl Request {
         self.file_id.write(&mut w);
     }
 
-    /// Bytes to hold against the credit charge: none.
+    /// The bytes that count for the credit charge: none.
     #[must_use]
     pub fn payload_len(&self) -> u32 {
         0
@@ -50,7 +50,7 @@ impl Response {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when the body is missing.
+    /// [`Malformed`] if the body is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         Reader::body(message, "FLUSH response", 4).map(|_| Response)
     }

@@ -1,24 +1,24 @@
-//! Lists of elements of one fixed size, read lazily from a frame or written from a slice of values.
+//! Lists of elements of one fixed size. They are read lazily from a frame or written from a slice of values.
 
 use std::fmt;
 use wire::Writer;
 
-/// Something of a fixed size that stands in a list.
+/// An element of a fixed size.
 pub trait Element: Copy {
     /// Its size in a message, in bytes.
     const SIZE: usize;
 
-    /// Reads one from the start of `bytes`, which holds at least [`Element::SIZE`] bytes.
+    /// Reads an element from the start of `bytes`, which has at least [`Element::SIZE`] bytes.
     fn read(bytes: &[u8]) -> Self;
 
-    /// Appends one.
+    /// Appends the element.
     fn write(&self, w: &mut Writer<'_>);
 }
 
-/// A list that is either still bytes of a frame or already a slice of values.
+/// A list, either as bytes of a frame or as a slice of values.
 #[derive(Clone, Copy)]
 pub enum List<'a, T> {
-    /// The elements as they stand in a message. Bytes that do not fill a last element are not read.
+    /// The elements as bytes of a message. An incomplete last element is ignored.
     Wire(&'a [u8]),
     /// Elements to be written.
     Values(&'a [T]),

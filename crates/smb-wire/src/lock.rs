@@ -8,7 +8,7 @@ use crate::reader::Reader;
 use wire::Writer;
 
 wire_flags! {
-    /// How a range is to be locked (MS-SMB2 2.2.26.1).
+    /// The operation on a range (MS-SMB2 2.2.26.1).
     pub struct Flags: u32 {
         SHARED_LOCK = 0x0000_0001,
         EXCLUSIVE_LOCK = 0x0000_0002,
@@ -24,7 +24,7 @@ pub struct LockElement {
     pub offset: u64,
     /// Its length in bytes.
     pub length: u64,
-    /// What to do with it.
+    /// The operation.
     pub flags: Flags,
 }
 
@@ -55,9 +55,9 @@ impl Element for LockElement {
 /// LOCK request (MS-SMB2 2.2.26).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// Tells a replay from a new request: 0 to 15. Not used in 2.0.2.
+    /// Tells a replay from a new request: 0 to 15. It is not used in 2.0.2.
     pub lock_sequence_number: u8,
-    /// The slot of the sequence number: 1 to 64, zero for none. Up to 28 bits can come.
+    /// The slot of the sequence number: 1 to 64, or zero for none. The field has 28 bits.
     pub lock_sequence_index: u32,
     /// The Open.
     pub file_id: FileId,
@@ -69,9 +69,9 @@ impl<'a> Request<'a> {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing, or there is no range.
+    /// [`Malformed`] if a field is missing, or there is no range.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        // The size counts the first element.
+        // The size includes the first element.
         let mut r = Reader::body(message, "LOCK request", 48)?;
         let count = r.u16("LockCount")?;
         let sequence = r.u32("LockSequence")?;
@@ -99,7 +99,7 @@ impl<'a> Request<'a> {
         self.locks.write(&mut w);
     }
 
-    /// Bytes to hold against the credit charge: none.
+    /// The bytes that count for the credit charge: none.
     #[must_use]
     pub fn payload_len(&self) -> u32 {
         0
@@ -114,7 +114,7 @@ impl Response {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when the body is missing.
+    /// [`Malformed`] if the body is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         Reader::body(message, "LOCK response", 4).map(|_| Response)
     }

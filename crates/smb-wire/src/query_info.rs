@@ -1,4 +1,5 @@
-//! QUERY_INFO: attributes of a file, a volume, a security descriptor or quota (MS-SMB2 2.2.37 and 2.2.38).
+//! QUERY_INFO: queries attributes of a file or a volume, a security descriptor or quotas (MS-SMB2 2.2.37 and
+//! 2.2.38).
 
 use crate::id::FileId;
 use crate::macros::{wire_enum, wire_flags};
@@ -9,7 +10,7 @@ use wire::Writer;
 pub use crate::output::Response;
 
 wire_enum! {
-    /// What the information is about (MS-SMB2 2.2.37).
+    /// The kind of information (MS-SMB2 2.2.37).
     pub enum InfoType: u8 {
         File = 0x01,
         Filesystem = 0x02,
@@ -44,11 +45,11 @@ wire_flags! {
 /// QUERY_INFO request (MS-SMB2 2.2.37).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// What the information is about.
+    /// The kind of information.
     pub info_type: InfoType,
     /// The class of MS-FSCC 2.4 or 2.5.
     pub file_info_class: u8,
-    /// How many bytes may be answered.
+    /// The most bytes of the response.
     pub output_buffer_length: u32,
     /// [`SecurityInformation`] bits, or the index of an extended attribute.
     pub additional_information: u32,
@@ -56,7 +57,7 @@ pub struct Request<'a> {
     pub flags: Flags,
     /// The Open.
     pub file_id: FileId,
-    /// Which extended attributes or whose quota is meant.
+    /// The requested extended attributes or quotas.
     pub input_buffer: &'a [u8],
 }
 
@@ -64,7 +65,7 @@ impl<'a> Request<'a> {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or points outside.
+    /// [`Malformed`] if a field is missing or points outside.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
         let mut r = Reader::body(message, "QUERY_INFO request", 41)?;
         let info_type = InfoType::new(r.u8("InfoType")?);
@@ -101,35 +102,35 @@ impl<'a> Request<'a> {
         w.u32_le(self.additional_information);
         w.u32_le(self.flags.bits());
         self.file_id.write(&mut w);
-        // The variable part holds at least one byte.
+        // The variable part has at least one byte.
         w.bytes(if self.input_buffer.is_empty() { &[0] } else { self.input_buffer });
     }
 
-    /// The parts of the security descriptor that are asked for, when one is.
+    /// The requested parts of the security descriptor, if it is such a query.
     #[must_use]
     pub fn security_information(&self) -> SecurityInformation {
         SecurityInformation::from_bits_retain(self.additional_information)
     }
 
-    /// Bytes to hold against the credit charge.
+    /// The bytes that count for the credit charge.
     #[must_use]
     pub fn payload_len(&self) -> u32 {
         self.output_buffer_length.max(self.input_buffer.len() as u32)
     }
 }
 
-/// Whose quota is asked for: the input buffer of a quota query (MS-SMB2 2.2.37.1).
+/// The input buffer of a quota query (MS-SMB2 2.2.37.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueryQuotaInfo<'a> {
-    /// Whether only one entry is to be answered.
+    /// Whether to return only one entry.
     pub return_single: bool,
     /// Whether to begin at the first entry.
     pub restart_scan: bool,
-    /// Which entries.
+    /// The requested entries.
     pub sids: QuotaSids<'a>,
 }
 
-/// Which quota entries are asked for.
+/// The requested quota entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuotaSids<'a> {
     /// All of them.
@@ -144,7 +145,7 @@ impl<'a> QueryQuotaInfo<'a> {
     /// Parses the input buffer of a quota query.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or points outside, or when both forms of SIDs are there.
+    /// [`Malformed`] if a field is missing or points outside, or both forms of SIDs are present.
     pub fn parse(buffer: &'a [u8]) -> Result<Self, Malformed> {
         let mut r = Reader::new(buffer, "SMB2_QUERY_QUOTA_INFO");
         let return_single = r.u8("ReturnSingle")? != 0;

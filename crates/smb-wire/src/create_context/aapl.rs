@@ -74,7 +74,7 @@ impl Request {
     /// Parses the data of the context.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing.
+    /// [`Malformed`] if a field is missing.
     pub fn parse(data: &[u8]) -> Result<Self, Malformed> {
         let mut r = Reader::new(data, STRUCTURE);
         let command = Command::new(r.u32("Command")?);
@@ -138,7 +138,7 @@ impl<'a> Response<'a> {
     /// Parses the data of the context.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or a string is longer than the data.
+    /// [`Malformed`] if a field is missing or a string is longer than the data.
     pub fn parse(data: &'a [u8]) -> Result<Self, Malformed> {
         let mut r = Reader::new(data, STRUCTURE);
         let command = Command::new(r.u32("Command")?);

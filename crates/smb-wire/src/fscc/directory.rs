@@ -1,7 +1,7 @@
 //! The output of QUERY_DIRECTORY: one builder for all directory classes.
 //!
-//! [`Listing::push`] is on the fast path. It allocates nothing as long as the output buffer has capacity for its
-//! limit. The server decides what to return if an entry does not fit (MS-FSA 2.1.5.6.3):
+//! [`Listing::push`] is on the fast path. It allocates nothing as long as the output buffer has capacity for
+//! its limit. The server decides what to return if an entry does not fit (MS-FSA 2.1.5.6.3):
 //!
 //! - a limit below [`DirectoryClass::fixed_len`]: STATUS_INFO_LENGTH_MISMATCH, before the directory is read;
 //! - the first entry does not fit: [`Listing::push_cut`] writes it with as much of its name as fits, and the

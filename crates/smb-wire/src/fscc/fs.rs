@@ -264,7 +264,7 @@ impl<'a> Volume<'a> {
     /// Reads the structure.
     ///
     /// # Errors
-    /// [`BadBuffer`] when the data ends early or the label has an odd length.
+    /// [`BadBuffer`] if the data ends early or the label has an odd length.
     pub fn parse(data: &'a [u8]) -> Result<Self, BadBuffer> {
         let mut c = Cursor::new(data);
         let volume_creation_time = FileTime(c.i64_le()?);
@@ -296,7 +296,7 @@ impl<'a> Attribute<'a> {
     /// (STATUS_BUFFER_OVERFLOW).
     ///
     /// # Errors
-    /// [`Full`] when the fixed part does not fit (STATUS_INFO_LENGTH_MISMATCH).
+    /// [`Full`] if the fixed part does not fit (STATUS_INFO_LENGTH_MISMATCH).
     pub fn write(&self, limit: usize, out: &mut Vec<u8>) -> Result<bool, Full> {
         let limit = limit.checked_sub(Self::FIXED).ok_or(Full)? + 4;
         let mut w = Writer::new(out);
@@ -308,7 +308,7 @@ impl<'a> Attribute<'a> {
     /// Reads the structure.
     ///
     /// # Errors
-    /// [`BadBuffer`] when the data ends early or the name has an odd length.
+    /// [`BadBuffer`] if the data ends early or the name has an odd length.
     pub fn parse(data: &'a [u8]) -> Result<Self, BadBuffer> {
         let mut c = Cursor::new(data);
         Ok(Attribute {

@@ -1,12 +1,12 @@
 //! MS-FSCC: the wire form of files, directories and volumes, and the mapping of names.
 //!
-//! Start with [`class`] for the numbers of the information classes. [`mod@file`], [`fs`] and [`directory`] have
-//! their structures. [`names`] converts between SMB names and names of the host. [`wildcard`] matches search
-//! patterns. [`fsctl`] and [`reparse`] have the buffers of control codes. [`ea`], [`notify`] and [`quota`] have the
-//! lists of those names.
+//! Start with [`class`] for the numbers of the information classes. [`mod@file`], [`fs`] and [`directory`]
+//! have their structures. [`names`] converts between SMB names and names of the host. [`wildcard`] matches
+//! search patterns. [`fsctl`] and [`reparse`] have the buffers of control codes. [`ea`], [`notify`] and
+//! [`quota`] have the lists of those names.
 //!
-//! All structures are plain values with `write(&mut Vec<u8>)` and `parse(&[u8])`. Lists with NextEntryOffset are
-//! written with [`chain`].
+//! All structures are plain values with `write(&mut Vec<u8>)` and `parse(&[u8])`. Lists with NextEntryOffset
+//! are written with [`chain`].
 
 mod layout;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The negotiate contexts of dialect 3.1.1 (MS-SMB2 2.2.3.1 and 2.2.4.1).
 //!
-//! [`Contexts`] is the list as it stands in a message or as it is to be written, [`Context`] one of it.
+//! [`Contexts`] is the list in a message, or the values for one. [`Context`] is one of its contexts.
 
 use crate::list::List;
 use crate::macros::{wire_enum, wire_flags};
@@ -13,7 +13,7 @@ use wire::Writer;
 const STRUCTURE: &str = "NEGOTIATE_CONTEXT";
 
 wire_enum! {
-    /// What a context is about (MS-SMB2 2.2.3.1).
+    /// The type of a context (MS-SMB2 2.2.3.1).
     pub enum ContextType: u16 {
         PreauthIntegrity = 0x0001,
         Encryption = 0x0002,
@@ -22,7 +22,7 @@ wire_enum! {
         Transport = 0x0006,
         RdmaTransform = 0x0007,
         Signing = 0x0008,
-        /// Reserved in MS-SMB2; clients and servers with POSIX extensions use it.
+        /// Reserved in MS-SMB2. Clients and servers with POSIX extensions use it.
         Posix = 0x0100,
     }
 }
@@ -64,14 +64,14 @@ wire_flags! {
 }
 
 wire_flags! {
-    /// What the transport offers (MS-SMB2 2.2.3.1.5).
+    /// The capabilities of the transport (MS-SMB2 2.2.3.1.5).
     pub struct TransportFlags: u32 {
         ACCEPT_TRANSPORT_LEVEL_SECURITY = 0x0000_0001,
     }
 }
 
 wire_enum! {
-    /// A transform of data that travels over RDMA (MS-SMB2 2.2.3.1.6).
+    /// A transform of data over RDMA (MS-SMB2 2.2.3.1.6).
     pub enum RdmaTransform: u16 {
         None = 0x0000,
         Encryption = 0x0001,
@@ -88,7 +88,7 @@ wire_enum! {
     }
 }
 
-/// The GUID in the data of the POSIX context: the version of the extensions that both sides speak.
+/// The GUID in the POSIX context: the version of the extensions that both sides use.
 pub const POSIX_GUID: [u8; 16] =
     [0x93, 0xad, 0x25, 0x50, 0x9c, 0xb4, 0x11, 0xe7, 0xb4, 0x23, 0x83, 0xde, 0x96, 0x8b, 0xcd, 0x7c];
 
@@ -97,12 +97,12 @@ pub const POSIX_GUID: [u8; 16] =
 pub enum Context<'a> {
     /// SMB2_PREAUTH_INTEGRITY_CAPABILITIES.
     PreauthIntegrity {
-        /// The hashes offered, or the one chosen.
+        /// The offered hashes, or the chosen one.
         hash_algorithms: List<'a, HashAlgorithm>,
         /// Random bytes.
         salt: &'a [u8],
     },
-    /// SMB2_ENCRYPTION_CAPABILITIES: ciphers in order of preference, or the one chosen.
+    /// SMB2_ENCRYPTION_CAPABILITIES: ciphers in order of preference, or the chosen one.
     Encryption(List<'a, Cipher>),
     /// SMB2_COMPRESSION_CAPABILITIES.
     Compression {
@@ -117,11 +117,11 @@ pub enum Context<'a> {
     Transport(TransportFlags),
     /// SMB2_RDMA_TRANSFORM_CAPABILITIES.
     RdmaTransform(List<'a, RdmaTransform>),
-    /// SMB2_SIGNING_CAPABILITIES: algorithms in order of preference, or the one chosen.
+    /// SMB2_SIGNING_CAPABILITIES: algorithms in order of preference, or the chosen one.
     Signing(List<'a, SigningAlgorithm>),
-    /// The POSIX extensions; the data holds [`POSIX_GUID`] when both sides speak the same version.
+    /// The POSIX extensions. The data is [`POSIX_GUID`] if both sides use the same version.
     Posix(&'a [u8]),
-    /// A context that is to be ignored: it is not known, or its data is not what it should be and nothing hangs on it.
+    /// A context to be ignored: its type is unknown, or its data is invalid and not needed.
     Unknown {
         /// Its type.
         context_type: u16,
@@ -147,11 +147,12 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Parses the data of a context of type `context_type`. Malformed data of one that a server must ignore when it does not
-    /// support what it is about makes it [`Context::Unknown`] of that type.
+    /// Parses the data of a context of type `context_type`. A server must ignore contexts of features that
+    /// it does not support. If the data of such a context is malformed, it becomes [`Context::Unknown`] with
+    /// that type.
     ///
     /// # Errors
-    /// [`Malformed`] when a list is longer than the data, or empty where MS-SMB2 wants at least one element.
+    /// [`Malformed`] if a list is longer than the data, or is empty although MS-SMB2 requires an element.
     // MS-SMB2 3.3.5.4
     pub fn parse(context_type: ContextType, data: &'a [u8]) -> Result<Self, Malformed> {
         let is_optional = matches!(
@@ -252,7 +253,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// A 16-bit count, `skip` reserved bytes and so many 16-bit ids; none is an error.
+/// A 16-bit count, `skip` reserved bytes and that many 16-bit ids. An empty list is an error.
 fn ids<'a, T>(
     r: &mut Reader<'a>,
     count_field: &'static str,
@@ -271,14 +272,14 @@ fn ids<'a, T>(
 /// The list of contexts of a message.
 #[derive(Clone, Copy)]
 pub enum Contexts<'a> {
-    /// As it stands in a message.
+    /// The bytes in a message.
     Wire {
         /// The bytes from the first context to the end of the message.
         bytes: &'a [u8],
-        /// How many contexts there are said to be.
+        /// The stated number of contexts.
         count: u16,
     },
-    /// To be written.
+    /// The values to write.
     Values(&'a [Context<'a>]),
 }
 
@@ -301,7 +302,7 @@ impl<'a> Contexts<'a> {
         Ok(Contexts::Wire { bytes, count })
     }
 
-    /// The number of contexts, without reading them.
+    /// The number of contexts, without a parse.
     #[must_use]
     pub fn count(&self) -> usize {
         match self {
@@ -310,13 +311,13 @@ impl<'a> Contexts<'a> {
         }
     }
 
-    /// The contexts in order. After an error there is nothing more.
+    /// The contexts in order. The iterator ends after an error.
     #[must_use]
     pub fn iter(&self) -> Iter<'a> {
         Iter { list: *self, index: 0, at: 0 }
     }
 
-    /// Appends all contexts, each on a boundary of eight bytes, and answers how many there are.
+    /// Appends all contexts, each on a boundary of eight bytes. Returns their number.
     pub(super) fn write(&self, w: &mut Writer<'_>) -> u16 {
         let mut count = 0;
         for context in self.iter().map_while(Result::ok) {

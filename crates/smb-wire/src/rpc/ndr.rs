@@ -1,14 +1,14 @@
-//! NDR 2.0, little-endian: how the arguments and results of a call lie in its stub.
+//! NDR 2.0, little-endian: the encoding of a call's arguments and results in its stub.
 //!
-//! Values are aligned to their size from the start of the stub. A pointer is a number, 0 for none; what it
-//! points to follows after the structure that holds it. The callers of [`Reader`] and [`Writer`] keep that
-//! order by hand, next to the structures' sections.
+//! Values are aligned to their size from the start of the stub. A pointer is a number, or 0 for null. Its
+//! target follows after the structure. The callers of [`Reader`] and [`Writer`] keep that order by hand,
+//! next to the structures' sections.
 
 use super::sid;
 use crate::Utf16;
 use wire::{Cursor, Truncated};
 
-/// The stub is not what its operation needs.
+/// The stub does not match its operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("the arguments of the call cannot be read")]
 pub struct BadStub;
@@ -25,7 +25,7 @@ pub struct Reader<'a> {
     cursor: Cursor<'a>,
 }
 
-/// The fixed part of an RPC_UNICODE_STRING; its characters come later if there is a pointer.
+/// The fixed part of an RPC_UNICODE_STRING. Its characters come later if there is a pointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StringHead {
     /// Bytes in use.
@@ -52,7 +52,7 @@ impl<'a> Reader<'a> {
     /// A 16-bit number.
     ///
     /// # Errors
-    /// [`BadStub`] when the stub ends first; so for all others.
+    /// [`BadStub`] if the stub ends first. That applies to all functions.
     pub fn u16(&mut self) -> Result<u16, BadStub> {
         self.align(2)?;
         Ok(u16::from_le_bytes(self.cursor.array()?))
@@ -67,7 +67,7 @@ impl<'a> Reader<'a> {
         Ok(self.cursor.u32_le()?)
     }
 
-    /// A pointer: whether it points to something.
+    /// A pointer: whether it is not null.
     ///
     /// # Errors
     /// [`BadStub`]
@@ -84,15 +84,15 @@ impl<'a> Reader<'a> {
         Ok(self.cursor.array()?)
     }
 
-    /// A string of 16-bit units that ends with a zero (`[string] wchar_t *`), without that zero.
+    /// A string of 16-bit units with a final zero (`[string] wchar_t *`), without that zero.
     ///
     /// # Errors
-    /// [`BadStub`] when its counts do not agree.
+    /// [`BadStub`] if its counts do not match.
     pub fn string(&mut self) -> Result<Utf16<'a>, BadStub> {
         self.varying().map(|text| text.until_nul())
     }
 
-    /// A pointer to a [`Reader::string`], and the string.
+    /// A pointer to a [`Reader::string`], with the string.
     ///
     /// # Errors
     /// [`BadStub`]
@@ -115,7 +115,7 @@ impl<'a> Reader<'a> {
     /// The fixed part of an RPC_UNICODE_STRING.
     ///
     /// # Errors
-    /// [`BadStub`] when its lengths do not agree.
+    /// [`BadStub`] if its lengths do not match.
     pub fn string_head(&mut self) -> Result<StringHead, BadStub> {
         self.align(4)?;
         let length = self.u16()?;
@@ -128,7 +128,7 @@ impl<'a> Reader<'a> {
     /// The characters of an RPC_UNICODE_STRING.
     ///
     /// # Errors
-    /// [`BadStub`] when they are not as many as the head says.
+    /// [`BadStub`] if their number does not match the head.
     pub fn string_body(&mut self, head: StringHead) -> Result<Utf16<'a>, BadStub> {
         if !head.is_some {
             return Ok(Utf16::EMPTY);
@@ -137,10 +137,10 @@ impl<'a> Reader<'a> {
         if text.as_bytes().len() == usize::from(head.length) { Ok(text) } else { Err(BadStub) }
     }
 
-    /// An RPC_SID that a pointer leads to.
+    /// An RPC_SID behind a pointer.
     ///
     /// # Errors
-    /// [`BadStub`] when its counts do not agree.
+    /// [`BadStub`] if its counts do not match.
     pub fn sid(&mut self) -> Result<&'a [u8], BadStub> {
         let count = self.u32()? as usize;
         if count > sid::MAX_SUBAUTHORITIES {
@@ -150,7 +150,7 @@ impl<'a> Reader<'a> {
         if sid::is_sid(bytes) { Ok(bytes) } else { Err(BadStub) }
     }
 
-    /// How many bytes are left; each element of an array takes some of them.
+    /// The number of remaining bytes. Each element of an array takes some of them.
     #[must_use]
     pub fn remaining(&self) -> usize {
         self.cursor.remaining()
@@ -197,19 +197,19 @@ impl Writer {
         self.out.extend_from_slice(handle);
     }
 
-    /// A pointer that points to something, which is to be written in its turn.
+    /// A pointer that is not null. Its target must be written later.
     pub fn pointer(&mut self) {
         self.pointers += 1;
         let referent = 0x0002_0000 + 4 * (self.pointers - 1);
         self.u32(referent);
     }
 
-    /// A pointer to nothing.
+    /// A null pointer.
     pub fn null(&mut self) {
         self.u32(0);
     }
 
-    /// A string of 16-bit units with a zero at its end (`[string] wchar_t *`).
+    /// A string of 16-bit units with a final zero (`[string] wchar_t *`).
     pub fn string(&mut self, text: &str) {
         let units = text.encode_utf16().count() as u32 + 1;
         self.u32(units);
@@ -221,7 +221,7 @@ impl Writer {
 
     /// The fixed part of an RPC_UNICODE_STRING that points to `text`.
     pub fn string_head(&mut self, text: &str) {
-        // A name that does not fit into the length is cut, here and in the body.
+        // A name that is too long for the length field is cut, here and in the body.
         let bytes = fitting(text).encode_utf16().count() as u16 * 2;
         self.align(4);
         self.u16(bytes);
@@ -243,7 +243,7 @@ impl Writer {
         crate::utf16::push(text, &mut self.out);
     }
 
-    /// An RPC_SID that a pointer leads to.
+    /// An RPC_SID behind a pointer.
     pub fn sid(&mut self, sid: &[u8]) {
         self.u32((sid.len().saturating_sub(8) / 4) as u32);
         self.bytes(sid);
@@ -268,7 +268,7 @@ impl Writer {
     }
 }
 
-/// The part of `text` that an RPC_UNICODE_STRING can hold: names here are far shorter.
+/// The part of `text` that an RPC_UNICODE_STRING can hold. Names here are far shorter.
 fn fitting(text: &str) -> &str {
     const MOST: usize = 0x3FFF;
     text.get(..MOST.min(text.len())).unwrap_or("")

@@ -1,8 +1,8 @@
-//! The pipe as a whole: conversations with impacket, packets in pieces, and packets that must not be.
+//! Tests of the whole pipe: conversations with impacket, packets in pieces, and invalid packets.
 //!
-//! The files under `transcripts` are conversations between this module and impacket 0.13.1, over TCP. What
-//! impacket read out of the replies was compared by eye with what [`Example`] says; since then they hold both
-//! sides to it.
+//! The files under `transcripts` are conversations between this module and impacket 0.13.1 over TCP.
+//! impacket's view of the replies was compared by eye with the values of [`Example`]. Since then the
+//! transcripts bind both sides.
 
 use super::fault::Fault;
 use super::host::{Account, Host, NameUse, Resolved, ServerFacts, Share, ShareType};
@@ -90,7 +90,7 @@ impl Host for Example {
     }
 }
 
-/// One exchange: what it is, the request, the reply.
+/// One exchange: its title, the request, the reply.
 type Exchange = (String, Vec<u8>, Vec<u8>);
 
 fn transcript(text: &str) -> Vec<Exchange> {
@@ -306,7 +306,7 @@ fn a_reply_is_read_in_parts_and_blocks_the_next_exchange() {
     assert_eq!(pipe.read(1, &mut out), Err(PipeError::Empty));
 }
 
-/// Writes to a bound pipe and says what came back and whether the pipe is still of use.
+/// Writes to a bound pipe. Returns the reply and whether the pipe can still be used.
 fn after(packet: &[u8]) -> (Vec<u8>, bool) {
     let mut pipe = bound(PipeName::Srvsvc);
     pipe.write(packet, &ADMIN).unwrap();
@@ -432,7 +432,7 @@ proptest! {
         }
     }
 
-    /// A real request with some of its bytes changed, after the real ones that lead up to it.
+    /// A recorded request with some bytes changed, after the recorded requests before it.
     #[test]
     fn damaged_requests_do_no_harm((name, at) in any_exchange(),
         damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6))

@@ -1,11 +1,11 @@
-//! MS-WKST: what clients ask about the machine.
+//! MS-WKST: information about the machine.
 
 use super::fault::Fault;
 use super::host::Host;
 use super::ndr::{Reader, Writer};
 use super::srvsvc::{ERROR_INVALID_LEVEL, NERR_SUCCESS, PLATFORM_ID_NT};
 
-/// Answers operation `opnum`.
+/// Runs operation `opnum`.
 pub(super) fn call(
     opnum: u16,
     args: &mut Reader<'_>,

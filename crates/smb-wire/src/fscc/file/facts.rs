@@ -248,7 +248,7 @@ impl All {
     /// Reads the structure and its name.
     ///
     /// # Errors
-    /// [`BadBuffer`] when the data ends early or the name has an odd length.
+    /// [`BadBuffer`] if the data ends early or the name has an odd length.
     pub fn parse(data: &[u8]) -> Result<(All, Utf16<'_>), BadBuffer> {
         let (fixed, name) = data.split_at_checked(Self::FIXED - 4).ok_or(BadBuffer::Length)?;
         let all = All {

@@ -98,7 +98,7 @@ fn link_len(link: &HardLink<'_>) -> usize {
 /// Reads the links in FileHardLinkInformation.
 ///
 /// # Errors
-/// [`BadBuffer`] when the data ends before the head does.
+/// [`BadBuffer`] if the data ends before the head does.
 pub fn read_hard_links(
     data: &[u8],
 ) -> Result<impl Iterator<Item = Result<HardLink<'_>, BadBuffer>>, BadBuffer> {

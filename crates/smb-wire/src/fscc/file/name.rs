@@ -5,9 +5,9 @@ use crate::fscc::{BadBuffer, Full, text};
 use wire::{Cursor, Writer};
 
 /// MS-FSCC 2.1.7 FILE_NAME_INFORMATION, the reply to FileNameInformation, FileNormalizedNameInformation and
-/// FileAlternateNameInformation. Appends it with `name` (UTF-16LE) in at most `limit` bytes. A name that does not
-/// fit is cut after a character. The length field still has the length of the whole name, and the result is `true`:
-/// STATUS_BUFFER_OVERFLOW.
+/// FileAlternateNameInformation. Appends it with `name` (UTF-16LE) in at most `limit` bytes. A name that
+/// does not fit is cut after a character. The length field still has the length of the whole name, and the
+/// result is `true`: STATUS_BUFFER_OVERFLOW.
 ///
 /// # Errors
 /// [`Full`] if the length field does not fit (STATUS_INFO_LENGTH_MISMATCH).
@@ -90,8 +90,9 @@ pub struct RenameRequest<'a> {
 }
 
 impl<'a> RenameRequest<'a> {
-    /// Reads FileRenameInformation, FileLinkInformation or their Ex forms. MS-SMB2 3.3.5.21.1 refuses a type 2 buffer
-    /// below 24 bytes. libsmb2, pysmb and smbj send 22 for a name of one letter, and Samba accepts that, as this does.
+    /// Reads FileRenameInformation, FileLinkInformation or their Ex forms. MS-SMB2 3.3.5.21.1 refuses a type
+    /// 2 buffer below 24 bytes. libsmb2, pysmb and smbj send 22 for a name of one letter, and Samba accepts
+    /// that, as this does.
     ///
     /// # Errors
     /// [`BadBuffer::Length`] if the buffer ends before the name (STATUS_INFO_LENGTH_MISMATCH), [`BadBuffer::Value`] if

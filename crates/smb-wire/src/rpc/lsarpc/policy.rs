@@ -6,7 +6,7 @@ use crate::rpc::handles::Handles;
 use crate::rpc::host::Host;
 use crate::rpc::ndr::{Reader, Writer};
 
-/// In which form the name of the server comes, which is ignored.
+/// The form of the server's name, which is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SystemName {
     /// A pointer to its first character: LsarOpenPolicy.
@@ -33,7 +33,7 @@ pub(super) fn open(
             }
         }
     }
-    // Of the object attributes only RootDirectory counts: there must be none.
+    // Only RootDirectory of the object attributes counts: there must be none.
     args.u32()?;
     let (handle, status) = if args.pointer()? {
         (Handles::NONE, STATUS_INVALID_PARAMETER)
@@ -76,7 +76,7 @@ pub(super) fn query(
     out.pointer();
     out.u16(class);
     match class {
-        // MS-LSAD 2.2.4.5: the domain that the machine belongs to. A workgroup has no SID.
+        // MS-LSAD 2.2.4.5: the domain of the machine. A workgroup has no SID.
         3 => {
             out.string_head(&facts.domain);
             out.null();
@@ -89,7 +89,7 @@ pub(super) fn query(
             out.string_body(&facts.name);
             out.sid(&facts.account_domain_sid);
         }
-        // MS-LSAD 2.2.4.14: the domain again, with the names in the DNS that a workgroup does not have.
+        // MS-LSAD 2.2.4.14: the domain again, with DNS names, which a workgroup does not have.
         _ => {
             out.string_head(&facts.domain);
             out.string_head("");
