@@ -1,7 +1,7 @@
 //! CANCEL: cancels an earlier request, which its header names (MS-SMB2 2.2.30). It has no response.
 
 use crate::malformed::Malformed;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use wire::Writer;
 
 /// CANCEL request.
@@ -14,7 +14,7 @@ impl Request {
     /// # Errors
     /// [`Malformed`] if the body is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        Reader::body(message, "CANCEL request", 4).map(|_| Request)
+        FieldReader::body(message, "CANCEL request", 4).map(|_| Request)
     }
 
     /// Appends the body.

@@ -3,14 +3,14 @@
 use crate::id::FileId;
 use crate::macros::wire_flags;
 use crate::malformed::Malformed;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use wire::Writer;
 
 pub use crate::output::Response;
 
 wire_flags! {
-    /// Flags of a request (MS-SMB2 2.2.35).
-    pub struct Flags: u16 {
+    /// ChangeNotifyFlags of a request (MS-SMB2 2.2.35).
+    pub struct ChangeNotifyFlags: u16 {
         /// Includes all levels below the directory.
         WATCH_TREE = 0x0001,
     }
@@ -38,7 +38,7 @@ wire_flags! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     /// Whether the whole tree is watched.
-    pub flags: Flags,
+    pub flags: ChangeNotifyFlags,
     /// The most bytes of the response.
     pub output_buffer_length: u32,
     /// The Open of the directory.
@@ -53,9 +53,9 @@ impl Request {
     /// # Errors
     /// [`Malformed`] if a field is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "CHANGE_NOTIFY request", 32)?;
+        let mut r = FieldReader::body(message, "CHANGE_NOTIFY request", 32)?;
         Ok(Request {
-            flags: Flags::from_bits_retain(r.u16("Flags")?),
+            flags: ChangeNotifyFlags::from_bits_retain(r.u16("ChangeNotifyFlags")?),
             output_buffer_length: r.u32("OutputBufferLength")?,
             file_id: r.file_id("FileId")?,
             completion_filter: CompletionFilter::from_bits_retain(r.u32("CompletionFilter")?),

@@ -4,12 +4,12 @@ use crate::create::FileInfo;
 use crate::id::FileId;
 use crate::macros::wire_flags;
 use crate::malformed::Malformed;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use wire::Writer;
 
 wire_flags! {
-    /// Flags of request and response (MS-SMB2 2.2.15).
-    pub struct Flags: u16 {
+    /// CloseFlags of request and response (MS-SMB2 2.2.15).
+    pub struct CloseFlags: u16 {
         /// The response has the attributes.
         POSTQUERY_ATTRIB = 0x0001,
     }
@@ -19,7 +19,7 @@ wire_flags! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     /// Whether the response should have the attributes.
-    pub flags: Flags,
+    pub flags: CloseFlags,
     /// The Open.
     pub file_id: FileId,
 }
@@ -30,8 +30,8 @@ impl Request {
     /// # Errors
     /// [`Malformed`] if a field is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "CLOSE request", 24)?;
-        let flags = Flags::from_bits_retain(r.u16("Flags")?);
+        let mut r = FieldReader::body(message, "CLOSE request", 24)?;
+        let flags = CloseFlags::from_bits_retain(r.u16("CloseFlags")?);
         r.skip(4, "Reserved")?;
         Ok(Request { flags, file_id: r.file_id("FileId")? })
     }
@@ -65,16 +65,16 @@ impl Response {
     /// # Errors
     /// [`Malformed`] if a field is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "CLOSE response", 60)?;
-        let flags = Flags::from_bits_retain(r.u16("Flags")?);
+        let mut r = FieldReader::body(message, "CLOSE response", 60)?;
+        let flags = CloseFlags::from_bits_retain(r.u16("CloseFlags")?);
         r.skip(4, "Reserved")?;
         let info = FileInfo::read(&mut r)?;
-        Ok(Response { info: flags.contains(Flags::POSTQUERY_ATTRIB).then_some(info) })
+        Ok(Response { info: flags.contains(CloseFlags::POSTQUERY_ATTRIB).then_some(info) })
     }
 
     /// Appends the body.
     pub fn write(&self, out: &mut Vec<u8>) {
-        let flags = if self.info.is_some() { Flags::POSTQUERY_ATTRIB } else { Flags::empty() };
+        let flags = if self.info.is_some() { CloseFlags::POSTQUERY_ATTRIB } else { CloseFlags::empty() };
         let mut w = Writer::new(out);
         w.u16_le(60);
         w.u16_le(flags.bits());

@@ -6,7 +6,7 @@ use crate::create_context::Contexts;
 use crate::id::FileId;
 use crate::macros::{wire_enum, wire_flags};
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, Reader};
+use crate::reader::{HEADER, FieldReader};
 use crate::utf16::Utf16;
 use wire::Writer;
 
@@ -187,7 +187,7 @@ impl<'a> Request<'a> {
     /// # Errors
     /// [`Malformed`] if a field is missing or points outside, or the name has half a character.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "CREATE request", 57)?;
+        let mut r = FieldReader::body(message, "CREATE request", 57)?;
         r.skip(1, "SecurityFlags")?;
         let requested_oplock_level = OplockLevel::new(r.u8("RequestedOplockLevel")?);
         let impersonation_level = ImpersonationLevel::new(r.u32("ImpersonationLevel")?);
@@ -277,7 +277,7 @@ pub struct FileInfo {
 }
 
 impl FileInfo {
-    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, Malformed> {
+    pub(crate) fn read(r: &mut FieldReader<'_>) -> Result<Self, Malformed> {
         Ok(FileInfo {
             creation_time: r.u64("CreationTime")?,
             last_access_time: r.u64("LastAccessTime")?,
@@ -323,7 +323,7 @@ impl<'a> Response<'a> {
     /// # Errors
     /// [`Malformed`] if a field is missing or points outside.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "CREATE response", 89)?;
+        let mut r = FieldReader::body(message, "CREATE response", 89)?;
         let oplock_level = OplockLevel::new(r.u8("OplockLevel")?);
         let flags = ResponseFlags::from_bits_retain(r.u8("Flags")?);
         let create_action = CreateAction::new(r.u32("CreateAction")?);

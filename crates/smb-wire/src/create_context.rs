@@ -5,7 +5,7 @@
 //! [`aapl`] has the context of macOS. The POSIX structures are in [`crate::posix`].
 
 use crate::malformed::Malformed;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use std::fmt;
 use wire::Writer;
 
@@ -206,7 +206,7 @@ pub struct Iter<'a> {
 impl<'a> Iter<'a> {
     /// Reads the first context of a non-empty chain. Also returns the rest of the chain.
     fn read(chain: &'a [u8]) -> Result<(Raw<'a>, &'a [u8]), Malformed> {
-        let next = Reader::new(chain, STRUCTURE).u32("Next")? as usize;
+        let next = FieldReader::new(chain, STRUCTURE).u32("Next")? as usize;
         // A context ends at the next one, so that its name and data cannot overlap that.
         // MS-SMB2 2.2.13.2
         let (entry, rest) = match next {
@@ -214,7 +214,7 @@ impl<'a> Iter<'a> {
             _ if next >= FIXED && next.is_multiple_of(8) && next < chain.len() => chain.split_at(next),
             _ => return Err(Malformed::new(STRUCTURE, "Next")),
         };
-        let mut r = Reader::new(entry, STRUCTURE).variable_from(FIXED);
+        let mut r = FieldReader::new(entry, STRUCTURE).variable_from(FIXED);
         r.skip(4, "Next")?;
         let name_offset = usize::from(r.u16("NameOffset")?);
         let name_length = usize::from(r.u16("NameLength")?);

@@ -1,7 +1,7 @@
 //! ECHO: checks that the other side is alive (MS-SMB2 2.2.28 and 2.2.29).
 
 use crate::malformed::Malformed;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use wire::Writer;
 
 /// ECHO request.
@@ -14,7 +14,7 @@ impl Request {
     /// # Errors
     /// [`Malformed`] if the body is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        Reader::body(message, "ECHO request", 4).map(|_| Request)
+        FieldReader::body(message, "ECHO request", 4).map(|_| Request)
     }
 
     /// Appends the body.
@@ -41,7 +41,7 @@ impl Response {
     /// # Errors
     /// [`Malformed`] if the body is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        Reader::body(message, "ECHO response", 4).map(|_| Response)
+        FieldReader::body(message, "ECHO response", 4).map(|_| Response)
     }
 
     /// Appends the body.

@@ -3,10 +3,10 @@
 //! [`Response`] has the data of one error, inside an error context if the dialect is 3.1.1. The form of the
 //! data depends on the status: [`SymbolicLink`], four bytes of [`Response::buffer_too_small`], or no data.
 
-use crate::header::{Command, Header};
+use crate::header::{SmbCommand, Header};
 use crate::macros::wire_enum;
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, Reader};
+use crate::reader::{HEADER, FieldReader};
 use crate::status::NtStatus;
 use crate::utf16::Utf16;
 use wire::Writer;
@@ -38,7 +38,7 @@ pub const EMPTY: [u8; 9] = [9, 0, 0, 0, 0, 0, 0, 0, 0];
 /// [`Malformed`] if the header or the structure size after it is incomplete.
 pub fn stands_in(message: &[u8]) -> Result<bool, Malformed> {
     let header = Header::parse(message)?;
-    let mut r = Reader::new(message, "ERROR response");
+    let mut r = FieldReader::new(message, "ERROR response");
     r.skip(HEADER, "header")?;
     let size = r.u16("StructureSize")?;
     if size != 9 {
@@ -47,14 +47,14 @@ pub fn stands_in(message: &[u8]) -> Result<bool, Malformed> {
     // Bodies of these commands have a structure size of nine too, so the status decides.
     Ok(match (header.command(), header.status()) {
         (_, NtStatus::PENDING) => true,
-        (Command::SessionSetup, NtStatus::MORE_PROCESSING_REQUIRED) => false,
-        (Command::QueryInfo, NtStatus::BUFFER_OVERFLOW) => false,
-        (Command::SessionSetup | Command::QueryDirectory | Command::QueryInfo, status) => {
+        (SmbCommand::SessionSetup, NtStatus::MORE_PROCESSING_REQUIRED) => false,
+        (SmbCommand::QueryInfo, NtStatus::BUFFER_OVERFLOW) => false,
+        (SmbCommand::SessionSetup | SmbCommand::QueryDirectory | SmbCommand::QueryInfo, status) => {
             !status.is_success()
         }
         // STATUS_NOTIFY_ENUM_DIR comes with an empty buffer or as an error. Both have the same layout,
         // except that an error has its count of contexts in the place of the offset.
-        (Command::ChangeNotify, status) => !status.is_success() || r.u16("OutputBufferOffset")? == 0,
+        (SmbCommand::ChangeNotify, status) => !status.is_success() || r.u16("OutputBufferOffset")? == 0,
         _ => true,
     })
 }
@@ -65,7 +65,7 @@ impl<'a> Response<'a> {
     /// # Errors
     /// [`Malformed`] if a field is missing or the data is longer than the message.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "ERROR response", 9)?;
+        let mut r = FieldReader::body(message, "ERROR response", 9)?;
         let error_context_count = r.u8("ErrorContextCount")?;
         r.skip(1, "Reserved")?;
         let length = r.u32("ByteCount")? as usize;
@@ -129,7 +129,7 @@ impl<'a> Response<'a> {
                 return Some(Ok((ErrorId::Default, data)));
             }
             let read = || {
-                let mut r = Reader::new(data.get(at..).unwrap_or_default(), "SMB2 ERROR Context");
+                let mut r = FieldReader::new(data.get(at..).unwrap_or_default(), "SMB2 ERROR Context");
                 let length = r.u32("ErrorDataLength")? as usize;
                 let id = ErrorId::new(r.u32("ErrorId")?);
                 Ok((id, r.bytes(length, "ErrorContextData")?))
@@ -169,7 +169,7 @@ impl<'a> SymbolicLink<'a> {
     /// # Errors
     /// [`Malformed`] if a field is missing, a tag is wrong or a name points outside.
     pub fn parse(data: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(data, SYMLINK);
+        let mut r = FieldReader::new(data, SYMLINK);
         let length = r.u32("SymLinkLength")? as usize;
         if length > data.len() - 4 || length < SYMLINK_FIXED - 4 {
             return Err(r.wrong("SymLinkLength"));
@@ -185,7 +185,7 @@ impl<'a> SymbolicLink<'a> {
         let substitute = (r.u16("SubstituteNameOffset")?, r.u16("SubstituteNameLength")?);
         let print = (r.u16("PrintNameOffset")?, r.u16("PrintNameLength")?);
         let flags = r.u32("Flags")?;
-        let path = Reader::new(&data[SYMLINK_FIXED..4 + length], SYMLINK);
+        let path = FieldReader::new(&data[SYMLINK_FIXED..4 + length], SYMLINK);
         Ok(SymbolicLink {
             unparsed_path_length,
             substitute_name: path.name(substitute.0.into(), substitute.1.into(), "SubstituteNameOffset")?,

@@ -2,7 +2,7 @@
 
 use crate::id::FileId;
 use crate::malformed::Malformed;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use wire::Writer;
 
 /// FLUSH request (MS-SMB2 2.2.17).
@@ -20,7 +20,7 @@ impl Request {
     /// # Errors
     /// [`Malformed`] if a field is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "FLUSH request", 24)?;
+        let mut r = FieldReader::body(message, "FLUSH request", 24)?;
         let reserved1 = r.u16("Reserved1")?;
         r.skip(4, "Reserved2")?;
         Ok(Request { reserved1, file_id: r.file_id("FileId")? })
@@ -52,7 +52,7 @@ impl Response {
     /// # Errors
     /// [`Malformed`] if the body is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        Reader::body(message, "FLUSH response", 4).map(|_| Response)
+        FieldReader::body(message, "FLUSH response", 4).map(|_| Response)
     }
 
     /// Appends the body.

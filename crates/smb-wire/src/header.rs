@@ -24,7 +24,7 @@ pub const PROTOCOL_ID: [u8; 4] = *b"\xfeSMB";
 
 wire_enum! {
     /// The command of a message (MS-SMB2 2.2.1).
-    pub enum Command: u16 {
+    pub enum SmbCommand: u16 {
         Negotiate = 0x0000,
         SessionSetup = 0x0001,
         Logoff = 0x0002,
@@ -99,9 +99,9 @@ impl Packet {
 /// The 64 bytes before a message, as they are in the frame.
 ///
 /// ```
-/// use smb_wire::{Command, Header};
+/// use smb_wire::{SmbCommand, Header};
 /// let mut frame = Vec::new();
-/// Header::request(Command::Echo, 7).push(&mut frame);
+/// Header::request(SmbCommand::Echo, 7).push(&mut frame);
 /// assert_eq!(Header::parse(&frame).unwrap().message_id(), 7);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -129,7 +129,7 @@ const _: () = assert!(size_of::<Header>() == SIZE);
 impl Header {
     /// A request for `command` that charges and requests one credit. The other fields are zero.
     #[must_use]
-    pub fn request(command: Command, message_id: u64) -> Self {
+    pub fn request(command: SmbCommand, message_id: u64) -> Self {
         Header {
             protocol_id: PROTOCOL_ID,
             structure_size: U16::new(SIZE as u16),
@@ -168,7 +168,7 @@ impl Header {
     /// A message without a request: an oplock or lease break notification. Its MessageId has all bits set
     /// (MS-SMB2 3.3.4.6).
     #[must_use]
-    pub fn notification(command: Command) -> Self {
+    pub fn notification(command: SmbCommand) -> Self {
         let mut header = Header::request(command, u64::MAX);
         header.credit_charge = U16::ZERO;
         header.credits = U16::ZERO;
@@ -247,8 +247,8 @@ impl Header {
     /// The command.
     #[inline]
     #[must_use]
-    pub fn command(&self) -> Command {
-        Command::new(self.command.get())
+    pub fn command(&self) -> SmbCommand {
+        SmbCommand::new(self.command.get())
     }
 
     /// The credits that a request asks for, or that a response grants.

@@ -6,7 +6,7 @@
 use crate::id::FileId;
 use crate::macros::{wire_enum, wire_flags};
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, Reader};
+use crate::reader::{HEADER, FieldReader};
 use wire::Writer;
 
 pub mod body;
@@ -94,8 +94,8 @@ wire_enum! {
 }
 
 wire_flags! {
-    /// Flags of a request (MS-SMB2 2.2.31).
-    pub struct Flags: u32 {
+    /// IoctlFlags of a request (MS-SMB2 2.2.31).
+    pub struct IoctlFlags: u32 {
         /// An FSCTL. Without it the request is an IOCTL, which no server supports.
         IS_FSCTL = 0x0000_0001,
     }
@@ -113,7 +113,7 @@ pub struct Request<'a> {
     /// The most bytes of output in the response.
     pub max_output_response: u32,
     /// Whether this is an FSCTL.
-    pub flags: Flags,
+    pub flags: IoctlFlags,
     /// The input.
     pub input: &'a [u8],
     /// The stated output length of the request. It is used for the credit charge only.
@@ -129,7 +129,7 @@ impl<'a> Request<'a> {
             file_id,
             max_input_response: 0,
             max_output_response,
-            flags: Flags::IS_FSCTL,
+            flags: IoctlFlags::IS_FSCTL,
             input,
             output_count: 0,
         }
@@ -140,7 +140,7 @@ impl<'a> Request<'a> {
     /// # Errors
     /// [`Malformed`] if a field is missing or points outside.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "IOCTL request", 57)?;
+        let mut r = FieldReader::body(message, "IOCTL request", 57)?;
         r.skip(2, "Reserved")?;
         let ctl_code = CtlCode::new(r.u32("CtlCode")?);
         let file_id = r.file_id("FileId")?;
@@ -150,7 +150,7 @@ impl<'a> Request<'a> {
         r.skip(4, "OutputOffset")?;
         let output_count = r.u32("OutputCount")?;
         let max_output_response = r.u32("MaxOutputResponse")?;
-        let flags = Flags::from_bits_retain(r.u32("Flags")?);
+        let flags = IoctlFlags::from_bits_retain(r.u32("IoctlFlags")?);
         // MS-SMB2 3.3.5.15
         if input_count > 0 && !input_offset.is_multiple_of(8) {
             return Err(r.wrong("InputOffset"));
@@ -205,7 +205,7 @@ impl<'a> Response<'a> {
     /// # Errors
     /// [`Malformed`] if a field is missing or points outside.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "IOCTL response", 49)?;
+        let mut r = FieldReader::body(message, "IOCTL response", 49)?;
         r.skip(2, "Reserved")?;
         let ctl_code = CtlCode::new(r.u32("CtlCode")?);
         let file_id = r.file_id("FileId")?;

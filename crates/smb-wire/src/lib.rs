@@ -16,8 +16,8 @@
 //!   It is the number to compare with the credit charge (MS-SMB2 3.1.5.2 and 3.3.5.2.5).
 //!
 //! Both directions use one type, so that each side can read what the other writes. Lists that are read
-//! lazily ([`List`], [`negotiate::Contexts`], [`create_context::Contexts`]) have either bytes of a frame or
-//! a slice of values. Numbers from a closed set are enums that keep unknown values. Bit sets keep unknown
+//! lazily ([`WireList`], [`negotiate::Contexts`], [`create_context::Contexts`]) have either bytes of a frame
+//! or a slice of values. Numbers from a closed set are enums that keep unknown values. Bit sets keep unknown
 //! bits. Names are the UTF-16 of the frame: [`Utf16`].
 //!
 //! [`error::Response`] replaces the response of a failed request. [`status`] has the status values,
@@ -60,9 +60,9 @@ pub mod tree_disconnect;
 pub mod utf16;
 pub mod write;
 
-pub use header::{Command, Header};
+pub use header::{SmbCommand, Header};
 pub use id::{FileId, Guid, LeaseKey};
-pub use list::List;
+pub use list::WireList;
 pub use status::NtStatus;
 pub use utf16::Utf16;
 /// A server returns STATUS_INVALID_PARAMETER, unless the section of the command names another status.

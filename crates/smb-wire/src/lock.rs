@@ -1,15 +1,15 @@
 //! LOCK: locks or unlocks byte ranges of a file (MS-SMB2 2.2.26 and 2.2.27).
 
 use crate::id::FileId;
-use crate::list::{Element, List};
+use crate::list::{Element, WireList};
 use crate::macros::wire_flags;
 use crate::malformed::Malformed;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use wire::Writer;
 
 wire_flags! {
     /// The operation on a range (MS-SMB2 2.2.26.1).
-    pub struct Flags: u32 {
+    pub struct LockFlags: u32 {
         SHARED_LOCK = 0x0000_0001,
         EXCLUSIVE_LOCK = 0x0000_0002,
         UNLOCK = 0x0000_0004,
@@ -25,7 +25,7 @@ pub struct LockElement {
     /// Its length in bytes.
     pub length: u64,
     /// The operation.
-    pub flags: Flags,
+    pub flags: LockFlags,
 }
 
 impl Element for LockElement {
@@ -40,7 +40,7 @@ impl Element for LockElement {
         LockElement {
             offset: number(0),
             length: number(8),
-            flags: Flags::from_bits_retain(number(16) as u32),
+            flags: LockFlags::from_bits_retain(number(16) as u32),
         }
     }
 
@@ -62,7 +62,7 @@ pub struct Request<'a> {
     /// The Open.
     pub file_id: FileId,
     /// The ranges.
-    pub locks: List<'a, LockElement>,
+    pub locks: WireList<'a, LockElement>,
 }
 
 impl<'a> Request<'a> {
@@ -72,7 +72,7 @@ impl<'a> Request<'a> {
     /// [`Malformed`] if a field is missing, or there is no range.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
         // The size includes the first element.
-        let mut r = Reader::body(message, "LOCK request", 48)?;
+        let mut r = FieldReader::body(message, "LOCK request", 48)?;
         let count = r.u16("LockCount")?;
         let sequence = r.u32("LockSequence")?;
         let file_id = r.file_id("FileId")?;
@@ -80,7 +80,7 @@ impl<'a> Request<'a> {
         if count == 0 {
             return Err(r.wrong("LockCount"));
         }
-        let locks = List::Wire(r.bytes(usize::from(count) * LockElement::SIZE, "Locks")?);
+        let locks = WireList::Wire(r.bytes(usize::from(count) * LockElement::SIZE, "Locks")?);
         Ok(Request {
             lock_sequence_number: (sequence & 0xf) as u8,
             lock_sequence_index: sequence >> 4,
@@ -116,7 +116,7 @@ impl Response {
     /// # Errors
     /// [`Malformed`] if the body is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        Reader::body(message, "LOCK response", 4).map(|_| Response)
+        FieldReader::body(message, "LOCK response", 4).map(|_| Response)
     }
 
     /// Appends the body.

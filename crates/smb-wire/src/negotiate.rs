@@ -3,10 +3,10 @@
 //! The contexts of dialect 3.1.1 are in [`context`].
 
 use crate::id::Guid;
-use crate::list::List;
+use crate::list::WireList;
 use crate::macros::{wire_enum, wire_flags};
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, Reader};
+use crate::reader::{HEADER, FieldReader};
 use wire::Writer;
 
 pub mod context;
@@ -91,7 +91,7 @@ pub struct Request<'a> {
     /// The client's id, which is the same on all its connections.
     pub client_guid: Guid,
     /// The offered dialects.
-    pub dialects: List<'a, Dialect>,
+    pub dialects: WireList<'a, Dialect>,
     /// The negotiate contexts, if 3.1.1 is offered.
     pub contexts: Contexts<'a>,
 }
@@ -102,7 +102,7 @@ impl<'a> Request<'a> {
     /// # Errors
     /// [`Malformed`] if a field is missing or points outside, or there is no dialect.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "NEGOTIATE request", 36)?;
+        let mut r = FieldReader::body(message, "NEGOTIATE request", 36)?;
         let dialect_count = r.u16("DialectCount")?;
         let security_mode = SecurityMode::from_bits_retain(r.u16("SecurityMode")?);
         r.skip(2, "Reserved")?;
@@ -115,7 +115,7 @@ impl<'a> Request<'a> {
         if dialect_count == 0 {
             return Err(r.wrong("DialectCount"));
         }
-        let dialects = List::Wire(r.bytes(usize::from(dialect_count) * 2, "Dialects")?);
+        let dialects = WireList::Wire(r.bytes(usize::from(dialect_count) * 2, "Dialects")?);
         let contexts = if dialects.contains(Dialect::Smb311) {
             Contexts::at(message, context_offset, context_count)?
         } else {
@@ -183,7 +183,7 @@ impl<'a> Response<'a> {
     /// # Errors
     /// [`Malformed`] if a field is missing or points outside.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "NEGOTIATE response", 65)?;
+        let mut r = FieldReader::body(message, "NEGOTIATE response", 65)?;
         let security_mode = SecurityMode::from_bits_retain(r.u16("SecurityMode")?);
         let dialect_revision = Dialect::new(r.u16("DialectRevision")?);
         let context_count = r.u16("NegotiateContextCount")?;

@@ -2,7 +2,7 @@
 
 use crate::macros::wire_enum;
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, Reader};
+use crate::reader::{HEADER, FieldReader};
 use wire::Writer;
 
 wire_enum! {
@@ -28,7 +28,7 @@ impl Notification {
     /// # Errors
     /// [`Malformed`] if a field is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(message, "SERVER_TO_CLIENT_NOTIFICATION");
+        let mut r = FieldReader::new(message, "SERVER_TO_CLIENT_NOTIFICATION");
         r.skip(HEADER, "header")?;
         // The size depends on the type, and MS-SMB2 4.11 shows a wrong size for its own example.
         r.skip(4, "StructureSize")?;

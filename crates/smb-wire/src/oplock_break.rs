@@ -8,7 +8,7 @@ use crate::create_context::LeaseState;
 use crate::id::{FileId, LeaseKey};
 use crate::macros::wire_flags;
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, Reader};
+use crate::reader::{HEADER, FieldReader};
 use wire::Writer;
 
 const OPLOCK_SIZE: u16 = 24;
@@ -34,7 +34,7 @@ pub struct Oplock {
 
 impl Oplock {
     fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "OPLOCK_BREAK", OPLOCK_SIZE)?;
+        let mut r = FieldReader::body(message, "OPLOCK_BREAK", OPLOCK_SIZE)?;
         let oplock_level = OplockLevel::new(r.u8("OplockLevel")?);
         r.skip(5, "Reserved")?;
         Ok(Oplock { oplock_level, file_id: r.file_id("FileId")? })
@@ -51,19 +51,19 @@ impl Oplock {
 
 /// A lease and its state. Acknowledgment and response have the same fields (MS-SMB2 2.2.24.2, 2.2.25.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lease {
+pub struct AcknowledgedLease {
     /// The key of the lease.
     pub key: LeaseKey,
     /// The remaining rights.
     pub state: LeaseState,
 }
 
-impl Lease {
+impl AcknowledgedLease {
     fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "OPLOCK_BREAK (lease)", LEASE_SIZE)?;
+        let mut r = FieldReader::body(message, "OPLOCK_BREAK (lease)", LEASE_SIZE)?;
         r.skip(6, "Flags")?;
         let key = LeaseKey(r.array("LeaseKey")?);
-        Ok(Lease { key, state: LeaseState::from_bits_retain(r.u32("LeaseState")?) })
+        Ok(AcknowledgedLease { key, state: LeaseState::from_bits_retain(r.u32("LeaseState")?) })
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -78,7 +78,7 @@ impl Lease {
 
 /// The structure size of a body. It tells oplocks and leases apart.
 fn size(message: &[u8]) -> Result<u16, Malformed> {
-    let mut r = Reader::new(message, "OPLOCK_BREAK");
+    let mut r = FieldReader::new(message, "OPLOCK_BREAK");
     r.skip(HEADER, "header")?;
     r.u16("StructureSize")
 }
@@ -112,7 +112,7 @@ impl Notification {
         if size(message)? == OPLOCK_SIZE {
             return Oplock::parse(message).map(Notification::Oplock);
         }
-        let mut r = Reader::body(message, "OPLOCK_BREAK (lease) notification", LEASE_NOTIFICATION_SIZE)?;
+        let mut r = FieldReader::body(message, "OPLOCK_BREAK (lease) notification", LEASE_NOTIFICATION_SIZE)?;
         Ok(Notification::Lease {
             new_epoch: r.u16("NewEpoch")?,
             flags: NotificationFlags::from_bits_retain(r.u32("Flags")?),
@@ -148,7 +148,7 @@ macro_rules! answer {
             /// The acknowledgment of an oplock break.
             Oplock(Oplock),
             /// The acknowledgment of a lease break.
-            Lease(Lease),
+            Lease(AcknowledgedLease),
         }
 
         impl $name {
@@ -158,7 +158,7 @@ macro_rules! answer {
             /// [`Malformed`] if a field is missing.
             pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
                 if size(message)? == LEASE_SIZE {
-                    Lease::parse(message).map($name::Lease)
+                    AcknowledgedLease::parse(message).map($name::Lease)
                 } else {
                     Oplock::parse(message).map($name::Oplock)
                 }

@@ -2,7 +2,7 @@
 //! and 2.2.38).
 
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, Reader};
+use crate::reader::{HEADER, FieldReader};
 use wire::Writer;
 
 /// The size of the fields before the buffer, in bytes.
@@ -21,7 +21,7 @@ impl<'a> Response<'a> {
     /// # Errors
     /// [`Malformed`] if a field is missing or points outside.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "response with a buffer", 9)?;
+        let mut r = FieldReader::body(message, "response with a buffer", 9)?;
         let offset = r.u16("OutputBufferOffset")?;
         let length = r.u32("OutputBufferLength")? as usize;
         Ok(Response { output_buffer: r.window(offset.into(), length, "OutputBufferOffset")? })

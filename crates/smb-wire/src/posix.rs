@@ -5,7 +5,7 @@
 //! client.
 
 use crate::malformed::Malformed;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use crate::utf16::Utf16;
 use wire::Writer;
 
@@ -67,10 +67,10 @@ impl<'a> CreateResponse<'a> {
     /// # Errors
     /// [`Malformed`] if a field is missing or a SID is incomplete.
     pub fn parse(data: &'a [u8]) -> Result<Self, Malformed> {
-        Self::read(&mut Reader::new(data, "POSIX create context"))
+        Self::read(&mut FieldReader::new(data, "POSIX create context"))
     }
 
-    fn read(r: &mut Reader<'a>) -> Result<Self, Malformed> {
+    fn read(r: &mut FieldReader<'a>) -> Result<Self, Malformed> {
         Ok(CreateResponse {
             nlink: r.u32("nlink")?,
             reparse_tag: r.u32("reparse_tag")?,
@@ -90,7 +90,7 @@ impl<'a> CreateResponse<'a> {
 }
 
 /// The bytes of one SID: revision 1, a count of at most 15, six bytes of authority, and that many numbers.
-fn sid<'a>(r: &mut Reader<'a>, field: &'static str) -> Result<&'a [u8], Malformed> {
+fn sid<'a>(r: &mut FieldReader<'a>, field: &'static str) -> Result<&'a [u8], Malformed> {
     match *r.rest() {
         [1, count @ 0..=15, ..] => r.bytes(8 + 4 * usize::from(count), field),
         _ => Err(r.wrong(field)),
@@ -128,10 +128,10 @@ impl<'a> FileInfo<'a> {
     /// # Errors
     /// [`Malformed`] if a field is missing or a SID is incomplete.
     pub fn parse(data: &'a [u8]) -> Result<Self, Malformed> {
-        Self::read(&mut Reader::new(data, "POSIX file information"))
+        Self::read(&mut FieldReader::new(data, "POSIX file information"))
     }
 
-    fn read(r: &mut Reader<'a>) -> Result<Self, Malformed> {
+    fn read(r: &mut FieldReader<'a>) -> Result<Self, Malformed> {
         let info = FileInfo {
             creation_time: r.u64("CreationTime")?,
             last_access_time: r.u64("LastAccessTime")?,
@@ -186,7 +186,7 @@ impl<'a> DirectoryEntry<'a> {
     /// # Errors
     /// [`Malformed`] if a field is missing, a SID is incomplete or the name points outside.
     pub fn parse(entry: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(entry, "POSIX directory entry");
+        let mut r = FieldReader::new(entry, "POSIX directory entry");
         r.skip(8, "NextEntryOffset")?;
         let info = FileInfo::read(&mut r)?;
         let length = r.u32("FileNameLength")? as usize;
@@ -231,7 +231,7 @@ impl FilesystemInfo {
     /// # Errors
     /// [`Malformed`] if a field is missing.
     pub fn parse(data: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(data, "POSIX file system information");
+        let mut r = FieldReader::new(data, "POSIX file system information");
         Ok(FilesystemInfo {
             optimal_transfer_size: r.u32("OptimalTransferSize")?,
             block_size: r.u32("BlockSize")?,

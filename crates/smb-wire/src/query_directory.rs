@@ -3,15 +3,15 @@
 use crate::id::FileId;
 use crate::macros::wire_flags;
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, Reader};
+use crate::reader::{HEADER, FieldReader};
 use crate::utf16::Utf16;
 use wire::Writer;
 
 pub use crate::output::Response;
 
 wire_flags! {
-    /// Flags of a request (MS-SMB2 2.2.33).
-    pub struct Flags: u8 {
+    /// QueryDirectoryFlags of a request (MS-SMB2 2.2.33).
+    pub struct QueryDirectoryFlags: u8 {
         RESTART_SCANS = 0x01,
         RETURN_SINGLE_ENTRY = 0x02,
         INDEX_SPECIFIED = 0x04,
@@ -25,7 +25,7 @@ pub struct Request<'a> {
     /// The form of the entries: a class of MS-FSCC 2.4, or 0x64 for POSIX.
     pub file_information_class: u8,
     /// The start of the listing, and the number of entries.
-    pub flags: Flags,
+    pub flags: QueryDirectoryFlags,
     /// The start of the listing, if the flags say so.
     pub file_index: u32,
     /// The Open of the directory.
@@ -42,9 +42,9 @@ impl<'a> Request<'a> {
     /// # Errors
     /// [`Malformed`] if a field is missing or points outside.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "QUERY_DIRECTORY request", 33)?;
+        let mut r = FieldReader::body(message, "QUERY_DIRECTORY request", 33)?;
         let file_information_class = r.u8("FileInformationClass")?;
-        let flags = Flags::from_bits_retain(r.u8("Flags")?);
+        let flags = QueryDirectoryFlags::from_bits_retain(r.u8("QueryDirectoryFlags")?);
         let file_index = r.u32("FileIndex")?;
         let file_id = r.file_id("FileId")?;
         let offset = r.u16("FileNameOffset")?;

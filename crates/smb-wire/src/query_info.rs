@@ -4,7 +4,7 @@
 use crate::id::FileId;
 use crate::macros::{wire_enum, wire_flags};
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, Reader};
+use crate::reader::{HEADER, FieldReader};
 use wire::Writer;
 
 pub use crate::output::Response;
@@ -34,8 +34,8 @@ wire_flags! {
 }
 
 wire_flags! {
-    /// Flags of a query for extended attributes (MS-SMB2 2.2.37).
-    pub struct Flags: u32 {
+    /// QueryInfoFlags of a query for extended attributes (MS-SMB2 2.2.37).
+    pub struct QueryInfoFlags: u32 {
         RESTART_SCAN = 0x0000_0001,
         RETURN_SINGLE_ENTRY = 0x0000_0002,
         INDEX_SPECIFIED = 0x0000_0004,
@@ -53,8 +53,8 @@ pub struct Request<'a> {
     pub output_buffer_length: u32,
     /// [`SecurityInformation`] bits, or the index of an extended attribute.
     pub additional_information: u32,
-    /// Flags of a query for extended attributes.
-    pub flags: Flags,
+    /// QueryInfoFlags of a query for extended attributes.
+    pub flags: QueryInfoFlags,
     /// The Open.
     pub file_id: FileId,
     /// The requested extended attributes or quotas.
@@ -67,7 +67,7 @@ impl<'a> Request<'a> {
     /// # Errors
     /// [`Malformed`] if a field is missing or points outside.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "QUERY_INFO request", 41)?;
+        let mut r = FieldReader::body(message, "QUERY_INFO request", 41)?;
         let info_type = InfoType::new(r.u8("InfoType")?);
         let file_info_class = r.u8("FileInfoClass")?;
         let output_buffer_length = r.u32("OutputBufferLength")?;
@@ -75,7 +75,7 @@ impl<'a> Request<'a> {
         r.skip(2, "Reserved")?;
         let length = r.u32("InputBufferLength")? as usize;
         let additional_information = r.u32("AdditionalInformation")?;
-        let flags = Flags::from_bits_retain(r.u32("Flags")?);
+        let flags = QueryInfoFlags::from_bits_retain(r.u32("QueryInfoFlags")?);
         let file_id = r.file_id("FileId")?;
         let input_buffer = r.window(offset.into(), length, "InputBufferOffset")?;
         Ok(Request {
@@ -133,7 +133,7 @@ pub struct QueryQuotaInfo<'a> {
 /// The requested quota entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuotaSids<'a> {
-    /// All of them.
+    /// All entries.
     All,
     /// Those of a FILE_GET_QUOTA_INFORMATION list (MS-FSCC 2.4.41.1).
     List(&'a [u8]),
@@ -147,14 +147,14 @@ impl<'a> QueryQuotaInfo<'a> {
     /// # Errors
     /// [`Malformed`] if a field is missing or points outside, or both forms of SIDs are present.
     pub fn parse(buffer: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(buffer, "SMB2_QUERY_QUOTA_INFO");
+        let mut r = FieldReader::new(buffer, "SMB2_QUERY_QUOTA_INFO");
         let return_single = r.u8("ReturnSingle")? != 0;
         let restart_scan = r.u8("RestartScan")? != 0;
         r.skip(2, "Reserved")?;
         let list_length = r.u32("SidListLength")? as usize;
         let start_length = r.u32("StartSidLength")? as usize;
         let start_offset = r.u32("StartSidOffset")? as usize;
-        let sids = Reader::new(r.rest(), "SMB2_QUERY_QUOTA_INFO");
+        let sids = FieldReader::new(r.rest(), "SMB2_QUERY_QUOTA_INFO");
         let sids = match (list_length, start_length) {
             (0, 0) => QuotaSids::All,
             (_, 0) => QuotaSids::List(sids.window(0, list_length, "SidListLength")?),

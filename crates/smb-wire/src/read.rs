@@ -6,7 +6,7 @@
 use crate::id::FileId;
 use crate::macros::{wire_enum, wire_flags};
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, Reader};
+use crate::reader::{HEADER, FieldReader};
 use wire::Writer;
 
 /// The size of the fields before the data of a response, in bytes.
@@ -77,7 +77,7 @@ impl<'a> Request<'a> {
     /// [`Malformed`] if a field is missing or points outside.
     #[inline]
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "READ request", 49)?;
+        let mut r = FieldReader::body(message, "READ request", 49)?;
         let padding = r.u8("Padding")?;
         let flags = RequestFlags::from_bits_retain(r.u8("Flags")?);
         let length = r.u32("Length")?;
@@ -151,7 +151,7 @@ impl<'a> Response<'a> {
     /// # Errors
     /// [`Malformed`] if a field is missing or points outside.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "READ response", 17)?;
+        let mut r = FieldReader::body(message, "READ response", 17)?;
         let data_offset = r.u8("DataOffset")?;
         r.skip(1, "Reserved")?;
         let data_length = r.u32("DataLength")?;

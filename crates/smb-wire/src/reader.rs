@@ -10,7 +10,7 @@ pub(crate) const HEADER: usize = 64;
 
 /// Reads one structure. Offsets count from the start of its bytes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct FieldReader<'a> {
     cursor: Cursor<'a>,
     structure: &'static str,
     /// The lowest offset of variable data: the end of the fixed fields.
@@ -26,18 +26,18 @@ macro_rules! numbers {
     )*};
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FieldReader<'a> {
     /// A reader for a structure without a size field.
     #[inline]
     pub(crate) fn new(data: &'a [u8], structure: &'static str) -> Self {
-        Reader { cursor: Cursor::new(data), structure, variable_from: 0 }
+        FieldReader { cursor: Cursor::new(data), structure, variable_from: 0 }
     }
 
     /// A reader for the body of `message`, which begins with its header. It checks StructureSize. The lowest
     /// bit of that only says that variable data follows.
     #[inline]
     pub(crate) fn body(message: &'a [u8], structure: &'static str, size: u16) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(message, structure);
+        let mut reader = FieldReader::new(message, structure);
         reader.variable_from = HEADER + usize::from(size & !1);
         if message.len() < reader.variable_from {
             return Err(reader.wrong("length"));

@@ -3,7 +3,7 @@
 use crate::macros::wire_flags;
 use crate::malformed::Malformed;
 use crate::negotiate::{Capabilities, SecurityMode};
-use crate::reader::{HEADER, Reader};
+use crate::reader::{HEADER, FieldReader};
 use wire::Writer;
 
 wire_flags! {
@@ -45,7 +45,7 @@ impl<'a> Request<'a> {
     /// # Errors
     /// [`Malformed`] if a field is missing or points outside.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "SESSION_SETUP request", 25)?;
+        let mut r = FieldReader::body(message, "SESSION_SETUP request", 25)?;
         let flags = RequestFlags::from_bits_retain(r.u8("Flags")?);
         let security_mode = SecurityMode::from_bits_retain(u16::from(r.u8("SecurityMode")?));
         let capabilities = Capabilities::from_bits_retain(r.u32("Capabilities")?);
@@ -94,7 +94,7 @@ impl<'a> Response<'a> {
     /// # Errors
     /// [`Malformed`] if a field is missing or points outside.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "SESSION_SETUP response", 9)?;
+        let mut r = FieldReader::body(message, "SESSION_SETUP response", 9)?;
         let session_flags = SessionFlags::from_bits_retain(r.u16("SessionFlags")?);
         let offset = r.u16("SecurityBufferOffset")?;
         let length = r.u16("SecurityBufferLength")?;

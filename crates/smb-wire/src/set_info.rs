@@ -5,7 +5,7 @@ use crate::fscc::FileInfoClass;
 use crate::id::FileId;
 use crate::malformed::Malformed;
 use crate::query_info::{InfoType, SecurityInformation};
-use crate::reader::{HEADER, Reader};
+use crate::reader::{HEADER, FieldReader};
 use wire::Writer;
 
 /// SET_INFO request (MS-SMB2 2.2.39).
@@ -36,7 +36,7 @@ impl<'a> Request<'a> {
     /// # Errors
     /// [`Malformed`] if a field is missing or points outside.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "SET_INFO request", 33)?;
+        let mut r = FieldReader::body(message, "SET_INFO request", 33)?;
         let info_type = InfoType::new(r.u8("InfoType")?);
         let file_info_class = r.u8("FileInfoClass")?;
         let length = r.u32("BufferLength")? as usize;
@@ -85,7 +85,7 @@ impl Response {
     /// # Errors
     /// [`Malformed`] if the body is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        Reader::body(message, "SET_INFO response", 2).map(|_| Response)
+        FieldReader::body(message, "SET_INFO response", 2).map(|_| Response)
     }
 
     /// Appends the body.

@@ -3,7 +3,7 @@
 use crate::create::Access;
 use crate::macros::{wire_enum, wire_flags};
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, Reader};
+use crate::reader::{HEADER, FieldReader};
 use crate::utf16::Utf16;
 use wire::Writer;
 
@@ -85,7 +85,7 @@ impl<'a> Request<'a> {
     /// # Errors
     /// [`Malformed`] if a field is missing or points outside.
     pub fn parse(message: &'a [u8], is_311: bool) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "TREE_CONNECT request", 9)?;
+        let mut r = FieldReader::body(message, "TREE_CONNECT request", 9)?;
         let flags = RequestFlags::from_bits_retain(r.u16("Flags")?);
         let offset = r.u16("PathOffset")?;
         let length = r.u16("PathLength")?;
@@ -162,7 +162,7 @@ impl<'a> Contexts<'a> {
         std::iter::from_fn(move || {
             left = left.checked_sub(1)?;
             let read = || {
-                let mut r = Reader::new(bytes.get(at..).unwrap_or_default(), "TREE_CONNECT_CONTEXT");
+                let mut r = FieldReader::new(bytes.get(at..).unwrap_or_default(), "TREE_CONNECT_CONTEXT");
                 let context_type = r.u16("ContextType")?;
                 let length = usize::from(r.u16("DataLength")?);
                 r.skip(4, "Reserved")?;
@@ -197,7 +197,7 @@ impl Response {
     /// # Errors
     /// [`Malformed`] if a field is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "TREE_CONNECT response", 16)?;
+        let mut r = FieldReader::body(message, "TREE_CONNECT response", 16)?;
         let share_type = ShareType::new(r.u8("ShareType")?);
         r.skip(1, "Reserved")?;
         Ok(Response {

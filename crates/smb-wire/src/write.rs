@@ -4,7 +4,7 @@ use crate::id::FileId;
 use crate::macros::wire_flags;
 use crate::malformed::Malformed;
 use crate::read::Channel;
-use crate::reader::{HEADER, Reader};
+use crate::reader::{HEADER, FieldReader};
 use wire::Writer;
 
 /// The size of the fields before the data of a request, in bytes.
@@ -14,8 +14,8 @@ pub const REQUEST_FIXED: usize = 48;
 pub const RESPONSE_FIXED: usize = 16;
 
 wire_flags! {
-    /// Flags of a request (MS-SMB2 2.2.21).
-    pub struct Flags: u32 {
+    /// WriteFlags of a request (MS-SMB2 2.2.21).
+    pub struct WriteFlags: u32 {
         WRITE_THROUGH = 0x0000_0001,
         WRITE_UNBUFFERED = 0x0000_0002,
     }
@@ -36,7 +36,7 @@ pub struct Request<'a> {
     /// That is not an error, since dialects before 3.0 ignore the channel.
     pub channel_info: &'a [u8],
     /// Hints and write-through.
-    pub flags: Flags,
+    pub flags: WriteFlags,
     /// The data.
     pub data: &'a [u8],
 }
@@ -51,7 +51,7 @@ impl<'a> Request<'a> {
             channel: Channel::None,
             remaining_bytes: 0,
             channel_info: &[],
-            flags: Flags::empty(),
+            flags: WriteFlags::empty(),
             data,
         }
     }
@@ -62,7 +62,7 @@ impl<'a> Request<'a> {
     /// [`Malformed`] if a field is missing or points outside.
     #[inline]
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "WRITE request", 49)?;
+        let mut r = FieldReader::body(message, "WRITE request", 49)?;
         let data_offset = r.u16("DataOffset")?;
         let length = r.u32("Length")?;
         let offset = r.u64("Offset")?;
@@ -71,7 +71,7 @@ impl<'a> Request<'a> {
         let remaining_bytes = r.u32("RemainingBytes")?;
         let info_offset = r.u16("WriteChannelInfoOffset")?;
         let info_length = r.u16("WriteChannelInfoLength")?;
-        let flags = Flags::from_bits_retain(r.u32("Flags")?);
+        let flags = WriteFlags::from_bits_retain(r.u32("WriteFlags")?);
         // MS-SMB2 3.3.5.13
         if channel == Channel::None && data_offset > 0x100 {
             return Err(r.wrong("DataOffset"));
@@ -139,7 +139,7 @@ impl Response {
     /// # Errors
     /// [`Malformed`] if a field is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "WRITE response", 17)?;
+        let mut r = FieldReader::body(message, "WRITE response", 17)?;
         r.skip(2, "Reserved")?;
         Ok(Response { count: r.u32("Count")? })
     }

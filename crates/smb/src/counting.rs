@@ -3,7 +3,7 @@
 
 use share::counts::Family;
 use share::limits::ResponseType;
-use smb_wire::{Command, NtStatus};
+use smb_wire::{SmbCommand, NtStatus};
 
 /// The commands in the order of their numbers. The last entry stands for every other number.
 pub static FAMILY: Family = Family {
@@ -41,16 +41,16 @@ pub(crate) const NOT_PROVED: u8 = 1;
 pub const BY_KEY: u8 = 2;
 
 /// Whether a command counts among the metadata operations: operations on names and Opens, not on data.
-pub(crate) fn is_metadata(command: Command) -> bool {
+pub(crate) fn is_metadata(command: SmbCommand) -> bool {
     matches!(
         command,
-        Command::Create
-            | Command::Close
-            | Command::Lock
-            | Command::Ioctl
-            | Command::QueryDirectory
-            | Command::QueryInfo
-            | Command::SetInfo
+        SmbCommand::Create
+            | SmbCommand::Close
+            | SmbCommand::Lock
+            | SmbCommand::Ioctl
+            | SmbCommand::QueryDirectory
+            | SmbCommand::QueryInfo
+            | SmbCommand::SetInfo
     )
 }
 
@@ -87,8 +87,8 @@ mod tests {
     #[test]
     fn every_command_has_its_name() {
         for (number, name) in FAMILY.operations.iter().enumerate() {
-            match Command::new(number as u16) {
-                Command::ServerToClientNotification | Command::Unknown(_) => assert_eq!(*name, "Unknown"),
+            match SmbCommand::new(number as u16) {
+                SmbCommand::ServerToClientNotification | SmbCommand::Unknown(_) => assert_eq!(*name, "Unknown"),
                 command => assert_eq!(*name, format!("{command:?}")),
             }
         }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use smb_wire::{Command, NtStatus};
+use smb_wire::{SmbCommand, NtStatus};
 use wire::Output;
 
 use crate::connection::{Connection, Negotiated};
@@ -28,11 +28,11 @@ pub fn handle(connection: &mut Connection, request: &mut Request<'_>, out: &mut 
     match &outcome {
         CommandOutcome::Answered(Answered::Failed(status, _)) => {
             // MS-SMB2 3.3.5.2.7.2: the requests that follow have no tree.
-            if request.header.command() == Command::TreeConnect {
+            if request.header.command() == SmbCommand::TreeConnect {
                 request.related.tree_id = u32::MAX;
             }
             // MS-SMB2 3.3.5.2.7.2: only a request that would have created an Open fails those that follow.
-            if request.header.command() == Command::Create || request.related.file_id.is_none() {
+            if request.header.command() == SmbCommand::Create || request.related.file_id.is_none() {
                 request.related.failed = Some(*status);
             }
         }
@@ -45,14 +45,14 @@ pub fn handle(connection: &mut Connection, request: &mut Request<'_>, out: &mut 
 }
 
 /// The status of a waiting request whose Open, tree or session has ended.
-fn ended(command: Command, status: NtStatus) -> NtStatus {
+fn ended(command: SmbCommand, status: NtStatus) -> NtStatus {
     let gone = [NtStatus::FILE_CLOSED, NtStatus::NETWORK_NAME_DELETED, NtStatus::USER_SESSION_DELETED];
     match command {
         _ if !gone.contains(&status) => status,
         // MS-FSA 2.1.5.8
-        Command::Lock => NtStatus::RANGE_NOT_LOCKED,
+        SmbCommand::Lock => NtStatus::RANGE_NOT_LOCKED,
         // MS-FSA 2.1.5.5
-        Command::ChangeNotify => NtStatus::NOTIFY_CLEANUP,
+        SmbCommand::ChangeNotify => NtStatus::NOTIFY_CLEANUP,
         _ => status,
     }
 }
@@ -67,24 +67,24 @@ fn checked(
         connection.handle.counters.request();
     }
     // MS-SMB2 3.3.5.2.7.2: the first request of a frame has nothing to be related to.
-    let alone = !request.related.any && !request.resumed && command != Command::Cancel;
+    let alone = !request.related.any && !request.resumed && command != SmbCommand::Cancel;
     if request.header.is_related() && (alone || request.related.invalid) {
         request.related.invalid = true;
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     }
     request.channel = connection.channel_of(request.session_id);
-    if command == Command::Negotiate {
+    if command == SmbCommand::Negotiate {
         return Ok(cmd::negotiate::handle(connection, request, out).into());
     }
     let settled = &connection.negotiated.ok_or(Stop::Disconnect("a request before NEGOTIATE"))?;
     let handled = match command {
-        Command::SessionSetup => cmd::session_setup::handle(connection, settled, request),
-        Command::Echo => cmd::echo::handle(request),
-        Command::Cancel => {
+        SmbCommand::SessionSetup => cmd::session_setup::handle(connection, settled, request),
+        SmbCommand::Echo => cmd::echo::handle(request),
+        SmbCommand::Cancel => {
             cmd::cancel::handle(connection, request, out);
             return Ok(CommandOutcome::Silent);
         }
-        Command::Ioctl if request.channel.is_none() && cmd::ioctl::torture::is_asked(connection, request) => {
+        SmbCommand::Ioctl if request.channel.is_none() && cmd::ioctl::torture::is_asked(connection, request) => {
             cmd::ioctl::torture::handle(connection, request)
         }
         _ => in_session(connection, settled, request),
@@ -110,25 +110,25 @@ fn in_session(connection: &mut Connection, settled: &Negotiated, request: &mut R
     }
     Stop::when(session.sealing_required.load(Ordering::Relaxed) && !request.sealed, NtStatus::ACCESS_DENIED)?;
     match request.header.command() {
-        Command::Read => cmd::read::handle(connection, settled, request),
-        Command::Write => cmd::write::handle(connection, settled, request),
-        Command::Logoff => cmd::logoff::handle(connection, request),
-        Command::TreeConnect => cmd::tree_connect::handle(connection, settled, request),
-        Command::TreeDisconnect => cmd::tree_disconnect::handle(connection, request),
-        Command::Create => cmd::create::handle(connection, settled, request),
-        Command::Close => cmd::close::handle(connection, request),
-        Command::Flush => cmd::flush::handle(connection, request),
-        Command::Lock => cmd::lock::handle(connection, settled, request),
-        Command::Ioctl => cmd::ioctl::handle(connection, settled, request),
-        Command::QueryDirectory => cmd::query_directory::handle(connection, settled, request),
-        Command::ChangeNotify => cmd::change_notify::handle(connection, settled, request),
-        Command::QueryInfo => cmd::query_info::handle(connection, settled, request),
-        Command::SetInfo => cmd::set_info::handle(connection, settled, request),
-        Command::OplockBreak => cmd::oplock_break::handle(connection, request),
-        Command::ServerToClientNotification | Command::Unknown(_) => {
+        SmbCommand::Read => cmd::read::handle(connection, settled, request),
+        SmbCommand::Write => cmd::write::handle(connection, settled, request),
+        SmbCommand::Logoff => cmd::logoff::handle(connection, request),
+        SmbCommand::TreeConnect => cmd::tree_connect::handle(connection, settled, request),
+        SmbCommand::TreeDisconnect => cmd::tree_disconnect::handle(connection, request),
+        SmbCommand::Create => cmd::create::handle(connection, settled, request),
+        SmbCommand::Close => cmd::close::handle(connection, request),
+        SmbCommand::Flush => cmd::flush::handle(connection, request),
+        SmbCommand::Lock => cmd::lock::handle(connection, settled, request),
+        SmbCommand::Ioctl => cmd::ioctl::handle(connection, settled, request),
+        SmbCommand::QueryDirectory => cmd::query_directory::handle(connection, settled, request),
+        SmbCommand::ChangeNotify => cmd::change_notify::handle(connection, settled, request),
+        SmbCommand::QueryInfo => cmd::query_info::handle(connection, settled, request),
+        SmbCommand::SetInfo => cmd::set_info::handle(connection, settled, request),
+        SmbCommand::OplockBreak => cmd::oplock_break::handle(connection, request),
+        SmbCommand::ServerToClientNotification | SmbCommand::Unknown(_) => {
             Err(Stop::Fail(NtStatus::INVALID_PARAMETER))
         }
-        Command::Negotiate | Command::SessionSetup | Command::Echo | Command::Cancel => {
+        SmbCommand::Negotiate | SmbCommand::SessionSetup | SmbCommand::Echo | SmbCommand::Cancel => {
             Err(Stop::Fail(NtStatus::INVALID_PARAMETER))
         }
     }

@@ -8,7 +8,7 @@ use smb_wire::create::Access as Rights;
 use smb_wire::ioctl::body::ValidateNegotiateInfoRequest;
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::negotiate::{self, Dialect, SecurityMode};
-use smb_wire::{Command, FileId, List, NtStatus, session_setup, tree_connect};
+use smb_wire::{SmbCommand, FileId, WireList, NtStatus, session_setup, tree_connect};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Dial, Peer, SHARE, World};
 
@@ -151,7 +151,7 @@ fn negotiate_goes_by_an_account_that_is_named() {
 fn log_on_refused(world: &World, dial: &Dial) -> NtStatus {
     let mut peer = world.peer();
     assert_eq!(peer.negotiate(dial).status(), NtStatus::SUCCESS);
-    peer.status(Command::SessionSetup, |out| {
+    peer.status(SmbCommand::SessionSetup, |out| {
         session_setup::Request {
             flags: session_setup::RequestFlags::empty(),
             security_mode: SecurityMode::SIGNING_ENABLED,
@@ -316,11 +316,11 @@ fn validate(client: &mut Peer, dial: &Dial, dialects: &[Dialect], room: u32) -> 
         capabilities: dial.capabilities(),
         guid: dial.guid,
         security_mode: dial.security_mode(),
-        dialects: List::Values(dialects),
+        dialects: WireList::Values(dialects),
     }
     .write(&mut input);
     let asked = ioctl::Request::fsctl(CtlCode::ValidateNegotiateInfo, FileId::RELATED, &input, room);
-    let id = client.start(Command::Ioctl, |out| asked.write(out));
+    let id = client.start(SmbCommand::Ioctl, |out| asked.write(out));
     client.answer(id).map(|answer| answer.status())
 }
 

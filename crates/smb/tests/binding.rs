@@ -10,7 +10,7 @@ use smb::Encryption;
 use smb_wire::create::Disposition;
 use smb_wire::negotiate::Dialect;
 use smb_wire::session_setup::RequestFlags;
-use smb_wire::{Command, Guid, Header, NtStatus, logoff};
+use smb_wire::{SmbCommand, Guid, Header, NtStatus, logoff};
 use testkit::smb::bind::Binding;
 use testkit::smb::client::{OpenFile, write_first_setup};
 use testkit::smb::peer::sign_with;
@@ -36,7 +36,7 @@ fn refused(world: &World, dial: &Dial, main: &mut Peer, status: NtStatus) {
     let answer = peer.create(&testkit::smb::client::OpenFile::named("stolen"));
     assert_eq!(answer.status(), NtStatus::USER_SESSION_DELETED);
     peer.keys.clear();
-    let id = peer.start(Command::SessionSetup, write_first_setup);
+    let id = peer.start(SmbCommand::SessionSetup, write_first_setup);
     assert_eq!(peer.answer(id).unwrap().status(), NtStatus::USER_SESSION_DELETED);
 }
 
@@ -93,7 +93,7 @@ fn each_channel_has_a_key_of_its_own() {
         let id = main.session_id;
         let (first_key, second_key) = (main.keys[&id].signer.clone(), second.keys[&id].signer.clone());
         for (peer, key) in [(&mut second, first_key), (&mut main, second_key)] {
-            let mut message = peer.message(Command::Create, |out| OpenFile::named("planted").write(out));
+            let mut message = peer.message(SmbCommand::Create, |out| OpenFile::named("planted").write(out));
             let asked = Header::parse(&message).unwrap().message_id();
             sign_with(&key, &mut message);
             peer.deliver(message);
@@ -193,7 +193,7 @@ fn a_session_that_is_not_there_cannot_be_bound() {
     let mut binding = Binding::new(&dial, &main, preauth);
     assert_eq!(binding.step(&mut peer).status(), NtStatus::MORE_PROCESSING_REQUIRED);
     // It ends between two requests of the binding.
-    assert_eq!(main.status(Command::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
+    assert_eq!(main.status(SmbCommand::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
     assert_eq!(binding.step(&mut peer).status(), NtStatus::USER_SESSION_DELETED);
     assert_eq!(Binding::new(&dial, &main, preauth).finish(&mut peer), NtStatus::USER_SESSION_DELETED);
     assert!(world.server.sessions().is_empty());
@@ -211,7 +211,7 @@ fn a_session_whose_log_on_is_not_done_cannot_be_bound() {
     let main = world.dial(&dial);
     let mut begun = world.peer();
     begun.negotiate_hashed(&dial);
-    let id = begun.start(Command::SessionSetup, write_first_setup);
+    let id = begun.start(SmbCommand::SessionSetup, write_first_setup);
     let under_way = begun.answer(id).unwrap().header.session_id();
     let mut peer = world.peer();
     let preauth = peer.negotiate_hashed(&dial);
@@ -246,7 +246,7 @@ fn a_seal_on_a_connection_on_which_nobody_has_a_name_ends_it() {
         Dial { user: String::new(), password: String::new(), requires_signing: false, ..Dial::default() };
     let mut peer = world.peer();
     peer.log_on(&dial);
-    let echo = peer.message(Command::Echo, |out| out.extend([4, 0, 0, 0]));
+    let echo = peer.message(SmbCommand::Echo, |out| out.extend([4, 0, 0, 0]));
     let sealed = peer.seal(&echo, peer.session_id);
     peer.deliver(sealed);
     assert!(peer.is_closed && peer.next().is_none());
@@ -330,7 +330,7 @@ fn no_channel_of_a_sealed_session_takes_a_request_that_is_not_sealed() {
     assert!(main.is_served() && second.is_served());
     for peer in [&mut second, &mut main] {
         for is_signed in [true, false] {
-            let mut plain = peer.message(Command::Create, |out| OpenFile::named("plain").write(out));
+            let mut plain = peer.message(SmbCommand::Create, |out| OpenFile::named("plain").write(out));
             let id = Header::parse(&plain).unwrap().message_id();
             if is_signed {
                 peer.sign(&mut plain);
@@ -481,7 +481,7 @@ fn a_connection_begins_a_bounded_number_of_bindings() {
     let preauth = peer.negotiate_hashed(&dial);
     for _ in 0..16 {
         peer.session_id = 0;
-        let id = peer.start(Command::SessionSetup, write_first_setup);
+        let id = peer.start(SmbCommand::SessionSetup, write_first_setup);
         assert_eq!(peer.answer(id).unwrap().status(), NtStatus::MORE_PROCESSING_REQUIRED);
     }
     let status = Binding::new(&dial, &main, preauth).finish(&mut peer);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use smb_wire::create::{Access, CreateOptions, Disposition};
 use smb_wire::fscc::FileInfoClass;
-use smb_wire::query_directory::{Flags, Request};
+use smb_wire::query_directory::{QueryDirectoryFlags, Request};
 use smb_wire::query_info::InfoType;
-use smb_wire::{Command, FileId, NtStatus, Utf16, utf16};
+use smb_wire::{SmbCommand, FileId, NtStatus, Utf16, utf16};
 use testkit::smb::World;
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::Peer;
@@ -94,10 +94,10 @@ impl Counting {
 
 fn query_directory(client: &mut Peer, file_id: FileId) -> testkit::smb::peer::Answer {
     let pattern = utf16::encode("*");
-    client.call(Command::QueryDirectory, |out| {
+    client.call(SmbCommand::QueryDirectory, |out| {
         Request {
             file_information_class: FileInfoClass::ID_BOTH_DIRECTORY.0,
-            flags: Flags::empty(),
+            flags: QueryDirectoryFlags::empty(),
             file_index: 0,
             file_id,
             file_name: Utf16::new(&pattern).expect("whole units"),

@@ -6,7 +6,7 @@ use smb_wire::create_context::{Contexts, Lease, LeaseFlags, LeaseState, LeaseV2,
 use smb_wire::negotiate::Dialect;
 use smb_wire::oplock_break::{self, Notification, Oplock};
 use smb_wire::{
-    Command, FileId, Guid, Header, LeaseKey, NtStatus, cancel, change_notify, lock, logoff, tree_disconnect,
+    SmbCommand, FileId, Guid, Header, LeaseKey, NtStatus, cancel, change_notify, lock, logoff, tree_disconnect,
 };
 use testkit::smb::bind::Binding;
 use testkit::smb::client::OpenFile;
@@ -20,33 +20,33 @@ fn pair(world: &World, dial: &Dial) -> (Peer, Peer) {
     (main, second)
 }
 
-fn lock_message(file_id: FileId, flags: lock::Flags) -> impl FnOnce(&mut Vec<u8>) {
+fn lock_message(file_id: FileId, flags: lock::LockFlags) -> impl FnOnce(&mut Vec<u8>) {
     let element = lock::LockElement { offset: 0, length: 10, flags };
     move |out| {
-        let locks = smb_wire::List::Values(std::slice::from_ref(&element));
+        let locks = smb_wire::WireList::Values(std::slice::from_ref(&element));
         lock::Request { lock_sequence_number: 0, lock_sequence_index: 0, file_id, locks }.write(out);
     }
 }
 
 fn lock_now(client: &mut Peer, file_id: FileId) -> NtStatus {
-    let flags = lock::Flags::EXCLUSIVE_LOCK | lock::Flags::FAIL_IMMEDIATELY;
-    client.status(Command::Lock, lock_message(file_id, flags))
+    let flags = lock::LockFlags::EXCLUSIVE_LOCK | lock::LockFlags::FAIL_IMMEDIATELY;
+    client.status(SmbCommand::Lock, lock_message(file_id, flags))
 }
 
 fn unlock(client: &mut Peer, file_id: FileId) -> NtStatus {
-    client.status(Command::Lock, lock_message(file_id, lock::Flags::UNLOCK))
+    client.status(SmbCommand::Lock, lock_message(file_id, lock::LockFlags::UNLOCK))
 }
 
 /// Locks and waits for it.
 fn lock_later(client: &mut Peer, file_id: FileId) -> (u64, Answer) {
-    let id = client.start(Command::Lock, lock_message(file_id, lock::Flags::EXCLUSIVE_LOCK));
+    let id = client.start(SmbCommand::Lock, lock_message(file_id, lock::LockFlags::EXCLUSIVE_LOCK));
     told_to_wait(client, id)
 }
 
 fn watch(client: &mut Peer, file_id: FileId) -> (u64, Answer) {
-    let id = client.start(Command::ChangeNotify, |out| {
+    let id = client.start(SmbCommand::ChangeNotify, |out| {
         change_notify::Request {
-            flags: change_notify::Flags::empty(),
+            flags: change_notify::ChangeNotifyFlags::empty(),
             output_buffer_length: 1024,
             file_id,
             completion_filter: change_notify::CompletionFilter::FILE_NAME,
@@ -63,7 +63,7 @@ fn told_to_wait(client: &mut Peer, id: u64) -> (u64, Answer) {
 }
 
 fn log_off(client: &mut Peer) {
-    assert_eq!(client.status(Command::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
+    assert_eq!(client.status(SmbCommand::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_logoff_on_one_channel_ends_the_session_on_all() {
             assert_eq!((answer.is_sealed, answer.is_signed), (seals, !seals));
             if seals {
                 // Nobody has the keys any more that would open it.
-                two.start(Command::Echo, |out| smb_wire::echo::Request.write(out));
+                two.start(SmbCommand::Echo, |out| smb_wire::echo::Request.write(out));
                 assert!(two.is_closed);
                 continue;
             }
@@ -162,7 +162,7 @@ fn work_that_ends_after_its_session_is_answered_under_its_keys() {
     let file = second.open("file");
     second.holds_jobs = true;
     let id = second
-        .start(Command::Flush, |out| smb_wire::flush::Request { reserved1: 0, file_id: file }.write(out));
+        .start(SmbCommand::Flush, |out| smb_wire::flush::Request { reserved1: 0, file_id: file }.write(out));
     assert!(second.answer(id).is_none_or(|answer| answer.status() == NtStatus::PENDING));
     log_off(&mut main);
     second.turn();
@@ -175,7 +175,7 @@ fn a_tree_that_is_left_on_one_channel_is_left_on_all() {
     let world = World::in_memory();
     let (mut main, mut second) = pair(&world, &Dial::default());
     let file = main.open("file");
-    let left = second.status(Command::TreeDisconnect, |out| tree_disconnect::Request.write(out));
+    let left = second.status(SmbCommand::TreeDisconnect, |out| tree_disconnect::Request.write(out));
     assert_eq!(left, NtStatus::SUCCESS);
     assert_eq!(main.read(file, 0, 1).status(), NtStatus::NETWORK_NAME_DELETED);
     second.connect_tree(SHARE);
@@ -194,7 +194,7 @@ fn a_request_is_taken_back_on_its_own_connection_only() {
     let (id, interim) = lock_later(&mut main, file);
     for peer in [&mut second, &mut main] {
         assert!(peer.next().is_none());
-        let mut header = Header::request(Command::Cancel, id);
+        let mut header = Header::request(SmbCommand::Cancel, id);
         header.set_session_id(peer.session_id);
         header.set_async_id(interim.header.async_id());
         peer.send(whole(&header, |out| cancel::Request.write(out)));
@@ -208,7 +208,7 @@ fn broken(world: &World, main: &mut Peer, other: &mut Peer, name: &str) -> (File
     let batch = OpenFile { oplock: OplockLevel::Batch, ..OpenFile::named(name) };
     let file = main.create(&batch).file_id();
     let wants = OpenFile { access: Access::FILE_GENERIC_READ, ..OpenFile::named(name) };
-    let id = other.start(Command::Create, |out| wants.write(out));
+    let id = other.start(SmbCommand::Create, |out| wants.write(out));
     let (id, _) = told_to_wait(other, id);
     assert_eq!(world.server.sessions().len(), 2);
     (file, id)
@@ -216,7 +216,7 @@ fn broken(world: &World, main: &mut Peer, other: &mut Peer, name: &str) -> (File
 
 fn keep_level_two(client: &mut Peer, file_id: FileId) -> NtStatus {
     let kept = Oplock { oplock_level: OplockLevel::LevelII, file_id };
-    client.status(Command::OplockBreak, |out| oplock_break::Request::Oplock(kept).write(out))
+    client.status(SmbCommand::OplockBreak, |out| oplock_break::Request::Oplock(kept).write(out))
 }
 
 // MS-SMB2 3.3.4.6
@@ -258,7 +258,7 @@ fn a_lease_is_broken_over_a_channel_that_came_with_another_guid() {
     };
     let file = second.create(&leased).file_id();
     main.hang_up();
-    let id = other.start(Command::Create, |out| OpenFile::named("file").write(out));
+    let id = other.start(SmbCommand::Create, |out| OpenFile::named("file").write(out));
     let (id, _) = told_to_wait(&mut other, id);
     let notice = second.notice().expect("a notice");
     let told = Notification::parse(&notice.message).expect("a notice");

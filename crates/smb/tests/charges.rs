@@ -9,7 +9,7 @@ use share::limits::{AccountProvision, Alarm, Limits, Provision, ShareLimits, Thr
 use smb_wire::create::Access;
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::query_info::{self, InfoType};
-use smb_wire::{Command, FileId, Header, NtStatus, cancel, logoff, read, write};
+use smb_wire::{SmbCommand, FileId, Header, NtStatus, cancel, logoff, read, write};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
 use testkit::smb::{Dial, Peer, World};
@@ -139,13 +139,13 @@ impl Scene {
     }
 
     fn ask_read(&mut self, offset: u64, length: u32, minimum_count: u32) -> u64 {
-        let header = self.client.header_for(Command::Read, length as usize);
+        let header = self.client.header_for(SmbCommand::Read, length as usize);
         let asked = read::Request { minimum_count, ..read::Request::new(self.file, offset, length) };
         self.client.send(whole(&header, |out| asked.write(out)))
     }
 
     fn ask_write(&mut self, len: usize) -> u64 {
-        let header = self.client.header_for(Command::Write, len);
+        let header = self.client.header_for(SmbCommand::Write, len);
         let (file, data) = (self.file, vec![8; len]);
         self.client.send(whole(&header, |out| write::Request::new(file, 0, &data).write(out)))
     }
@@ -184,7 +184,7 @@ impl Scene {
     }
 
     fn log_off(&mut self) {
-        let status = self.client.status(Command::Logoff, |out| logoff::Request.write(out));
+        let status = self.client.status(SmbCommand::Logoff, |out| logoff::Request.write(out));
         assert_eq!(status, NtStatus::SUCCESS);
     }
 
@@ -194,7 +194,7 @@ impl Scene {
     }
 
     fn cancel(&mut self, id: u64) {
-        let mut header = Header::request(Command::Cancel, id);
+        let mut header = Header::request(SmbCommand::Cancel, id);
         header.set_session_id(self.client.session_id);
         self.client.send(whole(&header, |out| cancel::Request.write(out)));
     }
@@ -296,7 +296,7 @@ fn what_found_nothing_in_memory_and_is_never_done_costs_nothing() {
             asked += 1;
             if asked % 16 == 0 {
                 // Its answers bring further credits.
-                scene.client.status(Command::Echo, |out| smb_wire::echo::Request.write(out));
+                scene.client.status(SmbCommand::Echo, |out| smb_wire::echo::Request.write(out));
             }
         }
         scene.world.engine.set_limits(Some(scene.share.clone()));

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use smb_wire::{Command, FileId, NtStatus, close, flush, read, write};
+use smb_wire::{SmbCommand, FileId, NtStatus, close, flush, read, write};
 use testkit::smb::{Dial, Peer, World};
 use volume::faulty::{Call, Fault};
 
@@ -19,12 +19,12 @@ fn with_a_file(world: &World) -> (Peer, FileId) {
 }
 
 fn start_read(client: &mut Peer, file: FileId) -> u64 {
-    client.start(Command::Read, |out| read::Request::new(file, 0, 100).write(out))
+    client.start(SmbCommand::Read, |out| read::Request::new(file, 0, 100).write(out))
 }
 
 fn start_close(client: &mut Peer, file_id: FileId) -> u64 {
-    let flags = close::Flags::empty();
-    client.start(Command::Close, |out| close::Request { flags, file_id }.write(out))
+    let flags = close::CloseFlags::empty();
+    client.start(SmbCommand::Close, |out| close::Request { flags, file_id }.write(out))
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_read_that_came_before_it_has_its_data() {
 fn a_flush_that_came_before_it_is_done() {
     let world = World::in_memory();
     let (mut client, file_id) = with_a_file(&world);
-    let flush = client.start(Command::Flush, |out| flush::Request { reserved1: 0, file_id }.write(out));
+    let flush = client.start(SmbCommand::Flush, |out| flush::Request { reserved1: 0, file_id }.write(out));
     let close = start_close(&mut client, file_id);
     assert!(client.answer(close).is_none());
     client.run_jobs();
@@ -61,7 +61,7 @@ fn a_change_on_another_channel_is_over_before() {
     let mut first = world.client();
     let mut second = world.bind(&Dial::default(), &first);
     let file = first.open("file");
-    let late = first.message(Command::Write, |out| write::Request::new(file, 0, CONTENT).write(out));
+    let late = first.message(SmbCommand::Write, |out| write::Request::new(file, 0, CONTENT).write(out));
     let late = first.compound(vec![late], false);
     std::thread::scope(|scope| {
         plan.add(Call::Write, 1, Fault::Hold);

@@ -3,7 +3,7 @@
 
 use smb_wire::create::Disposition;
 use smb_wire::header::Flags;
-use smb_wire::{Command, FileId, Header, NtStatus, close, echo, read, utf16, write};
+use smb_wire::{SmbCommand, FileId, Header, NtStatus, close, echo, read, utf16, write};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Dial, Peer, World};
 
@@ -22,24 +22,24 @@ const BEFORE: FileId = FileId::RELATED;
 impl Step<'_> {
     fn message(&self, client: &mut Peer) -> Vec<u8> {
         match *self {
-            Step::Create(name, disposition) => client.message(Command::Create, |out| {
+            Step::Create(name, disposition) => client.message(SmbCommand::Create, |out| {
                 OpenFile { disposition, ..OpenFile::named(name) }.write(out);
             }),
             Step::Write(id, data) => {
-                client.message(Command::Write, |out| write::Request::new(id, 0, data).write(out))
+                client.message(SmbCommand::Write, |out| write::Request::new(id, 0, data).write(out))
             }
-            Step::Read(id) => client.message(Command::Read, |out| read::Request::new(id, 0, 100).write(out)),
-            Step::Close(file_id) => client.message(Command::Close, |out| {
-                close::Request { flags: close::Flags::empty(), file_id }.write(out);
+            Step::Read(id) => client.message(SmbCommand::Read, |out| read::Request::new(id, 0, 100).write(out)),
+            Step::Close(file_id) => client.message(SmbCommand::Close, |out| {
+                close::Request { flags: close::CloseFlags::empty(), file_id }.write(out);
             }),
             Step::Tree(name) => {
                 let path = utf16::encode(&format!("\\\\server\\{name}"));
                 let path = smb_wire::Utf16::new(&path).expect("whole units");
-                client.message(Command::TreeConnect, |out| {
+                client.message(SmbCommand::TreeConnect, |out| {
                     smb_wire::tree_connect::Request::new(path).write(out);
                 })
             }
-            Step::Echo => client.message(Command::Echo, |out| echo::Request.write(out)),
+            Step::Echo => client.message(SmbCommand::Echo, |out| echo::Request.write(out)),
         }
     }
 }
@@ -128,10 +128,10 @@ fn nothing_before_it_gives_nothing_to_take_over() {
     let mut bystander = world.client();
     let mut client = world.client();
     // Related, and the first of its frame.
-    for command in [Command::Create, Command::Echo, Command::Close] {
+    for command in [SmbCommand::Create, SmbCommand::Echo, SmbCommand::Close] {
         let mut message = match command {
-            Command::Create => Step::Create("file", Disposition::OpenIf).message(&mut client),
-            Command::Echo => Step::Echo.message(&mut client),
+            SmbCommand::Create => Step::Create("file", Disposition::OpenIf).message(&mut client),
+            SmbCommand::Echo => Step::Echo.message(&mut client),
             _ => Step::Close(BEFORE).message(&mut client),
         };
         let header = Header::parse_mut(&mut message).unwrap();

@@ -9,9 +9,9 @@ use smb_wire::create_context::{
 };
 use smb_wire::ioctl::body::NetworkResiliencyRequest;
 use smb_wire::ioctl::{self, CtlCode};
-use smb_wire::lock::{self, Flags, LockElement};
+use smb_wire::lock::{self, LockFlags, LockElement};
 use smb_wire::negotiate::Dialect;
-use smb_wire::{Command, FileId, Guid, LeaseKey, List, NtStatus, logoff, tree_disconnect};
+use smb_wire::{SmbCommand, FileId, Guid, LeaseKey, WireList, NtStatus, logoff, tree_disconnect};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::Answer;
 use testkit::smb::{Dial, Peer, SHARE, World};
@@ -85,10 +85,10 @@ fn v1_back(client: &mut Peer, id: FileId) -> NtStatus {
     come_back(client, "", &[RequestContext::DurableHandleReconnect(id)]).status()
 }
 
-fn lock(client: &mut Peer, file_id: FileId, flags: Flags) -> NtStatus {
+fn lock(client: &mut Peer, file_id: FileId, flags: LockFlags) -> NtStatus {
     let elements = [LockElement { offset: 0, length: 5, flags }];
-    client.status(Command::Lock, |out| {
-        let locks = List::Values(&elements);
+    client.status(SmbCommand::Lock, |out| {
+        let locks = WireList::Values(&elements);
         lock::Request { lock_sequence_number: 0, lock_sequence_index: 0, file_id, locks }.write(out);
     })
 }
@@ -100,7 +100,7 @@ fn make_resilient(client: &mut Peer, file_id: FileId, timeout: u32) -> NtStatus 
 }
 
 fn control(client: &mut Peer, file_id: FileId, input: &[u8]) -> NtStatus {
-    client.status(Command::Ioctl, |out| {
+    client.status(SmbCommand::Ioctl, |out| {
         ioctl::Request::fsctl(CtlCode::LmrRequestResiliency, file_id, input, 0).write(out);
     })
 }
@@ -199,7 +199,7 @@ fn a_lost_connection_leaves_a_durable_handle_with_its_locks_and_its_oplock() {
     let mut client = world.client();
     let old = durable(&mut client, "f", RequestContext::DurableHandleRequest);
     assert_eq!(client.write(old, 0, b"words"), NtStatus::SUCCESS);
-    let exclusive = Flags::EXCLUSIVE_LOCK | Flags::FAIL_IMMEDIATELY;
+    let exclusive = LockFlags::EXCLUSIVE_LOCK | LockFlags::FAIL_IMMEDIATELY;
     assert_eq!(lock(&mut client, old, exclusive), NtStatus::SUCCESS);
     client.hang_up();
     // Another ClientGuid does: the first version knows its clients by their user.
@@ -215,12 +215,12 @@ fn a_lost_connection_leaves_a_durable_handle_with_its_locks_and_its_oplock() {
     assert_ne!(new.volatile, old.volatile);
     assert_eq!(client.read(old, 0, 5).status(), NtStatus::FILE_CLOSED);
     assert_eq!(client.read(new, 0, 5).data(), b"words");
-    assert_eq!(lock(&mut client, new, Flags::UNLOCK), NtStatus::SUCCESS);
-    assert_eq!(lock(&mut client, new, Flags::UNLOCK), NtStatus::RANGE_NOT_LOCKED);
+    assert_eq!(lock(&mut client, new, LockFlags::UNLOCK), NtStatus::SUCCESS);
+    assert_eq!(lock(&mut client, new, LockFlags::UNLOCK), NtStatus::RANGE_NOT_LOCKED);
     // The oplock is its own, and so is the notice.
     let mut other = world.client();
     let asked = OpenFile::named("f");
-    other.start(Command::Create, |out| asked.write(out));
+    other.start(SmbCommand::Create, |out| asked.write(out));
     let notice = client.notice().expect("a break");
     match smb_wire::oplock_break::Notification::parse(&notice.message).unwrap() {
         smb_wire::oplock_break::Notification::Oplock(broken) => assert_eq!(broken.file_id, new),
@@ -355,7 +355,7 @@ fn a_handle_whose_oplock_is_being_broken_goes_with_its_connection() {
     let id = durable(&mut client, "f", RequestContext::DurableHandleRequest);
     let mut other = world.dial(&Dial::elsewhere());
     let asked = OpenFile::named("f");
-    let waits = other.start(Command::Create, |out| asked.write(out));
+    let waits = other.start(SmbCommand::Create, |out| asked.write(out));
     assert_eq!(other.answer(waits).unwrap().status(), NtStatus::PENDING);
     client.hang_up();
     assert_eq!(other.answer(waits).unwrap().status(), NtStatus::SUCCESS);
@@ -370,7 +370,7 @@ fn logging_off_and_a_new_session_keep_handles_and_a_tree_disconnect_does_not() {
     let world = World::in_memory();
     let mut client = world.client();
     let id = durable(&mut client, "f", RequestContext::DurableHandleRequest);
-    assert_eq!(client.status(Command::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
+    assert_eq!(client.status(SmbCommand::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
     let mut client = world.client();
     let answer = come_back(&mut client, "f", &[RequestContext::DurableHandleReconnect(id)]);
     let id = answer.file_id();
@@ -381,7 +381,7 @@ fn logging_off_and_a_new_session_keep_handles_and_a_tree_disconnect_does_not() {
     let id = answer.file_id();
     assert_eq!(make_resilient(&mut again, id, 1000), NtStatus::SUCCESS);
     assert_eq!(
-        again.status(Command::TreeDisconnect, |out| tree_disconnect::Request.write(out)),
+        again.status(SmbCommand::TreeDisconnect, |out| tree_disconnect::Request.write(out)),
         NtStatus::SUCCESS
     );
     again.connect_tree(SHARE);
@@ -425,7 +425,7 @@ fn a_resilient_handle_makes_others_wait_for_its_time() {
     client.hang_up();
     let mut other = world.dial(&Dial::elsewhere());
     let asked = OpenFile::named("f");
-    let waits = other.start(Command::Create, |out| asked.write(out));
+    let waits = other.start(SmbCommand::Create, |out| asked.write(out));
     assert_eq!(other.answer(waits).unwrap().status(), NtStatus::PENDING);
     world.advance(49 * SECOND);
     assert!(other.answer(waits).is_none());
@@ -448,7 +448,7 @@ fn a_resilient_handle_comes_back_without_any_oplock_and_hears_of_breaks_then() {
     client.hang_up();
     assert_eq!(is_free(&world, "plain"), NtStatus::SHARING_VIOLATION);
     let mut other = world.dial(&Dial::elsewhere());
-    let waits = other.start(Command::Create, |out| OpenFile::named("batch").write(out));
+    let waits = other.start(SmbCommand::Create, |out| OpenFile::named("batch").write(out));
     assert_eq!(other.answer(waits).unwrap().status(), NtStatus::PENDING);
     world.advance(60 * SECOND);
     let mut client = world.client();

@@ -6,7 +6,7 @@ use share::Share;
 use smb_wire::fscc::{FileAttributes, FileInfoClass};
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::query_info::{self, InfoType};
-use smb_wire::{Command, FileId, NtStatus, set_info, utf16};
+use smb_wire::{SmbCommand, FileId, NtStatus, set_info, utf16};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Peer, World};
 use volume::memory::MemoryVolume;
@@ -15,19 +15,19 @@ const OK: NtStatus = NtStatus::SUCCESS;
 
 fn control(client: &mut Peer, file: FileId, code: CtlCode, input: &[u8], limit: u32) -> (NtStatus, Vec<u8>) {
     let answer =
-        client.call(Command::Ioctl, |out| ioctl::Request::fsctl(code, file, input, limit).write(out));
+        client.call(SmbCommand::Ioctl, |out| ioctl::Request::fsctl(code, file, input, limit).write(out));
     let output = ioctl::Response::parse(&answer.message).map(|response| response.output.to_vec());
     (answer.status(), output.unwrap_or_default())
 }
 
 fn standard(client: &mut Peer, file_id: FileId) -> Vec<u8> {
-    let answer = client.call(Command::QueryInfo, |out| {
+    let answer = client.call(SmbCommand::QueryInfo, |out| {
         query_info::Request {
             info_type: InfoType::File,
             file_info_class: FileInfoClass::STANDARD.0,
             output_buffer_length: 24,
             additional_information: 0,
-            flags: query_info::Flags::empty(),
+            flags: query_info::QueryInfoFlags::empty(),
             file_id,
             input_buffer: &[],
         }
@@ -40,7 +40,7 @@ fn standard(client: &mut Peer, file_id: FileId) -> Vec<u8> {
 fn rename(client: &mut Peer, file_id: FileId, to: &str) -> NtStatus {
     let name = utf16::encode(to);
     let buffer = [&[0; 16][..], &(name.len() as u32).to_le_bytes(), &name].concat();
-    client.status(Command::SetInfo, |out| {
+    client.status(SmbCommand::SetInfo, |out| {
         set_info::Request {
             info_type: InfoType::File,
             file_info_class: FileInfoClass::RENAME.0,

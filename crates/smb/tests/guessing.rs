@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use smb::limits::MAX_WAITING_ATTEMPTS;
-use smb_wire::{Command, NtStatus, cancel};
+use smb_wire::{SmbCommand, NtStatus, cancel};
 use testkit::smb::bind::Binding;
 use testkit::smb::{Dial, Peer, World};
 
@@ -118,7 +118,7 @@ fn who_goes_or_thinks_better_of_it_gives_the_place_up() {
     let cancelled = try_it(&mut first, &Dial::default()).expect_err("it waits");
     let waits = try_it(&mut second, &Dial::default()).expect_err("it waits");
     gone.hang_up();
-    let mut header = first.header(Command::Cancel);
+    let mut header = first.header(SmbCommand::Cancel);
     header.set_message_id(cancelled);
     first.deliver(testkit::smb::peer::whole(&header, |out| cancel::Request.write(out)));
     assert_eq!(first.answer(cancelled).expect("an answer").status(), NtStatus::CANCELLED);

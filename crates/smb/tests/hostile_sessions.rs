@@ -7,13 +7,13 @@ use smb::limits::{SESSION_BYTES, TREE_BYTES};
 use smb::{Encryption, Signing};
 use smb_wire::header::{Flags, transform};
 use smb_wire::negotiate::Dialect;
-use smb_wire::{Command, FileId, Header, NtStatus, create, echo, logoff, tree_disconnect, write};
+use smb_wire::{SmbCommand, FileId, Header, NtStatus, create, echo, logoff, tree_disconnect, write};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Dial, Peer, SHARE, World};
 
 /// A WRITE on `file`, not signed.
 fn write_message(peer: &mut Peer, file: FileId, data: &[u8]) -> Vec<u8> {
-    peer.message(Command::Write, |out| write::Request::new(file, 0, data).write(out))
+    peer.message(SmbCommand::Write, |out| write::Request::new(file, 0, data).write(out))
 }
 
 fn answered(peer: &mut Peer, message: Vec<u8>) -> NtStatus {
@@ -45,12 +45,12 @@ fn a_wrong_signature_changes_nothing() {
         for message in [flipped, data_changed, empty, unsigned] {
             assert_eq!(answered(&mut client, message), NtStatus::ACCESS_DENIED, "{dialect:?}");
         }
-        let create = client.message(Command::Create, |out| OpenFile::named("planted").write(out));
+        let create = client.message(SmbCommand::Create, |out| OpenFile::named("planted").write(out));
         assert_eq!(answered(&mut client, create), NtStatus::ACCESS_DENIED);
         assert!(!world.root().join("planted").exists());
         assert_eq!(std::fs::read(world.root().join("file")).unwrap(), b"untouched");
         // The session itself goes on.
-        let log_off = client.message(Command::Logoff, |out| logoff::Request.write(out));
+        let log_off = client.message(SmbCommand::Logoff, |out| logoff::Request.write(out));
         assert_eq!(answered(&mut client, log_off), NtStatus::ACCESS_DENIED);
         assert!(client.is_served() && bystander.is_served());
     }
@@ -69,7 +69,7 @@ fn a_signed_message_is_not_good_under_another_id() {
     assert_eq!(answered(&mut client, message), NtStatus::SUCCESS);
     assert_eq!(client.write(file, 0, b"newer"), NtStatus::SUCCESS);
     let mut moved = copy.clone();
-    let next = client.header(Command::Write).message_id();
+    let next = client.header(SmbCommand::Write).message_id();
     Header::parse_mut(&mut moved).unwrap().set_message_id(next);
     assert_eq!(answered(&mut client, moved), NtStatus::ACCESS_DENIED);
     client.deliver(copy);
@@ -130,18 +130,18 @@ fn a_session_that_was_ended_is_dead() {
     let mut client = world.client();
     let file = client.open("file");
     let open_before = world.server.opens.len();
-    assert_eq!(client.status(Command::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
+    assert_eq!(client.status(SmbCommand::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
     assert_eq!(world.server.opens.len(), open_before - 1);
     assert_eq!(client.read(file, 0, 1).status(), NtStatus::USER_SESSION_DELETED);
     assert_eq!(client.write(file, 0, b"x"), NtStatus::USER_SESSION_DELETED);
     assert_eq!(client.try_tree(SHARE).status(), NtStatus::USER_SESSION_DELETED);
     assert_eq!(
-        client.status(Command::Logoff, |out| logoff::Request.write(out)),
+        client.status(SmbCommand::Logoff, |out| logoff::Request.write(out)),
         NtStatus::USER_SESSION_DELETED
     );
     // The same connection can log on again.
     client.keys.clear();
-    assert_eq!(client.status(Command::Echo, |out| echo::Request.write(out)), NtStatus::SUCCESS);
+    assert_eq!(client.status(SmbCommand::Echo, |out| echo::Request.write(out)), NtStatus::SUCCESS);
     assert!(bystander.is_served());
 }
 
@@ -151,7 +151,7 @@ fn a_tree_that_was_left_is_dead_with_its_opens() {
     let mut client = world.client();
     let file = client.open("file");
     let leave =
-        |client: &mut Peer| client.status(Command::TreeDisconnect, |out| tree_disconnect::Request.write(out));
+        |client: &mut Peer| client.status(SmbCommand::TreeDisconnect, |out| tree_disconnect::Request.write(out));
     assert_eq!(leave(&mut client), NtStatus::SUCCESS);
     assert_eq!(world.server.opens.len(), 0);
     assert_eq!(leave(&mut client), NtStatus::NETWORK_NAME_DELETED);
@@ -197,7 +197,7 @@ fn a_seal_that_is_not_whole_closes() {
         ];
         for (number, forge) in forgeries.iter().enumerate() {
             let mut peer = world.dial(&dial);
-            let plain = peer.message(Command::Echo, |out| echo::Request.write(out));
+            let plain = peer.message(SmbCommand::Echo, |out| echo::Request.write(out));
             let frame = forge(&peer, plain);
             peer.deliver(frame);
             assert!(peer.is_closed && peer.next().is_none(), "{dialect:?}: forgery {number}");
@@ -206,7 +206,7 @@ fn a_seal_that_is_not_whole_closes() {
         let mut peer = world.dial(&dial);
         let own = peer.session_id;
         peer.session_id = stranger;
-        let plain = peer.message(Command::Logoff, |out| logoff::Request.write(out));
+        let plain = peer.message(SmbCommand::Logoff, |out| logoff::Request.write(out));
         peer.session_id = own;
         let frame = peer.seal(&plain, own);
         peer.deliver(frame);
@@ -221,7 +221,7 @@ fn where_sealing_is_required_nothing_plain_is_served() {
     world.configure_server(|config| config.encryption = Encryption::Required);
     let mut client = world.dial(&Dial { seals: true, ..Dial::default() });
     assert!(client.is_served());
-    let mut plain = client.message(Command::Create, |out| OpenFile::named("planted").write(out));
+    let mut plain = client.message(SmbCommand::Create, |out| OpenFile::named("planted").write(out));
     client.sign(&mut plain);
     assert_eq!(answered(&mut client, plain), NtStatus::ACCESS_DENIED);
     assert!(!world.root().join("planted").exists());
@@ -264,7 +264,7 @@ fn a_plain_tree_connect_costs_a_3_1_1_client_its_connection() {
     peer.log_on(&Dial { requires_signing: false, ..Dial::default() });
     let path = smb_wire::utf16::encode(&format!("\\\\server\\{SHARE}"));
     let path = smb_wire::Utf16::new(&path).unwrap();
-    peer.start(Command::TreeConnect, |out| smb_wire::tree_connect::Request::new(path).write(out));
+    peer.start(SmbCommand::TreeConnect, |out| smb_wire::tree_connect::Request::new(path).write(out));
     assert!(peer.is_closed);
 }
 
@@ -298,7 +298,7 @@ fn only_the_same_user_replaces_a_session() {
 /// Begins a log-on and leaves it.
 fn begin_log_on(peer: &mut Peer) -> NtStatus {
     peer.session_id = 0;
-    peer.status(Command::SessionSetup, testkit::smb::client::write_first_setup)
+    peer.status(SmbCommand::SessionSetup, testkit::smb::client::write_first_setup)
 }
 
 #[test]
@@ -353,7 +353,7 @@ fn a_session_has_a_bounded_number_of_trees() {
         assert_eq!(client.try_tree(SHARE).status(), NtStatus::SUCCESS);
     }
     assert_eq!(client.try_tree(SHARE).status(), NtStatus::INSUFFICIENT_RESOURCES);
-    let left = client.status(Command::TreeDisconnect, |out| tree_disconnect::Request.write(out));
+    let left = client.status(SmbCommand::TreeDisconnect, |out| tree_disconnect::Request.write(out));
     assert_eq!(left, NtStatus::SUCCESS);
     client.connect_tree(SHARE);
     assert!(client.is_served());

@@ -14,7 +14,7 @@ use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::lock::{self, LockElement};
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::{
-    Command, FileId, Guid, Header, List, NtStatus, cancel, close, flush, logoff, set_info, write,
+    SmbCommand, FileId, Guid, Header, WireList, NtStatus, cancel, close, flush, logoff, set_info, write,
 };
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
@@ -73,18 +73,18 @@ fn create<'a>(asked: &'a [RequestContext<'a>]) -> OpenFile<'a> {
 }
 
 fn a_write(peer: &mut Peer, file: FileId) -> Vec<u8> {
-    peer.message(Command::Write, |out| write::Request::new(file, 0, b"late").write(out))
+    peer.message(SmbCommand::Write, |out| write::Request::new(file, 0, b"late").write(out))
 }
 
 fn a_truncation(peer: &mut Peer, file_id: FileId) -> Vec<u8> {
-    peer.message(Command::SetInfo, |out| {
+    peer.message(SmbCommand::SetInfo, |out| {
         set_info::Request::of_file(FileInfoClass::END_OF_FILE, file_id, &[0; 8]).write(out);
     })
 }
 
 fn zeroes(peer: &mut Peer, file: FileId) -> Vec<u8> {
     let range: Vec<u8> = [0u64, 4].iter().flat_map(|number| number.to_le_bytes()).collect();
-    peer.message(Command::Ioctl, |out| {
+    peer.message(SmbCommand::Ioctl, |out| {
         ioctl::Request::fsctl(CtlCode::SetZeroData, file, &range, 0).write(out);
     })
 }
@@ -96,7 +96,7 @@ fn log_on_again(world: &World, previous_session_id: u64) -> Peer {
 
 /// Asks for a file, and has to wait.
 fn waits(peer: &mut Peer, open: &OpenFile<'_>) -> u64 {
-    let id = peer.start(Command::Create, |out| open.write(out));
+    let id = peer.start(SmbCommand::Create, |out| open.write(out));
     assert_eq!(peer.answer(id).expect("an interim answer").status(), NtStatus::PENDING);
     assert!(peer.answer(id).is_none());
     id
@@ -170,9 +170,9 @@ fn whoever_comes_back_is_told_to_try_again_when_a_late_change_does_not_end() {
         world.advance(Duration::from_secs(1));
         assert_eq!(new.answer(first).expect("it waits no longer").status(), NtStatus::FILE_NOT_AVAILABLE);
         // Nor is one that was taken back waited for.
-        let second = new.start(Command::Create, |out| back.write(out));
+        let second = new.start(SmbCommand::Create, |out| back.write(out));
         let told = new.answer(second).expect("an interim answer");
-        let mut header = new.header(Command::Cancel);
+        let mut header = new.header(SmbCommand::Cancel);
         header.set_async_id(told.header.async_id());
         new.send(whole(&header, |out| cancel::Request.write(out)));
         assert_eq!(new.answer(second).expect("taken back").status(), NtStatus::CANCELLED);
@@ -202,7 +202,7 @@ fn a_replayed_create_takes_its_handle_up_behind_a_late_change() {
     std::thread::scope(|scope| {
         let stuck = Stuck::new(scope, &plan, Call::Write, old.delivery(late));
         let mut new = log_on_again(&world, previous);
-        let mut header = new.header(Command::Create);
+        let mut header = new.header(SmbCommand::Create);
         header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
         let again = new.send(whole(&header, |out| create(&[PERSISTENT]).write(out)));
         assert_eq!(new.answer(again).expect("an interim answer").status(), NtStatus::PENDING);
@@ -218,10 +218,10 @@ fn a_lock_may_be_taken_back_until_it_lasts_and_its_handle_is_not_taken_up_before
     let mut old = world.client();
     let file_id = old.create(&create(&[PERSISTENT])).file_id();
     old.holds_jobs = true;
-    let flags = lock::Flags::EXCLUSIVE_LOCK | lock::Flags::FAIL_IMMEDIATELY;
+    let flags = lock::LockFlags::EXCLUSIVE_LOCK | lock::LockFlags::FAIL_IMMEDIATELY;
     let elements = [LockElement { offset: 0, length: 5, flags }];
-    old.start(Command::Lock, |out| {
-        let locks = List::Values(&elements);
+    old.start(SmbCommand::Lock, |out| {
+        let locks = WireList::Values(&elements);
         lock::Request { lock_sequence_number: 1, lock_sequence_index: 1, file_id, locks }.write(out);
     });
     assert_eq!(old.held_jobs(), 1);
@@ -270,7 +270,7 @@ fn a_file_is_opened_anew_behind_what_the_clients_ended_session_still_changes() {
     let late = old.compound(vec![late], false);
     std::thread::scope(|scope| {
         let stuck = Stuck::new(scope, &plan, Call::Write, old.delivery(late));
-        assert_eq!(second.status(Command::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
+        assert_eq!(second.status(SmbCommand::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
         let mut new = world.client();
         let late = waits(&mut new, &OpenFile::named("FILE"));
         // Other files, and others, have nothing to do with that.
@@ -295,7 +295,7 @@ fn work_of_an_ended_session_does_not_count_among_that_of_the_next() {
     let file = old.create(&create(&[DURABLE])).file_id();
     let flush = |peer: &mut Peer, file_id| {
         peer.holds_jobs = true;
-        let id = peer.start(Command::Flush, |out| flush::Request { reserved1: 0, file_id }.write(out));
+        let id = peer.start(SmbCommand::Flush, |out| flush::Request { reserved1: 0, file_id }.write(out));
         assert!(peer.answer(id).is_none());
     };
     flush(&mut old, file);
@@ -305,7 +305,7 @@ fn work_of_an_ended_session_does_not_count_among_that_of_the_next() {
     let file = new.create(&create(&[RequestContext::DurableHandleReconnect(file)])).file_id();
     flush(&mut new, file);
     work();
-    let mut header = new.header(Command::Write);
+    let mut header = new.header(SmbCommand::Write);
     header.set_channel_sequence(1);
     header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
     let replay = new.send(whole(&header, |out| write::Request::new(file, 0, b"replayed").write(out)));
@@ -319,15 +319,15 @@ fn a_look(peer: &mut Peer, look: &OpenFile<'_>) -> Vec<u8> {
         file_info_class: FileInfoClass::STREAM.0,
         output_buffer_length: 4096,
         additional_information: 0,
-        flags: query_info::Flags::empty(),
+        flags: query_info::QueryInfoFlags::empty(),
         file_id: FileId::RELATED,
         input_buffer: &[],
     };
-    let close = close::Request { flags: close::Flags::empty(), file_id: FileId::RELATED };
+    let close = close::Request { flags: close::CloseFlags::empty(), file_id: FileId::RELATED };
     let messages = vec![
-        peer.message(Command::Create, |out| look.write(out)),
-        peer.message(Command::QueryInfo, |out| query.write(out)),
-        peer.message(Command::Close, |out| close.write(out)),
+        peer.message(SmbCommand::Create, |out| look.write(out)),
+        peer.message(SmbCommand::QueryInfo, |out| query.write(out)),
+        peer.message(SmbCommand::Close, |out| close.write(out)),
     ];
     peer.compound(messages, true)
 }

@@ -4,7 +4,7 @@ use smb_wire::create::{self, CreateOptions, OplockLevel};
 use smb_wire::create_context::{Contexts, Lease, LeaseFlags, LeaseState, RequestContext, ResponseContext};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::oplock_break;
-use smb_wire::{Command, FileId, LeaseKey, NtStatus, query_info, set_info, utf16};
+use smb_wire::{SmbCommand, FileId, LeaseKey, NtStatus, query_info, set_info, utf16};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::Answer;
 use testkit::smb::{Dial, Peer, World};
@@ -43,7 +43,7 @@ fn granted(answer: &Answer) -> LeaseState {
 }
 
 fn set(client: &mut Peer, id: FileId, class: FileInfoClass, buffer: &[u8]) -> NtStatus {
-    client.status(Command::SetInfo, |out| {
+    client.status(SmbCommand::SetInfo, |out| {
         let info_type = query_info::InfoType::File;
         set_info::Request {
             info_type,
@@ -91,9 +91,9 @@ fn a_key_is_for_one_file_until_that_is_to_go() {
         }
         // Its right is still on the first.
         assert!(client.notice().is_none());
-        let given = oplock_break::Lease { key: KEY, state: LeaseState::empty() };
+        let given = oplock_break::AcknowledgedLease { key: KEY, state: LeaseState::empty() };
         let status =
-            client.status(Command::OplockBreak, |out| oplock_break::Request::Lease(given).write(out));
+            client.status(SmbCommand::OplockBreak, |out| oplock_break::Request::Lease(given).write(out));
         assert_eq!(status, NtStatus::UNSUCCESSFUL);
         assert_eq!(client.close(second.file_id()), NtStatus::SUCCESS);
         assert_eq!(client.close(first.file_id()), NtStatus::SUCCESS);
@@ -147,9 +147,9 @@ fn a_late_answer_to_an_earlier_break_does_not_keep_the_next_notice_back() {
     let theirs = other.open("f");
     // This breaks the lease; the notice is not on its way yet when an answer comes that was meant for another.
     assert_eq!(other.write(theirs, 0, b"new"), NtStatus::SUCCESS);
-    let given = oplock_break::Lease { key: KEY, state: LeaseState::empty() };
+    let given = oplock_break::AcknowledgedLease { key: KEY, state: LeaseState::empty() };
     let acknowledge = |client: &mut Peer| {
-        client.status(Command::OplockBreak, |out| oplock_break::Request::Lease(given).write(out))
+        client.status(SmbCommand::OplockBreak, |out| oplock_break::Request::Lease(given).write(out))
     };
     assert_eq!(acknowledge(&mut client), NtStatus::SUCCESS);
     assert!(client.notice().is_some(), "the client does not know yet that it holds nothing");

@@ -8,7 +8,7 @@ use share::limits::{Alarm, Limits, Provision, ShareLimits, Throughput};
 use smb_wire::create::OplockLevel;
 use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::fscc::FileInfoClass;
-use smb_wire::{Command, FileId, Header, NtStatus, cancel, close, create, lock, read, set_info, write};
+use smb_wire::{SmbCommand, FileId, Header, NtStatus, cancel, close, create, lock, read, set_info, write};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
 use testkit::smb::{Dial, Peer, World};
@@ -65,11 +65,11 @@ impl Limited {
 }
 
 fn ask_read(client: &mut Peer, file: FileId) -> u64 {
-    client.start(Command::Read, |out| read::Request::new(file, 0, 4).write(out))
+    client.start(SmbCommand::Read, |out| read::Request::new(file, 0, 4).write(out))
 }
 
 fn ask_write(client: &mut Peer, file: FileId, data: &[u8]) -> u64 {
-    client.start(Command::Write, |out| write::Request::new(file, 0, data).write(out))
+    client.start(SmbCommand::Write, |out| write::Request::new(file, 0, data).write(out))
 }
 
 /// The answer to a request that was held: the only one, and not to one that was told to wait.
@@ -92,7 +92,7 @@ fn a_read_waits_for_its_turn_and_nothing_else_waits_for_it() {
         assert_eq!(client.answer(asked[0]).expect("the first one passes").data(), b"data");
         assert!(asked.iter().all(|&id| client.answer(id).is_none()));
         assert_eq!(limited.held(), 2);
-        assert_eq!(client.status(Command::Echo, |out| smb_wire::echo::Request.write(out)), NtStatus::SUCCESS);
+        assert_eq!(client.status(SmbCommand::Echo, |out| smb_wire::echo::Request.write(out)), NtStatus::SUCCESS);
         let other = client.open("other");
         assert_eq!(client.close(other), NtStatus::SUCCESS);
         limited.pass(100);
@@ -133,8 +133,8 @@ fn a_close_waits_for_a_read_that_is_held() {
         let file_id = client.open("file");
         limited.begin();
         let [first, held] = [ask_read(&mut client, file_id), ask_read(&mut client, file_id)];
-        let flags = close::Flags::empty();
-        let close = client.start(Command::Close, |out| close::Request { flags, file_id }.write(out));
+        let flags = close::CloseFlags::empty();
+        let close = client.start(SmbCommand::Close, |out| close::Request { flags, file_id }.write(out));
         assert_eq!(last(&mut client, first), NtStatus::SUCCESS);
         assert!(client.answer(held).is_none() && client.answer(close).is_none());
         limited.pass(100);
@@ -157,7 +157,7 @@ fn a_write_is_done_at_once_and_its_answer_waits() {
     let size = create::Response::parse(&seen.message).expect("a CREATE response").info.end_of_file;
     assert_eq!(size, 6);
     // It is done, and cannot be taken back.
-    let mut header = Header::request(Command::Cancel, second);
+    let mut header = Header::request(SmbCommand::Cancel, second);
     header.set_session_id(client.session_id);
     client.send(whole(&header, |out| cancel::Request.write(out)));
     assert!(client.next().is_none());
@@ -176,11 +176,11 @@ fn a_compound_goes_on_where_it_was_held() {
     assert_eq!(last(&mut client, passes), NtStatus::SUCCESS);
     let related = FileId { persistent: u64::MAX, volatile: u64::MAX };
     let messages = vec![
-        client.message(Command::Create, |out| OpenFile::named("file").write(out)),
-        client.message(Command::Read, |out| read::Request::new(related, 0, 4).write(out)),
-        client.message(Command::Write, |out| write::Request::new(related, 0, b"DATA").write(out)),
-        client.message(Command::Close, |out| {
-            close::Request { flags: close::Flags::empty(), file_id: related }.write(out)
+        client.message(SmbCommand::Create, |out| OpenFile::named("file").write(out)),
+        client.message(SmbCommand::Read, |out| read::Request::new(related, 0, 4).write(out)),
+        client.message(SmbCommand::Write, |out| write::Request::new(related, 0, b"DATA").write(out)),
+        client.message(SmbCommand::Close, |out| {
+            close::Request { flags: close::CloseFlags::empty(), file_id: related }.write(out)
         }),
     ];
     let frame = client.compound(messages, true);
@@ -207,7 +207,7 @@ fn a_held_read_can_be_taken_back_and_gives_its_place_up() {
     limited.begin();
     let asked = [ask_read(&mut client, file), ask_read(&mut client, file), ask_read(&mut client, file)];
     assert_eq!(last(&mut client, asked[0]), NtStatus::SUCCESS);
-    let mut header = Header::request(Command::Cancel, asked[1]);
+    let mut header = Header::request(SmbCommand::Cancel, asked[1]);
     header.set_session_id(client.session_id);
     client.send(whole(&header, |out| cancel::Request.write(out)));
     assert_eq!(last(&mut client, asked[1]), NtStatus::CANCELLED);
@@ -224,7 +224,7 @@ fn opens_are_held_by_the_limit_for_metadata_alone() {
     let file = client.open("file");
     limited.begin();
     let asked: Vec<u64> =
-        (0..2).map(|_| client.start(Command::Create, |out| OpenFile::named("new").write(out))).collect();
+        (0..2).map(|_| client.start(SmbCommand::Create, |out| OpenFile::named("new").write(out))).collect();
     assert_eq!(last(&mut client, asked[0]), NtStatus::SUCCESS);
     assert!(client.answer(asked[1]).is_none());
     assert_eq!(client.read(file, 0, 4).status(), NtStatus::END_OF_FILE);
@@ -232,17 +232,17 @@ fn opens_are_held_by_the_limit_for_metadata_alone() {
     assert_eq!(last(&mut client, asked[1]), NtStatus::SUCCESS);
     // What ends a session or breaks nothing is never held.
     assert_eq!(
-        client.status(Command::TreeDisconnect, |out| smb_wire::tree_disconnect::Request.write(out)),
+        client.status(SmbCommand::TreeDisconnect, |out| smb_wire::tree_disconnect::Request.write(out)),
         NtStatus::SUCCESS
     );
 }
 
 /// Locks the first byte, with a sequence number.
 fn ask_lock(client: &mut Peer, file: FileId) -> u64 {
-    let flags = lock::Flags::EXCLUSIVE_LOCK | lock::Flags::FAIL_IMMEDIATELY;
+    let flags = lock::LockFlags::EXCLUSIVE_LOCK | lock::LockFlags::FAIL_IMMEDIATELY;
     let elements = [lock::LockElement { offset: 0, length: 1, flags }];
-    client.start(Command::Lock, |out| {
-        let locks = smb_wire::List::Values(&elements);
+    client.start(SmbCommand::Lock, |out| {
+        let locks = smb_wire::WireList::Values(&elements);
         lock::Request { lock_sequence_number: 5, lock_sequence_index: 1, file_id: file, locks }.write(out);
     })
 }
@@ -261,7 +261,7 @@ fn a_lock_that_is_sent_again_and_held_is_not_taken_again() {
     assert_eq!(last(&mut client, asked[1]), NtStatus::SUCCESS);
     // What was held did not wait for a range: it is told what anything else is whose tree is gone.
     assert!(client.answer(asked[2]).is_none());
-    let left = client.status(Command::TreeDisconnect, |out| smb_wire::tree_disconnect::Request.write(out));
+    let left = client.status(SmbCommand::TreeDisconnect, |out| smb_wire::tree_disconnect::Request.write(out));
     assert_eq!(left, NtStatus::SUCCESS);
     limited.pass(100);
     assert_eq!(last(&mut client, asked[2]), NtStatus::NETWORK_NAME_DELETED);
@@ -280,7 +280,7 @@ fn as_many_are_held_as_a_client_has_credits_for_and_none_is_refused() {
         if n % 16 == 0 {
             // Its answers bring further credits.
             assert_eq!(
-                client.status(Command::Echo, |out| smb_wire::echo::Request.write(out)),
+                client.status(SmbCommand::Echo, |out| smb_wire::echo::Request.write(out)),
                 NtStatus::SUCCESS
             );
         }
@@ -318,7 +318,7 @@ fn who_is_gone_is_not_waited_for() {
     assert_eq!(last(&mut other, waits), NtStatus::SUCCESS);
     // A session that ends answers what it still owes.
     let waits = [ask_read(&mut other, own), ask_write(&mut other, own, b"y"), ask_read(&mut other, own)];
-    assert_eq!(other.status(Command::Logoff, |out| smb_wire::logoff::Request.write(out)), NtStatus::SUCCESS);
+    assert_eq!(other.status(SmbCommand::Logoff, |out| smb_wire::logoff::Request.write(out)), NtStatus::SUCCESS);
     limited.pass(100);
     limited.pass(100);
     limited.pass(100);
@@ -328,7 +328,7 @@ fn who_is_gone_is_not_waited_for() {
 
 /// Asks to cut a file to nothing.
 fn ask_truncation(client: &mut Peer, file_id: FileId) -> u64 {
-    client.start(Command::SetInfo, |out| {
+    client.start(SmbCommand::SetInfo, |out| {
         set_info::Request::of_file(FileInfoClass::END_OF_FILE, file_id, &[0; 8]).write(out);
     })
 }
@@ -396,7 +396,7 @@ fn no_file_grows_beyond_the_largest() {
     assert_eq!(client.write(file, LARGEST - 3, b"ends"), NtStatus::INVALID_PARAMETER);
     for class in [FileInfoClass::END_OF_FILE, FileInfoClass::ALLOCATION] {
         let mut set = |size: u64| {
-            client.status(Command::SetInfo, |out| {
+            client.status(SmbCommand::SetInfo, |out| {
                 set_info::Request::of_file(class, file, &size.to_le_bytes()).write(out);
             })
         };

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command as Program, Stdio};
 
 use smb_wire::fscc::{FileInfoClass, FsInfoClass};
-use smb_wire::query_directory::{Flags, Request, Response};
+use smb_wire::query_directory::{QueryDirectoryFlags, Request, Response};
 use smb_wire::query_info::InfoType;
-use smb_wire::{Command, NtStatus, Utf16, utf16};
+use smb_wire::{SmbCommand, NtStatus, Utf16, utf16};
 use testkit::smb::World;
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
@@ -77,11 +77,11 @@ fn a_directory_that_the_host_lists_and_does_not_show_is_listed_as_one() {
         let root = client.create(&OpenFile::directory("")).file_id();
         for (pattern, expected) in [("*", &["dead", "own"][..]), ("dead", &["dead"])] {
             let name = utf16::encode(pattern);
-            let header = client.header_for(Command::QueryDirectory, 65_536);
+            let header = client.header_for(SmbCommand::QueryDirectory, 65_536);
             let message = whole(&header, |out| {
                 Request {
                     file_information_class: FileInfoClass::DIRECTORY.0,
-                    flags: Flags::REOPEN,
+                    flags: QueryDirectoryFlags::REOPEN,
                     file_index: 0,
                     file_id: root,
                     file_name: Utf16::new(&name).expect("whole units"),

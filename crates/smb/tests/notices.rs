@@ -7,7 +7,7 @@ use smb_wire::create_context::{Contexts, Lease, LeaseFlags, LeaseState, LeaseV2,
 use smb_wire::flush;
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::oplock_break::{self, Notification};
-use smb_wire::{Command, FileId, LeaseKey, NtStatus};
+use smb_wire::{SmbCommand, FileId, LeaseKey, NtStatus};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
 use testkit::smb::{Dial, Peer, World};
@@ -28,7 +28,7 @@ fn lease(client: &mut Peer, name: &str, key: LeaseKey) {
 
 /// Opens a file that another client has a lease on. Says the message id.
 fn disturb(opener: &mut Peer, name: &str) -> u64 {
-    opener.start(Command::Create, |out| OpenFile::named(name).write(out))
+    opener.start(SmbCommand::Create, |out| OpenFile::named(name).write(out))
 }
 
 /// Whether the open has gone through.
@@ -56,8 +56,8 @@ fn told(client: &mut Peer) -> Option<LeaseKey> {
 /// Gives back what a break asks for.
 fn give_back(client: &mut Peer, key: LeaseKey) -> NtStatus {
     let state = LeaseState::READ_CACHING | LeaseState::HANDLE_CACHING;
-    let lease = oplock_break::Lease { key, state };
-    client.status(Command::OplockBreak, |out| oplock_break::Request::Lease(lease).write(out))
+    let lease = oplock_break::AcknowledgedLease { key, state };
+    client.status(SmbCommand::OplockBreak, |out| oplock_break::Request::Lease(lease).write(out))
 }
 
 const KEY: LeaseKey = LeaseKey([7; 16]);
@@ -296,7 +296,7 @@ fn an_oplocks_notice_takes_one_channel_of_its_session_after_the_other() {
 #[test]
 fn only_a_server_under_test_lets_a_client_silence_its_connection() {
     let silence = |client: &mut Peer| {
-        let mut header = client.header(Command::Ioctl);
+        let mut header = client.header(SmbCommand::Ioctl);
         header.set_session_id(0);
         header.set_tree_id(0);
         let code = CtlCode::new(0x8384_8003);
@@ -336,7 +336,7 @@ fn lease_directory(client: &mut Peer) {
 }
 
 /// The commands of what has come, the first one first.
-fn order(client: &mut Peer) -> Vec<Command> {
+fn order(client: &mut Peer) -> Vec<SmbCommand> {
     std::iter::from_fn(|| client.next()).map(|answer| answer.header.command()).collect()
 }
 
@@ -349,7 +349,7 @@ fn what_a_client_breaks_of_its_own_is_told_where_it_asked_and_before_the_answer(
         let mut second = world.bind(&dial, &first);
         lease_directory(&mut first);
         disturb(&mut second, "directory\\file");
-        assert_eq!(order(&mut second), [Command::OplockBreak, Command::Create]);
+        assert_eq!(order(&mut second), [SmbCommand::OplockBreak, SmbCommand::Create]);
         assert!(told(&mut first).is_none());
         assert_eq!(give_up(&mut second), NtStatus::SUCCESS);
         // What was written shows with the flush, which runs elsewhere.
@@ -357,8 +357,8 @@ fn what_a_client_breaks_of_its_own_is_told_where_it_asked_and_before_the_answer(
         lease_directory(&mut first);
         assert_eq!(second.write(file, 0, b"content"), NtStatus::SUCCESS);
         assert!(second.notice().is_none());
-        second.start(Command::Flush, |out| flush::Request { reserved1: 0, file_id: file }.write(out));
-        assert_eq!(order(&mut second), [Command::OplockBreak, Command::Flush]);
+        second.start(SmbCommand::Flush, |out| flush::Request { reserved1: 0, file_id: file }.write(out));
+        assert_eq!(order(&mut second), [SmbCommand::OplockBreak, SmbCommand::Flush]);
         assert!(told(&mut first).is_none());
     }
 }
@@ -371,25 +371,25 @@ fn where_a_client_is_told_of_its_own_breaks_hangs_on_no_thread() {
     let mut first = world.dial(&dial);
     let mut second = world.bind(&dial, &first);
     lease_directory(&mut first);
-    let message = second.message(Command::Create, |out| OpenFile::named("directory\\file").write(out));
+    let message = second.message(SmbCommand::Create, |out| OpenFile::named("directory\\file").write(out));
     let frame = second.compound(vec![message], false);
     std::thread::scope(|threads| {
         threads.spawn(second.delivery(frame));
     });
     let (notice, answer) = (second.next().expect("a notice"), second.next().expect("an answer"));
-    assert_eq!(notice.header.command(), Command::OplockBreak);
+    assert_eq!(notice.header.command(), SmbCommand::OplockBreak);
     assert!(told(&mut first).is_none());
     assert_eq!(give_up(&mut second), NtStatus::SUCCESS);
     let file = answer.file_id();
     lease_directory(&mut first);
     assert_eq!(second.write(file, 0, b"content"), NtStatus::SUCCESS);
     second.holds_jobs = true;
-    second.start(Command::Flush, |out| flush::Request { reserved1: 0, file_id: file }.write(out));
+    second.start(SmbCommand::Flush, |out| flush::Request { reserved1: 0, file_id: file }.write(out));
     assert!(second.next().is_none());
     // Meanwhile this thread answers for the other connection.
     assert!(first.is_served());
     second.run_jobs_elsewhere();
-    assert_eq!(order(&mut second), [Command::OplockBreak, Command::Flush]);
+    assert_eq!(order(&mut second), [SmbCommand::OplockBreak, SmbCommand::Flush]);
     assert!(told(&mut first).is_none());
 }
 
@@ -401,21 +401,21 @@ fn over_its_only_connection_a_client_is_told_behind_the_answer_if_its_open_has_a
     let mut only = world.dial(&Dial::default());
     lease_directory(&mut only);
     disturb(&mut only, "directory\\file");
-    assert_eq!(order(&mut only), [Command::OplockBreak, Command::Create]);
+    assert_eq!(order(&mut only), [SmbCommand::OplockBreak, SmbCommand::Create]);
     assert_eq!(give_up(&mut only), NtStatus::SUCCESS);
     lease_directory(&mut only);
     let asked = [lease_of(LeaseKey([9; 16]))];
     let contexts = Contexts::Requests(&asked);
     let named = OpenFile { oplock: OplockLevel::Lease, contexts, ..OpenFile::named("directory\\other") };
-    only.start(Command::Create, |out| named.write(out));
-    assert_eq!(order(&mut only), [Command::Create, Command::OplockBreak]);
+    only.start(SmbCommand::Create, |out| named.write(out));
+    assert_eq!(order(&mut only), [SmbCommand::Create, SmbCommand::OplockBreak]);
     assert_eq!(give_up(&mut only), NtStatus::SUCCESS);
 }
 
 /// Gives a directory's right back.
 fn give_up(client: &mut Peer) -> NtStatus {
-    let lease = oplock_break::Lease { key: KEY, state: LeaseState::empty() };
-    client.status(Command::OplockBreak, |out| oplock_break::Request::Lease(lease).write(out))
+    let lease = oplock_break::AcknowledgedLease { key: KEY, state: LeaseState::empty() };
+    client.status(SmbCommand::OplockBreak, |out| oplock_break::Request::Lease(lease).write(out))
 }
 
 #[test]

@@ -9,7 +9,7 @@ use smb::interfaces::NetworkAddress;
 use smb_wire::ioctl::{self, CtlCode, interfaces};
 use smb_wire::negotiate::{Capabilities, Dialect};
 use smb_wire::session_setup::{self, RequestFlags};
-use smb_wire::{Command, FileId, NtStatus, negotiate};
+use smb_wire::{SmbCommand, FileId, NtStatus, negotiate};
 use testkit::smb::{Dial, Peer, SHARE, World};
 
 /// Where a client connects, and two places more.
@@ -43,7 +43,7 @@ fn told(world: &World, dial: &Dial) -> bool {
 /// Asks where else the server is, with room for `limit` bytes.
 fn ask(client: &mut Peer, limit: u32) -> Result<Vec<(u32, String)>, NtStatus> {
     let asked = ioctl::Request::fsctl(CtlCode::QueryNetworkInterfaceInfo, FileId::RELATED, &[], limit);
-    let answer = client.call(Command::Ioctl, |out| asked.write(out));
+    let answer = client.call(SmbCommand::Ioctl, |out| asked.write(out));
     if answer.status() != NtStatus::SUCCESS {
         return Err(answer.status());
     }
@@ -148,7 +148,7 @@ fn the_account_of_the_session_decides_over_its_channels() {
         let mut other = world.peer();
         other.negotiate(&Dial::default());
         other.session_id = session.id;
-        let status = other.status(Command::SessionSetup, |out| {
+        let status = other.status(SmbCommand::SessionSetup, |out| {
             session_setup::Request {
                 flags: RequestFlags::BINDING,
                 security_mode: negotiate::SecurityMode::SIGNING_ENABLED,

@@ -18,7 +18,7 @@ use smb_wire::create_context::{
 };
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::header::Flags;
-use smb_wire::{Command, FileId, Guid, LeaseKey, NtStatus, query_info, set_info};
+use smb_wire::{SmbCommand, FileId, Guid, LeaseKey, NtStatus, query_info, set_info};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::{Answer, whole};
 use testkit::smb::{Dial, Peer, Store, World};
@@ -66,7 +66,7 @@ fn open(client: &mut Peer, name: &str, number: u64) -> Opened {
 
 /// The same, whose answer was lost, once more.
 fn replay(client: &mut Peer, name: &str, number: u64) -> Answer {
-    let mut header = client.header(Command::Create);
+    let mut header = client.header(SmbCommand::Create);
     header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
     let contexts = asked(number);
     let id = client.send(whole(&header, |out| leased(name, &contexts).write(out)));
@@ -101,7 +101,7 @@ fn remove_meanwhile(
         return answer.status();
     }
     let id = answer.file_id();
-    let asked = client.start(Command::SetInfo, |out| {
+    let asked = client.start(SmbCommand::SetInfo, |out| {
         set_info::Request {
             info_type: query_info::InfoType::File,
             file_info_class: FileInfoClass::DISPOSITION.0,

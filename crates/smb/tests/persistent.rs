@@ -8,10 +8,10 @@ use smb_wire::create_context::{
     Contexts, DurableFlags, Lease, LeaseFlags, LeaseState, LeaseV2, RequestContext, ResponseContext,
 };
 use smb_wire::header::Flags as HeaderFlags;
-use smb_wire::lock::{self, Flags, LockElement};
+use smb_wire::lock::{self, LockFlags, LockElement};
 use smb_wire::negotiate::Dialect;
 use smb_wire::tree_connect::{self, ShareCapabilities};
-use smb_wire::{Command, FileId, Guid, LeaseKey, List, NtStatus};
+use smb_wire::{SmbCommand, FileId, Guid, LeaseKey, WireList, NtStatus};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::Answer;
 use testkit::smb::{Dial, Peer, Store, World};
@@ -48,7 +48,7 @@ fn create(client: &mut Peer, name: &str, oplock: OplockLevel, asked: &[Context])
 
 /// Sends a CREATE again, as a replay.
 fn replay(client: &mut Peer, open: &OpenFile<'_>) -> Answer {
-    let mut header = client.header(Command::Create);
+    let mut header = client.header(SmbCommand::Create);
     header.set_flags(header.flags() | HeaderFlags::REPLAY_OPERATION);
     let id = client.send(testkit::smb::peer::whole(&header, |out| open.write(out)));
     client.answer(id).expect("an answer to CREATE")
@@ -71,10 +71,10 @@ fn held(answer: &Answer) -> Option<LeaseState> {
     })
 }
 
-fn lock(client: &mut Peer, file_id: FileId, offset: u64, flags: Flags, sequence: u8) -> NtStatus {
+fn lock(client: &mut Peer, file_id: FileId, offset: u64, flags: LockFlags, sequence: u8) -> NtStatus {
     let elements = [LockElement { offset, length: 5, flags }];
-    client.status(Command::Lock, |out| {
-        let locks = List::Values(&elements);
+    client.status(SmbCommand::Lock, |out| {
+        let locks = WireList::Values(&elements);
         let (lock_sequence_number, lock_sequence_index) = (sequence, 1);
         lock::Request { lock_sequence_number, lock_sequence_index, file_id, locks }.write(out);
     })
@@ -82,16 +82,16 @@ fn lock(client: &mut Peer, file_id: FileId, offset: u64, flags: Flags, sequence:
 
 /// The same with several ranges.
 fn unlock_all(client: &mut Peer, file_id: FileId, offsets: &[u64], sequence: u8) -> NtStatus {
-    let element = |&offset| LockElement { offset, length: 5, flags: Flags::UNLOCK };
+    let element = |&offset| LockElement { offset, length: 5, flags: LockFlags::UNLOCK };
     let elements: Vec<LockElement> = offsets.iter().map(element).collect();
-    client.status(Command::Lock, |out| {
-        let locks = List::Values(&elements);
+    client.status(SmbCommand::Lock, |out| {
+        let locks = WireList::Values(&elements);
         let (lock_sequence_number, lock_sequence_index) = (sequence, 1);
         lock::Request { lock_sequence_number, lock_sequence_index, file_id, locks }.write(out);
     })
 }
 
-const EXCLUSIVE: Flags = Flags::EXCLUSIVE_LOCK.union(Flags::FAIL_IMMEDIATELY);
+const EXCLUSIVE: LockFlags = LockFlags::EXCLUSIVE_LOCK.union(LockFlags::FAIL_IMMEDIATELY);
 
 // MS-SMB2 3.3.5.4
 // MS-SMB2 3.3.5.7
@@ -167,8 +167,8 @@ fn a_handle_goes_on_after_a_restart_with_its_lease_its_locks_and_their_sequence(
     // The LOCK whose answer was lost is known; the range is held once.
     assert_eq!(lock(&mut client, id, 0, EXCLUSIVE, 3), NtStatus::SUCCESS);
     assert_eq!(lock(&mut client, id, 0, EXCLUSIVE, 4), NtStatus::LOCK_NOT_GRANTED);
-    assert_eq!(lock(&mut client, id, 0, Flags::UNLOCK, 5), NtStatus::SUCCESS);
-    assert_eq!(lock(&mut client, id, 0, Flags::UNLOCK, 6), NtStatus::RANGE_NOT_LOCKED);
+    assert_eq!(lock(&mut client, id, 0, LockFlags::UNLOCK, 5), NtStatus::SUCCESS);
+    assert_eq!(lock(&mut client, id, 0, LockFlags::UNLOCK, 6), NtStatus::RANGE_NOT_LOCKED);
     // Another new handle never has the number of one that was kept.
     let other = client.open("other");
     assert!(other.persistent > id.persistent);
@@ -214,7 +214,7 @@ fn only_its_user_with_its_create_and_its_flag_takes_it_up_and_only_for_its_time(
     assert_eq!(status(&mut client, other), NOT_FOUND);
     // Nobody else gets it meanwhile, and it does not give way.
     let mut second = world.dial(&Dial::elsewhere());
-    let mine = second.start(Command::Create, |out| {
+    let mine = second.start(SmbCommand::Create, |out| {
         OpenFile { share: ShareAccess::empty(), ..OpenFile::named("f") }.write(out);
     });
     assert_eq!(second.answer(mine).map(|answer| answer.status()), Some(NtStatus::PENDING));
@@ -249,7 +249,7 @@ fn a_file_whose_owner_is_away_is_told_so_at_once() {
         let old = Dial { guid: Guid([3; 16]), ..Dial::with(Dialect::Smb210) };
         [Dial::default(), Dial::elsewhere(), old].map(|dial| {
             let mut peer = world.dial(&dial);
-            let id = peer.start(Command::Create, |out| again.write(out));
+            let id = peer.start(SmbCommand::Create, |out| again.write(out));
             peer.answer(id).map(|answer| answer.status())
         })
     };

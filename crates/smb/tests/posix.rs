@@ -9,9 +9,9 @@ use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::fscc::reparse::Reparse;
 use smb_wire::fscc::{FileAttributes, FileInfoClass};
 use smb_wire::posix::{CreateResponse, DirectoryEntry, FILE_POSIX_INFORMATION, FileInfo, FileType};
-use smb_wire::query_directory::{self, Flags, Request};
+use smb_wire::query_directory::{self, QueryDirectoryFlags, Request};
 use smb_wire::query_info::{self, InfoType};
-use smb_wire::{Command, FileId, NtStatus, ioctl, utf16};
+use smb_wire::{SmbCommand, FileId, NtStatus, ioctl, utf16};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Dial, Peer, World};
 
@@ -25,10 +25,10 @@ fn told(name: &str, dos_attributes: u32, posix: &CreateResponse<'_>) -> Told {
 
 fn listed(client: &mut Peer, directory: FileId) -> Vec<Told> {
     let pattern = utf16::encode("*");
-    let answer = client.call(Command::QueryDirectory, |out| {
+    let answer = client.call(SmbCommand::QueryDirectory, |out| {
         Request {
             file_information_class: FILE_POSIX_INFORMATION,
-            flags: Flags::empty(),
+            flags: QueryDirectoryFlags::empty(),
             file_index: 0,
             file_id: directory,
             file_name: utf16::Utf16::new(&pattern).unwrap(),
@@ -123,7 +123,7 @@ fn a_link_that_a_posix_client_makes_may_have_slashes_in_its_text() {
         let text = utf16::Utf16::new(&text).unwrap();
         let mut link = Vec::new();
         Reparse::Symlink { substitute_name: text, print_name: text, relative: true }.write(&mut link);
-        let status = client.status(Command::Ioctl, |out| {
+        let status = client.status(SmbCommand::Ioctl, |out| {
             ioctl::Request::fsctl(ioctl::CtlCode::SetReparsePoint, file, &link, 0).write(out);
         });
         assert_eq!((status, client.close(file)), (NtStatus::SUCCESS, NtStatus::SUCCESS));
@@ -169,7 +169,7 @@ fn a_posix_client_is_told_a_links_text_as_it_stands_and_others_with_backslashes(
         }
         let options = CreateOptions::OPEN_REPARSE_POINT;
         let file = client.create(&OpenFile { options, ..open }).file_id();
-        let answer = client.call(Command::Ioctl, |out| {
+        let answer = client.call(SmbCommand::Ioctl, |out| {
             ioctl::Request::fsctl(ioctl::CtlCode::GetReparsePoint, file, &[], 4096).write(out);
         });
         assert_eq!(answer.status(), NtStatus::SUCCESS);

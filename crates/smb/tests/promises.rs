@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use smb_wire::create::Disposition;
 use smb_wire::create_context::{Contexts, DurableFlags, RequestContext};
 use smb_wire::header::Flags as HeaderFlags;
-use smb_wire::lock::{self, Flags, LockElement};
-use smb_wire::{Command, FileId, Guid, List, NtStatus, change_notify, create};
+use smb_wire::lock::{self, LockFlags, LockElement};
+use smb_wire::{SmbCommand, FileId, Guid, WireList, NtStatus, change_notify, create};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Dial, Peer, World};
 use volume::Failure;
@@ -92,18 +92,18 @@ fn create(peer: &mut Peer, is_replay: bool) -> u64 {
     let contexts = [CONTEXT];
     let contexts = Contexts::Requests(&contexts);
     let open = OpenFile { disposition: Disposition::Create, contexts, ..OpenFile::named("f") };
-    start(peer, Command::Create, is_replay, |out| open.write(out))
+    start(peer, SmbCommand::Create, is_replay, |out| open.write(out))
 }
 
-fn lock(peer: &mut Peer, file_id: FileId, flags: Flags, number: u8, is_replay: bool) -> u64 {
+fn lock(peer: &mut Peer, file_id: FileId, flags: LockFlags, number: u8, is_replay: bool) -> u64 {
     let elements = [LockElement { offset: 0, length: 5, flags }];
-    start(peer, Command::Lock, is_replay, |out| {
-        let (locks, lock_sequence_index) = (List::Values(&elements), 1);
+    start(peer, SmbCommand::Lock, is_replay, |out| {
+        let (locks, lock_sequence_index) = (WireList::Values(&elements), 1);
         lock::Request { lock_sequence_number: number, lock_sequence_index, file_id, locks }.write(out);
     })
 }
 
-fn start(peer: &mut Peer, command: Command, is_replay: bool, body: impl FnOnce(&mut Vec<u8>)) -> u64 {
+fn start(peer: &mut Peer, command: SmbCommand, is_replay: bool, body: impl FnOnce(&mut Vec<u8>)) -> u64 {
     let mut header = peer.header(command);
     if is_replay {
         header.set_flags(header.flags() | HeaderFlags::REPLAY_OPERATION);
@@ -116,7 +116,7 @@ fn start(peer: &mut Peer, command: Command, is_replay: bool, body: impl FnOnce(&
     id
 }
 
-const EXCLUSIVE: Flags = Flags::EXCLUSIVE_LOCK.union(Flags::FAIL_IMMEDIATELY);
+const EXCLUSIVE: LockFlags = LockFlags::EXCLUSIVE_LOCK.union(LockFlags::FAIL_IMMEDIATELY);
 
 #[test]
 fn a_replayed_create_that_was_answered_keeps_its_handle_though_the_disk_fails_the_first() {
@@ -169,9 +169,9 @@ fn a_lock_that_the_disk_failed_is_done_anew_and_not_taken_for_done() {
     assert_eq!(bench.second_ends(once_more, false), NtStatus::SUCCESS);
     assert_eq!(bench.world.engine.held_ranges().len(), 1);
     // What was released is, whatever the disk does; the replay waits for it all the same.
-    let gone = lock(&mut bench.main, file, Flags::UNLOCK, 2, false);
+    let gone = lock(&mut bench.main, file, LockFlags::UNLOCK, 2, false);
     assert!(bench.main_ends(gone, true).is_error());
-    let again = lock(&mut bench.second, file, Flags::UNLOCK, 2, true);
+    let again = lock(&mut bench.second, file, LockFlags::UNLOCK, 2, true);
     assert_eq!(bench.second_ends(again, false), NtStatus::SUCCESS);
     assert!(bench.world.engine.held_ranges().is_empty());
 }
@@ -181,9 +181,9 @@ fn what_has_taken_effect_is_answered_whatever_else_waits_on_its_connection() {
     let mut bench = bench();
     let directory = bench.main.create(&OpenFile::directory("d")).file_id();
     let watch = |main: &mut Peer| {
-        main.start(Command::ChangeNotify, |out| {
+        main.start(SmbCommand::ChangeNotify, |out| {
             change_notify::Request {
-                flags: change_notify::Flags::empty(),
+                flags: change_notify::ChangeNotifyFlags::empty(),
                 output_buffer_length: 1024,
                 file_id: directory,
                 completion_filter: change_notify::CompletionFilter::FILE_NAME,
@@ -208,10 +208,10 @@ fn a_lock_that_comes_after_its_replay_was_failed_by_the_disk_takes_nothing() {
     let file = bench.open();
     let elements = [LockElement { offset: 0, length: 5, flags: EXCLUSIVE }];
     let send = |peer: &mut Peer, sequence| {
-        let mut header = peer.header(Command::Lock);
+        let mut header = peer.header(SmbCommand::Lock);
         header.set_channel_sequence(sequence);
         peer.send(testkit::smb::peer::whole(&header, |out| {
-            let (locks, lock_sequence_index, lock_sequence_number) = (List::Values(&elements), 1, 1);
+            let (locks, lock_sequence_index, lock_sequence_number) = (WireList::Values(&elements), 1, 1);
             lock::Request { lock_sequence_number, lock_sequence_index, file_id: file, locks }.write(out);
         }))
     };

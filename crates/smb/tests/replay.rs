@@ -8,7 +8,7 @@ use smb_wire::create_context::{
 use smb_wire::header::Flags;
 use smb_wire::negotiate::Dialect;
 use smb_wire::oplock_break;
-use smb_wire::{Command, Guid, LeaseKey, NtStatus};
+use smb_wire::{SmbCommand, Guid, LeaseKey, NtStatus};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::{Answer, whole};
 use testkit::smb::{Dial, Peer, World};
@@ -44,7 +44,7 @@ fn makes<'a>(name: &'a str, oplock: OplockLevel, contexts: &'a [Context]) -> Ope
 
 /// Sends a CREATE again and says its message id.
 fn send_again(client: &mut Peer, open: &OpenFile<'_>) -> u64 {
-    let mut header = client.header(Command::Create);
+    let mut header = client.header(SmbCommand::Create);
     header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
     client.send(whole(&header, |out| open.write(out)))
 }
@@ -160,13 +160,13 @@ fn a_create_whose_lease_was_given_back_is_no_longer_replayed() {
     assert_eq!(other.write(file, 0, b"new"), NtStatus::SUCCESS);
     assert!(client.notice().is_some());
     assert_eq!(said(&again(&mut client, &open)).0, first.0);
-    let given = oplock_break::Lease { key: KEY, state: LeaseState::empty() };
+    let given = oplock_break::AcknowledgedLease { key: KEY, state: LeaseState::empty() };
     let answer = |out: &mut Vec<u8>| oplock_break::Request::Lease(given).write(out);
-    assert_eq!(client.status(Command::OplockBreak, answer), NtStatus::SUCCESS);
+    assert_eq!(client.status(SmbCommand::OplockBreak, answer), NtStatus::SUCCESS);
     let next = said(&again(&mut client, &open));
     assert_ne!(next.0, first.0);
     // Nobody asks for it once more; whoever answers shows all the same that the CREATE was answered.
-    assert_eq!(client.status(Command::OplockBreak, answer), NtStatus::UNSUCCESSFUL);
+    assert_eq!(client.status(SmbCommand::OplockBreak, answer), NtStatus::UNSUCCESSFUL);
     assert_ne!(said(&again(&mut client, &open)).0, next.0);
 }
 
@@ -205,7 +205,7 @@ fn a_new_session_counts_its_sequences_from_its_own_beginning() {
     let asked = [v2(CREATE)];
     let open = OpenFile { disposition: Disposition::OpenIf, ..makes("once", OplockLevel::None, &asked) };
     let replay = |client: &mut Peer, sequence| {
-        let mut header = client.header(Command::Create);
+        let mut header = client.header(SmbCommand::Create);
         header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
         header.set_channel_sequence(sequence);
         let id = client.send(whole(&header, |out| open.write(out)));
@@ -274,12 +274,12 @@ fn a_create_under_way_has_its_name_until_it_is_done_or_taken_back() {
     let mut client = world.client();
     let asked = [v2(CREATE)];
     let open = OpenFile { contexts: Contexts::Requests(&asked), ..OpenFile::named("f") };
-    let waits = client.start(Command::Create, |out| open.write(out));
+    let waits = client.start(SmbCommand::Create, |out| open.write(out));
     assert_eq!(client.answer(waits).unwrap().status(), NtStatus::PENDING);
     assert_eq!(again(&mut client, &open).status(), NtStatus::FILE_NOT_AVAILABLE);
     assert_eq!(client.create(&open).status(), NtStatus::DUPLICATE_OBJECTID);
     // It is taken back, and the next of this name begins anew.
-    let mut header = client.header(Command::Cancel);
+    let mut header = client.header(SmbCommand::Cancel);
     header.set_message_id(waits);
     client.deliver(signed(&client, whole(&header, |out| smb_wire::cancel::Request.write(out))));
     assert_eq!(client.answer(waits).unwrap().status(), NtStatus::CANCELLED);
@@ -304,17 +304,17 @@ fn the_name_of_a_create_that_ends_early_is_not_the_next_ones_in_its_compound() {
     assert_eq!(client.create(&makes("made", OplockLevel::None, &taken)).status(), NtStatus::SUCCESS);
     client.tree_id = left;
     let waits = OpenFile { contexts: Contexts::Requests(&first), ..OpenFile::named("f") };
-    let waits = client.message(Command::Create, |out| waits.write(out));
+    let waits = client.message(SmbCommand::Create, |out| waits.write(out));
     client.tree_id = kept;
     let behind = makes("new", OplockLevel::None, &taken);
-    let behind = client.message(Command::Create, |out| behind.write(out));
+    let behind = client.message(SmbCommand::Create, |out| behind.write(out));
     let frame = client.compound(vec![waits, behind], false);
     client.deliver(frame);
     assert_eq!(client.next().map(|answer| answer.status()), Some(NtStatus::PENDING), "the first one waits");
     assert!(client.next().is_none());
     second.tree_id = left;
     let leaves = |out: &mut Vec<u8>| smb_wire::tree_disconnect::Request.write(out);
-    assert_eq!(second.status(Command::TreeDisconnect, leaves), NtStatus::SUCCESS);
+    assert_eq!(second.status(SmbCommand::TreeDisconnect, leaves), NtStatus::SUCCESS);
     assert_eq!(holder.close(held), NtStatus::SUCCESS);
     let statuses: Vec<NtStatus> =
         std::iter::from_fn(|| client.next()).map(|answer| answer.status()).collect();
@@ -335,7 +335,7 @@ fn a_create_under_way_goes_with_its_connection() {
     let mut client = world.client();
     let asked = [v2(CREATE)];
     let open = OpenFile { contexts: Contexts::Requests(&asked), ..OpenFile::named("f") };
-    let waits = client.start(Command::Create, |out| open.write(out));
+    let waits = client.start(SmbCommand::Create, |out| open.write(out));
     assert_eq!(client.answer(waits).unwrap().status(), NtStatus::PENDING);
     client.hang_up();
     let mut client = world.client();
@@ -357,7 +357,7 @@ fn the_next_instance_of_an_application_takes_the_place_of_the_one_before() {
     // The same client's is no other instance.
     let other = [v2(OTHER_CREATE), RequestContext::AppInstanceId(APPLICATION)];
     let same = OpenFile { contexts: Contexts::Requests(&other), oplock: OplockLevel::None, ..open };
-    old.start(Command::Create, |out| same.write(out));
+    old.start(SmbCommand::Create, |out| same.write(out));
     assert!(old.notice().is_some());
     assert_eq!(old.read(id, 0, 1).status(), NtStatus::END_OF_FILE);
     // Nor is one of another file.
@@ -449,7 +449,7 @@ fn a_create_under_way_on_a_lost_channel_keeps_its_name_while_it_would_wait() {
     let mut second = world.bind(&Dial::default(), &main);
     let asked = [v2(CREATE)];
     let open = OpenFile { contexts: Contexts::Requests(&asked), ..OpenFile::named("f") };
-    let waits = main.start(Command::Create, |out| open.write(out));
+    let waits = main.start(SmbCommand::Create, |out| open.write(out));
     assert_eq!(main.answer(waits).unwrap().status(), NtStatus::PENDING);
     main.hang_up();
     assert_eq!(again(&mut second, &open).status(), NtStatus::FILE_NOT_AVAILABLE);

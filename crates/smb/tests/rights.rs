@@ -8,7 +8,7 @@ use smb_wire::fscc::{FileInfoClass, FsInfoClass};
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::lock::{self, LockElement};
 use smb_wire::query_info::{self, InfoType};
-use smb_wire::{Command, FileId, List, NtStatus, Utf16, change_notify, flush, query_directory, utf16};
+use smb_wire::{SmbCommand, FileId, WireList, NtStatus, Utf16, change_notify, flush, query_directory, utf16};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Peer, World};
 
@@ -92,13 +92,13 @@ fn set_file(one: &mut One<'_>, class: FileInfoClass, buffer: &[u8]) -> NtStatus 
 fn set_security(one: &mut One<'_>, which: u32) -> NtStatus {
     let open = OpenFile { access: Access::READ_CONTROL, ..OpenFile::named(one.name) };
     let other = one.client.create(&open).file_id();
-    let answer = one.client.call(Command::QueryInfo, |out| {
+    let answer = one.client.call(SmbCommand::QueryInfo, |out| {
         query_info::Request {
             info_type: InfoType::Security,
             file_info_class: 0,
             output_buffer_length: 4096,
             additional_information: which,
-            flags: query_info::Flags::empty(),
+            flags: query_info::QueryInfoFlags::empty(),
             file_id: other,
             input_buffer: &[],
         }
@@ -112,7 +112,7 @@ fn set_security(one: &mut One<'_>, which: u32) -> NtStatus {
 
 fn control(one: &mut One<'_>, file: FileId, code: CtlCode, input: &[u8]) -> (NtStatus, Vec<u8>) {
     let answer =
-        one.client.call(Command::Ioctl, |out| ioctl::Request::fsctl(code, file, input, 4096).write(out));
+        one.client.call(SmbCommand::Ioctl, |out| ioctl::Request::fsctl(code, file, input, 4096).write(out));
     let output = ioctl::Response::parse(&answer.message).map(|response| response.output.to_vec());
     (answer.status(), output.unwrap_or_default())
 }
@@ -139,18 +139,18 @@ fn between(one: &mut One<'_>, code: CtlCode, is_target: bool) -> NtStatus {
     status
 }
 
-fn lock(one: &mut One<'_>, flags: lock::Flags) -> NtStatus {
+fn lock(one: &mut One<'_>, flags: lock::LockFlags) -> NtStatus {
     let file_id = one.file;
     let elements = [LockElement { offset: 0, length: u64::MAX, flags }];
-    one.client.status(Command::Lock, |out| {
-        let locks = List::Values(&elements);
+    one.client.status(SmbCommand::Lock, |out| {
+        let locks = WireList::Values(&elements);
         lock::Request { lock_sequence_number: 0, lock_sequence_index: 0, file_id, locks }.write(out);
     })
 }
 
 fn flush(one: &mut One<'_>) -> NtStatus {
     let file_id = one.file;
-    one.client.status(Command::Flush, |out| flush::Request { reserved1: 0, file_id }.write(out))
+    one.client.status(SmbCommand::Flush, |out| flush::Request { reserved1: 0, file_id }.write(out))
 }
 
 /// FileRenameInformation and FileLinkInformation (MS-FSCC 2.4.42.2, 2.4.27.2).
@@ -172,10 +172,10 @@ fn set_basic(one: &mut One<'_>) -> NtStatus {
 
 fn list(one: &mut One<'_>) -> NtStatus {
     let file_id = one.file;
-    one.client.status(Command::QueryDirectory, |out| {
+    one.client.status(SmbCommand::QueryDirectory, |out| {
         query_directory::Request {
             file_information_class: 0x25,
-            flags: query_directory::Flags::RESTART_SCANS,
+            flags: query_directory::QueryDirectoryFlags::RESTART_SCANS,
             file_index: 0,
             file_id,
             file_name: Utf16::new(b"*\0").expect("whole units"),
@@ -187,9 +187,9 @@ fn list(one: &mut One<'_>) -> NtStatus {
 
 fn watch(one: &mut One<'_>) -> NtStatus {
     let file_id = one.file;
-    one.client.status(Command::ChangeNotify, |out| {
+    one.client.status(SmbCommand::ChangeNotify, |out| {
         change_notify::Request {
-            flags: change_notify::Flags::empty(),
+            flags: change_notify::ChangeNotifyFlags::empty(),
             output_buffer_length: 1024,
             file_id,
             completion_filter: change_notify::CompletionFilter::FILE_NAME,
@@ -212,7 +212,7 @@ const FILE: &[Row] = &[
     row("FLUSH", flush, WRITES, Same),
     row(
         "LOCK, shared",
-        |one| lock(one, lock::Flags::SHARED_LOCK | lock::Flags::FAIL_IMMEDIATELY),
+        |one| lock(one, lock::LockFlags::SHARED_LOCK | lock::LockFlags::FAIL_IMMEDIATELY),
         DATA,
         Differs(
             "Samba locks for the host too, which refuses a shared range to who may only write, and says INVALID_HANDLE",
@@ -220,11 +220,11 @@ const FILE: &[Row] = &[
     ),
     row(
         "LOCK, exclusive",
-        |one| lock(one, lock::Flags::EXCLUSIVE_LOCK | lock::Flags::FAIL_IMMEDIATELY),
+        |one| lock(one, lock::LockFlags::EXCLUSIVE_LOCK | lock::LockFlags::FAIL_IMMEDIATELY),
         DATA,
         Differs("the same rights, but INVALID_HANDLE without"),
     ),
-    telling("LOCK, unlock", |one| lock(one, lock::Flags::UNLOCK), NONE, NtStatus::RANGE_NOT_LOCKED, Same),
+    telling("LOCK, unlock", |one| lock(one, lock::LockFlags::UNLOCK), NONE, NtStatus::RANGE_NOT_LOCKED, Same),
     row("query Basic", |one| query_file(one, FileInfoClass::BASIC), Access::READ_ATTRIBUTES, Same),
     row("query Standard", |one| query_file(one, FileInfoClass::STANDARD), NONE, Same),
     row("query Internal", |one| query_file(one, FileInfoClass::INTERNAL), NONE, Same),

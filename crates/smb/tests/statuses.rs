@@ -5,7 +5,7 @@ use smb_wire::create::{Access, CreateOptions, Disposition};
 use smb_wire::fscc::{FileInfoClass, FsInfoClass};
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::query_info::{self, InfoType};
-use smb_wire::{Command, FileId, NtStatus, change_notify, utf16};
+use smb_wire::{SmbCommand, FileId, NtStatus, change_notify, utf16};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Peer, World};
 use volume::Failure;
@@ -19,7 +19,7 @@ fn set(client: &mut Peer, file_id: FileId, class: FileInfoClass, buffer: &[u8]) 
 }
 
 fn control(client: &mut Peer, file: FileId, code: CtlCode, input: &[u8], limit: u32) -> NtStatus {
-    client.status(Command::Ioctl, |out| ioctl::Request::fsctl(code, file, input, limit).write(out))
+    client.status(SmbCommand::Ioctl, |out| ioctl::Request::fsctl(code, file, input, limit).write(out))
 }
 
 fn query(client: &mut Peer, file: FileId, info_type: InfoType, class: u8) -> Vec<u8> {
@@ -294,9 +294,9 @@ fn an_empty_answer_to_a_watch_says_where_its_changes_would_be() {
     let world = World::in_memory();
     let mut client = world.client();
     let file_id = client.create(&OpenFile::directory("d")).file_id();
-    let watch = client.start(Command::ChangeNotify, |out| {
+    let watch = client.start(SmbCommand::ChangeNotify, |out| {
         change_notify::Request {
-            flags: change_notify::Flags::empty(),
+            flags: change_notify::ChangeNotifyFlags::empty(),
             output_buffer_length: 4,
             file_id,
             completion_filter: change_notify::CompletionFilter::FILE_NAME,

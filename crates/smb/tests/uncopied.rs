@@ -1,6 +1,6 @@
 //! READs whose data is never copied: the same answers as ever, and only where nothing protects them.
 
-use smb_wire::{Command, FileId, NtStatus, lock, read};
+use smb_wire::{SmbCommand, FileId, NtStatus, lock, read};
 use testkit::smb::{Dial, Peer, World};
 use volume::{Name, OpenHow, Volume};
 use volume_posix::PosixVolume;
@@ -70,7 +70,7 @@ fn what_is_signed_sealed_or_one_of_several_answers_is_copied() {
     let wanted = 200_000;
     let mut messages = Vec::new();
     for _ in 0..2 {
-        let header = client.header_for(Command::Read, wanted);
+        let header = client.header_for(SmbCommand::Read, wanted);
         messages.push(testkit::smb::peer::whole(&header, |out| {
             read::Request::new(id, 0, wanted as u32).write(out)
         }));
@@ -117,14 +117,14 @@ fn a_byte_range_of_another_open_is_in_the_way_of_a_large_read_too() {
     let element = lock::LockElement {
         offset: 1000,
         length: 1,
-        flags: lock::Flags::EXCLUSIVE_LOCK | lock::Flags::FAIL_IMMEDIATELY,
+        flags: lock::LockFlags::EXCLUSIVE_LOCK | lock::LockFlags::FAIL_IMMEDIATELY,
     };
-    let locked = other.status(Command::Lock, |out| {
+    let locked = other.status(SmbCommand::Lock, |out| {
         lock::Request {
             lock_sequence_number: 0,
             lock_sequence_index: 0,
             file_id: theirs,
-            locks: smb_wire::List::Values(&[element]),
+            locks: smb_wire::WireList::Values(&[element]),
         }
         .write(out);
     });

@@ -4,7 +4,7 @@
 
 use crate::macros::{wire_enum, wire_flags};
 use crate::malformed::Malformed;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use crate::status::NtStatus;
 use crate::utf16::Utf16;
 use wire::Writer;
@@ -13,7 +13,7 @@ const STRUCTURE: &str = "AAPL create context";
 
 wire_enum! {
     /// The command of the context.
-    pub enum Command: u32 {
+    pub enum AaplCommand: u32 {
         ServerQuery = 0x0000_0001,
         ResolveId = 0x0000_0002,
     }
@@ -76,37 +76,37 @@ impl Request {
     /// # Errors
     /// [`Malformed`] if a field is missing.
     pub fn parse(data: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(data, STRUCTURE);
-        let command = Command::new(r.u32("Command")?);
+        let mut r = FieldReader::new(data, STRUCTURE);
+        let command = AaplCommand::new(r.u32("AaplCommand")?);
         r.skip(4, "Reserved")?;
         Ok(match command {
-            Command::ServerQuery => Request::ServerQuery {
+            AaplCommand::ServerQuery => Request::ServerQuery {
                 bitmap: QueryBitmap::from_bits_retain(r.u64("RequestBitmap")?),
                 client_caps: ServerCaps::from_bits_retain(r.u64("ClientCapabilities")?),
             },
-            Command::ResolveId => Request::ResolveId { file_id: r.u64("FileId")? },
-            Command::Unknown(command) => Request::Unknown(command),
+            AaplCommand::ResolveId => Request::ResolveId { file_id: r.u64("FileId")? },
+            AaplCommand::Unknown(command) => Request::Unknown(command),
         })
     }
 
     pub(super) fn write(&self, w: &mut Writer<'_>) {
         match *self {
             Request::ServerQuery { bitmap, client_caps } => {
-                command(w, Command::ServerQuery);
+                command(w, AaplCommand::ServerQuery);
                 w.u64_le(bitmap.bits());
                 w.u64_le(client_caps.bits());
             }
             Request::ResolveId { file_id } => {
-                command(w, Command::ResolveId);
+                command(w, AaplCommand::ResolveId);
                 w.u64_le(file_id);
             }
-            Request::Unknown(number) => command(w, Command::Unknown(number)),
+            Request::Unknown(number) => command(w, AaplCommand::Unknown(number)),
         }
     }
 }
 
 /// The command and its reserved bytes.
-fn command(w: &mut Writer<'_>, command: Command) {
+fn command(w: &mut Writer<'_>, command: AaplCommand) {
     w.u32_le(command.get());
     w.u32_le(0);
 }
@@ -140,20 +140,20 @@ impl<'a> Response<'a> {
     /// # Errors
     /// [`Malformed`] if a field is missing or a string is longer than the data.
     pub fn parse(data: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(data, STRUCTURE);
-        let command = Command::new(r.u32("Command")?);
+        let mut r = FieldReader::new(data, STRUCTURE);
+        let command = AaplCommand::new(r.u32("AaplCommand")?);
         r.skip(4, "Reserved")?;
         match command {
-            Command::ServerQuery => Self::parse_server_query(r),
-            Command::ResolveId => {
+            AaplCommand::ServerQuery => Self::parse_server_query(r),
+            AaplCommand::ResolveId => {
                 let status = NtStatus(r.u32("Status")?);
                 Ok(Response::ResolveId { status, path: string(&mut r)? })
             }
-            Command::Unknown(command) => Ok(Response::Unknown(command)),
+            AaplCommand::Unknown(command) => Ok(Response::Unknown(command)),
         }
     }
 
-    fn parse_server_query(mut r: Reader<'a>) -> Result<Self, Malformed> {
+    fn parse_server_query(mut r: FieldReader<'a>) -> Result<Self, Malformed> {
         let bitmap = QueryBitmap::from_bits_retain(r.u64("ReplyBitmap")?);
         let mut server_caps = None;
         let mut volume_caps = None;
@@ -178,7 +178,7 @@ impl<'a> Response<'a> {
                 bitmap.set(QueryBitmap::SERVER_CAPS, server_caps.is_some());
                 bitmap.set(QueryBitmap::VOLUME_CAPS, volume_caps.is_some());
                 bitmap.set(QueryBitmap::MODEL_INFO, model.is_some());
-                command(w, Command::ServerQuery);
+                command(w, AaplCommand::ServerQuery);
                 w.u64_le(bitmap.bits());
                 server_caps.iter().for_each(|caps| w.u64_le(caps.bits()));
                 volume_caps.iter().for_each(|caps| w.u64_le(caps.bits()));
@@ -189,18 +189,18 @@ impl<'a> Response<'a> {
                 }
             }
             Response::ResolveId { status, path } => {
-                command(w, Command::ResolveId);
+                command(w, AaplCommand::ResolveId);
                 w.u32_le(status.0);
                 w.u32_le(path.as_bytes().len() as u32);
                 w.bytes(path.as_bytes());
             }
-            Response::Unknown(number) => command(w, Command::Unknown(*number)),
+            Response::Unknown(number) => command(w, AaplCommand::Unknown(*number)),
         }
     }
 }
 
 /// A 32-bit length in bytes with a text of that length.
-fn string<'a>(r: &mut Reader<'a>) -> Result<Utf16<'a>, Malformed> {
+fn string<'a>(r: &mut FieldReader<'a>) -> Result<Utf16<'a>, Malformed> {
     let length = r.u32("length of a string")? as usize;
     let bytes = r.bytes(length, "string")?;
     Utf16::new(bytes).ok_or(r.wrong("string"))

@@ -6,7 +6,7 @@ use crate::id::{FileId, Guid, LeaseKey};
 use crate::macros::wire_flags;
 use crate::malformed::Malformed;
 use crate::posix;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use crate::status::NtStatus;
 use wire::Writer;
 
@@ -186,10 +186,10 @@ pub enum ResponseContext<'a> {
 }
 
 /// A reader over `data`. The length must be one of `sizes`.
-fn sized<'a>(data: &'a [u8], structure: &'static str, sizes: &[usize]) -> Result<Reader<'a>, Malformed> {
+fn sized<'a>(data: &'a [u8], structure: &'static str, sizes: &[usize]) -> Result<FieldReader<'a>, Malformed> {
     // MS-SMB2 3.3.5.9
     if sizes.contains(&data.len()) {
-        Ok(Reader::new(data, structure))
+        Ok(FieldReader::new(data, structure))
     } else {
         Err(Malformed::new(structure, "DataLength"))
     }
@@ -309,7 +309,7 @@ impl<'a> Raw<'a> {
 }
 
 /// A size field of 16 bits and two reserved bytes.
-fn structure_size(r: &mut Reader<'_>, size: u16) -> Result<(), Malformed> {
+fn structure_size(r: &mut FieldReader<'_>, size: u16) -> Result<(), Malformed> {
     if r.u16("StructureSize")? != size {
         return Err(r.wrong("StructureSize"));
     }

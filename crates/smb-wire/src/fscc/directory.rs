@@ -157,7 +157,7 @@ layout! {
 
 /// One file or directory with the fields of all directory classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Entry {
+pub struct ListingEntry {
     /// The position of the entry in the directory, or 0 if positions are not fixed.
     pub file_index: u32,
     /// When the file was created.
@@ -273,7 +273,7 @@ impl<'a> Listing<'a> {
     /// # Errors
     /// [`Full`] if it does not fit. Nothing is changed then.
     #[inline]
-    pub fn push(&mut self, entry: &Entry, name: EntryName<'_>) -> Result<(), Full> {
+    pub fn push(&mut self, entry: &ListingEntry, name: EntryName<'_>) -> Result<(), Full> {
         let fixed = self.class.fixed_len();
         let most = fixed + name.most_bytes();
         let len = if most <= self.chain.room() { most } else { fixed + name.bytes() };
@@ -291,7 +291,7 @@ impl<'a> Listing<'a> {
     ///
     /// # Errors
     /// [`Full`] if the fixed part does not fit, or if the listing is not empty.
-    pub fn push_cut(&mut self, entry: &Entry, name: EntryName<'_>) -> Result<(), Full> {
+    pub fn push_cut(&mut self, entry: &ListingEntry, name: EntryName<'_>) -> Result<(), Full> {
         let fixed = self.class.fixed_len();
         let room = self.chain.room();
         if !self.is_empty() || room < fixed {
@@ -318,7 +318,7 @@ fn patch_name_length(class: DirectoryClass, entry: &mut [u8], length: u32) {
 
 /// Writes the fields before the name, with a FileNameLength of 0.
 #[inline]
-fn write_fixed(class: DirectoryClass, entry: &Entry, out: &mut Vec<u8>) {
+fn write_fixed(class: DirectoryClass, entry: &ListingEntry, out: &mut Vec<u8>) {
     let shape = class.shape();
     if !shape.facts {
         out.extend_from_slice(&[0; 4]);
@@ -401,7 +401,7 @@ pub struct Reader<'a> {
 
 impl<'a> Iterator for Reader<'a> {
     /// The entry and its name. If a class has the reparse tag in EaSize, the value is in both fields.
-    type Item = Result<(Entry, Utf16<'a>), BadBuffer>;
+    type Item = Result<(ListingEntry, Utf16<'a>), BadBuffer>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let data = self.entries.next()?;
@@ -409,15 +409,15 @@ impl<'a> Iterator for Reader<'a> {
     }
 }
 
-fn parse_entry(data: &[u8], class: DirectoryClass) -> Result<(Entry, Utf16<'_>), BadBuffer> {
+fn parse_entry(data: &[u8], class: DirectoryClass) -> Result<(ListingEntry, Utf16<'_>), BadBuffer> {
     let shape = class.shape();
     let mut c = Cursor::new(data);
-    let mut entry = Entry::default();
+    let mut entry = ListingEntry::default();
     let name_length;
     if shape.facts {
         let common = Common::parse(c.bytes(Common::SIZE)?)?;
         name_length = common.file_name_length;
-        entry = Entry {
+        entry = ListingEntry {
             file_index: common.file_index,
             creation_time: common.creation_time,
             last_access_time: common.last_access_time,
@@ -487,8 +487,8 @@ mod tests {
         DirectoryClass::IdAllExtdBothDirectory,
     ];
 
-    fn entry() -> Entry {
-        Entry {
+    fn entry() -> ListingEntry {
+        ListingEntry {
             creation_time: FileTime(0x01d5_c119_4ad6_d700),
             last_access_time: FileTime(0x01d6_e0b3_edf4_8080),
             last_write_time: FileTime(0x01d7_ff85_66bb_4080),
@@ -499,11 +499,11 @@ mod tests {
             ea_size: 0x55,
             file_id: 0x0102_0304_0506_0708,
             file_id_128: 0xA0 << 120 | 0x0102_0304_0506_0708,
-            ..Entry::default()
+            ..ListingEntry::default()
         }
     }
 
-    fn listing(class: DirectoryClass, entry: &Entry, name: &str) -> Vec<u8> {
+    fn listing(class: DirectoryClass, entry: &ListingEntry, name: &str) -> Vec<u8> {
         let mut out = Vec::new();
         Listing::new(&mut out, class, 4096)
             .push(entry, EntryName::Host(name.as_bytes(), Syntax::Windows))
@@ -553,7 +553,7 @@ mod tests {
 
     #[test]
     fn a_reparse_tag_takes_the_place_of_the_ea_size_where_there_is_no_other() {
-        let link = Entry {
+        let link = ListingEntry {
             file_attributes: FileAttributes::REPARSE_POINT,
             reparse_tag: ReparseTag::SYMLINK,
             ..entry()
@@ -574,12 +574,13 @@ mod tests {
             finder_info: *b"TEXTttxt01234567",
             unix_mode: 0o644,
         };
-        let bytes = listing(DirectoryClass::IdBothDirectory, &Entry { apple: Some(apple), ..entry() }, "x");
+        let of_apple = ListingEntry { apple: Some(apple), ..entry() };
+        let bytes = listing(DirectoryClass::IdBothDirectory, &of_apple, "x");
         assert_eq!(bytes[64..68], 0x001F_01FFu32.to_le_bytes());
         assert_eq!(bytes[70..78], 0x0102u64.to_le_bytes());
         assert_eq!(&bytes[78..94], b"TEXTttxt01234567");
         assert_eq!(bytes[94..96], 0o644u16.to_le_bytes());
-        let plain = listing(DirectoryClass::BothDirectory, &Entry { apple: Some(apple), ..entry() }, "x");
+        let plain = listing(DirectoryClass::BothDirectory, &of_apple, "x");
         assert_eq!(plain, listing(DirectoryClass::BothDirectory, &entry(), "x"));
     }
 
@@ -635,20 +636,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_harm(data in proptest::collection::vec(any::<u8>(), 0..300), n in 0usize..12) {
+        fn any_bytes_are_read_without_harm(
+            data in proptest::collection::vec(any::<u8>(), 0..300), n in 0usize..12,
+        ) {
             for found in read(&data, ALL[n]) {
                 let _ = found;
             }
         }
 
         #[test]
-        fn what_was_written_is_read(names in proptest::collection::vec("[^\u{0}/]{1,20}", 1..8), n in 0usize..12) {
+        fn what_was_written_is_read(
+            names in proptest::collection::vec("[^\u{0}/]{1,20}", 1..8), n in 0usize..12,
+        ) {
             let class = ALL[n];
             let mut out = Vec::new();
             let mut list = Listing::new(&mut out, class, 65536);
             for (i, name) in names.iter().enumerate() {
                 let wire = utf16::encode(name);
-                let entry = Entry { file_index: i as u32, ..entry() };
+                let entry = ListingEntry { file_index: i as u32, ..entry() };
                 list.push(&entry, EntryName::Wire(Utf16::new(&wire).unwrap())).unwrap();
             }
             let found: Vec<(u32, String)> = read(&out, class)

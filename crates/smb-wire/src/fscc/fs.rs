@@ -395,7 +395,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read_without_harm(data in proptest::collection::vec(any::<u8>(), 0..80)) {
-            let _ = (Volume::parse(&data), Attribute::parse(&data), parse_label(&data), Control::parse(&data));
+            let _ = (Volume::parse(&data), Attribute::parse(&data));
+            let _ = (parse_label(&data), Control::parse(&data));
             let _ = (SectorSize::parse(&data), FullSize::parse(&data), ObjectId::parse(&data));
         }
     }

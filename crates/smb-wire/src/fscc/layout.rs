@@ -123,7 +123,12 @@ macro_rules! layout {
     };
     (@fields $metas:tt $name:ident [$($decl:tt)*] [$($step:tt)*]
         $(#[$fm:meta])* $field:ident: $ty:ty, $($rest:tt)*) => {
-        layout!(@fields $metas $name [$($decl)* $(#[$fm])* pub $field: $ty,] [$($step)* (get $field $ty)] $($rest)*);
+        layout!(
+            @fields $metas $name
+            [$($decl)* $(#[$fm])* pub $field: $ty,]
+            [$($step)* (get $field $ty)]
+            $($rest)*
+        );
     };
     (@fields [$($meta:tt)*] $name:ident [$($decl:tt)*] [$($step:tt)*]) => {
         $($meta)*

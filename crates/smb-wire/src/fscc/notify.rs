@@ -37,14 +37,14 @@ impl Action {
 /// A list of changes that is being built. If a change does not fit, the list is dropped, and the status is
 /// STATUS_NOTIFY_ENUM_DIR without data.
 #[derive(Debug)]
-pub struct Report<'a> {
+pub struct NotifyBuffer<'a> {
     chain: Chain<'a>,
 }
 
-impl<'a> Report<'a> {
+impl<'a> NotifyBuffer<'a> {
     /// A list at the end of `out`, of at most `limit` bytes.
     pub fn new(out: &'a mut Vec<u8>, limit: usize) -> Self {
-        Report { chain: Chain::new(out, limit, 4) }
+        NotifyBuffer { chain: Chain::new(out, limit, 4) }
     }
 
     /// Whether nothing has been written.
@@ -75,17 +75,17 @@ impl<'a> Report<'a> {
 
 /// Reads a list of changes, for a client.
 #[must_use]
-pub fn read(data: &[u8]) -> Reader<'_> {
-    Reader { entries: entries(data, 4) }
+pub fn read(data: &[u8]) -> NotifyReader<'_> {
+    NotifyReader { entries: entries(data, 4) }
 }
 
 /// The changes of a list. See [`read`].
 #[derive(Debug, Clone)]
-pub struct Reader<'a> {
+pub struct NotifyReader<'a> {
     entries: Entries<'a>,
 }
 
-impl<'a> Iterator for Reader<'a> {
+impl<'a> Iterator for NotifyReader<'a> {
     type Item = Result<(Action, Utf16<'a>), BadBuffer>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn a_rename_is_two_linked_entries() {
         let mut out = Vec::new();
-        let mut report = Report::new(&mut out, 100);
+        let mut report = NotifyBuffer::new(&mut out, 100);
         report.push(Action::RENAMED_OLD_NAME, &utf16::encode("a")).unwrap();
         report.push(Action::RENAMED_NEW_NAME, &utf16::encode("d\\bc")).unwrap();
         assert_eq!(
@@ -128,7 +128,7 @@ mod tests {
     fn a_report_never_passes_its_limit() {
         for limit in 0..80 {
             let mut out = Vec::new();
-            let mut report = Report::new(&mut out, limit);
+            let mut report = NotifyBuffer::new(&mut out, limit);
             while report.push(Action::ADDED, &utf16::encode("abc")).is_ok() {}
             assert!(out.len() <= limit);
             assert_eq!(read(&out).filter(Result::is_ok).count(), (limit + 2) / 20);

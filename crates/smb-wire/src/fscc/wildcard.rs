@@ -40,14 +40,14 @@ const DOT: u16 = b'.' as u16;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     tokens: Vec<Token>,
-    kind: Kind,
+    kind: PatternKind,
     folded: bool,
-    /// For [`Kind::Other`].
+    /// For [`PatternKind::Other`].
     automaton: Option<Automaton>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum PatternKind {
     /// `*` and `*.*`. Both match names without a dot too.
     All,
     /// No wildcards.
@@ -82,21 +82,21 @@ impl Pattern {
             return Err(BadPattern);
         }
         let kind = kind(&tokens);
-        let automaton = (kind == Kind::Other).then(|| Automaton::new(&tokens));
+        let automaton = (kind == PatternKind::Other).then(|| Automaton::new(&tokens));
         Ok(Pattern { tokens, kind, folded: ignore_case, automaton })
     }
 
     /// Whether the pattern matches every name.
     #[must_use]
     pub fn selects_all(&self) -> bool {
-        self.kind == Kind::All
+        self.kind == PatternKind::All
     }
 
     /// Whether it has a wildcard. Without one it matches a single name (up to case), and a lookup replaces
     /// the scan.
     #[must_use]
     pub fn has_wildcards(&self) -> bool {
-        self.kind != Kind::Exact
+        self.kind != PatternKind::Exact
     }
 
     /// Whether names must be folded for [`Pattern::matches`].
@@ -112,13 +112,13 @@ impl Pattern {
             return false;
         }
         match self.kind {
-            Kind::All => true,
-            Kind::Exact => same(&self.tokens, name),
-            Kind::EndsWith => {
+            PatternKind::All => true,
+            PatternKind::Exact => same(&self.tokens, name),
+            PatternKind::EndsWith => {
                 let tail = &self.tokens[1..];
                 name.len() >= tail.len() && same(tail, &name[name.len() - tail.len()..])
             }
-            Kind::Other => self.automaton.as_ref().is_some_and(|automaton| automaton.matches(name)),
+            PatternKind::Other => self.automaton.as_ref().is_some_and(|automaton| automaton.matches(name)),
         }
     }
 }
@@ -134,13 +134,13 @@ fn token(unit: u16) -> Token {
     }
 }
 
-fn kind(tokens: &[Token]) -> Kind {
+fn kind(tokens: &[Token]) -> PatternKind {
     let is_plain = |token: &Token| matches!(token, Token::Unit(_));
     match tokens {
-        [Token::Star] | [Token::Star, Token::Unit(DOT), Token::Star] => Kind::All,
-        tokens if tokens.iter().all(is_plain) => Kind::Exact,
-        [Token::Star, tail @ ..] if tail.iter().all(is_plain) => Kind::EndsWith,
-        _ => Kind::Other,
+        [Token::Star] | [Token::Star, Token::Unit(DOT), Token::Star] => PatternKind::All,
+        tokens if tokens.iter().all(is_plain) => PatternKind::Exact,
+        [Token::Star, tail @ ..] if tail.iter().all(is_plain) => PatternKind::EndsWith,
+        _ => PatternKind::Other,
     }
 }
 
@@ -330,7 +330,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
         #[test]
-        fn long_patterns_agree_with_the_rules(text in "([ab.*?<>\"]{0,3}(<|>|\\*|>>>>|ab){0,9}){1,30}", name in "[ab.]{1,120}") {
+        fn long_patterns_agree_with_the_rules(
+            text in "([ab.*?<>\"]{0,3}(<|>|\\*|>>>>|ab){0,9}){1,30}", name in "[ab.]{1,120}",
+        ) {
             let units: Vec<u16> = text.encode_utf16().collect();
             prop_assume!(!units.is_empty() && units.len() <= MAX_PATTERN);
             let name: Vec<u16> = name.encode_utf16().collect();

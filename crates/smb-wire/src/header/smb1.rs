@@ -1,7 +1,7 @@
 //! The one supported SMB1 message: the NEGOTIATE that leads to SMB2 (MS-SMB2 3.3.5.3, MS-CIFS 2.2.4.52).
 
 use crate::malformed::Malformed;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 
 /// The first four bytes of an SMB1 message.
 pub const PROTOCOL_ID: [u8; 4] = *b"\xffSMB";
@@ -28,7 +28,7 @@ impl<'a> Negotiate<'a> {
     /// # Errors
     /// [`Malformed`] if it is not an SMB1 NEGOTIATE request or its dialects are incomplete.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(message, "SMB_COM_NEGOTIATE");
+        let mut r = FieldReader::new(message, "SMB_COM_NEGOTIATE");
         if r.array::<4>("Protocol")? != PROTOCOL_ID {
             return Err(r.wrong("Protocol"));
         }

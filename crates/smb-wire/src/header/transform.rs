@@ -1,7 +1,7 @@
 //! The header of a sealed frame (MS-SMB2 2.2.41), and the first fields of a compressed one (2.2.42).
 
 use crate::malformed::Malformed;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -143,7 +143,7 @@ impl CompressionHeader {
     /// # Errors
     /// [`Malformed`] if the frame is too short or is not compressed.
     pub fn parse(frame: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(frame, "SMB2 COMPRESSION_TRANSFORM_HEADER");
+        let mut r = FieldReader::new(frame, "SMB2 COMPRESSION_TRANSFORM_HEADER");
         if r.array::<4>("ProtocolId")? != COMPRESSION_PROTOCOL_ID {
             return Err(r.wrong("ProtocolId"));
         }

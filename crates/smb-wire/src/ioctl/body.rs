@@ -3,10 +3,10 @@
 //! Each has `parse` for the buffer and `write`, which appends it.
 
 use crate::id::Guid;
-use crate::list::{Element, List};
+use crate::list::{Element, WireList};
 use crate::malformed::Malformed;
 use crate::negotiate::{Capabilities, Dialect, SecurityMode};
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use wire::Writer;
 
 /// The key of a server-side copy's source: 24 bytes that only the server understands.
@@ -18,7 +18,7 @@ pub struct SrvCopychunkCopy<'a> {
     /// The source.
     pub source_key: ResumeKey,
     /// The ranges in the order of the copy.
-    pub chunks: List<'a, SrvCopychunk>,
+    pub chunks: WireList<'a, SrvCopychunk>,
 }
 
 /// One range of a server-side copy (MS-SMB2 2.2.31.1.1).
@@ -58,12 +58,12 @@ impl<'a> SrvCopychunkCopy<'a> {
     /// # Errors
     /// [`Malformed`] if a field is missing or there are fewer chunks than stated.
     pub fn parse(input: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(input, "SRV_COPYCHUNK_COPY");
+        let mut r = FieldReader::new(input, "SRV_COPYCHUNK_COPY");
         let source_key = r.array("SourceKey")?;
         let count = r.u32("ChunkCount")? as usize;
         r.skip(4, "Reserved")?;
         let length = count.checked_mul(SrvCopychunk::SIZE).ok_or(r.wrong("ChunkCount"))?;
-        Ok(SrvCopychunkCopy { source_key, chunks: List::Wire(r.bytes(length, "Chunks")?) })
+        Ok(SrvCopychunkCopy { source_key, chunks: WireList::Wire(r.bytes(length, "Chunks")?) })
     }
 
     /// Appends the input.
@@ -94,7 +94,7 @@ impl SrvCopychunkResponse {
     /// # Errors
     /// [`Malformed`] if a field is missing.
     pub fn parse(output: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(output, "SRV_COPYCHUNK_RESPONSE");
+        let mut r = FieldReader::new(output, "SRV_COPYCHUNK_RESPONSE");
         Ok(SrvCopychunkResponse {
             chunks_written: r.u32("ChunksWritten")?,
             chunk_bytes_written: r.u32("ChunkBytesWritten")?,
@@ -124,7 +124,7 @@ impl SrvRequestResumeKey {
     /// # Errors
     /// [`Malformed`] if a field is missing.
     pub fn parse(output: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(output, "SRV_REQUEST_RESUME_KEY");
+        let mut r = FieldReader::new(output, "SRV_REQUEST_RESUME_KEY");
         let resume_key = r.array("ResumeKey")?;
         r.u32("ContextLength")?;
         Ok(SrvRequestResumeKey { resume_key })
@@ -151,7 +151,7 @@ impl NetworkResiliencyRequest {
     /// # Errors
     /// [`Malformed`] if a field is missing.
     pub fn parse(input: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(input, "NETWORK_RESILIENCY_REQUEST");
+        let mut r = FieldReader::new(input, "NETWORK_RESILIENCY_REQUEST");
         let timeout = r.u32("Timeout")?;
         r.skip(4, "Reserved")?;
         Ok(NetworkResiliencyRequest { timeout })
@@ -175,7 +175,7 @@ pub struct ValidateNegotiateInfoRequest<'a> {
     /// The security mode that it sent.
     pub security_mode: SecurityMode,
     /// The dialects that it offered.
-    pub dialects: List<'a, Dialect>,
+    pub dialects: WireList<'a, Dialect>,
 }
 
 impl<'a> ValidateNegotiateInfoRequest<'a> {
@@ -184,12 +184,12 @@ impl<'a> ValidateNegotiateInfoRequest<'a> {
     /// # Errors
     /// [`Malformed`] if a field is missing or there are fewer dialects than stated.
     pub fn parse(input: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(input, "VALIDATE_NEGOTIATE_INFO request");
+        let mut r = FieldReader::new(input, "VALIDATE_NEGOTIATE_INFO request");
         let capabilities = Capabilities::from_bits_retain(r.u32("Capabilities")?);
         let guid = r.guid("Guid")?;
         let security_mode = SecurityMode::from_bits_retain(r.u16("SecurityMode")?);
         let count = usize::from(r.u16("DialectCount")?);
-        let dialects = List::Wire(r.bytes(count * 2, "Dialects")?);
+        let dialects = WireList::Wire(r.bytes(count * 2, "Dialects")?);
         Ok(ValidateNegotiateInfoRequest { capabilities, guid, security_mode, dialects })
     }
 
@@ -223,7 +223,7 @@ impl ValidateNegotiateInfoResponse {
     /// # Errors
     /// [`Malformed`] if a field is missing.
     pub fn parse(output: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(output, "VALIDATE_NEGOTIATE_INFO response");
+        let mut r = FieldReader::new(output, "VALIDATE_NEGOTIATE_INFO response");
         Ok(ValidateNegotiateInfoResponse {
             capabilities: Capabilities::from_bits_retain(r.u32("Capabilities")?),
             guid: r.guid("Guid")?,

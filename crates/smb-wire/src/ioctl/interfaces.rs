@@ -2,7 +2,7 @@
 
 use crate::macros::wire_flags;
 use crate::malformed::Malformed;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wire::Writer;
 
@@ -82,7 +82,7 @@ pub struct Iter<'a> {
 impl<'a> Iter<'a> {
     /// Reads the first entry of `list`. Also returns the rest.
     fn read(list: &'a [u8]) -> Result<(Option<NetworkInterfaceInfo>, &'a [u8]), Malformed> {
-        let mut r = Reader::new(list, STRUCTURE);
+        let mut r = FieldReader::new(list, STRUCTURE);
         let next = r.u32("Next")? as usize;
         let if_index = r.u32("IfIndex")?;
         let capability = InterfaceCapability::from_bits_retain(r.u32("Capability")?);

@@ -2,10 +2,10 @@
 //!
 //! [`Contexts`] is the list in a message, or the values for one. [`Context`] is one of its contexts.
 
-use crate::list::List;
+use crate::list::WireList;
 use crate::macros::{wire_enum, wire_flags};
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, Reader};
+use crate::reader::{HEADER, FieldReader};
 use crate::utf16::Utf16;
 use std::fmt;
 use wire::Writer;
@@ -98,27 +98,27 @@ pub enum Context<'a> {
     /// SMB2_PREAUTH_INTEGRITY_CAPABILITIES.
     PreauthIntegrity {
         /// The offered hashes, or the chosen one.
-        hash_algorithms: List<'a, HashAlgorithm>,
+        hash_algorithms: WireList<'a, HashAlgorithm>,
         /// Random bytes.
         salt: &'a [u8],
     },
     /// SMB2_ENCRYPTION_CAPABILITIES: ciphers in order of preference, or the chosen one.
-    Encryption(List<'a, Cipher>),
+    Encryption(WireList<'a, Cipher>),
     /// SMB2_COMPRESSION_CAPABILITIES.
     Compression {
         /// Whether compression can be chained.
         flags: CompressionFlags,
         /// The algorithms in order of preference.
-        algorithms: List<'a, CompressionAlgorithm>,
+        algorithms: WireList<'a, CompressionAlgorithm>,
     },
     /// SMB2_NETNAME_NEGOTIATE_CONTEXT_ID: the server name that the client connects to.
     Netname(Utf16<'a>),
     /// SMB2_TRANSPORT_CAPABILITIES.
     Transport(TransportFlags),
     /// SMB2_RDMA_TRANSFORM_CAPABILITIES.
-    RdmaTransform(List<'a, RdmaTransform>),
+    RdmaTransform(WireList<'a, RdmaTransform>),
     /// SMB2_SIGNING_CAPABILITIES: algorithms in order of preference, or the chosen one.
-    Signing(List<'a, SigningAlgorithm>),
+    Signing(WireList<'a, SigningAlgorithm>),
     /// The POSIX extensions. The data is [`POSIX_GUID`] if both sides use the same version.
     Posix(&'a [u8]),
     /// A context to be ignored: its type is unknown, or its data is invalid and not needed.
@@ -171,23 +171,23 @@ impl<'a> Context<'a> {
     fn parse_strictly(context_type: ContextType, data: &'a [u8]) -> Result<Self, Malformed> {
         match context_type {
             ContextType::PreauthIntegrity => {
-                let mut r = Reader::new(data, "SMB2_PREAUTH_INTEGRITY_CAPABILITIES");
+                let mut r = FieldReader::new(data, "SMB2_PREAUTH_INTEGRITY_CAPABILITIES");
                 let count = r.u16("HashAlgorithmCount")?;
                 let salt_length = r.u16("SaltLength")?;
                 // MS-SMB2 3.3.5.4
                 if count == 0 {
                     return Err(r.wrong("HashAlgorithmCount"));
                 }
-                let hash_algorithms = List::Wire(r.bytes(usize::from(count) * 2, "HashAlgorithms")?);
+                let hash_algorithms = WireList::Wire(r.bytes(usize::from(count) * 2, "HashAlgorithms")?);
                 let salt = r.bytes(salt_length.into(), "Salt")?;
                 Ok(Context::PreauthIntegrity { hash_algorithms, salt })
             }
             ContextType::Encryption => {
-                let mut r = Reader::new(data, "SMB2_ENCRYPTION_CAPABILITIES");
+                let mut r = FieldReader::new(data, "SMB2_ENCRYPTION_CAPABILITIES");
                 Ok(Context::Encryption(ids(&mut r, "CipherCount", "Ciphers", 0)?))
             }
             ContextType::Compression => {
-                let mut r = Reader::new(data, "SMB2_COMPRESSION_CAPABILITIES");
+                let mut r = FieldReader::new(data, "SMB2_COMPRESSION_CAPABILITIES");
                 let count = r.u16("CompressionAlgorithmCount")?;
                 r.skip(2, "Padding")?;
                 let flags = CompressionFlags::from_bits_retain(r.u32("Flags")?);
@@ -195,7 +195,7 @@ impl<'a> Context<'a> {
                 if count == 0 {
                     return Err(r.wrong("CompressionAlgorithmCount"));
                 }
-                let algorithms = List::Wire(r.bytes(usize::from(count) * 2, "CompressionAlgorithms")?);
+                let algorithms = WireList::Wire(r.bytes(usize::from(count) * 2, "CompressionAlgorithms")?);
                 Ok(Context::Compression { flags, algorithms })
             }
             ContextType::Netname => {
@@ -203,15 +203,15 @@ impl<'a> Context<'a> {
                 Ok(Context::Netname(name))
             }
             ContextType::Transport => {
-                let mut r = Reader::new(data, "SMB2_TRANSPORT_CAPABILITIES");
+                let mut r = FieldReader::new(data, "SMB2_TRANSPORT_CAPABILITIES");
                 Ok(Context::Transport(TransportFlags::from_bits_retain(r.u32("Flags")?)))
             }
             ContextType::RdmaTransform => {
-                let mut r = Reader::new(data, "SMB2_RDMA_TRANSFORM_CAPABILITIES");
+                let mut r = FieldReader::new(data, "SMB2_RDMA_TRANSFORM_CAPABILITIES");
                 Ok(Context::RdmaTransform(ids(&mut r, "TransformCount", "RDMATransformIds", 6)?))
             }
             ContextType::Signing => {
-                let mut r = Reader::new(data, "SMB2_SIGNING_CAPABILITIES");
+                let mut r = FieldReader::new(data, "SMB2_SIGNING_CAPABILITIES");
                 Ok(Context::Signing(ids(&mut r, "SigningAlgorithmCount", "SigningAlgorithms", 0)?))
             }
             ContextType::Posix => Ok(Context::Posix(data)),
@@ -255,18 +255,18 @@ impl<'a> Context<'a> {
 
 /// A 16-bit count, `skip` reserved bytes and that many 16-bit ids. An empty list is an error.
 fn ids<'a, T>(
-    r: &mut Reader<'a>,
+    r: &mut FieldReader<'a>,
     count_field: &'static str,
     list_field: &'static str,
     skip: usize,
-) -> Result<List<'a, T>, Malformed> {
+) -> Result<WireList<'a, T>, Malformed> {
     let count = r.u16(count_field)?;
     r.skip(skip, "Reserved")?;
     // MS-SMB2 3.3.5.4
     if count == 0 {
         return Err(r.wrong(count_field));
     }
-    Ok(List::Wire(r.bytes(usize::from(count) * 2, list_field)?))
+    Ok(WireList::Wire(r.bytes(usize::from(count) * 2, list_field)?))
 }
 
 /// The list of contexts of a message.
@@ -359,7 +359,7 @@ pub struct Iter<'a> {
 impl<'a> Iter<'a> {
     fn read(&mut self, bytes: &'a [u8]) -> Result<Context<'a>, Malformed> {
         let rest = bytes.get(self.at..).ok_or(Malformed::new(STRUCTURE, "NegotiateContextCount"))?;
-        let mut r = Reader::new(rest, STRUCTURE);
+        let mut r = FieldReader::new(rest, STRUCTURE);
         let context_type = ContextType::new(r.u16("ContextType")?);
         let length = usize::from(r.u16("DataLength")?);
         r.skip(4, "Reserved")?;

@@ -3,7 +3,7 @@
 use super::fault::Fault;
 use super::handles::Handles;
 use super::host::Host;
-use super::ndr::{Reader, Writer};
+use super::ndr::{StubReader, Writer};
 use super::pdu::SyntaxId;
 use super::{lsarpc, srvsvc, wkssvc};
 use crate::Utf16;
@@ -41,7 +41,7 @@ impl Interface {
         host: &dyn Host,
         handles: &mut Handles,
     ) -> Result<Vec<u8>, Fault> {
-        let mut args = Reader::new(stub);
+        let mut args = StubReader::new(stub);
         let mut out = Writer::default();
         match self {
             Interface::Srvsvc => srvsvc::call(opnum, &mut args, &mut out, host)?,

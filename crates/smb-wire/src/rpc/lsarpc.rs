@@ -9,7 +9,7 @@ pub mod policy;
 use super::fault::Fault;
 use super::handles::{Handle, Handles};
 use super::host::Host;
-use super::ndr::{Reader, Writer};
+use super::ndr::{StubReader, Writer};
 
 const STATUS_SUCCESS: u32 = 0x0000_0000;
 const STATUS_SOME_NOT_MAPPED: u32 = 0x0000_0107;
@@ -20,7 +20,7 @@ const STATUS_INSUFFICIENT_RESOURCES: u32 = 0xC000_009A;
 /// Runs operation `opnum`.
 pub(super) fn call(
     opnum: u16,
-    args: &mut Reader<'_>,
+    args: &mut StubReader<'_>,
     out: &mut Writer,
     host: &dyn Host,
     handles: &mut Handles,
@@ -44,7 +44,7 @@ pub(super) fn call(
 }
 
 /// The policy handle at the start of most operations.
-fn policy_handle(args: &mut Reader<'_>, handles: &Handles) -> Result<Handle, Fault> {
+fn policy_handle(args: &mut StubReader<'_>, handles: &Handles) -> Result<Handle, Fault> {
     let handle = args.handle()?;
     handles.check(&handle)?;
     Ok(handle)

@@ -1,7 +1,7 @@
 //! NDR 2.0, little-endian: the encoding of a call's arguments and results in its stub.
 //!
 //! Values are aligned to their size from the start of the stub. A pointer is a number, or 0 for null. Its
-//! target follows after the structure. The callers of [`Reader`] and [`Writer`] keep that order by hand,
+//! target follows after the structure. The callers of [`StubReader`] and [`Writer`] keep that order by hand,
 //! next to the structures' sections.
 
 use super::sid;
@@ -21,7 +21,7 @@ impl From<Truncated> for BadStub {
 
 /// Reads a stub.
 #[derive(Debug, Clone)]
-pub struct Reader<'a> {
+pub struct StubReader<'a> {
     cursor: Cursor<'a>,
 }
 
@@ -34,11 +34,11 @@ pub struct StringHead {
     pub is_some: bool,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> StubReader<'a> {
     /// A reader at the start of `stub`.
     #[must_use]
     pub fn new(stub: &'a [u8]) -> Self {
-        Reader { cursor: Cursor::new(stub) }
+        StubReader { cursor: Cursor::new(stub) }
     }
 
     fn align(&mut self, step: usize) -> Result<(), BadStub> {
@@ -92,7 +92,7 @@ impl<'a> Reader<'a> {
         self.varying().map(|text| text.until_nul())
     }
 
-    /// A pointer to a [`Reader::string`], with the string.
+    /// A pointer to a [`StubReader::string`], with the string.
     ///
     /// # Errors
     /// [`BadStub`]
@@ -289,7 +289,7 @@ mod tests {
         w.u32(7);
         let bytes = w.into_bytes();
         assert_eq!(bytes, hex("0100 0000 00000200 03000000 00000000 03000000 610062000000 0000 07000000"));
-        let mut r = Reader::new(&bytes);
+        let mut r = StubReader::new(&bytes);
         assert_eq!(r.u16(), Ok(1));
         assert_eq!(r.unique_string().unwrap().unwrap(), "ab");
         assert_eq!(r.u32(), Ok(7));
@@ -304,7 +304,7 @@ mod tests {
         w.string_body("é");
         w.sid(&everyone);
         let bytes = w.into_bytes();
-        let mut r = Reader::new(&bytes);
+        let mut r = StubReader::new(&bytes);
         let head = r.string_head().unwrap();
         assert_eq!(r.string_body(head).unwrap(), "é");
         assert_eq!(r.sid(), Ok(&everyone[..]));
@@ -312,15 +312,15 @@ mod tests {
 
     #[test]
     fn counts_that_disagree_are_refused() {
-        let string = |text: &str| Reader::new(&hex(text)).string().map(|t| t.len());
+        let string = |text: &str| StubReader::new(&hex(text)).string().map(|t| t.len());
         assert_eq!(string("01000000 01000000 01000000 6100"), Err(BadStub));
         assert_eq!(string("01000000 00000000 02000000 61006200"), Err(BadStub));
         assert_eq!(string("ffffffff 00000000 ffffffff 6100"), Err(BadStub));
-        let head = |text: &str| Reader::new(&hex(text)).string_head();
+        let head = |text: &str| StubReader::new(&hex(text)).string_head();
         assert_eq!(head("0300 0400 01000000"), Err(BadStub));
         assert_eq!(head("0400 0200 01000000"), Err(BadStub));
         assert_eq!(head("0200 0200 00000000"), Err(BadStub));
-        let sid = |text: &str| Reader::new(&hex(text)).sid().map(<[u8]>::len);
+        let sid = |text: &str| StubReader::new(&hex(text)).sid().map(<[u8]>::len);
         assert_eq!(sid("02000000 01 01 000000000001 00000000 00000000"), Err(BadStub));
         assert_eq!(sid("ffffffff 01 ff 000000000001"), Err(BadStub));
     }
@@ -328,9 +328,9 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read_without_harm(data in proptest::collection::vec(any::<u8>(), 0..60)) {
-            let _ = Reader::new(&data).unique_string();
-            let _ = Reader::new(&data).sid();
-            let mut r = Reader::new(&data);
+            let _ = StubReader::new(&data).unique_string();
+            let _ = StubReader::new(&data).sid();
+            let mut r = StubReader::new(&data);
             let _ = r.string_head().and_then(|head| r.string_body(head));
         }
     }

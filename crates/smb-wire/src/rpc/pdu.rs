@@ -172,7 +172,7 @@ pub const MAX_CONTEXTS: usize = 32;
 
 /// One interface that a client requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Context {
+pub struct PresentationContext {
     /// The client's number for it.
     pub id: u16,
     /// The interface.
@@ -191,7 +191,7 @@ pub struct Bind {
     /// The association group that the connection joins, or 0 for a new one.
     pub assoc_group: u32,
     /// The interfaces.
-    pub contexts: Vec<Context>,
+    pub contexts: Vec<PresentationContext>,
 }
 
 impl Bind {
@@ -213,7 +213,7 @@ impl Bind {
             c.skip(1)?;
             let interface = SyntaxId::parse(&mut c)?;
             let transfer = (0..syntaxes).map(|_| SyntaxId::parse(&mut c)).collect::<Result<_, _>>()?;
-            contexts.push(Context { id, interface, transfer });
+            contexts.push(PresentationContext { id, interface, transfer });
         }
         Ok(Bind { max_xmit_frag, max_recv_frag, assoc_group, contexts })
     }

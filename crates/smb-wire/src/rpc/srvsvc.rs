@@ -8,7 +8,7 @@ pub mod shares;
 
 use super::fault::Fault;
 use super::host::Host;
-use super::ndr::{BadStub, Reader, Writer};
+use super::ndr::{BadStub, StubReader, Writer};
 
 /// The call succeeded.
 pub const NERR_SUCCESS: u32 = 0;
@@ -38,7 +38,7 @@ const SERVER_TYPE: u32 = 0x0000_9003;
 /// Runs operation `opnum`.
 pub(super) fn call(
     opnum: u16,
-    args: &mut Reader<'_>,
+    args: &mut StubReader<'_>,
     out: &mut Writer,
     host: &dyn Host,
 ) -> Result<(), Fault> {
@@ -61,7 +61,7 @@ pub(super) fn call(
 
 /// NetrConnectionEnum, NetrFileEnum and NetrSessionEnum: callers may not see other users' sessions. The
 /// arguments are the server, `strings` optional strings, and the level.
-fn refused_enum(args: &mut Reader<'_>, out: &mut Writer, strings: u32) -> Result<(), Fault> {
+fn refused_enum(args: &mut StubReader<'_>, out: &mut Writer, strings: u32) -> Result<(), Fault> {
     // MS-SRVS 3.1.4.1, 3.1.4.2, 3.1.4.5 (exception: all callers are refused, like non-administrators)
     for _ in 0..=strings {
         args.unique_string()?;
@@ -76,7 +76,7 @@ fn refused_enum(args: &mut Reader<'_>, out: &mut Writer, strings: u32) -> Result
     Ok(())
 }
 
-fn server_get_info(args: &mut Reader<'_>, out: &mut Writer, host: &dyn Host) -> Result<(), Fault> {
+fn server_get_info(args: &mut StubReader<'_>, out: &mut Writer, host: &dyn Host) -> Result<(), Fault> {
     // MS-SRVS 3.1.4.17
     args.unique_string()?;
     let level = args.u32()?;
@@ -118,7 +118,7 @@ fn server_get_info(args: &mut Reader<'_>, out: &mut Writer, host: &dyn Host) -> 
     Ok(())
 }
 
-fn remote_tod(args: &mut Reader<'_>, out: &mut Writer, host: &dyn Host) -> Result<(), Fault> {
+fn remote_tod(args: &mut StubReader<'_>, out: &mut Writer, host: &dyn Host) -> Result<(), Fault> {
     // MS-SRVS 3.1.4.21
     args.unique_string()?;
     let day = TimeOfDay::new(host.wall_ns());
@@ -190,7 +190,7 @@ impl TimeOfDay {
 }
 
 /// Reads the server's name at the start of every operation. It is ignored.
-fn server_name(args: &mut Reader<'_>) -> Result<(), BadStub> {
+fn server_name(args: &mut StubReader<'_>) -> Result<(), BadStub> {
     args.unique_string().map(|_| ())
 }
 

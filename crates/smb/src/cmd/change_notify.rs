@@ -1,9 +1,9 @@
 //! CHANGE_NOTIFY: waits for changes in a directory (MS-SMB2 3.3.5.19).
 
 use share::{Change, ChangeFilter, ChangeKind, Refusal, Step};
-use smb_wire::change_notify::{self, Flags};
+use smb_wire::change_notify::{self, ChangeNotifyFlags};
 use smb_wire::fscc::names::{Syntax, to_wire};
-use smb_wire::fscc::notify::{Action, Report};
+use smb_wire::fscc::notify::{Action, NotifyBuffer};
 use smb_wire::{NtStatus, output};
 use volume::security::Rights;
 
@@ -26,7 +26,7 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
     // MS-SMB2 3.3.5.19: bits without a meaning are ignored. Without any other bit the request just waits.
     let filter = ChangeFilter::from_bits_truncate(asked.completion_filter.bits());
     if !request.resumed {
-        engine.watch(file, filter, asked.flags.contains(Flags::WATCH_TREE), limit)?;
+        engine.watch(file, filter, asked.flags.contains(ChangeNotifyFlags::WATCH_TREE), limit)?;
     }
     let waiter = connection.waiter_for(request);
     match engine.take_changes(file, Some(&waiter)) {
@@ -51,7 +51,7 @@ fn overflowed(body: &mut Vec<u8>) -> NtStatus {
 fn respond(changes: &[Change], limit: usize, body: &mut Vec<u8>) -> Handled {
     let at = body.len();
     let written = with_output(body, |body| {
-        let mut report = Report::new(body, limit);
+        let mut report = NotifyBuffer::new(body, limit);
         let mut name = Vec::new();
         for change in changes {
             name.clear();

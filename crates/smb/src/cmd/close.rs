@@ -19,7 +19,7 @@ pub fn handle(connection: &mut Connection, request: &mut Request<'_>) -> Handled
         }
     };
     connection.await_operations(request, &open)?;
-    let wanted = asked.flags.contains(close::Flags::POSTQUERY_ATTRIB);
+    let wanted = asked.flags.contains(close::CloseFlags::POSTQUERY_ATTRIB);
     let info = open.file().filter(|_| wanted).and_then(|(engine, file)| {
         let info = engine.info(file).ok()?;
         Some(FileMetadata::of_open(&info, file).file_info())

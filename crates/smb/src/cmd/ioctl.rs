@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use share::Caller;
-use smb_wire::ioctl::{self, CtlCode, Flags};
+use smb_wire::ioctl::{self, CtlCode, IoctlFlags};
 use smb_wire::{FileId, NtStatus};
 use volume::security::Rights;
 
@@ -29,7 +29,7 @@ pub(crate) mod torture;
 pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
     let asked = ioctl::Request::parse(request.message)?;
     // MS-SMB2 3.3.5.15
-    Stop::when(!asked.flags.contains(Flags::IS_FSCTL), NtStatus::NOT_SUPPORTED)?;
+    Stop::when(!asked.flags.contains(IoctlFlags::IS_FSCTL), NtStatus::NOT_SUPPORTED)?;
     let largest = asked.max_output_response.max(asked.max_input_response) as usize;
     settled.check_size(request, largest.max(asked.input.len()), asked.payload_len())?;
     if let Some(handled) = torture::of_session(connection, request, &asked) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use share::{LockRule, RangeKind, RangeNote, RangeRequest};
 use smb_wire::NtStatus;
-use smb_wire::lock::{self, Flags, LockElement};
+use smb_wire::lock::{self, LockFlags, LockElement};
 
 use crate::connection::{Connection, Negotiated};
 use crate::exchange::{Aside, Handled, Request, Stop};
@@ -54,7 +54,7 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
         return replayed(request.body);
     }
     // MS-SMB2 3.3.5.14
-    let unlocks = elements[0].flags.contains(Flags::UNLOCK);
+    let unlocks = elements[0].flags.contains(LockFlags::UNLOCK);
     // A released range stays released.
     let is_told = unlocks || engine.is_none();
     let done = |locks: &LockSequences| {
@@ -119,7 +119,7 @@ fn settle_copies(
 /// Releases ranges that may not survive a restart, unless the client was told of them in the response to a
 /// replay. The LOCK was refused under this ChannelSequence.
 fn take_back(open: &Open, elements: &[LockElement], numbered: LockNumber, sequence: Option<u16>) {
-    if elements[0].flags.contains(Flags::UNLOCK) {
+    if elements[0].flags.contains(LockFlags::UNLOCK) {
         return;
     }
     // This comes before its number is free again, so that a late first copy has no effect. A note beside a
@@ -138,7 +138,7 @@ fn release(open: &Open, elements: &[LockElement]) {
     let note = persistent::lock_note(open, |_| ());
     for element in elements {
         // The client may have released it already.
-        let elements = &[LockElement { flags: Flags::UNLOCK, ..*element }];
+        let elements = &[LockElement { flags: LockFlags::UNLOCK, ..*element }];
         let _ = unlock(Ranges { disk, elements, note: &note });
     }
 }
@@ -147,7 +147,7 @@ fn release(open: &Open, elements: &[LockElement]) {
 fn unlock(Ranges { disk, elements, note }: Ranges<'_>) -> Result<(), Stop> {
     let OnDisk { open, engine, file, .. } = disk;
     // The elements before a malformed one are unlocked and stay unlocked.
-    let well_formed = elements.iter().take_while(|element| element.flags == Flags::UNLOCK);
+    let well_formed = elements.iter().take_while(|element| element.flags == LockFlags::UNLOCK);
     let range = |element: &LockElement| RangeRequest {
         start: element.offset,
         len: element.length,
@@ -192,14 +192,14 @@ fn lock(
     let OnDisk { open, engine, file, identity } = disk;
     let mut ranges = Vec::with_capacity(elements.len());
     for element in elements {
-        let kind = match element.flags - Flags::FAIL_IMMEDIATELY {
-            Flags::SHARED_LOCK => RangeKind::Shared,
-            Flags::EXCLUSIVE_LOCK => RangeKind::Exclusive,
+        let kind = match element.flags - LockFlags::FAIL_IMMEDIATELY {
+            LockFlags::SHARED_LOCK => RangeKind::Shared,
+            LockFlags::EXCLUSIVE_LOCK => RangeKind::Exclusive,
             _ => return Err(Stop::Fail(NtStatus::INVALID_PARAMETER)),
         };
         ranges.push(RangeRequest { start: element.offset, len: element.length, kind });
     }
-    let waits = elements.iter().any(|element| !element.flags.contains(Flags::FAIL_IMMEDIATELY));
+    let waits = elements.iter().any(|element| !element.flags.contains(LockFlags::FAIL_IMMEDIATELY));
     Stop::when(waits && elements.len() > 1, NtStatus::INVALID_PARAMETER)?;
     let waiter = connection.waiter_for(request);
     let waiter = waits.then_some(&waiter);

@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 use auth::crypto::{Cipher, SigningAlgorithm, preauth_hash, random};
 use share::ClientKey;
 use smb_wire::header::smb1;
-use smb_wire::list::List;
+use smb_wire::list::WireList;
 use smb_wire::negotiate::context::ContextType;
 use smb_wire::negotiate::{
     self, Capabilities, Context, Contexts, Dialect, HashAlgorithm, SecurityMode, context,
 };
-use smb_wire::{Command, Guid, Header, NtStatus};
+use smb_wire::{SmbCommand, Guid, Header, NtStatus};
 use wire::{Now, Output};
 
 use crate::config::account::AccountHint;
@@ -102,14 +102,14 @@ fn server_name(contexts: &Contexts<'_>) -> Option<String> {
 }
 
 /// The newest dialect of both sides, from `oldest` on.
-fn choose(offered: &List<'_, Dialect>, oldest: Dialect, config: &ServerConfig) -> Option<Dialect> {
+fn choose(offered: &WireList<'_, Dialect>, oldest: Dialect, config: &ServerConfig) -> Option<Dialect> {
     let ours = oldest.get()..=config.max_dialect.get();
     let mut common = DIALECTS.into_iter().filter(|dialect| ours.contains(&dialect.get()));
     common.find(|&dialect| offered.contains(dialect))
 }
 
 /// The hash that identifies a list of dialects.
-pub(crate) fn fingerprint(offered: &List<'_, Dialect>) -> [u8; 64] {
+pub(crate) fn fingerprint(offered: &WireList<'_, Dialect>) -> [u8; 64] {
     let bytes: Vec<u8> = offered.iter().flat_map(|dialect| dialect.get().to_le_bytes()).collect();
     preauth_hash(&[0; 64], &bytes)
 }
@@ -149,14 +149,14 @@ pub(crate) fn from_smb1(connection: &mut Connection, frame: &[u8], now: Now, out
     connection.multi_protocol = true;
     if dialect == Dialect::Smb202 {
         connection.negotiated = Some(negotiated);
-        connection.offered = fingerprint(&List::EMPTY);
+        connection.offered = fingerprint(&WireList::EMPTY);
         connection.join(negotiated.client);
     }
     let mut compound = Compound::new(out.pool.take(512), None);
     let at = compound.begin();
     let started = connection.server.started;
     write_response(&config, &negotiated, dialect, &agreed, now, started, compound.frame.tail());
-    let mut header = Header::response_to(&Header::request(Command::Negotiate, 0), NtStatus::SUCCESS);
+    let mut header = Header::response_to(&Header::request(SmbCommand::Negotiate, 0), NtStatus::SUCCESS);
     // The SMB1 request stands for message id 0 (MS-SMB2 3.3.5.3.1).
     connection.window.take(0, 1);
     header.set_credit_charge(0);
@@ -178,12 +178,12 @@ fn write_response(
     let hash = [HashAlgorithm::Sha512];
     let cipher = [context::Cipher::new(agreed.cipher.map_or(0, |cipher| cipher as u16))];
     let signing = [context::SigningAlgorithm::new(negotiated.protection.signing as u16)];
-    let mut contexts = vec![Context::PreauthIntegrity { hash_algorithms: List::Values(&hash), salt: &salt }];
+    let mut contexts = vec![Context::PreauthIntegrity { hash_algorithms: WireList::Values(&hash), salt: &salt }];
     if agreed.encryption_asked {
-        contexts.push(Context::Encryption(List::Values(&cipher)));
+        contexts.push(Context::Encryption(WireList::Values(&cipher)));
     }
     if agreed.signing.is_some() {
-        contexts.push(Context::Signing(List::Values(&signing)));
+        contexts.push(Context::Signing(WireList::Values(&signing)));
     }
     if agreed.posix {
         contexts.push(Context::Posix(&context::POSIX_GUID));

@@ -6,7 +6,7 @@ use share::{CacheKey, Caching, Grant, Refusal};
 use smb_wire::NtStatus;
 use smb_wire::create::OplockLevel;
 use smb_wire::create_context::LeaseState;
-use smb_wire::oplock_break::{self, Lease, Oplock};
+use smb_wire::oplock_break::{self, AcknowledgedLease, Oplock};
 
 use crate::connection::Connection;
 use crate::exchange::{Handled, Request, Stop};
@@ -63,7 +63,7 @@ fn answered(level: OplockLevel, held: Option<Grant>) -> (Caching, Result<OplockL
 }
 
 // MS-SMB2 3.3.5.22.2
-fn of_lease(connection: &mut Connection, request: &mut Request<'_>, lease: Lease) -> Handled {
+fn of_lease(connection: &mut Connection, request: &mut Request<'_>, lease: AcknowledgedLease) -> Handled {
     let session = Arc::clone(connection.session(request)?);
     let (client, tree) = (session.client, connection.tree(request)?);
     let key = CacheKey(u128::from_le_bytes(lease.key.0));
@@ -85,7 +85,7 @@ fn of_lease(connection: &mut Connection, request: &mut Request<'_>, lease: Lease
     match engine.acknowledge(client, key, true, keep, request.now) {
         Ok(grant) => {
             let state = LeaseState::from_bits_retain(u32::from(grant.state.bits()));
-            oplock_break::Response::Lease(Lease { key: lease.key, state }).write(request.body);
+            oplock_break::Response::Lease(AcknowledgedLease { key: lease.key, state }).write(request.body);
             Ok(NtStatus::SUCCESS)
         }
         Err(Refusal::NoSuchGrant) if engine.holds(client, key, true) => {

@@ -1,7 +1,7 @@
 //! QUERY_DIRECTORY: lists a directory (MS-SMB2 3.3.5.18 and MS-FSA 2.1.5.6.3).
 //!
-//! [`handle`] checks the request. [`NamePattern`] matches names with the pattern. [`sink`] puts entries straight
-//! into the reply. [`Listing`] keeps the position for the next request.
+//! [`handle`] checks the request. [`NamePattern`] matches names with the pattern. [`sink`] puts entries
+//! straight into the reply. [`Listing`] keeps the position for the next request.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use share::engine::Entry;
 use share::{Caller, Info, Refusal, Share};
 use smb_wire::NtStatus;
-use smb_wire::query_directory::{Flags, Request as QueryRequest};
+use smb_wire::query_directory::{QueryDirectoryFlags, Request as QueryRequest};
 use volume::security::Rights;
 
 use super::with_output;
@@ -45,7 +45,7 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
     Stop::when(limit < form.fixed_len(), NtStatus::INFO_LENGTH_MISMATCH)?;
     let waiter = connection.waiter_for(request);
     let caller = request.caller(identity, open.client, Some(&waiter));
-    let single = asked.flags.contains(Flags::RETURN_SINGLE_ENTRY);
+    let single = asked.flags.contains(QueryDirectoryFlags::RETURN_SINGLE_ENTRY);
     let scan = Scan { engine, file, caller: &caller, single, number: (connection.handle.id, waiter.token) };
     with_output(request.body, |body| {
         let sink = Sink::new(body, form, limit, engine, names::syntax(file));
@@ -79,10 +79,10 @@ enum End {
 fn list(scan: &Scan<'_>, listing: &mut Listing, asked: &QueryRequest<'_>, mut sink: Sink<'_>) -> Handled {
     // SMB2_INDEX_SPECIFIED is ignored, as Windows does (MS-SMB2 3.3.5.18, note 410).
     let before = listing.under_way.take().filter(|(number, _)| *number == scan.number);
-    let restarts = before.is_none() && asked.flags.intersects(Flags::RESTART_SCANS | Flags::REOPEN);
+    let restarts = before.is_none() && asked.flags.intersects(QueryDirectoryFlags::RESTART_SCANS | QueryDirectoryFlags::REOPEN);
     let is_first = match before {
         Some((_, was_first)) => was_first,
-        None => listing.pattern.is_none() || asked.flags.contains(Flags::REOPEN),
+        None => listing.pattern.is_none() || asked.flags.contains(QueryDirectoryFlags::REOPEN),
     };
     if listing.pattern.is_none() || (restarts && !asked.file_name.is_empty()) {
         let folds = !scan.engine.config().case_sensitive;

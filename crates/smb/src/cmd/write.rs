@@ -39,7 +39,7 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
     };
     Stop::when(!fits, NtStatus::INVALID_PARAMETER)?;
     let at = WriteAt::Offset(asked.offset);
-    let through = asked.flags.contains(write::Flags::WRITE_THROUGH);
+    let through = asked.flags.contains(write::WriteFlags::WRITE_THROUGH);
     let waiter = connection.waiter_for(request);
     let caller = request.caller(identity, open.client, Some(&waiter));
     let step = engine.write(&caller, file, open.lock_owner(), at, asked.data, through);

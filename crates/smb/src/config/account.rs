@@ -2,8 +2,8 @@
 //! a session.
 //!
 //! SMB itself does not name an account. At NEGOTIATE a connection may have come to an address of one
-//! account, or the client may name the server by the name of an account ([`AccountHint`]). The user is hint only
-//! at SESSION_SETUP. So [`ServerConfig::offers_multichannel`], [`ServerConfig::of_account`] and
+//! account, or the client may name the server by the name of an account ([`AccountHint`]). The user is hint
+//! only at SESSION_SETUP. So [`ServerConfig::offers_multichannel`], [`ServerConfig::of_account`] and
 //! [`ServerConfig::ciphers`] answer NEGOTIATE with that hint, and [`ServerConfig::standing`] decides for the
 //! session.
 

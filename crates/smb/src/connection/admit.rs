@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use auth::crypto::{GmacNonce, Signer, SigningAlgorithm};
 use smb_wire::header::Packet;
 use smb_wire::header::transform::{self, TransformHeader};
-use smb_wire::{Command, Header, NtStatus};
+use smb_wire::{SmbCommand, Header, NtStatus};
 use wire::Now;
 
 use super::{Channel, Connection, Negotiated};
@@ -27,11 +27,11 @@ impl AdmissionRefusal {
     fn bad_signature(header: &Header, channel: &Channel) -> AdmissionRefusal {
         match header.command() {
             // A CANCEL is never answered.
-            Command::Cancel => AdmissionRefusal::Ignore,
+            SmbCommand::Cancel => AdmissionRefusal::Ignore,
             // MS-SMB2 3.3.4.1.1: the session's key signs this reply, and a client with a wrong channel key
             // expects it. With GMAC the message id is the nonce, and the session's key has used that id
             // elsewhere.
-            Command::SessionSetup => {
+            SmbCommand::SessionSetup => {
                 let gmac = channel.session.protection.signing == SigningAlgorithm::AesGmac;
                 AdmissionRefusal::Answer { status: NtStatus::ACCESS_DENIED, signed: header.is_signed() && !gmac }
             }
@@ -74,11 +74,11 @@ impl Connection {
         }
         let command = header.command();
         // MS-SMB2 3.3.5.2: nothing but NEGOTIATE before NEGOTIATE.
-        if self.negotiated.is_none() && command != Command::Negotiate {
+        if self.negotiated.is_none() && command != SmbCommand::Negotiate {
             return Err(AdmissionRefusal::Close("a request before NEGOTIATE"));
         }
         // MS-SMB2 3.3.5.2.3
-        if command != Command::Cancel {
+        if command != SmbCommand::Cancel {
             let multi = self.negotiated.as_ref().is_some_and(Negotiated::multi_credit);
             let charge = if multi { header.credit_charge().max(1) } else { 1 };
             if !self.window.take(header.message_id(), charge) {
@@ -93,7 +93,7 @@ impl Connection {
         if compound.sealed_by.is_some_and(|sealed_by| sealed_by != session_id) {
             return Err(AdmissionRefusal::Close("another session's request in a sealed frame"));
         }
-        if compound.sealed_by.is_some() || command == Command::Negotiate {
+        if compound.sealed_by.is_some() || command == SmbCommand::Negotiate {
             return Ok(false);
         }
         match self.channel_of(session_id) {
@@ -145,6 +145,6 @@ fn check_signature(channel: &Channel, first: &First<'_>) -> Result<bool, Admissi
 }
 
 fn is_signed_by(signer: &Signer, &First { header, message, signature }: &First<'_>) -> bool {
-    let nonce = GmacNonce::request(header.message_id(), header.command() == Command::Cancel);
+    let nonce = GmacNonce::request(header.message_id(), header.command() == SmbCommand::Cancel);
     signer.verify(message, nonce, &signature).is_ok()
 }

@@ -2,7 +2,7 @@
 
 use auth::crypto::SigningAlgorithm;
 use smallvec::SmallVec;
-use smb_wire::{Command, Header, NtStatus};
+use smb_wire::{SmbCommand, Header, NtStatus};
 use wire::{Now, Output};
 
 use super::Connection;
@@ -18,8 +18,8 @@ const SILENT_NS: u64 = 40_000_000_000;
 /// CREATE anywhere in it. A SET_INFO does not, as in Windows, whose clients take any reply to it for the
 /// last one. A CLOSE does not either, since it waits for operations that are nearly done.
 // MS-SMB2 3.3.4.2 and 3.3.5.2.7 with notes 240 and 266
-pub(super) fn at_once(command: Command, is_last: bool) -> bool {
-    command == Command::Create || is_last && !matches!(command, Command::SetInfo | Command::Close)
+pub(super) fn at_once(command: SmbCommand, is_last: bool) -> bool {
+    command == SmbCommand::Create || is_last && !matches!(command, SmbCommand::SetInfo | SmbCommand::Close)
 }
 
 impl Connection {

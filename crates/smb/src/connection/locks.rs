@@ -1,7 +1,7 @@
 //! LOCKs that fail and may have been sent twice (MS-SMB2 3.3.5.14).
 
 use smb_wire::negotiate::{Capabilities, Dialect};
-use smb_wire::{Command, FileId, Header, lock};
+use smb_wire::{SmbCommand, FileId, Header, lock};
 
 use super::{Connection, Negotiated};
 use crate::state::Open;
@@ -34,7 +34,7 @@ impl Connection {
     /// Records that a waiting request was refused or cancelled. `message` is the request on the Open `id`.
     /// Returns false for a LOCK whose first copy was done already. That result is its reply too.
     pub(crate) fn note_ended(&self, header: &Header, id: Option<FileId>, message: &[u8]) -> bool {
-        let id = id.filter(|_| header.command() == Command::Lock);
+        let id = id.filter(|_| header.command() == SmbCommand::Lock);
         let open = id.and_then(|id| self.server.opens.get(id.volatile).filter(|open| open.id == id));
         match (open, lock::Request::parse(message)) {
             (Some(open), Ok(asked)) => self.note_refused_lock(&open, header, LockNumber::of(&asked)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use share::{Waiter, Wake};
 use smb_wire::header::Flags;
 use smb_wire::negotiate::Dialect;
-use smb_wire::{Command, FileId, Header, NtStatus};
+use smb_wire::{SmbCommand, FileId, Header, NtStatus};
 
 use super::{Connection, Negotiated};
 use crate::exchange::{Request, Stop, RequestState};
@@ -78,7 +78,7 @@ impl Connection {
             return Ok(());
         }
         let command = request.header.command();
-        if !matches!(command, Command::Write | Command::SetInfo | Command::Ioctl) {
+        if !matches!(command, SmbCommand::Write | SmbCommand::SetInfo | SmbCommand::Ioctl) {
             return Ok(());
         }
         let late = "its ChannelSequence is an older one, as of a channel that was lost";

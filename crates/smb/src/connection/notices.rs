@@ -9,7 +9,7 @@ use smb_wire::create::OplockLevel;
 use smb_wire::create_context::LeaseState;
 use smb_wire::id::LeaseKey;
 use smb_wire::oplock_break::{Notification, NotificationFlags, Oplock};
-use smb_wire::{Command, Header};
+use smb_wire::{SmbCommand, Header};
 use wire::{Now, Output};
 
 use super::{Connection, Unproved};
@@ -116,7 +116,7 @@ impl Connection {
 
 fn queue(notification: &Notification, sealing: Option<&Arc<Session>>, out: &mut Output<Event>) {
     let mut frame = out.pool.take(128);
-    Header::notification(Command::OplockBreak).push(frame.tail());
+    Header::notification(SmbCommand::OplockBreak).push(frame.tail());
     notification.write(frame.tail());
     if let Some(session) = sealing {
         compound::seal(&mut frame, session);

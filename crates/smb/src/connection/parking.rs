@@ -3,7 +3,7 @@
 //! cancels it.
 
 use share::{Share, Ticket};
-use smb_wire::{Command, FileId, NtStatus};
+use smb_wire::{SmbCommand, FileId, NtStatus};
 use wire::Output;
 
 use super::{Connection, interim};
@@ -79,7 +79,7 @@ impl Connection {
     /// The status of a request that may not be put aside after all.
     fn must_not_wait(&self, aside: &Aside, exchange: &Exchange<'_>, request: &RequestState) -> Option<NtStatus> {
         // MS-SMB2 3.3.4.2: within a compound only a request that waits for a break may wait, as in Windows.
-        let may_last = matches!(request.header.command(), Command::ChangeNotify | Command::Lock);
+        let may_last = matches!(request.header.command(), SmbCommand::ChangeNotify | SmbCommand::Lock);
         let left = exchange.remaining.bytes().len();
         let keeps = left + exchange.compound.frame.len();
         // The number of small requests is bounded.
@@ -141,7 +141,7 @@ impl Connection {
     /// is done. A CLOSE is not cancelled either: its client forgets the handle in any case.
     pub(crate) fn cancel(&mut self, async_id: u64, out: &mut Output<Event>) {
         let is_meant = |parked: &Parked| {
-            parked.parking.can_be_taken_back() && parked.request.header.command() != Command::Close
+            parked.parking.can_be_taken_back() && parked.request.header.command() != SmbCommand::Close
         };
         let Some(Parked { exchange, mut request, parking }) = self.parked.remove_if(async_id, is_meant)
         else {
@@ -161,8 +161,8 @@ impl Connection {
     }
 
     /// Cancels all waiting requests when the connection ends. A CREATE that its client may replay on another
-    /// channel keeps its claim as long as it would have waited. PendingUntil then the replay gets the status for a
-    /// later retry, as it would if the channel were not lost.
+    /// channel keeps its claim as long as it would have waited. PendingUntil then the replay gets the status
+    /// for a later retry, as it would if the channel were not lost.
     // MS-SMB2 3.3.7.1
     pub(crate) fn let_go_of_waiting(&mut self) {
         self.controls.end();

@@ -9,7 +9,7 @@ use smb_wire::fscc::FileInfoClass;
 use smb_wire::negotiate::Dialect;
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::{
-    Command, FileId, Header, NtStatus, change_notify, flush, header, ioctl, lock, oplock_break,
+    SmbCommand, FileId, Header, NtStatus, change_notify, flush, header, ioctl, lock, oplock_break,
     query_directory, read, set_info, tree_connect, write,
 };
 
@@ -49,7 +49,7 @@ impl Connection {
         let id = asked.file_id.and_then(|id| if id.is_related() { inherited } else { Some(id) });
         if let Some(id) = id {
             let goes = self.look_at(&mut sample, id);
-            if header.command() == Command::Close {
+            if header.command() == SmbCommand::Close {
                 let kind = if sample.is_directory { "Directory" } else { "File" };
                 sample.minor = Some(format!("{kind}Close{}", if goes { "AndDelete" } else { "" }));
             }
@@ -127,15 +127,15 @@ impl Connection {
 }
 
 /// The values from a request. `None` if it cannot be parsed.
-fn asked(command: Command, message: &[u8], is_311: bool, with_paths: bool) -> Option<RequestSummary> {
+fn asked(command: SmbCommand, message: &[u8], is_311: bool, with_paths: bool) -> Option<RequestSummary> {
     let of = |file_id: FileId| RequestSummary { file_id: Some(file_id), ..RequestSummary::default() };
     let named = |text: smb_wire::Utf16<'_>| with_paths.then(|| text.to_string_lossy().replace('\\', "/"));
     Some(match command {
-        Command::TreeConnect => {
+        SmbCommand::TreeConnect => {
             let request = tree_connect::Request::parse(message, is_311).ok()?;
             RequestSummary { detail: named(request.path), ..RequestSummary::default() }
         }
-        Command::Create => {
+        SmbCommand::Create => {
             let it = create::Request::parse(message).ok()?;
             let detail = format!(
                 "{:?}, access {:#x}, share access {:#x}, options {:#x}",
@@ -146,37 +146,37 @@ fn asked(command: Command, message: &[u8], is_311: bool, with_paths: bool) -> Op
             );
             RequestSummary { name: named(it.name), detail: Some(detail), ..RequestSummary::default() }
         }
-        Command::Close => of(close::Request::parse(message).ok()?.file_id),
-        Command::Flush => of(flush::Request::parse(message).ok()?.file_id),
-        Command::Read => {
+        SmbCommand::Close => of(close::Request::parse(message).ok()?.file_id),
+        SmbCommand::Flush => of(flush::Request::parse(message).ok()?.file_id),
+        SmbCommand::Read => {
             let it = read::Request::parse(message).ok()?;
             RequestSummary { detail: Some(range_text(it.length.into(), it.offset)), ..of(it.file_id) }
         }
-        Command::Write => {
+        SmbCommand::Write => {
             let it = write::Request::parse(message).ok()?;
             RequestSummary { detail: Some(range_text(it.data.len() as u64, it.offset)), ..of(it.file_id) }
         }
-        Command::Lock => asked_of_lock(&lock::Request::parse(message).ok()?),
-        Command::Ioctl => {
+        SmbCommand::Lock => asked_of_lock(&lock::Request::parse(message).ok()?),
+        SmbCommand::Ioctl => {
             let it = ioctl::Request::parse(message).ok()?;
             RequestSummary { minor: Some(format!("{:?}", it.ctl_code)), ..of(it.file_id) }
         }
-        Command::QueryDirectory => {
+        SmbCommand::QueryDirectory => {
             let it = query_directory::Request::parse(message).ok()?;
             let minor = Some(class(InfoType::File, it.file_information_class));
             RequestSummary { minor, detail: named(it.file_name), ..of(it.file_id) }
         }
-        Command::ChangeNotify => of(change_notify::Request::parse(message).ok()?.file_id),
-        Command::QueryInfo => {
+        SmbCommand::ChangeNotify => of(change_notify::Request::parse(message).ok()?.file_id),
+        SmbCommand::QueryInfo => {
             let it = query_info::Request::parse(message).ok()?;
             RequestSummary { minor: Some(class(it.info_type, it.file_info_class)), ..of(it.file_id) }
         }
-        Command::SetInfo => {
+        SmbCommand::SetInfo => {
             let it = set_info::Request::parse(message).ok()?;
             let minor = Some(class(it.info_type, it.file_info_class));
             RequestSummary { minor, detail: length_that_is_set(&it), ..of(it.file_id) }
         }
-        Command::OplockBreak => match oplock_break::Request::parse(message).ok()? {
+        SmbCommand::OplockBreak => match oplock_break::Request::parse(message).ok()? {
             oplock_break::Request::Oplock(it) => RequestSummary { minor: Some("Oplock".to_owned()), ..of(it.file_id) },
             oplock_break::Request::Lease(_) => RequestSummary { minor: Some("Lease".to_owned()), ..RequestSummary::default() },
         },
@@ -187,7 +187,7 @@ fn asked(command: Command, message: &[u8], is_311: bool, with_paths: bool) -> Op
 fn asked_of_lock(request: &lock::Request<'_>) -> RequestSummary {
     let mut all = request.locks.iter();
     let Some(first) = all.next() else { return RequestSummary::default() };
-    let minor = if first.flags.contains(lock::Flags::UNLOCK) { "Unlock" } else { "Lock" };
+    let minor = if first.flags.contains(lock::LockFlags::UNLOCK) { "Unlock" } else { "Lock" };
     let (detail, more) = (range_text(first.length, first.offset), all.count());
     let detail = if more == 0 { detail } else { format!("{detail} and {more} more") };
     RequestSummary { file_id: Some(request.file_id), name: None, minor: Some(minor.to_owned()), detail: Some(detail) }

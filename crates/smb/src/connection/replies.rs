@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smb_wire::error::{self, ErrorId};
 use smb_wire::negotiate::Dialect;
-use smb_wire::{Command, Header, NtStatus};
+use smb_wire::{SmbCommand, Header, NtStatus};
 use wire::Output;
 
 use super::Connection;
@@ -44,13 +44,13 @@ impl Connection {
             tracing::debug!(?command, %status, message, session, "refused");
         }
         let mut response = Header::response_to(header, status);
-        if header.command() == Command::SessionSetup || header.session_id() == u64::MAX {
+        if header.command() == SmbCommand::SessionSetup || header.session_id() == u64::MAX {
             response.set_session_id(compound.related.session_id);
         }
         match pending_id {
             Some(async_id) => response.set_async_id(async_id),
             None => {
-                if header.command() == Command::TreeConnect || header.tree_id() == u32::MAX {
+                if header.command() == SmbCommand::TreeConnect || header.tree_id() == u32::MAX {
                     response.set_tree_id(compound.related.tree_id);
                 }
                 // MS-SMB2 3.3.4.1.2: the interim response has granted the credits already.
@@ -60,7 +60,7 @@ impl Connection {
         compound.related.any = true;
         compound.end(at, response, *signed);
         let len = compound.frame.len() - at + transaction.attached;
-        if let Some(sample) = transaction.sample.as_mut().filter(|_| header.command() == Command::Create)
+        if let Some(sample) = transaction.sample.as_mut().filter(|_| header.command() == SmbCommand::Create)
             && !status.is_error()
         {
             self.sample_create(sample, &compound.frame.bytes()[at..]);
@@ -86,7 +86,7 @@ impl Connection {
     /// The key that signs a reply.
     fn key_for(&self, header: &Header) -> Option<SigningKey<'_>> {
         // MS-SMB2 3.3.4.1.1
-        let failed = header.command() == Command::SessionSetup && header.status() != NtStatus::SUCCESS;
+        let failed = header.command() == SmbCommand::SessionSetup && header.status() != NtStatus::SUCCESS;
         match self.channel_or_parting(header.session_id()) {
             Some(channel) if failed => Some(SigningKey::Session(Arc::clone(&channel.session))),
             Some(channel) => Some(SigningKey::Channel(&channel.signer)),
@@ -100,11 +100,11 @@ impl Connection {
     fn note_preauth(&mut self, compound: &Compound) {
         let Ok(header) = Header::parse(compound.frame.bytes()) else { return };
         match header.command() {
-            Command::Negotiate => {
+            SmbCommand::Negotiate => {
                 self.preauth = auth::crypto::preauth_hash(&self.preauth, compound.frame.bytes())
             }
             // The final response of a log-on is not part of its keys.
-            Command::SessionSetup if header.status() == NtStatus::MORE_PROCESSING_REQUIRED => {
+            SmbCommand::SessionSetup if header.status() == NtStatus::MORE_PROCESSING_REQUIRED => {
                 let id = header.session_id();
                 if let Some(setup) = self.setups.iter_mut().find(|setup| setup.session.id == id) {
                     setup.preauth = auth::crypto::preauth_hash(&setup.preauth, compound.frame.bytes());

@@ -1,7 +1,7 @@
 //! Counts and records each request when it is answered ([`crate::counting`]).
 
 use share::counts::{Kind, Noted};
-use smb_wire::{Command, NtStatus, header, read};
+use smb_wire::{SmbCommand, NtStatus, header, read};
 use wire::{Frame, Now, Output};
 
 use super::Connection;
@@ -17,8 +17,8 @@ impl Connection {
         let command = header.command();
         let response = response(status, transaction.met);
         let kind = match command {
-            Command::Read => Kind::Read,
-            Command::Write => Kind::Write,
+            SmbCommand::Read => Kind::Read,
+            SmbCommand::Write => Kind::Write,
             command if is_metadata(command) => Kind::Metadata,
             _ => Kind::Other,
         };
@@ -39,8 +39,8 @@ impl Connection {
         };
         // The latency of a request that waits for other clients says nothing about the server.
         let is_patient = match command {
-            Command::ChangeNotify | Command::Cancel => true,
-            Command::Lock => has_waited,
+            SmbCommand::ChangeNotify | SmbCommand::Cancel => true,
+            SmbCommand::Lock => has_waited,
             _ => false,
         };
         self.desk.note(transaction.place, &noted, (!is_patient).then_some(transaction.arrived_ns));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use auth::crypto::{GmacNonce, Signer};
 use smallvec::SmallVec;
 use smb_wire::header::transform::{self, TransformHeader};
-use smb_wire::{Command, FileId, Header, NtStatus, header, read};
+use smb_wire::{SmbCommand, FileId, Header, NtStatus, header, read};
 use wire::Frame;
 
 use crate::limits::MAX_IO;
@@ -186,13 +186,13 @@ pub(crate) fn expected_size(messages: &[u8]) -> usize {
     const SMALL: usize = 900;
     let Ok(header) = Header::parse(messages) else { return SMALL };
     let wanted = match header.command() {
-        Command::Read => {
+        SmbCommand::Read => {
             let length = messages.get(68..72).and_then(|bytes| bytes.first_chunk());
             length.map_or(0, |bytes| u32::from_le_bytes(*bytes)).min(MAX_IO) as usize
                 + read::RESPONSE_FIXED
                 + header::SIZE
         }
-        Command::QueryDirectory | Command::Ioctl => 16 * 1024,
+        SmbCommand::QueryDirectory | SmbCommand::Ioctl => 16 * 1024,
         _ => SMALL,
     };
     wanted.max(SMALL)

@@ -1,9 +1,9 @@
 //! The requests of one frame, from its first byte to its last reply.
 //!
-//! [`Exchange`] owns the frame, the replies so far and the remaining messages. [`RequestState`] is the request
-//! that is being answered. [`Request`] is that request as its command gets it. It ends with a [`CommandOutcome`].
-//! A request that is not answered at once moves with its exchange into the connection's map of such
-//! requests, and out of it when it goes on. No other place has a part of it.
+//! [`Exchange`] owns the frame, the replies so far and the remaining messages. [`RequestState`] is the
+//! request that is being answered. [`Request`] is that request as its command gets it. It ends with a
+//! [`CommandOutcome`]. A request that is not answered at once moves with its exchange into the connection's
+//! map of such requests, and out of it when it goes on. No other place has a part of it.
 
 pub mod compound;
 pub(crate) mod transaction;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use share::limits::Hold;
 use share::{Share, Ticket};
-use smb_wire::{Command, NtStatus};
+use smb_wire::{SmbCommand, NtStatus};
 
 use super::{Exchange, RequestState};
 use crate::state::password_delay::QueuedAttempt;
@@ -60,7 +60,7 @@ impl Parked {
     /// Whether it is a short request that others may wait for, with no request after it in its frame.
     pub fn is_brief(&self) -> bool {
         let header = &self.request.header;
-        let changes = matches!(header.command(), Command::Create | Command::Lock | Command::SetInfo);
+        let changes = matches!(header.command(), SmbCommand::Create | SmbCommand::Lock | SmbCommand::SetInfo);
         changes && self.parking.hold().is_none() && header.next_command() == 0
     }
 

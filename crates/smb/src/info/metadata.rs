@@ -2,7 +2,7 @@
 
 use share::Info;
 use smb_wire::create::FileInfo;
-use smb_wire::fscc::directory::Entry;
+use smb_wire::fscc::directory::ListingEntry;
 use smb_wire::fscc::file::{AttributeTag, Basic, Compression, Internal, NetworkOpen, Standard};
 use smb_wire::fscc::{FileAttributes, FileTime, ReparseTag};
 use volume::{Kind, Time};
@@ -138,9 +138,9 @@ impl FileMetadata {
     }
 
     /// An entry for any directory class.
-    pub fn entry(&self) -> Entry {
+    pub fn entry(&self) -> ListingEntry {
         let basic = self.basic();
-        Entry {
+        ListingEntry {
             // MS-FSCC 2.4.8: positions in a directory are not fixed.
             file_index: 0,
             creation_time: basic.creation_time,

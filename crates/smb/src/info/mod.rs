@@ -1,9 +1,9 @@
 //! The metadata of a file, between the engine's values and the structures of MS-FSCC 2.4. QUERY_DIRECTORY,
 //! QUERY_INFO and SET_INFO share these mappings.
 //!
-//! [`FileMetadata`] has a file in the classes of fixed size. [`names`] has its path, [`numbers`] owners and modes
-//! in descriptors, [`posix`] the POSIX extensions. [`PositionMode`] has the values that belong to an Open and not to
-//! a file.
+//! [`FileMetadata`] has a file in the classes of fixed size. [`names`] has its path, [`numbers`] owners and
+//! modes in descriptors, [`posix`] the POSIX extensions. [`PositionMode`] has the values that belong to an
+//! Open and not to a file.
 
 pub(crate) mod position_mode;
 pub(crate) mod names;

@@ -1,8 +1,8 @@
 //! Delays for password attempts. The server judges the attempts for one user from one address one after the
 //! other, and each only some time after a failed one. Without a failure nothing waits.
 //!
-//! A delayed attempt is a request that is put aside in its connection, with its [`QueuedAttempt`]. It is tried
-//! again at a deadline of the connection, or when the attempt before it is done. No thread waits.
+//! A delayed attempt is a request that is put aside in its connection, with its [`QueuedAttempt`]. It is
+//! tried again at a deadline of the connection, or when the attempt before it is done. No thread waits.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, VecDeque};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use smb_wire::create::{CreateAction, OplockLevel, ShareAccess};
 use smb_wire::create_context::ResponseContext;
-use smb_wire::{Command, FileId, Guid, NtStatus, create, read};
+use smb_wire::{SmbCommand, FileId, Guid, NtStatus, create, read};
 use testkit::smb::client::{Dial, OpenFile};
 use testkit::smb::peer::Answer;
 use testkit::smb::{Peer, World};
@@ -500,5 +500,5 @@ impl Worker {
 }
 
 fn reconnect(peer: &mut Peer, number: usize, name: usize, (old, guid): (FileId, Guid)) -> Answer {
-    peer.call(Command::Create, |out| out.extend_from_slice(&requests::reconnect(number, name, old, guid)))
+    peer.call(SmbCommand::Create, |out| out.extend_from_slice(&requests::reconnect(number, name, old, guid)))
 }

@@ -3,9 +3,9 @@
 use smb_wire::create::{CreateOptions, Disposition, OplockLevel};
 use smb_wire::create_context::{Contexts, DurableFlags, RequestContext};
 use smb_wire::header::Flags;
-use smb_wire::lock::{Flags as LockFlags, LockElement};
+use smb_wire::lock::{LockFlags as LockFlags, LockElement};
 use smb_wire::query_info::InfoType;
-use smb_wire::{Command, FileId, Guid, List, close, flush, lock, read, set_info, utf16, write};
+use smb_wire::{SmbCommand, FileId, Guid, WireList, close, flush, lock, read, set_info, utf16, write};
 use testkit::smb::Peer;
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
@@ -63,15 +63,15 @@ pub fn reconnect(worker: usize, name: usize, file_id: FileId, create_guid: Guid)
     body
 }
 
-fn command(op: &Op) -> Command {
+fn command(op: &Op) -> SmbCommand {
     match op {
-        Op::Make { .. } | Op::Open { .. } => Command::Create,
-        Op::Write { .. } => Command::Write,
-        Op::Read { .. } => Command::Read,
-        Op::Resize { .. } | Op::Rename { .. } | Op::Doom => Command::SetInfo,
-        Op::Flush => Command::Flush,
-        Op::Lock { .. } | Op::Unlock { .. } => Command::Lock,
-        Op::Close => Command::Close,
+        Op::Make { .. } | Op::Open { .. } => SmbCommand::Create,
+        Op::Write { .. } => SmbCommand::Write,
+        Op::Read { .. } => SmbCommand::Read,
+        Op::Resize { .. } | Op::Rename { .. } | Op::Doom => SmbCommand::SetInfo,
+        Op::Flush => SmbCommand::Flush,
+        Op::Lock { .. } | Op::Unlock { .. } => SmbCommand::Lock,
+        Op::Close => SmbCommand::Close,
     }
 }
 
@@ -85,7 +85,7 @@ fn payload(op: &Op) -> usize {
 
 /// Whether a replay says that it is one.
 fn is_marked(op: &Op) -> bool {
-    matches!(command(op), Command::Create | Command::Write | Command::SetInfo)
+    matches!(command(op), SmbCommand::Create | SmbCommand::Write | SmbCommand::SetInfo)
 }
 
 fn write_body(task: &Task, place: Place, out: &mut Vec<u8>) {
@@ -107,7 +107,7 @@ fn write_body(task: &Task, place: Place, out: &mut Vec<u8>) {
             range(task, file_id, *slot, LockFlags::EXCLUSIVE_LOCK | LockFlags::FAIL_IMMEDIATELY, out);
         }
         Op::Unlock { slot } => range(task, file_id, *slot, LockFlags::UNLOCK, out),
-        Op::Close => close::Request { flags: close::Flags::empty(), file_id }.write(out),
+        Op::Close => close::Request { flags: close::CloseFlags::empty(), file_id }.write(out),
     }
 }
 
@@ -148,6 +148,6 @@ fn range(task: &Task, file_id: FileId, slot: usize, flags: LockFlags, out: &mut 
     let offset = FIRST_LOCKED + slot as u64 * LOCKED;
     let elements = [LockElement { offset, length: LOCKED, flags }];
     let (lock_sequence_index, lock_sequence_number) = task.lock_sequence;
-    let locks = List::Values(&elements);
+    let locks = WireList::Values(&elements);
     lock::Request { lock_sequence_number, lock_sequence_index, file_id, locks }.write(out);
 }

@@ -95,8 +95,9 @@ impl<'a> RenameRequest<'a> {
     /// that, as this does.
     ///
     /// # Errors
-    /// [`BadBuffer::Length`] if the buffer ends before the name (STATUS_INFO_LENGTH_MISMATCH), [`BadBuffer::Value`] if
-    /// the name is empty, has an odd length or goes beyond the end (STATUS_INVALID_PARAMETER).
+    /// [`BadBuffer::Length`] if the buffer ends before the name (STATUS_INFO_LENGTH_MISMATCH),
+    /// [`BadBuffer::Value`] if the name is empty, has an odd length or goes beyond the end
+    /// (STATUS_INVALID_PARAMETER).
     pub fn parse(data: &'a [u8], layout: RenameLayout) -> Result<Self, BadBuffer> {
         let mut c = Cursor::new(data);
         let (flags, root_directory) = match layout {
@@ -204,7 +205,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn requests_come_back(layout in layouts(), name in "[a-zé€]{1,30}", replace in any::<bool>(), root in any::<u32>()) {
+        fn requests_come_back(
+            layout in layouts(), name in "[a-zé€]{1,30}", replace in any::<bool>(), root in any::<u32>(),
+        ) {
             let name = utf16::encode(&name);
             let flags = if replace { RenameFlags::REPLACE_IF_EXISTS } else { RenameFlags::empty() };
             let request =
@@ -215,7 +218,9 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_without_harm(data in proptest::collection::vec(any::<u8>(), 0..64), layout in layouts()) {
+        fn any_bytes_are_read_without_harm(
+            data in proptest::collection::vec(any::<u8>(), 0..64), layout in layouts(),
+        ) {
             let _ = (RenameRequest::parse(&data, layout), read_name(&data));
         }
     }

@@ -266,24 +266,24 @@ mod tests {
     use proptest::prelude::*;
 
     #[derive(Debug, PartialEq)]
-    struct Seen {
+    struct ParsedNames {
         parts: Vec<String>,
         stream: Option<(String, StreamType)>,
         trailing: bool,
     }
 
-    fn parse(text: &str) -> Result<Seen, BadPath> {
+    fn parse(text: &str) -> Result<ParsedNames, BadPath> {
         let bytes = bytes_of(text);
         let path = Path::parse(Utf16::new(&bytes).unwrap(), Syntax::Windows)?;
-        Ok(Seen {
+        Ok(ParsedNames {
             parts: path.components().map(|part| part.to_string_lossy()).collect(),
             stream: path.stream.map(|s| (s.name.to_string_lossy(), s.kind)),
             trailing: path.trailing_separator,
         })
     }
 
-    fn plain(parts: &[&str]) -> Seen {
-        Seen { parts: parts.iter().map(ToString::to_string).collect(), stream: None, trailing: false }
+    fn plain(parts: &[&str]) -> ParsedNames {
+        ParsedNames { parts: parts.iter().map(ToString::to_string).collect(), stream: None, trailing: false }
     }
 
     #[test]
@@ -292,9 +292,9 @@ mod tests {
         assert_eq!(parse("a"), Ok(plain(&["a"])));
         assert_eq!(parse("a\\b c\\d"), Ok(plain(&["a", "b c", "d"])));
         assert_eq!(parse("a\\\\b"), Ok(plain(&["a", "b"])));
-        assert_eq!(parse("a\\"), Ok(Seen { trailing: true, ..plain(&["a"]) }));
+        assert_eq!(parse("a\\"), Ok(ParsedNames { trailing: true, ..plain(&["a"]) }));
         assert_eq!(parse("..."), Ok(plain(&["..."])));
-        assert_eq!(parse("a/b c\\d/"), Ok(Seen { trailing: true, ..plain(&["a", "b c", "d"]) }));
+        assert_eq!(parse("a/b c\\d/"), Ok(ParsedNames { trailing: true, ..plain(&["a", "b c", "d"]) }));
     }
 
     #[test]
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(parse("f::$DATA").unwrap().stream, stream("", StreamType::Data));
         assert_eq!(parse("d::$INDEX_ALLOCATION").unwrap().stream, stream("", StreamType::IndexAllocation));
         assert_eq!(parse("f:?Stream*").unwrap().stream, stream("?Stream*", StreamType::Data));
-        assert_eq!(parse(":s").unwrap(), Seen { stream: stream("s", StreamType::Data), ..plain(&[]) });
+        assert_eq!(parse(":s").unwrap(), ParsedNames { stream: stream("s", StreamType::Data), ..plain(&[]) });
         assert_eq!(parse("d:$I30:$INDEX_ALLOCATION\\f"), Ok(plain(&["d", "f"])));
         for bad in [
             "f:",

@@ -3,7 +3,7 @@
 use super::{DOT, Token};
 
 /// A row of bits, with the lowest bit first.
-type Row = Vec<u64>;
+type PositionBits = Vec<u64>;
 
 /// A pattern that is matched with names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,16 +15,16 @@ pub(super) struct Automaton {
     /// The fewest characters of a matching name.
     least: usize,
     /// The positions before each kind of token.
-    stars: Row,
-    dos_stars: Row,
-    dos_questions: Row,
-    dos_dots: Row,
-    questions: Row,
+    stars: PositionBits,
+    dos_stars: PositionBits,
+    dos_questions: PositionBits,
+    dos_dots: PositionBits,
+    questions: PositionBits,
     /// The literal characters in rising order, with the positions before them.
-    units: Vec<(u16, Row)>,
+    units: Vec<(u16, PositionBits)>,
     /// The positions that take no character: before a dot, before another character, and at the end of the
     /// name.
-    passed: [Row; 3],
+    passed: [PositionBits; 3],
 }
 
 /// The kind of the next character.

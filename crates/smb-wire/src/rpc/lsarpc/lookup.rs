@@ -6,7 +6,7 @@ use super::{
 use crate::rpc::fault::Fault;
 use crate::rpc::handles::Handles;
 use crate::rpc::host::{Account, Host, NameUse, Resolved, ServerFacts};
-use crate::rpc::ndr::{BadStub, Reader, StringHead, Writer};
+use crate::rpc::ndr::{BadStub, StubReader, StringHead, Writer};
 use crate::rpc::sid;
 
 /// The version of an operation. The versions differ in the fields of each result.
@@ -86,7 +86,7 @@ fn status(mapped: usize, asked: usize) -> u32 {
 
 /// LsarLookupSids and LsarLookupSids2
 pub(super) fn sids(
-    args: &mut Reader<'_>,
+    args: &mut StubReader<'_>,
     out: &mut Writer,
     host: &dyn Host,
     handles: &Handles,
@@ -151,7 +151,7 @@ fn name_of(sid: &[u8], host: &dyn Host, facts: &ServerFacts, domains: &mut Domai
 }
 
 /// Reads MS-LSAT 2.2.17 LSAPR_SID_ENUM_BUFFER.
-fn read_sids<'a>(args: &mut Reader<'a>) -> Result<Vec<&'a [u8]>, BadStub> {
+fn read_sids<'a>(args: &mut StubReader<'a>) -> Result<Vec<&'a [u8]>, BadStub> {
     let entries = args.u32()?;
     if !args.pointer()? {
         return if entries == 0 { Ok(Vec::new()) } else { Err(BadStub) };
@@ -169,7 +169,7 @@ fn read_sids<'a>(args: &mut Reader<'a>) -> Result<Vec<&'a [u8]>, BadStub> {
 }
 
 /// Skips the argument for the results. It is empty in a request.
-fn skip_translated(args: &mut Reader<'_>) -> Result<(), BadStub> {
+fn skip_translated(args: &mut StubReader<'_>) -> Result<(), BadStub> {
     args.u32()?;
     if args.pointer()? { Err(BadStub) } else { Ok(()) }
 }
@@ -185,7 +185,7 @@ fn nothing(out: &mut Writer, status: u32) {
 
 /// LsarLookupNames, LsarLookupNames2 and LsarLookupNames3
 pub(super) fn names(
-    args: &mut Reader<'_>,
+    args: &mut StubReader<'_>,
     out: &mut Writer,
     host: &dyn Host,
     handles: &Handles,
@@ -266,7 +266,7 @@ fn sid_of(name: &str, host: &dyn Host, facts: &ServerFacts) -> Option<Resolved> 
 }
 
 /// Reads the names of a call: their number, then an array of strings.
-fn read_names(args: &mut Reader<'_>) -> Result<Vec<String>, BadStub> {
+fn read_names(args: &mut StubReader<'_>) -> Result<Vec<String>, BadStub> {
     let entries = args.u32()?;
     let count = args.u32()?;
     if entries > MAX_NAMES || count != entries || count as usize > args.remaining() / 8 {

@@ -4,7 +4,7 @@ use super::{STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER, STATUS_SUCC
 use crate::rpc::fault::Fault;
 use crate::rpc::handles::Handles;
 use crate::rpc::host::Host;
-use crate::rpc::ndr::{Reader, Writer};
+use crate::rpc::ndr::{StubReader, Writer};
 
 /// The form of the server's name, which is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(super) enum SystemName {
 
 /// LsarOpenPolicy and LsarOpenPolicy2
 pub(super) fn open(
-    args: &mut Reader<'_>,
+    args: &mut StubReader<'_>,
     out: &mut Writer,
     handles: &mut Handles,
     form: SystemName,
@@ -49,7 +49,7 @@ pub(super) fn open(
 }
 
 /// LsarClose
-pub(super) fn close(args: &mut Reader<'_>, out: &mut Writer, handles: &mut Handles) -> Result<(), Fault> {
+pub(super) fn close(args: &mut StubReader<'_>, out: &mut Writer, handles: &mut Handles) -> Result<(), Fault> {
     // MS-LSAD 3.1.4.3
     handles.close(&args.handle()?)?;
     out.handle(&Handles::NONE);
@@ -59,7 +59,7 @@ pub(super) fn close(args: &mut Reader<'_>, out: &mut Writer, handles: &mut Handl
 
 /// LsarQueryInformationPolicy and LsarQueryInformationPolicy2
 pub(super) fn query(
-    args: &mut Reader<'_>,
+    args: &mut StubReader<'_>,
     out: &mut Writer,
     host: &dyn Host,
     handles: &Handles,
@@ -106,7 +106,7 @@ pub(super) fn query(
 }
 
 /// LsarGetUserName
-pub(super) fn get_user_name(args: &mut Reader<'_>, out: &mut Writer, host: &dyn Host) -> Result<(), Fault> {
+pub(super) fn get_user_name(args: &mut StubReader<'_>, out: &mut Writer, host: &dyn Host) -> Result<(), Fault> {
     // MS-LSAT 3.1.4.4
     args.unique_string()?;
     if args.pointer()? {

@@ -2,7 +2,7 @@
 
 use super::{ERROR_INVALID_NAME, ERROR_INVALID_PARAMETER, NERR_SUCCESS, server_name};
 use crate::rpc::fault::Fault;
-use crate::rpc::ndr::{Reader, Writer};
+use crate::rpc::ndr::{StubReader, Writer};
 
 /// MS-SRVS 2.2.2.9: the type of a path, by the algorithm of 3.1.1.9.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ enum PathType {
     Com = 16416,
 }
 
-pub(super) fn path_type(args: &mut Reader<'_>, out: &mut Writer) -> Result<(), Fault> {
+pub(super) fn path_type(args: &mut StubReader<'_>, out: &mut Writer) -> Result<(), Fault> {
     // MS-SRVS 3.1.4.29
     server_name(args)?;
     let path = args.string()?.to_string_lossy();
@@ -92,7 +92,7 @@ fn strip_ignore_case<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
     head.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
-pub(super) fn path_compare(args: &mut Reader<'_>, out: &mut Writer) -> Result<(), Fault> {
+pub(super) fn path_compare(args: &mut StubReader<'_>, out: &mut Writer) -> Result<(), Fault> {
     // MS-SRVS 3.1.4.31
     server_name(args)?;
     let first = args.string()?.to_string_lossy();
@@ -175,7 +175,7 @@ enum Forbidden {
     Destination,
 }
 
-pub(super) fn name_validate(args: &mut Reader<'_>, out: &mut Writer) -> Result<(), Fault> {
+pub(super) fn name_validate(args: &mut StubReader<'_>, out: &mut Writer) -> Result<(), Fault> {
     // MS-SRVS 3.1.4.32
     server_name(args)?;
     let name = args.string()?.to_string_lossy();

@@ -7,7 +7,7 @@ use super::{
 use crate::fscc::names::eq_folded;
 use crate::rpc::fault::Fault;
 use crate::rpc::host::{Host, Share, ShareType};
-use crate::rpc::ndr::{BadStub, Reader, Writer};
+use crate::rpc::ndr::{BadStub, StubReader, Writer};
 
 /// MS-SRVS 2.2.4.22 and following: the level of information about a share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +112,7 @@ impl Level {
 
 /// NetrShareEnum, or with `sticky` NetrShareEnumSticky, which lists only shares that outlive a restart.
 pub(super) fn share_enum(
-    args: &mut Reader<'_>,
+    args: &mut StubReader<'_>,
     out: &mut Writer,
     host: &dyn Host,
     sticky: bool,
@@ -180,7 +180,7 @@ fn fitting(level: Level, shares: &[Share], preferred: u32) -> usize {
 }
 
 /// Reads the InfoStruct of an enumeration: a union with an empty container.
-fn read_container(args: &mut Reader<'_>) -> Result<(), BadStub> {
+fn read_container(args: &mut StubReader<'_>) -> Result<(), BadStub> {
     args.u32()?;
     if args.pointer()? {
         args.u32()?;
@@ -212,7 +212,7 @@ fn write_resume(out: &mut Writer, resume: Option<u32>) {
 }
 
 /// NetrShareGetInfo
-pub(super) fn share_get_info(args: &mut Reader<'_>, out: &mut Writer, host: &dyn Host) -> Result<(), Fault> {
+pub(super) fn share_get_info(args: &mut StubReader<'_>, out: &mut Writer, host: &dyn Host) -> Result<(), Fault> {
     // MS-SRVS 3.1.4.10
     server_name(args)?;
     let name = args.string()?.to_string_lossy();
@@ -243,7 +243,7 @@ pub(super) fn share_get_info(args: &mut Reader<'_>, out: &mut Writer, host: &dyn
 
 /// NetrShareCheck: whether a directory of the server is shared. It exposes the paths of shares, so it is for
 /// administrators only.
-pub(super) fn share_check(args: &mut Reader<'_>, out: &mut Writer, host: &dyn Host) -> Result<(), Fault> {
+pub(super) fn share_check(args: &mut StubReader<'_>, out: &mut Writer, host: &dyn Host) -> Result<(), Fault> {
     // MS-SRVS 3.1.4.16 (exception: refused to non-administrators, who get no paths elsewhere either)
     server_name(args)?;
     let device = args.string()?.to_string_lossy();

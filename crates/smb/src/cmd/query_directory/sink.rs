@@ -3,7 +3,7 @@
 use share::{Info, Share};
 use smb_wire::Utf16;
 use smb_wire::fscc::chain::Chain;
-use smb_wire::fscc::directory::{DirectoryClass, Entry, EntryName, Listing};
+use smb_wire::fscc::directory::{DirectoryClass, ListingEntry, EntryName, Listing};
 use smb_wire::fscc::names::{Syntax, to_wire};
 use smb_wire::fscc::{FileInfoClass, Full};
 use smb_wire::posix::{DirectoryEntry, FILE_POSIX_INFORMATION};
@@ -96,7 +96,7 @@ impl<'a> Sink<'a> {
         let shown = info.map(FileMetadata::of_entry);
         match &mut self.to {
             To::Class(listing, _) => {
-                let entry = shown.map_or_else(Entry::default, |shown| shown.entry());
+                let entry = shown.map_or_else(ListingEntry::default, |shown| shown.entry());
                 listing.push(&entry, EntryName::Host(host_name, self.syntax))
             }
             To::Posix { chain, engine, owners, name } => {
@@ -117,7 +117,7 @@ impl<'a> Sink<'a> {
     /// # Errors
     /// [`Full`] if not even that fits.
     pub fn push_cut(&mut self, host_name: &[u8], info: Option<&Info>) -> Result<(), Full> {
-        let entry = info.map_or_else(Entry::default, |info| FileMetadata::of_entry(info).entry());
+        let entry = info.map_or_else(ListingEntry::default, |info| FileMetadata::of_entry(info).entry());
         match &mut self.to {
             To::Class(listing, _) => listing.push_cut(&entry, EntryName::Host(host_name, self.syntax)),
             To::Posix { .. } => Err(Full),

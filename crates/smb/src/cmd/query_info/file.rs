@@ -3,7 +3,7 @@
 
 use smb_wire::NtStatus;
 use smb_wire::fscc::FileInfoClass;
-use smb_wire::fscc::file::{Access, Alignment, All, Ea, Id, Mode, Position};
+use smb_wire::fscc::file::{AccessInfo, Alignment, All, Ea, Id, Mode, Position};
 use smb_wire::negotiate::Dialect;
 use volume::security::Rights;
 
@@ -138,8 +138,8 @@ fn id(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
 }
 
 // MS-FSA 2.1.5.12.1
-fn access(query: &Query<'_>) -> Access {
-    Access { access_flags: query.file.granted().bits() }
+fn access(query: &Query<'_>) -> AccessInfo {
+    AccessInfo { access_flags: query.file.granted().bits() }
 }
 
 // MS-FSA 2.1.5.12.23

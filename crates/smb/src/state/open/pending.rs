@@ -7,15 +7,15 @@
 //! over (`connection/pending_changes.rs`). No section of the specification asks for that. Within a session
 //! the ChannelSequence does the same ([`crate::state::sequence`]).
 //!
-//! A CLOSE also waits for read-only operations on the blocking pool ([`ReadInProgress`]). A client may send a CLOSE
-//! without waiting for the reply to a READ, and that READ came in time.
+//! A CLOSE also waits for read-only operations on the blocking pool ([`ReadInProgress`]). A client may send
+//! a CLOSE without waiting for the reply to a READ, and that READ came in time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use share::{ClientKey, Share, Ticket};
-use smb_wire::Command;
+use smb_wire::SmbCommand;
 
 use super::Open;
 use super::changes::{AWAITED, COUNT, Changes};
@@ -100,9 +100,9 @@ impl RequestOpen {
     /// The Open for a request with this command. Returns `None` if the Open was just closed or detached.
     /// Then nothing may be changed.
     #[inline]
-    pub fn new(open: Held<Open>, command: Command) -> Option<RequestOpen> {
+    pub fn new(open: Held<Open>, command: SmbCommand) -> Option<RequestOpen> {
         // All control codes count as changes. It is not worth telling apart those that only read.
-        let changes = matches!(command, Command::Write | Command::SetInfo | Command::Ioctl | Command::Lock);
+        let changes = matches!(command, SmbCommand::Write | SmbCommand::SetInfo | SmbCommand::Ioctl | SmbCommand::Lock);
         let begins = !changes || open.per_request.changes.begin(open.life);
         begins.then(|| RequestOpen { open, changes })
     }
@@ -248,12 +248,12 @@ mod tests {
         let (table, open) = one_open();
         let named = |command| RequestOpen::new(table.get(open.id.volatile).unwrap(), command);
         let late = LateChanges::default();
-        let begun = [Command::Write, Command::SetInfo].map(|command| named(command).unwrap());
+        let begun = [SmbCommand::Write, SmbCommand::SetInfo].map(|command| named(command).unwrap());
         late.end_life(&open);
-        for command in [Command::Write, Command::SetInfo, Command::Ioctl, Command::Lock] {
+        for command in [SmbCommand::Write, SmbCommand::SetInfo, SmbCommand::Ioctl, SmbCommand::Lock] {
             assert!(named(command).is_none());
         }
-        assert!(named(Command::Read).is_some());
+        assert!(named(SmbCommand::Read).is_some());
         // One change has ended. The other one goes on in the blocking pool.
         let [done, goes_on] = begun;
         drop(done);

@@ -3,7 +3,7 @@
 
 use smb_wire::create_context::{DurableFlags, LeaseState, ResponseContext};
 use smb_wire::oplock_break::{Notification, NotificationFlags};
-use smb_wire::{Command, FileId, Guid, LeaseKey, NtStatus, create, read};
+use smb_wire::{SmbCommand, FileId, Guid, LeaseKey, NtStatus, create, read};
 use testkit::smb::World;
 use testkit::smb::peer::Answer;
 
@@ -495,7 +495,7 @@ impl Client {
     fn reconnect(&mut self, wish: Wish, epoch: u16, old: (FileId, Guid)) -> Answer {
         let line = self.session.lines.last_mut().expect("the line that has just logged on");
         line.peer.holds_jobs = false;
-        let create = line.peer.start(Command::Create, |out| requests::reconnect(wish, epoch, old, out));
+        let create = line.peer.start(SmbCommand::Create, |out| requests::reconnect(wish, epoch, old, out));
         let mut answer = line.peer.answer(create).expect("an answer at once");
         if answer.status() == NtStatus::PENDING {
             // What the ended session still changes lands first.

@@ -5,8 +5,8 @@ use smb_wire::create_context::{
     Contexts, DurableFlags, Lease, LeaseFlags, LeaseState, LeaseV2, RequestContext,
 };
 use smb_wire::header::Flags;
-use smb_wire::lock::{Flags as LockFlags, LockElement};
-use smb_wire::{Command, FileId, Guid, Header, LeaseKey, List, close, lock, oplock_break, read, write};
+use smb_wire::lock::{LockFlags as LockFlags, LockElement};
+use smb_wire::{SmbCommand, FileId, Guid, Header, LeaseKey, WireList, close, lock, oplock_break, read, write};
 
 use testkit::smb::Peer;
 use testkit::smb::client::OpenFile;
@@ -94,7 +94,7 @@ pub fn build(peer: &mut Peer, task: &Task, place: Place) -> (Vec<u8>, u64) {
     let mut header = peer.header_for(command(&task.op), CELL as usize);
     header.set_channel_sequence(place.channel_sequence);
     // MS-SMB2 3.2.4.1.5
-    if task.is_replay && matches!(header.command(), Command::Create | Command::Write) {
+    if task.is_replay && matches!(header.command(), SmbCommand::Create | SmbCommand::Write) {
         header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
     }
     let id = header.message_id();
@@ -104,19 +104,19 @@ pub fn build(peer: &mut Peer, task: &Task, place: Place) -> (Vec<u8>, u64) {
 
 /// Whether a message answers a break of this lease.
 pub fn acknowledges(message: &[u8], key: LeaseKey) -> bool {
-    let is_answer = Header::parse(message).is_ok_and(|header| header.command() == Command::OplockBreak);
+    let is_answer = Header::parse(message).is_ok_and(|header| header.command() == SmbCommand::OplockBreak);
     is_answer
         && matches!(oplock_break::Request::parse(message), Ok(oplock_break::Request::Lease(lease)) if lease.key == key)
 }
 
-fn command(op: &Op) -> Command {
+fn command(op: &Op) -> SmbCommand {
     match op {
-        Op::Open(_) => Command::Create,
-        Op::Read { .. } => Command::Read,
-        Op::Write { .. } | Op::WriteBack { .. } => Command::Write,
-        Op::Lock { .. } | Op::Unlock { .. } => Command::Lock,
-        Op::Close => Command::Close,
-        Op::Acknowledge { .. } => Command::OplockBreak,
+        Op::Open(_) => SmbCommand::Create,
+        Op::Read { .. } => SmbCommand::Read,
+        Op::Write { .. } | Op::WriteBack { .. } => SmbCommand::Write,
+        Op::Lock { .. } | Op::Unlock { .. } => SmbCommand::Lock,
+        Op::Close => SmbCommand::Close,
+        Op::Acknowledge { .. } => SmbCommand::OplockBreak,
     }
 }
 
@@ -139,9 +139,9 @@ fn write_body(task: &Task, place: Place, out: &mut Vec<u8>) {
             range(task, file_id, (slot, place.slot_cells), kind | LockFlags::FAIL_IMMEDIATELY, out);
         }
         Op::Unlock { slot } => range(task, file_id, (slot, place.slot_cells), LockFlags::UNLOCK, out),
-        Op::Close => close::Request { flags: close::Flags::empty(), file_id }.write(out),
+        Op::Close => close::Request { flags: close::CloseFlags::empty(), file_id }.write(out),
         Op::Acknowledge { key, state } => {
-            oplock_break::Request::Lease(oplock_break::Lease { key, state }).write(out);
+            oplock_break::Request::Lease(oplock_break::AcknowledgedLease { key, state }).write(out);
         }
     }
 }
@@ -183,6 +183,6 @@ fn range(task: &Task, file_id: FileId, (slot, cells): (usize, usize), flags: Loc
     let offset = slot as u64 * length + if cells == 0 { FAR } else { 0 };
     let elements = [LockElement { offset, length, flags }];
     let (lock_sequence_index, lock_sequence_number) = task.lock_sequence;
-    let locks = List::Values(&elements);
+    let locks = WireList::Values(&elements);
     lock::Request { lock_sequence_number, lock_sequence_index, file_id, locks }.write(out);
 }

@@ -7,7 +7,7 @@ use crate::fscc::{BadBuffer, FileAttributes, FileTime, Full, ReparseTag};
 
 layout! {
     /// MS-FSCC 2.4.1 FileAccessInformation
-    pub struct Access {
+    pub struct AccessInfo {
         /// The granted access of the Open.
         access_flags: u32,
     }
@@ -214,7 +214,7 @@ pub struct All {
     /// The size of the extended attributes.
     pub ea: Ea,
     /// The granted access.
-    pub access: Access,
+    pub access: AccessInfo,
     /// The current position.
     pub position: Position,
     /// The mode of the Open.
@@ -256,7 +256,7 @@ impl All {
             standard: Standard::parse(&fixed[40..])?,
             internal: Internal::parse(&fixed[64..])?,
             ea: Ea::parse(&fixed[72..])?,
-            access: Access::parse(&fixed[76..])?,
+            access: AccessInfo::parse(&fixed[76..])?,
             position: Position::parse(&fixed[80..])?,
             mode: Mode::parse(&fixed[88..])?,
             alignment: Alignment::parse(&fixed[92..])?,
@@ -327,7 +327,7 @@ mod tests {
             },
             internal: Internal { index_number: 0x1122_3344_5566_7788 },
             ea: Ea { ea_size: 0x19 },
-            access: Access { access_flags: 0x001F_01FF },
+            access: AccessInfo { access_flags: 0x001F_01FF },
             position: Position { current_byte_offset: 0x77 },
             mode: Mode { mode: 0x20 },
             alignment: Alignment { alignment_requirement: 3 },
