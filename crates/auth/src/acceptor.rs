@@ -7,7 +7,7 @@ use wire::Now;
 
 use crate::Key;
 use crate::credentials::Credentials;
-use crate::ntlm::signature::Side;
+use crate::ntlm::signature::SigningSide;
 use crate::ntlm::{self, Judgement, Names, Proof, Target};
 use crate::refusal::Refusal;
 use crate::spnego::{self, BadToken, NTLMSSP, NegState, NegTokenInit, NegTokenResp, Token};
@@ -112,10 +112,10 @@ impl fmt::Debug for Login {
 /// ```
 pub struct Acceptor {
     names: Arc<Names>,
-    state: State,
+    state: AcceptorState,
 }
 
-enum State {
+enum AcceptorState {
     /// No token has come.
     Start,
     /// NTLMSSP was chosen. Its NEGOTIATE comes next.
@@ -151,17 +151,17 @@ impl Acceptor {
     /// An exchange that waits for its first token.
     #[must_use]
     pub fn new(config: &Config) -> Acceptor {
-        Acceptor { names: Arc::clone(&config.names), state: State::Start }
+        Acceptor { names: Arc::clone(&config.names), state: AcceptorState::Start }
     }
 
     /// Takes the client's next token.
     pub fn step(&mut self, token: &[u8], credentials: &dyn Credentials, now: Now) -> Step {
-        let state = std::mem::replace(&mut self.state, State::Over);
+        let state = std::mem::replace(&mut self.state, AcceptorState::Over);
         let stepped = match state {
-            State::Start => self.begin(token, now),
-            State::Chosen(wrapping) => self.negotiate(token, wrapping, now),
-            State::Challenged(server, wrapping) => finish(token, &server, &wrapping, credentials, now),
-            State::Over => Err(Refusal::OutOfTurn),
+            AcceptorState::Start => self.begin(token, now),
+            AcceptorState::Chosen(wrapping) => self.negotiate(token, wrapping, now),
+            AcceptorState::Challenged(server, wrapping) => finish(token, &server, &wrapping, credentials, now),
+            AcceptorState::Over => Err(Refusal::OutOfTurn),
         };
         stepped.unwrap_or_else(Step::Refused)
     }
@@ -170,7 +170,7 @@ impl Acceptor {
     /// token proves nothing. The result does not depend on whether the user exists.
     #[must_use]
     pub fn claimed(&self, token: &[u8], credentials: &dyn Credentials) -> Option<String> {
-        let State::Challenged(server, wrapping) = &self.state else { return None };
+        let AcceptorState::Challenged(server, wrapping) = &self.state else { return None };
         let (message, _) = ntlm_message(token, wrapping).ok()?;
         server.claimed(message, credentials)
     }
@@ -197,7 +197,7 @@ impl Acceptor {
             }
             _ => {
                 // The optimistic token, if any, is for another mechanism.
-                self.state = State::Chosen(wrapping);
+                self.state = AcceptorState::Chosen(wrapping);
                 let state = if rank == 0 { NegState::AcceptIncomplete } else { NegState::RequestMic };
                 let reply = NegTokenResp {
                     state: Some(state),
@@ -237,7 +237,7 @@ impl Acceptor {
             }
             .encode(),
         };
-        self.state = State::Challenged(server, wrapping);
+        self.state = AcceptorState::Challenged(server, wrapping);
         Ok(Step::Continue(reply))
     }
 }
@@ -283,8 +283,8 @@ fn vouch(
         return Ok(None);
     };
     match mic {
-        Some(mic) if signatures.verify(Side::Client, mech_list, mic) => {
-            Ok(Some(signatures.sign(Side::Server, mech_list)))
+        Some(mic) if signatures.verify(SigningSide::Client, mech_list, mic) => {
+            Ok(Some(signatures.sign(SigningSide::Server, mech_list)))
         }
         Some(_) => Err(Refusal::WrongMechListMic),
         None if required && judgement.proof == Proof::Password => Err(Refusal::WrongMechListMic),
@@ -375,9 +375,9 @@ mod tests {
         let mut acceptor = Acceptor::new(&config);
         let step = acceptor.step(&turns[0], &accounts(password), Now::default());
         assert!(matches!(step, Step::Continue(_)), "{step:?}");
-        let State::Challenged(_, wrapping) = acceptor.state else { panic!("no challenge was sent") };
+        let AcceptorState::Challenged(_, wrapping) = acceptor.state else { panic!("no challenge was sent") };
         let server = ntlm::Server::resumed(&message_in(&turns[0]), &message_in(&turns[1]));
-        acceptor.state = State::Challenged(server, wrapping);
+        acceptor.state = AcceptorState::Challenged(server, wrapping);
         (acceptor.step(&turns[2], &accounts(password), Now::default()), turns)
     }
 

@@ -18,4 +18,4 @@ pub use signer::{GmacNonce, Signer, SigningAlgorithm};
 /// made the tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the signature or tag does not match the message")]
-pub struct Refused;
+pub struct TagMismatch;

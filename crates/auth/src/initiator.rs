@@ -3,7 +3,7 @@
 use wire::Now;
 
 use crate::Key;
-use crate::ntlm::signature::{Side, Signatures};
+use crate::ntlm::signature::{SigningSide, Signatures};
 use crate::ntlm::{self, ClientError, ClientIdentity};
 use crate::refusal::Refusal;
 use crate::spnego::{self, NTLMSSP, NegState, NegTokenInit, NegTokenResp, Token};
@@ -44,11 +44,11 @@ pub fn takes_ntlm(hint: &[u8]) -> bool {
 pub struct Initiator {
     client: ntlm::Client,
     wrap: Wrap,
-    state: State,
+    state: InitiatorState,
     session_key: Option<Key>,
 }
 
-enum State {
+enum InitiatorState {
     /// NEGOTIATE was sent.
     Negotiated,
     /// AUTHENTICATE was sent.
@@ -61,7 +61,7 @@ impl Initiator {
     /// A new login.
     #[must_use]
     pub fn new(identity: ClientIdentity, wrap: Wrap) -> Initiator {
-        Initiator { client: ntlm::Client::new(identity), wrap, state: State::Negotiated, session_key: None }
+        Initiator { client: ntlm::Client::new(identity), wrap, state: InitiatorState::Negotiated, session_key: None }
     }
 
     /// The first token to send.
@@ -80,11 +80,11 @@ impl Initiator {
 
     /// Takes the server's next token. The last one of a server without SPNEGO is empty.
     pub fn step(&mut self, token: &[u8], now: Now) -> InitiatorStep {
-        let state = std::mem::replace(&mut self.state, State::Over);
+        let state = std::mem::replace(&mut self.state, InitiatorState::Over);
         let stepped = match state {
-            State::Negotiated => self.answer(token, now),
-            State::Answered(signatures) => self.finish(token, signatures.as_ref()),
-            State::Over => Err(Refusal::OutOfTurn),
+            InitiatorState::Negotiated => self.answer(token, now),
+            InitiatorState::Answered(signatures) => self.finish(token, signatures.as_ref()),
+            InitiatorState::Over => Err(Refusal::OutOfTurn),
         };
         stepped.unwrap_or_else(InitiatorStep::Refused)
     }
@@ -120,7 +120,7 @@ impl Initiator {
             Wrap::Spnego => {
                 // RFC 4178 5
                 let list = spnego::mech_list(&[NTLMSSP]);
-                let mic = answer.signatures.as_ref().map(|it| it.sign(Side::Client, &list));
+                let mic = answer.signatures.as_ref().map(|it| it.sign(SigningSide::Client, &list));
                 NegTokenResp {
                     state: Some(NegState::AcceptIncomplete),
                     supported_mech: None,
@@ -131,7 +131,7 @@ impl Initiator {
             }
         };
         self.session_key = Some(answer.session_key);
-        self.state = State::Answered(answer.signatures);
+        self.state = InitiatorState::Answered(answer.signatures);
         Ok(InitiatorStep::Continue(reply))
     }
 
@@ -152,7 +152,7 @@ impl Initiator {
         // Only one mechanism was offered, so a list without a MIC is acceptable. A wrong MIC is not.
         let list = spnego::mech_list(&[NTLMSSP]);
         match (resp.mech_list_mic, signatures) {
-            (Some(mic), Some(signatures)) if !signatures.verify(Side::Server, &list, mic) => {
+            (Some(mic), Some(signatures)) if !signatures.verify(SigningSide::Server, &list, mic) => {
                 Err(Refusal::WrongMechListMic)
             }
             _ => Ok(InitiatorStep::Done),

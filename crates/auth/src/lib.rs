@@ -20,7 +20,7 @@ mod testing;
 pub use acceptor::{Acceptor, Config, Login, Step};
 pub use credentials::{Account, Accounts, Credentials, fold_name};
 pub use crypto::{
-    Cipher, GmacNonce, Refused, Sealer, Signer, SigningAlgorithm, WrongKeyLength, kdf, preauth_hash,
+    Cipher, GmacNonce, Sealer, Signer, SigningAlgorithm, TagMismatch, WrongKeyLength, kdf, preauth_hash,
 };
 pub use initiator::{Initiator, InitiatorStep, Wrap, takes_ntlm};
 pub use ntlm::response::Key;

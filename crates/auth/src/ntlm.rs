@@ -15,7 +15,7 @@ pub mod signature;
 mod target;
 
 pub use av::{AvId, AvPairs};
-pub use client::{Answer, Client, ClientError, ClientIdentity};
+pub use client::{ChallengeReply, Client, ClientError, ClientIdentity};
 pub use flags::NegotiateFlags;
 pub use message::{
     Authenticate, Challenge, Malformed, Negotiate, SIGNATURE, parse_authenticate, parse_challenge,

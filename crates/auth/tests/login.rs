@@ -33,7 +33,7 @@ fn identity(user: &str, domain: &str, password: &str) -> ClientIdentity {
 }
 
 /// The outcome of a login: the user and both session keys, or the refusal.
-type Outcome = Result<(Login, [u8; 16]), Refusal>;
+type LoginOutcome = Result<(Login, [u8; 16]), Refusal>;
 
 /// Runs a login. `change` may alter the token of each step (0 is the client's first).
 fn run(
@@ -41,7 +41,7 @@ fn run(
     wrap: Wrap,
     credentials: &dyn Credentials,
     change: &dyn Fn(usize, &mut Vec<u8>),
-) -> Outcome {
+) -> LoginOutcome {
     let mut initiator = Initiator::new(identity, wrap);
     let mut acceptor = Acceptor::new(&config());
     let mut token = initiator.first();
@@ -67,7 +67,7 @@ fn run(
     }
 }
 
-fn untouched(identity: ClientIdentity, wrap: Wrap) -> Outcome {
+fn untouched(identity: ClientIdentity, wrap: Wrap) -> LoginOutcome {
     run(identity, wrap, &accounts(), &|_, _| {})
 }
 

@@ -143,14 +143,14 @@ impl Sealer {
     /// Decrypts `data` in place if `tag` matches it and `aad`.
     ///
     /// # Errors
-    /// [`Refused`] if it does not. The contents of `data` must not be used then.
+    /// [`TagMismatch`] if it does not. The contents of `data` must not be used then.
     pub fn open(
         &self,
         nonce: &[u8; NONCE_FIELD_LEN],
         aad: &[u8],
         data: &mut [u8],
         tag: &[u8; 16],
-    ) -> Result<(), Refused> {
+    ) -> Result<(), TagMismatch> {
         let opened = match &self.keyed {
             Keyed::Ccm128(ccm) => {
                 ccm.decrypt_inout_detached(&first(nonce).into(), aad, data.into(), &(*tag).into()).is_ok()
@@ -163,7 +163,7 @@ impl Sealer {
                 gcm.open_in_place_separate_tag(nonce, aead::Aad::from(aad), tag, data).is_ok()
             }
         };
-        if opened { Ok(()) } else { Err(Refused) }
+        if opened { Ok(()) } else { Err(TagMismatch) }
     }
 }
 
@@ -205,7 +205,7 @@ mod tests {
             if let Some(at) = flip {
                 data[at] ^= 0x10;
             }
-            assert_eq!(sealer.open(nonce, aad, &mut data, tag), Err(Refused));
+            assert_eq!(sealer.open(nonce, aad, &mut data, tag), Err(TagMismatch));
         };
         refused(&nonce, aad, Some(plain.len() / 2), &made);
         refused(&nonce, &[aad, b"x"].concat(), None, &made);

@@ -114,12 +114,12 @@ impl Signer {
     /// `message` is as for [`Signer::sign`], with a zero signature field.
     ///
     /// # Errors
-    /// [`Refused`] if they differ.
+    /// [`TagMismatch`] if they differ.
     ///
     /// # Panics
     /// As [`Signer::sign`].
-    pub fn verify(&self, message: &[u8], nonce: GmacNonce, signature: &[u8; 16]) -> Result<(), Refused> {
-        if bool::from(self.sign(message, nonce).ct_eq(signature)) { Ok(()) } else { Err(Refused) }
+    pub fn verify(&self, message: &[u8], nonce: GmacNonce, signature: &[u8; 16]) -> Result<(), TagMismatch> {
+        if bool::from(self.sign(message, nonce).ct_eq(signature)) { Ok(()) } else { Err(TagMismatch) }
     }
 }
 
@@ -268,7 +268,7 @@ mod tests {
         message[48..64].fill(0);
         assert_eq!(signer.verify(&message, NO_NONCE, &signature), Ok(()));
         message[70] ^= 1;
-        assert_eq!(signer.verify(&message, NO_NONCE, &signature), Err(Refused));
+        assert_eq!(signer.verify(&message, NO_NONCE, &signature), Err(TagMismatch));
     }
 
     /// Computed with OpenSSL through Python's `cryptography`: AES-128-GCM of no data, with the message as
@@ -280,7 +280,7 @@ mod tests {
         let nonce = GmacNonce(std::array::from_fn(|i| 0xb0 + i as u8));
         let signer = Signer::new(SigningAlgorithm::AesGmac, &key);
         assert_eq!(signer.sign(&message, nonce), hex_array("66b54b9410f0a9e7a543b6e43205f8ad"));
-        assert_eq!(signer.verify(&message, NO_NONCE, &signer.sign(&message, nonce)), Err(Refused));
+        assert_eq!(signer.verify(&message, NO_NONCE, &signer.sign(&message, nonce)), Err(TagMismatch));
     }
 
     #[test]

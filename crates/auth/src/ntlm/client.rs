@@ -84,7 +84,7 @@ pub enum ClientError {
 }
 
 /// The response to a challenge, with its keys.
-pub struct Answer {
+pub struct ChallengeReply {
     /// The AUTHENTICATE message to send.
     pub message: Vec<u8>,
     /// ExportedSessionKey.
@@ -142,12 +142,12 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub fn answer(&self, message: &[u8], now: Now) -> Result<Answer, ClientError> {
+    pub fn answer(&self, message: &[u8], now: Now) -> Result<ChallengeReply, ClientError> {
         let dice = Dice { client_challenge: random(), session_key: Zeroizing::new(random()) };
         self.answer_with(message, now, dice)
     }
 
-    fn answer_with(&self, message: &[u8], now: Now, dice: Dice) -> Result<Answer, ClientError> {
+    fn answer_with(&self, message: &[u8], now: Now, dice: Dice) -> Result<ChallengeReply, ClientError> {
         // MS-NLMP 3.1.5.1.2 (exception: a server that leaves out its NetBIOS names is not refused; small
         // servers do, and the names protect nothing)
         let challenge = parse_challenge(message)?;
@@ -190,7 +190,7 @@ impl Client {
             answer[MIC_OFFSET..MIC_OFFSET + MIC_LEN].copy_from_slice(&mic[..]);
         }
         let signatures = Signatures::new(&session_key, flags);
-        Ok(Answer { message: answer, session_key, signatures })
+        Ok(ChallengeReply { message: answer, session_key, signatures })
     }
 }
 
