@@ -268,12 +268,12 @@ fn kerberos_first(keep_mic: bool) -> Result<(Login, Vec<Option<NegState>>), Refu
 
     let answer = client.answer(&token.expect("a challenge"), NOW).unwrap();
     let signatures = answer.signatures.expect("SIGN was agreed on");
-    let mic = signatures.sign(ntlm::signature::Side::Client, &mechs);
+    let mic = signatures.sign(ntlm::signature::SigningSide::Client, &mechs);
     let (reply, login) = ask(&wrapped(&answer.message, keep_mic.then_some(&mic[..])))?;
     let (state, _, _, mic) = resp(&reply);
     states.push(state);
     let mic = mic.expect("the acceptor vouches for the list too");
-    assert!(signatures.verify(ntlm::signature::Side::Server, &mechs, &mic));
+    assert!(signatures.verify(ntlm::signature::SigningSide::Server, &mechs, &mic));
     Ok((login.expect("done"), states))
 }
 

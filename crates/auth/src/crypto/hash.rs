@@ -49,8 +49,8 @@ pub fn hmac_sha256(key: &[u8], message: &[u8]) -> [u8; 32] {
 /// once in each process, and a command would stand still for that time.
 ///
 /// # Panics
-/// If the generator of the system fails. There is no safe alternative: a predictable challenge or key would be
-/// worse.
+/// If the generator of the system fails. There is no safe alternative: a predictable challenge or key
+/// would be worse.
 pub fn fill_random(out: &mut [u8]) {
     getrandom::fill(out).expect("the system's random generator works");
 }
