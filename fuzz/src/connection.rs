@@ -6,7 +6,7 @@
 //! the directory the second.
 use std::time::Duration;
 
-use smb_wire::{SmbCommand, Header};
+use smb_wire::{Header, SmbCommand};
 
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;

@@ -18,7 +18,7 @@ use smb_wire::negotiate::{
 };
 use smb_wire::session_setup::{self, RequestFlags};
 use smb_wire::{
-    SmbCommand, FileId, Guid, Header, WireList, NtStatus, Utf16, create_context, read, tree_connect, utf16,
+    FileId, Guid, Header, NtStatus, SmbCommand, Utf16, WireList, create_context, read, tree_connect, utf16,
 };
 use wire::Now;
 

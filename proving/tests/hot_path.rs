@@ -44,7 +44,8 @@ fn serve(directory: &Path) -> (net::Handle<smb::service::SmbService>, SocketAddr
     server.set_shares([share_config(&engine)]);
     let listeners = net::Listeners::bind(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]).expect("a port");
     let config = net::Config { workers: 1, ..net::Config::default() };
-    let handle = net::serve(listeners, Arc::new(smb::service::SmbService(server)), config).expect("it serves");
+    let handle =
+        net::serve(listeners, Arc::new(smb::service::SmbService(server)), config).expect("it serves");
     let address = handle.local_addresses()[0];
     (handle, address)
 }

@@ -160,7 +160,9 @@ impl Acceptor {
         let stepped = match state {
             AcceptorState::Start => self.begin(token, now),
             AcceptorState::Chosen(wrapping) => self.negotiate(token, wrapping, now),
-            AcceptorState::Challenged(server, wrapping) => finish(token, &server, &wrapping, credentials, now),
+            AcceptorState::Challenged(server, wrapping) => {
+                finish(token, &server, &wrapping, credentials, now)
+            }
             AcceptorState::Over => Err(Refusal::OutOfTurn),
         };
         stepped.unwrap_or_else(Step::Refused)

@@ -3,7 +3,7 @@
 use wire::Now;
 
 use crate::Key;
-use crate::ntlm::signature::{SigningSide, Signatures};
+use crate::ntlm::signature::{Signatures, SigningSide};
 use crate::ntlm::{self, ClientError, ClientIdentity};
 use crate::refusal::Refusal;
 use crate::spnego::{self, NTLMSSP, NegState, NegTokenInit, NegTokenResp, Token};
@@ -61,7 +61,12 @@ impl Initiator {
     /// A new login.
     #[must_use]
     pub fn new(identity: ClientIdentity, wrap: Wrap) -> Initiator {
-        Initiator { client: ntlm::Client::new(identity), wrap, state: InitiatorState::Negotiated, session_key: None }
+        Initiator {
+            client: ntlm::Client::new(identity),
+            wrap,
+            state: InitiatorState::Negotiated,
+            session_key: None,
+        }
     }
 
     /// The first token to send.

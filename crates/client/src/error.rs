@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
-use smb_wire::{SmbCommand, Malformed, NtStatus};
+use smb_wire::{Malformed, NtStatus, SmbCommand};
 
 /// Why an operation did not succeed.
 ///

@@ -14,7 +14,7 @@ use client::smb::{ChannelOptions, Connection, Credentials, File, OpenOptions, Op
 use smb_wire::create::{self, CreateAction, Disposition, FileInfo, OplockLevel};
 use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::header::Flags;
-use smb_wire::{SmbCommand, FileId, Guid, Header, NtStatus, close, lock, read, write};
+use smb_wire::{FileId, Guid, Header, NtStatus, SmbCommand, close, lock, read, write};
 use support::peer::{Message, Peer, Server};
 use testkit::samba::USER;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};

@@ -9,7 +9,7 @@ use smb_wire::header::Chain;
 use smb_wire::negotiate::{
     self, Capabilities, Context, Contexts, Dialect, HashAlgorithm, Response, SecurityMode,
 };
-use smb_wire::{SmbCommand, Guid, Header, WireList, NtStatus, echo, error};
+use smb_wire::{Guid, Header, NtStatus, SmbCommand, WireList, echo, error};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -41,8 +41,10 @@ async fn connected_by(credits: u16, options: Options) -> (Connection, Peer) {
 }
 
 fn negotiated(request: &Header, credits: u16) -> Vec<u8> {
-    let contexts =
-        [Context::PreauthIntegrity { hash_algorithms: WireList::Values(&[HashAlgorithm::Sha512]), salt: &[1] }];
+    let contexts = [Context::PreauthIntegrity {
+        hash_algorithms: WireList::Values(&[HashAlgorithm::Sha512]),
+        salt: &[1],
+    }];
     let mut message = Vec::new();
     let mut header = Header::response_to(request, NtStatus::SUCCESS);
     header.set_credits(credits);

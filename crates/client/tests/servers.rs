@@ -12,10 +12,10 @@ use client::Error;
 use client::smb::{Connection, Credentials, File, OpenOptions, Options, Session, Tree};
 use smb_wire::create::{self, CreateAction, Disposition, FileInfo, OplockLevel};
 use smb_wire::create_context::Contexts;
-use smb_wire::fscc::directory::{DirectoryClass, ListingEntry, EntryName, Listing};
+use smb_wire::fscc::directory::{DirectoryClass, EntryName, Listing, ListingEntry};
 use smb_wire::negotiate::{Capabilities, Dialect};
 use smb_wire::{
-    SmbCommand, FileId, Header, NtStatus, Utf16, close, echo, query_directory, query_info, read, utf16, write,
+    FileId, Header, NtStatus, SmbCommand, Utf16, close, echo, query_directory, query_info, read, utf16, write,
 };
 use support::peer::{Peer, Server};
 use testkit::samba::USER;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use client::Error;
 use client::smb::{Connection, Credentials, Options, Session, Tree};
-use smb_wire::{SmbCommand, Header};
+use smb_wire::{Header, SmbCommand};
 use support::peer::{Peer, Server};
 use testkit::samba::USER;
 

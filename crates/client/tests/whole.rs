@@ -10,7 +10,7 @@ use smb_wire::create::{self, Access, CreateAction, CreateOptions, Disposition, F
 use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::fscc::file::{RenameFlags, RenameLayout, RenameRequest};
-use smb_wire::{SmbCommand, FileId, NtStatus, close, set_info, write};
+use smb_wire::{FileId, NtStatus, SmbCommand, close, set_info, write};
 use support::peer::{Message, Peer, Server};
 use testkit::samba::USER;
 use tokio::task::JoinHandle;

@@ -6,7 +6,7 @@ use crate::create_context::Contexts;
 use crate::id::FileId;
 use crate::macros::{wire_enum, wire_flags};
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, FieldReader};
+use crate::reader::{FieldReader, HEADER};
 use crate::utf16::Utf16;
 use wire::Writer;
 

@@ -3,10 +3,10 @@
 //! [`Response`] has the data of one error, inside an error context if the dialect is 3.1.1. The form of the
 //! data depends on the status: [`SymbolicLink`], four bytes of [`Response::buffer_too_small`], or no data.
 
-use crate::header::{SmbCommand, Header};
+use crate::header::{Header, SmbCommand};
 use crate::macros::wire_enum;
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, FieldReader};
+use crate::reader::{FieldReader, HEADER};
 use crate::status::NtStatus;
 use crate::utf16::Utf16;
 use wire::Writer;

@@ -60,7 +60,7 @@ pub mod tree_disconnect;
 pub mod utf16;
 pub mod write;
 
-pub use header::{SmbCommand, Header};
+pub use header::{Header, SmbCommand};
 pub use id::{FileId, Guid, LeaseKey};
 pub use list::WireList;
 pub use status::NtStatus;

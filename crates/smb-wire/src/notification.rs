@@ -2,7 +2,7 @@
 
 use crate::macros::wire_enum;
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, FieldReader};
+use crate::reader::{FieldReader, HEADER};
 use wire::Writer;
 
 wire_enum! {

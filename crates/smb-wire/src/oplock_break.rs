@@ -8,7 +8,7 @@ use crate::create_context::LeaseState;
 use crate::id::{FileId, LeaseKey};
 use crate::macros::wire_flags;
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, FieldReader};
+use crate::reader::{FieldReader, HEADER};
 use wire::Writer;
 
 const OPLOCK_SIZE: u16 = 24;

@@ -2,7 +2,7 @@
 //! and 2.2.38).
 
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, FieldReader};
+use crate::reader::{FieldReader, HEADER};
 use wire::Writer;
 
 /// The size of the fields before the buffer, in bytes.

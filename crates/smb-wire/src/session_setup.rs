@@ -3,7 +3,7 @@
 use crate::macros::wire_flags;
 use crate::malformed::Malformed;
 use crate::negotiate::{Capabilities, SecurityMode};
-use crate::reader::{HEADER, FieldReader};
+use crate::reader::{FieldReader, HEADER};
 use wire::Writer;
 
 wire_flags! {

@@ -5,7 +5,7 @@ use crate::fscc::FileInfoClass;
 use crate::id::FileId;
 use crate::malformed::Malformed;
 use crate::query_info::{InfoType, SecurityInformation};
-use crate::reader::{HEADER, FieldReader};
+use crate::reader::{FieldReader, HEADER};
 use wire::Writer;
 
 /// SET_INFO request (MS-SMB2 2.2.39).

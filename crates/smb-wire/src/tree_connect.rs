@@ -3,7 +3,7 @@
 use crate::create::Access;
 use crate::macros::{wire_enum, wire_flags};
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, FieldReader};
+use crate::reader::{FieldReader, HEADER};
 use crate::utf16::Utf16;
 use wire::Writer;
 

@@ -4,7 +4,7 @@ use crate::id::FileId;
 use crate::macros::wire_flags;
 use crate::malformed::Malformed;
 use crate::read::Channel;
-use crate::reader::{HEADER, FieldReader};
+use crate::reader::{FieldReader, HEADER};
 use wire::Writer;
 
 /// The size of the fields before the data of a request, in bytes.

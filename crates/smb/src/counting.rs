@@ -3,7 +3,7 @@
 
 use share::counts::Family;
 use share::limits::ResponseType;
-use smb_wire::{SmbCommand, NtStatus};
+use smb_wire::{NtStatus, SmbCommand};
 
 /// The commands in the order of their numbers. The last entry stands for every other number.
 pub static FAMILY: Family = Family {
@@ -88,7 +88,9 @@ mod tests {
     fn every_command_has_its_name() {
         for (number, name) in FAMILY.operations.iter().enumerate() {
             match SmbCommand::new(number as u16) {
-                SmbCommand::ServerToClientNotification | SmbCommand::Unknown(_) => assert_eq!(*name, "Unknown"),
+                SmbCommand::ServerToClientNotification | SmbCommand::Unknown(_) => {
+                    assert_eq!(*name, "Unknown")
+                }
                 command => assert_eq!(*name, format!("{command:?}")),
             }
         }

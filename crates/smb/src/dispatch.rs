@@ -3,17 +3,21 @@
 
 use std::sync::atomic::Ordering;
 
-use smb_wire::{SmbCommand, NtStatus};
+use smb_wire::{NtStatus, SmbCommand};
 use wire::Output;
 
 use crate::connection::{Connection, Negotiated};
-use crate::exchange::{Answered, Aside, Handled, CommandOutcome, Request, Stop};
+use crate::exchange::{Answered, Aside, CommandOutcome, Handled, Request, Stop};
 use crate::state::Event;
 use crate::state::session::SessionState;
 use crate::{cmd, counting};
 
 /// Makes the shared checks and calls the command of the request.
-pub fn handle(connection: &mut Connection, request: &mut Request<'_>, out: &mut Output<Event>) -> CommandOutcome {
+pub fn handle(
+    connection: &mut Connection,
+    request: &mut Request<'_>,
+    out: &mut Output<Event>,
+) -> CommandOutcome {
     let mut outcome = checked(connection, request, out).unwrap_or_else(CommandOutcome::from);
     if let CommandOutcome::Answered(Answered::Failed(status, _)) = &mut outcome
         && request.announced
@@ -84,7 +88,9 @@ fn checked(
             cmd::cancel::handle(connection, request, out);
             return Ok(CommandOutcome::Silent);
         }
-        SmbCommand::Ioctl if request.channel.is_none() && cmd::ioctl::torture::is_asked(connection, request) => {
+        SmbCommand::Ioctl
+            if request.channel.is_none() && cmd::ioctl::torture::is_asked(connection, request) =>
+        {
             cmd::ioctl::torture::handle(connection, request)
         }
         _ => in_session(connection, settled, request),

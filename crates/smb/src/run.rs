@@ -7,12 +7,12 @@ use smb_wire::header::{Packet, transform};
 use wire::{Frame, Now, Output};
 
 use crate::cmd::negotiate;
-use crate::connection::{Connection, AdmissionRefusal};
+use crate::connection::{AdmissionRefusal, Connection};
 use crate::dispatch;
 use crate::exchange::compound::expected_size;
 use crate::exchange::parked::{Parked, Parking};
 use crate::exchange::remaining::{First, RemainingMessages};
-use crate::exchange::{Aside, Compound, Exchange, CommandOutcome, Request, RequestState};
+use crate::exchange::{Aside, CommandOutcome, Compound, Exchange, Request, RequestState};
 use crate::state::{Completion, Event};
 
 /// The continuation after one request of a frame.
@@ -48,7 +48,12 @@ fn start(
 ) {
     let frame = out.pool.take(expected_size(messages));
     let compound = Compound::new(frame, sealed_by);
-    run(connection, Exchange { compound, remaining: RemainingMessages::new(messages), request: None }, now, out);
+    run(
+        connection,
+        Exchange { compound, remaining: RemainingMessages::new(messages), request: None },
+        now,
+        out,
+    );
 }
 
 /// Answers the remaining requests one after the other. The first one may be a resumed request.

@@ -13,7 +13,7 @@ use smb_wire::create::{self, Access, CreateOptions, Disposition, OplockLevel, Sh
 use smb_wire::create_context::{Contexts, Lease, LeaseFlags, LeaseState, RequestContext, ResponseContext};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::query_info::InfoType;
-use smb_wire::{SmbCommand, FileId, LeaseKey, NtStatus, lock, oplock_break, set_info, utf16};
+use smb_wire::{FileId, LeaseKey, NtStatus, SmbCommand, lock, oplock_break, set_info, utf16};
 use testkit::nfs::{Client, EXPORT, Wire, closing, lookup, opening, reading, writing};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Dial, Peer};
@@ -341,7 +341,8 @@ fn a_file_that_both_sides_change_in_turn_has_no_lease_for_a_while() {
     assert_eq!(both.on(&handle, writing(writer, 0, b"new")), NfsStat::Ok);
     assert!(both.smb.notice().is_some());
     let ack = oplock_break::AcknowledgedLease { key: LeaseKey([7; 16]), state: LeaseState::empty() };
-    let answered = both.smb.status(SmbCommand::OplockBreak, |out| oplock_break::Request::Lease(ack).write(out));
+    let answered =
+        both.smb.status(SmbCommand::OplockBreak, |out| oplock_break::Request::Lease(ack).write(out));
     assert_eq!(answered, NtStatus::SUCCESS);
     assert_eq!(leased(&mut both.smb, "file"), Some(LeaseState::empty()));
     both.world.advance(std::time::Duration::from_millis(1_001));

@@ -104,8 +104,14 @@ mod tests {
     #[test]
     fn keys_are_those_of_ms_nlmp_4_2_4_4() {
         let signatures = Signatures::new(&[0x55; 16], flags()).unwrap();
-        assert_eq!(*signatures.sealing_key(SigningSide::Client), hex_array("59f600973cc4960a25480a7c196e4c58"));
-        assert_eq!(*signatures.signing_key(SigningSide::Client), hex_array("4788dc861b4782f35d43fd98fe1a2d39"));
+        assert_eq!(
+            *signatures.sealing_key(SigningSide::Client),
+            hex_array("59f600973cc4960a25480a7c196e4c58")
+        );
+        assert_eq!(
+            *signatures.signing_key(SigningSide::Client),
+            hex_array("4788dc861b4782f35d43fd98fe1a2d39")
+        );
     }
 
     /// The example signs after sealing 18 bytes, and that moves the RC4 stream. Its checksum before RC4 is

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use smb_wire::{SmbCommand, Header, NtStatus};
+use smb_wire::{Header, NtStatus, SmbCommand};
 
 use crate::Error;
 use crate::transport::Message;

@@ -10,7 +10,7 @@
 use smb_wire::create_context::RequestContext;
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::fscc::file::RenameFlags;
-use smb_wire::{SmbCommand, NtStatus, write};
+use smb_wire::{NtStatus, SmbCommand, write};
 
 use crate::error::Result;
 use crate::smb::link::{Part, RELATED};

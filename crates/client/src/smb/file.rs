@@ -7,8 +7,8 @@ use smb_wire::create::FileInfo;
 use smb_wire::fscc::directory::{self, DirectoryClass};
 use smb_wire::query_info::InfoType;
 use smb_wire::{
-    SmbCommand, FileId, Malformed, NtStatus, Utf16, flush, query_directory, query_info, read, set_info, utf16,
-    write,
+    FileId, Malformed, NtStatus, SmbCommand, Utf16, flush, query_directory, query_info, read, set_info,
+    utf16, write,
 };
 
 use crate::Error;
@@ -170,7 +170,8 @@ impl File {
             file_id: self.id,
             input_buffer: &[],
         };
-        let reply = self.call(SmbCommand::QueryInfo, request.payload_len(), &|out| request.write(out)).await?;
+        let reply =
+            self.call(SmbCommand::QueryInfo, request.payload_len(), &|out| request.write(out)).await?;
         Ok(query_info::Response::parse(reply.message())?.output_buffer.to_vec())
     }
 
@@ -241,7 +242,8 @@ impl File {
                 output_buffer_length: LIST_STEP.min(self.tree.limits().2),
             };
             let body = |out: &mut Vec<u8>| request.write(out);
-            let part = Part { command: SmbCommand::QueryDirectory, payload: request.payload_len(), body: &body };
+            let part =
+                Part { command: SmbCommand::QueryDirectory, payload: request.payload_len(), body: &body };
             let answer = self.tree.call([part]).await?;
             if answer.replayed && flags.is_empty() {
                 // The server may have gone on with a part of the listing that never came.

@@ -4,7 +4,7 @@ use std::ops::Range as Bytes;
 
 use smb_wire::fscc::fsctl::{Range, read_ranges};
 use smb_wire::ioctl::{self, CtlCode};
-use smb_wire::{SmbCommand, Malformed, NtStatus};
+use smb_wire::{Malformed, NtStatus, SmbCommand};
 
 use crate::Error;
 use crate::error::Result;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use smb_wire::create_context::{DurableFlags, RequestContext, ResponseContext};
-use smb_wire::{SmbCommand, FileId, Guid, create};
+use smb_wire::{FileId, Guid, SmbCommand, create};
 
 use crate::Error;
 use crate::error::Result;

@@ -13,7 +13,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use smb_wire::header::{self, Flags, transform};
-use smb_wire::{SmbCommand, FileId, Header, echo};
+use smb_wire::{FileId, Header, SmbCommand, echo};
 use wire::frame::Frame;
 
 use crate::Error;

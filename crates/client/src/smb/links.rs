@@ -7,7 +7,7 @@ use smb_wire::fscc::FileInfoClass;
 use smb_wire::fscc::file::RenameFlags;
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::query_info::InfoType;
-use smb_wire::{SmbCommand, NtStatus};
+use smb_wire::{NtStatus, SmbCommand};
 
 use crate::error::Result;
 use crate::smb::link::{Part, RELATED};

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use auth::{ClientIdentity, Initiator, InitiatorStep, Refusal, Wrap, preauth_hash};
 use smb_wire::negotiate::{Capabilities, Dialect};
 use smb_wire::session_setup::{self, RequestFlags, SessionFlags};
-use smb_wire::{SmbCommand, Header, NtStatus};
+use smb_wire::{Header, NtStatus, SmbCommand};
 use wire::Now;
 
 use crate::Error;

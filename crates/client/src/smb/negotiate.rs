@@ -6,7 +6,7 @@ use auth::{Cipher, SigningAlgorithm, preauth_hash};
 use smb_wire::negotiate::{
     self as wire_negotiate, Capabilities, Context, Contexts, Dialect, HashAlgorithm, Response, SecurityMode,
 };
-use smb_wire::{SmbCommand, Guid, WireList, Utf16, utf16};
+use smb_wire::{Guid, SmbCommand, Utf16, WireList, utf16};
 
 use crate::Error;
 use crate::error::Result;

@@ -6,7 +6,7 @@ use smb_wire::ioctl::body::{
     ResumeKey, SrvCopychunk, SrvCopychunkCopy, SrvCopychunkResponse, SrvRequestResumeKey,
 };
 use smb_wire::ioctl::{self, CtlCode};
-use smb_wire::{WireList, NtStatus};
+use smb_wire::{NtStatus, WireList};
 
 use crate::Error;
 use crate::error::Result;

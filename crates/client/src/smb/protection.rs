@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use auth::{Cipher, GmacNonce, Sealer, Signer, SigningAlgorithm, kdf};
 use smb_wire::header::{self, Flags, transform};
 use smb_wire::negotiate::Dialect;
-use smb_wire::{SmbCommand, Header};
+use smb_wire::{Header, SmbCommand};
 
 use crate::Error;
 

@@ -9,8 +9,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use smb_wire::lock::{self, LockFlags, LockElement};
-use smb_wire::{SmbCommand, WireList, NtStatus};
+use smb_wire::lock::{self, LockElement, LockFlags};
+use smb_wire::{NtStatus, SmbCommand, WireList};
 use tokio::sync::RwLock;
 
 use crate::Error;
@@ -123,8 +123,10 @@ impl File {
     async fn was_taken(&self, range: Range, sequence: Sequence) -> Result<bool> {
         let _changing = self.ranges.changing.write().await;
         // Done under the number of the first copy, which a server that counts now takes for this one when it comes.
-        let settled =
-            self.change(NOTHING, LockFlags::SHARED_LOCK | LockFlags::FAIL_IMMEDIATELY, sequence).await?.success();
+        let settled = self
+            .change(NOTHING, LockFlags::SHARED_LOCK | LockFlags::FAIL_IMMEDIATELY, sequence)
+            .await?
+            .success();
         // A range that this open has by another LOCK stays: that has refused both copies.
         let given_back = match self.ranges.has(range) {
             true => None,

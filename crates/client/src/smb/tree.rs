@@ -10,7 +10,9 @@ use smb_wire::ioctl::interfaces::{self, NetworkInterfaceInfo};
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::negotiate::Dialect;
 use smb_wire::tree_connect::{self, ShareFlags, ShareType};
-use smb_wire::{SmbCommand, FileId, WireList, NtStatus, Utf16, close, query_info, tree_disconnect, utf16, write};
+use smb_wire::{
+    FileId, NtStatus, SmbCommand, Utf16, WireList, close, query_info, tree_disconnect, utf16, write,
+};
 
 use crate::Error;
 use crate::error::Result;

@@ -11,7 +11,7 @@ use smb_wire::create::{self, Access, FileInfo};
 use smb_wire::fscc::file::{Basic, RenameFlags, RenameLayout, RenameRequest};
 use smb_wire::fscc::{FileAttributes, FileInfoClass, FileTime};
 use smb_wire::query_info::InfoType;
-use smb_wire::{SmbCommand, Malformed, NtStatus, Utf16, close, query_info, read, set_info, write};
+use smb_wire::{Malformed, NtStatus, SmbCommand, Utf16, close, query_info, read, set_info, write};
 
 use crate::Error;
 use crate::error::Result;

@@ -16,7 +16,7 @@ use smb_wire::header::Flags;
 use smb_wire::negotiate::{self, Capabilities, Context, Contexts, Dialect, HashAlgorithm, SecurityMode};
 use smb_wire::session_setup::{self, RequestFlags, SessionFlags};
 use smb_wire::tree_connect::{self, ShareType};
-use smb_wire::{SmbCommand, Guid, Header, WireList, NtStatus, create, echo, error};
+use smb_wire::{Guid, Header, NtStatus, SmbCommand, WireList, create, echo, error};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -101,8 +101,10 @@ impl Server {
         // MS-SMB2 3.3.5.5
         assert_eq!(*self.client.get_or_insert(request.client_guid), request.client_guid, "one client");
         peer.preauth = preauth_hash(&peer.preauth, &message);
-        let hashes =
-            Context::PreauthIntegrity { hash_algorithms: WireList::Values(&[HashAlgorithm::Sha512]), salt: &[1] };
+        let hashes = Context::PreauthIntegrity {
+            hash_algorithms: WireList::Values(&[HashAlgorithm::Sha512]),
+            salt: &[1],
+        };
         let response = negotiate::Response {
             security_mode: SecurityMode::SIGNING_ENABLED,
             dialect_revision: self.dialect,

@@ -5,7 +5,7 @@
 use crate::list::WireList;
 use crate::macros::{wire_enum, wire_flags};
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, FieldReader};
+use crate::reader::{FieldReader, HEADER};
 use crate::utf16::Utf16;
 use std::fmt;
 use wire::Writer;

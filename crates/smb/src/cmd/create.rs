@@ -21,7 +21,7 @@ use crate::connection::{Connection, Negotiated};
 use crate::exchange::{Handled, Request, Stop};
 use crate::path;
 use crate::state::durable::{AskedFor, CreateRecord};
-use crate::state::{Object, Open, Server, Session, TreeTarget, Tree, persistent};
+use crate::state::{Object, Open, Server, Session, Tree, TreeTarget, persistent};
 
 pub(crate) mod contexts;
 mod durability;

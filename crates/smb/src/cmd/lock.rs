@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use share::{LockRule, RangeKind, RangeNote, RangeRequest};
 use smb_wire::NtStatus;
-use smb_wire::lock::{self, LockFlags, LockElement};
+use smb_wire::lock::{self, LockElement, LockFlags};
 
 use crate::connection::{Connection, Negotiated};
 use crate::exchange::{Aside, Handled, Request, Stop};

@@ -11,7 +11,7 @@ use smb_wire::negotiate::context::ContextType;
 use smb_wire::negotiate::{
     self, Capabilities, Context, Contexts, Dialect, HashAlgorithm, SecurityMode, context,
 };
-use smb_wire::{SmbCommand, Guid, Header, NtStatus};
+use smb_wire::{Guid, Header, NtStatus, SmbCommand};
 use wire::{Now, Output};
 
 use crate::config::account::AccountHint;
@@ -178,7 +178,8 @@ fn write_response(
     let hash = [HashAlgorithm::Sha512];
     let cipher = [context::Cipher::new(agreed.cipher.map_or(0, |cipher| cipher as u16))];
     let signing = [context::SigningAlgorithm::new(negotiated.protection.signing as u16)];
-    let mut contexts = vec![Context::PreauthIntegrity { hash_algorithms: WireList::Values(&hash), salt: &salt }];
+    let mut contexts =
+        vec![Context::PreauthIntegrity { hash_algorithms: WireList::Values(&hash), salt: &salt }];
     if agreed.encryption_asked {
         contexts.push(Context::Encryption(WireList::Values(&cipher)));
     }

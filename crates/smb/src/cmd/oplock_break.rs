@@ -10,7 +10,7 @@ use smb_wire::oplock_break::{self, AcknowledgedLease, Oplock};
 
 use crate::connection::Connection;
 use crate::exchange::{Handled, Request, Stop};
-use crate::state::{OnDisk, TreeTarget, Tree};
+use crate::state::{OnDisk, Tree, TreeTarget};
 
 /// Answers an acknowledgment.
 pub fn handle(connection: &mut Connection, request: &mut Request<'_>) -> Handled {

@@ -79,7 +79,8 @@ enum End {
 fn list(scan: &Scan<'_>, listing: &mut Listing, asked: &QueryRequest<'_>, mut sink: Sink<'_>) -> Handled {
     // SMB2_INDEX_SPECIFIED is ignored, as Windows does (MS-SMB2 3.3.5.18, note 410).
     let before = listing.under_way.take().filter(|(number, _)| *number == scan.number);
-    let restarts = before.is_none() && asked.flags.intersects(QueryDirectoryFlags::RESTART_SCANS | QueryDirectoryFlags::REOPEN);
+    let restarts = before.is_none()
+        && asked.flags.intersects(QueryDirectoryFlags::RESTART_SCANS | QueryDirectoryFlags::REOPEN);
     let is_first = match before {
         Some((_, was_first)) => was_first,
         None => listing.pattern.is_none() || asked.flags.contains(QueryDirectoryFlags::REOPEN),

@@ -62,7 +62,14 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
                 return completion;
             }
             let at = begin(body, parameters);
-            match engine.read(file, open.lock_owner(), parameters.offset, parameters.length, body, Patience::Cached) {
+            match engine.read(
+                file,
+                open.lock_owner(),
+                parameters.offset,
+                parameters.length,
+                body,
+                Patience::Cached,
+            ) {
                 Ok(count) => {
                     open.per_request.position_mode.set_position(parameters.offset + count as u64);
                     end(body, at, count, parameters, charge).map_err(Stop::Fail)
@@ -119,7 +126,8 @@ fn later(open: ReadInProgress, parameters: ReadParameters, charge: Charge) -> Po
     Box::new(move |body| {
         let (engine, file) = open.file().ok_or(NtStatus::FILE_CLOSED)?;
         let at = begin(body, parameters);
-        let read = engine.read(file, open.lock_owner(), parameters.offset, parameters.length, body, Patience::Block);
+        let read =
+            engine.read(file, open.lock_owner(), parameters.offset, parameters.length, body, Patience::Block);
         end(body, at, read.map_err(|refusal| crate::status::of(&refusal))?, parameters, charge)
     })
 }

@@ -3,8 +3,8 @@
 //! [`handle`] finds or begins the log-on of a request and passes its token on. After the authentication
 //! [`accept`] sets up the result: a new session, a reauthenticated one, or one more channel ([`bind`]).
 
-mod bind;
 mod attempt;
+mod bind;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -14,7 +14,7 @@ use crate::config::{Access, Encryption, ShareConfig, Signing};
 use crate::connection::{Connection, Negotiated};
 use crate::exchange::{Handled, Request, Stop};
 use crate::state::notice::Holder;
-use crate::state::{Session, TreeTarget, Tree};
+use crate::state::{Session, Tree, TreeTarget};
 
 /// The rights of a user with write access: all rights but those to change owners and descriptors.
 const WRITE: Rights = Rights::from_bits_retain(0x0013_01ff);

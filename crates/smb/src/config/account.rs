@@ -205,7 +205,12 @@ impl ServerConfig {
     ///
     /// # Errors
     /// The demand that is not met, in words for the log.
-    pub fn standing(&self, hint: Option<&AccountHint>, user: &str, comes: Comes<'_>) -> Result<Standing, String> {
+    pub fn standing(
+        &self,
+        hint: Option<&AccountHint>,
+        user: &str,
+        comes: Comes<'_>,
+    ) -> Result<Standing, String> {
         let own = self.own_account(hint, user, comes.key_of)?;
         let endpoint = hint.and_then(|hint| hint.endpoint.clone());
         let (signs, seals) = match (own, &endpoint) {

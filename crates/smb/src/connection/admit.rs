@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use auth::crypto::{GmacNonce, Signer, SigningAlgorithm};
 use smb_wire::header::Packet;
 use smb_wire::header::transform::{self, TransformHeader};
-use smb_wire::{SmbCommand, Header, NtStatus};
+use smb_wire::{Header, NtStatus, SmbCommand};
 use wire::Now;
 
 use super::{Channel, Connection, Negotiated};
@@ -33,7 +33,10 @@ impl AdmissionRefusal {
             // elsewhere.
             SmbCommand::SessionSetup => {
                 let gmac = channel.session.protection.signing == SigningAlgorithm::AesGmac;
-                AdmissionRefusal::Answer { status: NtStatus::ACCESS_DENIED, signed: header.is_signed() && !gmac }
+                AdmissionRefusal::Answer {
+                    status: NtStatus::ACCESS_DENIED,
+                    signed: header.is_signed() && !gmac,
+                }
             }
             // MS-SMB2 3.3.4.1.1: a signed request has a signed reply, even if its own signature is wrong.
             _ => AdmissionRefusal::Answer { status: NtStatus::ACCESS_DENIED, signed: header.is_signed() },

@@ -2,7 +2,7 @@
 
 use auth::crypto::SigningAlgorithm;
 use smallvec::SmallVec;
-use smb_wire::{SmbCommand, Header, NtStatus};
+use smb_wire::{Header, NtStatus, SmbCommand};
 use wire::{Now, Output};
 
 use super::Connection;

@@ -1,7 +1,7 @@
 //! LOCKs that fail and may have been sent twice (MS-SMB2 3.3.5.14).
 
 use smb_wire::negotiate::{Capabilities, Dialect};
-use smb_wire::{SmbCommand, FileId, Header, lock};
+use smb_wire::{FileId, Header, SmbCommand, lock};
 
 use super::{Connection, Negotiated};
 use crate::state::Open;

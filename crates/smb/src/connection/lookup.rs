@@ -6,12 +6,12 @@ use std::sync::Arc;
 use share::{Waiter, Wake};
 use smb_wire::header::Flags;
 use smb_wire::negotiate::Dialect;
-use smb_wire::{SmbCommand, FileId, Header, NtStatus};
+use smb_wire::{FileId, Header, NtStatus, SmbCommand};
 
 use super::{Connection, Negotiated};
-use crate::exchange::{Request, Stop, RequestState};
-use crate::state::open::pending::{RequestOpen, Outstanding};
-use crate::state::{Open, Session, TreeTarget, Tree};
+use crate::exchange::{Request, RequestState, Stop};
+use crate::state::open::pending::{Outstanding, RequestOpen};
+use crate::state::{Open, Session, Tree, TreeTarget};
 
 impl Connection {
     /// The session of a request. An earlier check has found that it has one.

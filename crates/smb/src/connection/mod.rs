@@ -7,18 +7,18 @@
 
 mod admit;
 mod interim;
-mod replies;
-mod refusal_log;
-mod test_controls;
 mod locks;
 mod lookup;
 mod notices;
-mod transactions;
-mod throttling;
 mod parking;
-mod records;
-pub(crate) mod setup;
 mod pending_changes;
+mod records;
+mod refusal_log;
+mod replies;
+pub(crate) mod setup;
+mod test_controls;
+mod throttling;
+mod transactions;
 mod window;
 
 use std::collections::VecDeque;
@@ -34,8 +34,8 @@ use smb_wire::negotiate::{Capabilities, SecurityMode};
 use wire::{Mailbox, Now, Output, Peer};
 
 pub(crate) use admit::AdmissionRefusal;
-use test_controls::Controls;
 use setup::Setup;
+use test_controls::Controls;
 use window::Window;
 
 use crate::config::ServerConfig;

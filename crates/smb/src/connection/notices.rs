@@ -9,7 +9,7 @@ use smb_wire::create::OplockLevel;
 use smb_wire::create_context::LeaseState;
 use smb_wire::id::LeaseKey;
 use smb_wire::oplock_break::{Notification, NotificationFlags, Oplock};
-use smb_wire::{SmbCommand, Header};
+use smb_wire::{Header, SmbCommand};
 use wire::{Now, Output};
 
 use super::{Connection, Unproved};

@@ -3,7 +3,7 @@
 //! cancels it.
 
 use share::{Share, Ticket};
-use smb_wire::{SmbCommand, FileId, NtStatus};
+use smb_wire::{FileId, NtStatus, SmbCommand};
 use wire::Output;
 
 use super::{Connection, interim};
@@ -77,7 +77,12 @@ impl Connection {
     }
 
     /// The status of a request that may not be put aside after all.
-    fn must_not_wait(&self, aside: &Aside, exchange: &Exchange<'_>, request: &RequestState) -> Option<NtStatus> {
+    fn must_not_wait(
+        &self,
+        aside: &Aside,
+        exchange: &Exchange<'_>,
+        request: &RequestState,
+    ) -> Option<NtStatus> {
         // MS-SMB2 3.3.4.2: within a compound only a request that waits for a break may wait, as in Windows.
         let may_last = matches!(request.header.command(), SmbCommand::ChangeNotify | SmbCommand::Lock);
         let left = exchange.remaining.bytes().len();

@@ -9,7 +9,7 @@ use smb_wire::fscc::FileInfoClass;
 use smb_wire::negotiate::Dialect;
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::{
-    SmbCommand, FileId, Header, NtStatus, change_notify, flush, header, ioctl, lock, oplock_break,
+    FileId, Header, NtStatus, SmbCommand, change_notify, flush, header, ioctl, lock, oplock_break,
     query_directory, read, set_info, tree_connect, write,
 };
 
@@ -177,8 +177,12 @@ fn asked(command: SmbCommand, message: &[u8], is_311: bool, with_paths: bool) ->
             RequestSummary { minor, detail: length_that_is_set(&it), ..of(it.file_id) }
         }
         SmbCommand::OplockBreak => match oplock_break::Request::parse(message).ok()? {
-            oplock_break::Request::Oplock(it) => RequestSummary { minor: Some("Oplock".to_owned()), ..of(it.file_id) },
-            oplock_break::Request::Lease(_) => RequestSummary { minor: Some("Lease".to_owned()), ..RequestSummary::default() },
+            oplock_break::Request::Oplock(it) => {
+                RequestSummary { minor: Some("Oplock".to_owned()), ..of(it.file_id) }
+            }
+            oplock_break::Request::Lease(_) => {
+                RequestSummary { minor: Some("Lease".to_owned()), ..RequestSummary::default() }
+            }
         },
         _ => RequestSummary::default(),
     })
@@ -190,7 +194,12 @@ fn asked_of_lock(request: &lock::Request<'_>) -> RequestSummary {
     let minor = if first.flags.contains(lock::LockFlags::UNLOCK) { "Unlock" } else { "Lock" };
     let (detail, more) = (range_text(first.length, first.offset), all.count());
     let detail = if more == 0 { detail } else { format!("{detail} and {more} more") };
-    RequestSummary { file_id: Some(request.file_id), name: None, minor: Some(minor.to_owned()), detail: Some(detail) }
+    RequestSummary {
+        file_id: Some(request.file_id),
+        name: None,
+        minor: Some(minor.to_owned()),
+        detail: Some(detail),
+    }
 }
 
 /// The type and number of an information class.

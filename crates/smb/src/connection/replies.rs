@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smb_wire::error::{self, ErrorId};
 use smb_wire::negotiate::Dialect;
-use smb_wire::{SmbCommand, Header, NtStatus};
+use smb_wire::{Header, NtStatus, SmbCommand};
 use wire::Output;
 
 use super::Connection;

@@ -14,7 +14,7 @@ use smb_wire::NtStatus;
 use super::Connection;
 use crate::counting::is_metadata;
 use crate::exchange::{Aside, Request, Stop};
-use crate::state::{TreeTarget, Tree};
+use crate::state::{Tree, TreeTarget};
 
 impl Connection {
     /// Passes or throttles a request on names or Opens of a tree.

@@ -1,7 +1,7 @@
 //! Counts and records each request when it is answered ([`crate::counting`]).
 
 use share::counts::{Kind, Noted};
-use smb_wire::{SmbCommand, NtStatus, header, read};
+use smb_wire::{NtStatus, SmbCommand, header, read};
 use wire::{Frame, Now, Output};
 
 use super::Connection;

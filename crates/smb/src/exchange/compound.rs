@@ -6,7 +6,7 @@ use std::sync::Arc;
 use auth::crypto::{GmacNonce, Signer};
 use smallvec::SmallVec;
 use smb_wire::header::transform::{self, TransformHeader};
-use smb_wire::{SmbCommand, FileId, Header, NtStatus, header, read};
+use smb_wire::{FileId, Header, NtStatus, SmbCommand, header, read};
 use wire::Frame;
 
 use crate::limits::MAX_IO;

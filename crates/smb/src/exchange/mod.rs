@@ -6,17 +6,17 @@
 //! map of such requests, and out of it when it goes on. No other place has a part of it.
 
 pub mod compound;
-pub(crate) mod transaction;
 pub(crate) mod outcome;
 pub(crate) mod parked;
-mod request;
 pub(crate) mod remaining;
+mod request;
 mod request_state;
+pub(crate) mod transaction;
 
 pub use compound::Compound;
-pub use outcome::{Answered, Aside, Handled, CommandOutcome, Stop, PoolWork};
-pub use request::Request;
+pub use outcome::{Answered, Aside, CommandOutcome, Handled, PoolWork, Stop};
 use remaining::RemainingMessages;
+pub use request::Request;
 pub use request_state::RequestState;
 
 /// The requests of one frame, and the replies to them.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use share::limits::Hold;
 use share::{Share, Ticket};
-use smb_wire::{SmbCommand, NtStatus};
+use smb_wire::{NtStatus, SmbCommand};
 
 use super::{Exchange, RequestState};
 use crate::state::password_delay::QueuedAttempt;

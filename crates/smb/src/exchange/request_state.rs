@@ -4,8 +4,8 @@ use smb_wire::Header;
 use wire::Now;
 
 use super::transaction::TransactionState;
+use crate::state::open::pending::{Outstanding, ReadInProgress};
 use crate::state::password_delay::QueuedAttempt;
-use crate::state::open::pending::{ReadInProgress, Outstanding};
 
 /// A request from its arrival to its reply, including the time when it is put aside.
 pub struct RequestState {

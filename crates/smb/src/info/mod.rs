@@ -5,18 +5,18 @@
 //! modes in descriptors, [`posix`] the POSIX extensions. [`PositionMode`] has the values that belong to an
 //! Open and not to a file.
 
-pub(crate) mod position_mode;
+mod metadata;
 pub(crate) mod names;
 pub(crate) mod numbers;
+pub(crate) mod position_mode;
 pub(crate) mod posix;
-mod metadata;
 
 use smb_wire::NtStatus;
 use smb_wire::fscc::ea::BadEa;
 use volume::security::Parts;
 
-pub(crate) use position_mode::PositionMode;
 pub(crate) use metadata::FileMetadata;
+pub(crate) use position_mode::PositionMode;
 
 /// The parts of a descriptor that a client may query or set. Other bits are ignored (MS-SMB2 3.3.5.20.3 and
 /// 3.3.5.21.3).

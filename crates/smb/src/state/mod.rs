@@ -5,18 +5,18 @@
 //! the server. [`client`] lists a client's connections by their [`handle`]s. [`notice`] sends a break over
 //! one of them, or over the next when that fails.
 
-pub(crate) mod password_delay;
+pub(crate) mod channel_limit;
 pub mod client;
-pub(crate) mod pending_closes;
-pub(crate) mod rate_limited_log;
 pub mod counters;
 pub mod durable;
 pub mod handle;
 pub mod index;
 pub mod notice;
 pub mod open;
+pub(crate) mod password_delay;
+pub(crate) mod pending_closes;
 pub(crate) mod persistent;
-pub(crate) mod channel_limit;
+pub(crate) mod rate_limited_log;
 pub mod sequence;
 pub mod server;
 pub mod session;
@@ -28,4 +28,4 @@ pub(crate) use open::OnDisk;
 pub use open::{Object, Open};
 pub use server::Server;
 pub use session::Session;
-pub use tree::{TreeTarget, Tree};
+pub use tree::{Tree, TreeTarget};

@@ -83,7 +83,11 @@ impl PasswordDelays {
 
     /// Judges an attempt if it may be judged now. `judge` also says whether the attempt has failed. A
     /// waiting attempt comes again with its place.
-    pub(crate) fn judge<R>(self: &Arc<Self>, one: PasswordAttempt, judge: impl FnOnce() -> (R, bool)) -> AttemptOutcome<R> {
+    pub(crate) fn judge<R>(
+        self: &Arc<Self>,
+        one: PasswordAttempt,
+        judge: impl FnOnce() -> (R, bool),
+    ) -> AttemptOutcome<R> {
         let PasswordAttempt { key, place, waiter, delay_ns, now_ns } = one;
         let mut queues = self.part(key).lock();
         if let Some(queue) = queues.get_mut(&key) {
@@ -178,12 +182,20 @@ mod tests {
     const ANN: u64 = 1;
 
     impl DelayedLogons {
-        fn call(&self, key: u64, place: Option<QueuedAttempt>, now_ns: u64, fails: bool) -> AttemptOutcome<()> {
+        fn call(
+            &self,
+            key: u64,
+            place: Option<QueuedAttempt>,
+            now_ns: u64,
+            fails: bool,
+        ) -> AttemptOutcome<()> {
             let wake = Arc::clone(&self.bell) as Arc<dyn share::Wake>;
-            let token = place
-                .as_ref()
-                .map_or_else(|| 1 + self.bell.create_record.fetch_add(1, Ordering::Relaxed), |place| place.async_id);
-            let one = PasswordAttempt { key, place, waiter: Waiter { wake, token }, delay_ns: DELAY_NS, now_ns };
+            let token = place.as_ref().map_or_else(
+                || 1 + self.bell.create_record.fetch_add(1, Ordering::Relaxed),
+                |place| place.async_id,
+            );
+            let one =
+                PasswordAttempt { key, place, waiter: Waiter { wake, token }, delay_ns: DELAY_NS, now_ns };
             self.delays.judge(one, || ((), fails))
         }
 
@@ -221,7 +233,8 @@ mod tests {
     fn tries_come_in_their_order_and_no_more_than_some_wait() {
         let scene = DelayedLogons::default();
         assert!(scene.is_judged(ANN, 0, true));
-        let mut places: VecDeque<QueuedAttempt> = (0..MAX_WAITING_ATTEMPTS).map(|_| scene.waits(None, 1)).collect();
+        let mut places: VecDeque<QueuedAttempt> =
+            (0..MAX_WAITING_ATTEMPTS).map(|_| scene.waits(None, 1)).collect();
         assert_eq!(places[0].at_ns, Some(DELAY_NS));
         assert!(places.range(1..).all(|place| place.at_ns.is_none()));
         assert!(matches!(scene.call(ANN, None, 1, false), AttemptOutcome::Refused));
@@ -257,7 +270,10 @@ mod tests {
         let kept: usize = scene.delays.parts.iter().map(|part| part.lock().len()).sum();
         assert_eq!(kept, MAX_PASSWORD_DELAYS);
         assert!(
-            matches!(scene.call(3 * MAX_PASSWORD_DELAYS as u64 - 1, None, 0, false), AttemptOutcome::Later(_)),
+            matches!(
+                scene.call(3 * MAX_PASSWORD_DELAYS as u64 - 1, None, 0, false),
+                AttemptOutcome::Later(_)
+            ),
             "the latest stay"
         );
     }

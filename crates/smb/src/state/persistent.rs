@@ -9,7 +9,7 @@ use smb_wire::create_context::{Lease, LeaseFlags, LeaseState, LeaseV2};
 use smb_wire::id::LeaseKey;
 use wire::{Cursor, Truncated, Writer};
 
-use super::durable::{AskedFor, Instance, CreateRecord};
+use super::durable::{AskedFor, CreateRecord, Instance};
 use super::open::Open;
 use super::sequence::{LOCKS, LockSequences};
 

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use parking_lot::Mutex;
 
-use crate::limits::{LOG_PERIOD_NS, MAX_LOGGED_ADDRESSES, MAX_LOG_LINES};
+use crate::limits::{LOG_PERIOD_NS, MAX_LOG_LINES, MAX_LOGGED_ADDRESSES};
 
 /// The logged lines by client address. A limit for each connection would not do, since a client may open one
 /// after the other.

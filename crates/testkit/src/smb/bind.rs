@@ -6,7 +6,7 @@ use auth::{Initiator, InitiatorStep, Signer, Wrap};
 use smb::keys;
 use smb_wire::negotiate::Capabilities;
 use smb_wire::session_setup::{self, RequestFlags};
-use smb_wire::{SmbCommand, Header, NtStatus};
+use smb_wire::{Header, NtStatus, SmbCommand};
 
 use super::client::Transcript;
 use super::peer::{Answer, Keys, sign_with};

@@ -13,7 +13,7 @@ use smb_wire::negotiate::{
 };
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::session_setup::{self, RequestFlags};
-use smb_wire::{SmbCommand, FileId, Guid, Header, WireList, NtStatus, Utf16, set_info, tree_connect, utf16};
+use smb_wire::{FileId, Guid, Header, NtStatus, SmbCommand, Utf16, WireList, set_info, tree_connect, utf16};
 
 use super::peer::{Answer, Keys, Peer, whole};
 

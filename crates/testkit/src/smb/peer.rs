@@ -12,7 +12,7 @@ use smb::keys::Seal;
 use smb::state::Event;
 use smb_wire::header::transform::{self, TransformHeader};
 use smb_wire::header::{Chain, Flags, Packet};
-use smb_wire::{SmbCommand, FileId, Header, NtStatus};
+use smb_wire::{FileId, Header, NtStatus, SmbCommand};
 use wire::endpoint::Receipt;
 use wire::{Conversation, Mailbox, Now, Output};
 

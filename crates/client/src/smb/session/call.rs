@@ -14,7 +14,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use smb_wire::{SmbCommand, NtStatus};
+use smb_wire::{NtStatus, SmbCommand};
 
 use super::series::Series;
 use crate::Error;

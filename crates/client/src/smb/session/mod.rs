@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use smb_wire::create::FileInfo;
 use smb_wire::negotiate::SecurityMode;
 use smb_wire::session_setup::SessionFlags;
-use smb_wire::{SmbCommand, NtStatus, logoff};
+use smb_wire::{NtStatus, SmbCommand, logoff};
 
 use crate::error::Result;
 use crate::patience::answered;

@@ -8,7 +8,7 @@
 use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::header::{self, Header};
 use smb_wire::{
-    SmbCommand, FileId, Malformed, NtStatus, close, create, error, ioctl, query_directory, query_info, read,
+    FileId, Malformed, NtStatus, SmbCommand, close, create, error, ioctl, query_directory, query_info, read,
     set_info, write,
 };
 

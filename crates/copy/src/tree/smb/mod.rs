@@ -23,7 +23,7 @@ use client::{ChannelStatus, Url};
 pub(crate) use inside::Inside;
 use smb_wire::create::{Access as Rights, CreateOptions, Disposition, FileInfo, ShareAccess};
 use smb_wire::fscc::FileAttributes;
-use smb_wire::{SmbCommand, Guid, NtStatus};
+use smb_wire::{Guid, NtStatus, SmbCommand};
 use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinHandle;
 

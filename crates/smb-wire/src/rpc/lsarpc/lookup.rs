@@ -6,7 +6,7 @@ use super::{
 use crate::rpc::fault::Fault;
 use crate::rpc::handles::Handles;
 use crate::rpc::host::{Account, Host, NameUse, Resolved, ServerFacts};
-use crate::rpc::ndr::{BadStub, StubReader, StringHead, Writer};
+use crate::rpc::ndr::{BadStub, StringHead, StubReader, Writer};
 use crate::rpc::sid;
 
 /// The version of an operation. The versions differ in the fields of each result.

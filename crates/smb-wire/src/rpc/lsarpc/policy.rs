@@ -106,7 +106,11 @@ pub(super) fn query(
 }
 
 /// LsarGetUserName
-pub(super) fn get_user_name(args: &mut StubReader<'_>, out: &mut Writer, host: &dyn Host) -> Result<(), Fault> {
+pub(super) fn get_user_name(
+    args: &mut StubReader<'_>,
+    out: &mut Writer,
+    host: &dyn Host,
+) -> Result<(), Fault> {
     // MS-LSAT 3.1.4.4
     args.unique_string()?;
     if args.pointer()? {

@@ -212,7 +212,11 @@ fn write_resume(out: &mut Writer, resume: Option<u32>) {
 }
 
 /// NetrShareGetInfo
-pub(super) fn share_get_info(args: &mut StubReader<'_>, out: &mut Writer, host: &dyn Host) -> Result<(), Fault> {
+pub(super) fn share_get_info(
+    args: &mut StubReader<'_>,
+    out: &mut Writer,
+    host: &dyn Host,
+) -> Result<(), Fault> {
     // MS-SRVS 3.1.4.10
     server_name(args)?;
     let name = args.string()?.to_string_lossy();

@@ -17,7 +17,9 @@ pub(super) fn take_over(create: Create<'_>, request: &Request<'_>, target: &Pars
     for volatile in server.index.by_application(instance.id) {
         let Some(open) = server.opens.get(volatile).map(|open| open.share()) else { continue };
         let (Some((engine, file)), Some(record)) = (open.file(), open.create_record.get()) else { continue };
-        if record.client == session.client || !create.tree.leads_to(engine) || !target.is_path_of(engine, file)
+        if record.client == session.client
+            || !create.tree.leads_to(engine)
+            || !target.is_path_of(engine, file)
         {
             continue;
         }

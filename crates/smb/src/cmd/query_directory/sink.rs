@@ -3,7 +3,7 @@
 use share::{Info, Share};
 use smb_wire::Utf16;
 use smb_wire::fscc::chain::Chain;
-use smb_wire::fscc::directory::{DirectoryClass, ListingEntry, EntryName, Listing};
+use smb_wire::fscc::directory::{DirectoryClass, EntryName, Listing, ListingEntry};
 use smb_wire::fscc::names::{Syntax, to_wire};
 use smb_wire::fscc::{FileInfoClass, Full};
 use smb_wire::posix::{DirectoryEntry, FILE_POSIX_INFORMATION};

@@ -29,11 +29,14 @@ impl LogOn<'_, '_> {
         let waiter = self.connection.waiter_for(self.request);
         let (key, place) = (server.password_delays.key(&user, from), self.request.queued_attempt.take());
         let acceptor = &mut self.connection.setups[at].acceptor;
-        let tried = server.password_delays.judge(PasswordAttempt { key, place, waiter, delay_ns, now_ns: now.mono_ns }, || {
-            let step = acceptor.step(token, &users, now);
-            let has_failed = matches!(step, Step::Refused(Refusal::WrongCredentials));
-            (step, has_failed)
-        });
+        let tried = server.password_delays.judge(
+            PasswordAttempt { key, place, waiter, delay_ns, now_ns: now.mono_ns },
+            || {
+                let step = acceptor.step(token, &users, now);
+                let has_failed = matches!(step, Step::Refused(Refusal::WrongCredentials));
+                (step, has_failed)
+            },
+        );
         match tried {
             AttemptOutcome::Judged(step) => Ok((step, Some(user))),
             AttemptOutcome::Later(place) => Err(Stop::Aside(Aside::LogOnDelay(place))),

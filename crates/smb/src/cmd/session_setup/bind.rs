@@ -24,7 +24,8 @@ type BindRefusal = (NtStatus, &'static str);
 const TOO_MANY: BindRefusal =
     (NtStatus::INSUFFICIENT_RESOURCES, "the session has as many channels as max_channels lets it have");
 
-const ENDED: BindRefusal = (NtStatus::USER_SESSION_DELETED, "there is no session of this id; it may have ended");
+const ENDED: BindRefusal =
+    (NtStatus::USER_SESSION_DELETED, "there is no session of this id; it may have ended");
 
 impl LogOn<'_, '_> {
     /// The session of a binding request, if it passes the checks before the authentication.

@@ -5,8 +5,8 @@
 //! of Opens has the newest one. So READ and WRITE find session, tree and file with one load and no lock.
 
 mod changes;
-pub(crate) mod pending;
 pub(crate) mod listing;
+pub(crate) mod pending;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -17,7 +17,7 @@ use smb_wire::FileId;
 use smb_wire::rpc::Pipe;
 use wire::Now;
 
-use changes::{EndWaiters, Changes, PendingReads};
+use changes::{Changes, EndWaiters, PendingReads};
 use listing::Listing;
 
 use super::durable::{CreateRecord, Promise, Survival};

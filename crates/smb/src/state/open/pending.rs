@@ -39,7 +39,8 @@ impl Open {
 
     pub(crate) fn is_over(&self, until: PendingUntil) -> bool {
         let pending_reads = || self.pending_reads.0.load(Ordering::Acquire);
-        !self.per_request.changes.are_under_way() && (until == PendingUntil::Unchanged || pending_reads() == 0)
+        !self.per_request.changes.are_under_way()
+            && (until == PendingUntil::Unchanged || pending_reads() == 0)
     }
 
     /// Wakes this ticket after the last operation, or earlier. Returns false if there is nothing to wait
@@ -102,7 +103,8 @@ impl RequestOpen {
     #[inline]
     pub fn new(open: Held<Open>, command: SmbCommand) -> Option<RequestOpen> {
         // All control codes count as changes. It is not worth telling apart those that only read.
-        let changes = matches!(command, SmbCommand::Write | SmbCommand::SetInfo | SmbCommand::Ioctl | SmbCommand::Lock);
+        let changes =
+            matches!(command, SmbCommand::Write | SmbCommand::SetInfo | SmbCommand::Ioctl | SmbCommand::Lock);
         let begins = !changes || open.per_request.changes.begin(open.life);
         begins.then(|| RequestOpen { open, changes })
     }
@@ -227,7 +229,7 @@ impl LateChanges {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::tree::{TreeTarget, Tree};
+    use crate::state::tree::{Tree, TreeTarget};
     use crate::table::Table;
     use smb_wire::FileId;
     use smb_wire::create::Access;

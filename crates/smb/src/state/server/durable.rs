@@ -17,7 +17,8 @@ impl Server {
             (survival.survives(), survival.is_persistent())
         };
         let record = open.create_record.get();
-        if survives || record.is_some_and(|record| record.create_guid.is_some() || record.instance.is_some()) {
+        if survives || record.is_some_and(|record| record.create_guid.is_some() || record.instance.is_some())
+        {
             self.index.enter(open, persistent);
         }
     }

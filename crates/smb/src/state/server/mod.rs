@@ -20,13 +20,13 @@ use crate::counting::FAMILY;
 use crate::interfaces::NetworkAddress;
 use crate::keys::Protection;
 use crate::limits::MAX_OPENS;
+use crate::state::index::Index;
+use crate::state::open::pending::LateChanges;
 use crate::state::password_delay::PasswordDelays;
 use crate::state::pending_closes::PendingCloses;
 use crate::state::rate_limited_log::RateLimitedLog;
-use crate::state::index::Index;
-use crate::state::open::pending::LateChanges;
 use crate::state::session::SessionState;
-use crate::state::{Client, Event, Handle, Object, Open, Session, TreeTarget, Tree};
+use crate::state::{Client, Event, Handle, Object, Open, Session, Tree, TreeTarget};
 use crate::table::Table;
 
 /// The SMB server.

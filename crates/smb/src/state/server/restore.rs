@@ -11,7 +11,7 @@ use super::Server;
 use crate::config::ShareConfig;
 use crate::state::durable::{Durable, Survival, Version};
 use crate::state::persistent::Note;
-use crate::state::{Object, Open, TreeTarget, Tree};
+use crate::state::{Object, Open, Tree, TreeTarget};
 
 impl Server {
     /// Restores the recorded Opens of a share. Each of them waits for its client from now on.
