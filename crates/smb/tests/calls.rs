@@ -1,5 +1,6 @@
-//! How many calls about names and attributes requests take on the volume, with names and files remembered and without: what
-//! they cost where each such call goes to a store far away. `nfs/tests/calls.rs` counts the same over NFS.
+//! The number of calls on the volume about names and attributes that requests take, with a cache of names
+//! and files and without. It is the cost if each such call goes to a remote store. `nfs/tests/calls.rs`
+//! counts the same over NFS.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use testkit::smb::client::OpenFile;
 use testkit::smb::peer::Peer;
 use volume::faulty::{Call, Plan};
 
-/// A client that counts what its requests take.
+/// A client that counts the calls of its requests.
 struct Counting {
     _world: World,
     plan: Arc<Plan>,
@@ -34,7 +35,7 @@ impl Counting {
         (self.plan.metadata_calls() - before, answer)
     }
 
-    /// The calls of opening so, and of closing.
+    /// The calls of an open with these parameters, and of its close.
     fn open_and_close(&mut self, open: &OpenFile<'_>) -> (u64, u64) {
         let (opening, answer) = self.count(|client| client.create(open));
         assert_eq!(answer.status(), NtStatus::SUCCESS);
@@ -52,7 +53,7 @@ impl Counting {
         self.open_and_close(&OpenFile { disposition: Disposition::Open, access, ..OpenFile::named(name) })
     }
 
-    /// What clients do to look at a file: they open it for its attributes, ask and close.
+    /// The steps of clients that look at a file: open it for its attributes, query them and close it.
     fn stat(&mut self, name: &str) -> u64 {
         let access = Access::READ_ATTRIBUTES;
         let open = OpenFile { disposition: Disposition::Open, access, ..OpenFile::named(name) };
@@ -72,7 +73,7 @@ impl Counting {
         opening + closing
     }
 
-    /// The calls of listing a directory with all that Explorer shows, and the names.
+    /// The calls of listing a directory with all fields of Explorer, and the names.
     fn list(&mut self, directory: &str) -> (u64, usize) {
         let open = OpenFile::directory(directory);
         self.count(|client| {

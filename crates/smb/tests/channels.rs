@@ -1,5 +1,5 @@
-//! A session over several channels: what one channel does the others see, what it loses they keep, and how the
-//! session ends on all of them.
+//! A session over several channels: changes on one channel show on the others, the loss of one does not
+//! affect them, and the session ends on all of them.
 
 use smb_wire::create::{Access, OplockLevel};
 use smb_wire::create_context::{Contexts, Lease, LeaseFlags, LeaseState, LeaseV2, RequestContext};
@@ -37,7 +37,7 @@ fn unlock(client: &mut Peer, file_id: FileId) -> NtStatus {
     client.status(SmbCommand::Lock, lock_message(file_id, lock::LockFlags::UNLOCK))
 }
 
-/// Locks and waits for it.
+/// Sends a LOCK that has to wait.
 fn lock_later(client: &mut Peer, file_id: FileId) -> (u64, Answer) {
     let id = client.start(SmbCommand::Lock, lock_message(file_id, lock::LockFlags::EXCLUSIVE_LOCK));
     told_to_wait(client, id)
@@ -94,7 +94,7 @@ fn losing_one_channel_hurts_nothing_else() {
         assert_eq!(lost.write(file, 0, b"written over the lost channel"), NtStatus::SUCCESS);
         assert_eq!(lock_now(&mut lost, file), NtStatus::SUCCESS);
         let directory = kept.create(&OpenFile::directory("directory")).file_id();
-        // What waits on each channel when one is lost.
+        // Requests that wait on each channel when one is lost.
         watch(&mut lost, directory);
         let (id, _) = watch(&mut kept, directory);
         lost.hang_up();
@@ -106,7 +106,7 @@ fn losing_one_channel_hurts_nothing_else() {
         // The place is free again.
         let mut third = world.bind(&Dial::default(), &kept);
         assert_eq!(third.read(file, 8, 4).data(), b"over");
-        // With the last one all ends.
+        // All ends with the last channel.
         kept.hang_up();
         assert!(third.is_served());
         third.hang_up();
@@ -129,12 +129,12 @@ fn a_logoff_on_one_channel_ends_the_session_on_all() {
             let (id, _) = watch(two, directory);
             log_off(one);
             assert!(world.server.sessions().is_empty() && world.server.opens.is_empty());
-            // What waited is answered, and as it was asked: a sealed request is not answered in plain.
+            // The waiting request is answered in its own form: a sealed request gets no plain reply.
             let answer = two.answer(id).expect("an answer to what waited");
             assert_eq!(answer.status(), NtStatus::NOTIFY_CLEANUP);
             assert_eq!((answer.is_sealed, answer.is_signed), (seals, !seals));
             if seals {
-                // Nobody has the keys any more that would open it.
+                // The keys that would open it are gone.
                 two.start(SmbCommand::Echo, |out| smb_wire::echo::Request.write(out));
                 assert!(two.is_closed);
                 continue;
@@ -203,7 +203,7 @@ fn a_request_is_taken_back_on_its_own_connection_only() {
     assert!(second.next().is_none() && second.is_served());
 }
 
-/// A client that holds a batch oplock over two channels, and another that breaks it.
+/// A client that holds a batch oplock over two channels, and another client that breaks it.
 fn broken(world: &World, main: &mut Peer, other: &mut Peer, name: &str) -> (FileId, u64) {
     let batch = OpenFile { oplock: OplockLevel::Batch, ..OpenFile::named(name) };
     let file = main.create(&batch).file_id();
@@ -233,7 +233,7 @@ fn a_break_is_told_on_the_main_channel_and_answered_on_any() {
     assert_eq!(told, Notification::Oplock(Oplock { oplock_level: OplockLevel::LevelII, file_id: file }));
     assert_eq!(keep_level_two(&mut second, file), NtStatus::SUCCESS);
     assert_eq!(other.answer(waiting).unwrap().status(), NtStatus::SUCCESS);
-    // With the first channel gone, the second one is told.
+    // After the first channel ends, the notice goes to the second one.
     main.hang_up();
     let (file, waiting) = broken(&world, &mut second, &mut other, "another");
     assert!(second.notice().is_some());
@@ -360,7 +360,7 @@ fn a_share_that_is_taken_away_takes_its_trees_and_opens_along_and_leaves_the_ses
         assert_eq!(client.try_tree(SHARE).status(), NtStatus::BAD_NETWORK_NAME);
     }
     assert_eq!(other.read(theirs, 0, 1).status(), NtStatus::NETWORK_NAME_DELETED);
-    // Sessions and their channels have stayed.
+    // Sessions and their channels stay.
     assert_eq!(world.server.sessions().len(), 2);
     assert_eq!(world.server.session(main.session_id).expect("a session").channel_count(), 2);
     world.server.set_shares(shares.iter().map(|share| smb::ShareConfig::clone(share)));

@@ -1,5 +1,5 @@
-//! What the limits of a share charge for a READ or a WRITE: however it ends, the share, the file and the account have what they
-//! had before, less the bytes that were transferred.
+//! The charge of a share's limits for a READ or a WRITE. After any end of the request, the share, the file
+//! and the account have their earlier amounts less the transferred bytes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use volume::faulty::Call;
 use volume::{Failure, Name, Node, OpenHow, Volume};
 use volume_posix::PosixVolume;
 
-/// Bytes a second at each gate, of which half of what a twentieth of a second brings is there.
+/// Bytes a second at each gate. Half of the amount of a twentieth of a second is available.
 const RATE: u64 = 50_000_000;
-/// Operations a second, of which a twentieth of a second's can be done at once.
+/// Operations a second. Those of a twentieth of a second can run at once.
 const OPERATIONS: u64 = 1000;
 /// The content of the file.
 const SIZE: usize = 600_000;
 
-/// The test itself lets time pass.
+/// The test itself advances the time.
 struct Quiet;
 
 impl Alarm for Quiet {
@@ -41,15 +41,15 @@ struct Scene {
     file: FileId,
 }
 
-/// How a request may end on the scene's connection.
+/// An end of a request on the connection.
 type End = fn(&mut Scene);
 
 fn plain() -> Dial {
-    // What is signed is copied anyhow.
+    // Signed data is always copied.
     Dial { requires_signing: false, ..Dial::default() }
 }
 
-/// The file as the host has it.
+/// The file on the host.
 fn on_disk(world: &World) -> Arc<dyn Node> {
     let volume = PosixVolume::open(&world.root(), &world.outside()).expect("it can be served");
     let (root, name) = (volume.root().expect("the root"), Name::new(b"file").expect("a name"));
@@ -105,12 +105,12 @@ impl Scene {
         Work::Read { file: self.number, len }
     }
 
-    /// Bytes that are left to the file, the share and the account.
+    /// The remaining bytes of the file, the share and the account.
     fn left(&self) -> Vec<i64> {
         self.share.bytes_left(self.work(0), self.world.clock.time())
     }
 
-    /// Lets `end` happen, after which so many bytes were transferred.
+    /// Runs `end` and checks that this many bytes were transferred.
     #[track_caller]
     fn costs(mut self, transferred: usize, end: impl FnOnce(&mut Scene)) {
         let (before, began) = (self.left(), self.world.clock.time().mono_ns);
@@ -126,13 +126,13 @@ impl Scene {
         self.share.state(self.world.clock.time()).expect("the share").held
     }
 
-    /// No operation passes for a millisecond.
+    /// Lets no operation pass for a millisecond.
     fn shut(&self) {
         let now = self.world.clock.time();
         (0..OPERATIONS / 20).for_each(|_| self.share.charge(self.work(0), now).used_up());
     }
 
-    /// Lets time pass, and those go on whose time has come.
+    /// Advances the time and resumes the requests that are due.
     fn pass(&self) {
         self.world.clock.advance(Duration::from_millis(2));
         self.limits.release(self.world.clock.time());
@@ -150,14 +150,14 @@ impl Scene {
         self.client.send(whole(&header, |out| write::Request::new(file, 0, &data).write(out)))
     }
 
-    /// The status of the answer, of which there is only one.
+    /// Checks the status of the only reply.
     #[track_caller]
     fn ends(&mut self, id: u64, status: NtStatus) {
         assert_eq!(self.client.answer(id).expect("an answer").status(), status);
         assert!(self.client.answer(id).is_none(), "only one answer");
     }
 
-    /// Asks for a READ that is held.
+    /// Sends a READ that is throttled.
     #[track_caller]
     fn hold_read(&mut self, length: u32) -> u64 {
         self.shut();
@@ -167,7 +167,7 @@ impl Scene {
         id
     }
 
-    /// Asks for a READ that finds nothing in memory, and whose work is not begun.
+    /// Sends a READ of data that is not in memory. Its work is not started.
     #[track_caller]
     fn work_read(&mut self, length: u32) -> u64 {
         self.client.holds_jobs = true;
@@ -177,7 +177,7 @@ impl Scene {
         id
     }
 
-    /// The connection is lost.
+    /// Loses the connection.
     fn hang_up(&mut self) {
         let other = self.world.peer();
         std::mem::replace(&mut self.client, other).hang_up();
@@ -188,7 +188,7 @@ impl Scene {
         assert_eq!(status, NtStatus::SUCCESS);
     }
 
-    /// The same client comes anew and ends the session from elsewhere.
+    /// Connects the same client again, which ends the session.
     fn come_anew(&self) -> Peer {
         self.world.dial(&Dial { previous_session_id: self.client.session_id, ..plain() })
     }
@@ -221,7 +221,7 @@ fn what_is_not_copied_costs_what_it_transfers() {
         Scene::on(world, true, Access::FILE_ALL).costs(there, |scene| {
             let id = scene.ask_read(0, length, 0);
             scene.ends(id, NtStatus::SUCCESS);
-            // The host tells what is in memory from Linux 6.5 on.
+            // The host reports pages in memory since Linux 6.5.
             let tells = on_disk(&scene.world).range(0, SIZE).expect("it may be read").is_some();
             assert_eq!(scene.client.uncopied, usize::from(tells));
         });
@@ -242,7 +242,7 @@ fn what_is_refused_at_once_costs_nothing() {
         Scene::new(World::in_memory()).costs(0, end);
         Scene::new(World::cold()).costs(0, end);
     }
-    // FILE_WRITE_DATA alone, and FILE_READ_DATA alone (MS-SMB2 2.2.13.1.1).
+    // FILE_WRITE_DATA only, and FILE_READ_DATA only (MS-SMB2 2.2.13.1.1).
     for length in [65_536, 524_288] {
         Scene::on(World::in_memory(), false, Access::from_bits_retain(2)).costs(0, |scene| {
             let id = scene.ask_read(0, length, 0);
@@ -275,7 +275,7 @@ fn what_is_read_on_the_pool_costs_what_it_transfers() {
 
 #[test]
 fn what_found_nothing_in_memory_and_is_never_done_costs_nothing() {
-    // The pool drops its jobs, before or after the connection is gone.
+    // The pool drops its jobs, before or after the end of the connection.
     Scene::new(World::cold()).costs(0, |scene| {
         scene.work_read(65_536);
         drop(scene.client.take_jobs());
@@ -286,7 +286,7 @@ fn what_found_nothing_in_memory_and_is_never_done_costs_nothing() {
         scene.hang_up();
         drop(jobs);
     });
-    // So much waits already that it must not.
+    // So many requests wait already that this one must not.
     Scene::new(World::cold()).costs(0, |scene| {
         scene.world.engine.set_limits(None);
         scene.client.holds_jobs = true;
@@ -295,7 +295,7 @@ fn what_found_nothing_in_memory_and_is_never_done_costs_nothing() {
             scene.ask_read(0, 10, 0);
             asked += 1;
             if asked % 16 == 0 {
-                // Its answers bring further credits.
+                // Its replies bring more credits.
                 scene.client.status(SmbCommand::Echo, |out| smb_wire::echo::Request.write(out));
             }
         }
@@ -307,7 +307,7 @@ fn what_found_nothing_in_memory_and_is_never_done_costs_nothing() {
 
 #[test]
 fn what_found_nothing_in_memory_and_is_then_refused_costs_nothing() {
-    // The client is gone, and its Opens with it.
+    // The client is gone, and so are its Opens.
     Scene::new(World::cold()).costs(0, |scene| {
         scene.work_read(65_536);
         let jobs = scene.client.take_jobs();
@@ -370,7 +370,7 @@ fn what_is_taken_back_while_it_is_held_costs_nothing() {
         scene.hold_read(65_536);
         scene.hang_up();
     });
-    // Its time has come, and nobody comes to it.
+    // Its time has come, but it is not resumed.
     Scene::new(World::in_memory()).costs(0, |scene| {
         let id = scene.hold_read(65_536);
         scene.client.holds_events = true;

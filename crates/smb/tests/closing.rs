@@ -1,4 +1,4 @@
-//! A CLOSE is carried out behind what its client asked of the Open before, whether that was answered or not
+//! A CLOSE runs after the earlier requests of its client on the Open, whether they were answered or not
 //! (MS-SMB2 3.3.5.10).
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use volume::faulty::{Call, Fault};
 
 const CONTENT: &[u8] = b"what the file holds";
 
-/// A client with a file, whose work on the blocking pool is held.
+/// A client with a file. Its work on the blocking pool is held back.
 fn with_a_file(world: &World) -> (Peer, FileId) {
     let mut client = world.client();
     let file = client.open("file");
@@ -35,7 +35,7 @@ fn a_read_that_came_before_it_has_its_data() {
     let close = start_close(&mut client, file);
     client.run_job(0);
     assert_eq!(client.answer(first).expect("it is done").data(), CONTENT);
-    // Clients take an answer to a CLOSE for the last one, so there is no interim one.
+    // Clients take any reply to a CLOSE for the last one, so there is no interim response.
     assert!(client.answer(close).is_none());
     client.run_jobs();
     assert_eq!(client.answer(second).expect("it is done").data(), CONTENT);

@@ -1,5 +1,5 @@
-//! What the log says, at the level that it has by default, of requests that are refused as wrong: who sent what, and
-//! why it was refused; and that nobody fills it.
+//! The log lines about refused requests, at the default log level: they say who sent the request and why it
+//! was refused. Their number is limited.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -43,7 +43,7 @@ impl MakeWriter<'_> for Log {
     }
 }
 
-/// Does something, and gives the lines that the log has of it.
+/// Runs `act` and returns its log lines.
 fn logged(act: impl FnOnce()) -> Vec<String> {
     let log = Log::default();
     let lines = tracing_subscriber::fmt().with_ansi(false).without_time().with_writer(log.clone());
@@ -52,7 +52,8 @@ fn logged(act: impl FnOnce()) -> Vec<String> {
     String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// There is one line of it, which has these words, the peer's address, the session of this id and its user.
+/// Checks that `act` writes one line with these words, the peer's address, the session with this id and its
+/// user.
 fn told(session_id: u64, act: impl FnOnce(), words: &str) {
     let lines = logged(act);
     let [line] = &lines[..] else { panic!("{words:?} in {lines:#?}") };
@@ -88,7 +89,7 @@ fn a_stolen_session_id_is_told_of_and_one_that_was_never_given_is_not() {
     thief.session_id = owner;
     let opens = |thief: &mut Peer| assert_eq!(create(thief, &OpenFile::named("f"), false).status(), gone);
     told(owner, || opens(&mut thief), "Create refused: the session is one of other connections");
-    // A log-on without the flag that says that it is a channel.
+    // A log-on without the flag of a binding.
     let logs_on = |thief: &mut Peer| {
         assert_eq!(thief.status(SmbCommand::SessionSetup, write_first_setup), gone);
     };

@@ -1,5 +1,5 @@
-//! Several requests in one frame: what a related request takes over from the one before it, and what it is
-//! told when there is nothing to take over (MS-SMB2 3.3.5.2.7).
+//! Compounds of several requests: the values that a related request inherits from the previous one, and the
+//! status if there is nothing to inherit (MS-SMB2 3.3.5.2.7).
 
 use smb_wire::create::Disposition;
 use smb_wire::header::Flags;
@@ -7,7 +7,7 @@ use smb_wire::{SmbCommand, FileId, Header, NtStatus, close, echo, read, utf16, w
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Dial, Peer, World};
 
-/// What the requests of a compound are made of.
+/// One request of a compound.
 enum Step<'a> {
     Create(&'a str, Disposition),
     Write(FileId, &'a [u8]),
@@ -44,12 +44,12 @@ impl Step<'_> {
     }
 }
 
-/// Sends the steps as one related compound and says how each ended.
+/// Sends the steps as one related compound and returns their statuses.
 fn related(client: &mut Peer, steps: &[Step<'_>]) -> Vec<NtStatus> {
     let mut messages: Vec<_> = steps.iter().map(|step| step.message(client)).collect();
     for message in &mut messages[1..] {
         let header = Header::parse_mut(message).expect("a header");
-        // What is taken over is named by all bits.
+        // All bits set stand for an inherited id.
         header.set_tree_id(u32::MAX);
         if client.keys[&client.session_id].seals {
             header.set_session_id(u64::MAX);
@@ -94,7 +94,7 @@ fn what_stands_behind_a_failed_create_fails_like_it() {
     assert_eq!(related(&mut client, &steps), [NtStatus::OBJECT_NAME_NOT_FOUND; 4]);
     let steps = [Step::Create("a*", Disposition::Create), Step::Close(BEFORE)];
     assert_eq!(related(&mut client, &steps), [NtStatus::OBJECT_NAME_INVALID; 2]);
-    // A file that is named is another matter.
+    // A request that names a file is independent.
     let file = client.open("file");
     assert_eq!(client.write(file, 0, b"content"), NtStatus::SUCCESS);
     let steps = [Step::Create("missing", Disposition::Open), Step::Read(file), Step::Close(BEFORE)];
@@ -127,7 +127,7 @@ fn nothing_before_it_gives_nothing_to_take_over() {
     let world = World::in_memory();
     let mut bystander = world.client();
     let mut client = world.client();
-    // Related, and the first of its frame.
+    // Related although it is the first of its frame.
     for command in [SmbCommand::Create, SmbCommand::Echo, SmbCommand::Close] {
         let mut message = match command {
             SmbCommand::Create => Step::Create("file", Disposition::OpenIf).message(&mut client),
@@ -139,9 +139,9 @@ fn nothing_before_it_gives_nothing_to_take_over() {
         let id = client.send(message);
         assert_eq!(client.answer(id).unwrap().status(), NtStatus::INVALID_PARAMETER, "{command:?}");
     }
-    // Not related at all, with the id that means the one before.
+    // Not related, with the id that stands for the previous one.
     assert_eq!(client.close(BEFORE), NtStatus::FILE_CLOSED);
-    // A request before it that has to do with no file.
+    // The previous request has no file.
     let steps = [Step::Tree(testkit::smb::SHARE), Step::Read(BEFORE), Step::Close(BEFORE)];
     let statuses = related(&mut client, &steps);
     assert_eq!(statuses, [NtStatus::SUCCESS, NtStatus::INVALID_PARAMETER, NtStatus::INVALID_PARAMETER]);
@@ -180,7 +180,7 @@ fn an_unrelated_compound_shares_nothing() {
     assert_eq!(statuses, [NtStatus::SUCCESS, NtStatus::FILE_CLOSED, NtStatus::SUCCESS]);
 }
 
-/// One wrong signature in the middle refuses that request, and no other.
+/// One wrong signature in the middle refuses that request and no other.
 #[test]
 fn each_request_is_signed_for_itself() {
     let world = World::on_disk();
@@ -198,8 +198,8 @@ fn each_request_is_signed_for_itself() {
     assert_eq!(std::fs::read(world.root().join("file")).unwrap(), b"untouched");
 }
 
-/// The requests before a broken one are carried out; the frame still costs the connection, since nobody
-/// knows what its sender meant.
+/// The requests before a broken one are carried out. The frame still costs the connection, since the
+/// intention of its sender is unknown.
 #[test]
 fn a_frame_that_breaks_in_the_middle_closes() {
     let world = World::in_memory();

@@ -1,4 +1,4 @@
-//! What smbtorture asks of a server that it tests, by control codes of its own (`smbtorture_controls`).
+//! The control codes of smbtorture for a server under test (`smbtorture_controls`).
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ fn reads_may_have_padding_before_their_data() {
     // DataOffset
     assert_eq!(answer.message[66], 88);
     assert_eq!(client.read(file, 7, 100).status(), NtStatus::END_OF_FILE);
-    // It is about one connection.
+    // It applies to one connection only.
     let mut other = world.client();
     let file = other.open("file");
     assert_eq!(other.read(file, 0, 100).message[66], 80);

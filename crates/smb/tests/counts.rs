@@ -1,4 +1,5 @@
-//! Transactions are counted by command and by how they went, each once, also when they were held or done elsewhere.
+//! Each transaction is counted once by command and result, also if it was throttled or ran on the blocking
+//! pool.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use smb::counting::FAMILY;
 use smb_wire::{SmbCommand, FileId, NtStatus, header, read, write};
 use testkit::smb::{Peer, World};
 
-/// The test itself lets time pass.
+/// The test itself advances the time.
 struct Quiet;
 
 impl Alarm for Quiet {

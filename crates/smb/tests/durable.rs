@@ -1,5 +1,5 @@
-//! Handles that outlive their session: how they are granted, kept, taken up again and lost
-//! (MS-SMB2 3.3.5.9.6, 3.3.5.9.7, 3.3.5.9.10, 3.3.5.9.12, 3.3.5.15.9, 3.3.7.1).
+//! Handles that outlive their session: how they are granted, kept, reconnected and lost (MS-SMB2 3.3.5.9.6,
+//! 3.3.5.9.7, 3.3.5.9.10, 3.3.5.9.12, 3.3.5.15.9, 3.3.7.1).
 
 use std::time::Duration;
 
@@ -44,20 +44,20 @@ fn lease_v2(key: LeaseKey, state: LeaseState) -> Context {
     RequestContext::Lease(Lease { key, state, flags: LeaseFlags::empty(), v2 })
 }
 
-/// Opens for everything and lets nobody else in.
+/// Opens for all access and shares nothing.
 fn create(client: &mut Peer, name: &str, oplock: OplockLevel, asked: &[Context]) -> Answer {
     let contexts = Contexts::Requests(asked);
     client.create(&OpenFile { share: ShareAccess::empty(), oplock, contexts, ..OpenFile::named(name) })
 }
 
-/// Opens with a batch oplock and a durable context that must be granted.
+/// Opens with a batch oplock and a durable context. The durability must be granted.
 fn durable(client: &mut Peer, name: &str, asked: Context) -> FileId {
     let answer = create(client, name, OplockLevel::Batch, &[asked]);
     assert!(durable_answer(&answer).is_some());
     answer.file_id()
 }
 
-/// What an answer says of the Open being durable.
+/// The durability in a response.
 fn durable_answer(answer: &Answer) -> Option<ResponseContext<'_>> {
     let response = create::Response::parse(&answer.message).expect("a CREATE response");
     let mut contexts = response.contexts.responses().map(|context| context.expect("a context"));
@@ -66,7 +66,7 @@ fn durable_answer(answer: &Answer) -> Option<ResponseContext<'_>> {
     })
 }
 
-/// The milliseconds that a second version was granted.
+/// The granted milliseconds of version 2.
 fn granted_ms(answer: &Answer) -> Option<u32> {
     match durable_answer(answer) {
         Some(ResponseContext::DurableHandleV2 { timeout, .. }) => Some(timeout),
@@ -74,7 +74,7 @@ fn granted_ms(answer: &Answer) -> Option<u32> {
     }
 }
 
-/// Comes back for an Open by its name.
+/// Reconnects to an Open by its name.
 fn come_back(client: &mut Peer, name: &str, asked: &[Context]) -> Answer {
     let is_leased = asked.iter().any(|context| matches!(context, RequestContext::Lease(_)));
     let oplock = if is_leased { OplockLevel::Lease } else { OplockLevel::None };
@@ -105,7 +105,7 @@ fn control(client: &mut Peer, file_id: FileId, input: &[u8]) -> NtStatus {
     })
 }
 
-/// Whether somebody else can have the file for themselves alone.
+/// Whether another client can open the file exclusively.
 fn is_free(world: &World, name: &str) -> NtStatus {
     create(&mut world.dial(&Dial::elsewhere()), name, OplockLevel::None, &[]).status()
 }
@@ -132,7 +132,7 @@ fn only_a_batch_oplock_or_a_lease_with_handle_caching_makes_durable() {
             assert_eq!(durable_answer(&answer).is_some(), expected, "{state:?}");
             assert_eq!(client.close(answer.file_id()), NtStatus::SUCCESS);
         }
-        // Nor is a directory, whatever is asked for.
+        // A directory is never durable, with any request.
         let contexts = [asked, lease_v2(KEY, ALL)];
         let contexts = Contexts::Requests(&contexts);
         let directory = OpenFile { oplock: OplockLevel::Lease, contexts, ..OpenFile::directory("d") };
@@ -187,7 +187,7 @@ fn durable_contexts_that_may_not_stand_together_are_refused() {
             assert_eq!(refused, NtStatus::INVALID_PARAMETER);
         }
     }
-    // Nothing has become of it.
+    // The refusals had no effect on it.
     assert_eq!(come_back(&mut client, "f", &[back_two]).status(), NtStatus::SUCCESS);
 }
 
@@ -202,7 +202,7 @@ fn a_lost_connection_leaves_a_durable_handle_with_its_locks_and_its_oplock() {
     let exclusive = LockFlags::EXCLUSIVE_LOCK | LockFlags::FAIL_IMMEDIATELY;
     assert_eq!(lock(&mut client, old, exclusive), NtStatus::SUCCESS);
     client.hang_up();
-    // Another ClientGuid does: the first version knows its clients by their user.
+    // Another ClientGuid may do it: version 1 identifies clients by their user.
     let mut client = world.dial(&Dial::elsewhere());
     assert_eq!(client.read(old, 0, 5).status(), NtStatus::FILE_CLOSED);
     let answer = come_back(&mut client, "anything", &[RequestContext::DurableHandleReconnect(old)]);
@@ -217,7 +217,7 @@ fn a_lost_connection_leaves_a_durable_handle_with_its_locks_and_its_oplock() {
     assert_eq!(client.read(new, 0, 5).data(), b"words");
     assert_eq!(lock(&mut client, new, LockFlags::UNLOCK), NtStatus::SUCCESS);
     assert_eq!(lock(&mut client, new, LockFlags::UNLOCK), NtStatus::RANGE_NOT_LOCKED);
-    // The oplock is its own, and so is the notice.
+    // The oplock belongs to the Open, and so does the notice.
     let mut other = world.client();
     let asked = OpenFile::named("f");
     other.start(SmbCommand::Create, |out| asked.write(out));
@@ -272,7 +272,7 @@ fn a_handle_under_a_lease_comes_back_to_its_client_its_lease_and_its_name() {
         _ => None,
     });
     assert_eq!(held, Some((KEY, ALL)));
-    // An Open without a lease does not come back with one.
+    // An Open without a lease does not match a request with one.
     let plain = durable(&mut client, "h", RequestContext::DurableHandleRequest);
     client.hang_up();
     let wrong = [RequestContext::DurableHandleReconnect(plain), lease(KEY, ALL)];
@@ -311,7 +311,7 @@ fn a_durable_handle_is_kept_for_its_time_and_then_closed() {
     let mut client = world.client();
     let answer = come_back(&mut client, "f", &[reconnect_v2(first, CREATE)]);
     assert_eq!(answer.status(), NtStatus::SUCCESS);
-    // What was taken up has no time, and gets a new one when it is left again.
+    // A reconnected Open has no time limit. It gets a new one when it is detached again.
     world.advance(60 * SECOND);
     let first = answer.file_id();
     assert_eq!(client.write(first, 0, b"alive"), NtStatus::SUCCESS);
@@ -337,7 +337,7 @@ fn a_durable_handle_gives_way_to_who_conflicts_and_is_gone() {
     let asked = [RequestContext::DurableHandleRequest, lease(KEY, ALL)];
     let leased = create(&mut client, "g", OplockLevel::Lease, &asked).file_id();
     client.hang_up();
-    // At once: not even an interim response is sent.
+    // This happens at once: there is not even an interim response.
     assert_eq!(is_free(&world, "f"), NtStatus::SUCCESS);
     assert_eq!(is_free(&world, "g"), NtStatus::SUCCESS);
     let mut client = world.client();
@@ -374,7 +374,7 @@ fn logging_off_and_a_new_session_keep_handles_and_a_tree_disconnect_does_not() {
     let mut client = world.client();
     let answer = come_back(&mut client, "f", &[RequestContext::DurableHandleReconnect(id)]);
     let id = answer.file_id();
-    // The client says which session the new one takes the place of, while that still has its connection.
+    // The client names the session that the new one replaces, while that still has its connection.
     let previous_session_id = client.session_id;
     let mut again = world.dial(&Dial { previous_session_id, ..Dial::default() });
     let answer = come_back(&mut again, "f", &[RequestContext::DurableHandleReconnect(id)]);

@@ -1,4 +1,4 @@
-//! What foreign clients and backup programs ask for beyond what Windows sends every day.
+//! Requests of foreign clients and backup programs that Windows does not send every day.
 
 use std::sync::Arc;
 
@@ -83,11 +83,11 @@ fn a_copy_goes_from_one_share_of_the_session_to_another() {
     let mut read = client.read(target, 0, 65_536).data().to_vec();
     read.extend_from_slice(client.read(target, 65_536, 65_536).data());
     assert_eq!(read, content[10..]);
-    // Beyond the end nothing is copied.
+    // Nothing is copied beyond the end.
     let input = [&key[..24], &[1, 0, 0, 0, 0, 0, 0, 0], &chunk(99_999, 0, 2)].concat();
     let (status, told) = control(&mut client, target, CtlCode::SrvCopychunk, &input, 12);
     assert_eq!((status, told), (NtStatus::INVALID_VIEW_SIZE, vec![0; 12]));
-    // An open of another session is none that can be named.
+    // An Open of another session cannot be named.
     let mut other = world.client();
     let target = other.open("elsewhere");
     let (status, _) = control(&mut other, target, CtlCode::SrvCopychunk, &input, 12);
@@ -229,7 +229,7 @@ fn a_program_hears_where_on_the_store_a_file_lies_as_far_as_the_host_says_it() {
         control(&mut client, file, CtlCode::GetRetrievalPointers, &vcn.to_le_bytes(), limit)
     };
     if ask(0, 4096).0 == NtStatus::INVALID_DEVICE_REQUEST {
-        // This file system does not say it.
+        // This file system does not report it.
         return;
     }
     assert_eq!(ask(0, 4096).0, NtStatus::END_OF_FILE);
@@ -242,7 +242,7 @@ fn a_program_hears_where_on_the_store_a_file_lies_as_far_as_the_host_says_it() {
     let numbers: Vec<i64> =
         told.chunks_exact(8).map(|it| i64::from_le_bytes(it.try_into().expect("eight"))).collect();
     assert_eq!((status, numbers[0], numbers[1]), (OK, 3, 0));
-    // A run, a hole, a run.
+    // Data, a hole, data.
     assert!(numbers[2] > 0 && numbers[3] > 0 && numbers[5] == -1 && numbers[7] > 0, "{numbers:?}");
     assert!(numbers[4] > numbers[2] && numbers[6] > numbers[4], "{numbers:?}");
     assert_eq!(ask(0, 47), (NtStatus::BUFFER_OVERFLOW, [&[1, 0, 0, 0], &told[4..32]].concat()));

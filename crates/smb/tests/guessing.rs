@@ -1,4 +1,4 @@
-//! Whoever tries passwords is held, and nobody else is.
+//! A client that guesses passwords is delayed, and others are not.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn guess(user: &str) -> Dial {
     Dial { user: user.into(), password: "guess".into(), ..Dial::default() }
 }
 
-/// A connection from an address, negotiated.
+/// A negotiated connection from an address.
 fn from(world: &World, address: &str) -> Peer {
     let address: IpAddr = address.parse().expect("an address");
     let mut peer = Peer::try_connect_from(world, address).expect("the server takes it");
@@ -47,7 +47,7 @@ fn a_try_after_a_failure_waits_and_a_right_password_too() {
     assert_eq!(peer.answer(waits).expect("its turn").status(), NtStatus::SUCCESS);
     peer.connect_tree(testkit::smb::SHARE);
     assert!(peer.is_served());
-    // The failure is paid for.
+    // The failure has been paid for.
     assert_eq!(try_it(&mut from(&world, "192.0.2.1"), &Dial::default()), Ok(NtStatus::SUCCESS));
 }
 
@@ -66,7 +66,7 @@ fn other_users_and_addresses_notice_nothing() {
     let bert = Dial { user: "bert".into(), ..Dial::default() };
     assert_eq!(try_it(&mut peer, &bert), Ok(NtStatus::SUCCESS));
     assert_eq!(try_it(&mut from(&world, "192.0.2.2"), &Dial::default()), Ok(NtStatus::SUCCESS));
-    // One address, however it is written; one user, however they are.
+    // One address in any spelling, and one user in any spelling.
     for (address, user) in [
         ("::ffff:192.0.2.1", testkit::smb::USER.to_owned()),
         ("192.0.2.1", testkit::smb::USER.to_uppercase()),
@@ -140,7 +140,7 @@ fn a_connection_is_not_closed_for_want_of_a_log_on_while_it_waits() {
     peer.pass_deadline();
     assert_eq!(peer.answer(waits).expect("its turn").status(), NtStatus::SUCCESS);
     assert!(!peer.is_closed);
-    // Whoever fails then is closed as before.
+    // A failure afterwards has the same effect as before.
     let mut peer = from(&world, "192.0.2.1");
     world.advance(Duration::from_secs(59));
     assert_eq!(try_it(&mut peer, &guess(testkit::smb::USER)), Ok(NtStatus::LOGON_FAILURE));
@@ -161,7 +161,7 @@ fn channels_do_not_wait_but_serve_nobody_to_guess_with() {
     assert_eq!(try_it(&mut peer, &guess(testkit::smb::USER)), Ok(NtStatus::LOGON_FAILURE));
     let (_bound, status) = world.try_bind(&dial, &main);
     assert_eq!(status, NtStatus::SUCCESS);
-    // By the session of one user, passwords of another: held as any.
+    // The session of one user with passwords of another is delayed like any other.
     let of_bert = guess("bert");
     let (_refused, status) = world.try_bind(&of_bert, &main);
     assert_eq!(status, NtStatus::LOGON_FAILURE);

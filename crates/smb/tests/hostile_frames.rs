@@ -1,5 +1,5 @@
-//! Frames that no honest client sends: each costs its sender an error or the connection, with the status
-//! that MS-SMB2 gives, and nobody else anything.
+//! Frames that no honest client sends. Each costs its sender an error with the status of MS-SMB2, or the
+//! connection. It does not affect others.
 
 use smb::service::SmbService;
 use smb_wire::header::smb1;
@@ -101,7 +101,7 @@ fn lock_body(file_id: FileId, flags: lock::LockFlags, out: &mut Vec<u8>) {
     .write(out);
 }
 
-/// A client with a file and a directory open.
+/// A client with an open file and an open directory.
 fn client_with_opens(world: &World) -> (Peer, FileId, FileId) {
     let mut client = world.client();
     let file = client.open("file");
@@ -156,7 +156,7 @@ fn negotiate_needs_a_dialect_and_a_hash() {
     let mut peer = world.peer();
     peer.deliver(message.clone());
     assert_eq!(peer.next().unwrap().status(), NtStatus::INVALID_PARAMETER);
-    // A dialect that nobody knows.
+    // An unknown dialect.
     message[66] = 1;
     message[100..102].copy_from_slice(&0x0999u16.to_le_bytes());
     let mut peer = world.peer();
@@ -184,8 +184,8 @@ fn contexts_that_must_be_ignored_do_not_fail_negotiate() {
         }
         answer.status()
     };
-    // COMPRESSION without an algorithm, cut short, with a count larger than its data, and whole; then RDMA_TRANSFORM
-    // likewise, TRANSPORT of one byte, NETNAME of three, and one that nobody knows.
+    // COMPRESSION without an algorithm, cut short, with a count larger than its data, and complete. Then
+    // RDMA_TRANSFORM in the same forms, TRANSPORT of one byte, NETNAME of three, and an unknown one.
     let none = [0; 8];
     let larger = [9, 0, 0, 0, 0, 0, 0, 0, 1, 0];
     let whole = [1, 0, 0, 0, 0, 0, 0, 0, 1, 0];
@@ -205,7 +205,7 @@ fn contexts_that_must_be_ignored_do_not_fail_negotiate() {
     for context in ignored {
         assert_eq!(with(&[context]), NtStatus::SUCCESS, "{context:?}");
     }
-    // SIGNING without an algorithm, and two of a kind.
+    // SIGNING without an algorithm, and twice.
     assert_eq!(with(&[(8, &[0, 0])]), NtStatus::INVALID_PARAMETER);
     assert_eq!(with(&[(8, &[1, 0, 1, 0])]), NtStatus::INVALID_PARAMETER);
     for kind in [3, 7] {
@@ -292,7 +292,7 @@ fn message_ids_are_good_once_and_only_when_granted() {
         |_| (u64::MAX - 1, 1),
         // One good id, and more than are granted.
         |peer| (peer.next_id, 9000),
-        // The ids would run over the end of the numbers.
+        // The ids would exceed the largest number.
         |_| (u64::MAX, u16::MAX),
     ];
     for choose in hostile {
@@ -301,7 +301,7 @@ fn message_ids_are_good_once_and_only_when_granted() {
         assert_eq!(echo_with(&mut peer, id, charge), None);
         assert!(peer.is_closed, "{id} {charge}");
     }
-    // The same with one id left out on purpose: it stays good.
+    // The same with one id left out. It stays valid.
     let mut peer = world.client();
     let left_out = peer.next_id;
     peer.next_id += 2;
@@ -356,7 +356,7 @@ fn absurd_lengths_are_refused() {
     let world = World::in_memory();
     let mut bystander = world.client();
     let (mut client, file, directory) = client_with_opens(&world);
-    // Where a length stands in the body.
+    // The position of a length in the body.
     let lengths = [
         (SmbCommand::Create, 46, 2),
         (SmbCommand::Create, 52, 4),
@@ -378,7 +378,7 @@ fn absurd_lengths_are_refused() {
             if width == 2 && value != u32::MAX && value != 0xfff0 {
                 continue;
             }
-            // What fits into one credit and the largest size is no absurd buffer for an answer.
+            // The size of one credit and the largest size are valid buffers for a response.
             let is_answer_length = matches!((command, at), (SmbCommand::Read, _) | (_, 28 | 44))
                 || (command == SmbCommand::ChangeNotify)
                 || (command == SmbCommand::QueryInfo && at == 4);
@@ -392,7 +392,7 @@ fn absurd_lengths_are_refused() {
             assert_eq!(status, NtStatus::INVALID_PARAMETER, "{command:?} at {at}: {value:#x}");
         }
     }
-    // What is paid for with too few credits.
+    // The request has too few credits.
     let status = client.status(SmbCommand::Read, |out| read::Request::new(file, 0, 65537).write(out));
     assert_eq!(status, NtStatus::INVALID_PARAMETER);
     assert_eq!(client.read(file, 0, 8 * 1024 * 1024).status(), NtStatus::END_OF_FILE);
@@ -417,7 +417,7 @@ fn a_broken_chain_closes() {
         peer.deliver(message);
         assert!(peer.is_closed, "{next}");
     }
-    // A second message that is none.
+    // A second message that is malformed.
     let mut peer = world.client();
     let mut frame = peer.message(SmbCommand::Echo, |out| echo::Request.write(out));
     frame.resize(frame.len().next_multiple_of(8), 0);
@@ -478,7 +478,7 @@ fn the_transport_takes_no_record_that_is_too_long_or_none_at_all() {
     }
 }
 
-/// A stranger's messages are short, and strangers are as many as the settings say.
+/// Messages of unauthenticated clients are short, and the settings limit the number of such clients.
 #[test]
 fn strangers_get_little_room() {
     let world = World::in_memory();
@@ -493,7 +493,7 @@ fn strangers_get_little_room() {
     assert!(world.takes_connection());
 }
 
-/// Whoever says nothing, or too little to log on, is let go after a while; whoever has logged on is not.
+/// A connection without a log-on ends after a while. A connection with one does not.
 #[test]
 fn a_connection_without_a_session_ends() {
     let world = World::in_memory();
@@ -510,7 +510,7 @@ fn a_connection_without_a_session_ends() {
     assert!(client.is_served());
 }
 
-/// What each byte of each request can be turned into without a panic, a second answer, or harm to others.
+/// A change of any byte of any request causes no panic, no second reply, and no harm to others.
 #[test]
 fn one_byte_changed_anywhere_harms_nobody() {
     let world = World::in_memory();
@@ -530,7 +530,7 @@ fn one_byte_changed_anywhere_harms_nobody() {
                 }
                 let id = Header::parse(&message).map(Header::message_id);
                 client.deliver(message);
-                // Interim answers and notices to give something back may come besides.
+                // Interim responses and break notices may come too.
                 let last = |answer: &Answer| {
                     Ok(answer.header.message_id()) == id && answer.status() != NtStatus::PENDING
                 };
@@ -543,7 +543,7 @@ fn one_byte_changed_anywhere_harms_nobody() {
     assert!(bystander.is_served());
 }
 
-/// After a hostile request: the client's files are open again, whatever has become of them.
+/// After a hostile request: the client's files are open again, in any case.
 fn refresh(world: &World, client: &mut Peer, file: &mut FileId, directory: &mut FileId) {
     let has = |id: FileId| world.server.opens.get(id.volatile).is_some_and(|open| open.id == id);
     let tree = world.server.session(client.session_id).and_then(|session| session.tree(client.tree_id));

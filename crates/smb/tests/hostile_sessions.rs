@@ -1,5 +1,5 @@
-//! Requests that pretend to belong to a session, a tree or a file that is not theirs: each is refused with
-//! the status that MS-SMB2 gives, changes nothing, and harms nobody else.
+//! Requests with a session, a tree or a file that belongs to another client. Each is refused with the status
+//! of MS-SMB2, changes nothing, and harms nobody else.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use smb_wire::{SmbCommand, FileId, Header, NtStatus, create, echo, logoff, tree_
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Dial, Peer, SHARE, World};
 
-/// A WRITE on `file`, not signed.
+/// An unsigned WRITE on `file`.
 fn write_message(peer: &mut Peer, file: FileId, data: &[u8]) -> Vec<u8> {
     peer.message(SmbCommand::Write, |out| write::Request::new(file, 0, data).write(out))
 }
@@ -56,7 +56,7 @@ fn a_wrong_signature_changes_nothing() {
     }
 }
 
-/// With GMAC the nonce has the message id in it: a message cannot be sent once more under another id.
+/// With GMAC the nonce has the message id, so a message cannot be sent again with another id.
 #[test]
 fn a_signed_message_is_not_good_under_another_id() {
     let world = World::on_disk();
@@ -83,7 +83,7 @@ fn one_session_does_not_sign_for_another() {
     let mut anna = world.client();
     let mut bert = world.dial(&Dial { user: "bert".into(), ..Dial::elsewhere() });
     let file = anna.open("file");
-    // On a connection that does not carry the session, there is no such session.
+    // A connection that does not carry the session does not have it.
     let mut message = write_message(&mut bert, file, b"forged");
     bert.sign(&mut message);
     Header::parse_mut(&mut message).unwrap().set_session_id(anna.session_id);
@@ -187,10 +187,10 @@ fn a_seal_that_is_not_whole_closes() {
                 sealed[20] ^= 1;
                 sealed
             },
-            // A session of somebody else, and one that nobody has.
+            // A session of another client, and one that does not exist.
             &|peer, plain| peer.seal(&plain, stranger),
             &|peer, plain| peer.seal(&plain, 0),
-            // Sealed twice, and with something else than a message inside.
+            // Sealed twice, and with other contents than a message.
             &|peer, plain| peer.seal(&peer.seal(&plain, peer.session_id), peer.session_id),
             &|peer, _| peer.seal(b"\xffSMB", peer.session_id),
             &|peer, plain| peer.seal(&plain, peer.session_id)[..transform::SIZE].to_vec(),
@@ -202,7 +202,7 @@ fn a_seal_that_is_not_whole_closes() {
             peer.deliver(frame);
             assert!(peer.is_closed && peer.next().is_none(), "{dialect:?}: forgery {number}");
         }
-        // A whole seal around a request of another session.
+        // A valid seal around a request of another session.
         let mut peer = world.dial(&dial);
         let own = peer.session_id;
         peer.session_id = stranger;
@@ -295,7 +295,7 @@ fn only_the_same_user_replaces_a_session() {
     assert_eq!(anna.create(&OpenFile::named("late")).status(), NtStatus::USER_SESSION_DELETED);
 }
 
-/// Begins a log-on and leaves it.
+/// Begins a log-on and leaves it unfinished.
 fn begin_log_on(peer: &mut Peer) -> NtStatus {
     peer.session_id = 0;
     peer.status(SmbCommand::SessionSetup, testkit::smb::client::write_first_setup)
@@ -311,12 +311,12 @@ fn a_connection_has_few_log_ons_half_done() {
         assert_eq!(begin_log_on(&mut peer), NtStatus::MORE_PROCESSING_REQUIRED, "{number}");
     }
     assert_eq!(begin_log_on(&mut peer), NtStatus::INSUFFICIENT_RESOURCES);
-    // Also one that carries a session already, and renewing counts with the others.
+    // This connection has a session already. Reauthentications count with the others.
     for _ in 0..16 {
         assert_eq!(begin_log_on(&mut bystander), NtStatus::MORE_PROCESSING_REQUIRED);
     }
     assert_eq!(begin_log_on(&mut bystander), NtStatus::INSUFFICIENT_RESOURCES);
-    // Whoever does not finish a log-on in time is let go with all that.
+    // A client that does not finish a log-on in time is disconnected with all of them.
     world.clock.advance(std::time::Duration::from_secs(61));
     peer.pass_deadline();
     assert!(peer.is_closed);
@@ -338,7 +338,7 @@ fn a_server_has_a_bounded_number_of_log_ons_half_done() {
     let mut late = world.peer();
     assert_eq!(late.negotiate(&Dial::default()).status(), NtStatus::SUCCESS);
     assert_eq!(begin_log_on(&mut late), NtStatus::INSUFFICIENT_RESOURCES);
-    // As soon as one of them goes, others can.
+    // When one of them ends, others can begin.
     strangers.pop().expect("there are many").hang_up();
     assert!(world.client().is_served());
     drop(strangers);

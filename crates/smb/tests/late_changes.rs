@@ -1,6 +1,6 @@
-//! Changes that still are being carried out when their session has ended: none of them lands behind what the client
-//! does when it has come back (MS-SMB2 3.3.5.5.3, 3.3.5.6, 3.3.5.9.7, 3.3.5.9.12, 3.3.5.9.13, 3.3.7.1). And what a late look
-//! at a file is allowed.
+//! Changes that are still under way when their session has ended. None of them takes effect after the
+//! requests of the returned client (MS-SMB2 3.3.5.5.3, 3.3.5.6, 3.3.5.9.7, 3.3.5.9.12, 3.3.5.9.13, 3.3.7.1).
+//! The tests also cover a late read of a file.
 
 use std::sync::Arc;
 use std::thread::{Scope, ScopedJoinHandle};
@@ -33,7 +33,8 @@ const PERSISTENT: RequestContext<'static> = RequestContext::DurableHandleRequest
     create_guid: CREATE,
 };
 
-/// A call that stands in the volume, on a thread of its own. Let go of, also by a test that fails, it goes on.
+/// A call that is stuck in the volume, on a thread of its own. It goes on when this value is dropped, also
+/// by a failing test.
 struct Stuck<'s> {
     plan: &'s Plan,
     thread: Option<ScopedJoinHandle<'s, ()>>,
@@ -52,7 +53,7 @@ impl<'s> Stuck<'s> {
         stuck
     }
 
-    /// It is done.
+    /// Ends the call.
     fn ends(mut self) {
         self.plan.release();
         self.thread.take().expect("it ends once").join().expect("the server does not panic");
@@ -65,7 +66,7 @@ impl Drop for Stuck<'_> {
     }
 }
 
-/// Opens the file for itself alone.
+/// Opens the file exclusively.
 fn create<'a>(asked: &'a [RequestContext<'a>]) -> OpenFile<'a> {
     let contexts = Contexts::Requests(asked);
     let oplock = OplockLevel::Batch;
@@ -89,12 +90,12 @@ fn zeroes(peer: &mut Peer, file: FileId) -> Vec<u8> {
     })
 }
 
-/// A new session of the client, in the place of the one before.
+/// A new session of the client that replaces the previous one.
 fn log_on_again(world: &World, previous_session_id: u64) -> Peer {
     world.dial(&Dial { previous_session_id, ..Dial::default() })
 }
 
-/// Asks for a file, and has to wait.
+/// Opens a file and has to wait.
 fn waits(peer: &mut Peer, open: &OpenFile<'_>) -> u64 {
     let id = peer.start(SmbCommand::Create, |out| open.write(out));
     assert_eq!(peer.answer(id).expect("an interim answer").status(), NtStatus::PENDING);
@@ -102,7 +103,7 @@ fn waits(peer: &mut Peer, open: &OpenFile<'_>) -> u64 {
     id
 }
 
-/// The client goes on with the file that a CREATE has opened, which has nothing of the late change.
+/// The client goes on with the opened file, which shows nothing of the late change.
 fn goes_on(peer: &mut Peer, create: u64) {
     let file = peer.answer(create).expect("nothing to wait for any more").file_id();
     assert_eq!(peer.write(file, 0, b"newer"), NtStatus::SUCCESS);
@@ -169,7 +170,7 @@ fn whoever_comes_back_is_told_to_try_again_when_a_late_change_does_not_end() {
         assert!(new.answer(first).is_none());
         world.advance(Duration::from_secs(1));
         assert_eq!(new.answer(first).expect("it waits no longer").status(), NtStatus::FILE_NOT_AVAILABLE);
-        // Nor is one that was taken back waited for.
+        // A cancelled one is not waited for either.
         let second = new.start(SmbCommand::Create, |out| back.write(out));
         let told = new.answer(second).expect("an interim answer");
         let mut header = new.header(SmbCommand::Cancel);
@@ -182,7 +183,7 @@ fn whoever_comes_back_is_told_to_try_again_when_a_late_change_does_not_end() {
     });
 }
 
-/// A world whose handles can outlive the server, and a plan for its volume.
+/// A world with handles that can outlive the server, and a plan for its volume.
 fn lasting() -> (World, Arc<Plan>) {
     let volume = FaultyVolume::new(Arc::new(MemoryVolume::new(1)));
     let plan = Arc::clone(volume.plan());
@@ -273,7 +274,7 @@ fn a_file_is_opened_anew_behind_what_the_clients_ended_session_still_changes() {
         assert_eq!(second.status(SmbCommand::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
         let mut new = world.client();
         let late = waits(&mut new, &OpenFile::named("FILE"));
-        // Other files, and others, have nothing to do with that.
+        // Other files and other clients are not affected.
         assert_eq!(new.create(&OpenFile::named("another")).status(), NtStatus::SUCCESS);
         let theirs = other.open("file");
         assert_eq!(other.close(theirs), NtStatus::SUCCESS);
@@ -312,7 +313,7 @@ fn work_of_an_ended_session_does_not_count_among_that_of_the_next() {
     assert_eq!(new.answer(replay).expect("an answer").status(), NtStatus::FILE_NOT_AVAILABLE);
 }
 
-/// A frame that looks at the file: CREATE, QUERY_INFO and CLOSE.
+/// A frame that reads the file: CREATE, QUERY_INFO and CLOSE.
 fn a_look(peer: &mut Peer, look: &OpenFile<'_>) -> Vec<u8> {
     let query = query_info::Request {
         info_type: InfoType::File,
@@ -348,7 +349,7 @@ fn a_look_that_a_client_has_repeated_keeps_a_name_until_it_is_over_and_no_longer
     let late = a_look(&mut lost, &look);
     std::thread::scope(|scope| {
         let stuck = Stuck::new(scope, &plan, Call::Streams, lost.delivery(late));
-        // The client has noticed the loss, and looks again over the channel that it kept.
+        // The client has noticed the loss, and repeats the frame on its remaining channel.
         let again = kept.create(&look).file_id();
         assert_eq!(kept.close(again), NtStatus::SUCCESS);
         let going = kept.create(&delete).file_id();

@@ -1,5 +1,5 @@
-//! Listings of large directories by patterns that select little: they take their time in slices, between which their connection
-//! does what came meanwhile.
+//! Listings of large directories with patterns that match few names. They take their time in slices, and the
+//! connection handles other messages between them.
 
 use smb_wire::cancel;
 use smb_wire::query_directory::{QueryDirectoryFlags, Request, Response};
@@ -39,7 +39,7 @@ fn list(client: &mut Peer, file_id: FileId, pattern: &str, flags: QueryDirectory
     client.send(message)
 }
 
-/// The statuses of all answers to a request; the second is the last.
+/// The statuses of all replies to a request. The second one is the last.
 fn statuses(client: &mut Peer, id: u64) -> Vec<NtStatus> {
     std::iter::from_fn(|| client.answer(id)).map(|answer| answer.status()).collect()
 }
@@ -53,7 +53,7 @@ fn a_pattern_that_selects_nothing_is_answered_after_slices_and_can_be_cancelled(
     assert_eq!(statuses(&mut client, asked), [NtStatus::PENDING, NtStatus::NO_SUCH_FILE]);
     let asked = list(&mut client, id, "", QueryDirectoryFlags::empty());
     assert_eq!(statuses(&mut client, asked), [NtStatus::NO_MORE_FILES]);
-    // The last name of all is found behind slices, also from the start again.
+    // The last of all names is found after several slices, also with a new scan.
     let last = format!("*{:06}", FILES - 1);
     for flags in [QueryDirectoryFlags::RESTART_SCANS, QueryDirectoryFlags::REOPEN] {
         let asked = list(&mut client, id, &last, flags);
@@ -122,7 +122,7 @@ fn a_name_with_a_last_dot_is_found_as_it_was_made() {
         assert_eq!(found(pattern), names, "{pattern:?}");
     }
     assert_eq!(found("x*").len(), 3);
-    // The name that is listed leads there, too.
+    // The listed name leads there too.
     for name in ["d\\x.", "d\\x\u{f029}"] {
         let file = client.open(name);
         assert_eq!(client.read(file, 0, 9).data(), b"dot");

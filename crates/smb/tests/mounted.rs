@@ -1,4 +1,5 @@
-//! File systems that are mounted below a share, seen from the client. Without the privilege to mount each test says that it was skipped.
+//! File systems that are mounted below a share, as a client sees them. Without the privilege to mount, each
+//! test says that it was skipped.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use testkit::smb::World;
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
 
-/// Something mounted, and unmounted when it is dropped.
+/// A mount. The drop of this value unmounts it.
 struct Mounted(PathBuf);
 
 impl Drop for Mounted {
@@ -21,7 +22,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Mounts something at a path, which is made; none, and the test is skipped, where that is not possible.
+/// Mounts a file system at a new path. Returns `None` if that is not possible, and the test is skipped.
 fn mounted(at: &Path, (kind, options): (&str, &str), input: Stdio) -> Option<Mounted> {
     std::fs::create_dir_all(at).expect("a directory");
     let mut mount = Program::new("mount");
@@ -60,7 +61,7 @@ fn room_is_that_of_the_file_system_that_a_file_is_on() {
     assert_ne!(own, below);
 }
 
-/// The process behind what is mounted is gone, or lets only another user in.
+/// The process behind the mount is gone, or allows only another user.
 #[test]
 fn a_directory_that_the_host_lists_and_does_not_show_is_listed_as_one() {
     for user in [0, 1] {
@@ -103,7 +104,7 @@ fn a_directory_that_the_host_lists_and_does_not_show_is_listed_as_one() {
     }
 }
 
-/// The names of FileDirectoryInformation, without dots, and their attributes.
+/// The names of FileDirectoryInformation without dots, and their attributes.
 // MS-FSCC 2.4.10
 fn listed(mut rest: &[u8]) -> Vec<(String, u32)> {
     let mut found = Vec::new();

@@ -1,5 +1,5 @@
-//! Handles that outlive the server: how they are granted, what is there again after a restart, and who may
-//! take it up (MS-SMB2 3.3.5.7, 3.3.5.9, 3.3.5.9.10, 3.3.5.9.12, 3.3.7.1).
+//! Handles that outlive the server: how they are granted, which of them exist after a restart, and who may
+//! reconnect to them (MS-SMB2 3.3.5.7, 3.3.5.9, 3.3.5.9.10, 3.3.5.9.12, 3.3.7.1).
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ fn replay(client: &mut Peer, open: &OpenFile<'_>) -> Answer {
     client.answer(id).expect("an answer to CREATE")
 }
 
-/// The milliseconds that were granted, and whether the server's end counts.
+/// The granted milliseconds, and whether the handle outlives the server.
 fn granted(answer: &Answer) -> Option<(u32, bool)> {
     let response = create::Response::parse(&answer.message).expect("a CREATE response");
     response.contexts.responses().find_map(|context| match context.expect("a context") {
@@ -80,7 +80,7 @@ fn lock(client: &mut Peer, file_id: FileId, offset: u64, flags: LockFlags, seque
     })
 }
 
-/// The same with several ranges.
+/// Unlocks several ranges.
 fn unlock_all(client: &mut Peer, file_id: FileId, offsets: &[u64], sequence: u8) -> NtStatus {
     let element = |&offset| LockElement { offset, length: 5, flags: LockFlags::UNLOCK };
     let elements: Vec<LockElement> = offsets.iter().map(element).collect();
@@ -110,7 +110,7 @@ fn a_share_that_is_continuously_available_says_so_and_grants_whatever_is_cached(
         assert_eq!(granted(&answer), Some((60_000, true)), "{oplock:?}");
         assert_eq!(client.close(answer.file_id()), NtStatus::SUCCESS);
     }
-    // What is not asked for is not granted, and a directory never.
+    // Only a request is granted, and a directory never.
     let plain = RequestContext::DurableHandleRequestV2 {
         timeout: 0,
         flags: DurableFlags::empty(),
@@ -121,12 +121,12 @@ fn a_share_that_is_continuously_available_says_so_and_grants_whatever_is_cached(
     let contexts = [persistent(Guid([9; 16]))];
     let directory = OpenFile { contexts: Contexts::Requests(&contexts), ..OpenFile::directory("d") };
     assert_eq!(granted(&client.create(&directory)), None);
-    // An older dialect knows nothing of it.
+    // An older dialect does not have it.
     let old = Dial::with(Dialect::Smb210);
     let mut client = world.dial(&old);
     let tree = client.try_tree(testkit::smb::SHARE);
     assert!(tree_connect::Response::parse(&tree.message).unwrap().capabilities.is_empty());
-    // And a client that does not know it gets a handle that is only durable.
+    // A client without the capability gets a durable handle only.
     let mut client = world.dial(&Dial { knows_persistent: false, ..Dial::elsewhere() });
     let answer = create(&mut client, "g", OplockLevel::Batch, &[persistent(CREATE)]);
     assert_eq!(granted(&answer), Some((60_000, false)));
@@ -164,12 +164,12 @@ fn a_handle_goes_on_after_a_restart_with_its_lease_its_locks_and_their_sequence(
     let id = answer.file_id();
     assert_eq!(client.read(id, 0, 100).data(), b"before");
     assert_eq!(client.write(id, 6, b" and after"), NtStatus::SUCCESS);
-    // The LOCK whose answer was lost is known; the range is held once.
+    // The LOCK whose response was lost is known. The range is locked once.
     assert_eq!(lock(&mut client, id, 0, EXCLUSIVE, 3), NtStatus::SUCCESS);
     assert_eq!(lock(&mut client, id, 0, EXCLUSIVE, 4), NtStatus::LOCK_NOT_GRANTED);
     assert_eq!(lock(&mut client, id, 0, LockFlags::UNLOCK, 5), NtStatus::SUCCESS);
     assert_eq!(lock(&mut client, id, 0, LockFlags::UNLOCK, 6), NtStatus::RANGE_NOT_LOCKED);
-    // Another new handle never has the number of one that was kept.
+    // A new handle never gets the number of a kept one.
     let other = client.open("other");
     assert!(other.persistent > id.persistent);
     assert_eq!(client.close(id), NtStatus::SUCCESS);
@@ -185,7 +185,7 @@ fn a_lock_that_failed_is_not_taken_for_done_after_a_restart() {
     let mut client = world.client();
     let id = create(&mut client, "f", OplockLevel::Batch, &[persistent(CREATE)]).file_id();
     assert_eq!(lock(&mut client, id, 0, EXCLUSIVE, 1), NtStatus::SUCCESS);
-    // The second range is not held; the first has been released.
+    // The second range is not locked. The first has been released.
     assert_eq!(unlock_all(&mut client, id, &[0, 50], 2), NtStatus::RANGE_NOT_LOCKED);
     let world = store.serve();
     let mut client = world.client();
@@ -212,13 +212,13 @@ fn only_its_user_with_its_create_and_its_flag_takes_it_up_and_only_for_its_time(
     let other =
         RequestContext::DurableHandleReconnectV2 { file_id: id, create_guid: guid, flags: PERSISTENT };
     assert_eq!(status(&mut client, other), NOT_FOUND);
-    // Nobody else gets it meanwhile, and it does not give way.
+    // Nobody else gets it meanwhile, since it does not end for a conflicting open.
     let mut second = world.dial(&Dial::elsewhere());
     let mine = second.start(SmbCommand::Create, |out| {
         OpenFile { share: ShareAccess::empty(), ..OpenFile::named("f") }.write(out);
     });
     assert_eq!(second.answer(mine).map(|answer| answer.status()), Some(NtStatus::PENDING));
-    // The number of an Open is not needed where its CREATE is known.
+    // The id of an Open is not needed if its CREATE is known.
     let unknown = FileId { persistent: 5, volatile: 6 };
     assert_eq!(status(&mut client, back(unknown, PERSISTENT)), NtStatus::SUCCESS);
     client.hang_up();
@@ -253,7 +253,7 @@ fn a_file_whose_owner_is_away_is_told_so_at_once() {
             peer.answer(id).map(|answer| answer.status())
         })
     };
-    // The owner's client may look at attributes.
+    // The owner's client may read attributes.
     let world = Store::new().serve();
     let mut owner = world.client();
     assert_eq!(create(&mut owner, "f", OplockLevel::None, &[persistent(CREATE)]).status(), NtStatus::SUCCESS);
@@ -270,7 +270,7 @@ fn a_file_whose_owner_is_away_is_told_so_at_once() {
     assert_eq!(statuses(none, &plain, ShareAccess::empty()), [away, away, pending], "sharing does not");
     let leased = [persistent(CREATE), lease(read_and_handle)];
     assert_eq!(statuses(OplockLevel::Lease, &leased, everything), [away, away, success], "RH");
-    // Another client's right to write back is asked for, as if it were there.
+    // A break of another client's right to cache writes is sent, as if the owner were connected.
     let leased = [persistent(CREATE), lease(ALL)];
     assert_eq!(statuses(OplockLevel::Lease, &leased, everything), [away, pending, pending], "RWH");
     assert_eq!(statuses(OplockLevel::Batch, &plain, everything), [away, pending, pending], "batch");
@@ -309,7 +309,7 @@ fn a_create_whose_handle_cannot_be_recorded_gets_what_it_made_all_the_same() {
     let (world, plan) = store.serve_faulty();
     let mut client = world.client();
     client.make("f", b"text");
-    // What is recorded of the file begins with that.
+    // The record of the file begins with this call.
     plan.add(Call::Stat, 1, Fault::Fail(Failure::Io));
     let asked = [persistent(CREATE)];
     let first = create(&mut client, "f", OplockLevel::Batch, &asked);
@@ -332,10 +332,10 @@ fn a_create_whose_handle_was_used_is_not_carried_out_once_more() {
     let contexts = Contexts::Requests(&contexts);
     let open = OpenFile { disposition: create::Disposition::OverwriteIf, contexts, ..OpenFile::named("f") };
     let first = client.create(&open).file_id();
-    // Not used yet, it is answered to its session and to no other.
+    // An unused Open answers its own session and no other.
     assert_eq!(replay(&mut second, &open).file_id(), first);
     assert_eq!(replay(&mut world.client(), &open).status(), NtStatus::DUPLICATE_OBJECTID);
-    // Nor is it known to another client.
+    // It is not known to another client either.
     let mut elsewhere = world.dial(&Dial::elsewhere());
     assert_eq!(replay(&mut elsewhere, &open).status(), NtStatus::FILE_NOT_AVAILABLE);
     assert_eq!(client.write(first, 0, b"text"), NtStatus::SUCCESS);
@@ -354,7 +354,7 @@ fn two_handles_of_one_create_guid_are_both_taken_up() {
     let mut client = world.client();
     let contexts = [persistent(CREATE)];
     let open = OpenFile { contexts: Contexts::Requests(&contexts), ..OpenFile::named("f") };
-    // Once the first is used, the name is free for another.
+    // After the first one is used, the CreateGuid is free for another.
     let first = client.create(&open).file_id();
     assert_eq!(client.write(first, 0, b"text"), NtStatus::SUCCESS);
     let second = client.create(&open).file_id();

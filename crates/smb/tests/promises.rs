@@ -1,5 +1,6 @@
-//! What a client is told of a persistent handle, and of byte ranges through it, lasts: also when it is the answer to a
-//! replay that came while the first request was still waiting for the disk (MS-SMB2 3.3.5.9, 3.3.5.14).
+//! A client may rely on each response about a persistent handle or its byte ranges. That also holds for the
+//! response to a replay that came while the first request was waiting for the disk (MS-SMB2 3.3.5.9,
+//! 3.3.5.14).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +22,7 @@ const CONTEXT: RequestContext<'static> = RequestContext::DurableHandleRequestV2 
     create_guid: Guid(*b"first of creates"),
 };
 
-/// A journal whose disk fails now and then.
+/// A journal whose disk fails at times.
 #[derive(Default)]
 struct Flaky {
     journal: MemoryJournal,
@@ -46,7 +47,7 @@ impl Journal for Flaky {
     }
 }
 
-/// Two channels of one session, whose requests that wait for the disk wait until they are let go on.
+/// Two channels of one session. Requests that wait for the disk are held back until they are released.
 struct Bench {
     world: World,
     disk: Arc<Flaky>,
@@ -64,7 +65,7 @@ fn bench() -> Bench {
 }
 
 impl Bench {
-    /// The disk works or not as one request goes on, and says how that is answered.
+    /// Lets one request continue with a working or failing disk. Returns its status.
     fn ends(disk: &Flaky, peer: &mut Peer, id: u64, fails: bool) -> NtStatus {
         disk.fails.store(fails, Ordering::Relaxed);
         peer.run_job(0);
@@ -80,7 +81,7 @@ impl Bench {
         Bench::ends(&self.disk, &mut self.second, id, fails)
     }
 
-    /// A handle, made and answered.
+    /// A handle whose CREATE was answered.
     fn open(&mut self) -> FileId {
         let id = create(&mut self.main, false);
         self.main.run_job(0);
@@ -139,7 +140,7 @@ fn a_replayed_create_is_not_answered_with_a_handle_that_the_disk_failed() {
     assert_eq!(bench.second_ends(again, false), NtStatus::FILE_NOT_AVAILABLE);
     assert!(bench.second_ends(late, true).is_error());
     assert_eq!((bench.world.server.opens.len(), bench.world.engine.open_count()), (0, 0));
-    // The file is there, as of any CREATE whose answer is lost.
+    // The file exists, like that of any CREATE with a lost response.
     bench.main.holds_jobs = false;
     let looked = bench.main.create(&OpenFile { disposition: Disposition::Open, ..OpenFile::named("f") });
     assert_eq!(create::Response::parse(&looked.message).map(|found| found.info.end_of_file), Ok(0));
@@ -168,7 +169,7 @@ fn a_lock_that_the_disk_failed_is_done_anew_and_not_taken_for_done() {
     let once_more = lock(&mut bench.second, file, EXCLUSIVE, 1, true);
     assert_eq!(bench.second_ends(once_more, false), NtStatus::SUCCESS);
     assert_eq!(bench.world.engine.held_ranges().len(), 1);
-    // What was released is, whatever the disk does; the replay waits for it all the same.
+    // A released range stays released in any state of the disk. The replay still waits for the disk.
     let gone = lock(&mut bench.main, file, LockFlags::UNLOCK, 2, false);
     assert!(bench.main_ends(gone, true).is_error());
     let again = lock(&mut bench.second, file, LockFlags::UNLOCK, 2, true);

@@ -1,4 +1,4 @@
-//! A response that a client has made for another server is not let in here (MS-NLMP 3.2.5.1.2).
+//! A response that a client made for another server is refused here (MS-NLMP 3.2.5.1.2).
 
 use smb::{Spn, TargetRule};
 use smb_wire::NtStatus;

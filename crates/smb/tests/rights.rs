@@ -1,7 +1,8 @@
-//! What each right to a file or directory is good for: every command on an open that has one right and no other.
+//! The use of each right to a file or directory: every command on an Open with one right and no other.
 //!
-//! Each row of the table was also asked of Samba 4.17 (`acl_xattr`, `streams_xattr`), by the file's owner. `Samba::Same` says that it gives the
-//! rights of the row and no other; any other value names what it does instead, and why the row does not follow.
+//! Each row of the table was also tried with Samba 4.17 (`acl_xattr`, `streams_xattr`), by the file's owner.
+//! `Samba::Same` says that Samba accepts the rights of the row and no others. Any other value describes the
+//! difference, and why the row does not follow it.
 
 use smb_wire::create::{Access, CreateOptions, Disposition};
 use smb_wire::fscc::{FileInfoClass, FsInfoClass};
@@ -12,19 +13,19 @@ use smb_wire::{SmbCommand, FileId, WireList, NtStatus, Utf16, change_notify, flu
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Peer, World};
 
-/// An open with one right, and by which name.
+/// An Open with one right, and its name.
 struct One<'a> {
     client: &'a mut Peer,
     file: FileId,
     name: &'a str,
 }
 
-/// What Samba 4.17 answers.
+/// The result of Samba 4.17.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Samba {
     /// Success with the same rights, ACCESS_DENIED with all others.
     Same,
-    /// Something else, for which it has its reasons; these are ours.
+    /// A different result, for the reasons of Samba. The value has ours.
     Differs(&'static str),
 }
 use Samba::{Differs, Same};
@@ -32,9 +33,9 @@ use Samba::{Differs, Same};
 struct Row {
     name: &'static str,
     act: fn(&mut One<'_>) -> NtStatus,
-    /// One of these is enough.
+    /// One of these rights is enough.
     needs: Access,
-    /// The status with one of them; ACCESS_DENIED without.
+    /// The status with one of the rights. Without one it is ACCESS_DENIED.
     allowed: NtStatus,
     samba: Samba,
 }
@@ -88,7 +89,7 @@ fn set_file(one: &mut One<'_>, class: FileInfoClass, buffer: &[u8]) -> NtStatus 
     set(one, InfoType::File, class.0, 0, buffer)
 }
 
-/// Sets a part of the descriptor to what it is.
+/// Sets a part of the descriptor to its current value.
 fn set_security(one: &mut One<'_>, which: u32) -> NtStatus {
     let open = OpenFile { access: Access::READ_CONTROL, ..OpenFile::named(one.name) };
     let other = one.client.create(&open).file_id();
@@ -122,7 +123,7 @@ fn fsctl(one: &mut One<'_>, code: CtlCode, input: &[u8]) -> NtStatus {
     control(one, file, code, input).0
 }
 
-/// Copies or shares the first bytes between the open and one that may do everything.
+/// Copies or shares the first bytes between the Open and one with all rights.
 fn between(one: &mut One<'_>, code: CtlCode, is_target: bool) -> NtStatus {
     let (file, all) = (one.file, one.client.open("other"));
     let (source, target) = if is_target { (all, file) } else { (file, all) };
@@ -165,7 +166,7 @@ fn rename(one: &mut One<'_>) -> NtStatus {
 }
 
 fn set_basic(one: &mut One<'_>) -> NtStatus {
-    // MS-FSCC 2.4.7: the time of the last write, and nothing else.
+    // MS-FSCC 2.4.7: the time of the last write, and no other field.
     let buffer = [&[0; 16][..], &132_000_000_000_000_000_u64.to_le_bytes(), &[0; 16]].concat();
     set_file(one, FileInfoClass::BASIC, &buffer)
 }
@@ -198,7 +199,7 @@ fn watch(one: &mut One<'_>) -> NtStatus {
     })
 }
 
-/// A reparse point of a tag that nobody knows (MS-FSCC 2.1.2.3).
+/// A reparse point with an unknown tag (MS-FSCC 2.1.2.3).
 fn set_reparse(one: &mut One<'_>) -> NtStatus {
     let guid = [7; 16];
     let buffer = [&0x0000_1234_u32.to_le_bytes()[..], &[4, 0, 0, 0], &guid, b"data"].concat();

@@ -1,5 +1,5 @@
-//! Requests that come late or are sent again: which of them change something, by the channel sequence of an
-//! Open and the sequence numbers of its locks.
+//! Late and repeated requests: which of them have an effect, by the ChannelSequence of an Open and the
+//! sequence numbers of its locks.
 
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::header::Flags;
@@ -11,7 +11,7 @@ use smb_wire::{SmbCommand, FileId, NtStatus, cancel, echo, read, set_info, write
 use testkit::smb::peer::whole;
 use testkit::smb::{Dial, Peer, World};
 
-/// A request with its place in the order of the client's channels.
+/// A request with its position in the order of the client's channels.
 #[derive(Clone, Copy)]
 struct Sent {
     sequence: u16,
@@ -68,7 +68,7 @@ impl Sent {
     }
 }
 
-/// The first ten bytes.
+/// A LOCK of the first ten bytes.
 fn locking(file: FileId, index: u32, number: u8, flags: lock::LockFlags) -> lock::Request<'static> {
     const WAIT: [LockElement; 1] =
         [LockElement { offset: 0, length: 10, flags: lock::LockFlags::EXCLUSIVE_LOCK }];
@@ -84,7 +84,7 @@ fn locking(file: FileId, index: u32, number: u8, flags: lock::LockFlags) -> lock
     }
 }
 
-/// Every way of changing a file is refused, and looking at it is not.
+/// Checks that every change of a file is refused, and that reads are not.
 fn is_held_off(peer: &mut Peer, file: FileId, sent: Sent, content: &[u8]) {
     let refused = NtStatus::FILE_NOT_AVAILABLE;
     assert_eq!(sent.write(peer, file, b"changed!"), refused);
@@ -113,7 +113,7 @@ fn what_comes_late_changes_nothing() {
         let world = World::in_memory();
         let mut client = world.dial(&dial);
         let file = client.open("file");
-        // From the sequence of the CREATE on, half the circle is ahead and the other half behind.
+        // From the sequence of the CREATE on, half of the numbers are ahead and half behind.
         let mut now = 0_u16;
         for (step, content) in
             [(0, b"round 00"), (1, b"round 01"), (0x7fff, b"round 02"), (0x7fff, b"round 03")]
@@ -128,7 +128,7 @@ fn what_comes_late_changes_nothing() {
                 }
             }
         }
-        // Another Open has an order of its own, which begins with its CREATE.
+        // Another Open has its own order, which starts with its CREATE.
         let other = client.open("another");
         assert_eq!(first(1).write(&mut client, other, b"x"), NtStatus::SUCCESS);
         assert_eq!(first(now).truncate(&mut client, file), NtStatus::SUCCESS);
@@ -157,20 +157,20 @@ fn nothing_is_done_again_while_earlier_requests_are_under_way() {
     let held = first(0).lock(&mut other, theirs, now);
     assert_eq!(other.answer(held).unwrap().status(), NtStatus::SUCCESS);
 
-    // One that waits, of sequence 0; then the client has lost a channel.
+    // A waiting request with sequence 0. Then the client loses a channel.
     let waits = first(0).lock(&mut client, file, lock::LockFlags::EXCLUSIVE_LOCK);
     let told = client.answer(waits).expect("an interim answer");
     assert_eq!(told.status(), NtStatus::PENDING);
     assert_eq!(again(1).write(&mut client, file, b"replayed"), NtStatus::FILE_NOT_AVAILABLE);
     assert_eq!(again(1).truncate(&mut client, file), NtStatus::FILE_NOT_AVAILABLE);
-    // Of another sequence since then: the counts must not have been confused by what was refused.
+    // With the next sequence since then. The refused requests must not have confused the counts.
     assert_eq!(again(2).punch(&mut client, file), NtStatus::FILE_NOT_AVAILABLE);
-    // What is new goes on, but the lock of the other client is in the way of that.
+    // A new request goes on, but the lock of the other client is a conflict.
     assert_eq!(first(2).write(&mut client, file, b"replayed"), NtStatus::FILE_LOCK_CONFLICT);
     let unlock = first(0).lock(&mut other, theirs, lock::LockFlags::UNLOCK);
     assert_eq!(other.answer(unlock).unwrap().status(), NtStatus::SUCCESS);
 
-    // It is answered, so that what was sent again is done.
+    // It is answered, so the repeated request is carried out.
     assert_eq!(client.answer(waits).expect("the lock").status(), NtStatus::SUCCESS);
     assert_eq!(again(2).write(&mut client, file, b"replayed"), NtStatus::SUCCESS);
     assert_eq!(again(3).truncate(&mut client, file), NtStatus::SUCCESS);
@@ -229,7 +229,7 @@ fn work_of_a_lost_channel_counts_until_it_is_done() {
     assert_eq!(again(1).read(&mut second_channel, file), b"original");
     work();
     assert_eq!(again(1).write(&mut second_channel, file, b"replayed"), NtStatus::SUCCESS);
-    // What the lost channel sent and the network delivers only now changes nothing.
+    // A request of the lost channel that arrives only now changes nothing.
     is_held_off(&mut second_channel, file, first(0), b"replayed");
 }
 
@@ -267,7 +267,7 @@ fn a_request_that_waited_on_a_lost_channel_counts_no_more() {
 
 // Locks ---------------------------------------------------------------------------------------------
 
-/// Locks the first ten bytes at once, or unlocks them.
+/// Locks the first ten bytes without a wait, or unlocks them.
 fn locked(client: &mut Peer, file: FileId, (index, number): (u32, u8), lock: bool) -> NtStatus {
     let now = lock::LockFlags::EXCLUSIVE_LOCK | lock::LockFlags::FAIL_IMMEDIATELY;
     let flags = if lock { now } else { lock::LockFlags::UNLOCK };
@@ -285,10 +285,10 @@ fn a_lock_that_is_sent_again_is_not_taken_again() {
         assert_eq!(locked(&mut client, file, (index, 3), true), done);
         assert_eq!(locked(&mut client, file, (index, 3), true), done, "the same once more");
         assert_eq!(locked(&mut other, theirs, (index, 3), true), refused);
-        // Another number in the same place, and the same one in another, are new requests.
+        // Another number with the same index, and the same number with another index, are new requests.
         assert_eq!(locked(&mut client, file, (index, 4), true), refused);
         assert_eq!(locked(&mut client, file, (index % 64 + 1, 3), true), refused);
-        // The other number has emptied the place.
+        // The other number has cleared the place.
         assert_eq!(locked(&mut client, file, (index, 3), true), refused);
         assert_eq!(locked(&mut client, file, (index, 5), false), done);
         assert_eq!(locked(&mut client, file, (index, 5), false), done, "unlocked already");
@@ -351,7 +351,7 @@ fn a_lock_that_is_sent_again_while_it_waits_is_granted_with_it() {
     assert_eq!(locked(&mut other, theirs, (0, 0), true), NtStatus::SUCCESS);
     let first = wait_for(&mut silent, file, (7, 9));
     let replay = wait_for(&mut next, file, (7, 9));
-    // Another request for the same range is none of them, and waits on.
+    // Another request for the same range is independent, and keeps waiting.
     let unlike = wait_for(&mut next, file, (8, 9));
     assert_eq!(locked(&mut other, theirs, (0, 0), false), NtStatus::SUCCESS);
     assert!(next.answer(replay).is_none(), "the first one's turn comes first");
@@ -392,7 +392,7 @@ fn a_range_goes_to_the_next_when_who_was_woken_for_it_is_gone() {
     }
 }
 
-/// Asks for the first ten bytes at once, as `sent` and by this number.
+/// Locks the first ten bytes without a wait, with the order of `sent` and this number.
 fn asked(client: &mut Peer, file: FileId, sent: Sent, (index, number): (u32, u8)) -> NtStatus {
     let now = lock::LockFlags::EXCLUSIVE_LOCK | lock::LockFlags::FAIL_IMMEDIATELY;
     sent.status(client, SmbCommand::Lock, |out| locking(file, index, number, now).write(out))
@@ -405,16 +405,16 @@ fn a_lock_that_comes_after_its_replay_was_refused_takes_nothing() {
     let mut next = world.bind(&Dial::default(), &lost);
     let (file, theirs) = (lost.open("file"), other.open("file"));
     assert_eq!(locked(&mut other, theirs, (0, 0), true), NtStatus::SUCCESS);
-    // The request on the first channel is still on its way when it is sent again on the second.
+    // The request on the first channel is still on its way when it is repeated on the second.
     assert_eq!(asked(&mut next, file, first(1), (7, 9)), NtStatus::LOCK_NOT_GRANTED);
     assert_eq!(locked(&mut other, theirs, (0, 0), false), NtStatus::SUCCESS);
     assert_eq!(asked(&mut lost, file, first(0), (7, 9)), NtStatus::FILE_NOT_AVAILABLE);
     assert_eq!(locked(&mut other, theirs, (0, 0), true), NtStatus::SUCCESS, "nobody has it");
     assert_eq!(locked(&mut other, theirs, (0, 0), false), NtStatus::SUCCESS);
-    // A request under another number, on a channel that is not lost, is not late.
+    // A request with another number, on a channel that is not lost, is not late.
     assert_eq!(asked(&mut lost, file, first(0), (8, 9)), NtStatus::SUCCESS);
     assert_eq!(locked(&mut next, file, (9, 9), false), NtStatus::SUCCESS);
-    // Nor is one with the same number once more, in its turn.
+    // The same number is not late either when it comes again later.
     assert_eq!(asked(&mut next, file, first(1), (7, 9)), NtStatus::SUCCESS);
 }
 
@@ -426,7 +426,7 @@ fn what_is_done_under_the_number_of_a_refused_lock_keeps_its_first_copy_from_tak
     let (file, theirs) = (lost.open("file"), other.open("file"));
     assert_eq!(locked(&mut other, theirs, (0, 0), true), NtStatus::SUCCESS);
     assert_eq!(asked(&mut next, file, first(0), (7, 9)), NtStatus::LOCK_NOT_GRANTED);
-    // No byte at all, beside whatever is locked.
+    // An empty range does not conflict with any lock.
     let nothing = |flags| [LockElement { offset: 0, length: 0, flags }];
     let change = |next: &mut Peer, index, number, flags| {
         let elements = nothing(flags);
@@ -472,7 +472,7 @@ fn a_lock_that_waits_takes_nothing_once_its_replay_was_taken_back() {
     assert_eq!(next.answer(replay).expect("taken back").status(), NtStatus::CANCELLED);
     assert_eq!(locked(&mut other, theirs, (0, 0), false), NtStatus::SUCCESS);
     assert_eq!(silent.answer(waiting).expect("an answer").status(), NtStatus::FILE_NOT_AVAILABLE);
-    // Its turn goes to who stands behind it.
+    // The next waiter gets its turn.
     assert_eq!(third.answer(behind).expect("an answer").status(), NtStatus::SUCCESS);
 }
 
@@ -503,7 +503,7 @@ fn a_lock_takes_nothing_once_its_replay_was_not_allowed_to_wait() {
     let mut next = world.bind(&Dial::default(), &lost);
     let (file, theirs) = (lost.open("file"), other.open("file"));
     assert_eq!(locked(&mut other, theirs, (0, 0), true), NtStatus::SUCCESS);
-    // MS-SMB2 3.3.4.2: something stands behind it in its compound.
+    // MS-SMB2 3.3.4.2: another request follows it in its compound.
     let mut header = next.header(SmbCommand::Lock);
     header.set_channel_sequence(1);
     let replay = whole(&header, |out| locking(file, 7, 9, lock::LockFlags::EXCLUSIVE_LOCK).write(out));

@@ -1,4 +1,5 @@
-//! READs whose data is never copied: the same answers as ever, and only where nothing protects them.
+//! READs without a copy of the data: the responses are the same, and the path is used only if nothing
+//! protects them.
 
 use smb_wire::{SmbCommand, FileId, NtStatus, lock, read};
 use testkit::smb::{Dial, Peer, World};
@@ -20,7 +21,7 @@ fn configure(world: &World, send_file: SendFile) {
     world.engine.configure(share::Config { send_file, ..share::Config::clone(&world.engine.config()) });
 }
 
-/// A client that has a file of a MiB and a little open.
+/// A client with an open file of slightly more than a MiB.
 fn opened(world: &World, dial: &Dial) -> (Peer, FileId) {
     let mut client = world.dial(dial);
     client.make("large", &content());
@@ -28,7 +29,7 @@ fn opened(world: &World, dial: &Dial) -> (Peer, FileId) {
     (client, id)
 }
 
-/// Whether the host tells that the file is in memory, which it does from Linux 6.5 on.
+/// Whether the host reports that the file is in memory. It does since Linux 6.5.
 fn host_tells(world: &World) -> bool {
     let volume = PosixVolume::open(&world.root(), &world.outside()).expect("it can be served");
     let root = volume.root().expect("the root");

@@ -398,7 +398,8 @@ impl Worker {
         }
         match &task.op {
             Op::Make { name } if status == NtStatus::OBJECT_NAME_COLLISION => {
-                // The lost session made it, and nobody can take that Open up; or a CREATE made it that failed.
+                // The lost session made it, and nobody can take that Open up; or a CREATE made it that
+                // failed.
                 let may_be_there = self.model.files.contains_key(name);
                 let was_made = pending.is_orphan || (task.is_replay && disk_failed);
                 assert!(may_be_there || was_made, "nobody made it: {task:?}");
@@ -420,7 +421,8 @@ impl Worker {
         }
     }
 
-    /// A failing disk has refused the operation. Only what is to go with the CLOSE can keep that from going well.
+    /// A failing disk has refused the operation. Only what is to go with the CLOSE can keep that from going
+    /// well.
     fn failed(&mut self, task: &Task) {
         let op = &task.op;
         let is_doomed = self.model.held.as_ref().is_some_and(|held| held.doomed);

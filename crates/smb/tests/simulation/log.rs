@@ -1,4 +1,5 @@
-//! What happens in a history, one line for each thing: the time of the history, who, what was asked and what came.
+//! What happens in a history, one line for each thing: the time of the history, who, what was asked and what
+//! came.
 //!
 //! A history runs on one thread, and its log is that thread's. Nothing is noted unless [`begin`] was called.
 

@@ -1,26 +1,29 @@
-//! Sessions over many channels, against a reference model, in a network that cuts, delays, duplicates and replays.
+//! Sessions over many channels, against a reference model, in a network that cuts, delays, duplicates and
+//! replays.
 //!
 //! Each seed is a history. There are two kinds of them, over a sound disk and over one that fails:
 //!
-//! - [`history`]: workers open, write, read, rename and lock files of their own over one session of one to eight
-//!   channels. Channels are cut while requests and answers are under way; the server may see that at once, or after
-//!   late requests have arrived on the dead line. The client replays on another channel (MS-SMB2 3.2.7.1), and logs on
-//!   again when the last is gone. Every operation must be done exactly once: [`model`] says what is read, locked and
-//!   left behind.
-//! - [`pair`]: the workers of two clients do so with the same files, under share modes, byte ranges and leases, with data
-//!   in memory; time passes, clients are gone for a while, and the server is killed and comes back with what persistent
-//!   handles have on record. What both saw must be what one server that does everything once can have answered.
+//! - [`history`]: workers open, write, read, rename and lock files of their own over one session of one to
+//!   eight channels. Channels are cut while requests and answers are under way; the server may see that at
+//!   once, or after late requests have arrived on the dead line. The client replays on another channel
+//!   (MS-SMB2 3.2.7.1), and logs on again when the last is gone. Every operation must be done exactly once:
+//!   [`model`] says what is read, locked and left behind.
+//! - [`pair`]: the workers of two clients do so with the same files, under share modes, byte ranges and
+//!   leases, with data in memory; time passes, clients are gone for a while, and the server is killed and
+//!   comes back with what persistent handles have on record. What both saw must be what one server that does
+//!   everything once can have answered.
 //!
-//! - [`disk`]: calls of the volume fail for want of space and otherwise, write the first half, or take long, and both
-//!   models say what may be so afterwards. When the disk is sound again everything works, and nothing is left open.
+//! - [`disk`]: calls of the volume fail for want of space and otherwise, write the first half, or take long,
+//!   and both models say what may be so afterwards. When the disk is sound again everything works, and
+//!   nothing is left open.
 //!
-//! TCP itself delivers nothing twice: a duplicate is a late request and its replay, which come to the server in either
-//! order.
+//! TCP itself delivers nothing twice: a duplicate is a late request and its replay, which come to the server
+//! in either order.
 //!
 //! `SIMULATED_HISTORIES=FIRST+COUNT` runs those seeds of both kinds, or of those whose test is named; with
-//! `SIMULATED_LOG=1` each tells what happened in it. `cargo run -p xtask -- simulate --seed N` runs all [`PARTS`] of one
-//! seed, which is the test `one_seed_of_all_parts`. A seed that once failed stays in [`REGRESSIONS`],
-//! [`REGRESSIONS_OF_TWO`] or [`REGRESSIONS_OF_DISKS`].
+//! `SIMULATED_LOG=1` each tells what happened in it. `cargo run -p xtask -- simulate --seed N` runs all
+//! [`PARTS`] of one seed, which is the test `one_seed_of_all_parts`. A seed that once failed stays in
+//! [`REGRESSIONS`], [`REGRESSIONS_OF_TWO`] or [`REGRESSIONS_OF_DISKS`].
 
 mod dice;
 mod disk;

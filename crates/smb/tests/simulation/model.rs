@@ -1,6 +1,7 @@
 //! What one worker's files must be: a map of names to contents, and one open file with its locks. It knows
-//! nothing of connections: an operation that succeeded was done once. One that a failing disk refused may have been
-//! done by half where it is a WRITE, or have left an empty file where it is a CREATE, and has changed nothing else.
+//! nothing of connections: an operation that succeeded was done once. One that a failing disk refused may
+//! have been done by half where it is a WRITE, or have left an empty file where it is a CREATE, and has
+//! changed nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,7 +60,8 @@ impl Op {
     }
 }
 
-/// A file: all that it may hold, and whether it may not be there at all. Without a failing disk that is one thing.
+/// A file: all that it may hold, and whether it may not be there at all. Without a failing disk that is one
+/// thing.
 #[derive(Debug, Clone)]
 pub struct Content {
     pub ways: Vec<Vec<u8>>,
@@ -215,7 +217,8 @@ impl Model {
         }
     }
 
-    /// The file is open no more. A name that was to go then may be there all the same where the disk has failed.
+    /// The file is open no more. A name that was to go then may be there all the same where the disk has
+    /// failed.
     pub fn let_go(&mut self, disk_failed: bool) {
         let Some(held) = self.held.take().filter(|held| held.doomed) else { return };
         if disk_failed {

@@ -61,8 +61,8 @@ struct Handle {
     is_durable: bool,
     hold: usize,
     ranges: BTreeMap<usize, usize>,
-    /// Ranges that were refused to a LOCK that was sent again: the first may still come. It is not one of those requests
-    /// that are refused for an old ChannelSequence (MS-SMB2 3.3.5.2.10).
+    /// Ranges that were refused to a LOCK that was sent again: the first may still come. It is not one of
+    /// those requests that are refused for an old ChannelSequence (MS-SMB2 3.3.5.2.10).
     strays: Vec<usize>,
 }
 
@@ -292,8 +292,8 @@ impl Client {
         }
     }
 
-    /// An answer to a break says of all that was opened under the lease that the client knows of it, and could not be
-    /// sent for again.
+    /// An answer to a break says of all that was opened under the lease that the client knows of it, and
+    /// could not be sent for again.
     // MS-SMB2 3.2.5.19.2, note 202
     // MS-SMB2 3.3.5.22.2
     fn may_acknowledge(&self, file: usize) -> bool {
@@ -301,9 +301,9 @@ impl Client {
         !self.is_busy(Owner::Acknowledgement(file)) && !is_opened
     }
 
-    /// Whether such an operation on a file is under way. An OPEN and a CLOSE of it are not at the same time: whether the
-    /// lease ends between them is nothing that a client could tell, which takes a new key for a new lease
-    /// (MS-SMB2 3.2.4.3).
+    /// Whether such an operation on a file is under way. An OPEN and a CLOSE of it are not at the same time:
+    /// whether the lease ends between them is nothing that a client could tell, which takes a new key for a
+    /// new lease (MS-SMB2 3.2.4.3).
     fn is_crossed(&self, file: usize, fits: impl Fn(&Op) -> bool) -> bool {
         self.pending.iter().filter(|pending| fits(&pending.task.op)).any(|pending| match pending.owner {
             Owner::Worker(at) => match (pending.task.op, &self.workers[at].handle) {
@@ -432,8 +432,8 @@ impl Client {
             }
         }
         let is_lasting = scene.shape.is_lasting;
-        // MS-SMB2 3.3.5.9: only a CREATE for a persistent handle is known on another session. Who still waits for an
-        // answer to a break asks for it again.
+        // MS-SMB2 3.3.5.9: only a CREATE for a persistent handle is known on another session. Who still
+        // waits for an answer to a break asks for it again.
         let abandoned = |p: &Pending| match p.task.op {
             Op::Open(wish) => !(wish.persistent && is_lasting),
             Op::Acknowledge { .. } => true,

@@ -1,9 +1,10 @@
 //! One history of two clients with the same files: workers over a session of each, lines that are cut, time
 //! that passes, a server that is killed, and the record that all of it is held against.
 //!
-//! [`client`] is what a client does, [`cache`] what it keeps in memory and believes of its leases, [`record`]
-//! what both have seen and whether that can be. As in [`crate::history`] nothing has a time of its own, so that
-//! any message may be as late as it likes. What a seed's history has at all, its [`Shape`] says.
+//! [`client`] is what a client does, [`cache`] what it keeps in memory and believes of its leases,
+//! [`record`] what both have seen and whether that can be. As in [`crate::history`] nothing has a time of
+//! its own, so that any message may be as late as it likes. What a seed's history has at all, its [`Shape`]
+//! says.
 
 mod cache;
 mod client;

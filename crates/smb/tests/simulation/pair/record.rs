@@ -24,15 +24,15 @@ struct Value {
     written: (Time, Time),
     /// Whoever wrote it was told that it is done.
     is_sure: bool,
-    /// It was sent more than once, and may have been done as often: no server can know that it was done, and that
-    /// another client has written since (MS-SMB2 3.3.5.2.10).
+    /// It was sent more than once, and may have been done as often: no server can know that it was done, and
+    /// that another client has written since (MS-SMB2 3.3.5.2.10).
     is_resent: bool,
     reads: Vec<(Time, Time)>,
 }
 
 impl Value {
-    /// The first end and the last beginning of all that saw it, the write included; none when nobody did. Where it
-    /// may have come more than once, this is of the last time.
+    /// The first end and the last beginning of all that saw it, the write included; none when nobody did.
+    /// Where it may have come more than once, this is of the last time.
     fn seen(&self) -> Option<(Time, Time)> {
         let (start, end) = self.written;
         let reads = || self.reads.iter().filter(|(from, _)| !self.is_resent || *from >= end);
@@ -127,7 +127,8 @@ impl Record {
         self.value(cell, value).is_sure = true;
     }
 
-    /// Whoever wrote this was told that it is not done, or lost the handle: if it is not done by now, it never will be.
+    /// Whoever wrote this was told that it is not done, or lost the handle: if it is not done by now, it
+    /// never will be.
     pub fn gives_up(&mut self, cell: Cell, value: u64, end: Time) {
         let known = self.value(cell, value);
         known.written.1 = known.written.1.min(end);
@@ -231,9 +232,9 @@ fn is_perhaps(hold: &Hold, (start, end): (Time, Time)) -> bool {
 
 /// Whether the reads and writes of a cell can be put in an order that keeps what came after what.
 ///
-/// After P. B. Gibbons and E. Korach, Testing Shared Memories (1997): where each value is written once, a value
-/// lies in the cell at least from the first end of all its reads and its write to the last beginning. No two
-/// such times overlap, and no value comes and goes within that of another.
+/// After P. B. Gibbons and E. Korach, Testing Shared Memories (1997): where each value is written once, a
+/// value lies in the cell at least from the first end of all its reads and its write to the last beginning.
+/// No two such times overlap, and no value comes and goes within that of another.
 fn check_cell(cell: Cell, values: &BTreeMap<u64, Value>) {
     let mut lasting = Vec::new();
     let mut passing = Vec::new();

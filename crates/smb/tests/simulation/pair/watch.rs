@@ -1,13 +1,13 @@
-//! What the server has of the clients' leases, from moment to moment: epochs only grow, and a right that its holder
-//! must give back is taken from it only when it cannot be told, or has had its time to answer.
+//! What the server has of the clients' leases, from moment to moment: epochs only grow, and a right that its
+//! holder must give back is taken from it only when it cannot be told, or has had its time to answer.
 
 use smb_wire::create_context::LeaseState;
 
 use super::FILES;
 use super::cache::{HANDLE, READ, WRITE};
 
-/// How long the holder of a right has to give it back (MS-SMB2 3.3.2.5: 35 s), seen from the first look after its
-/// beginning, which may come a second late.
+/// How long the holder of a right has to give it back (MS-SMB2 3.3.2.5: 35 s), seen from the first look
+/// after its beginning, which may come a second late.
 const TIME_TO_ANSWER_NS: u64 = 34_000_000_000;
 
 /// What the server has of a lease.
@@ -23,8 +23,8 @@ pub struct View {
 }
 
 impl View {
-    /// Whether what the holder has read is still what is there: nobody waits for the holder of a right that is
-    /// less than to write, who may be told one step of a break only when it has answered the step before.
+    /// Whether what the holder has read is still what is there: nobody waits for the holder of a right that
+    /// is less than to write, who may be told one step of a break only when it has answered the step before.
     // MS-FSA 2.1.4.12
     pub fn lets_read(self) -> bool {
         self.state.contains(READ) && (self.state.contains(WRITE) || !self.is_breaking)
