@@ -1,4 +1,4 @@
-//! The messages for a worker's operations: the first time and as replays (MS-SMB2 3.2.4, 3.2.7.1).
+//! The messages of a worker's operations: originals and replays (MS-SMB2 3.2.4, 3.2.7.1).
 
 use smb_wire::create::{CreateOptions, Disposition, OplockLevel};
 use smb_wire::create_context::{Contexts, DurableFlags, RequestContext};
@@ -12,37 +12,37 @@ use testkit::smb::peer::whole;
 
 use super::model::Op;
 
-/// Byte ranges that are locked lie beyond all data, so that they are in nobody's way.
+/// Locked byte ranges are beyond all data, so that they do not conflict with it.
 const FIRST_LOCKED: u64 = 1 << 40;
 const LOCKED: u64 = 100;
 
-/// One operation with what makes its replays known as such.
+/// One operation with the fields that identify its replays.
 #[derive(Debug, Clone)]
 pub struct Task {
     pub op: Op,
-    /// Names a CREATE.
+    /// The CreateGuid of a CREATE.
     pub create_guid: Guid,
     /// LockSequenceIndex and LockSequenceNumber.
     pub lock_sequence: (u32, u8),
-    /// It was sent before, and what became of it is not known.
+    /// It was sent before, with an unknown result.
     pub is_replay: bool,
 }
 
-/// Where a request belongs.
+/// The worker and the file of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
-    /// Which worker's.
+    /// The number of the worker.
     pub worker: usize,
     pub file: Option<FileId>,
     pub channel_sequence: u16,
 }
 
-/// The file behind a worker's name.
+/// The path of a worker's name.
 pub fn path(worker: usize, name: usize) -> String {
     format!("worker {worker} file {name}")
 }
 
-/// The request for a task, protected for this channel, and its message id.
+/// The request for a task, protected for this channel, with its message id.
 pub fn build(peer: &mut Peer, task: &Task, place: Place) -> (Vec<u8>, u64) {
     let mut header = peer.header_for(command(&task.op), payload(&task.op));
     header.set_channel_sequence(place.channel_sequence);
@@ -54,7 +54,7 @@ pub fn build(peer: &mut Peer, task: &Task, place: Place) -> (Vec<u8>, u64) {
     (peer.compound(vec![message], false), id)
 }
 
-/// The request that takes a durable Open up again.
+/// The request that reconnects to a durable Open.
 pub fn reconnect(worker: usize, name: usize, file_id: FileId, create_guid: Guid) -> Vec<u8> {
     let flags = DurableFlags::empty();
     let contexts = [RequestContext::DurableHandleReconnectV2 { file_id, create_guid, flags }];
@@ -83,7 +83,7 @@ fn payload(op: &Op) -> usize {
     }
 }
 
-/// Whether a replay says that it is one.
+/// Whether a replay is marked as one.
 fn is_marked(op: &Op) -> bool {
     matches!(command(op), SmbCommand::Create | SmbCommand::Write | SmbCommand::SetInfo)
 }

@@ -1,5 +1,5 @@
-//! One of the clients: its session, its workers with their open files, what it keeps in memory, and what it
-//! makes of the server's answers.
+//! One of the clients: its session, its workers with their open files, its cache, and its handling of the
+//! server's replies.
 
 use smb_wire::create_context::{DurableFlags, LeaseState, ResponseContext};
 use smb_wire::oplock_break::{Notification, NotificationFlags};
@@ -21,32 +21,32 @@ use std::collections::BTreeMap;
 /// How long a handle is kept for its client, in seconds.
 const KEPT: u64 = 60;
 
-/// More often than that the disk does not fail who takes a handle up again.
+/// The disk does not fail a reconnect more often than this.
 const MOST_TIMES: usize = 20;
 
-/// Whose a request is.
+/// The owner of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     Worker(usize),
-    /// Through this worker's handle something is written back.
+    /// A value is written back through this worker's handle.
     Back(usize),
-    /// Of this file.
+    /// A break of this file is acknowledged.
     Acknowledgement(usize),
 }
 
-/// A request that is not answered yet.
+/// A request without a reply yet.
 #[derive(Debug)]
 struct Pending {
     owner: Owner,
     task: Task,
-    /// The line it was last sent on and its message id there; none while it waits to be sent again.
+    /// The line of its last copy and the message id there. `None` while it waits to be sent again.
     sent: Option<(u64, u64)>,
     start: Time,
-    /// Of the file's memory, when it was begun.
+    /// The generation of the file's cache when it began.
     generation: u64,
-    /// What is asked for.
+    /// The requested hold.
     hold: Option<usize>,
-    /// How often the disk had failed when it was begun.
+    /// The number of disk failures when it began.
     failed: Failed,
 }
 
@@ -56,13 +56,13 @@ struct Handle {
     id: FileId,
     create_guid: Guid,
     wish: Wish,
-    /// Tells it from all others.
+    /// The unique number of the handle.
     number: usize,
     is_durable: bool,
     hold: usize,
     ranges: BTreeMap<usize, usize>,
-    /// Ranges that were refused to a LOCK that was sent again: the first may still come. It is not one of
-    /// those requests that are refused for an old ChannelSequence (MS-SMB2 3.3.5.2.10).
+    /// Ranges of a repeated LOCK that was refused. The first copy may still come. LOCK is not one of the
+    /// requests that are refused for an old ChannelSequence (MS-SMB2 3.3.5.2.10).
     strays: Vec<usize>,
 }
 
@@ -79,16 +79,16 @@ struct Worker {
     locks: u32,
 }
 
-/// Where and when a client acts.
+/// The surroundings of a client: the time, the disk and the shared record.
 pub struct Scene<'a> {
     pub dice: &'a mut Dice,
     pub record: &'a mut Record,
     pub tally: &'a mut Tally,
     pub shape: &'a Shape,
     pub now: Time,
-    /// The server's clock, in seconds, over its restarts.
+    /// The server's clock in seconds, including the time before restarts.
     pub seconds: u64,
-    /// Gives values and numbers of handles that are nobody else's.
+    /// The source of unique values and handle numbers.
     pub next: &'a mut u64,
     pub disk: &'a mut Disk,
 }
@@ -131,19 +131,19 @@ impl Client {
 
     // What is to be done ----------------------------------------------------------------------------
 
-    /// Whether there is nothing left to do but to close.
+    /// Whether only the closes are left.
     pub fn is_done(&self) -> bool {
         self.pending.is_empty() && self.workers.iter().all(|worker| worker.left == 0)
     }
 
-    /// Whether nothing is on its way, in either direction, and nothing waits to be written back or answered.
+    /// Whether no message is on its way in either direction, and no data or acknowledgment is due.
     pub fn is_quiet(&self) -> bool {
         let sent = self.session.lines.iter().all(|line| line.requests.is_empty());
         let kept = self.files.iter().any(|file| file.owes || !file.dirty.is_empty());
         self.pending.is_empty() && sent && !kept && self.down.is_none()
     }
 
-    /// What is open is to be closed.
+    /// Makes all workers close their files.
     pub fn wind_up(&mut self) {
         for worker in &mut self.workers {
             worker.left = usize::from(worker.handle.is_some());
@@ -163,7 +163,7 @@ impl Client {
         self.pending.iter().any(|pending| pending.owner == owner)
     }
 
-    /// Whether something is being written there.
+    /// Whether a write of this cell is under way.
     fn is_written(&self, at: (usize, usize)) -> bool {
         self.pending.iter().any(|pending| match pending.task.op {
             Op::Write { file, cell, .. } | Op::WriteBack { file, cell, .. } => (file, cell) == at,
@@ -171,7 +171,7 @@ impl Client {
         })
     }
 
-    /// A worker begins its next operation; true when it is the last, which closes.
+    /// Begins the next operation of a worker. Returns true if it is the last one, a close.
     pub fn begin(&mut self, scene: &mut Scene<'_>) {
         let at = scene.dice.below(self.workers.len());
         let left = self.workers[at].left;
@@ -192,7 +192,8 @@ impl Client {
 
     fn begin_open(&mut self, at: usize, scene: &mut Scene<'_>) {
         let file = scene.dice.below(FILES);
-        // MS-SMB2 3.3.5.22.2: nor with an answer to a break, after which it could not be sent again.
+        // MS-SMB2 3.3.5.22.2: it does not go together with an acknowledgment of a break either, since it
+        // could not be replayed after that.
         if self.is_crossed(file, |op| *op == Op::Close) || self.is_busy(Owner::Acknowledgement(file)) {
             return;
         }
@@ -274,7 +275,7 @@ impl Client {
         self.push(Owner::Worker(at), Op::Close, None, scene);
     }
 
-    /// Writes back, and answers breaks when nothing is left to be written back. It must when `now_or_never`.
+    /// Writes data back, and acknowledges breaks when none is left. With `now_or_never` it must do so now.
     pub fn tend(&mut self, scene: &mut Scene<'_>, now_or_never: bool) {
         if self.session.heard() == 0 {
             return;
@@ -292,8 +293,8 @@ impl Client {
         }
     }
 
-    /// An answer to a break says of all that was opened under the lease that the client knows of it, and
-    /// could not be sent for again.
+    /// Whether a break may be acknowledged. An acknowledgment tells the server that the client knows all
+    /// Opens under the lease, so they could not be replayed after it.
     // MS-SMB2 3.2.5.19.2, note 202
     // MS-SMB2 3.3.5.22.2
     fn may_acknowledge(&self, file: usize) -> bool {
@@ -301,8 +302,8 @@ impl Client {
         !self.is_busy(Owner::Acknowledgement(file)) && !is_opened
     }
 
-    /// Whether such an operation on a file is under way. An OPEN and a CLOSE of it are not at the same time:
-    /// whether the lease ends between them is nothing that a client could tell, which takes a new key for a
+    /// Whether such an operation on a file is under way. An OPEN and a CLOSE of a file do not run at the
+    /// same time: the client could not tell whether the lease ends between them, and it uses a new key for a
     /// new lease (MS-SMB2 3.2.4.3).
     fn is_crossed(&self, file: usize, fits: impl Fn(&Op) -> bool) -> bool {
         self.pending.iter().filter(|pending| fits(&pending.task.op)).any(|pending| match pending.owner {
@@ -353,7 +354,7 @@ impl Client {
         self.send(self.pending.len() - 1, scene);
     }
 
-    /// Something that was lost or refused is sent again.
+    /// Repeats a lost or refused request.
     pub fn send_again(&mut self, scene: &mut Scene<'_>) {
         if self.pending.is_empty() {
             return;
@@ -395,7 +396,7 @@ impl Client {
 
     // Channels --------------------------------------------------------------------------------------
 
-    /// A line is given up; what was sent on it is to be sent again.
+    /// Gives a line up. Its requests must be sent again.
     pub fn give_up(&mut self, on: usize, scene: &mut Scene<'_>) {
         let number = self.session.lines[on].number;
         self.session.give_up(on);
@@ -406,7 +407,7 @@ impl Client {
         self.see_channels(scene);
     }
 
-    /// All lines are gone with the server.
+    /// Loses all lines with the server.
     pub fn lose_server(&mut self, scene: &mut Scene<'_>) {
         self.session.lines.clear();
         self.see_channels(scene);
@@ -418,7 +419,7 @@ impl Client {
         }
     }
 
-    /// A new session in the place of one whose channels are all lost: what was opened is taken up again.
+    /// Logs on again after all channels are lost, and reconnects to the handles.
     pub fn come_back(&mut self, world: &World, scene: &mut Scene<'_>) {
         let Some(down) = self.down.take() else { return };
         scene.tally.sessions_lost += 1;
@@ -432,8 +433,8 @@ impl Client {
             }
         }
         let is_lasting = scene.shape.is_lasting;
-        // MS-SMB2 3.3.5.9: only a CREATE for a persistent handle is known on another session. Who still
-        // waits for an answer to a break asks for it again.
+        // MS-SMB2 3.3.5.9: only a CREATE for a persistent handle is known on another session. A client that
+        // still waits for a break's acknowledgment requests it again.
         let abandoned = |p: &Pending| match p.task.op {
             Op::Open(wish) => !(wish.persistent && is_lasting),
             Op::Acknowledge { .. } => true,
@@ -456,7 +457,7 @@ impl Client {
         }
     }
 
-    /// Takes a worker's handle up again, if it can be.
+    /// Reconnects to a worker's handle, if possible.
     fn take_up(&mut self, at: usize, down: (Time, u64), scene: &mut Scene<'_>) -> bool {
         let Some(handle) = self.workers[at].handle.as_mut().filter(|handle| handle.is_durable) else {
             return false;
@@ -465,7 +466,7 @@ impl Client {
         let epoch = self.files[wish.file].epoch;
         let failed = scene.disk.failed;
         let mut answer = self.reconnect(wish, epoch, old);
-        // Who is refused by a failing disk asks again.
+        // The client tries again if a failing disk refuses.
         for _ in 0..MOST_TIMES {
             if !disk::is_of_disk(answer.status()) {
                 break;
@@ -498,7 +499,7 @@ impl Client {
         let create = line.peer.start(SmbCommand::Create, |out| requests::reconnect(wish, epoch, old, out));
         let mut answer = line.peer.answer(create).expect("an answer at once");
         if answer.status() == NtStatus::PENDING {
-            // What the ended session still changes lands first.
+            // The changes of the ended session take effect first.
             for line in &mut self.session.lines {
                 (0..line.peer.held_jobs()).for_each(|_| line.peer.run_job(0));
             }
@@ -509,7 +510,7 @@ impl Client {
         answer
     }
 
-    /// A handle is gone that nobody has closed, or whose CLOSE was not answered.
+    /// Handles a handle that ended without a CLOSE, or whose CLOSE was not answered.
     fn lose(&mut self, at: usize, handle: &Handle, since: Time, scene: &mut Scene<'_>) {
         scene.tally.handles_lost += 1;
         let through =
@@ -531,7 +532,7 @@ impl Client {
 
     // Answers ---------------------------------------------------------------------------------------
 
-    /// An answer or a notice has come on a line that the client hears.
+    /// Handles a reply or a notice on a line that the client hears.
     pub fn take(&mut self, line: u64, answer: &Answer, scene: &mut Scene<'_>) {
         if answer.header.message_id() == u64::MAX {
             return self.take_notice(answer, scene);
@@ -544,7 +545,8 @@ impl Client {
             format!("client {} {owner:?} hears {status:?} to {of} on line {line}: {op:?}", self.number)
         });
         if status == NtStatus::FILE_NOT_AVAILABLE {
-            // MS-SMB2 3.2.5.12: an earlier one is still under way, or what was sent after a cut was quicker.
+            // MS-SMB2 3.2.5.12: an earlier copy is still under way, or a request that was sent after a cut
+            // was faster.
             (pending.sent, pending.task.is_replay) = (None, true);
             self.pending.push(pending);
             return;
@@ -572,7 +574,8 @@ impl Client {
         file.broken(new_epoch, new_state, flags.contains(NotificationFlags::ACK_REQUIRED));
     }
 
-    /// A failing disk has refused a request: a write may have been done, and nothing else was.
+    /// Handles a request that a failing disk has refused. A write may have been done, and no other request
+    /// was.
     fn refused_by_disk(&mut self, pending: &Pending, scene: &mut Scene<'_>) {
         match pending.task.op {
             Op::Open(_) => {
@@ -583,7 +586,7 @@ impl Client {
                 self.files[file].forget(cell);
                 scene.record.gives_up((file, cell), value, scene.now);
             }
-            // It is still to be written back.
+            // The value must still be written back.
             Op::WriteBack { file, cell, value } => scene.record.sends_again((file, cell), value),
             Op::Read { .. } => {}
             Op::Lock { .. } | Op::Unlock { .. } | Op::Close | Op::Acknowledge { .. } => {
@@ -603,7 +606,7 @@ impl Client {
                     let data = read::Response::parse(&answer.message).expect("a READ response").data;
                     let value = u64::from_le_bytes(data.try_into().expect("a whole cell"));
                     scene.record.read((file, cell), value, asked);
-                    // What it is about to replace itself is not told to the client.
+                    // The client gets no break for a value that it is about to replace.
                     if !self.is_written((file, cell)) {
                         self.files[file].keep(cell, value, pending.generation);
                     }
@@ -643,7 +646,7 @@ impl Client {
         }
     }
 
-    /// A cell was read or written, or that was refused since somebody has locked it.
+    /// Records a read or write of a cell, or its refusal because of a lock.
     fn accessed(
         &self,
         at: usize,
@@ -678,7 +681,7 @@ impl Client {
             _ => None,
         });
         let (is_durable, flags) = (durable.is_some(), durable.unwrap_or(DurableFlags::empty()));
-        // What cannot be recorded is opened without outliving the server.
+        // A handle that cannot be recorded does not outlive the server.
         let outlives = flags.contains(DurableFlags::PERSISTENT);
         let may_fail = scene.disk.failed.any_since(pending.failed);
         assert!(outlives || !wish.persistent || may_fail, "{pending:?} outlives the server");
@@ -733,7 +736,7 @@ impl Client {
         self.see_open(handle.wish.file);
     }
 
-    /// A client that has closed all of a file keeps nothing of it, and owes nothing.
+    /// A client that has closed all its handles of a file keeps no data of it, and owes no acknowledgment.
     // MS-SMB2 3.2.5.19.2
     fn see_open(&mut self, file: usize) {
         if !self.has_open(file) {

@@ -1,4 +1,4 @@
-//! The messages of two clients that share files: the first time and as replays (MS-SMB2 3.2.4, 3.2.7.1).
+//! The messages of two clients with the same files: originals and replays (MS-SMB2 3.2.4, 3.2.7.1).
 
 use smb_wire::create::{Access, CreateOptions, Disposition, OplockLevel, ShareAccess};
 use smb_wire::create_context::{
@@ -14,23 +14,23 @@ use testkit::smb::peer::whole;
 
 /// The bytes of a cell.
 pub const CELL: u64 = 8;
-/// Byte ranges lie beyond all data where clients keep data in memory, so that they are in nobody's way there.
+/// Byte ranges are beyond all data if clients keep data in memory, so that they do not conflict there.
 const FAR: u64 = 1 << 40;
 
-/// How a file is opened.
+/// The parameters of an open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wish {
     pub file: usize,
     pub writes: bool,
     /// Whether others may read and write.
     pub shares: (bool, bool),
-    /// The key and what is asked for under it.
+    /// The lease key and the requested state.
     pub lease: Option<(LeaseKey, LeaseState)>,
-    /// The handle is to outlive the server.
+    /// The handle is requested to outlive the server.
     pub persistent: bool,
 }
 
-/// What is asked of the server.
+/// An operation on the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
     Open(Wish),
@@ -43,7 +43,7 @@ pub enum Op {
         cell: usize,
         value: u64,
     },
-    /// What was written in memory before.
+    /// Writes a cached value back.
     WriteBack {
         file: usize,
         cell: usize,
@@ -63,21 +63,21 @@ pub enum Op {
     },
 }
 
-/// One operation with what makes its replays known as such.
+/// One operation with the fields that identify its replays.
 #[derive(Debug, Clone)]
 pub struct Task {
     pub op: Op,
-    /// Names a CREATE.
+    /// The CreateGuid of a CREATE.
     pub create_guid: Guid,
     /// The epoch that the client knows.
     pub epoch: u16,
     /// LockSequenceIndex and LockSequenceNumber.
     pub lock_sequence: (u32, u8),
-    /// It was sent before, and what became of it is not known.
+    /// It was sent before, with an unknown result.
     pub is_replay: bool,
 }
 
-/// Which cells a byte range covers: so many for each slot, or none at all.
+/// The cells of a byte range: a number for each slot, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     pub file: Option<FileId>,
@@ -89,7 +89,7 @@ pub fn path(file: usize) -> String {
     format!("file {file}")
 }
 
-/// The request for a task, protected for this channel, and its message id.
+/// The request for a task, protected for this channel, with its message id.
 pub fn build(peer: &mut Peer, task: &Task, place: Place) -> (Vec<u8>, u64) {
     let mut header = peer.header_for(command(&task.op), CELL as usize);
     header.set_channel_sequence(place.channel_sequence);
@@ -102,7 +102,7 @@ pub fn build(peer: &mut Peer, task: &Task, place: Place) -> (Vec<u8>, u64) {
     (peer.compound(vec![message], false), id)
 }
 
-/// Whether a message answers a break of this lease.
+/// Whether a message acknowledges a break of this lease.
 pub fn acknowledges(message: &[u8], key: LeaseKey) -> bool {
     let is_answer = Header::parse(message).is_ok_and(|header| header.command() == SmbCommand::OplockBreak);
     is_answer
@@ -146,7 +146,7 @@ fn write_body(task: &Task, place: Place, out: &mut Vec<u8>) {
     }
 }
 
-/// The body of the request that takes a handle up again (MS-SMB2 3.2.4.4).
+/// The body of the request that reconnects to a handle (MS-SMB2 3.2.4.4).
 pub fn reconnect(wish: Wish, epoch: u16, (file_id, create_guid): (FileId, Guid), out: &mut Vec<u8>) {
     let mut flags = DurableFlags::empty();
     flags.set(DurableFlags::PERSISTENT, wish.persistent);
