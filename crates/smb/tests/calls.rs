@@ -15,18 +15,18 @@ use testkit::smb::peer::Peer;
 use volume::faulty::{Call, Plan};
 
 /// A client that counts the calls of its requests.
-struct Counting {
+struct CallCountingClient {
     _world: World,
     plan: Arc<Plan>,
     client: Peer,
 }
 
-impl Counting {
-    fn begin(remembers: bool) -> Counting {
+impl CallCountingClient {
+    fn begin(remembers: bool) -> CallCountingClient {
         let (world, plan) = World::faulty();
         world.engine.set_metadata_caching(remembers);
         let client = world.client();
-        Counting { _world: world, plan, client }
+        CallCountingClient { _world: world, plan, client }
     }
 
     fn count<T>(&mut self, ask: impl FnOnce(&mut Peer) -> T) -> (u64, T) {
@@ -111,7 +111,7 @@ fn query_directory(client: &mut Peer, file_id: FileId) -> testkit::smb::peer::An
 #[test]
 fn what_is_remembered_saves_calls() {
     for (remembers, expected) in [(true, [4, 1, 1, 0, 3, 4]), (false, [7, 1, 4, 1, 6, 6])] {
-        let mut it = Counting::begin(remembers);
+        let mut it = CallCountingClient::begin(remembers);
         it.create("first");
         let (made, closed) = it.create("one");
         it.open("one");
@@ -126,7 +126,7 @@ fn what_is_remembered_saves_calls() {
 fn a_name_more_in_a_listing_takes_so_many_calls() {
     for (remembers, for_each) in [(true, 1), (false, 2)] {
         let counts = [10, 110].map(|files| {
-            let mut it = Counting::begin(remembers);
+            let mut it = CallCountingClient::begin(remembers);
             it.client.create(&OpenFile::directory("d"));
             for at in 0..files {
                 it.create(&format!("d\\{at}"));
@@ -140,7 +140,7 @@ fn a_name_more_in_a_listing_takes_so_many_calls() {
 
 #[test]
 fn listing_reads_the_directory_once() {
-    let mut it = Counting::begin(false);
+    let mut it = CallCountingClient::begin(false);
     it.client.create(&OpenFile::directory("d"));
     for at in 0..100 {
         it.create(&format!("d\\{at}"));

@@ -25,14 +25,14 @@ const OPERATIONS: u64 = 1000;
 const SIZE: usize = 600_000;
 
 /// The test itself advances the time.
-struct Quiet;
+struct ManualAlarm;
 
-impl Alarm for Quiet {
+impl Alarm for ManualAlarm {
     fn set(&self, _at_ns: u64) {}
 }
 
 /// A client with a file on a share with limits.
-struct Scene {
+struct LimitedFile {
     world: World,
     limits: Arc<Limits>,
     share: ShareLimits,
@@ -42,7 +42,7 @@ struct Scene {
 }
 
 /// An end of a request on the connection.
-type End = fn(&mut Scene);
+type RequestEnd = fn(&mut LimitedFile);
 
 fn plain() -> Dial {
     // Signed data is always copied.
@@ -69,12 +69,12 @@ fn number_of(world: &World, is_on_disk: bool, client: &mut Peer) -> FileNumber {
     FileNumber { device: 1, inode: u64::from_le_bytes(inode.try_into().expect("a number")) }
 }
 
-impl Scene {
-    fn new(world: World) -> Scene {
-        Scene::on(world, false, Access::FILE_ALL)
+impl LimitedFile {
+    fn new(world: World) -> LimitedFile {
+        LimitedFile::on(world, false, Access::FILE_ALL)
     }
 
-    fn on(world: World, is_on_disk: bool, access: Access) -> Scene {
+    fn on(world: World, is_on_disk: bool, access: Access) -> LimitedFile {
         let mut client = world.dial(&plain());
         client.make("file", &vec![7; SIZE]);
         let number = number_of(&world, is_on_disk, &mut client);
@@ -92,10 +92,10 @@ impl Scene {
             file_bytes: RATE,
             file_size: 4 << 40,
         };
-        let limits = Limits::new(Some(account), Arc::new(Quiet), now);
+        let limits = Limits::new(Some(account), Arc::new(ManualAlarm), now);
         let share = limits.set_share(1, provision, Some(0), now);
         world.engine.set_limits(Some(share.clone()));
-        let scene = Scene { world, limits, share, number, client, file };
+        let scene = LimitedFile { world, limits, share, number, client, file };
         scene.share.charge(scene.work(RATE / 40), now).used_up();
         assert_eq!(scene.left(), [(RATE / 40) as i64; 3]);
         scene
@@ -112,7 +112,7 @@ impl Scene {
 
     /// Runs `end` and checks that this many bytes were transferred.
     #[track_caller]
-    fn costs(mut self, transferred: usize, end: impl FnOnce(&mut Scene)) {
+    fn costs(mut self, transferred: usize, end: impl FnOnce(&mut LimitedFile)) {
         let (before, began) = (self.left(), self.world.clock.time().mono_ns);
         end(&mut self);
         let passed_ns = self.world.clock.time().mono_ns - began;
@@ -202,11 +202,11 @@ impl Scene {
 
 #[test]
 fn what_is_served_at_once_costs_what_it_transfers() {
-    Scene::new(World::in_memory()).costs(65_536, |scene| {
+    LimitedFile::new(World::in_memory()).costs(65_536, |scene| {
         let id = scene.ask_read(0, 65_536, 0);
         scene.ends(id, NtStatus::SUCCESS);
     });
-    Scene::new(World::in_memory()).costs(1000, |scene| {
+    LimitedFile::new(World::in_memory()).costs(1000, |scene| {
         let id = scene.ask_read(SIZE as u64 - 1000, 65_536, 1000);
         scene.ends(id, NtStatus::SUCCESS);
     });
@@ -218,7 +218,7 @@ fn what_is_not_copied_costs_what_it_transfers() {
         let world = World::on_disk();
         let config = share::Config::clone(&world.engine.config());
         world.engine.configure(share::Config { send_file: wire::SendFile::Always, ..config });
-        Scene::on(world, true, Access::FILE_ALL).costs(there, |scene| {
+        LimitedFile::on(world, true, Access::FILE_ALL).costs(there, |scene| {
             let id = scene.ask_read(0, length, 0);
             scene.ends(id, NtStatus::SUCCESS);
             // The host reports pages in memory since Linux 6.5.
@@ -230,26 +230,26 @@ fn what_is_not_copied_costs_what_it_transfers() {
 
 #[test]
 fn what_is_refused_at_once_costs_nothing() {
-    let beyond: End = |scene| {
+    let beyond: RequestEnd = |scene| {
         let id = scene.ask_read(SIZE as u64, 65_536, 0);
         scene.ends(id, NtStatus::END_OF_FILE);
     };
-    let too_little: End = |scene| {
+    let too_little: RequestEnd = |scene| {
         let id = scene.ask_read(SIZE as u64 - 1000, 65_536, 1001);
         scene.ends(id, NtStatus::END_OF_FILE);
     };
     for end in [beyond, too_little] {
-        Scene::new(World::in_memory()).costs(0, end);
-        Scene::new(World::cold()).costs(0, end);
+        LimitedFile::new(World::in_memory()).costs(0, end);
+        LimitedFile::new(World::cold()).costs(0, end);
     }
     // FILE_WRITE_DATA only, and FILE_READ_DATA only (MS-SMB2 2.2.13.1.1).
     for length in [65_536, 524_288] {
-        Scene::on(World::in_memory(), false, Access::from_bits_retain(2)).costs(0, |scene| {
+        LimitedFile::on(World::in_memory(), false, Access::from_bits_retain(2)).costs(0, |scene| {
             let id = scene.ask_read(0, length, 0);
             scene.ends(id, NtStatus::ACCESS_DENIED);
         });
     }
-    Scene::on(World::in_memory(), false, Access::from_bits_retain(1)).costs(0, |scene| {
+    LimitedFile::on(World::in_memory(), false, Access::from_bits_retain(1)).costs(0, |scene| {
         let id = scene.ask_write(65_536);
         scene.ends(id, NtStatus::ACCESS_DENIED);
     });
@@ -258,14 +258,14 @@ fn what_is_refused_at_once_costs_nothing() {
 #[test]
 fn what_is_read_on_the_pool_costs_what_it_transfers() {
     for (offset, there) in [(0, 65_536), (SIZE - 1000, 1000)] {
-        Scene::new(World::cold()).costs(there, |scene| {
+        LimitedFile::new(World::cold()).costs(there, |scene| {
             let id = scene.ask_read(offset as u64, 65_536, 0);
             scene.ends(id, NtStatus::SUCCESS);
         });
     }
     let (world, plan) = World::faulty();
     plan.always(Call::ReadCached, Some(Failure::WouldBlock));
-    let scene = Scene::new(world);
+    let scene = LimitedFile::new(world);
     plan.always(Call::Read, Some(Failure::Io));
     scene.costs(0, |scene| {
         let id = scene.ask_read(0, 65_536, 0);
@@ -276,18 +276,18 @@ fn what_is_read_on_the_pool_costs_what_it_transfers() {
 #[test]
 fn what_found_nothing_in_memory_and_is_never_done_costs_nothing() {
     // The pool drops its jobs, before or after the end of the connection.
-    Scene::new(World::cold()).costs(0, |scene| {
+    LimitedFile::new(World::cold()).costs(0, |scene| {
         scene.work_read(65_536);
         drop(scene.client.take_jobs());
     });
-    Scene::new(World::cold()).costs(0, |scene| {
+    LimitedFile::new(World::cold()).costs(0, |scene| {
         scene.work_read(65_536);
         let jobs = scene.client.take_jobs();
         scene.hang_up();
         drop(jobs);
     });
     // So many requests wait already that this one must not.
-    Scene::new(World::cold()).costs(0, |scene| {
+    LimitedFile::new(World::cold()).costs(0, |scene| {
         scene.world.engine.set_limits(None);
         scene.client.holds_jobs = true;
         let mut asked = 0;
@@ -308,16 +308,16 @@ fn what_found_nothing_in_memory_and_is_never_done_costs_nothing() {
 #[test]
 fn what_found_nothing_in_memory_and_is_then_refused_costs_nothing() {
     // The client is gone, and so are its Opens.
-    Scene::new(World::cold()).costs(0, |scene| {
+    LimitedFile::new(World::cold()).costs(0, |scene| {
         scene.work_read(65_536);
         let jobs = scene.client.take_jobs();
         scene.hang_up();
         jobs();
     });
-    let log_off: End = Scene::log_off;
-    let from_elsewhere: End = |scene| drop(scene.come_anew());
+    let log_off: RequestEnd = LimitedFile::log_off;
+    let from_elsewhere: RequestEnd = |scene| drop(scene.come_anew());
     for end in [log_off, from_elsewhere] {
-        Scene::new(World::cold()).costs(0, |scene| {
+        LimitedFile::new(World::cold()).costs(0, |scene| {
             let id = scene.work_read(65_536);
             end(scene);
             scene.client.run_jobs();
@@ -329,18 +329,18 @@ fn what_found_nothing_in_memory_and_is_then_refused_costs_nothing() {
 #[test]
 fn what_was_held_costs_what_it_transfers() {
     for world in [World::in_memory(), World::cold()] {
-        Scene::new(world).costs(65_536, |scene| {
+        LimitedFile::new(world).costs(65_536, |scene| {
             let id = scene.hold_read(65_536);
             scene.pass();
             scene.ends(id, NtStatus::SUCCESS);
         });
     }
-    Scene::new(World::in_memory()).costs(SIZE, |scene| {
+    LimitedFile::new(World::in_memory()).costs(SIZE, |scene| {
         let id = scene.hold_read(1 << 20);
         scene.pass();
         scene.ends(id, NtStatus::SUCCESS);
     });
-    Scene::on(World::in_memory(), false, Access::from_bits_retain(2)).costs(0, |scene| {
+    LimitedFile::on(World::in_memory(), false, Access::from_bits_retain(2)).costs(0, |scene| {
         let id = scene.hold_read(65_536);
         scene.pass();
         scene.ends(id, NtStatus::ACCESS_DENIED);
@@ -349,7 +349,7 @@ fn what_was_held_costs_what_it_transfers() {
 
 #[test]
 fn what_was_held_and_then_found_nothing_in_memory_and_is_never_done_costs_nothing() {
-    Scene::new(World::cold()).costs(0, |scene| {
+    LimitedFile::new(World::cold()).costs(0, |scene| {
         scene.client.holds_jobs = true;
         scene.hold_read(65_536);
         scene.pass();
@@ -361,24 +361,24 @@ fn what_was_held_and_then_found_nothing_in_memory_and_is_never_done_costs_nothin
 
 #[test]
 fn what_is_taken_back_while_it_is_held_costs_nothing() {
-    Scene::new(World::in_memory()).costs(0, |scene| {
+    LimitedFile::new(World::in_memory()).costs(0, |scene| {
         let id = scene.hold_read(65_536);
         scene.cancel(id);
         scene.ends(id, NtStatus::CANCELLED);
     });
-    Scene::new(World::in_memory()).costs(0, |scene| {
+    LimitedFile::new(World::in_memory()).costs(0, |scene| {
         scene.hold_read(65_536);
         scene.hang_up();
     });
     // Its time has come, but it is not resumed.
-    Scene::new(World::in_memory()).costs(0, |scene| {
+    LimitedFile::new(World::in_memory()).costs(0, |scene| {
         let id = scene.hold_read(65_536);
         scene.client.holds_events = true;
         scene.pass();
         scene.cancel(id);
         scene.ends(id, NtStatus::CANCELLED);
     });
-    Scene::new(World::in_memory()).costs(0, |scene| {
+    LimitedFile::new(World::in_memory()).costs(0, |scene| {
         scene.hold_read(65_536);
         scene.client.holds_events = true;
         scene.pass();
@@ -388,10 +388,10 @@ fn what_is_taken_back_while_it_is_held_costs_nothing() {
 
 #[test]
 fn what_was_held_when_its_session_ended_costs_nothing() {
-    let log_off: End = Scene::log_off;
-    let from_elsewhere: End = |scene| drop(scene.come_anew());
+    let log_off: RequestEnd = LimitedFile::log_off;
+    let from_elsewhere: RequestEnd = |scene| drop(scene.come_anew());
     for end in [log_off, from_elsewhere] {
-        Scene::new(World::in_memory()).costs(0, |scene| {
+        LimitedFile::new(World::in_memory()).costs(0, |scene| {
             let id = scene.hold_read(65_536);
             end(scene);
             scene.pass();
@@ -403,7 +403,7 @@ fn what_was_held_when_its_session_ended_costs_nothing() {
 
 #[test]
 fn what_was_held_by_limits_that_were_lifted_costs_them_what_it_transfers() {
-    Scene::new(World::in_memory()).costs(SIZE, |scene| {
+    LimitedFile::new(World::in_memory()).costs(SIZE, |scene| {
         let id = scene.hold_read(1 << 20);
         scene.world.engine.set_limits(None);
         scene.pass();
@@ -413,12 +413,12 @@ fn what_was_held_by_limits_that_were_lifted_costs_them_what_it_transfers() {
 
 #[test]
 fn a_write_costs_what_was_written_whoever_hears_of_it() {
-    Scene::new(World::in_memory()).costs(65_536, |scene| {
+    LimitedFile::new(World::in_memory()).costs(65_536, |scene| {
         let id = scene.ask_write(65_536);
         scene.ends(id, NtStatus::SUCCESS);
     });
     for (is_taken_back, is_lost) in [(false, false), (true, false), (false, true)] {
-        Scene::new(World::in_memory()).costs(65_536, |scene| {
+        LimitedFile::new(World::in_memory()).costs(65_536, |scene| {
             scene.shut();
             let id = scene.ask_write(65_536);
             assert!(scene.client.answer(id).is_none());

@@ -11,9 +11,9 @@ use smb_wire::{SmbCommand, FileId, NtStatus, header, read, write};
 use testkit::smb::{Peer, World};
 
 /// The test itself advances the time.
-struct Quiet;
+struct ManualAlarm;
 
-impl Alarm for Quiet {
+impl Alarm for ManualAlarm {
     fn set(&self, _at_ns: u64) {}
 }
 
@@ -102,7 +102,7 @@ fn a_limit_that_was_met_shows_in_the_response_type() {
         file_size: 4 << 40,
     };
     let now = world.clock.read();
-    let limits = Limits::new(None, Arc::new(Quiet), now);
+    let limits = Limits::new(None, Arc::new(ManualAlarm), now);
     world.engine.set_limits(Some(limits.set_share(1, provision, Some(0), now)));
     let mut asked: Vec<u64> = (0..3).map(|at| ask(&mut client, file, at != 1)).collect();
     let close = |client: &mut Peer, file_id| {

@@ -25,33 +25,33 @@ const ALL: LeaseState =
     LeaseState::READ_CACHING.union(LeaseState::WRITE_CACHING).union(LeaseState::HANDLE_CACHING);
 const NOT_FOUND: NtStatus = NtStatus::OBJECT_NAME_NOT_FOUND;
 
-type Context = RequestContext<'static>;
+type StaticContext = RequestContext<'static>;
 
-fn v2(create_guid: Guid) -> Context {
+fn v2(create_guid: Guid) -> StaticContext {
     RequestContext::DurableHandleRequestV2 { timeout: 0, flags: DurableFlags::empty(), create_guid }
 }
 
-fn reconnect_v2(file_id: FileId, create_guid: Guid) -> Context {
+fn reconnect_v2(file_id: FileId, create_guid: Guid) -> StaticContext {
     RequestContext::DurableHandleReconnectV2 { file_id, create_guid, flags: DurableFlags::empty() }
 }
 
-fn lease(key: LeaseKey, state: LeaseState) -> Context {
+fn lease(key: LeaseKey, state: LeaseState) -> StaticContext {
     RequestContext::Lease(Lease { key, state, flags: LeaseFlags::empty(), v2: None })
 }
 
-fn lease_v2(key: LeaseKey, state: LeaseState) -> Context {
+fn lease_v2(key: LeaseKey, state: LeaseState) -> StaticContext {
     let v2 = Some(LeaseV2 { parent_key: LeaseKey([0; 16]), epoch: 0 });
     RequestContext::Lease(Lease { key, state, flags: LeaseFlags::empty(), v2 })
 }
 
 /// Opens for all access and shares nothing.
-fn create(client: &mut Peer, name: &str, oplock: OplockLevel, asked: &[Context]) -> Answer {
+fn create(client: &mut Peer, name: &str, oplock: OplockLevel, asked: &[StaticContext]) -> Answer {
     let contexts = Contexts::Requests(asked);
     client.create(&OpenFile { share: ShareAccess::empty(), oplock, contexts, ..OpenFile::named(name) })
 }
 
 /// Opens with a batch oplock and a durable context. The durability must be granted.
-fn durable(client: &mut Peer, name: &str, asked: Context) -> FileId {
+fn durable(client: &mut Peer, name: &str, asked: StaticContext) -> FileId {
     let answer = create(client, name, OplockLevel::Batch, &[asked]);
     assert!(durable_answer(&answer).is_some());
     answer.file_id()
@@ -75,7 +75,7 @@ fn granted_ms(answer: &Answer) -> Option<u32> {
 }
 
 /// Reconnects to an Open by its name.
-fn come_back(client: &mut Peer, name: &str, asked: &[Context]) -> Answer {
+fn come_back(client: &mut Peer, name: &str, asked: &[StaticContext]) -> Answer {
     let is_leased = asked.iter().any(|context| matches!(context, RequestContext::Lease(_)));
     let oplock = if is_leased { OplockLevel::Lease } else { OplockLevel::None };
     create(client, name, oplock, asked)

@@ -14,9 +14,9 @@ use testkit::smb::peer::whole;
 use testkit::smb::{Dial, Peer, World};
 
 /// The test itself advances the time.
-struct Quiet;
+struct ManualAlarm;
 
-impl Alarm for Quiet {
+impl Alarm for ManualAlarm {
     fn set(&self, _at_ns: u64) {}
 }
 
@@ -44,7 +44,7 @@ impl Limited {
             file_size: 4 << 40,
         };
         let now = world.clock.read();
-        let limits = Limits::new(None, Arc::new(Quiet), now);
+        let limits = Limits::new(None, Arc::new(ManualAlarm), now);
         let share = limits.set_share(1, provision, Some(0), now);
         Limited { world, limits, share }
     }

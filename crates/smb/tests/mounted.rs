@@ -14,21 +14,21 @@ use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
 
 /// A mount. The drop of this value unmounts it.
-struct Mounted(PathBuf);
+struct TestMount(PathBuf);
 
-impl Drop for Mounted {
+impl Drop for TestMount {
     fn drop(&mut self) {
         let _ = Program::new("umount").arg("-l").arg(&self.0).status();
     }
 }
 
 /// Mounts a file system at a new path. Returns `None` if that is not possible, and the test is skipped.
-fn mounted(at: &Path, (kind, options): (&str, &str), input: Stdio) -> Option<Mounted> {
+fn mounted(at: &Path, (kind, options): (&str, &str), input: Stdio) -> Option<TestMount> {
     std::fs::create_dir_all(at).expect("a directory");
     let mut mount = Program::new("mount");
     mount.args(["-i", "-t", kind, "-o", options, "none"]).arg(at).stdin(input).stderr(Stdio::null());
     if mount.status().is_ok_and(|status| status.success()) {
-        return Some(Mounted(at.to_owned()));
+        return Some(TestMount(at.to_owned()));
     }
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("a test");

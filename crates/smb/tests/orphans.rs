@@ -33,7 +33,7 @@ const PERSISTENT: DurableFlags = DurableFlags::PERSISTENT;
 
 /// An open file with the parameters of its CREATE.
 #[derive(Clone)]
-struct Opened {
+struct OpenedFile {
     name: String,
     number: u64,
     id: FileId,
@@ -60,9 +60,9 @@ fn leased<'a>(name: &'a str, contexts: &'a [RequestContext<'a>]) -> OpenFile<'a>
 }
 
 /// Opens or creates a file as Linux does.
-fn open(client: &mut Peer, name: &str, number: u64) -> Opened {
+fn open(client: &mut Peer, name: &str, number: u64) -> OpenedFile {
     let id = client.create(&leased(name, &asked(number))).file_id();
-    Opened { name: name.to_owned(), number, id }
+    OpenedFile { name: name.to_owned(), number, id }
 }
 
 /// Repeats the CREATE whose response was lost.
@@ -75,7 +75,7 @@ fn replay(client: &mut Peer, name: &str, number: u64) -> Answer {
 }
 
 /// Reconnects to a file.
-fn take_up(client: &mut Peer, held: &Opened) -> Answer {
+fn take_up(client: &mut Peer, held: &OpenedFile) -> Answer {
     let back = RequestContext::DurableHandleReconnectV2 {
         file_id: held.id,
         create_guid: guid(held.number),
@@ -183,7 +183,7 @@ fn a_name_that_went_with_it_does_not_keep_a_directory() {
 fn what_may_still_be_asked_for_is_kept() {
     let mut store = Store::new();
     let mut client = store.serve().client();
-    let held: Vec<Opened> = (0..5).map(|n| open(&mut client, &format!("f{n}"), n)).collect();
+    let held: Vec<OpenedFile> = (0..5).map(|n| open(&mut client, &format!("f{n}"), n)).collect();
     let bert = Dial { user: "bert".into(), ..Dial::default() };
     let of_bert = open(&mut store.serve().dial(&bert), "b", 9);
     // While a client goes on reconnecting, none of its handles ends, even after the time.
@@ -210,7 +210,7 @@ fn what_may_still_be_asked_for_is_kept() {
 }
 
 /// Marks a name for deletion with its own lease key. It is removed with the last open.
-fn mark(client: &mut Peer, held: &Opened) {
+fn mark(client: &mut Peer, held: &OpenedFile) {
     let contexts = [lease(held.number)];
     let unlinking = OpenFile {
         access: Access::DELETE,
@@ -224,10 +224,10 @@ fn mark(client: &mut Peer, held: &Opened) {
 
 /// The objects that a client has made in the directory `d` when the server is killed.
 #[derive(Default)]
-struct Made {
+struct ClientObjects {
     names: Vec<String>,
     /// Its Opens that it knows of.
-    known: Vec<Opened>,
+    known: Vec<OpenedFile>,
     /// A CREATE whose response was lost.
     lost: Option<(String, u64)>,
     /// A name with a delete on close whose open was closed while the server was away.
@@ -235,9 +235,9 @@ struct Made {
 }
 
 /// Makes objects at random. `number` counts the opens.
-fn make(client: &mut Peer, dice: &mut Dice, number: &mut u64) -> Made {
+fn make(client: &mut Peer, dice: &mut Dice, number: &mut u64) -> ClientObjects {
     client.create(&OpenFile::directory("d"));
-    let mut made = Made::default();
+    let mut made = ClientObjects::default();
     let mut next = || {
         *number += 1;
         *number
@@ -267,7 +267,7 @@ fn make(client: &mut Peer, dice: &mut Dice, number: &mut u64) -> Made {
 }
 
 /// Reconnects to all known Opens and removes all objects. Returns whether that succeeded.
-fn clear(client: &mut Peer, world: &World, dice: &mut Dice, made: &Made) -> bool {
+fn clear(client: &mut Peer, world: &World, dice: &mut Dice, made: &ClientObjects) -> bool {
     let is_closed = |client: &mut Peer, answer: Answer| {
         answer.status() == NtStatus::SUCCESS && client.close(answer.file_id()) == NtStatus::SUCCESS
     };

@@ -26,22 +26,22 @@ const ALL: LeaseState =
 const NOT_FOUND: NtStatus = NtStatus::OBJECT_NAME_NOT_FOUND;
 const PERSISTENT: DurableFlags = DurableFlags::PERSISTENT;
 
-type Context = RequestContext<'static>;
+type StaticContext = RequestContext<'static>;
 
-fn persistent(create_guid: Guid) -> Context {
+fn persistent(create_guid: Guid) -> StaticContext {
     RequestContext::DurableHandleRequestV2 { timeout: 0, flags: PERSISTENT, create_guid }
 }
 
-fn back(file_id: FileId, flags: DurableFlags) -> Context {
+fn back(file_id: FileId, flags: DurableFlags) -> StaticContext {
     RequestContext::DurableHandleReconnectV2 { file_id, create_guid: CREATE, flags }
 }
 
-fn lease(state: LeaseState) -> Context {
+fn lease(state: LeaseState) -> StaticContext {
     let v2 = Some(LeaseV2 { parent_key: LeaseKey([0; 16]), epoch: 0 });
     RequestContext::Lease(Lease { key: KEY, state, flags: LeaseFlags::empty(), v2 })
 }
 
-fn create(client: &mut Peer, name: &str, oplock: OplockLevel, asked: &[Context]) -> Answer {
+fn create(client: &mut Peer, name: &str, oplock: OplockLevel, asked: &[StaticContext]) -> Answer {
     let contexts = Contexts::Requests(asked);
     client.create(&OpenFile { share: ShareAccess::empty(), oplock, contexts, ..OpenFile::named(name) })
 }
@@ -204,7 +204,7 @@ fn only_its_user_with_its_create_and_its_flag_takes_it_up_and_only_for_its_time(
     let world = store.serve();
     let mut bert = world.dial(&Dial { user: "bert".into(), ..Dial::default() });
     let status =
-        |client: &mut Peer, asked: Context| create(client, "f", OplockLevel::None, &[asked]).status();
+        |client: &mut Peer, asked: StaticContext| create(client, "f", OplockLevel::None, &[asked]).status();
     assert_eq!(status(&mut bert, back(id, PERSISTENT)), NtStatus::ACCESS_DENIED);
     let mut client = world.client();
     assert_eq!(status(&mut client, back(id, DurableFlags::empty())), NOT_FOUND);
@@ -237,7 +237,7 @@ fn only_its_user_with_its_create_and_its_flag_takes_it_up_and_only_for_its_time(
 fn a_file_whose_owner_is_away_is_told_so_at_once() {
     let everything = ShareAccess::READ | ShareAccess::WRITE | ShareAccess::DELETE;
     let read_and_handle = LeaseState::READ_CACHING | LeaseState::HANDLE_CACHING;
-    let statuses = |oplock, asked: &[Context], share| {
+    let statuses = |oplock, asked: &[StaticContext], share| {
         let world = Store::new().serve();
         let mut owner = world.client();
         let contexts = Contexts::Requests(asked);

@@ -17,14 +17,14 @@ use testkit::smb::client::OpenFile;
 use testkit::smb::{Dial, Peer, World};
 
 /// A name with its type and permissions from the mode, and whether its attributes say directory.
-type Told = (String, u32, bool);
+type ShownFile = (String, u32, bool);
 
-fn told(name: &str, dos_attributes: u32, posix: &CreateResponse<'_>) -> Told {
+fn told(name: &str, dos_attributes: u32, posix: &CreateResponse<'_>) -> ShownFile {
     let is_directory = FileAttributes::from_bits_retain(dos_attributes).contains(FileAttributes::DIRECTORY);
     (name.to_owned(), posix.mode & !0o7777, is_directory)
 }
 
-fn listed(client: &mut Peer, directory: FileId) -> Vec<Told> {
+fn listed(client: &mut Peer, directory: FileId) -> Vec<ShownFile> {
     let pattern = utf16::encode("*");
     let answer = client.call(SmbCommand::QueryDirectory, |out| {
         Request {

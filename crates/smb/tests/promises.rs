@@ -48,23 +48,23 @@ impl Journal for Flaky {
 }
 
 /// Two channels of one session. Requests that wait for the disk are held back until they are released.
-struct Bench {
+struct DiskChannels {
     world: World,
     disk: Arc<Flaky>,
     main: Peer,
     second: Peer,
 }
 
-fn bench() -> Bench {
+fn bench() -> DiskChannels {
     let disk = Arc::new(Flaky::default());
     let world = World::lasting_in(&MemoryVolume::new(1), disk.clone(), &[]);
     let mut main = world.client();
     let mut second = world.bind(&Dial::default(), &main);
     (main.holds_jobs, second.holds_jobs) = (true, true);
-    Bench { world, disk, main, second }
+    DiskChannels { world, disk, main, second }
 }
 
-impl Bench {
+impl DiskChannels {
     /// Lets one request continue with a working or failing disk. Returns its status.
     fn ends(disk: &Flaky, peer: &mut Peer, id: u64, fails: bool) -> NtStatus {
         disk.fails.store(fails, Ordering::Relaxed);
@@ -74,11 +74,11 @@ impl Bench {
     }
 
     fn main_ends(&mut self, id: u64, fails: bool) -> NtStatus {
-        Bench::ends(&self.disk, &mut self.main, id, fails)
+        DiskChannels::ends(&self.disk, &mut self.main, id, fails)
     }
 
     fn second_ends(&mut self, id: u64, fails: bool) -> NtStatus {
-        Bench::ends(&self.disk, &mut self.second, id, fails)
+        DiskChannels::ends(&self.disk, &mut self.second, id, fails)
     }
 
     /// A handle whose CREATE was answered.

@@ -20,19 +20,19 @@ const OTHER_CREATE: Guid = Guid(*b"second of create");
 const APPLICATION: Guid = Guid(*b"some application");
 const KEY: LeaseKey = LeaseKey(*b"the client's key");
 
-type Context = RequestContext<'static>;
+type StaticContext = RequestContext<'static>;
 
-fn v2(create_guid: Guid) -> Context {
+fn v2(create_guid: Guid) -> StaticContext {
     RequestContext::DurableHandleRequestV2 { timeout: 90_000, flags: DurableFlags::empty(), create_guid }
 }
 
-fn lease(key: LeaseKey) -> Context {
+fn lease(key: LeaseKey) -> StaticContext {
     let state = LeaseState::READ_CACHING | LeaseState::HANDLE_CACHING;
     RequestContext::Lease(Lease { key, state, flags: LeaseFlags::empty(), v2: None })
 }
 
 /// An exclusive CREATE of a new file, so that a second execution shows.
-fn makes<'a>(name: &'a str, oplock: OplockLevel, contexts: &'a [Context]) -> OpenFile<'a> {
+fn makes<'a>(name: &'a str, oplock: OplockLevel, contexts: &'a [StaticContext]) -> OpenFile<'a> {
     OpenFile {
         share: ShareAccess::empty(),
         disposition: Disposition::Create,

@@ -30,7 +30,7 @@ enum Samba {
 }
 use Samba::{Differs, Same};
 
-struct Row {
+struct RightsRow {
     name: &'static str,
     act: fn(&mut One<'_>) -> NtStatus,
     /// One of these rights is enough.
@@ -49,8 +49,8 @@ const DATA: Access = READS.union(WRITES);
 const WRITE_OR_ATTRIBUTES: Access = Access::WRITE_DATA.union(Access::WRITE_ATTRIBUTES);
 const ABSENT: &str = "Samba does not have it";
 
-const fn row(name: &'static str, act: fn(&mut One<'_>) -> NtStatus, needs: Access, samba: Samba) -> Row {
-    Row { name, act, needs, allowed: OK, samba }
+const fn row(name: &'static str, act: fn(&mut One<'_>) -> NtStatus, needs: Access, samba: Samba) -> RightsRow {
+    RightsRow { name, act, needs, allowed: OK, samba }
 }
 
 const fn telling(
@@ -59,8 +59,8 @@ const fn telling(
     needs: Access,
     allowed: NtStatus,
     samba: Samba,
-) -> Row {
-    Row { name, act, needs, allowed, samba }
+) -> RightsRow {
+    RightsRow { name, act, needs, allowed, samba }
 }
 
 fn query(one: &mut One<'_>, info_type: InfoType, class: u8, which: u32) -> NtStatus {
@@ -206,7 +206,7 @@ fn set_reparse(one: &mut One<'_>) -> NtStatus {
     fsctl(one, CtlCode::SetReparsePoint, &buffer)
 }
 
-const FILE: &[Row] = &[
+const FILE: &[RightsRow] = &[
     row("READ", |one| one.client.read(one.file, 0, 4).status(), READS, Same),
     row("WRITE", |one| one.client.write(one.file, 0, b"text"), WRITES, Same),
     row("WRITE behind the end", |one| one.client.write(one.file, 9000, b"text"), WRITES, Same),
@@ -396,7 +396,7 @@ const FILE: &[Row] = &[
     row("QUERY_FILE_REGIONS", |one| fsctl(one, CtlCode::QueryFileRegions, &[]), NONE, Differs(ABSENT)),
 ];
 
-const DIRECTORY: &[Row] = &[
+const DIRECTORY: &[RightsRow] = &[
     row("QUERY_DIRECTORY", list, Access::READ_DATA, Same),
     telling("CHANGE_NOTIFY", watch, Access::READ_DATA, NtStatus::PENDING, Same),
     row("FLUSH", flush, WRITES, Same),
@@ -419,7 +419,7 @@ const DIRECTORY: &[Row] = &[
     row("SET_REPARSE_POINT", set_reparse, WRITE_OR_ATTRIBUTES, Differs(ABSENT)),
 ];
 
-fn holds(table: &[Row], options: CreateOptions) {
+fn holds(table: &[RightsRow], options: CreateOptions) {
     let world = World::in_memory();
     let mut client = world.client();
     client.make("other", &[7; 8192]);

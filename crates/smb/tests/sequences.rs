@@ -13,20 +13,20 @@ use testkit::smb::{Dial, Peer, World};
 
 /// A request with its position in the order of the client's channels.
 #[derive(Clone, Copy)]
-struct Sent {
+struct SequencedRequest {
     sequence: u16,
     is_replay: bool,
 }
 
-const fn first(sequence: u16) -> Sent {
-    Sent { sequence, is_replay: false }
+const fn first(sequence: u16) -> SequencedRequest {
+    SequencedRequest { sequence, is_replay: false }
 }
 
-const fn again(sequence: u16) -> Sent {
-    Sent { sequence, is_replay: true }
+const fn again(sequence: u16) -> SequencedRequest {
+    SequencedRequest { sequence, is_replay: true }
 }
 
-impl Sent {
+impl SequencedRequest {
     fn start(self, peer: &mut Peer, command: SmbCommand, body: impl FnOnce(&mut Vec<u8>)) -> u64 {
         let mut header = peer.header(command);
         header.set_channel_sequence(self.sequence);
@@ -85,7 +85,7 @@ fn locking(file: FileId, index: u32, number: u8, flags: lock::LockFlags) -> lock
 }
 
 /// Checks that every change of a file is refused, and that reads are not.
-fn is_held_off(peer: &mut Peer, file: FileId, sent: Sent, content: &[u8]) {
+fn is_held_off(peer: &mut Peer, file: FileId, sent: SequencedRequest, content: &[u8]) {
     let refused = NtStatus::FILE_NOT_AVAILABLE;
     assert_eq!(sent.write(peer, file, b"changed!"), refused);
     assert_eq!(sent.truncate(peer, file), refused);
@@ -393,7 +393,7 @@ fn a_range_goes_to_the_next_when_who_was_woken_for_it_is_gone() {
 }
 
 /// Locks the first ten bytes without a wait, with the order of `sent` and this number.
-fn asked(client: &mut Peer, file: FileId, sent: Sent, (index, number): (u32, u8)) -> NtStatus {
+fn asked(client: &mut Peer, file: FileId, sent: SequencedRequest, (index, number): (u32, u8)) -> NtStatus {
     let now = lock::LockFlags::EXCLUSIVE_LOCK | lock::LockFlags::FAIL_IMMEDIATELY;
     sent.status(client, SmbCommand::Lock, |out| locking(file, index, number, now).write(out))
 }

@@ -19,7 +19,7 @@ use super::dice::Dice;
 use super::disk::{self, Disk, Failed, Trouble};
 use super::log;
 use super::model::{Model, NAMES, Op};
-use super::requests::{self, Place, Task};
+use super::requests::{self, RequestTarget, Task};
 use super::session::Session;
 
 /// A history with more steps than this does not end.
@@ -30,7 +30,7 @@ const MOST_TIMES: usize = 20;
 
 /// The parameters of a history.
 #[derive(Debug, Clone, Copy)]
-pub struct Shape {
+pub struct HistoryShape {
     pub channels: usize,
     pub workers: usize,
     pub operations: usize,
@@ -42,9 +42,9 @@ pub struct Shape {
     pub is_cold: bool,
 }
 
-impl Shape {
-    fn roll(dice: &mut Dice) -> Shape {
-        Shape {
+impl HistoryShape {
+    fn roll(dice: &mut Dice) -> HistoryShape {
+        HistoryShape {
             channels: 1 + dice.below(8),
             workers: 1 + dice.below(6),
             operations: 10 + dice.below(30),
@@ -57,7 +57,7 @@ impl Shape {
 
 /// The events of a history. They show that the intended events happen.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Tally {
+pub struct HistoryTally {
     pub operations: u64,
     pub cuts: u64,
     pub sessions_lost: u64,
@@ -67,8 +67,8 @@ pub struct Tally {
     pub disk: disk::Tally,
 }
 
-impl std::ops::AddAssign for Tally {
-    fn add_assign(&mut self, other: Tally) {
+impl std::ops::AddAssign for HistoryTally {
+    fn add_assign(&mut self, other: HistoryTally) {
         self.operations += other.operations;
         self.cuts += other.cuts;
         self.sessions_lost += other.sessions_lost;
@@ -91,7 +91,7 @@ struct Pending {
 }
 
 #[derive(Default)]
-struct Worker {
+struct HistoryWorker {
     model: Model,
     file: Option<(FileId, Guid)>,
     pending: Option<Pending>,
@@ -103,10 +103,10 @@ struct Worker {
 pub struct History {
     dice: Dice,
     world: World,
-    shape: Shape,
+    shape: HistoryShape,
     session: Session,
-    workers: Vec<Worker>,
-    tally: Tally,
+    workers: Vec<HistoryWorker>,
+    tally: HistoryTally,
     disk: Disk,
 }
 
@@ -115,9 +115,9 @@ impl History {
     ///
     /// # Panics
     /// If the server and the model differ.
-    pub fn run(seed: u64, trouble: Trouble) -> Tally {
+    pub fn run(seed: u64, trouble: Trouble) -> HistoryTally {
         let mut dice = Dice::new(seed);
-        let shape = Shape::roll(&mut dice);
+        let shape = HistoryShape::roll(&mut dice);
         let (world, plan) = World::faulty();
         if shape.is_cold {
             plan.always(Call::ReadCached, Some(Failure::WouldBlock));
@@ -129,9 +129,9 @@ impl History {
         guid[..8].copy_from_slice(&seed.to_le_bytes());
         let session = Session::new(&world, Guid(guid));
         let workers =
-            (0..shape.workers).map(|_| Worker { left: shape.operations, ..Worker::default() }).collect();
+            (0..shape.workers).map(|_| HistoryWorker { left: shape.operations, ..HistoryWorker::default() }).collect();
         let disk = Disk::new(seed, trouble, plan);
-        let mut history = History { dice, world, shape, session, workers, tally: Tally::default(), disk };
+        let mut history = History { dice, world, shape, session, workers, tally: HistoryTally::default(), disk };
         history.play();
         history.disk.mend();
         history.check_files();
@@ -213,7 +213,7 @@ impl History {
         let line = &mut self.session.lines[on];
         let worker = &mut self.workers[at];
         let Some(pending) = &mut worker.pending else { return };
-        let place = Place {
+        let place = RequestTarget {
             worker: at,
             file: worker.file.map(|(id, _)| id),
             channel_sequence: self.session.channel_sequence,
@@ -310,7 +310,7 @@ impl History {
 
     fn take(&mut self, line: u64, answer: &Answer) {
         let id = Some((line, answer.header.message_id()));
-        let of = |worker: &&mut Worker| worker.pending.as_ref().is_some_and(|pending| pending.sent == id);
+        let of = |worker: &&mut HistoryWorker| worker.pending.as_ref().is_some_and(|pending| pending.sent == id);
         let Some(worker) = self.workers.iter_mut().find(of) else { return };
         let Some(mut pending) = worker.pending.take() else { return };
         if pending.task.is_replay && answer.status() == NtStatus::FILE_NOT_AVAILABLE {
@@ -372,7 +372,7 @@ impl History {
     }
 }
 
-impl Worker {
+impl HistoryWorker {
     fn task(&mut self, number: usize, op: Op) -> Task {
         let mut guid = [0; 16];
         if matches!(op, Op::Make { .. } | Op::Open { .. }) {

@@ -62,15 +62,15 @@ const REGRESSIONS_OF_DISKS: &[(&str, u64)] = &[
 ];
 
 /// The history of a seed, of one kind.
-type Part = fn(u64);
+type SeedPart = fn(u64);
 
 /// All parts of a seed, with their names and histories.
-const PARTS: [(&str, Part); 5] = [
+const PARTS: [(&str, SeedPart); 5] = [
     ("one session", |seed| _ = History::run(seed, Trouble::Nothing)),
     ("one session over a failing disk", |seed| _ = History::run(seed, Trouble::Disk)),
-    ("two clients", |seed| _ = pair::History::run(seed, Trouble::Nothing)),
-    ("two clients over a failing disk", |seed| _ = pair::History::run(seed, Trouble::Disk)),
-    ("two clients, kills and a failing disk", |seed| _ = pair::History::run(seed, Trouble::DiskAndKills)),
+    ("two clients", |seed| _ = pair::PairHistory::run(seed, Trouble::Nothing)),
+    ("two clients over a failing disk", |seed| _ = pair::PairHistory::run(seed, Trouble::Disk)),
+    ("two clients, kills and a failing disk", |seed| _ = pair::PairHistory::run(seed, Trouble::DiskAndKills)),
 ];
 
 /// The usual seeds.
@@ -196,14 +196,14 @@ fn histories_over_failing_disks_agree_with_the_model() {
 
 #[test]
 fn histories_of_two_clients_are_those_of_a_server_that_does_everything_once() {
-    let (total, count) = run(|seed| pair::History::run(seed, Trouble::Nothing), USUAL_OF_TWO);
+    let (total, count) = run(|seed| pair::PairHistory::run(seed, Trouble::Nothing), USUAL_OF_TWO);
     assert!(total.shows_all() || count < ENOUGH_TO_SHOW, "all that can happen does: {total:?}");
 }
 
 #[test]
 fn histories_of_two_clients_over_failing_disks_are_those_of_a_server_that_does_everything_once() {
     let trouble = |seed| if seed % 2 == 0 { Trouble::Disk } else { Trouble::DiskAndKills };
-    let (total, count) = run(|seed| pair::History::run(seed, trouble(seed)), USUAL_OF_DISKS);
+    let (total, count) = run(|seed| pair::PairHistory::run(seed, trouble(seed)), USUAL_OF_DISKS);
     let shows = total.shows_all() && total.disk.shows_all();
     assert!(shows || count < ENOUGH_TO_SHOW, "all that can happen does: {total:?}");
 }
@@ -218,7 +218,7 @@ fn what_was_found_once_stays_mended() {
     }
     for (what, seed) in REGRESSIONS_OF_TWO {
         assert!(
-            catch_unwind(|| pair::History::run(*seed, Trouble::Nothing)).is_ok(),
+            catch_unwind(|| pair::PairHistory::run(*seed, Trouble::Nothing)).is_ok(),
             "{what}: seed {seed} of two clients"
         );
     }

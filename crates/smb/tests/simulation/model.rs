@@ -62,14 +62,14 @@ impl Op {
 /// A file with all its possible contents, and whether it may be missing. Without a failing disk there is one
 /// possibility.
 #[derive(Debug, Clone)]
-pub struct Content {
+pub struct PossibleContents {
     pub ways: Vec<Vec<u8>>,
     pub may_be_absent: bool,
 }
 
-impl Content {
-    fn empty() -> Content {
-        Content { ways: vec![Vec::new()], may_be_absent: false }
+impl PossibleContents {
+    fn empty() -> PossibleContents {
+        PossibleContents { ways: vec![Vec::new()], may_be_absent: false }
     }
 
     /// Applies `change` to all possible contents.
@@ -87,7 +87,7 @@ impl Content {
 
 /// The open file.
 #[derive(Debug, Clone)]
-pub struct Held {
+pub struct OpenInModel {
     pub name: usize,
     pub locked: BTreeSet<usize>,
     pub doomed: bool,
@@ -98,8 +98,8 @@ pub struct Held {
 /// One worker's files.
 #[derive(Debug, Clone, Default)]
 pub struct Model {
-    pub files: BTreeMap<usize, Content>,
-    pub held: Option<Held>,
+    pub files: BTreeMap<usize, PossibleContents>,
+    pub held: Option<OpenInModel>,
 }
 
 impl Model {
@@ -167,7 +167,7 @@ impl Model {
     }
 
     fn may_be_made(&mut self, name: usize) {
-        let absent = Content { ways: Vec::new(), may_be_absent: true };
+        let absent = PossibleContents { ways: Vec::new(), may_be_absent: true };
         let content = self.files.entry(name).or_insert(absent);
         if content.may_be_absent && !content.ways.contains(&Vec::new()) {
             content.ways.push(Vec::new());
@@ -196,7 +196,7 @@ impl Model {
         }
         match op {
             Op::Make { name } => {
-                self.files.insert(*name, Content::empty());
+                self.files.insert(*name, PossibleContents::empty());
                 self.hold(*name);
             }
             Op::Open { name } => self.hold(*name),
@@ -228,15 +228,15 @@ impl Model {
     }
 
     fn hold(&mut self, name: usize) {
-        self.held = Some(Held { name, locked: BTreeSet::new(), doomed: false, doubtful: None });
+        self.held = Some(OpenInModel { name, locked: BTreeSet::new(), doomed: false, doubtful: None });
     }
 
-    fn held_mut(&mut self) -> &mut Held {
+    fn held_mut(&mut self) -> &mut OpenInModel {
         self.held.as_mut().expect("a file is open")
     }
 
     /// The content of the open file.
-    pub fn content(&mut self) -> &mut Content {
+    pub fn content(&mut self) -> &mut PossibleContents {
         let name = self.held_mut().name;
         self.files.get_mut(&name).expect("an open file has a name")
     }

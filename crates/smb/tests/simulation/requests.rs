@@ -30,7 +30,7 @@ pub struct Task {
 
 /// The worker and the file of a request.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub struct RequestTarget {
     /// The number of the worker.
     pub worker: usize,
     pub file: Option<FileId>,
@@ -43,7 +43,7 @@ pub fn path(worker: usize, name: usize) -> String {
 }
 
 /// The request for a task, protected for this channel, with its message id.
-pub fn build(peer: &mut Peer, task: &Task, place: Place) -> (Vec<u8>, u64) {
+pub fn build(peer: &mut Peer, task: &Task, place: RequestTarget) -> (Vec<u8>, u64) {
     let mut header = peer.header_for(command(&task.op), payload(&task.op));
     header.set_channel_sequence(place.channel_sequence);
     if task.is_replay && is_marked(&task.op) {
@@ -88,7 +88,7 @@ fn is_marked(op: &Op) -> bool {
     matches!(command(op), SmbCommand::Create | SmbCommand::Write | SmbCommand::SetInfo)
 }
 
-fn write_body(task: &Task, place: Place, out: &mut Vec<u8>) {
+fn write_body(task: &Task, place: RequestTarget, out: &mut Vec<u8>) {
     let file_id = place.file.unwrap_or(FileId::RELATED);
     match &task.op {
         Op::Make { name } => create(task, &path(place.worker, *name), Disposition::Create, out),

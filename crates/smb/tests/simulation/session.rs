@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 /// A connection with its messages on their way to the server. Replies on their way back wait in the
 /// [`Peer`].
-pub struct Line {
+pub struct NetworkLine {
     /// The number of the connection in its history.
     pub number: u64,
     pub peer: Peer,
@@ -23,7 +23,7 @@ pub struct Line {
 /// A session over several lines.
 pub struct Session {
     pub dial: Dial,
-    pub lines: Vec<Line>,
+    pub lines: Vec<NetworkLine>,
     pub channel_sequence: u16,
     pub session_id: u64,
     tree_id: u32,
@@ -63,7 +63,7 @@ impl Session {
     fn add(&mut self, mut peer: Peer) {
         peer.holds_jobs = true;
         self.next_line += 1;
-        self.lines.push(Line { number: self.next_line, peer, requests: VecDeque::new(), is_heard: true });
+        self.lines.push(NetworkLine { number: self.next_line, peer, requests: VecDeque::new(), is_heard: true });
     }
 
     /// The number of lines that the client takes for alive.
@@ -72,7 +72,7 @@ impl Session {
     }
 
     /// One of the lines that match `fits`.
-    pub fn pick(&self, dice: &mut Dice, fits: impl Fn(&Line) -> bool) -> Option<usize> {
+    pub fn pick(&self, dice: &mut Dice, fits: impl Fn(&NetworkLine) -> bool) -> Option<usize> {
         let fitting: Vec<usize> = (0..self.lines.len()).filter(|&at| fits(&self.lines[at])).collect();
         (!fitting.is_empty()).then(|| fitting[dice.below(fitting.len())])
     }

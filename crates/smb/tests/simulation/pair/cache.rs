@@ -6,7 +6,7 @@ use smb_wire::LeaseKey;
 use smb_wire::create_context::{Lease, LeaseFlags, LeaseState};
 
 use super::CELLS;
-use super::record::{Record, Time};
+use super::record::{Observations, Time};
 use super::watch::View;
 
 pub const READ: LeaseState = LeaseState::READ_CACHING;
@@ -138,7 +138,7 @@ impl FileCache {
     }
 
     /// The unsent values are lost.
-    pub fn lose_writes(&mut self, record: &mut Record, now: Time) {
+    pub fn lose_writes(&mut self, record: &mut Observations, now: Time) {
         self.unsure(record);
         self.unsent().for_each(|(cell, value)| record.gives_up((self.file, cell), value, now));
         self.dirty.clear();
@@ -146,7 +146,7 @@ impl FileCache {
         self.generation += 1;
     }
 
-    fn unsure(&self, record: &mut Record) {
+    fn unsure(&self, record: &mut Observations) {
         self.unsent().for_each(|(cell, value)| record.unsure((self.file, cell), value));
     }
 
@@ -156,7 +156,7 @@ impl FileCache {
 
     /// Compares with the server's current view. From the time when the server has revoked a right, reads and
     /// writes with that right count only as what they are.
-    pub fn look(&mut self, view: Option<View>, now: Time, record: &mut Record) {
+    pub fn look(&mut self, view: Option<View>, now: Time, record: &mut Observations) {
         if self.state.contains(READ) && !view.is_some_and(View::lets_read) {
             self.lost_since.get_or_insert(now);
         }

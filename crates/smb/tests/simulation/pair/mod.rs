@@ -3,7 +3,7 @@
 //!
 //! [`client`] has the client's actions, [`cache`] its data in memory and its view of its leases, and
 //! [`record`] the observations of both and the check that they are possible. As in [`crate::history`] there
-//! is no timing, so any message may be arbitrarily late. The [`Shape`] of a seed's history says which events
+//! is no timing, so any message may be arbitrarily late. The [`PairShape`] of a seed's history says which events
 //! it has.
 
 mod cache;
@@ -26,9 +26,9 @@ use crate::dice::Dice;
 use crate::disk::{self, Disk, Trouble};
 use crate::log;
 
-use client::{Client, Scene};
+use client::{Client, ClientEnvironment};
 use record::Record;
-use watch::{Reach, View, Watch};
+use watch::{Reach, View, LeaseWatch};
 
 /// The files of both clients, their cells, and the byte ranges for locks.
 const FILES: usize = 2;
@@ -44,7 +44,7 @@ const PAUSES: [u64; 5] = [1, 3, 11, 36, 61];
 
 /// The events of a history, and their number.
 #[derive(Debug, Clone, Copy)]
-pub struct Shape {
+pub struct PairShape {
     channels: [usize; 2],
     workers: usize,
     operations: usize,
@@ -64,10 +64,10 @@ pub struct Shape {
     closes: bool,
 }
 
-impl Shape {
-    fn roll(dice: &mut Dice, trouble: Trouble) -> Shape {
+impl PairShape {
+    fn roll(dice: &mut Dice, trouble: Trouble) -> PairShape {
         let is_lasting = dice.chance(1, 3);
-        let shape = Shape {
+        let shape = PairShape {
             channels: [1 + dice.below(8), 1 + dice.below(8)],
             workers: 1 + dice.below(3),
             operations: 10 + dice.below(40),
@@ -83,7 +83,7 @@ impl Shape {
         };
         match trouble {
             Trouble::DiskAndKills => {
-                Shape { is_lasting: true, is_cold: false, kills: 1 + dice.below(3) as u64, ..shape }
+                PairShape { is_lasting: true, is_cold: false, kills: 1 + dice.below(3) as u64, ..shape }
             }
             Trouble::Nothing | Trouble::Disk => shape,
         }
@@ -97,7 +97,7 @@ impl Shape {
 
 /// The events of a history. They show that the intended events happen.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Tally {
+pub struct PairTally {
     pub operations: u64,
     pub cuts: u64,
     pub sessions_lost: u64,
@@ -119,7 +119,7 @@ pub struct Tally {
     pub disk: disk::Tally,
 }
 
-impl Tally {
+impl PairTally {
     fn parts(&mut self) -> [&mut u64; 17] {
         [
             &mut self.operations,
@@ -148,38 +148,38 @@ impl Tally {
     }
 }
 
-impl std::ops::AddAssign for Tally {
-    fn add_assign(&mut self, mut other: Tally) {
+impl std::ops::AddAssign for PairTally {
+    fn add_assign(&mut self, mut other: PairTally) {
         self.parts().into_iter().zip(other.parts()).for_each(|(part, more)| *part += *more);
         self.disk += other.disk;
     }
 }
 
-pub struct History {
+pub struct PairHistory {
     dice: Dice,
     world: World,
     store: Store,
-    shape: Shape,
+    shape: PairShape,
     clients: [Client; 2],
-    record: Record,
-    tally: Tally,
+    record: Observations,
+    tally: PairTally,
     now: u64,
     seconds: u64,
     next: u64,
-    watch: Watch,
+    watch: LeaseWatch,
     disk: Disk,
     /// The time before the server's last start, including earlier starts.
     before_ns: u64,
 }
 
-impl History {
+impl PairHistory {
     /// Runs the history of a seed to its end.
     ///
     /// # Panics
     /// If the observations of the clients are impossible.
-    pub fn run(seed: u64, trouble: Trouble) -> Tally {
+    pub fn run(seed: u64, trouble: Trouble) -> PairTally {
         let mut dice = Dice::new(seed);
-        let shape = Shape::roll(&mut dice, trouble);
+        let shape = PairShape::roll(&mut dice, trouble);
         let mut store = Store::new();
         let (world, plan) = if shape.is_lasting { store.serve_faulty() } else { World::faulty() };
         if shape.is_cold {
@@ -188,21 +188,21 @@ impl History {
         log::is_at(world.clock.time().mono_ns);
         log::line(|| format!("two clients, seed {seed}, {trouble:?}: {shape:?}"));
         allow_channels(&world);
-        let mut record = Record::default();
+        let mut record = Observations::default();
         make_files(&world, &mut record);
         let clients = [1, 2].map(|number| Client::new(&world, number, seed, &shape));
-        let mut history = History {
+        let mut history = PairHistory {
             dice,
             world,
             store,
             shape,
             clients,
             record,
-            tally: Tally::default(),
+            tally: PairTally::default(),
             now: 1,
             seconds: 0,
             next: 0,
-            watch: Watch::default(),
+            watch: LeaseWatch::default(),
             disk: Disk::new(seed, trouble, plan),
             before_ns: 0,
         };
@@ -221,8 +221,8 @@ impl History {
     }
 
     /// A client with its surroundings.
-    fn scene(&mut self, of: usize) -> (&mut Client, &World, Scene<'_>) {
-        let scene = Scene {
+    fn scene(&mut self, of: usize) -> (&mut Client, &World, ClientEnvironment<'_>) {
+        let scene = ClientEnvironment {
             dice: &mut self.dice,
             record: &mut self.record,
             tally: &mut self.tally,
@@ -251,7 +251,7 @@ impl History {
         self.see_disk();
         self.disk.step();
         let of = self.dice.below(2);
-        let Shape { cuts, losses, pauses, .. } = self.shape;
+        let PairShape { cuts, losses, pauses, .. } = self.shape;
         let cuts = if self.tally.cuts < self.shape.most_cuts { cuts } else { 0 };
         let (losses, kills) = match self.shape.closes {
             true => (0, 0),
@@ -289,7 +289,7 @@ impl History {
         }
     }
 
-    fn act(&mut self, of: usize, what: impl FnOnce(&mut Client, &World, &mut Scene<'_>)) {
+    fn act(&mut self, of: usize, what: impl FnOnce(&mut Client, &World, &mut ClientEnvironment<'_>)) {
         let (client, world, mut scene) = self.scene(of);
         what(client, world, &mut scene);
     }
@@ -430,7 +430,7 @@ impl History {
         }
     }
 
-    fn each_line(&mut self, mut what: impl FnMut(&mut History, usize, usize)) {
+    fn each_line(&mut self, mut what: impl FnMut(&mut PairHistory, usize, usize)) {
         for of in 0..2 {
             (0..self.clients[of].session.lines.len()).for_each(|on| what(self, of, on));
         }
@@ -542,7 +542,7 @@ fn allow_channels(world: &World) {
 }
 
 /// Creates the files, filled with zeros.
-fn make_files(world: &World, record: &mut Record) {
+fn make_files(world: &World, record: &mut Observations) {
     let mut peer = world.dial(&Dial::elsewhere());
     for file in 0..FILES {
         peer.make(&requests::path(file), &[0; CELLS * requests::CELL as usize]);

@@ -49,21 +49,21 @@ impl Value {
 
 /// A hold against others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum HoldKind {
     /// An open: whether it writes, and whether it lets others read and write.
     Open { writes: bool, shares: (bool, bool) },
     /// A byte range.
     Range { slot: usize, exclusive: bool },
 }
 
-impl What {
-    fn excludes(self, other: What) -> bool {
+impl HoldKind {
+    fn excludes(self, other: HoldKind) -> bool {
         match (self, other) {
-            (What::Open { writes, shares }, What::Open { writes: others, shares: theirs }) => {
+            (HoldKind::Open { writes, shares }, HoldKind::Open { writes: others, shares: theirs }) => {
                 // Both read.
                 !shares.0 || !theirs.0 || (others && !shares.1) || (writes && !theirs.1)
             }
-            (What::Range { slot, exclusive }, What::Range { slot: theirs, exclusive: others }) => {
+            (HoldKind::Range { slot, exclusive }, HoldKind::Range { slot: theirs, exclusive: others }) => {
                 slot == theirs && (exclusive || others)
             }
             _ => false,
@@ -76,7 +76,7 @@ impl What {
 pub struct Hold {
     pub file: usize,
     pub by: usize,
-    pub what: What,
+    pub what: HoldKind,
     /// The earliest possible start, and the start of certainty.
     pub from: (Time, Time),
     /// The end of certainty, and the latest possible end.
@@ -85,14 +85,14 @@ pub struct Hold {
 
 /// A refusal, with its hold and the time of the request.
 #[derive(Debug)]
-struct Refused {
+struct HoldRefusal {
     hold: usize,
     asked: (Time, Time),
 }
 
 /// A read or write of a cell that a byte range may forbid.
 #[derive(Debug)]
-struct Access {
+struct CellAccess {
     cell: Cell,
     by: usize,
     writes: bool,
@@ -102,15 +102,15 @@ struct Access {
 
 /// All observations.
 #[derive(Debug, Default)]
-pub struct Record {
+pub struct Observations {
     cells: BTreeMap<Cell, BTreeMap<u64, Value>>,
     pub holds: Vec<Hold>,
-    refused: Vec<Refused>,
-    accesses: Vec<Access>,
+    refused: Vec<HoldRefusal>,
+    accesses: Vec<CellAccess>,
 }
 
-impl Record {
-    /// Begins a write. It is not certain until [`Record::wrote`] says that it is done.
+impl Observations {
+    /// Begins a write. It is not certain until [`Observations::wrote`] says that it is done.
     pub fn writes(&mut self, cell: Cell, value: u64, start: Time) {
         let fresh = Value { written: (start, NEVER), is_sure: false, is_resent: false, reads: Vec::new() };
         assert!(self.cells.entry(cell).or_default().insert(value, fresh).is_none(), "each value is new");
@@ -150,11 +150,11 @@ impl Record {
 
     /// Records a read or write of a cell through an open, or its refusal because of a byte range.
     pub fn accessed(&mut self, cell: Cell, by: usize, writes: bool, asked: (Time, Time), refused: bool) {
-        self.accesses.push(Access { cell, by, writes, asked, refused });
+        self.accesses.push(CellAccess { cell, by, writes, asked, refused });
     }
 
     /// Records a request for a hold that excludes others.
-    pub fn asks(&mut self, file: usize, by: usize, what: What, start: Time) -> usize {
+    pub fn asks(&mut self, file: usize, by: usize, what: HoldKind, start: Time) -> usize {
         let (from, until) = ((start, NEVER), (NEVER, NEVER));
         self.holds.push(Hold { file, by, what, from, until });
         self.holds.len() - 1
@@ -163,7 +163,7 @@ impl Record {
     /// Records the refusal of a request. If it was sent more than once, it may have been granted before.
     pub fn refused(&mut self, hold: usize, end: Time, is_resent: bool) {
         let asked = (self.holds[hold].from.0, end);
-        self.refused.push(Refused { hold, asked });
+        self.refused.push(HoldRefusal { hold, asked });
         let hold = &mut self.holds[hold];
         if !is_resent {
             hold.from.0 = NEVER;
@@ -193,7 +193,7 @@ impl Record {
             let in_the_way = |&(at, hold): &(usize, &Hold)| {
                 // An open conflicts with its own locks, but not with itself.
                 let apart =
-                    hold.by != asked.by || (at != refused.hold && matches!(hold.what, What::Range { .. }));
+                    hold.by != asked.by || (at != refused.hold && matches!(hold.what, HoldKind::Range { .. }));
                 hold.file == asked.file
                     && apart
                     && hold.what.excludes(asked.what)
@@ -205,14 +205,14 @@ impl Record {
         self.accesses.iter().for_each(|access| self.check_access(access, slots_cover_cells));
     }
 
-    fn check_access(&self, access: &Access, slots_cover_cells: usize) {
+    fn check_access(&self, access: &CellAccess, slots_cover_cells: usize) {
         let forbids = |hold: &&Hold| match hold.what {
-            What::Range { slot, exclusive } => {
+            HoldKind::Range { slot, exclusive } => {
                 let covers = slots_cover_cells > 0 && access.cell.1 / slots_cover_cells == slot;
                 let others = hold.by != access.by;
                 covers && hold.file == access.cell.0 && if exclusive { others } else { access.writes }
             }
-            What::Open { .. } => false,
+            HoldKind::Open { .. } => false,
         };
         let mut ranges = self.holds.iter().filter(forbids);
         if access.refused {

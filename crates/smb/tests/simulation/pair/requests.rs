@@ -79,7 +79,7 @@ pub struct Task {
 
 /// The cells of a byte range: a number for each slot, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct CellLayout {
     pub file: Option<FileId>,
     pub channel_sequence: u16,
     pub slot_cells: usize,
@@ -90,7 +90,7 @@ pub fn path(file: usize) -> String {
 }
 
 /// The request for a task, protected for this channel, with its message id.
-pub fn build(peer: &mut Peer, task: &Task, place: Place) -> (Vec<u8>, u64) {
+pub fn build(peer: &mut Peer, task: &Task, place: CellLayout) -> (Vec<u8>, u64) {
     let mut header = peer.header_for(command(&task.op), CELL as usize);
     header.set_channel_sequence(place.channel_sequence);
     // MS-SMB2 3.2.4.1.5
@@ -120,7 +120,7 @@ fn command(op: &Op) -> SmbCommand {
     }
 }
 
-fn write_body(task: &Task, place: Place, out: &mut Vec<u8>) {
+fn write_body(task: &Task, place: CellLayout, out: &mut Vec<u8>) {
     let file_id = place.file.unwrap_or(FileId::RELATED);
     match task.op {
         Op::Open(wish) => {

@@ -34,7 +34,7 @@ impl View {
 
 /// The start of a break.
 #[derive(Debug, Clone, Copy)]
-struct Begun {
+struct BreakStart {
     at_ns: u64,
     /// The newest line of the client at that time.
     newest: u64,
@@ -44,14 +44,14 @@ struct Begun {
 #[derive(Debug, Clone, Copy, Default)]
 struct Watched {
     view: Option<View>,
-    begun: Option<Begun>,
+    begun: Option<BreakStart>,
     /// The client's acknowledgment has reached the server since the last check.
     is_answered: bool,
 }
 
 /// All leases, by client and file.
 #[derive(Debug, Default)]
-pub struct Watch([[Watched; FILES]; 2]);
+pub struct LeaseWatch([[Watched; FILES]; 2]);
 
 /// The paths from the server to a client at present.
 #[derive(Debug, Clone, Copy)]
@@ -62,7 +62,7 @@ pub struct Reach {
     pub newest: u64,
 }
 
-impl Watch {
+impl LeaseWatch {
     /// Records that an acknowledgment has reached the server.
     pub fn answered(&mut self, (client, file): (usize, usize)) {
         self.0[client][file].is_answered = true;
@@ -86,7 +86,7 @@ impl Watch {
         let before = std::mem::replace(&mut watched.view, view);
         let begun = watched.begun;
         watched.begun = view.filter(|view| view.is_breaking).map(|_| {
-            let now = Begun { at_ns: reach.now_ns, newest: reach.newest };
+            let now = BreakStart { at_ns: reach.now_ns, newest: reach.newest };
             // Each step of a break has its time.
             begun
                 .filter(|_| before.is_some_and(|before| before.epoch == view.map_or(0, |v| v.epoch)))
