@@ -55,7 +55,7 @@ impl Request {
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut r = FieldReader::body(message, "CHANGE_NOTIFY request", 32)?;
         Ok(Request {
-            flags: ChangeNotifyFlags::from_bits_retain(r.u16("ChangeNotifyFlags")?),
+            flags: ChangeNotifyFlags::from_bits_retain(r.u16("Flags")?),
             output_buffer_length: r.u32("OutputBufferLength")?,
             file_id: r.file_id("FileId")?,
             completion_filter: CompletionFilter::from_bits_retain(r.u32("CompletionFilter")?),

@@ -31,7 +31,7 @@ impl Request {
     /// [`Malformed`] if a field is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut r = FieldReader::body(message, "CLOSE request", 24)?;
-        let flags = CloseFlags::from_bits_retain(r.u16("CloseFlags")?);
+        let flags = CloseFlags::from_bits_retain(r.u16("Flags")?);
         r.skip(4, "Reserved")?;
         Ok(Request { flags, file_id: r.file_id("FileId")? })
     }
@@ -66,7 +66,7 @@ impl Response {
     /// [`Malformed`] if a field is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut r = FieldReader::body(message, "CLOSE response", 60)?;
-        let flags = CloseFlags::from_bits_retain(r.u16("CloseFlags")?);
+        let flags = CloseFlags::from_bits_retain(r.u16("Flags")?);
         r.skip(4, "Reserved")?;
         let info = FileInfo::read(&mut r)?;
         Ok(Response { info: flags.contains(CloseFlags::POSTQUERY_ATTRIB).then_some(info) })

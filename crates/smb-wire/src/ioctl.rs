@@ -150,7 +150,7 @@ impl<'a> Request<'a> {
         r.skip(4, "OutputOffset")?;
         let output_count = r.u32("OutputCount")?;
         let max_output_response = r.u32("MaxOutputResponse")?;
-        let flags = IoctlFlags::from_bits_retain(r.u32("IoctlFlags")?);
+        let flags = IoctlFlags::from_bits_retain(r.u32("Flags")?);
         // MS-SMB2 3.3.5.15
         if input_count > 0 && !input_offset.is_multiple_of(8) {
             return Err(r.wrong("InputOffset"));

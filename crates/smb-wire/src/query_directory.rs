@@ -44,7 +44,7 @@ impl<'a> Request<'a> {
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
         let mut r = FieldReader::body(message, "QUERY_DIRECTORY request", 33)?;
         let file_information_class = r.u8("FileInformationClass")?;
-        let flags = QueryDirectoryFlags::from_bits_retain(r.u8("QueryDirectoryFlags")?);
+        let flags = QueryDirectoryFlags::from_bits_retain(r.u8("Flags")?);
         let file_index = r.u32("FileIndex")?;
         let file_id = r.file_id("FileId")?;
         let offset = r.u16("FileNameOffset")?;

@@ -75,7 +75,7 @@ impl<'a> Request<'a> {
         r.skip(2, "Reserved")?;
         let length = r.u32("InputBufferLength")? as usize;
         let additional_information = r.u32("AdditionalInformation")?;
-        let flags = QueryInfoFlags::from_bits_retain(r.u32("QueryInfoFlags")?);
+        let flags = QueryInfoFlags::from_bits_retain(r.u32("Flags")?);
         let file_id = r.file_id("FileId")?;
         let input_buffer = r.window(offset.into(), length, "InputBufferOffset")?;
         Ok(Request {

@@ -71,7 +71,7 @@ impl<'a> Request<'a> {
         let remaining_bytes = r.u32("RemainingBytes")?;
         let info_offset = r.u16("WriteChannelInfoOffset")?;
         let info_length = r.u16("WriteChannelInfoLength")?;
-        let flags = WriteFlags::from_bits_retain(r.u32("WriteFlags")?);
+        let flags = WriteFlags::from_bits_retain(r.u32("Flags")?);
         // MS-SMB2 3.3.5.13
         if channel == Channel::None && data_offset > 0x100 {
             return Err(r.wrong("DataOffset"));

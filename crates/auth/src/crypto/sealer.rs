@@ -8,7 +8,7 @@ use ccm::Ccm;
 use ccm::aead::{AeadInOut, KeyInit};
 use ccm::consts::{U11, U16};
 
-use super::Refused;
+use super::TagMismatch;
 use super::hash::copied;
 
 /// The algorithm of message encryption, with the numbers of SMB2_ENCRYPTION_CAPABILITIES (MS-SMB2

@@ -7,7 +7,7 @@ use aws_lc_sys::{AES_ENCRYPT, AES_KEY, AES_cbc_encrypt, AES_set_encrypt_key};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroize;
 
-use super::Refused;
+use super::TagMismatch;
 use super::hash::copied;
 
 /// The algorithm of message signatures, with the numbers of SMB2_SIGNING_CAPABILITIES (MS-SMB2 2.2.3.1.7).

@@ -77,7 +77,7 @@ impl Request {
     /// [`Malformed`] if a field is missing.
     pub fn parse(data: &[u8]) -> Result<Self, Malformed> {
         let mut r = FieldReader::new(data, STRUCTURE);
-        let command = AaplCommand::new(r.u32("AaplCommand")?);
+        let command = AaplCommand::new(r.u32("Command")?);
         r.skip(4, "Reserved")?;
         Ok(match command {
             AaplCommand::ServerQuery => Request::ServerQuery {
@@ -141,7 +141,7 @@ impl<'a> Response<'a> {
     /// [`Malformed`] if a field is missing or a string is longer than the data.
     pub fn parse(data: &'a [u8]) -> Result<Self, Malformed> {
         let mut r = FieldReader::new(data, STRUCTURE);
-        let command = AaplCommand::new(r.u32("AaplCommand")?);
+        let command = AaplCommand::new(r.u32("Command")?);
         r.skip(4, "Reserved")?;
         match command {
             AaplCommand::ServerQuery => Self::parse_server_query(r),

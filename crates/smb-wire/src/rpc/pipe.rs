@@ -9,7 +9,7 @@ use super::handles::Handles;
 use super::host::Host;
 use super::interface::PipeName;
 use super::pdu::{
-    BadPdu, Bind, BindAck, Context, ContextResult, DID_NOT_EXECUTE, FIRST_FRAG, HEADER, Header, LAST_FRAG,
+    BadPdu, Bind, BindAck, PresentationContext, ContextResult, DID_NOT_EXECUTE, FIRST_FRAG, HEADER, Header, LAST_FRAG,
     MAX_CONTEXTS, NakReason, PacketType, Request, SyntaxId, bind_nak, fault, response,
 };
 use std::collections::VecDeque;
@@ -287,7 +287,7 @@ impl Pipe {
     }
 
     /// Decides on one context.
-    fn accept(&mut self, context: &Context) -> ContextResult {
+    fn accept(&mut self, context: &PresentationContext) -> ContextResult {
         let wanted = self.name.interface().syntax();
         if context.transfer.iter().any(SyntaxId::is_feature_negotiation) {
             ContextResult::NO_FEATURES

@@ -8,7 +8,7 @@ use super::fault::Fault;
 use super::host::{Account, Host, NameUse, Resolved, ServerFacts, Share, ShareType};
 use super::interface::PipeName;
 use super::pdu::{
-    Bind, CALL_HEADER, Context, FIRST_FRAG, HEADER, Header, LAST_FRAG, PacketType, Request, SyntaxId,
+    Bind, CALL_HEADER, PresentationContext, FIRST_FRAG, HEADER, Header, LAST_FRAG, PacketType, Request, SyntaxId,
 };
 use super::pipe::{LEAST_FRAGMENT, MAX_CALL, MAX_REPLY, Pipe, PipeError};
 use crate::fscc::testing::hex;
@@ -153,7 +153,7 @@ fn packets_may_come_byte_by_byte_or_together() {
 }
 
 fn bind_with(interface: SyntaxId, transfer: &[SyntaxId], max_recv_frag: u16) -> Vec<u8> {
-    let context = Context { id: 7, interface, transfer: transfer.to_vec() };
+    let context = PresentationContext { id: 7, interface, transfer: transfer.to_vec() };
     Bind { max_xmit_frag: 4280, max_recv_frag, assoc_group: 0, contexts: vec![context] }
         .packet(PacketType::BIND, 1)
 }
@@ -200,7 +200,7 @@ fn only_the_own_interface_in_ndr_is_accepted() {
 fn a_context_can_be_added_later() {
     let mut pipe = bound(PipeName::Wkssvc);
     let context =
-        Context { id: 9, interface: PipeName::Wkssvc.interface().syntax(), transfer: vec![SyntaxId::NDR] };
+        PresentationContext { id: 9, interface: PipeName::Wkssvc.interface().syntax(), transfer: vec![SyntaxId::NDR] };
     let more = Bind { max_xmit_frag: 0, max_recv_frag: 0, assoc_group: 5, contexts: vec![context] };
     let mut ack = Vec::new();
     pipe.transact(&more.packet(PacketType::ALTER_CONTEXT, 2), &ADMIN, 4096, &mut ack).unwrap();

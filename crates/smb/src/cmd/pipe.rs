@@ -142,7 +142,7 @@ fn sid_bytes(sid: &Sid) -> Vec<u8> {
 }
 
 impl Host for RpcHost<'_> {
-    fn host(&self) -> ServerFacts {
+    fn facts(&self) -> ServerFacts {
         let config = self.server.config();
         ServerFacts {
             name: config.name.clone(),

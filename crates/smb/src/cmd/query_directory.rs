@@ -134,7 +134,7 @@ impl Scan<'_> {
     /// Adds `.` and `..`, the first two entries, if the pattern matches them.
     fn dots(&self, listing: &mut Listing, sink: &mut Sink<'_>) -> Result<Option<End>, Refusal> {
         while let Some(name) = DOTS.get(listing.dots) {
-            if !listing.pattern.as_mut().is_some_and(|wanted| wanted.selects_dots(name)) {
+            if !listing.pattern.as_mut().is_some_and(|pattern| pattern.selects_dots(name)) {
                 listing.dots += 1;
                 continue;
             }
@@ -166,8 +166,8 @@ impl Scan<'_> {
 
     /// Adds the entries after the last sent one.
     fn entries(&self, listing: &mut Listing, sink: &mut Sink<'_>) -> Result<End, Refusal> {
-        let Listing { wanted, cookie, is_done, .. } = listing;
-        let Some(wanted) = wanted else { return Ok(End::Nothing) };
+        let Listing { pattern, cookie, is_done, .. } = listing;
+        let Some(pattern) = pattern else { return Ok(End::Nothing) };
         let from = *cookie;
         let mut end = Ok(End::Nothing);
         let mut broken = false;
@@ -179,7 +179,7 @@ impl Scan<'_> {
             from,
             &mut |name| {
                 looked += 1;
-                is_selected.set(wanted.selects(name.as_bytes()));
+                is_selected.set(pattern.selects(name.as_bytes()));
                 is_selected.get() || looked >= SLICE
             },
             &mut |entry| {

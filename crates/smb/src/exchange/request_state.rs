@@ -50,7 +50,7 @@ impl RequestState {
     }
 
     /// The async id that its client got with STATUS_PENDING.
-    pub(crate) fn told(&self) -> Option<u64> {
+    pub(crate) fn pending_id(&self) -> Option<u64> {
         self.async_id.filter(|_| self.announced)
     }
 }

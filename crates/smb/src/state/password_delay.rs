@@ -191,7 +191,7 @@ mod tests {
         ) -> AttemptOutcome<()> {
             let wake = Arc::clone(&self.bell) as Arc<dyn share::Wake>;
             let token = place.as_ref().map_or_else(
-                || 1 + self.bell.create_record.fetch_add(1, Ordering::Relaxed),
+                || 1 + self.bell.made.fetch_add(1, Ordering::Relaxed),
                 |place| place.async_id,
             );
             let one =

@@ -64,24 +64,24 @@ mod tests {
     fn an_address_has_a_bounded_number_of_lines_and_is_told_what_was_left_out() {
         let log = RateLimitedLog::default();
         let [one, other] = [1, 2].map(|last| IpAddr::from([192, 0, 2, last]));
-        let lines = |from, at| log.admit(from, at);
-        assert_eq!((0..50).filter_map(|at| lines(one, at)).collect::<Vec<_>>(), [0; MAX_LOG_LINES as usize]);
-        assert_eq!(lines(other, 50), Some(0));
-        assert_eq!(lines(one, LOG_PERIOD_NS - 1), None);
-        assert_eq!(lines(one, LOG_PERIOD_NS), Some(51 - u64::from(MAX_LOG_LINES)));
-        assert_eq!(lines(one, LOG_PERIOD_NS), Some(0));
+        let admit = |from, at| log.admit(from, at);
+        assert_eq!((0..50).filter_map(|at| admit(one, at)).collect::<Vec<_>>(), [0; MAX_LOG_LINES as usize]);
+        assert_eq!(admit(other, 50), Some(0));
+        assert_eq!(admit(one, LOG_PERIOD_NS - 1), None);
+        assert_eq!(admit(one, LOG_PERIOD_NS), Some(51 - u64::from(MAX_LOG_LINES)));
+        assert_eq!(admit(one, LOG_PERIOD_NS), Some(0));
     }
 
     #[test]
     fn many_addresses_have_what_is_left_together() {
         let log = RateLimitedLog::default();
-        let lines = |n: usize, at| log.admit(IpAddr::from((n as u32 + 1).to_be_bytes()), at).is_some();
-        assert!((0..MAX_LOGGED_ADDRESSES).all(|n| lines(n, 0)));
-        let more = (0..1000).filter(|n| lines(MAX_LOGGED_ADDRESSES + n, 0)).count();
+        let admit = |n: usize, at| log.admit(IpAddr::from((n as u32 + 1).to_be_bytes()), at).is_some();
+        assert!((0..MAX_LOGGED_ADDRESSES).all(|n| admit(n, 0)));
+        let more = (0..1000).filter(|n| admit(MAX_LOGGED_ADDRESSES + n, 0)).count();
         assert_eq!(more, MAX_LOG_LINES as usize);
         assert!(log.0.lock().len() <= MAX_LOGGED_ADDRESSES + 1);
         // Entries of long silent addresses are removed for new ones.
-        assert!(lines(MAX_LOGGED_ADDRESSES * 2, LOG_PERIOD_NS));
+        assert!(admit(MAX_LOGGED_ADDRESSES * 2, LOG_PERIOD_NS));
         assert_eq!(log.0.lock().len(), 1);
     }
 }

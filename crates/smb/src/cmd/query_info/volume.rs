@@ -94,19 +94,19 @@ fn full_size(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
 // MS-FSA 2.1.5.13.10
 fn sector_size(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     let units = Units::of(query)?;
-    let sectors = units.sectors(query.engine.volume().host().discards);
+    let sectors = units.sectors(query.engine.volume().facts().discards);
     fixed(out, |out| sectors.write(out))
 }
 
 /// FileFsVolumeInformation: the share's name is the label.
 // MS-FSA 2.1.5.13.1
 fn label(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
-    let host = query.engine.volume().host();
+    let facts = query.engine.volume().facts();
     let label = utf16::encode(&query.engine.name());
-    let created = i64::try_from(crate::time::to_file_time(host.born)).unwrap_or(i64::MAX);
+    let created = i64::try_from(crate::time::to_file_time(facts.born)).unwrap_or(i64::MAX);
     let volume = Volume {
         volume_creation_time: FileTime(created),
-        volume_serial_number: (host.serial ^ host.serial >> 32) as u32,
+        volume_serial_number: (facts.serial ^ facts.serial >> 32) as u32,
         supports_objects: true,
         volume_label: &label,
     };
@@ -116,13 +116,13 @@ fn label(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
 // MS-FSA 2.1.5.13.4
 fn device(query: &Query<'_>) -> Device {
     let mut characteristics = DeviceCharacteristics::DEVICE_IS_MOUNTED;
-    characteristics.set(DeviceCharacteristics::READ_ONLY_DEVICE, query.engine.volume().host().read_only);
+    characteristics.set(DeviceCharacteristics::READ_ONLY_DEVICE, query.engine.volume().facts().read_only);
     Device { device_type: Device::DISK, characteristics: characteristics.bits() }
 }
 
 // MS-FSA 2.1.5.13.5
 fn attributes(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
-    let host = query.engine.volume().host();
+    let facts = query.engine.volume().facts();
     let config = query.engine.config();
     // Names keep their case and can differ by case alone, as on NTFS, even if the share ignores case.
     let mut bits = FsAttributes::CASE_SENSITIVE_SEARCH
@@ -135,13 +135,13 @@ fn attributes(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
         | FsAttributes::SUPPORTS_HARD_LINKS
         | FsAttributes::SUPPORTS_POSIX_UNLINK_RENAME;
     bits.set(FsAttributes::NAMED_STREAMS, config.streams);
-    bits.set(FsAttributes::SUPPORTS_EXTENDED_ATTRIBUTES, host.extended_attributes);
-    bits.set(FsAttributes::SUPPORTS_BLOCK_REFCOUNTING, host.clones);
-    bits.set(FsAttributes::READ_ONLY_VOLUME, host.read_only || config.read_only);
+    bits.set(FsAttributes::SUPPORTS_EXTENDED_ATTRIBUTES, facts.extended_attributes);
+    bits.set(FsAttributes::SUPPORTS_BLOCK_REFCOUNTING, facts.clones);
+    bits.set(FsAttributes::READ_ONLY_VOLUME, facts.read_only || config.read_only);
     let name = utf16::encode(FILE_SYSTEM_NAME);
     let attribute = Attribute {
         file_system_attributes: bits,
-        maximum_component_name_length: host.name_max.min(NAME_MAX),
+        maximum_component_name_length: facts.name_max.min(NAME_MAX),
         file_system_name: &name,
     };
     whole_or_cut(attribute.write(query.limit(), out))
@@ -150,10 +150,10 @@ fn attributes(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
 /// FileFsObjectIdInformation: a lasting identity of the volume.
 // MS-FSA 2.1.5.13.8
 fn object_id(query: &Query<'_>) -> ObjectId {
-    let host = query.engine.volume().host();
+    let facts = query.engine.volume().facts();
     let mut object_id = [0; 16];
-    object_id[..8].copy_from_slice(&host.serial.to_le_bytes());
-    object_id[8..].copy_from_slice(&host.born.secs.to_le_bytes());
+    object_id[..8].copy_from_slice(&facts.serial.to_le_bytes());
+    object_id[8..].copy_from_slice(&facts.born.secs.to_le_bytes());
     ObjectId { object_id, extended_info: [0; 48] }
 }
 
@@ -169,7 +169,7 @@ fn posix(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
         user_blocks_available: units.available,
         total_file_nodes: UNKNOWN,
         free_file_nodes: UNKNOWN,
-        file_system_identifier: query.engine.volume().host().serial,
+        file_system_identifier: query.engine.volume().facts().serial,
     };
     fixed(out, |out| info.write(out))
 }
@@ -270,9 +270,9 @@ mod tests {
             files: 0,
             files_free: 0,
         });
-        let lines = |can_trim| SectorFlags::from_bits_retain(units.sectors(can_trim).flags);
-        assert!(lines(true).contains(SectorFlags::TRIM_ENABLED));
-        assert!(!lines(false).contains(SectorFlags::TRIM_ENABLED));
+        let flags = |can_trim| SectorFlags::from_bits_retain(units.sectors(can_trim).flags);
+        assert!(flags(true).contains(SectorFlags::TRIM_ENABLED));
+        assert!(!flags(false).contains(SectorFlags::TRIM_ENABLED));
     }
 
     #[test]

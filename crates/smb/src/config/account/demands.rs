@@ -64,7 +64,7 @@ impl Demands {
             }
             // A client that could seal may do so, and that is as good as signing.
             None if self.signs() && !signs => {
-                Some("demands signed messages, and its client has not lines that it signs".to_owned())
+                Some("demands signed messages, and its client has not said that it signs".to_owned())
             }
             Some(cipher) if !self.takes(cipher) => {
                 let taken: Vec<&str> = self.ciphers.iter().flatten().map(|cipher| cipher.name()).collect();

@@ -47,7 +47,7 @@ pub struct Server {
     /// Opens by their other ids.
     pub index: Arc<Index>,
     /// Opens that were closed or detached while a change was under way through them.
-    pub(crate) late: Late,
+    pub(crate) late: LateChanges,
     pub(crate) pending_closes: PendingCloses,
     /// Removes an Open when an engine closes it after its client is gone.
     pub(crate) reaper: Arc<dyn Keeper>,

@@ -27,7 +27,7 @@ const MOST_TIMES: usize = 20;
 /// The owner of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RequestOwner {
-    ClientWorker(usize),
+    Worker(usize),
     /// A value is written back through this worker's handle.
     Back(usize),
     /// A break of this file is acknowledged.

@@ -27,7 +27,7 @@ use crate::disk::{self, Disk, Trouble};
 use crate::log;
 
 use client::{Client, ClientEnvironment};
-use record::Record;
+use record::Observations;
 use watch::{Reach, View, LeaseWatch};
 
 /// The files of both clients, their cells, and the byte ranges for locks.
