@@ -8,7 +8,7 @@ use smb_wire::create::Access as Rights;
 use smb_wire::ioctl::body::ValidateNegotiateInfoRequest;
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::negotiate::{self, Dialect, SecurityMode};
-use smb_wire::{SmbCommand, FileId, WireList, NtStatus, session_setup, tree_connect};
+use smb_wire::{FileId, NtStatus, SmbCommand, WireList, session_setup, tree_connect};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Dial, Peer, SHARE, World};
 

@@ -12,7 +12,7 @@ use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::negotiate::{self, Capabilities, Dialect};
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::tree_connect::{self, ShareCapabilities, ShareFlags};
-use smb_wire::{SmbCommand, FileId, Guid, LeaseKey, NtStatus, flush, utf16};
+use smb_wire::{FileId, Guid, LeaseKey, NtStatus, SmbCommand, flush, utf16};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::Answer;
 use testkit::smb::{Dial, Peer, SHARE, World};
@@ -36,7 +36,8 @@ fn query(client: &mut Peer, file_id: FileId, info_type: InfoType, class: u8, whi
 }
 
 fn fsctl(client: &mut Peer, code: CtlCode, file: FileId, input: &[u8]) -> (NtStatus, Vec<u8>) {
-    let answer = client.call(SmbCommand::Ioctl, |out| ioctl::Request::fsctl(code, file, input, 4096).write(out));
+    let answer =
+        client.call(SmbCommand::Ioctl, |out| ioctl::Request::fsctl(code, file, input, 4096).write(out));
     let output = match ioctl::Response::parse(&answer.message) {
         Ok(response) => response.output.to_vec(),
         Err(_) => Vec::new(),

@@ -10,7 +10,7 @@ use smb::Encryption;
 use smb_wire::create::Disposition;
 use smb_wire::negotiate::Dialect;
 use smb_wire::session_setup::RequestFlags;
-use smb_wire::{SmbCommand, Guid, Header, NtStatus, logoff};
+use smb_wire::{Guid, Header, NtStatus, SmbCommand, logoff};
 use testkit::smb::bind::Binding;
 use testkit::smb::client::{OpenFile, write_first_setup};
 use testkit::smb::peer::sign_with;

@@ -8,7 +8,7 @@ use smb_wire::create::{Access, CreateOptions, Disposition};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::query_directory::{QueryDirectoryFlags, Request};
 use smb_wire::query_info::InfoType;
-use smb_wire::{SmbCommand, FileId, NtStatus, Utf16, utf16};
+use smb_wire::{FileId, NtStatus, SmbCommand, Utf16, utf16};
 use testkit::smb::World;
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::Peer;

@@ -6,7 +6,8 @@ use smb_wire::create_context::{Contexts, Lease, LeaseFlags, LeaseState, LeaseV2,
 use smb_wire::negotiate::Dialect;
 use smb_wire::oplock_break::{self, Notification, Oplock};
 use smb_wire::{
-    SmbCommand, FileId, Guid, Header, LeaseKey, NtStatus, cancel, change_notify, lock, logoff, tree_disconnect,
+    FileId, Guid, Header, LeaseKey, NtStatus, SmbCommand, cancel, change_notify, lock, logoff,
+    tree_disconnect,
 };
 use testkit::smb::bind::Binding;
 use testkit::smb::client::OpenFile;

@@ -9,7 +9,7 @@ use share::limits::{AccountProvision, Alarm, Limits, Provision, ShareLimits, Thr
 use smb_wire::create::Access;
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::query_info::{self, InfoType};
-use smb_wire::{SmbCommand, FileId, Header, NtStatus, cancel, logoff, read, write};
+use smb_wire::{FileId, Header, NtStatus, SmbCommand, cancel, logoff, read, write};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
 use testkit::smb::{Dial, Peer, World};

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use smb_wire::{SmbCommand, FileId, NtStatus, close, flush, read, write};
+use smb_wire::{FileId, NtStatus, SmbCommand, close, flush, read, write};
 use testkit::smb::{Dial, Peer, World};
 use volume::faulty::{Call, Fault};
 

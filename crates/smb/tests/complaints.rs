@@ -11,7 +11,7 @@ use smb_wire::create_context::{Contexts, DurableFlags, LeaseState, RequestContex
 use smb_wire::header::Flags;
 use smb_wire::negotiate::Dialect;
 use smb_wire::oplock_break::{self, AcknowledgedLease, Oplock};
-use smb_wire::{SmbCommand, FileId, Guid, LeaseKey, NtStatus, write};
+use smb_wire::{FileId, Guid, LeaseKey, NtStatus, SmbCommand, write};
 use testkit::smb::bind::Binding;
 use testkit::smb::client::{OpenFile, write_first_setup};
 use testkit::smb::peer::{Answer, sign_with, whole};

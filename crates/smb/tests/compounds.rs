@@ -3,7 +3,7 @@
 
 use smb_wire::create::Disposition;
 use smb_wire::header::Flags;
-use smb_wire::{SmbCommand, FileId, Header, NtStatus, close, echo, read, utf16, write};
+use smb_wire::{FileId, Header, NtStatus, SmbCommand, close, echo, read, utf16, write};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Dial, Peer, World};
 
@@ -28,7 +28,9 @@ impl CompoundStep<'_> {
             CompoundStep::Write(id, data) => {
                 client.message(SmbCommand::Write, |out| write::Request::new(id, 0, data).write(out))
             }
-            CompoundStep::Read(id) => client.message(SmbCommand::Read, |out| read::Request::new(id, 0, 100).write(out)),
+            CompoundStep::Read(id) => {
+                client.message(SmbCommand::Read, |out| read::Request::new(id, 0, 100).write(out))
+            }
             CompoundStep::Close(file_id) => client.message(SmbCommand::Close, |out| {
                 close::Request { flags: close::CloseFlags::empty(), file_id }.write(out);
             }),
@@ -97,7 +99,11 @@ fn what_stands_behind_a_failed_create_fails_like_it() {
     // A request that names a file is independent.
     let file = client.open("file");
     assert_eq!(client.write(file, 0, b"content"), NtStatus::SUCCESS);
-    let steps = [CompoundStep::Create("missing", Disposition::Open), CompoundStep::Read(file), CompoundStep::Close(BEFORE)];
+    let steps = [
+        CompoundStep::Create("missing", Disposition::Open),
+        CompoundStep::Read(file),
+        CompoundStep::Close(BEFORE),
+    ];
     let statuses = related(&mut client, &steps);
     assert_eq!(statuses, [NtStatus::OBJECT_NAME_NOT_FOUND, NtStatus::SUCCESS, NtStatus::SUCCESS]);
     assert_eq!(world.server.opens.len(), 0);
@@ -142,7 +148,8 @@ fn nothing_before_it_gives_nothing_to_take_over() {
     // Not related, with the id that stands for the previous one.
     assert_eq!(client.close(BEFORE), NtStatus::FILE_CLOSED);
     // The previous request has no file.
-    let steps = [CompoundStep::Tree(testkit::smb::SHARE), CompoundStep::Read(BEFORE), CompoundStep::Close(BEFORE)];
+    let steps =
+        [CompoundStep::Tree(testkit::smb::SHARE), CompoundStep::Read(BEFORE), CompoundStep::Close(BEFORE)];
     let statuses = related(&mut client, &steps);
     assert_eq!(statuses, [NtStatus::SUCCESS, NtStatus::INVALID_PARAMETER, NtStatus::INVALID_PARAMETER]);
     assert_eq!(world.server.opens.len(), 0);
@@ -160,7 +167,11 @@ fn a_tree_and_a_file_in_one_frame() {
         CompoundStep::Close(BEFORE),
     ];
     assert_eq!(related(&mut client, &steps), [NtStatus::SUCCESS; 4]);
-    let steps = [CompoundStep::Tree("nothing"), CompoundStep::Create("file", Disposition::OpenIf), CompoundStep::Close(BEFORE)];
+    let steps = [
+        CompoundStep::Tree("nothing"),
+        CompoundStep::Create("file", Disposition::OpenIf),
+        CompoundStep::Close(BEFORE),
+    ];
     let statuses = related(&mut client, &steps);
     let none = NtStatus::INVALID_PARAMETER;
     assert_eq!(statuses, [NtStatus::BAD_NETWORK_NAME, none, none]);

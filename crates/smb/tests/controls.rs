@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use smb_wire::ioctl::{self, CtlCode};
-use smb_wire::{SmbCommand, FileId, NtStatus, close, read};
+use smb_wire::{FileId, NtStatus, SmbCommand, close, read};
 use testkit::smb::{Peer, World};
 
 const PAD_THIS: u32 = 0x8384_8013;

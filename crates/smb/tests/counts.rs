@@ -7,7 +7,7 @@ use std::time::Duration;
 use share::counts::{Kind, Totals, Transactions};
 use share::limits::{Alarm, Limits, Provision, ResponseType, Throughput};
 use smb::counting::FAMILY;
-use smb_wire::{SmbCommand, FileId, NtStatus, header, read, write};
+use smb_wire::{FileId, NtStatus, SmbCommand, header, read, write};
 use testkit::smb::{Peer, World};
 
 /// The test itself advances the time.
@@ -46,7 +46,10 @@ fn every_command_counts_once_for_its_share_with_its_bytes() {
         assert_eq!(client.read(file, 5000, 400).status(), NtStatus::END_OF_FILE);
         assert_eq!(client.close(file), NtStatus::SUCCESS);
         assert_eq!(client.close(file), NtStatus::FILE_CLOSED);
-        assert_eq!(client.status(SmbCommand::Echo, |out| smb_wire::echo::Request.write(out)), NtStatus::SUCCESS);
+        assert_eq!(
+            client.status(SmbCommand::Echo, |out| smb_wire::echo::Request.write(out)),
+            NtStatus::SUCCESS
+        );
         let after = of_share(&world);
         assert_eq!(one(&before, SmbCommand::TreeConnect).all(), 1);
         let reads = one(&after, SmbCommand::Read);

@@ -9,9 +9,9 @@ use smb_wire::create_context::{
 };
 use smb_wire::ioctl::body::NetworkResiliencyRequest;
 use smb_wire::ioctl::{self, CtlCode};
-use smb_wire::lock::{self, LockFlags, LockElement};
+use smb_wire::lock::{self, LockElement, LockFlags};
 use smb_wire::negotiate::Dialect;
-use smb_wire::{SmbCommand, FileId, Guid, LeaseKey, WireList, NtStatus, logoff, tree_disconnect};
+use smb_wire::{FileId, Guid, LeaseKey, NtStatus, SmbCommand, WireList, logoff, tree_disconnect};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::Answer;
 use testkit::smb::{Dial, Peer, SHARE, World};

@@ -6,7 +6,7 @@ use share::Share;
 use smb_wire::fscc::{FileAttributes, FileInfoClass};
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::query_info::{self, InfoType};
-use smb_wire::{SmbCommand, FileId, NtStatus, set_info, utf16};
+use smb_wire::{FileId, NtStatus, SmbCommand, set_info, utf16};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Peer, World};
 use volume::memory::MemoryVolume;

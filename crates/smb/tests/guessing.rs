@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use smb::limits::MAX_WAITING_ATTEMPTS;
-use smb_wire::{SmbCommand, NtStatus, cancel};
+use smb_wire::{NtStatus, SmbCommand, cancel};
 use testkit::smb::bind::Binding;
 use testkit::smb::{Dial, Peer, World};
 

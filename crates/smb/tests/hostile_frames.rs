@@ -5,7 +5,7 @@ use smb::service::SmbService;
 use smb_wire::header::smb1;
 use smb_wire::negotiate::Dialect;
 use smb_wire::{
-    SmbCommand, FileId, Header, NtStatus, change_notify, close, create, echo, flush, ioctl, lock, logoff,
+    FileId, Header, NtStatus, SmbCommand, change_notify, close, create, echo, flush, ioctl, lock, logoff,
     oplock_break, query_directory, query_info, read, set_info, tree_disconnect, write,
 };
 use testkit::smb::client::OpenFile;
@@ -41,7 +41,9 @@ fn valid_body(command: SmbCommand, file: FileId, directory: FileId, out: &mut Ve
         SmbCommand::Flush => flush::Request { reserved1: 0, file_id: file }.write(out),
         SmbCommand::Read => read::Request::new(file, 0, 16).write(out),
         SmbCommand::Write => write::Request::new(file, 0, b"sixteen letters.").write(out),
-        SmbCommand::Lock => lock_body(file, lock::LockFlags::EXCLUSIVE_LOCK | lock::LockFlags::FAIL_IMMEDIATELY, out),
+        SmbCommand::Lock => {
+            lock_body(file, lock::LockFlags::EXCLUSIVE_LOCK | lock::LockFlags::FAIL_IMMEDIATELY, out)
+        }
         SmbCommand::Ioctl => {
             ioctl::Request::fsctl(ioctl::CtlCode::SrvRequestResumeKey, file, &[], 32).write(out);
         }
@@ -112,7 +114,9 @@ fn client_with_opens(world: &World) -> (Peer, FileId, FileId) {
 #[test]
 fn before_negotiate_nothing_else_is_heard() {
     let world = World::in_memory();
-    for command in WITH_SESSION.into_iter().chain([SmbCommand::SessionSetup, SmbCommand::Echo, SmbCommand::Cancel]) {
+    for command in
+        WITH_SESSION.into_iter().chain([SmbCommand::SessionSetup, SmbCommand::Echo, SmbCommand::Cancel])
+    {
         let mut peer = world.peer();
         peer.start(command, |out| valid_body(command, FileId::RELATED, FileId::RELATED, out));
         assert!(peer.is_closed && peer.next().is_none(), "{command:?}");

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use smb_wire::create::{CreateOptions, Disposition};
 use smb_wire::fscc::FileInfoClass;
-use smb_wire::{SmbCommand as Smb, FileId, NtStatus, set_info, utf16};
+use smb_wire::{FileId, NtStatus, SmbCommand as Smb, set_info, utf16};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Dial, Peer, SHARE, World};
 

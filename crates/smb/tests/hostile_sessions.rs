@@ -7,7 +7,7 @@ use smb::limits::{SESSION_BYTES, TREE_BYTES};
 use smb::{Encryption, Signing};
 use smb_wire::header::{Flags, transform};
 use smb_wire::negotiate::Dialect;
-use smb_wire::{SmbCommand, FileId, Header, NtStatus, create, echo, logoff, tree_disconnect, write};
+use smb_wire::{FileId, Header, NtStatus, SmbCommand, create, echo, logoff, tree_disconnect, write};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Dial, Peer, SHARE, World};
 
@@ -150,8 +150,9 @@ fn a_tree_that_was_left_is_dead_with_its_opens() {
     let world = World::in_memory();
     let mut client = world.client();
     let file = client.open("file");
-    let leave =
-        |client: &mut Peer| client.status(SmbCommand::TreeDisconnect, |out| tree_disconnect::Request.write(out));
+    let leave = |client: &mut Peer| {
+        client.status(SmbCommand::TreeDisconnect, |out| tree_disconnect::Request.write(out))
+    };
     assert_eq!(leave(&mut client), NtStatus::SUCCESS);
     assert_eq!(world.server.opens.len(), 0);
     assert_eq!(leave(&mut client), NtStatus::NETWORK_NAME_DELETED);

@@ -14,7 +14,7 @@ use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::lock::{self, LockElement};
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::{
-    SmbCommand, FileId, Guid, Header, WireList, NtStatus, cancel, close, flush, logoff, set_info, write,
+    FileId, Guid, Header, NtStatus, SmbCommand, WireList, cancel, close, flush, logoff, set_info, write,
 };
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;

@@ -5,7 +5,7 @@ use smb_wire::create::{self, CreateOptions, OplockLevel};
 use smb_wire::create_context::{Contexts, Lease, LeaseFlags, LeaseState, RequestContext, ResponseContext};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::oplock_break;
-use smb_wire::{SmbCommand, FileId, LeaseKey, NtStatus, query_info, set_info, utf16};
+use smb_wire::{FileId, LeaseKey, NtStatus, SmbCommand, query_info, set_info, utf16};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::Answer;
 use testkit::smb::{Dial, Peer, World};

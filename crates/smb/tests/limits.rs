@@ -8,7 +8,7 @@ use share::limits::{Alarm, Limits, Provision, ShareLimits, Throughput};
 use smb_wire::create::OplockLevel;
 use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::fscc::FileInfoClass;
-use smb_wire::{SmbCommand, FileId, Header, NtStatus, cancel, close, create, lock, read, set_info, write};
+use smb_wire::{FileId, Header, NtStatus, SmbCommand, cancel, close, create, lock, read, set_info, write};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
 use testkit::smb::{Dial, Peer, World};
@@ -92,7 +92,10 @@ fn a_read_waits_for_its_turn_and_nothing_else_waits_for_it() {
         assert_eq!(client.answer(asked[0]).expect("the first one passes").data(), b"data");
         assert!(asked.iter().all(|&id| client.answer(id).is_none()));
         assert_eq!(limited.held(), 2);
-        assert_eq!(client.status(SmbCommand::Echo, |out| smb_wire::echo::Request.write(out)), NtStatus::SUCCESS);
+        assert_eq!(
+            client.status(SmbCommand::Echo, |out| smb_wire::echo::Request.write(out)),
+            NtStatus::SUCCESS
+        );
         let other = client.open("other");
         assert_eq!(client.close(other), NtStatus::SUCCESS);
         limited.pass(100);
@@ -318,7 +321,10 @@ fn who_is_gone_is_not_waited_for() {
     assert_eq!(last(&mut other, waits), NtStatus::SUCCESS);
     // The end of a session answers the requests that it still owes.
     let waits = [ask_read(&mut other, own), ask_write(&mut other, own, b"y"), ask_read(&mut other, own)];
-    assert_eq!(other.status(SmbCommand::Logoff, |out| smb_wire::logoff::Request.write(out)), NtStatus::SUCCESS);
+    assert_eq!(
+        other.status(SmbCommand::Logoff, |out| smb_wire::logoff::Request.write(out)),
+        NtStatus::SUCCESS
+    );
     limited.pass(100);
     limited.pass(100);
     limited.pass(100);

@@ -3,7 +3,7 @@
 
 use smb_wire::cancel;
 use smb_wire::query_directory::{QueryDirectoryFlags, Request, Response};
-use smb_wire::{SmbCommand, FileId, Header, NtStatus, Utf16, utf16};
+use smb_wire::{FileId, Header, NtStatus, SmbCommand, Utf16, utf16};
 use testkit::smb::{Peer, World};
 
 use testkit::smb::client::OpenFile;

@@ -8,7 +8,7 @@ use std::process::{Command as Program, Stdio};
 use smb_wire::fscc::{FileInfoClass, FsInfoClass};
 use smb_wire::query_directory::{QueryDirectoryFlags, Request, Response};
 use smb_wire::query_info::InfoType;
-use smb_wire::{SmbCommand, NtStatus, Utf16, utf16};
+use smb_wire::{NtStatus, SmbCommand, Utf16, utf16};
 use testkit::smb::World;
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;

@@ -7,7 +7,7 @@ use smb_wire::create_context::{Contexts, Lease, LeaseFlags, LeaseState, LeaseV2,
 use smb_wire::flush;
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::oplock_break::{self, Notification};
-use smb_wire::{SmbCommand, FileId, LeaseKey, NtStatus};
+use smb_wire::{FileId, LeaseKey, NtStatus, SmbCommand};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
 use testkit::smb::{Dial, Peer, World};

@@ -9,7 +9,7 @@ use smb::interfaces::NetworkAddress;
 use smb_wire::ioctl::{self, CtlCode, interfaces};
 use smb_wire::negotiate::{Capabilities, Dialect};
 use smb_wire::session_setup::{self, RequestFlags};
-use smb_wire::{SmbCommand, FileId, NtStatus, negotiate};
+use smb_wire::{FileId, NtStatus, SmbCommand, negotiate};
 use testkit::smb::{Dial, Peer, SHARE, World};
 
 /// The address of a connection, and two more.

@@ -19,7 +19,7 @@ use smb_wire::create_context::{
 };
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::header::Flags;
-use smb_wire::{SmbCommand, FileId, Guid, LeaseKey, NtStatus, query_info, set_info};
+use smb_wire::{FileId, Guid, LeaseKey, NtStatus, SmbCommand, query_info, set_info};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::{Answer, whole};
 use testkit::smb::{Dial, Peer, Store, World};

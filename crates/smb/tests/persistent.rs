@@ -8,10 +8,10 @@ use smb_wire::create_context::{
     Contexts, DurableFlags, Lease, LeaseFlags, LeaseState, LeaseV2, RequestContext, ResponseContext,
 };
 use smb_wire::header::Flags as HeaderFlags;
-use smb_wire::lock::{self, LockFlags, LockElement};
+use smb_wire::lock::{self, LockElement, LockFlags};
 use smb_wire::negotiate::Dialect;
 use smb_wire::tree_connect::{self, ShareCapabilities};
-use smb_wire::{SmbCommand, FileId, Guid, LeaseKey, WireList, NtStatus};
+use smb_wire::{FileId, Guid, LeaseKey, NtStatus, SmbCommand, WireList};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::Answer;
 use testkit::smb::{Dial, Peer, Store, World};

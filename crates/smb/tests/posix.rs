@@ -12,7 +12,7 @@ use smb_wire::fscc::{FileAttributes, FileInfoClass};
 use smb_wire::posix::{CreateResponse, DirectoryEntry, FILE_POSIX_INFORMATION, FileInfo, FileType};
 use smb_wire::query_directory::{self, QueryDirectoryFlags, Request};
 use smb_wire::query_info::{self, InfoType};
-use smb_wire::{SmbCommand, FileId, NtStatus, ioctl, utf16};
+use smb_wire::{FileId, NtStatus, SmbCommand, ioctl, utf16};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Dial, Peer, World};
 

@@ -8,7 +8,7 @@ use smb_wire::create_context::{
 use smb_wire::header::Flags;
 use smb_wire::negotiate::Dialect;
 use smb_wire::oplock_break;
-use smb_wire::{SmbCommand, Guid, LeaseKey, NtStatus};
+use smb_wire::{Guid, LeaseKey, NtStatus, SmbCommand};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::{Answer, whole};
 use testkit::smb::{Dial, Peer, World};

@@ -9,7 +9,7 @@ use smb_wire::fscc::{FileInfoClass, FsInfoClass};
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::lock::{self, LockElement};
 use smb_wire::query_info::{self, InfoType};
-use smb_wire::{SmbCommand, FileId, WireList, NtStatus, Utf16, change_notify, flush, query_directory, utf16};
+use smb_wire::{FileId, NtStatus, SmbCommand, Utf16, WireList, change_notify, flush, query_directory, utf16};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Peer, World};
 
@@ -49,7 +49,12 @@ const DATA: Access = READS.union(WRITES);
 const WRITE_OR_ATTRIBUTES: Access = Access::WRITE_DATA.union(Access::WRITE_ATTRIBUTES);
 const ABSENT: &str = "Samba does not have it";
 
-const fn row(name: &'static str, act: fn(&mut One<'_>) -> NtStatus, needs: Access, samba: Samba) -> RightsRow {
+const fn row(
+    name: &'static str,
+    act: fn(&mut One<'_>) -> NtStatus,
+    needs: Access,
+    samba: Samba,
+) -> RightsRow {
     RightsRow { name, act, needs, allowed: OK, samba }
 }
 

@@ -7,7 +7,7 @@ use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::lock::{self, LockElement};
 use smb_wire::negotiate::Dialect;
 use smb_wire::query_info::{self, InfoType};
-use smb_wire::{SmbCommand, FileId, NtStatus, cancel, echo, read, set_info, write};
+use smb_wire::{FileId, NtStatus, SmbCommand, cancel, echo, read, set_info, write};
 use testkit::smb::peer::whole;
 use testkit::smb::{Dial, Peer, World};
 
@@ -72,8 +72,10 @@ impl SequencedRequest {
 fn locking(file: FileId, index: u32, number: u8, flags: lock::LockFlags) -> lock::Request<'static> {
     const WAIT: [LockElement; 1] =
         [LockElement { offset: 0, length: 10, flags: lock::LockFlags::EXCLUSIVE_LOCK }];
-    const NOW: [LockElement; 1] =
-        [LockElement { flags: lock::LockFlags::EXCLUSIVE_LOCK.union(lock::LockFlags::FAIL_IMMEDIATELY), ..WAIT[0] }];
+    const NOW: [LockElement; 1] = [LockElement {
+        flags: lock::LockFlags::EXCLUSIVE_LOCK.union(lock::LockFlags::FAIL_IMMEDIATELY),
+        ..WAIT[0]
+    }];
     const OFF: [LockElement; 1] = [LockElement { flags: lock::LockFlags::UNLOCK, ..WAIT[0] }];
     let locks = [&WAIT, &NOW, &OFF].into_iter().find(|elements| elements[0].flags == flags);
     lock::Request {

@@ -4,7 +4,7 @@ use smb_wire::create::{Access, CreateOptions, Disposition};
 use smb_wire::fscc::{FileInfoClass, FsInfoClass};
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::query_info::{self, InfoType};
-use smb_wire::{SmbCommand, FileId, NtStatus, change_notify, utf16};
+use smb_wire::{FileId, NtStatus, SmbCommand, change_notify, utf16};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Peer, World};
 use volume::Failure;

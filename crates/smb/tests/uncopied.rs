@@ -1,7 +1,7 @@
 //! READs without a copy of the data: the responses are the same, and the path is used only if nothing
 //! protects them.
 
-use smb_wire::{SmbCommand, FileId, NtStatus, lock, read};
+use smb_wire::{FileId, NtStatus, SmbCommand, lock, read};
 use testkit::smb::{Dial, Peer, World};
 use volume::{Name, OpenHow, Volume};
 use volume_posix::PosixVolume;

@@ -10,7 +10,7 @@ use smb_wire::header::Flags;
 use smb_wire::oplock_break::{self, Notification, NotificationFlags, Oplock};
 use smb_wire::query_info::InfoType;
 use smb_wire::{
-    SmbCommand, FileId, Header, LeaseKey, NtStatus, cancel, change_notify, close, lock, logoff, set_info,
+    FileId, Header, LeaseKey, NtStatus, SmbCommand, cancel, change_notify, close, lock, logoff, set_info,
     tree_disconnect,
 };
 use testkit::smb::client::OpenFile;

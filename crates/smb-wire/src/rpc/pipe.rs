@@ -9,8 +9,8 @@ use super::handles::Handles;
 use super::host::Host;
 use super::interface::PipeName;
 use super::pdu::{
-    BadPdu, Bind, BindAck, PresentationContext, ContextResult, DID_NOT_EXECUTE, FIRST_FRAG, HEADER, Header, LAST_FRAG,
-    MAX_CONTEXTS, NakReason, PacketType, Request, SyntaxId, bind_nak, fault, response,
+    BadPdu, Bind, BindAck, ContextResult, DID_NOT_EXECUTE, FIRST_FRAG, HEADER, Header, LAST_FRAG,
+    MAX_CONTEXTS, NakReason, PacketType, PresentationContext, Request, SyntaxId, bind_nak, fault, response,
 };
 use std::collections::VecDeque;
 

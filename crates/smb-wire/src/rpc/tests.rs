@@ -8,7 +8,8 @@ use super::fault::Fault;
 use super::host::{Account, Host, NameUse, Resolved, ServerFacts, Share, ShareType};
 use super::interface::PipeName;
 use super::pdu::{
-    Bind, CALL_HEADER, PresentationContext, FIRST_FRAG, HEADER, Header, LAST_FRAG, PacketType, Request, SyntaxId,
+    Bind, CALL_HEADER, FIRST_FRAG, HEADER, Header, LAST_FRAG, PacketType, PresentationContext, Request,
+    SyntaxId,
 };
 use super::pipe::{LEAST_FRAGMENT, MAX_CALL, MAX_REPLY, Pipe, PipeError};
 use crate::fscc::testing::hex;
@@ -199,8 +200,11 @@ fn only_the_own_interface_in_ndr_is_accepted() {
 #[test]
 fn a_context_can_be_added_later() {
     let mut pipe = bound(PipeName::Wkssvc);
-    let context =
-        PresentationContext { id: 9, interface: PipeName::Wkssvc.interface().syntax(), transfer: vec![SyntaxId::NDR] };
+    let context = PresentationContext {
+        id: 9,
+        interface: PipeName::Wkssvc.interface().syntax(),
+        transfer: vec![SyntaxId::NDR],
+    };
     let more = Bind { max_xmit_frag: 0, max_recv_frag: 0, assoc_group: 5, contexts: vec![context] };
     let mut ack = Vec::new();
     pipe.transact(&more.packet(PacketType::ALTER_CONTEXT, 2), &ADMIN, 4096, &mut ack).unwrap();

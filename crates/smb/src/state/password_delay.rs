@@ -190,10 +190,9 @@ mod tests {
             fails: bool,
         ) -> AttemptOutcome<()> {
             let wake = Arc::clone(&self.bell) as Arc<dyn share::Wake>;
-            let token = place.as_ref().map_or_else(
-                || 1 + self.bell.made.fetch_add(1, Ordering::Relaxed),
-                |place| place.async_id,
-            );
+            let token = place
+                .as_ref()
+                .map_or_else(|| 1 + self.bell.made.fetch_add(1, Ordering::Relaxed), |place| place.async_id);
             let one =
                 PasswordAttempt { key, place, waiter: Waiter { wake, token }, delay_ns: DELAY_NS, now_ns };
             self.delays.judge(one, || ((), fails))

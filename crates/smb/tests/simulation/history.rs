@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use smb_wire::create::{CreateAction, OplockLevel, ShareAccess};
 use smb_wire::create_context::ResponseContext;
-use smb_wire::{SmbCommand, FileId, Guid, NtStatus, create, read};
+use smb_wire::{FileId, Guid, NtStatus, SmbCommand, create, read};
 use testkit::smb::client::{Dial, OpenFile};
 use testkit::smb::peer::Answer;
 use testkit::smb::{Peer, World};
@@ -128,10 +128,12 @@ impl History {
         let mut guid = *b"a simulated mach";
         guid[..8].copy_from_slice(&seed.to_le_bytes());
         let session = Session::new(&world, Guid(guid));
-        let workers =
-            (0..shape.workers).map(|_| HistoryWorker { left: shape.operations, ..HistoryWorker::default() }).collect();
+        let workers = (0..shape.workers)
+            .map(|_| HistoryWorker { left: shape.operations, ..HistoryWorker::default() })
+            .collect();
         let disk = Disk::new(seed, trouble, plan);
-        let mut history = History { dice, world, shape, session, workers, tally: HistoryTally::default(), disk };
+        let mut history =
+            History { dice, world, shape, session, workers, tally: HistoryTally::default(), disk };
         history.play();
         history.disk.mend();
         history.check_files();
@@ -310,7 +312,8 @@ impl History {
 
     fn take(&mut self, line: u64, answer: &Answer) {
         let id = Some((line, answer.header.message_id()));
-        let of = |worker: &&mut HistoryWorker| worker.pending.as_ref().is_some_and(|pending| pending.sent == id);
+        let of =
+            |worker: &&mut HistoryWorker| worker.pending.as_ref().is_some_and(|pending| pending.sent == id);
         let Some(worker) = self.workers.iter_mut().find(of) else { return };
         let Some(mut pending) = worker.pending.take() else { return };
         if pending.task.is_replay && answer.status() == NtStatus::FILE_NOT_AVAILABLE {

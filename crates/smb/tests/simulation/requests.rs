@@ -3,9 +3,9 @@
 use smb_wire::create::{CreateOptions, Disposition, OplockLevel};
 use smb_wire::create_context::{Contexts, DurableFlags, RequestContext};
 use smb_wire::header::Flags;
-use smb_wire::lock::{LockFlags as LockFlags, LockElement};
+use smb_wire::lock::{LockElement, LockFlags};
 use smb_wire::query_info::InfoType;
-use smb_wire::{SmbCommand, FileId, Guid, WireList, close, flush, lock, read, set_info, utf16, write};
+use smb_wire::{FileId, Guid, SmbCommand, WireList, close, flush, lock, read, set_info, utf16, write};
 use testkit::smb::Peer;
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;

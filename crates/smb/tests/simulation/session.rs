@@ -63,7 +63,12 @@ impl Session {
     fn add(&mut self, mut peer: Peer) {
         peer.holds_jobs = true;
         self.next_line += 1;
-        self.lines.push(NetworkLine { number: self.next_line, peer, requests: VecDeque::new(), is_heard: true });
+        self.lines.push(NetworkLine {
+            number: self.next_line,
+            peer,
+            requests: VecDeque::new(),
+            is_heard: true,
+        });
     }
 
     /// The number of lines that the client takes for alive.

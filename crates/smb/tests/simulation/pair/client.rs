@@ -3,14 +3,14 @@
 
 use smb_wire::create_context::{DurableFlags, LeaseState, ResponseContext};
 use smb_wire::oplock_break::{Notification, NotificationFlags};
-use smb_wire::{SmbCommand, FileId, Guid, LeaseKey, NtStatus, create, read};
+use smb_wire::{FileId, Guid, LeaseKey, NtStatus, SmbCommand, create, read};
 use testkit::smb::World;
 use testkit::smb::peer::Answer;
 
 use super::cache::{FileCache, HANDLE, READ, WRITE};
-use super::record::{NEVER, Observations, Time, HoldKind};
-use super::requests::{self, Op, CellLayout, Task, Wish};
-use super::{CELLS, FILES, SLOTS, PairShape, PairTally};
+use super::record::{HoldKind, NEVER, Observations, Time};
+use super::requests::{self, CellLayout, Op, Task, Wish};
+use super::{CELLS, FILES, PairShape, PairTally, SLOTS};
 use crate::dice::Dice;
 use crate::disk::{self, Disk, Failed};
 use crate::log;
@@ -263,7 +263,8 @@ impl Client {
     fn begin_close(&mut self, at: usize, scene: &mut ClientEnvironment<'_>) {
         let Some(handle) = &self.workers[at].handle else { return };
         let file = handle.wish.file;
-        let closes = |at| self.pending.iter().any(|p| p.owner == RequestOwner::Worker(at) && p.task.op == Op::Close);
+        let closes =
+            |at| self.pending.iter().any(|p| p.owner == RequestOwner::Worker(at) && p.task.op == Op::Close);
         let others = self.handles_of(file).filter(|&(other, _)| other != at && !closes(other));
         let is_last_to_write = !others.into_iter().any(|(_, other)| other.wish.writes);
         let is_opened = self.is_crossed(file, |op| matches!(op, Op::Open(_)));
@@ -319,7 +320,8 @@ impl Client {
     fn write_back(&mut self, (file, cell): (usize, usize), value: u64, scene: &mut ClientEnvironment<'_>) {
         let writers = self.handles_of(file).filter(|(_, handle)| handle.wish.writes);
         let writers: Vec<usize> = writers.map(|(at, _)| at).collect();
-        let closes = |at| self.pending.iter().any(|p| p.owner == RequestOwner::Worker(at) && p.task.op == Op::Close);
+        let closes =
+            |at| self.pending.iter().any(|p| p.owner == RequestOwner::Worker(at) && p.task.op == Op::Close);
         let fit = |at: &&usize| !closes(**at) && !self.is_busy(RequestOwner::Back(**at));
         if let Some(&at) = writers.iter().find(fit) {
             self.push(RequestOwner::Back(at), Op::WriteBack { file, cell, value }, None, scene);
@@ -350,7 +352,15 @@ impl Client {
         let task = Task { op, create_guid: Guid(guid), epoch, lock_sequence, is_replay: false };
         scene.disk.see();
         let failed = scene.disk.failed;
-        self.pending.push(PendingRequest { owner, task, sent: None, start: scene.now, generation, hold, failed });
+        self.pending.push(PendingRequest {
+            owner,
+            task,
+            sent: None,
+            start: scene.now,
+            generation,
+            hold,
+            failed,
+        });
         self.send(self.pending.len() - 1, scene);
     }
 
@@ -480,7 +490,8 @@ impl Client {
             format!("client {} takes file {} up again: {:?}", self.number, wish.file, answer.status())
         });
         if answer.status() == NtStatus::OBJECT_NAME_NOT_FOUND {
-            let closes = self.pending.iter().any(|p| p.owner == RequestOwner::Worker(at) && p.task.op == Op::Close);
+            let closes =
+                self.pending.iter().any(|p| p.owner == RequestOwner::Worker(at) && p.task.op == Op::Close);
             let is_over = scene.seconds - down.1 >= KEPT;
             assert!(!wish.persistent || closes || is_over, "a persistent handle is gone: {handle:?}");
             return false;
@@ -513,8 +524,7 @@ impl Client {
     /// Handles a handle that ended without a CLOSE, or whose CLOSE was not answered.
     fn lose(&mut self, at: usize, handle: &Handle, since: Time, scene: &mut ClientEnvironment<'_>) {
         scene.tally.handles_lost += 1;
-        let through =
-            |pending: &mut PendingRequest| matches!(pending.owner, RequestOwner::Worker(w) | RequestOwner::Back(w) if w == at);
+        let through = |pending: &mut PendingRequest| matches!(pending.owner, RequestOwner::Worker(w) | RequestOwner::Back(w) if w == at);
         let pending: Vec<PendingRequest> = self.pending.extract_if(.., through).collect();
         for pending in &pending {
             if let Op::Write { file, cell, value } = pending.task.op {
@@ -595,7 +605,13 @@ impl Client {
         }
     }
 
-    fn finish(&mut self, pending: &PendingRequest, status: NtStatus, answer: &Answer, scene: &mut ClientEnvironment<'_>) {
+    fn finish(
+        &mut self,
+        pending: &PendingRequest,
+        status: NtStatus,
+        answer: &Answer,
+        scene: &mut ClientEnvironment<'_>,
+    ) {
         let asked = (pending.start, scene.now);
         let is_done = status == NtStatus::SUCCESS;
         match (pending.task.op, pending.owner) {
@@ -706,7 +722,13 @@ impl Client {
         }
     }
 
-    fn finish_range(&mut self, at: usize, pending: &PendingRequest, status: NtStatus, scene: &mut ClientEnvironment<'_>) {
+    fn finish_range(
+        &mut self,
+        at: usize,
+        pending: &PendingRequest,
+        status: NtStatus,
+        scene: &mut ClientEnvironment<'_>,
+    ) {
         let hold = pending.hold.expect("a range is held against others");
         let handle = self.workers[at].handle.as_mut().expect("what is locked is open");
         match (pending.task.op, status) {

@@ -28,7 +28,7 @@ use crate::log;
 
 use client::{Client, ClientEnvironment};
 use record::Observations;
-use watch::{Reach, View, LeaseWatch};
+use watch::{LeaseWatch, Reach, View};
 
 /// The files of both clients, their cells, and the byte ranges for locks.
 const FILES: usize = 2;

@@ -192,8 +192,8 @@ impl Observations {
             let asked = &self.holds[refused.hold];
             let in_the_way = |&(at, hold): &(usize, &Hold)| {
                 // An open conflicts with its own locks, but not with itself.
-                let apart =
-                    hold.by != asked.by || (at != refused.hold && matches!(hold.what, HoldKind::Range { .. }));
+                let apart = hold.by != asked.by
+                    || (at != refused.hold && matches!(hold.what, HoldKind::Range { .. }));
                 hold.file == asked.file
                     && apart
                     && hold.what.excludes(asked.what)

@@ -5,8 +5,10 @@ use smb_wire::create_context::{
     Contexts, DurableFlags, Lease, LeaseFlags, LeaseState, LeaseV2, RequestContext,
 };
 use smb_wire::header::Flags;
-use smb_wire::lock::{LockFlags as LockFlags, LockElement};
-use smb_wire::{SmbCommand, FileId, Guid, Header, LeaseKey, WireList, close, lock, oplock_break, read, write};
+use smb_wire::lock::{LockElement, LockFlags};
+use smb_wire::{
+    FileId, Guid, Header, LeaseKey, SmbCommand, WireList, close, lock, oplock_break, read, write,
+};
 
 use testkit::smb::Peer;
 use testkit::smb::client::OpenFile;
