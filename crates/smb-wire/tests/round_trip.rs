@@ -99,7 +99,8 @@ proptest! {
     fn header_fields_do_not_touch_each_other(
         command in any::<u16>(), message_id in any::<u64>(), session_id in any::<u64>(),
         async_id in any::<u64>(), tree_id in any::<u32>(), process_id in any::<u32>(),
-        numbers in any::<[u16; 3]>(), next in any::<u32>(), status in any::<u32>(), signature in any::<[u8; 16]>(),
+        numbers in any::<[u16; 3]>(), next in any::<u32>(), status in any::<u32>(),
+        signature in any::<[u8; 16]>(),
     ) {
         let mut header = Header::request(command.into(), message_id);
         header.set_session_id(session_id);
@@ -231,7 +232,8 @@ proptest! {
     #[test]
     fn create_with_any_contexts(
         oplock in any::<u8>(), n in any::<[u32; 6]>(), name in name(),
-        contexts in vec(request_context(), 0..6), ea in bytes(), info in file_info(), file_id in file_id(), granted in lease(), flags in any::<u8>(),
+        contexts in vec(request_context(), 0..6), ea in bytes(), info in file_info(),
+        file_id in file_id(), granted in lease(), flags in any::<u8>(),
     ) {
         let mut contexts = contexts;
         contexts.push(RequestContext::EaBuffer(&ea));

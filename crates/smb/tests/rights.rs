@@ -221,7 +221,8 @@ const FILE: &[RightsRow] = &[
         |one| lock(one, lock::LockFlags::SHARED_LOCK | lock::LockFlags::FAIL_IMMEDIATELY),
         DATA,
         Differs(
-            "Samba locks for the host too, which refuses a shared range to who may only write, and says INVALID_HANDLE",
+            "Samba locks for the host too, which refuses a shared range to who may only write, \
+             and says INVALID_HANDLE",
         ),
     ),
     row(

@@ -36,7 +36,7 @@ pub fn is_at(now_ns: u64) {
     });
 }
 
-/// Logs one line.
+/// Adds a line to the log.
 pub fn line(what: impl FnOnce() -> String) {
     LOG.with_borrow_mut(|log| {
         if let Some(Log { text, now_ns }) = log {

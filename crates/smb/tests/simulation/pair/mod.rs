@@ -3,8 +3,8 @@
 //!
 //! [`client`] has the client's actions, [`cache`] its data in memory and its view of its leases, and
 //! [`record`] the observations of both and the check that they are possible. As in [`crate::history`] there
-//! is no timing, so any message may be arbitrarily late. The [`PairShape`] of a seed's history says which events
-//! it has.
+//! is no timing, so any message may be arbitrarily late. The [`PairShape`] of a seed's history says which
+//! events it has.
 
 mod cache;
 mod client;

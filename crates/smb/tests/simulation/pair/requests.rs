@@ -108,7 +108,10 @@ pub fn build(peer: &mut Peer, task: &Task, place: CellLayout) -> (Vec<u8>, u64) 
 pub fn acknowledges(message: &[u8], key: LeaseKey) -> bool {
     let is_answer = Header::parse(message).is_ok_and(|header| header.command() == SmbCommand::OplockBreak);
     is_answer
-        && matches!(oplock_break::Request::parse(message), Ok(oplock_break::Request::Lease(lease)) if lease.key == key)
+        && matches!(
+            oplock_break::Request::parse(message),
+            Ok(oplock_break::Request::Lease(lease)) if lease.key == key
+        )
 }
 
 fn command(op: &Op) -> SmbCommand {
