@@ -23,7 +23,6 @@
 //! [`error::Response`] replaces the response of a failed request. [`status`] has the status values,
 //! [`posix`] the structures of the POSIX extensions, [`fscc`] the information classes and control codes of
 //! MS-FSCC, and [`rpc`] the RPC over named pipes.
-//! classes and control codes of MS-FSCC, and [`rpc`] what travels through named pipes.
 
 mod macros;
 mod reader;

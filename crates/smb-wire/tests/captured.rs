@@ -12,7 +12,7 @@ use smb_wire::*;
 use std::collections::BTreeSet;
 use support::{FrameSender, captured, captured_messages};
 
-/// Parses `message` as `$type`, writes it, checks that it reads the same, and answers what was written.
+/// Parses `message` as `$type`, writes it, checks that it parses the same, and returns the written bytes.
 macro_rules! again {
     ($type:ty, $message:expr $(, $more:expr)*) => {{
         let message: &[u8] = $message;

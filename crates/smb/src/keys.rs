@@ -1,4 +1,5 @@
-//! Which keys a session and its channels use (MS-SMB2 3.1.4.2, 3.3.5.5.3).
+//! Which keys a session and its channels use (MS-SMB2 3.1.4.2, 3.3.5.5.3). To seal a message is to encrypt
+//! it (MS-SMB2 3.1.4.3). That authenticates the message too, so a sealed message needs no signature.
 
 use auth::crypto::{Cipher, Sealer, Signer, SigningAlgorithm, kdf};
 use smb_wire::negotiate::Dialect;
@@ -30,7 +31,7 @@ pub fn signer(protection: Protection, session_key: &[u8; 16], preauth: &[u8; 64]
 pub struct Seal {
     /// Seals outgoing messages.
     pub out: Sealer,
-    /// Opens incoming messages.
+    /// Decrypts incoming messages.
     pub into: Sealer,
 }
 

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! service, run      the entry points for the transport; run takes a frame through its requests
-//! dispatch          leads a request to its command
+//! dispatch          passes a request to its command
 //! cmd               the commands, one file for each
 //! connection        one connection: credits, signatures, lookups, waiting requests, replies
 //! exchange          the requests of a frame, their outcomes, requests that were put aside
@@ -14,9 +14,9 @@
 //! Beside the floors stand `info` (the metadata of a file in wire form), `path` and the plain values of
 //! [`config`], [`limits`], [`keys`], [`status`] and [`counting`].
 //!
-//! The path of a request: `run.rs` splits a message. Its [`connection`] opens the seal and checks the credit
+//! The path of a request: `run.rs` splits a message. Its [`connection`] decrypts it and checks the credit
 //! window and the signature. The [`exchange`] then owns the message until it is answered. `dispatch.rs`
-//! leads it to its command in [`cmd`]. Start with [`connection::Connection`].
+//! passes it to its command in [`cmd`]. Start with [`connection::Connection`].
 //!
 //! [`state`] never points back at a connection. [`interfaces`] lists the other addresses of the server.
 

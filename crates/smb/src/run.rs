@@ -1,5 +1,5 @@
-//! The path of a frame through its connection: [`receive`] opens the seal, [`run`] answers one request after
-//! the other. A request that was put aside goes on by [`wake`] or [`job_done`].
+//! The path of a frame through its connection: [`receive`] decrypts it, [`run`] answers one request after
+//! the other. A request that waits continues by [`wake`] or [`job_done`].
 
 use smallvec::SmallVec;
 use smb_wire::NtStatus;

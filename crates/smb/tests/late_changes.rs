@@ -333,7 +333,7 @@ fn a_look(peer: &mut Peer, look: &OpenFile<'_>) -> Vec<u8> {
     peer.compound(messages, true)
 }
 
-// MS-SMB2 3.3.5.2.10 (it skips what has no FileId, so a CREATE never is late)
+// MS-SMB2 3.3.5.2.10 (requests without a FileId are exempt, so a CREATE is never late)
 #[test]
 fn a_look_that_a_client_has_repeated_keeps_a_name_until_it_is_over_and_no_longer() {
     let (world, plan) = World::faulty();

@@ -154,7 +154,7 @@ fn what_modefromsid_makes_has_its_mode_and_lets_nobody_else_in() {
 
 /// All ways to create an object with a mode over SMB, below a directory that passes full access for
 /// everybody on.
-// RFC 8881 6.4.3: what holds for NFS holds for the mode of a POSIX create context, too
+// RFC 8881 6.4.3: the rule for NFS applies to the mode of a POSIX create context too
 #[test]
 fn a_mode_is_applied_to_what_is_inherited_whichever_way_something_is_made() {
     let world = World::on_disk();

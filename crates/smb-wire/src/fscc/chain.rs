@@ -60,7 +60,6 @@ impl<'a> Chain<'a> {
     ///
     /// # Errors
     /// [`Full`] if the entry does not fit. Nothing is changed then.
-    /// [`Full`] if the entry does not fit. Nothing is changed then.
     #[inline]
     pub fn begin(&mut self, len: usize) -> Result<&mut Vec<u8>, Full> {
         if len > self.room() {

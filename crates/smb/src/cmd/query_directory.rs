@@ -24,7 +24,7 @@ mod sink;
 
 use sink::{Form, Sink};
 
-/// The most names that a request looks at before its connection may handle another message, such as its
+/// The most names that a request examines before its connection may handle another message, such as its
 /// CANCEL.
 const SLICE: usize = 4096;
 

@@ -45,7 +45,7 @@ impl AdmissionRefusal {
 }
 
 impl Connection {
-    /// Opens a sealed frame in place. Returns the session whose keys sealed it (MS-SMB2 3.3.5.2.1).
+    /// Decrypts a sealed frame in place. Returns the session whose keys sealed it (MS-SMB2 3.3.5.2.1).
     pub(crate) fn unseal(&self, frame: &mut [u8]) -> Option<u64> {
         let (header, _) = TransformHeader::parse(frame).ok()?;
         let header = *header;

@@ -8,7 +8,7 @@
 //!
 //! A client that asks for one more channel while all of its channels are in use wants more than the limit.
 //! Such a client stops when it is refused, and should not trade one channel for another. So it gets a
-//! channel only if it goes on asking for [`REPLACE_ATTEMPTS_NS`]. goes on asking for [`REPLACE_ATTEMPTS_NS`].
+//! channel only if it goes on asking for [`REPLACE_ATTEMPTS_NS`].
 
 use wire::Now;
 

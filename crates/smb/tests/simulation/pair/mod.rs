@@ -436,7 +436,7 @@ impl PairHistory {
         }
     }
 
-    // What is looked at -----------------------------------------------------------------------------
+    // Observation -----------------------------------------------------------------------------------
 
     /// The server's view of a client's lease.
     fn view(&self, of: usize, file: usize) -> Option<View> {
