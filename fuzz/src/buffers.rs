@@ -46,7 +46,7 @@ fn file_classes(data: &[u8]) {
         basic.write(&mut out);
         assert_eq!(file::Basic::parse(&out), Ok(basic));
     }
-    let _ = file::facts::All::parse(data);
+    let _ = file::fixed::All::parse(data);
     let _ = file::Pipe::parse(data);
     let _ = file::read_name(data);
     for layout in [RenameLayout::Type1, RenameLayout::Type2, RenameLayout::Ex] {

@@ -6,7 +6,7 @@
 //! the directory the second.
 use std::time::Duration;
 
-use smb_wire::{Command, Header};
+use smb_wire::{Header, SmbCommand};
 
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
@@ -74,7 +74,7 @@ pub fn connection(data: &[u8]) {
             continue;
         }
         peer.tree_id = if how.is_on_pipes() { pipes } else { files };
-        let header = peer.header_for(Command::new(command.into()), bytes.len());
+        let header = peer.header_for(SmbCommand::new(command.into()), bytes.len());
         frame.push((whole(&header, |out| out.extend_from_slice(bytes)), how.is_related()));
     }
     deliver(&mut peer, frame);

@@ -28,17 +28,17 @@ pub fn request(frame: &[u8]) {
     }
 }
 
-fn request_body(command: Command, message: &[u8]) {
+fn request_body(command: SmbCommand, message: &[u8]) {
     match command {
-        Command::Negotiate => {
+        SmbCommand::Negotiate => {
             if let Ok(request) = negotiate::Request::parse(message) {
                 request.dialects.iter().for_each(drop);
                 request.contexts.iter().for_each(drop);
             }
         }
-        Command::SessionSetup => again!(session_setup::Request, message),
-        Command::Logoff => again!(logoff::Request, message),
-        Command::TreeConnect => {
+        SmbCommand::SessionSetup => again!(session_setup::Request, message),
+        SmbCommand::Logoff => again!(logoff::Request, message),
+        SmbCommand::TreeConnect => {
             for is_311 in [false, true] {
                 if let Ok(request) = tree_connect::Request::parse(message, is_311) {
                     request.contexts.iter().for_each(drop);
@@ -46,36 +46,36 @@ fn request_body(command: Command, message: &[u8]) {
                 }
             }
         }
-        Command::TreeDisconnect => again!(tree_disconnect::Request, message),
-        Command::Create => {
+        SmbCommand::TreeDisconnect => again!(tree_disconnect::Request, message),
+        SmbCommand::Create => {
             if let Ok(request) = create::Request::parse(message) {
                 request.contexts.requests().for_each(drop);
             }
         }
-        Command::Close => again!(close::Request, message),
-        Command::Flush => again!(flush::Request, message),
-        Command::Read => {
+        SmbCommand::Close => again!(close::Request, message),
+        SmbCommand::Flush => again!(flush::Request, message),
+        SmbCommand::Read => {
             let _ = read::Request::parse(message).map(|request| request.payload_len());
         }
-        Command::Write => {
+        SmbCommand::Write => {
             let _ = write::Request::parse(message).map(|request| request.payload_len());
         }
-        Command::Lock => again!(lock::Request, message),
-        Command::Ioctl => {
+        SmbCommand::Lock => again!(lock::Request, message),
+        SmbCommand::Ioctl => {
             let _ = ioctl::Request::parse(message).map(|request| request.payload_len());
         }
-        Command::Cancel => again!(cancel::Request, message),
-        Command::Echo => again!(echo::Request, message),
-        Command::QueryDirectory => again!(query_directory::Request, message),
-        Command::ChangeNotify => again!(change_notify::Request, message),
-        Command::QueryInfo => {
+        SmbCommand::Cancel => again!(cancel::Request, message),
+        SmbCommand::Echo => again!(echo::Request, message),
+        SmbCommand::QueryDirectory => again!(query_directory::Request, message),
+        SmbCommand::ChangeNotify => again!(change_notify::Request, message),
+        SmbCommand::QueryInfo => {
             if let Ok(request) = query_info::Request::parse(message) {
                 let _ = query_info::QueryQuotaInfo::parse(request.input_buffer);
             }
         }
-        Command::SetInfo => again!(set_info::Request, message),
-        Command::OplockBreak => again!(oplock_break::Request, message),
-        Command::ServerToClientNotification | Command::Unknown(_) => {}
+        SmbCommand::SetInfo => again!(set_info::Request, message),
+        SmbCommand::OplockBreak => again!(oplock_break::Request, message),
+        SmbCommand::ServerToClientNotification | SmbCommand::Unknown(_) => {}
     }
 }
 
@@ -94,40 +94,40 @@ pub fn response(frame: &[u8]) {
     }
 }
 
-fn response_body(command: Command, message: &[u8]) {
+fn response_body(command: SmbCommand, message: &[u8]) {
     match command {
-        Command::Negotiate => {
+        SmbCommand::Negotiate => {
             if let Ok(response) = negotiate::Response::parse(message) {
                 response.contexts.iter().for_each(drop);
             }
         }
-        Command::SessionSetup => again!(session_setup::Response, message),
-        Command::Logoff => again!(logoff::Response, message),
-        Command::TreeConnect => again!(tree_connect::Response, message),
-        Command::TreeDisconnect => again!(tree_disconnect::Response, message),
-        Command::Create => {
+        SmbCommand::SessionSetup => again!(session_setup::Response, message),
+        SmbCommand::Logoff => again!(logoff::Response, message),
+        SmbCommand::TreeConnect => again!(tree_connect::Response, message),
+        SmbCommand::TreeDisconnect => again!(tree_disconnect::Response, message),
+        SmbCommand::Create => {
             if let Ok(response) = create::Response::parse(message) {
                 response.contexts.responses().for_each(drop);
             }
         }
-        Command::Close => again!(close::Response, message),
-        Command::Flush => again!(flush::Response, message),
-        Command::Read => again!(read::Response, message),
-        Command::Write => again!(write::Response, message),
-        Command::Lock => again!(lock::Response, message),
-        Command::Ioctl => again!(ioctl::Response, message),
-        Command::Echo => again!(echo::Response, message),
-        Command::QueryDirectory | Command::ChangeNotify | Command::QueryInfo => {
+        SmbCommand::Close => again!(close::Response, message),
+        SmbCommand::Flush => again!(flush::Response, message),
+        SmbCommand::Read => again!(read::Response, message),
+        SmbCommand::Write => again!(write::Response, message),
+        SmbCommand::Lock => again!(lock::Response, message),
+        SmbCommand::Ioctl => again!(ioctl::Response, message),
+        SmbCommand::Echo => again!(echo::Response, message),
+        SmbCommand::QueryDirectory | SmbCommand::ChangeNotify | SmbCommand::QueryInfo => {
             again!(output::Response, message);
         }
-        Command::SetInfo => again!(set_info::Response, message),
-        Command::OplockBreak => {
+        SmbCommand::SetInfo => again!(set_info::Response, message),
+        SmbCommand::OplockBreak => {
             let _ = oplock_break::Notification::parse(message);
             let _ = oplock_break::Response::parse(message);
         }
-        Command::ServerToClientNotification => {
+        SmbCommand::ServerToClientNotification => {
             let _ = notification::Notification::parse(message);
         }
-        Command::Cancel | Command::Unknown(_) => {}
+        SmbCommand::Cancel | SmbCommand::Unknown(_) => {}
     }
 }

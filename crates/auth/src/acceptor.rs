@@ -1,4 +1,4 @@
-//! The server's end of a login: SPNEGO or bare NTLMSSP around [`ntlm::Server`], one token at a time.
+//! The server's end of a login. It wraps [`ntlm::Server`] in SPNEGO or bare NTLMSSP, one token at a time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use wire::Now;
 
 use crate::Key;
 use crate::credentials::Credentials;
-use crate::ntlm::signature::Side;
+use crate::ntlm::signature::SigningSide;
 use crate::ntlm::{self, Judgement, Names, Proof, Target};
 use crate::refusal::Refusal;
 use crate::spnego::{self, BadToken, NTLMSSP, NegState, NegTokenInit, NegTokenResp, Token};
 
-/// What all exchanges of a server share. Cheap to clone.
+/// The values that all exchanges of a server share. It is cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Config {
     names: Arc<Names>,
 }
 
 impl Config {
-    /// A server of these names.
+    /// The configuration of a server with these names.
     #[must_use]
     pub fn new(names: Names) -> Config {
         Config { names: Arc::new(names) }
@@ -38,46 +38,47 @@ impl Config {
     }
 }
 
-/// What a token leads to.
+/// The result of a token.
 #[derive(Debug)]
 pub enum Step {
-    /// Send this, and hand in the client's next token.
+    /// Send this token, then pass in the client's next one.
     Continue(Vec<u8>),
-    /// The client is in.
+    /// The client is logged on.
     Done {
-        /// Send this; empty when the exchange was bare NTLMSSP.
+        /// Send this token. It is empty for bare NTLMSSP.
         reply: Vec<u8>,
-        /// Who it is.
+        /// The user that has logged on.
         login: Login,
     },
-    /// The client is not let in. The exchange is over.
+    /// The client is refused. The exchange is over.
     Refused(Refusal),
 }
 
-/// Somebody who has logged on.
+/// A user that has logged on.
 pub struct Login {
-    /// Name of the account as it is stored; of the guest account for a guest; empty for the anonymous.
+    /// Name of the account as it is stored. It is that of the guest account for a guest, and empty for an
+    /// anonymous user.
     pub user: String,
-    /// Domain as the client gave it; it proves nothing.
+    /// Domain as the client sent it. It proves nothing.
     pub domain: String,
-    /// The client's machine as it calls itself; it proves nothing.
+    /// The name that the client's machine gives itself. It proves nothing.
     pub workstation: String,
-    /// How the login was proved.
+    /// The proof of the login.
     pub proof: Proof,
-    /// Session.SessionKey of MS-SMB2. For a guest it is zeros: never sign or encrypt with it.
+    /// Session.SessionKey of MS-SMB2. It is zero for a guest: never sign or encrypt with it.
     pub session_key: Key,
-    /// Whom the client's response was meant for.
+    /// The intended target of the client's response.
     pub target: Target,
 }
 
 impl Login {
-    /// Whether no user was named.
+    /// Whether the client named no user.
     #[must_use]
     pub fn is_anonymous(&self) -> bool {
         self.proof == Proof::Anonymous
     }
 
-    /// Whether an unknown user was let in as guest.
+    /// Whether an unknown user was logged on as guest.
     #[must_use]
     pub fn is_guest(&self) -> bool {
         self.proof == Proof::Guest
@@ -95,7 +96,7 @@ impl fmt::Debug for Login {
     }
 }
 
-/// One login as the server sees it.
+/// One login from the server's view.
 ///
 /// ```
 /// # use auth::{Acceptor, Accounts, Config, Names, Refusal, Step};
@@ -111,69 +112,72 @@ impl fmt::Debug for Login {
 /// ```
 pub struct Acceptor {
     names: Arc<Names>,
-    state: State,
+    state: AcceptorState,
 }
 
-enum State {
+enum AcceptorState {
     /// No token has come.
     Start,
-    /// NTLMSSP was chosen; its NEGOTIATE is due.
+    /// NTLMSSP was chosen. Its NEGOTIATE comes next.
     Chosen(Wrapping),
     /// A CHALLENGE was sent.
     Challenged(ntlm::Server, Wrapping),
-    /// Let in or refused.
+    /// The client was logged on or refused.
     Over,
 }
 
-/// How the NTLM messages travel.
+/// The form of the NTLM messages.
 #[derive(Debug)]
 enum Wrapping {
-    /// As they are.
+    /// Without a wrapper.
     Bare,
     /// In SPNEGO.
     Spnego {
-        /// The client's MechTypeList as sent.
+        /// The client's MechTypeList as it was sent.
         mech_list: Vec<u8>,
-        /// NTLMSSP was not its first choice, so the list must be vouched for (RFC 4178 section 5).
+        /// NTLMSSP was not the client's first choice, so a MIC must protect the list (RFC 4178 section 5).
         mic_required: bool,
     },
 }
 
-/// The longest NTLM NEGOTIATE that is kept for the MIC, in bytes: it holds at most two short names.
+/// The longest NTLM NEGOTIATE that is kept for the MIC, in bytes. It has at most two short names.
 const MAX_NEGOTIATE_LEN: usize = 2 * 1024;
 
-/// The longest list of mechanisms that is kept for the code over it, in bytes. Clients offer five at most, of a dozen bytes.
+/// The longest list of mechanisms that is kept for its MIC, in bytes. Clients offer at most five, of a dozen
+/// bytes each.
 const MAX_MECH_LIST_LEN: usize = 1024;
 
 impl Acceptor {
-    /// An exchange that awaits its first token.
+    /// An exchange that waits for its first token.
     #[must_use]
     pub fn new(config: &Config) -> Acceptor {
-        Acceptor { names: Arc::clone(&config.names), state: State::Start }
+        Acceptor { names: Arc::clone(&config.names), state: AcceptorState::Start }
     }
 
     /// Takes the client's next token.
     pub fn step(&mut self, token: &[u8], credentials: &dyn Credentials, now: Now) -> Step {
-        let state = std::mem::replace(&mut self.state, State::Over);
+        let state = std::mem::replace(&mut self.state, AcceptorState::Over);
         let stepped = match state {
-            State::Start => self.begin(token, now),
-            State::Chosen(wrapping) => self.negotiate(token, wrapping, now),
-            State::Challenged(server, wrapping) => finish(token, &server, &wrapping, credentials, now),
-            State::Over => Err(Refusal::OutOfTurn),
+            AcceptorState::Start => self.begin(token, now),
+            AcceptorState::Chosen(wrapping) => self.negotiate(token, wrapping, now),
+            AcceptorState::Challenged(server, wrapping) => {
+                finish(token, &server, &wrapping, credentials, now)
+            }
+            AcceptorState::Over => Err(Refusal::OutOfTurn),
         };
         stepped.unwrap_or_else(Step::Refused)
     }
 
-    /// The user whose password the client's next token is to prove, in one form for all spellings; none when it is not one
-    /// that proves anything. It says nothing about whether there is such a user.
+    /// The user whose password the client's next token proves, in one form for all spellings. `None` if the
+    /// token proves nothing. The result does not depend on whether the user exists.
     #[must_use]
     pub fn claimed(&self, token: &[u8], credentials: &dyn Credentials) -> Option<String> {
-        let State::Challenged(server, wrapping) = &self.state else { return None };
+        let AcceptorState::Challenged(server, wrapping) = &self.state else { return None };
         let (message, _) = ntlm_message(token, wrapping).ok()?;
         server.claimed(message, credentials)
     }
 
-    /// The first token: bare NTLMSSP, or a list of mechanisms with the first one's token.
+    /// Handles the first token: bare NTLMSSP, or a list of mechanisms with a token of the first one.
     fn begin(&mut self, token: &[u8], now: Now) -> Result<Step, Refusal> {
         if token.starts_with(ntlm::SIGNATURE) {
             return self.challenge(token, Wrapping::Bare, false, now);
@@ -194,8 +198,8 @@ impl Acceptor {
                 self.challenge(message, wrapping, true, now)
             }
             _ => {
-                // The optimistic token, if there is one, is for another mechanism.
-                self.state = State::Chosen(wrapping);
+                // The optimistic token, if any, is for another mechanism.
+                self.state = AcceptorState::Chosen(wrapping);
                 let state = if rank == 0 { NegState::AcceptIncomplete } else { NegState::RequestMic };
                 let reply = NegTokenResp {
                     state: Some(state),
@@ -207,13 +211,13 @@ impl Acceptor {
         }
     }
 
-    /// The token after the choice of NTLMSSP.
+    /// Handles the token after the choice of NTLMSSP.
     fn negotiate(&mut self, token: &[u8], wrapping: Wrapping, now: Now) -> Result<Step, Refusal> {
         let (message, _) = ntlm_message(token, &wrapping)?;
         self.challenge(message, wrapping, false, now)
     }
 
-    /// Answers an NTLM NEGOTIATE; `first` if no token of ours has gone out before.
+    /// Answers an NTLM NEGOTIATE. `first` is set if no token of the server has been sent before.
     fn challenge(
         &mut self,
         message: &[u8],
@@ -235,12 +239,12 @@ impl Acceptor {
             }
             .encode(),
         };
-        self.state = State::Challenged(server, wrapping);
+        self.state = AcceptorState::Challenged(server, wrapping);
         Ok(Step::Continue(reply))
     }
 }
 
-/// The last token: the NTLM AUTHENTICATE and, in SPNEGO, the code over the mechanisms.
+/// Handles the last token: the NTLM AUTHENTICATE and, in SPNEGO, the MIC of the list of mechanisms.
 fn finish(
     token: &[u8],
     server: &ntlm::Server,
@@ -266,10 +270,10 @@ fn finish(
     Ok(Step::Done { reply, login: Login { user, domain, workstation, proof, session_key, target } })
 }
 
-/// Checks the client's code over the mechanisms and returns ours, if there are to be any.
+/// Checks the client's MIC of the list of mechanisms. Returns the server's MIC, if there is one.
 ///
-/// Without signatures (no SIGN agreed on, or a guest) neither side can make one, and RFC 4178 then has
-/// none; who has no password to prove has no list worth protecting either.
+/// Without signatures (no SIGN agreed on, or a guest) neither side can make a MIC, and RFC 4178 then
+/// requires none. A client without a password to prove has no list that needs protection either.
 fn vouch(
     judgement: &Judgement,
     mech_list: &[u8],
@@ -281,8 +285,8 @@ fn vouch(
         return Ok(None);
     };
     match mic {
-        Some(mic) if signatures.verify(Side::Client, mech_list, mic) => {
-            Ok(Some(signatures.sign(Side::Server, mech_list)))
+        Some(mic) if signatures.verify(SigningSide::Client, mech_list, mic) => {
+            Ok(Some(signatures.sign(SigningSide::Server, mech_list)))
         }
         Some(_) => Err(Refusal::WrongMechListMic),
         None if required && judgement.proof == Proof::Password => Err(Refusal::WrongMechListMic),
@@ -290,7 +294,7 @@ fn vouch(
     }
 }
 
-/// The NTLM message in a later token, and the code over the mechanisms that came along.
+/// The NTLM message in a later token, with the MIC of the list of mechanisms.
 fn ntlm_message<'a>(token: &'a [u8], wrapping: &Wrapping) -> Result<(&'a [u8], Option<&'a [u8]>), Refusal> {
     match wrapping {
         Wrapping::Bare => {
@@ -324,7 +328,7 @@ mod tests {
             dns_computer: names(),
             dns_domain: names(),
         });
-        // A list of NTLMSSP and of one mechanism more, which has this many bytes.
+        // A list of NTLMSSP and one more mechanism, with this many bytes.
         let step = |bytes: usize, message: &[u8]| {
             let element = |tag: u8, content: &[u8]| {
                 let len = u16::try_from(content.len()).expect("it is short").to_be_bytes();
@@ -358,7 +362,8 @@ mod tests {
         }
     }
 
-    /// Puts an acceptor where a recorded exchange stood after its CHALLENGE and gives it the last token.
+    /// Puts an acceptor in the state of a recorded exchange after its CHALLENGE, and passes in the last
+    /// token.
     fn replay(recorded: &str, password: &str) -> (Step, Vec<Vec<u8>>) {
         let lines = recorded.lines().filter(|line| !line.starts_with('#'));
         let turns: Vec<Vec<u8>> = lines.map(|line| hex(line.trim_matches('-'))).collect();
@@ -372,14 +377,14 @@ mod tests {
         let mut acceptor = Acceptor::new(&config);
         let step = acceptor.step(&turns[0], &accounts(password), Now::default());
         assert!(matches!(step, Step::Continue(_)), "{step:?}");
-        let State::Challenged(_, wrapping) = acceptor.state else { panic!("no challenge was sent") };
+        let AcceptorState::Challenged(_, wrapping) = acceptor.state else { panic!("no challenge was sent") };
         let server = ntlm::Server::resumed(&message_in(&turns[0]), &message_in(&turns[1]));
-        acceptor.state = State::Challenged(server, wrapping);
+        acceptor.state = AcceptorState::Challenged(server, wrapping);
         (acceptor.step(&turns[2], &accounts(password), Now::default()), turns)
     }
 
-    /// Logins that foreign clients made: their messages are let in, give the session key that the client
-    /// had, and the same last token; and none of them with another password.
+    /// Recorded logins of foreign clients. Their messages are accepted, give the session key of the client,
+    /// and the same last token. None is accepted with another password.
     #[test]
     fn recorded_logins_of_foreign_clients_are_let_in() {
         for (peer, recorded) in [

@@ -1,37 +1,37 @@
-//! Where accounts come from: a trait for the acceptor, and a table for who keeps them in memory.
+//! The source of accounts: a trait for the acceptor, and a table in memory.
 
 use std::collections::HashMap;
 
 use crate::ntlm::NtHash;
 
-/// What is stored of one account.
+/// The stored values of one account.
 #[derive(Debug, Clone)]
 pub struct Account {
-    /// The name as it was given when the account was made; this is what a login reports.
+    /// The name from the creation of the account. A login reports it.
     pub name: String,
     /// The hash of its password.
     pub nt_hash: NtHash,
-    /// The hash of another one that is as good, where there is one.
+    /// The hash of a second valid password, if there is one.
     pub second_hash: Option<NtHash>,
-    /// May not log on, whatever the password.
+    /// The account may not log on with any password.
     pub disabled: bool,
 }
 
 /// A source of accounts.
 pub trait Credentials {
-    /// The account that goes by `user`, compared without regard to case ([`fold_name`]).
+    /// The account of `user`. Names are compared without regard to case ([`fold_name`]).
     fn lookup(&self, user: &str) -> Option<Account>;
 
-    /// The name under which an unknown user is let in as a guest, if the configuration says so.
+    /// The account name for unknown users, if the configuration allows guests.
     ///
-    /// A guest has proved nothing and shares no key with the server: nothing of that session can be
+    /// A guest has proved nothing and shares no key with the server. So no message of that session can be
     /// signed or encrypted.
     fn guest(&self) -> Option<String> {
         None
     }
 }
 
-/// The form of a user name under which all spellings of it are equal.
+/// Folds a user name, so that all its spellings are equal.
 #[must_use]
 pub fn fold_name(user: &str) -> String {
     user.to_uppercase().to_lowercase()
@@ -44,12 +44,12 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// Adds an account, or replaces the one of that name.
+    /// Adds an account, or replaces the one with its name.
     pub fn insert(&mut self, account: Account) {
         self.by_name.insert(fold_name(&account.name), account);
     }
 
-    /// Takes an account away.
+    /// Removes an account.
     pub fn remove(&mut self, user: &str) -> Option<Account> {
         self.by_name.remove(&fold_name(user))
     }

@@ -1,8 +1,8 @@
-//! The cryptography of SMB 3.x, each key expanded once and used for many messages.
+//! The cryptography of SMB 3.x. Each key is expanded once and used for many messages.
 //!
-//! Start with [`Signer`] (message signatures) and [`Sealer`] (message encryption): both are built when a
-//! session or channel gets its keys, are shared between threads, and allocate nothing for a message.
-//! [`kdf`] derives those keys, [`preauth_hash`] chains the SMB 3.1.1 pre-authentication hash.
+//! Start with [`Signer`] (message signatures) and [`Sealer`] (message encryption). Both are built when a
+//! session or channel gets its keys. Threads share them, and they allocate nothing for a message. [`kdf`]
+//! derives those keys. [`preauth_hash`] chains the SMB 3.1.1 pre-authentication hash.
 
 mod hash;
 mod kdf;
@@ -14,8 +14,8 @@ pub use kdf::kdf;
 pub use sealer::{Cipher, NONCE_FIELD_LEN, Sealer, WrongKeyLength};
 pub use signer::{GmacNonce, Signer, SigningAlgorithm};
 
-/// A signature or an authentication tag does not belong to the message: it was changed, or another key
-/// made it.
+/// A signature or an authentication tag does not match the message. The message was changed, or another key
+/// made the tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the signature or tag does not match the message")]
-pub struct Refused;
+pub struct TagMismatch;

@@ -1,34 +1,35 @@
-//! The client's end of a login: SPNEGO or bare NTLMSSP around [`ntlm::Client`], one token at a time.
+//! The client's end of a login. It wraps [`ntlm::Client`] in SPNEGO or bare NTLMSSP, one token at a time.
 
 use wire::Now;
 
 use crate::Key;
-use crate::ntlm::signature::{Side, Signatures};
+use crate::ntlm::signature::{Signatures, SigningSide};
 use crate::ntlm::{self, ClientError, ClientIdentity};
 use crate::refusal::Refusal;
 use crate::spnego::{self, NTLMSSP, NegState, NegTokenInit, NegTokenResp, Token};
 
-/// What a token of the server leads to.
+/// The result of a token from the server.
 #[derive(Debug, PartialEq, Eq)]
 pub enum InitiatorStep {
-    /// Send this. [`Initiator::session_key`] is known from now on.
+    /// Send this token. [`Initiator::session_key`] is known from now on.
     Continue(Vec<u8>),
-    /// The server has let us in.
+    /// The client is logged on.
     Done,
     /// The exchange is over.
     Refused(Refusal),
 }
 
-/// How the NTLM messages travel.
+/// The form of the NTLM messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wrap {
     /// In SPNEGO, with NTLMSSP as the only mechanism.
     Spnego,
-    /// As they are.
+    /// Without a wrapper.
     Bare,
 }
 
-/// Whether a server that first says `hint` takes NTLM. One that names no mechanism leaves the choice to the client.
+/// Whether a server with this first `hint` supports NTLM. A server that names no mechanism leaves the choice
+/// to the client.
 #[must_use]
 pub fn takes_ntlm(hint: &[u8]) -> bool {
     match spnego::parse(hint) {
@@ -37,30 +38,35 @@ pub fn takes_ntlm(hint: &[u8]) -> bool {
     }
 }
 
-/// One login as the client sees it.
+/// One login from the client's view.
 ///
-/// Send [`Initiator::first`], then hand each token of the server to [`Initiator::step`].
+/// Send [`Initiator::first`], then pass each token of the server to [`Initiator::step`].
 pub struct Initiator {
     client: ntlm::Client,
     wrap: Wrap,
-    state: State,
+    state: InitiatorState,
     session_key: Option<Key>,
 }
 
-enum State {
-    /// NEGOTIATE is on its way.
+enum InitiatorState {
+    /// NEGOTIATE was sent.
     Negotiated,
-    /// AUTHENTICATE is on its way.
+    /// AUTHENTICATE was sent.
     Answered(Option<Signatures>),
-    /// Let in or refused.
+    /// The client was logged on or refused.
     Over,
 }
 
 impl Initiator {
-    /// A login that has not begun.
+    /// A new login.
     #[must_use]
     pub fn new(identity: ClientIdentity, wrap: Wrap) -> Initiator {
-        Initiator { client: ntlm::Client::new(identity), wrap, state: State::Negotiated, session_key: None }
+        Initiator {
+            client: ntlm::Client::new(identity),
+            wrap,
+            state: InitiatorState::Negotiated,
+            session_key: None,
+        }
     }
 
     /// The first token to send.
@@ -77,19 +83,19 @@ impl Initiator {
         }
     }
 
-    /// Takes the server's next token. The last one is empty from a server without SPNEGO.
+    /// Takes the server's next token. The last one of a server without SPNEGO is empty.
     pub fn step(&mut self, token: &[u8], now: Now) -> InitiatorStep {
-        let state = std::mem::replace(&mut self.state, State::Over);
+        let state = std::mem::replace(&mut self.state, InitiatorState::Over);
         let stepped = match state {
-            State::Negotiated => self.answer(token, now),
-            State::Answered(signatures) => self.finish(token, signatures.as_ref()),
-            State::Over => Err(Refusal::OutOfTurn),
+            InitiatorState::Negotiated => self.answer(token, now),
+            InitiatorState::Answered(signatures) => self.finish(token, signatures.as_ref()),
+            InitiatorState::Over => Err(Refusal::OutOfTurn),
         };
         stepped.unwrap_or_else(InitiatorStep::Refused)
     }
 
-    /// The session key, once the challenge has been answered. It proves nothing before the server has
-    /// shown that it knows it too, by a signature.
+    /// The session key, after the response to the challenge. It proves nothing until the server has shown,
+    /// by a signature, that it has the same key.
     #[must_use]
     pub fn session_key(&self) -> Option<&[u8; 16]> {
         self.session_key.as_deref()
@@ -119,7 +125,7 @@ impl Initiator {
             Wrap::Spnego => {
                 // RFC 4178 5
                 let list = spnego::mech_list(&[NTLMSSP]);
-                let mic = answer.signatures.as_ref().map(|it| it.sign(Side::Client, &list));
+                let mic = answer.signatures.as_ref().map(|it| it.sign(SigningSide::Client, &list));
                 NegTokenResp {
                     state: Some(NegState::AcceptIncomplete),
                     supported_mech: None,
@@ -130,7 +136,7 @@ impl Initiator {
             }
         };
         self.session_key = Some(answer.session_key);
-        self.state = State::Answered(answer.signatures);
+        self.state = InitiatorState::Answered(answer.signatures);
         Ok(InitiatorStep::Continue(reply))
     }
 
@@ -143,15 +149,15 @@ impl Initiator {
         };
         match resp.state {
             Some(NegState::Reject) => return Err(Refusal::Rejected),
-            // RFC 4178 4.2.2: behind its first token a server need not say it.
+            // RFC 4178 4.2.2: after its first token a server may leave it out.
             Some(NegState::AcceptCompleted) | None => {}
             _ => return Err(Refusal::OutOfTurn),
         }
         // RFC 4178 5
-        // Only one mechanism was offered, so a list without a code is as good; a wrong code is not.
+        // Only one mechanism was offered, so a list without a MIC is acceptable. A wrong MIC is not.
         let list = spnego::mech_list(&[NTLMSSP]);
         match (resp.mech_list_mic, signatures) {
-            (Some(mic), Some(signatures)) if !signatures.verify(Side::Server, &list, mic) => {
+            (Some(mic), Some(signatures)) if !signatures.verify(SigningSide::Server, &list, mic) => {
                 Err(Refusal::WrongMechListMic)
             }
             _ => Ok(InitiatorStep::Done),

@@ -1,11 +1,11 @@
 //! Layer 2: NTLM, SPNEGO, key derivation, message protection and credentials.
 //!
-//! Who logs on is decided by an [`Acceptor`], fed with one token of the client at a time; [`Initiator`] is
-//! its counterpart in a client. Accounts come through the [`Credentials`] trait. What a login leaves
-//! behind is a session key, from which [`kdf`] makes the keys of a [`Signer`] and two [`Sealer`]s.
+//! An [`Acceptor`] decides on a log-on. It gets one token of the client at a time. [`Initiator`] is the
+//! counterpart in a client. Accounts come through the [`Credentials`] trait. The result of a login is a
+//! session key. [`kdf`] derives from it the keys of a [`Signer`] and two [`Sealer`]s.
 //!
-//! Nothing here opens a socket or reads a clock. [`ntlm`] and [`spnego`] are readers of hostile bytes and
-//! never panic on any.
+//! This crate opens no socket and reads no clock. [`ntlm`] and [`spnego`] parse hostile bytes and never
+//! panic.
 
 mod acceptor;
 mod credentials;
@@ -20,7 +20,7 @@ mod testing;
 pub use acceptor::{Acceptor, Config, Login, Step};
 pub use credentials::{Account, Accounts, Credentials, fold_name};
 pub use crypto::{
-    Cipher, GmacNonce, Refused, Sealer, Signer, SigningAlgorithm, WrongKeyLength, kdf, preauth_hash,
+    Cipher, GmacNonce, Sealer, Signer, SigningAlgorithm, TagMismatch, WrongKeyLength, kdf, preauth_hash,
 };
 pub use initiator::{Initiator, InitiatorStep, Wrap, takes_ntlm};
 pub use ntlm::response::Key;

@@ -1,8 +1,8 @@
 //! NTLM version 2 (MS-NLMP), both ends, without any transport.
 //!
-//! Start with [`Server`] (challenges and judges) and [`Client`] (answers a challenge). Both speak the three
-//! messages of [`message`]; [`response`] holds the arithmetic of NTLMv2, [`signature`] the signing that
-//! SPNEGO needs for its mechListMIC. NTLMv1 and LM are recognised only to be refused.
+//! Start with [`Server`] (sends challenges and judges responses) and [`Client`] (answers a challenge).
+//! [`message`] has the three messages of both, [`response`] the calculations of NTLMv2, and [`signature`]
+//! the signatures for SPNEGO's mechListMIC. NTLMv1 and LM are detected and refused.
 
 pub mod av;
 mod client;
@@ -15,7 +15,7 @@ pub mod signature;
 mod target;
 
 pub use av::{AvId, AvPairs};
-pub use client::{Answer, Client, ClientError, ClientIdentity};
+pub use client::{ChallengeReply, Client, ClientError, ClientIdentity};
 pub use flags::NegotiateFlags;
 pub use message::{
     Authenticate, Challenge, Malformed, Negotiate, SIGNATURE, parse_authenticate, parse_challenge,

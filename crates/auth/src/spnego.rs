@@ -1,7 +1,7 @@
-//! SPNEGO (RFC 4178 with MS-SPNG): the wrapper in which both sides pick a mechanism.
+//! SPNEGO (RFC 4178 with MS-SPNG): the wrapper with which both sides choose a mechanism.
 //!
-//! Start with [`parse`], which reads any token, and [`hint`], what a server says first. [`crate::Acceptor`]
-//! and [`crate::Initiator`] hold the rules of the exchange.
+//! Start with [`parse`], which reads any token, and [`hint`], the first token of a server.
+//! [`crate::Acceptor`] and [`crate::Initiator`] have the rules of the exchange.
 
 mod der;
 mod token;

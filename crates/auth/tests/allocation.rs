@@ -1,7 +1,7 @@
-//! Protecting a message allocates nothing: the keys were expanded when the session got them.
+//! Message protection allocates nothing, since the keys were expanded when the session got them.
 //!
-//! The counter sees this program's own allocator. The C code of aws-lc allocates past it, but not for the
-//! calls used here: GCM and CBC work on the expanded key and the stack.
+//! The counter sees only this program's own allocator. The C code of aws-lc allocates outside of it, but not
+//! in the calls here: GCM and CBC use the expanded key and the stack.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -12,11 +12,11 @@ thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-struct Counting;
+struct ThreadCountingAllocator;
 
-// SAFETY: every call is handed to the system's allocator unchanged; counting touches no memory of it.
+// SAFETY: every call goes unchanged to the system's allocator, and the count uses none of its memory.
 #[allow(unsafe_code)]
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for ThreadCountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
         // SAFETY: the caller keeps to the contract of GlobalAlloc::alloc.
@@ -30,9 +30,9 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: ThreadCountingAllocator = ThreadCountingAllocator;
 
-/// How many allocations `work` makes on this thread.
+/// The number of allocations by `work` on this thread.
 fn allocations(mut work: impl FnMut()) -> usize {
     let before = ALLOCATIONS.with(Cell::get);
     work();

@@ -1,4 +1,4 @@
-//! Arbitrary and damaged bytes: whatever comes in, nothing panics and nobody gets in.
+//! Arbitrary and damaged bytes: no input causes a panic or a login.
 
 use auth::ntlm::{self, AvPairs};
 use auth::spnego;
@@ -33,7 +33,7 @@ fn wraps() -> impl Strategy<Value = Wrap> {
     prop_oneof![Just(Wrap::Spnego), Just(Wrap::Bare)]
 }
 
-/// Bytes that get further than noise: noise behind the beginning of an NTLM message or of a token.
+/// Bytes that get further than noise: noise after the beginning of an NTLM message or of a token.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let beginnings: [&[u8]; 6] = [
         b"",
@@ -99,12 +99,12 @@ proptest! {
     fn an_acceptor_lets_no_noise_in(tokens in proptest::collection::vec(bytes(), 1..4), wrap in wraps()) {
         let accounts = accounts();
         let mut acceptor = Acceptor::new(&config());
-        // The client's own first token leads to a challenge; noise must not be a valid answer to it.
+        // The client's own first token gets a challenge. Noise must not be a valid response to it.
         let first = client("pw", wrap).first();
         prop_assert!(matches!(acceptor.step(&first, &accounts, Now::default()), Step::Continue(_)));
         for token in &tokens {
             let step = acceptor.step(token, &accounts, Now::default());
-            // Without a user name noise may come out as anonymous, which is reported and proves nothing.
+            // Without a user name, noise may be an anonymous login. That is reported and proves nothing.
             let proved = matches!(&step, Step::Done { login, .. } if !login.is_anonymous());
             prop_assert!(!proved, "{step:?}");
         }

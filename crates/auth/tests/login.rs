@@ -1,4 +1,4 @@
-//! Whole logins: our initiator against our acceptor, through every turn that an exchange can take.
+//! Complete logins of the initiator with the acceptor, through all steps of an exchange.
 
 use auth::ntlm::{self, AvPairs};
 use auth::spnego::{self, KERBEROS, NTLMSSP, NegState, NegTokenInit, NegTokenResp, Token};
@@ -32,16 +32,16 @@ fn identity(user: &str, domain: &str, password: &str) -> ClientIdentity {
     ClientIdentity::new(user, domain, NtHash::from_password(password), "cifs/box").on("DESK")
 }
 
-/// What came of a login: who it is and both session keys, or why not.
-type Outcome = Result<(Login, [u8; 16]), Refusal>;
+/// The outcome of a login: the user and both session keys, or the refusal.
+type LoginOutcome = Result<(Login, [u8; 16]), Refusal>;
 
-/// Runs a login; `change` may alter the token of each turn (0 is the client's first).
+/// Runs a login. `change` may alter the token of each step (0 is the client's first).
 fn run(
     identity: ClientIdentity,
     wrap: Wrap,
     credentials: &dyn Credentials,
     change: &dyn Fn(usize, &mut Vec<u8>),
-) -> Outcome {
+) -> LoginOutcome {
     let mut initiator = Initiator::new(identity, wrap);
     let mut acceptor = Acceptor::new(&config());
     let mut token = initiator.first();
@@ -67,7 +67,7 @@ fn run(
     }
 }
 
-fn untouched(identity: ClientIdentity, wrap: Wrap) -> Outcome {
+fn untouched(identity: ClientIdentity, wrap: Wrap) -> LoginOutcome {
     run(identity, wrap, &accounts(), &|_, _| {})
 }
 
@@ -149,12 +149,12 @@ fn only_unknown_users_become_the_guest() {
     assert_eq!(login("alice", "s3cret-ü").unwrap().0.proof, Proof::Password);
 }
 
-/// Where the NTLM message begins in a token.
+/// The offset of the NTLM message in a token.
 fn ntlm_offset(token: &[u8]) -> usize {
     token.windows(8).position(|window| window == ntlm::SIGNATURE).expect("an NTLM message")
 }
 
-/// Where the NTLM message of this turn lies in the token.
+/// The range of this step's NTLM message in the token.
 fn ntlm_range(turn: usize) -> std::ops::Range<usize> {
     let range = std::cell::RefCell::new(0..0);
     run(identity("alice", "dom", "s3cret-ü"), Wrap::Spnego, &accounts(), &|at, token| {
@@ -193,8 +193,8 @@ fn every_changed_bit_of_the_clients_messages_is_refused() {
     }
 }
 
-/// The same for the challenge, but for changes that make the client leave its MIC out: those that hide
-/// the time stamp from it.
+/// One changed bit in the challenge ends the login too. The exceptions are changes that hide the time stamp,
+/// after which the client leaves its MIC out.
 #[test]
 fn every_changed_bit_of_a_challenge_is_refused_where_there_is_a_mic() {
     let accounts = accounts();
@@ -221,7 +221,7 @@ fn a_wrong_code_over_the_mechanisms_is_refused_by_both_sides() {
     for turn in [2, 3] {
         let outcome = run(identity("alice", "", "s3cret-ü"), Wrap::Spnego, &accounts(), &|at, token| {
             if at == turn {
-                // The code is the last element; its checksum lies before the 4-byte sequence number.
+                // The MIC is the last element. Its checksum is before the 4-byte sequence number.
                 let at = token.len() - 8;
                 token[at] ^= 1;
             }
@@ -230,7 +230,7 @@ fn a_wrong_code_over_the_mechanisms_is_refused_by_both_sides() {
     }
 }
 
-/// A client that would rather have Kerberos: sends `ticket` for it, then does as told.
+/// A client that prefers Kerberos. It sends `ticket` for it, then follows the server.
 fn kerberos_first(keep_mic: bool) -> Result<(Login, Vec<Option<NegState>>), Refusal> {
     let accounts = accounts();
     let mechs = spnego::mech_list(&[KERBEROS, NTLMSSP]);
@@ -268,12 +268,12 @@ fn kerberos_first(keep_mic: bool) -> Result<(Login, Vec<Option<NegState>>), Refu
 
     let answer = client.answer(&token.expect("a challenge"), NOW).unwrap();
     let signatures = answer.signatures.expect("SIGN was agreed on");
-    let mic = signatures.sign(ntlm::signature::Side::Client, &mechs);
+    let mic = signatures.sign(ntlm::signature::SigningSide::Client, &mechs);
     let (reply, login) = ask(&wrapped(&answer.message, keep_mic.then_some(&mic[..])))?;
     let (state, _, _, mic) = resp(&reply);
     states.push(state);
     let mic = mic.expect("the acceptor vouches for the list too");
-    assert!(signatures.verify(ntlm::signature::Side::Server, &mechs, &mic));
+    assert!(signatures.verify(ntlm::signature::SigningSide::Server, &mechs, &mic));
     Ok((login.expect("done"), states))
 }
 

@@ -9,7 +9,7 @@ use smb_wire::header::Chain;
 use smb_wire::negotiate::{
     self, Capabilities, Context, Contexts, Dialect, HashAlgorithm, Response, SecurityMode,
 };
-use smb_wire::{Command, Guid, Header, List, NtStatus, echo, error};
+use smb_wire::{Guid, Header, NtStatus, SmbCommand, WireList, echo, error};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -32,7 +32,7 @@ async fn connected_by(credits: u16, options: Options) -> (Connection, Peer) {
     let peer = tokio::spawn(async move {
         let mut peer = Peer { stream: listener.accept().await.unwrap().0, requests: VecDeque::new() };
         let request = peer.next().await;
-        assert_eq!((request.command(), request.message_id()), (Command::Negotiate, 0));
+        assert_eq!((request.command(), request.message_id()), (SmbCommand::Negotiate, 0));
         peer.send(&negotiated(&request, credits)).await;
         peer
     });
@@ -41,8 +41,10 @@ async fn connected_by(credits: u16, options: Options) -> (Connection, Peer) {
 }
 
 fn negotiated(request: &Header, credits: u16) -> Vec<u8> {
-    let contexts =
-        [Context::PreauthIntegrity { hash_algorithms: List::Values(&[HashAlgorithm::Sha512]), salt: &[1] }];
+    let contexts = [Context::PreauthIntegrity {
+        hash_algorithms: WireList::Values(&[HashAlgorithm::Sha512]),
+        salt: &[1],
+    }];
     let mut message = Vec::new();
     let mut header = Header::response_to(request, NtStatus::SUCCESS);
     header.set_credits(credits);
@@ -227,7 +229,7 @@ async fn a_peer_that_breaks_the_protocol_loses_the_connection() {
             message
         },
         |request| {
-            let mut other = Header::request(Command::Read, request.message_id());
+            let mut other = Header::request(SmbCommand::Read, request.message_id());
             other.set_credits(1);
             refused(&other, NtStatus::ACCESS_DENIED, None, 1)
         },
@@ -269,7 +271,7 @@ async fn a_server_that_says_nothing_loses_the_connection() {
     let (connection, mut peer) = connected_by(8, options).await;
     let task = echo_task(&connection);
     peer.next().await;
-    assert_eq!(peer.next().await.command(), Command::Echo, "it is asked before it is given up");
+    assert_eq!(peer.next().await.command(), SmbCommand::Echo, "it is asked before it is given up");
     let error =
         tokio::time::timeout(Duration::from_secs(20), task).await.expect("an end").unwrap().unwrap_err();
     assert!(error.is_loss() && error.to_string().contains("nothing for 200ms"), "{error}");
@@ -286,7 +288,7 @@ async fn a_request_may_take_longer_than_silence_where_the_server_says_that_it_is
     for _ in 0..3 {
         // Sent when half of the time is over.
         let asked = peer.next().await;
-        assert_eq!(asked.command(), Command::Echo);
+        assert_eq!(asked.command(), SmbCommand::Echo);
         peer.send(&echoed(&asked, 1)).await;
     }
     peer.send(&echoed(&waiting, 1)).await;

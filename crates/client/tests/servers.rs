@@ -12,10 +12,10 @@ use client::Error;
 use client::smb::{Connection, Credentials, File, OpenOptions, Options, Session, Tree};
 use smb_wire::create::{self, CreateAction, Disposition, FileInfo, OplockLevel};
 use smb_wire::create_context::Contexts;
-use smb_wire::fscc::directory::{DirectoryClass, Entry, EntryName, Listing};
+use smb_wire::fscc::directory::{DirectoryClass, EntryName, Listing, ListingEntry};
 use smb_wire::negotiate::{Capabilities, Dialect};
 use smb_wire::{
-    Command, FileId, Header, NtStatus, Utf16, close, echo, query_directory, query_info, read, utf16, write,
+    FileId, Header, NtStatus, SmbCommand, Utf16, close, echo, query_directory, query_info, read, utf16, write,
 };
 use support::peer::{Peer, Server};
 use testkit::samba::USER;
@@ -79,7 +79,7 @@ fn opened(out: &mut Vec<u8>) {
 async fn credits_that_come_little_by_little_are_asked_for_until_a_large_request_can_be_paid_for() {
     let (tree, _server, mut peer) = connected(server(|it| it.grants = 1).await).await;
     let opening = opening(&tree);
-    let request = peer.next_of(Command::Create).await;
+    let request = peer.next_of(SmbCommand::Create).await;
     peer.accept(&request, opened).await;
     let file = opening.await.unwrap().unwrap();
     peer.grants = 8;
@@ -87,11 +87,11 @@ async fn credits_that_come_little_by_little_are_asked_for_until_a_large_request_
     for _ in 0..3 {
         let request = peer.next().await;
         let header = Header::parse(&request).unwrap();
-        assert_eq!(header.command(), Command::Echo);
+        assert_eq!(header.command(), SmbCommand::Echo);
         assert!(header.credits() > 8, "it asks for more: {}", header.credits());
         peer.accept(&request, |out| echo::Response.write(out)).await;
     }
-    let request = peer.next_of(Command::Read).await;
+    let request = peer.next_of(SmbCommand::Read).await;
     assert_eq!(Header::parse(&request).unwrap().credit_charge(), 16);
     peer.refuse(&request, NtStatus::END_OF_FILE).await;
     assert_eq!(reading.await.unwrap().unwrap(), 0);
@@ -101,14 +101,14 @@ async fn credits_that_come_little_by_little_are_asked_for_until_a_large_request_
 async fn with_one_credit() -> (Tree, File, Peer) {
     let (tree, _server, mut peer) = connected(server(|it| it.grants = 1).await).await;
     let opening = opening(&tree);
-    let request = peer.next_of(Command::Create).await;
+    let request = peer.next_of(SmbCommand::Create).await;
     peer.accept(&request, opened).await;
     let file = opening.await.unwrap().unwrap();
     let reading = tokio::spawn(async move { (file.read(0, 1 << 20).await.map(|data| data.len()), file) });
     let request = peer.next().await;
-    assert_eq!(Header::parse(&request).unwrap().command(), Command::Echo);
+    assert_eq!(Header::parse(&request).unwrap().command(), SmbCommand::Echo);
     peer.accept(&request, |out| echo::Response.write(out)).await;
-    let request = peer.next_of(Command::Read).await;
+    let request = peer.next_of(SmbCommand::Read).await;
     peer.refuse(&request, NtStatus::END_OF_FILE).await;
     let (read, file) = reading.await.unwrap();
     assert_eq!(read.unwrap(), 0);
@@ -125,7 +125,7 @@ async fn what_a_server_grants_no_credits_for_is_read_and_written_in_parts() {
     let content: Vec<u8> = (0..200_000_u32).map(|at| (at % 251) as u8).collect();
     let parts = [0..65_536, 65_536..131_072, 131_072..196_608, 196_608..200_000];
     for part in parts.clone() {
-        let request = peer.next_of(Command::Read).await;
+        let request = peer.next_of(SmbCommand::Read).await;
         assert_eq!(Header::parse(&request).unwrap().credit_charge(), 1);
         let asked = read::Request::parse(&request).unwrap();
         assert_eq!((asked.offset, asked.length as usize), (7 + part.start as u64, part.len()));
@@ -133,7 +133,7 @@ async fn what_a_server_grants_no_credits_for_is_read_and_written_in_parts() {
         peer.accept(&request, |out| read::Response { data_remaining: 0, flags: 0, data }.write(out)).await;
     }
     for part in parts {
-        let request = peer.next_of(Command::Write).await;
+        let request = peer.next_of(SmbCommand::Write).await;
         let asked = write::Request::parse(&request).unwrap();
         assert_eq!(asked.offset, 9 + part.start as u64);
         assert!(asked.data == &content[part.clone()], "{part:?}");
@@ -142,7 +142,7 @@ async fn what_a_server_grants_no_credits_for_is_read_and_written_in_parts() {
     }
     // The file ends in the second part.
     for length in [65_536, 1000] {
-        let request = peer.next_of(Command::Read).await;
+        let request = peer.next_of(SmbCommand::Read).await;
         let data = &content[..length];
         peer.accept(&request, |out| read::Response { data_remaining: 0, flags: 0, data }.write(out)).await;
     }
@@ -180,7 +180,7 @@ async fn what_a_part_of_a_large_request_is_refused_for_is_what_the_whole_is_refu
 /// The open that a QUERY_INFO or CLOSE is about.
 fn file_of(message: &[u8]) -> FileId {
     match Header::parse(message).unwrap().command() {
-        Command::QueryInfo => query_info::Request::parse(message).unwrap().file_id,
+        SmbCommand::QueryInfo => query_info::Request::parse(message).unwrap().file_id,
         _ => close::Request::parse(message).unwrap().file_id,
     }
 }
@@ -190,16 +190,16 @@ async fn a_compound_that_the_credits_do_not_pay_for_goes_as_single_requests() {
     let (tree, _file, mut peer) = with_one_credit().await;
     let id = FileId { persistent: 1, volatile: 2 };
     let closed = |out: &mut Vec<u8>| close::Response::default().write(out);
-    for refused in [None, Some(Command::QueryInfo), Some(Command::Create)] {
+    for refused in [None, Some(SmbCommand::QueryInfo), Some(SmbCommand::Create)] {
         let tree = tree.clone();
         let looking = tokio::spawn(async move { tree.stat("file").await });
-        let opening = peer.next_of(Command::Create).await;
-        if refused == Some(Command::Create) {
+        let opening = peer.next_of(SmbCommand::Create).await;
+        if refused == Some(SmbCommand::Create) {
             // Nothing more is sent.
             peer.refuse(&opening, NtStatus::OBJECT_NAME_NOT_FOUND).await;
         } else {
             peer.accept(&opening, opened).await;
-            let asking = peer.next_of(Command::QueryInfo).await;
+            let asking = peer.next_of(SmbCommand::QueryInfo).await;
             assert_eq!(file_of(&asking), id);
             match refused {
                 None => {
@@ -210,7 +210,7 @@ async fn a_compound_that_the_credits_do_not_pay_for_goes_as_single_requests() {
                 Some(_) => peer.refuse(&asking, NtStatus::ACCESS_DENIED).await,
             }
             // It is closed whatever came of the query.
-            let closing = peer.next_of(Command::Close).await;
+            let closing = peer.next_of(SmbCommand::Close).await;
             assert_eq!(file_of(&closing), id);
             assert!(!Header::parse(&closing).unwrap().is_related());
             peer.accept(&closing, closed).await;
@@ -219,7 +219,7 @@ async fn a_compound_that_the_credits_do_not_pay_for_goes_as_single_requests() {
         let status = found.as_ref().err().and_then(Error::status);
         match refused {
             None => assert_eq!(found.unwrap().end_of_file, 0x0303_0303_0303_0303),
-            Some(Command::QueryInfo) => assert_eq!(status, Some(NtStatus::ACCESS_DENIED)),
+            Some(SmbCommand::QueryInfo) => assert_eq!(status, Some(NtStatus::ACCESS_DENIED)),
             _ => assert_eq!(status, Some(NtStatus::OBJECT_NAME_NOT_FOUND)),
         }
     }
@@ -239,11 +239,11 @@ async fn a_share_is_looked_at_with_one_credit() {
     let request = peer.next().await;
     peer.accept(&request, |out| echo::Response.write(out)).await;
     peer.connect_tree().await;
-    for command in [Command::Create, Command::Close] {
+    for command in [SmbCommand::Create, SmbCommand::Close] {
         let request = peer.next_of(command).await;
         assert_eq!(Header::parse(&request).unwrap().tree_id(), support::peer::TREE);
         match command {
-            Command::Create => peer.accept(&request, opened).await,
+            SmbCommand::Create => peer.accept(&request, opened).await,
             _ => peer.accept(&request, |out| close::Response::default().write(out)).await,
         }
     }
@@ -259,7 +259,7 @@ async fn a_server_that_grants_more_later_is_asked_for_whole_blocks_again() {
         file.read(0, 1 << 20).await.map(|data| data.len())
     });
     for charge in [1, 16] {
-        let request = peer.next_of(Command::Read).await;
+        let request = peer.next_of(SmbCommand::Read).await;
         assert_eq!(Header::parse(&request).unwrap().credit_charge(), charge);
         peer.refuse(&request, NtStatus::END_OF_FILE).await;
     }
@@ -271,11 +271,11 @@ async fn without_requests_of_several_credits_none_is_larger_than_one_pays_for() 
     let (tree, _server, mut peer) =
         connected(server(|it| it.capabilities = Capabilities::MULTI_CHANNEL).await).await;
     let opening = opening(&tree);
-    let request = peer.next_of(Command::Create).await;
+    let request = peer.next_of(SmbCommand::Create).await;
     peer.accept(&request, opened).await;
     let file = opening.await.unwrap().unwrap();
     let reading = tokio::spawn(async move { file.read(0, 1 << 20).await.map(|data| data.len()) });
-    let request = peer.next_of(Command::Read).await;
+    let request = peer.next_of(SmbCommand::Read).await;
     assert_eq!(read::Request::parse(&request).unwrap().length, 65536);
     peer.refuse(&request, NtStatus::END_OF_FILE).await;
     reading.await.unwrap().unwrap();
@@ -292,7 +292,7 @@ async fn a_server_of_3_0_that_cannot_validate_the_negotiation_may_say_so_under_i
         let server = server(|it| it.dialect = Dialect::Smb302).await;
         let (tree, _peer) = connecting(server, move |_, mut peer| async move {
             peer.connect_tree().await;
-            let request = peer.next_of(Command::Ioctl).await;
+            let request = peer.next_of(SmbCommand::Ioctl).await;
             match signed {
                 true => peer.refuse(&request, status).await,
                 false => peer.refuse_unsigned(&request, status).await,
@@ -309,12 +309,12 @@ async fn a_session_that_the_server_has_ended_is_told_from_a_forgery() {
     for status in [NtStatus::USER_SESSION_DELETED, NtStatus::ACCESS_DENIED] {
         let (tree, _server, mut peer) = connected(Server::start().await).await;
         let opening = opening(&tree);
-        let request = peer.next_of(Command::Create).await;
+        let request = peer.next_of(SmbCommand::Create).await;
         peer.refuse_unsigned(&request, status).await;
         let refused = opening.await.unwrap().unwrap_err();
         match status {
             NtStatus::USER_SESSION_DELETED => assert_eq!(refused.status(), Some(status)),
-            _ => assert!(matches!(refused, Error::Unprotected(Command::Create)), "{refused}"),
+            _ => assert!(matches!(refused, Error::Unprotected(SmbCommand::Create)), "{refused}"),
         }
     }
 }
@@ -323,12 +323,12 @@ async fn a_session_that_the_server_has_ended_is_told_from_a_forgery() {
 async fn a_session_whose_time_is_over_is_renewed_and_what_was_refused_is_sent_again() {
     let (tree, mut server, mut peer) = connected(Server::start().await).await;
     let both = [opening(&tree), opening(&tree)];
-    let (one, other) = (peer.next_of(Command::Create).await, peer.next_of(Command::Create).await);
+    let (one, other) = (peer.next_of(SmbCommand::Create).await, peer.next_of(SmbCommand::Create).await);
     peer.refuse(&one, NtStatus::NETWORK_SESSION_EXPIRED).await;
     peer.refuse(&other, NtStatus::NETWORK_SESSION_EXPIRED).await;
     server.renew(&mut peer).await;
     for _ in &both {
-        let again = peer.next_of(Command::Create).await;
+        let again = peer.next_of(SmbCommand::Create).await;
         peer.accept(&again, opened).await;
     }
     for opening in both {
@@ -340,7 +340,7 @@ async fn a_session_whose_time_is_over_is_renewed_and_what_was_refused_is_sent_ag
 async fn an_interim_answer_needs_no_signature_even_where_it_says_that_it_has_one() {
     let (tree, _server, mut peer) = connected(Server::start().await).await;
     let opening = opening(&tree);
-    let request = peer.next_of(Command::Create).await;
+    let request = peer.next_of(SmbCommand::Create).await;
     peer.pend_unsigned(&request).await;
     peer.accept(&request, opened).await;
     opening.await.unwrap().unwrap();
@@ -366,18 +366,18 @@ async fn a_listing_that_does_not_go_on_is_given_up() {
     let mut again = Vec::new();
     let name = utf16::encode("name");
     Listing::new(&mut again, DirectoryClass::IdBothDirectory, 4096)
-        .push(&Entry::default(), EntryName::Wire(Utf16::new(&name).unwrap()))
+        .push(&ListingEntry::default(), EntryName::Wire(Utf16::new(&name).unwrap()))
         .unwrap();
     // Nothing for ever, and the same for ever.
     for listing in [Vec::new(), again] {
         let (tree, _server, mut peer) = connected(Server::start().await).await;
         let opening = opening(&tree);
-        let request = peer.next_of(Command::Create).await;
+        let request = peer.next_of(SmbCommand::Create).await;
         peer.accept(&request, opened).await;
         let file = opening.await.unwrap().unwrap();
         let answering = tokio::spawn(async move {
             loop {
-                let request = peer.next_of(Command::QueryDirectory).await;
+                let request = peer.next_of(SmbCommand::QueryDirectory).await;
                 let response = query_directory::Response { output_buffer: &listing };
                 peer.accept(&request, |out| response.write(out)).await;
             }

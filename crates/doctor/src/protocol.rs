@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn what_a_server_answers_says_what_kind_of_end_it_is() {
         let io = |kind: std::io::ErrorKind| client::Error::from(std::io::Error::from(kind));
-        let status = |status| client::Error::Status { command: smb_wire::Command::Create, status };
+        let status = |status| client::Error::Status { command: smb_wire::SmbCommand::Create, status };
         for (stage, why, cause) in [
             (Stage::Connect, io(std::io::ErrorKind::ConnectionRefused), Cause::Closed),
             (Stage::Negotiate, client::Error::Closed, Cause::Protocol),

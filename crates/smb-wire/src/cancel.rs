@@ -1,7 +1,7 @@
-//! CANCEL: asks to give up an earlier request, which its header names; it has no response (MS-SMB2 2.2.30).
+//! CANCEL: cancels an earlier request, which its header names (MS-SMB2 2.2.30). It has no response.
 
 use crate::malformed::Malformed;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use wire::Writer;
 
 /// CANCEL request.
@@ -12,9 +12,9 @@ impl Request {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when the body is missing.
+    /// [`Malformed`] if the body is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        Reader::body(message, "CANCEL request", 4).map(|_| Request)
+        FieldReader::body(message, "CANCEL request", 4).map(|_| Request)
     }
 
     /// Appends the body.
@@ -24,7 +24,7 @@ impl Request {
         w.u16_le(0);
     }
 
-    /// Bytes to hold against the credit charge: none.
+    /// The bytes that count for the credit charge: none.
     #[must_use]
     pub fn payload_len(&self) -> u32 {
         0

@@ -3,21 +3,21 @@
 use crate::id::FileId;
 use crate::macros::wire_flags;
 use crate::malformed::Malformed;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use wire::Writer;
 
 pub use crate::output::Response;
 
 wire_flags! {
-    /// Flags of a request (MS-SMB2 2.2.35).
-    pub struct Flags: u16 {
-        /// Everything beneath the directory counts.
+    /// ChangeNotifyFlags of a request (MS-SMB2 2.2.35).
+    pub struct ChangeNotifyFlags: u16 {
+        /// Includes all levels below the directory.
         WATCH_TREE = 0x0001,
     }
 }
 
 wire_flags! {
-    /// Which changes count (MS-SMB2 2.2.35).
+    /// The kinds of changes to report (MS-SMB2 2.2.35).
     pub struct CompletionFilter: u32 {
         FILE_NAME = 0x0000_0001,
         DIR_NAME = 0x0000_0002,
@@ -37,13 +37,13 @@ wire_flags! {
 /// CHANGE_NOTIFY request (MS-SMB2 2.2.35).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// Whether the whole tree counts.
-    pub flags: Flags,
-    /// How many bytes may be answered.
+    /// Whether the whole tree is watched.
+    pub flags: ChangeNotifyFlags,
+    /// The most bytes of the response.
     pub output_buffer_length: u32,
     /// The Open of the directory.
     pub file_id: FileId,
-    /// Which changes count.
+    /// The kinds of changes to report.
     pub completion_filter: CompletionFilter,
 }
 
@@ -51,11 +51,11 @@ impl Request {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing.
+    /// [`Malformed`] if a field is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "CHANGE_NOTIFY request", 32)?;
+        let mut r = FieldReader::body(message, "CHANGE_NOTIFY request", 32)?;
         Ok(Request {
-            flags: Flags::from_bits_retain(r.u16("Flags")?),
+            flags: ChangeNotifyFlags::from_bits_retain(r.u16("Flags")?),
             output_buffer_length: r.u32("OutputBufferLength")?,
             file_id: r.file_id("FileId")?,
             completion_filter: CompletionFilter::from_bits_retain(r.u32("CompletionFilter")?),
@@ -73,7 +73,7 @@ impl Request {
         w.u32_le(0);
     }
 
-    /// Bytes to hold against the credit charge.
+    /// The bytes that count for the credit charge.
     #[must_use]
     pub fn payload_len(&self) -> u32 {
         self.output_buffer_length

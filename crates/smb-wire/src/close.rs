@@ -4,13 +4,13 @@ use crate::create::FileInfo;
 use crate::id::FileId;
 use crate::macros::wire_flags;
 use crate::malformed::Malformed;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use wire::Writer;
 
 wire_flags! {
-    /// Flags of request and response (MS-SMB2 2.2.15).
-    pub struct Flags: u16 {
-        /// The response carries the attributes.
+    /// CloseFlags of request and response (MS-SMB2 2.2.15).
+    pub struct CloseFlags: u16 {
+        /// The response has the attributes.
         POSTQUERY_ATTRIB = 0x0001,
     }
 }
@@ -18,8 +18,8 @@ wire_flags! {
 /// CLOSE request (MS-SMB2 2.2.15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// Whether the response shall carry the attributes.
-    pub flags: Flags,
+    /// Whether the response should have the attributes.
+    pub flags: CloseFlags,
     /// The Open.
     pub file_id: FileId,
 }
@@ -28,10 +28,10 @@ impl Request {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing.
+    /// [`Malformed`] if a field is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "CLOSE request", 24)?;
-        let flags = Flags::from_bits_retain(r.u16("Flags")?);
+        let mut r = FieldReader::body(message, "CLOSE request", 24)?;
+        let flags = CloseFlags::from_bits_retain(r.u16("Flags")?);
         r.skip(4, "Reserved")?;
         Ok(Request { flags, file_id: r.file_id("FileId")? })
     }
@@ -45,7 +45,7 @@ impl Request {
         self.file_id.write(&mut w);
     }
 
-    /// Bytes to hold against the credit charge: none.
+    /// The bytes that count for the credit charge: none.
     #[must_use]
     pub fn payload_len(&self) -> u32 {
         0
@@ -55,7 +55,7 @@ impl Request {
 /// CLOSE response (MS-SMB2 2.2.16).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Response {
-    /// The attributes, when the request asked for them.
+    /// The attributes, if the request asked for them.
     pub info: Option<FileInfo>,
 }
 
@@ -63,18 +63,18 @@ impl Response {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing.
+    /// [`Malformed`] if a field is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "CLOSE response", 60)?;
-        let flags = Flags::from_bits_retain(r.u16("Flags")?);
+        let mut r = FieldReader::body(message, "CLOSE response", 60)?;
+        let flags = CloseFlags::from_bits_retain(r.u16("Flags")?);
         r.skip(4, "Reserved")?;
         let info = FileInfo::read(&mut r)?;
-        Ok(Response { info: flags.contains(Flags::POSTQUERY_ATTRIB).then_some(info) })
+        Ok(Response { info: flags.contains(CloseFlags::POSTQUERY_ATTRIB).then_some(info) })
     }
 
     /// Appends the body.
     pub fn write(&self, out: &mut Vec<u8>) {
-        let flags = if self.info.is_some() { Flags::POSTQUERY_ATTRIB } else { Flags::empty() };
+        let flags = if self.info.is_some() { CloseFlags::POSTQUERY_ATTRIB } else { CloseFlags::empty() };
         let mut w = Writer::new(out);
         w.u16_le(60);
         w.u16_le(flags.bits());

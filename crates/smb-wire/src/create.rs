@@ -1,4 +1,4 @@
-//! CREATE: opens or makes a file, a directory or a pipe (MS-SMB2 2.2.13 and 2.2.14).
+//! CREATE: opens or creates a file, a directory or a pipe (MS-SMB2 2.2.13 and 2.2.14).
 //!
 //! The create contexts are in [`crate::create_context`].
 
@@ -6,7 +6,7 @@ use crate::create_context::Contexts;
 use crate::id::FileId;
 use crate::macros::{wire_enum, wire_flags};
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, Reader};
+use crate::reader::{FieldReader, HEADER};
 use crate::utf16::Utf16;
 use wire::Writer;
 
@@ -17,13 +17,13 @@ wire_enum! {
         LevelII = 0x01,
         Exclusive = 0x08,
         Batch = 0x09,
-        /// A lease: see the create context.
+        /// A lease: the create context has its state.
         Lease = 0xff,
     }
 }
 
 wire_enum! {
-    /// What the server may do in the user's name (MS-SMB2 2.2.13).
+    /// How far the server may act for the user (MS-SMB2 2.2.13).
     pub enum ImpersonationLevel: u32 {
         Anonymous = 0x0000_0000,
         Identification = 0x0000_0001,
@@ -63,16 +63,16 @@ wire_flags! {
 }
 
 impl Access {
-    /// Everything that a file or directory knows: what GENERIC_ALL stands for.
+    /// All rights on a file or directory: the mapping of GENERIC_ALL.
     pub const FILE_ALL: Access = Access::from_bits_retain(0x001f_01ff);
-    /// What GENERIC_READ stands for on a file.
+    /// The mapping of GENERIC_READ on a file.
     pub const FILE_GENERIC_READ: Access = Access::from_bits_retain(0x0012_0089);
-    /// What GENERIC_WRITE stands for on a file.
+    /// The mapping of GENERIC_WRITE on a file.
     pub const FILE_GENERIC_WRITE: Access = Access::from_bits_retain(0x0012_0116);
-    /// What GENERIC_EXECUTE stands for on a file.
+    /// The mapping of GENERIC_EXECUTE on a file.
     pub const FILE_GENERIC_EXECUTE: Access = Access::from_bits_retain(0x0012_00a0);
 
-    /// The mask with each generic bit replaced by what it stands for on a file or directory.
+    /// The mask with each generic bit replaced by its rights on a file or directory.
     #[must_use]
     pub fn map_generic(self) -> Access {
         let generic =
@@ -93,7 +93,7 @@ impl Access {
 }
 
 wire_flags! {
-    /// What an Open lets others do (MS-SMB2 2.2.13).
+    /// The access that an Open allows to other Opens (MS-SMB2 2.2.13).
     pub struct ShareAccess: u32 {
         READ = 0x0000_0001,
         WRITE = 0x0000_0002,
@@ -102,7 +102,7 @@ wire_flags! {
 }
 
 wire_enum! {
-    /// What to do when the file exists, or does not (MS-SMB2 2.2.13).
+    /// The action for an existing file and for a missing one (MS-SMB2 2.2.13).
     pub enum Disposition: u32 {
         Supersede = 0x0000_0000,
         Open = 0x0000_0001,
@@ -141,7 +141,7 @@ wire_flags! {
 }
 
 wire_enum! {
-    /// What a CREATE did (MS-SMB2 2.2.14).
+    /// The action that a CREATE took (MS-SMB2 2.2.14).
     pub enum CreateAction: u32 {
         Superseded = 0x0000_0000,
         Opened = 0x0000_0001,
@@ -153,7 +153,7 @@ wire_enum! {
 wire_flags! {
     /// Flags of a response (MS-SMB2 2.2.14).
     pub struct ResponseFlags: u8 {
-        /// The last part of the path is a reparse point (3.x).
+        /// The last component of the path is a reparse point (3.x).
         REPARSEPOINT = 0x01,
     }
 }
@@ -161,33 +161,33 @@ wire_flags! {
 /// CREATE request (MS-SMB2 2.2.13).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// The oplock that is asked for.
+    /// The requested oplock.
     pub requested_oplock_level: OplockLevel,
-    /// What the server may do in the user's name.
+    /// How far the server may act for the user.
     pub impersonation_level: ImpersonationLevel,
-    /// The access that is asked for.
+    /// The requested access.
     pub desired_access: Access,
-    /// FILE_ATTRIBUTE bits (MS-FSCC 2.6) for a file that is made.
+    /// FILE_ATTRIBUTE bits (MS-FSCC 2.6) of a new file.
     pub file_attributes: u32,
-    /// What others may do.
+    /// The access that other Opens may have.
     pub share_access: ShareAccess,
-    /// What to do when the file exists, or does not.
+    /// The action for an existing file and for a missing one.
     pub create_disposition: Disposition,
-    /// Options.
+    /// Its options.
     pub create_options: CreateOptions,
-    /// The name, relative to the share's root, with backslashes.
+    /// The path from the share's root, with backslashes.
     pub name: Utf16<'a>,
     /// The create contexts.
     pub contexts: Contexts<'a>,
 }
 
 impl<'a> Request<'a> {
-    /// Parses a message from its header on. The contexts are not checked until they are read.
+    /// Parses a message from its header on. The contexts are checked when they are read.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or points outside, or the name has half a character.
+    /// [`Malformed`] if a field is missing or points outside, or the name has half a character.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "CREATE request", 57)?;
+        let mut r = FieldReader::body(message, "CREATE request", 57)?;
         r.skip(1, "SecurityFlags")?;
         let requested_oplock_level = OplockLevel::new(r.u8("RequestedOplockLevel")?);
         let impersonation_level = ImpersonationLevel::new(r.u32("ImpersonationLevel")?);
@@ -233,19 +233,19 @@ impl<'a> Request<'a> {
         w.u16_le(self.name.as_bytes().len() as u16);
         w.u64_le(0);
         let empty = self.name.is_empty() && self.contexts.is_empty();
-        // The variable part holds at least one byte.
+        // The variable part has at least one byte.
         w.bytes(if empty { &[0] } else { self.name.as_bytes() });
         write_contexts(&mut w, &self.contexts, 48);
     }
 
-    /// Bytes to hold against the credit charge: none.
+    /// The bytes that count for the credit charge: none.
     #[must_use]
     pub fn payload_len(&self) -> u32 {
         0
     }
 }
 
-/// Appends the contexts and fills their offset and length in at `offset_field`.
+/// Appends the contexts and writes their offset and length at `offset_field`.
 fn write_contexts(w: &mut Writer<'_>, contexts: &Contexts<'_>, offset_field: usize) {
     if contexts.is_empty() {
         return;
@@ -257,18 +257,18 @@ fn write_contexts(w: &mut Writer<'_>, contexts: &Contexts<'_>, offset_field: usi
     w.patch_u32_le(offset_field + 4, (w.position() - start) as u32);
 }
 
-/// Times, sizes and attributes, as CREATE and CLOSE responses carry them in the same order.
+/// Times, sizes and attributes in the order of CREATE and CLOSE responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FileInfo {
-    /// When the file was made, as a FILETIME.
+    /// When the file was created, as a FILETIME.
     pub creation_time: u64,
     /// When it was last read.
     pub last_access_time: u64,
     /// When its data was last written.
     pub last_write_time: u64,
-    /// When anything of it was last changed.
+    /// When the file was last changed in any way.
     pub change_time: u64,
-    /// Bytes that are allocated to it.
+    /// Bytes of its allocation.
     pub allocation_size: u64,
     /// Its size in bytes.
     pub end_of_file: u64,
@@ -277,7 +277,7 @@ pub struct FileInfo {
 }
 
 impl FileInfo {
-    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, Malformed> {
+    pub(crate) fn read(r: &mut FieldReader<'_>) -> Result<Self, Malformed> {
         Ok(FileInfo {
             creation_time: r.u64("CreationTime")?,
             last_access_time: r.u64("LastAccessTime")?,
@@ -303,27 +303,27 @@ impl FileInfo {
 /// CREATE response (MS-SMB2 2.2.14).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Response<'a> {
-    /// The oplock that is granted.
+    /// The granted oplock.
     pub oplock_level: OplockLevel,
-    /// Whether a reparse point was met.
+    /// Whether the path ended at a reparse point.
     pub flags: ResponseFlags,
-    /// What was done.
+    /// The action that was taken.
     pub create_action: CreateAction,
     /// Times, sizes and attributes.
     pub info: FileInfo,
     /// The new Open.
     pub file_id: FileId,
-    /// The answers to create contexts.
+    /// The response contexts.
     pub contexts: Contexts<'a>,
 }
 
 impl<'a> Response<'a> {
-    /// Parses a message from its header on. The contexts are not checked until they are read.
+    /// Parses a message from its header on. The contexts are checked when they are read.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or points outside.
+    /// [`Malformed`] if a field is missing or points outside.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "CREATE response", 89)?;
+        let mut r = FieldReader::body(message, "CREATE response", 89)?;
         let oplock_level = OplockLevel::new(r.u8("OplockLevel")?);
         let flags = ResponseFlags::from_bits_retain(r.u8("Flags")?);
         let create_action = CreateAction::new(r.u32("CreateAction")?);

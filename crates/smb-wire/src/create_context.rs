@@ -1,11 +1,11 @@
-//! Create contexts: what CREATE carries beside its fixed fields (MS-SMB2 2.2.13.2 and 2.2.14.2).
+//! Create contexts: the optional parts of CREATE beside its fixed fields (MS-SMB2 2.2.13.2 and 2.2.14.2).
 //!
-//! [`Contexts`] is the chain as it stands in a message or as it is to be written; [`Raw`] is one entry of
-//! it by name. [`Raw::request`] and [`Raw::response`] read its data: [`RequestContext`] and
-//! [`ResponseContext`]. [`aapl`] is what macOS adds; the POSIX structures are in [`crate::posix`].
+//! [`Contexts`] is the chain in a message, or the values for one. [`Raw`] is one context as name and bytes.
+//! [`Raw::request`] and [`Raw::response`] parse its data into [`RequestContext`] and [`ResponseContext`].
+//! [`aapl`] has the context of macOS. The POSIX structures are in [`crate::posix`].
 
 use crate::malformed::Malformed;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use std::fmt;
 use wire::Writer;
 
@@ -16,7 +16,7 @@ pub use typed::{DurableFlags, Lease, LeaseFlags, LeaseState, LeaseV2, RequestCon
 
 const STRUCTURE: &str = "SMB2_CREATE_CONTEXT";
 
-/// The size of the fields in front of a context's name, in bytes.
+/// The size of the fields before a context's name, in bytes.
 const FIXED: usize = 16;
 
 /// The names of contexts (MS-SMB2 2.2.13.2).
@@ -37,7 +37,7 @@ pub mod name {
     pub const TIMEWARP_TOKEN: &[u8] = b"TWrp";
     /// SMB2_CREATE_QUERY_ON_DISK_ID and its response.
     pub const QUERY_ON_DISK_ID: &[u8] = b"QFid";
-    /// SMB2_CREATE_REQUEST_LEASE, its second version, and their responses.
+    /// SMB2_CREATE_REQUEST_LEASE, its version 2, and their responses.
     pub const LEASE: &[u8] = b"RqLs";
     /// SMB2_CREATE_DURABLE_HANDLE_REQUEST_V2 and its response.
     pub const DURABLE_HANDLE_REQUEST_V2: &[u8] = b"DH2Q";
@@ -68,11 +68,11 @@ pub struct Raw<'a> {
 /// A chain of contexts.
 #[derive(Clone, Copy)]
 pub enum Contexts<'a> {
-    /// As it stands in a message.
+    /// The bytes in a message.
     Wire(&'a [u8]),
-    /// To be written in a request.
+    /// Contexts for a request.
     Requests(&'a [RequestContext<'a>]),
-    /// To be written in a response.
+    /// Contexts for a response.
     Responses(&'a [ResponseContext<'a>]),
 }
 
@@ -90,8 +90,8 @@ impl<'a> Contexts<'a> {
         }
     }
 
-    /// The contexts of a parsed message in order. After an error there is nothing more. A chain that was
-    /// made from values has none to read.
+    /// The contexts of a parsed message in order. The iterator ends after an error. It is empty for a chain
+    /// of values.
     #[must_use]
     pub fn iter(&self) -> Iter<'a> {
         match *self {
@@ -100,10 +100,10 @@ impl<'a> Contexts<'a> {
         }
     }
 
-    /// The data of the first context called `name`.
+    /// The data of the first context with this name.
     ///
     /// # Errors
-    /// [`Malformed`] when the chain breaks before it.
+    /// [`Malformed`] if the chain breaks before it.
     pub fn find(&self, name: &[u8]) -> Result<Option<&'a [u8]>, Malformed> {
         for raw in self.iter() {
             let raw = raw?;
@@ -124,7 +124,7 @@ impl<'a> Contexts<'a> {
         self.iter().map(|raw| raw?.response())
     }
 
-    /// Appends the chain, which must begin on a boundary of eight bytes.
+    /// Appends the chain. It must begin on a boundary of eight bytes.
     pub(crate) fn write(&self, w: &mut Writer<'_>) {
         let mut chain = ChainWriter { w, last: None };
         match self {
@@ -150,7 +150,7 @@ impl fmt::Debug for Contexts<'_> {
 }
 
 impl PartialEq for Contexts<'_> {
-    /// Compares what would be written.
+    /// Compares the bytes that each would write.
     fn eq(&self, other: &Self) -> bool {
         let bytes = |contexts: &Contexts<'_>| {
             let mut out = Vec::new();
@@ -163,7 +163,7 @@ impl PartialEq for Contexts<'_> {
 
 impl Eq for Contexts<'_> {}
 
-/// Writes a chain entry by entry and links each to the one before it.
+/// Writes a chain and links each context to the one before it.
 struct ChainWriter<'w, 'out> {
     w: &'w mut Writer<'out>,
     last: Option<usize>,
@@ -197,24 +197,24 @@ impl ChainWriter<'_, '_> {
     }
 }
 
-/// Reads the entries of a chain.
+/// Reads the contexts of a chain.
 #[derive(Debug, Clone)]
 pub struct Iter<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Iter<'a> {
-    /// Reads the first entry of `chain`, which is not empty, and answers what is behind it.
+    /// Reads the first context of a non-empty chain. Also returns the rest of the chain.
     fn read(chain: &'a [u8]) -> Result<(Raw<'a>, &'a [u8]), Malformed> {
-        let next = Reader::new(chain, STRUCTURE).u32("Next")? as usize;
-        // An entry ends where the next one begins, so that its name and data cannot overlap it.
+        let next = FieldReader::new(chain, STRUCTURE).u32("Next")? as usize;
+        // A context ends at the next one, so that its name and data cannot overlap that.
         // MS-SMB2 2.2.13.2
         let (entry, rest) = match next {
             0 => (chain, &[][..]),
             _ if next >= FIXED && next.is_multiple_of(8) && next < chain.len() => chain.split_at(next),
             _ => return Err(Malformed::new(STRUCTURE, "Next")),
         };
-        let mut r = Reader::new(entry, STRUCTURE).variable_from(FIXED);
+        let mut r = FieldReader::new(entry, STRUCTURE).variable_from(FIXED);
         r.skip(4, "Next")?;
         let name_offset = usize::from(r.u16("NameOffset")?);
         let name_length = usize::from(r.u16("NameLength")?);

@@ -1,19 +1,18 @@
-//! The ERROR response: what stands in the place of a body when a request failed (MS-SMB2 2.2.2).
+//! The ERROR response, which replaces the body of a failed request's response (MS-SMB2 2.2.2).
 //!
-//! [`Response`] carries the data of one error, wrapped in an error context when the dialect is 3.1.1. What
-//! the data holds depends on the status: [`SymbolicLink`], four bytes of [`Response::buffer_too_small`], or
-//! nothing.
+//! [`Response`] has the data of one error, inside an error context if the dialect is 3.1.1. The form of the
+//! data depends on the status: [`SymbolicLink`], four bytes of [`Response::buffer_too_small`], or no data.
 
-use crate::header::{Command, Header};
+use crate::header::{Header, SmbCommand};
 use crate::macros::wire_enum;
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, Reader};
+use crate::reader::{FieldReader, HEADER};
 use crate::status::NtStatus;
 use crate::utf16::Utf16;
 use wire::Writer;
 
 wire_enum! {
-    /// What an error context is about (MS-SMB2 2.2.2.1).
+    /// The kind of an error context (MS-SMB2 2.2.2.1).
     pub enum ErrorId: u32 {
         Default = 0x0000_0000,
         ShareRedirect = 0x7264_5253,
@@ -23,39 +22,39 @@ wire_enum! {
 /// ERROR response (MS-SMB2 2.2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Response<'a> {
-    /// How many error contexts the data holds; zero when it is the plain data (before 3.1.1).
+    /// The number of error contexts in the data, or zero for plain data (before 3.1.1).
     pub error_context_count: u8,
     /// The data: error contexts, or the data of one error.
     pub error_data: &'a [u8],
 }
 
-/// The body of an error without data: nine bytes, the last of which only fills the variable part.
+/// The body of an error without data: nine bytes. The last one only fills the variable part.
 pub const EMPTY: [u8; 9] = [9, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// Whether `message`, a response from its header on, has this body in the place of its command's own
-/// (MS-SMB2 3.3.4.4). An interim response, with STATUS_PENDING, has it too.
+/// Whether `message`, a response from its header on, has this body instead of its command's own (MS-SMB2
+/// 3.3.4.4). An interim response, with STATUS_PENDING, has it too.
 ///
 /// # Errors
-/// [`Malformed`] when there is no whole header, or no structure size behind it.
+/// [`Malformed`] if the header or the structure size after it is incomplete.
 pub fn stands_in(message: &[u8]) -> Result<bool, Malformed> {
     let header = Header::parse(message)?;
-    let mut r = Reader::new(message, "ERROR response");
+    let mut r = FieldReader::new(message, "ERROR response");
     r.skip(HEADER, "header")?;
     let size = r.u16("StructureSize")?;
     if size != 9 {
         return Ok(false);
     }
-    // Bodies of these commands also have a structure size of nine, so the status decides.
+    // Bodies of these commands have a structure size of nine too, so the status decides.
     Ok(match (header.command(), header.status()) {
         (_, NtStatus::PENDING) => true,
-        (Command::SessionSetup, NtStatus::MORE_PROCESSING_REQUIRED) => false,
-        (Command::QueryInfo, NtStatus::BUFFER_OVERFLOW) => false,
-        (Command::SessionSetup | Command::QueryDirectory | Command::QueryInfo, status) => {
+        (SmbCommand::SessionSetup, NtStatus::MORE_PROCESSING_REQUIRED) => false,
+        (SmbCommand::QueryInfo, NtStatus::BUFFER_OVERFLOW) => false,
+        (SmbCommand::SessionSetup | SmbCommand::QueryDirectory | SmbCommand::QueryInfo, status) => {
             !status.is_success()
         }
-        // STATUS_NOTIFY_ENUM_DIR comes with an empty buffer or as an error. Both are laid out alike but for
-        // the offset, which stands where an error has its count of contexts.
-        (Command::ChangeNotify, status) => !status.is_success() || r.u16("OutputBufferOffset")? == 0,
+        // STATUS_NOTIFY_ENUM_DIR comes with an empty buffer or as an error. Both have the same layout,
+        // except that an error has its count of contexts in the place of the offset.
+        (SmbCommand::ChangeNotify, status) => !status.is_success() || r.u16("OutputBufferOffset")? == 0,
         _ => true,
     })
 }
@@ -64,9 +63,9 @@ impl<'a> Response<'a> {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or the data is longer than the message.
+    /// [`Malformed`] if a field is missing or the data is longer than the message.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "ERROR response", 9)?;
+        let mut r = FieldReader::body(message, "ERROR response", 9)?;
         let error_context_count = r.u8("ErrorContextCount")?;
         r.skip(1, "Reserved")?;
         let length = r.u32("ByteCount")? as usize;
@@ -87,7 +86,7 @@ impl<'a> Response<'a> {
         w.bytes(self.error_data);
     }
 
-    /// Appends the body of an error whose data `fill` appends. `is_311` wraps it in one error context.
+    /// Appends the body of an error. `fill` appends its data. `is_311` wraps the data in one error context.
     pub fn write_with(out: &mut Vec<u8>, is_311: bool, id: ErrorId, fill: impl FnOnce(&mut Vec<u8>)) {
         let start = out.len();
         out.extend_from_slice(&EMPTY[..8]);
@@ -107,7 +106,7 @@ impl<'a> Response<'a> {
         out[start + 4..start + 8].copy_from_slice(&length.to_le_bytes());
     }
 
-    /// Appends the body of STATUS_BUFFER_TOO_SMALL: how many bytes would have been enough.
+    /// Appends the body of STATUS_BUFFER_TOO_SMALL with the required number of bytes.
     pub fn buffer_too_small(out: &mut Vec<u8>, is_311: bool, required: u32) {
         // MS-SMB2 2.2.2.2
         let data = required.to_le_bytes();
@@ -119,8 +118,7 @@ impl<'a> Response<'a> {
         Self::write_with(out, is_311, ErrorId::Default, |out| link.write(out));
     }
 
-    /// Identifier and data of each error, with or without contexts around it. After an error there is
-    /// nothing more.
+    /// The identifier and data of each error, with or without contexts. The iterator ends after an error.
     pub fn errors(&self) -> impl Iterator<Item = Result<(ErrorId, &'a [u8]), Malformed>> + use<'a> {
         let (data, wrapped) = (self.error_data, self.error_context_count > 0);
         let mut left = if wrapped { self.error_context_count } else { u8::from(!data.is_empty()) };
@@ -131,7 +129,7 @@ impl<'a> Response<'a> {
                 return Some(Ok((ErrorId::Default, data)));
             }
             let read = || {
-                let mut r = Reader::new(data.get(at..).unwrap_or_default(), "SMB2 ERROR Context");
+                let mut r = FieldReader::new(data.get(at..).unwrap_or_default(), "SMB2 ERROR Context");
                 let length = r.u32("ErrorDataLength")? as usize;
                 let id = ErrorId::new(r.u32("ErrorId")?);
                 Ok((id, r.bytes(length, "ErrorContextData")?))
@@ -146,16 +144,16 @@ impl<'a> Response<'a> {
     }
 }
 
-/// Where a symbolic link leads that was met on the way to a file (MS-SMB2 2.2.2.2.1).
+/// The target of a symbolic link on the path to a file (MS-SMB2 2.2.2.2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SymbolicLink<'a> {
-    /// How many bytes at the end of the path come after the link.
+    /// The number of bytes of the path after the link.
     pub unparsed_path_length: u16,
-    /// The name to use.
+    /// The target for programs.
     pub substitute_name: Utf16<'a>,
-    /// The name to show.
+    /// The target for display.
     pub print_name: Utf16<'a>,
-    /// Whether the name is relative to the directory of the link.
+    /// Whether the target is relative to the directory of the link.
     pub is_relative: bool,
 }
 
@@ -169,9 +167,9 @@ impl<'a> SymbolicLink<'a> {
     /// Parses the data of an error.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing, a tag is wrong or a name points outside.
+    /// [`Malformed`] if a field is missing, a tag is wrong or a name points outside.
     pub fn parse(data: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(data, SYMLINK);
+        let mut r = FieldReader::new(data, SYMLINK);
         let length = r.u32("SymLinkLength")? as usize;
         if length > data.len() - 4 || length < SYMLINK_FIXED - 4 {
             return Err(r.wrong("SymLinkLength"));
@@ -187,7 +185,7 @@ impl<'a> SymbolicLink<'a> {
         let substitute = (r.u16("SubstituteNameOffset")?, r.u16("SubstituteNameLength")?);
         let print = (r.u16("PrintNameOffset")?, r.u16("PrintNameLength")?);
         let flags = r.u32("Flags")?;
-        let path = Reader::new(&data[SYMLINK_FIXED..4 + length], SYMLINK);
+        let path = FieldReader::new(&data[SYMLINK_FIXED..4 + length], SYMLINK);
         Ok(SymbolicLink {
             unparsed_path_length,
             substitute_name: path.name(substitute.0.into(), substitute.1.into(), "SubstituteNameOffset")?,
@@ -222,7 +220,7 @@ mod tests {
     use crate::utf16;
 
     /// The example of MS-SMB2 2.2.2.2.1.1: `ProtocolDocs` in `\\MachX\ShareY\Public` leads to
-    /// `..\DonHall\Documents\PDocs`, and `\DailyDocs\[MS-SMB].doc` under it is opened.
+    /// `..\DonHall\Documents\PDocs`, and the client opens `\DailyDocs\[MS-SMB].doc` below it.
     #[test]
     fn the_relative_link_of_the_specification() {
         let target = utf16::encode(r"..\DonHall\Documents\PDocs");

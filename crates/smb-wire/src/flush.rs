@@ -1,14 +1,14 @@
-//! FLUSH: writes what is cached of a file to its store (MS-SMB2 2.2.17 and 2.2.18).
+//! FLUSH: writes the cached data of a file to stable storage (MS-SMB2 2.2.17 and 2.2.18).
 
 use crate::id::FileId;
 use crate::malformed::Malformed;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use wire::Writer;
 
 /// FLUSH request (MS-SMB2 2.2.17).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// 0xffff asks a server for macOS to wait for the disk itself (AAPL full sync); zero otherwise.
+    /// With 0xffff, a server for macOS waits for the disk itself (AAPL full sync). Otherwise it is zero.
     pub reserved1: u16,
     /// The Open.
     pub file_id: FileId,
@@ -18,9 +18,9 @@ impl Request {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing.
+    /// [`Malformed`] if a field is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "FLUSH request", 24)?;
+        let mut r = FieldReader::body(message, "FLUSH request", 24)?;
         let reserved1 = r.u16("Reserved1")?;
         r.skip(4, "Reserved2")?;
         Ok(Request { reserved1, file_id: r.file_id("FileId")? })
@@ -35,7 +35,7 @@ impl Request {
         self.file_id.write(&mut w);
     }
 
-    /// Bytes to hold against the credit charge: none.
+    /// The bytes that count for the credit charge: none.
     #[must_use]
     pub fn payload_len(&self) -> u32 {
         0
@@ -50,9 +50,9 @@ impl Response {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when the body is missing.
+    /// [`Malformed`] if the body is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        Reader::body(message, "FLUSH response", 4).map(|_| Response)
+        FieldReader::body(message, "FLUSH response", 4).map(|_| Response)
     }
 
     /// Appends the body.

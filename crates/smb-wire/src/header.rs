@@ -1,8 +1,8 @@
-//! The SMB2 header in front of every message (MS-SMB2 2.2.1), and how to tell what a frame holds.
+//! The SMB2 header before every message (MS-SMB2 2.2.1), and the kinds of frames.
 //!
-//! [`Packet::classify`] looks at the first bytes of a frame; [`Header`] is laid over the first 64 bytes of
-//! a message and read without a copy. [`transform`] has the headers of sealed and compressed frames,
-//! [`smb1`] the one SMB1 message that is understood, and [`Chain`] splits a compound.
+//! [`Packet::classify`] looks at the first bytes of a frame. [`Header`] is a view of the first 64 bytes of a
+//! message, without a copy. [`transform`] has the headers of sealed and compressed frames. [`smb1`] has the
+//! one supported SMB1 message. [`Chain`] splits a compound.
 
 use crate::macros::{wire_enum, wire_flags};
 use crate::malformed::Malformed;
@@ -24,7 +24,7 @@ pub const PROTOCOL_ID: [u8; 4] = *b"\xfeSMB";
 
 wire_enum! {
     /// The command of a message (MS-SMB2 2.2.1).
-    pub enum Command: u16 {
+    pub enum SmbCommand: u16 {
         Negotiate = 0x0000,
         SessionSetup = 0x0001,
         Logoff = 0x0002,
@@ -49,13 +49,13 @@ wire_enum! {
 }
 
 wire_flags! {
-    /// How a message is to be processed (MS-SMB2 2.2.1). [`Flags::PRIORITY_MASK`] holds a number of 0 to 7.
+    /// The flags of a message (MS-SMB2 2.2.1). [`Flags::PRIORITY_MASK`] holds a number of 0 to 7.
     pub struct Flags: u32 {
         /// The message is a response.
         SERVER_TO_REDIR = 0x0000_0001,
-        /// The header has an AsyncId in the place of the TreeId.
+        /// The header has an AsyncId instead of the TreeId.
         ASYNC_COMMAND = 0x0000_0002,
-        /// The operation is related to the one before it in the compound.
+        /// The operation is related to the previous one in the compound.
         RELATED_OPERATIONS = 0x0000_0004,
         /// The message is signed.
         SIGNED = 0x0000_0008,
@@ -68,12 +68,12 @@ wire_flags! {
     }
 }
 
-/// What a frame holds, by its first four bytes.
+/// The kind of a frame, from its first four bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packet {
     /// One or more SMB2 messages.
     Smb2,
-    /// An SMB1 message; only its NEGOTIATE means anything here.
+    /// An SMB1 message. Only its NEGOTIATE is supported.
     Smb1,
     /// A sealed frame: [`transform::TransformHeader`].
     Transform,
@@ -82,7 +82,7 @@ pub enum Packet {
 }
 
 impl Packet {
-    /// The kind of `frame`, or `None` when it is nothing that speaks SMB.
+    /// The kind of `frame`, or `None` if it is not SMB.
     #[inline]
     #[must_use]
     pub fn classify(frame: &[u8]) -> Option<Packet> {
@@ -96,12 +96,12 @@ impl Packet {
     }
 }
 
-/// The 64 bytes in front of a message, as they stand in the frame.
+/// The 64 bytes before a message, as they are in the frame.
 ///
 /// ```
-/// use smb_wire::{Command, Header};
+/// use smb_wire::{SmbCommand, Header};
 /// let mut frame = Vec::new();
-/// Header::request(Command::Echo, 7).push(&mut frame);
+/// Header::request(SmbCommand::Echo, 7).push(&mut frame);
 /// assert_eq!(Header::parse(&frame).unwrap().message_id(), 7);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -116,7 +116,7 @@ pub struct Header {
     flags: U32,
     next_command: U32,
     message_id: U64,
-    /// Reserved (in practice a process id), or the low half of the AsyncId.
+    /// Reserved (clients put a process id there), or the low half of the AsyncId.
     process_id: U32,
     /// TreeId, or the high half of the AsyncId.
     tree_id: U32,
@@ -127,9 +127,9 @@ pub struct Header {
 const _: () = assert!(size_of::<Header>() == SIZE);
 
 impl Header {
-    /// A request for `command`, one credit charged and asked for. The other fields are zero.
+    /// A request for `command` that charges and requests one credit. The other fields are zero.
     #[must_use]
-    pub fn request(command: Command, message_id: u64) -> Self {
+    pub fn request(command: SmbCommand, message_id: u64) -> Self {
         Header {
             protocol_id: PROTOCOL_ID,
             structure_size: U16::new(SIZE as u16),
@@ -147,8 +147,8 @@ impl Header {
         }
     }
 
-    /// The response to `request`, with its command, charge and ids, unsigned, in no compound, and granting
-    /// no credits yet.
+    /// The response to `request` with its command, charge and ids. It is unsigned, not in a compound, and
+    /// grants no credits.
     #[must_use]
     pub fn response_to(request: &Header, status: NtStatus) -> Self {
         let kept = Flags::RELATED_OPERATIONS | Flags::PRIORITY_MASK | Flags::REPLAY_OPERATION;
@@ -165,10 +165,10 @@ impl Header {
         response
     }
 
-    /// A message that no request asked for: an oplock or lease break notification. Its MessageId has all
-    /// bits set (MS-SMB2 3.3.4.6).
+    /// A message without a request: an oplock or lease break notification. Its MessageId has all bits set
+    /// (MS-SMB2 3.3.4.6).
     #[must_use]
-    pub fn notification(command: Command) -> Self {
+    pub fn notification(command: SmbCommand) -> Self {
         let mut header = Header::request(command, u64::MAX);
         header.credit_charge = U16::ZERO;
         header.credits = U16::ZERO;
@@ -179,7 +179,7 @@ impl Header {
     /// The header at the start of `message`.
     ///
     /// # Errors
-    /// [`Malformed`] when fewer than 64 bytes are there, or the protocol id or structure size is wrong.
+    /// [`Malformed`] if there are fewer than 64 bytes, or the protocol id or structure size is wrong.
     #[inline]
     pub fn parse(message: &[u8]) -> Result<&Header, Malformed> {
         let (header, _) =
@@ -188,7 +188,7 @@ impl Header {
         Ok(header)
     }
 
-    /// The header at the start of `message`, to be changed in place.
+    /// The header at the start of `message`, for changes in place.
     ///
     /// # Errors
     /// As [`Header::parse`].
@@ -223,22 +223,21 @@ impl Header {
         out.extend_from_slice(self.as_bytes());
     }
 
-    /// How many credits the request consumes. Zero means one.
+    /// The number of credits that the request uses. Zero means one.
     #[inline]
     #[must_use]
     pub fn credit_charge(&self) -> u16 {
         self.credit_charge.get()
     }
 
-    /// The result, in a response.
+    /// The status of a response.
     #[inline]
     #[must_use]
     pub fn status(&self) -> NtStatus {
         NtStatus(self.status.get())
     }
 
-    /// The channel sequence number, in a request of an SMB 3.x dialect. It stands in the low half of the
-    /// status.
+    /// The channel sequence number of an SMB 3.x request. It is in the low half of the status.
     #[inline]
     #[must_use]
     pub fn channel_sequence(&self) -> u16 {
@@ -248,11 +247,11 @@ impl Header {
     /// The command.
     #[inline]
     #[must_use]
-    pub fn command(&self) -> Command {
-        Command::new(self.command.get())
+    pub fn command(&self) -> SmbCommand {
+        SmbCommand::new(self.command.get())
     }
 
-    /// Credits asked for in a request, granted in a response.
+    /// The credits that a request asks for, or that a response grants.
     #[inline]
     #[must_use]
     pub fn credits(&self) -> u16 {
@@ -266,7 +265,7 @@ impl Header {
         Flags::from_bits_retain(self.flags.get())
     }
 
-    /// Offset from this header to the next one in the compound, zero in the last.
+    /// Offset from this header to the next one in the compound, or zero in the last one.
     #[inline]
     #[must_use]
     pub fn next_command(&self) -> u32 {
@@ -280,14 +279,14 @@ impl Header {
         self.message_id.get()
     }
 
-    /// The reserved field, in which clients put a process id. Meaningless in an asynchronous message.
+    /// The reserved field, which clients use for a process id. It has no meaning in an asynchronous message.
     #[inline]
     #[must_use]
     pub fn process_id(&self) -> u32 {
         self.process_id.get()
     }
 
-    /// The tree id. Meaningless in an asynchronous message.
+    /// The tree id. It has no meaning in an asynchronous message.
     #[inline]
     #[must_use]
     pub fn tree_id(&self) -> u32 {
@@ -322,21 +321,21 @@ impl Header {
         self.flags().contains(Flags::SERVER_TO_REDIR)
     }
 
-    /// Whether the header has an AsyncId in the place of the TreeId.
+    /// Whether the header has an AsyncId instead of the TreeId.
     #[inline]
     #[must_use]
     pub fn is_async(&self) -> bool {
         self.flags().contains(Flags::ASYNC_COMMAND)
     }
 
-    /// Whether the operation is related to the one before it.
+    /// Whether the operation is related to the previous one.
     #[inline]
     #[must_use]
     pub fn is_related(&self) -> bool {
         self.flags().contains(Flags::RELATED_OPERATIONS)
     }
 
-    /// Whether the message says it is signed.
+    /// Whether the message has the flag for a signature.
     #[inline]
     #[must_use]
     pub fn is_signed(&self) -> bool {
@@ -368,7 +367,7 @@ impl Header {
         self.status.set(u32::from(sequence));
     }
 
-    /// Sets the credits asked for or granted.
+    /// Sets the requested or granted credits.
     #[inline]
     pub fn set_credits(&mut self, credits: u16) {
         self.credits.set(credits);
@@ -407,7 +406,7 @@ impl Header {
         self.tree_id.set((async_id >> 32) as u32);
     }
 
-    /// Sets the reserved field of a synchronous header, in which clients put a process id.
+    /// Sets the reserved field of a synchronous header, which clients use for a process id.
     #[inline]
     pub fn set_process_id(&mut self, process_id: u32) {
         self.process_id.set(process_id);

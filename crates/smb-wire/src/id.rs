@@ -3,7 +3,7 @@
 use std::fmt;
 use wire::Writer;
 
-/// A GUID as its 16 bytes stand in a message (MS-DTYP 2.3.4.2).
+/// A GUID in the order of its 16 bytes in a message (MS-DTYP 2.3.4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Guid(pub [u8; 16]);
 
@@ -29,7 +29,7 @@ impl fmt::Debug for Guid {
     }
 }
 
-/// Names a lease among those of one client (MS-SMB2 2.2.13.2.8).
+/// The key of a lease, unique for one client (MS-SMB2 2.2.13.2.8).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct LeaseKey(pub [u8; 16]);
 
@@ -39,17 +39,17 @@ impl fmt::Debug for LeaseKey {
     }
 }
 
-/// Names an Open (MS-SMB2 2.2.14.1).
+/// The id of an Open (MS-SMB2 2.2.14.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct FileId {
-    /// The part that stays when a durable handle is reconnected.
+    /// The half that stays the same at a reconnect.
     pub persistent: u64,
-    /// The part that is new with every reconnect.
+    /// The half that changes with every reconnect.
     pub volatile: u64,
 }
 
 impl FileId {
-    /// All bits set: in a related compound request, the FileId of the operation before it
+    /// All bits set. In a related compound request it stands for the FileId of the previous operation
     /// (MS-SMB2 3.3.5.2.7.2).
     pub const RELATED: FileId = FileId { persistent: u64::MAX, volatile: u64::MAX };
 
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_guid_is_shown_with_its_first_three_fields_turned_round() {
-        // The create context name of 2.2.13.2 for AppInstanceId and the GUID that MS-SMB2 gives beside it.
+        // The create context name of AppInstanceId in 2.2.13.2, and the GUID that MS-SMB2 gives for it.
         let bytes =
             [0x45, 0xbc, 0xa6, 0x6a, 0xef, 0xa7, 0xf7, 0x4a, 0x90, 0x08, 0xfa, 0x46, 0x2e, 0x14, 0x4d, 0x74];
         assert_eq!(Guid(bytes).to_string(), "6aa6bc45-a7ef-4af7-9008-fa462e144d74");

@@ -1,12 +1,12 @@
 //! IOCTL: control codes for files, pipes and the server (MS-SMB2 2.2.31 and 2.2.32).
 //!
-//! The bodies that MS-SMB2 itself defines are in [`body`], and the interface list in [`interfaces`]; those
-//! of MS-FSCC are in [`crate::fscc`].
+//! [`body`] has the buffers that MS-SMB2 defines, and [`interfaces`] the list of interfaces. Those of
+//! MS-FSCC are in [`crate::fscc`].
 
 use crate::id::FileId;
 use crate::macros::{wire_enum, wire_flags};
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, Reader};
+use crate::reader::{FieldReader, HEADER};
 use wire::Writer;
 
 pub mod body;
@@ -94,9 +94,9 @@ wire_enum! {
 }
 
 wire_flags! {
-    /// Flags of a request (MS-SMB2 2.2.31).
-    pub struct Flags: u32 {
-        /// An FSCTL. Without it the request is an IOCTL, which no server has.
+    /// IoctlFlags of a request (MS-SMB2 2.2.31).
+    pub struct IoctlFlags: u32 {
+        /// An FSCTL. Without it the request is an IOCTL, which no server supports.
         IS_FSCTL = 0x0000_0001,
     }
 }
@@ -104,19 +104,19 @@ wire_flags! {
 /// IOCTL request (MS-SMB2 2.2.31).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// What to do.
+    /// The control code.
     pub ctl_code: CtlCode,
-    /// The Open, or all bits set for what concerns the server.
+    /// The Open, or all bits set for a code of the server.
     pub file_id: FileId,
-    /// How many bytes of input may be answered.
+    /// The most bytes of input in the response.
     pub max_input_response: u32,
-    /// How many bytes of output may be answered.
+    /// The most bytes of output in the response.
     pub max_output_response: u32,
     /// Whether this is an FSCTL.
-    pub flags: Flags,
+    pub flags: IoctlFlags,
     /// The input.
     pub input: &'a [u8],
-    /// How many bytes of output the request is said to carry. They are ignored but for the credit charge.
+    /// The stated output length of the request. It is used for the credit charge only.
     pub output_count: u32,
 }
 
@@ -129,7 +129,7 @@ impl<'a> Request<'a> {
             file_id,
             max_input_response: 0,
             max_output_response,
-            flags: Flags::IS_FSCTL,
+            flags: IoctlFlags::IS_FSCTL,
             input,
             output_count: 0,
         }
@@ -138,9 +138,9 @@ impl<'a> Request<'a> {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or points outside.
+    /// [`Malformed`] if a field is missing or points outside.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "IOCTL request", 57)?;
+        let mut r = FieldReader::body(message, "IOCTL request", 57)?;
         r.skip(2, "Reserved")?;
         let ctl_code = CtlCode::new(r.u32("CtlCode")?);
         let file_id = r.file_id("FileId")?;
@@ -150,7 +150,7 @@ impl<'a> Request<'a> {
         r.skip(4, "OutputOffset")?;
         let output_count = r.u32("OutputCount")?;
         let max_output_response = r.u32("MaxOutputResponse")?;
-        let flags = Flags::from_bits_retain(r.u32("Flags")?);
+        let flags = IoctlFlags::from_bits_retain(r.u32("Flags")?);
         // MS-SMB2 3.3.5.15
         if input_count > 0 && !input_offset.is_multiple_of(8) {
             return Err(r.wrong("InputOffset"));
@@ -177,8 +177,8 @@ impl<'a> Request<'a> {
         w.bytes(self.input);
     }
 
-    /// Bytes to hold against the credit charge: the larger of both inputs and both outputs
-    /// (MS-SMB2 3.3.5.15).
+    /// The bytes that count for the credit charge: the larger of both inputs and both outputs (MS-SMB2
+    /// 3.3.5.15).
     #[must_use]
     pub fn payload_len(&self) -> u32 {
         let sent = (self.input.len() as u32).saturating_add(self.output_count);
@@ -189,11 +189,11 @@ impl<'a> Request<'a> {
 /// IOCTL response (MS-SMB2 2.2.32).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Response<'a> {
-    /// What was done.
+    /// The control code.
     pub ctl_code: CtlCode,
     /// The Open.
     pub file_id: FileId,
-    /// Input that is sent back; only pass-through operations have it.
+    /// Input that is returned. Only pass-through operations have it.
     pub input: &'a [u8],
     /// The output.
     pub output: &'a [u8],
@@ -203,9 +203,9 @@ impl<'a> Response<'a> {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or points outside.
+    /// [`Malformed`] if a field is missing or points outside.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "IOCTL response", 49)?;
+        let mut r = FieldReader::body(message, "IOCTL response", 49)?;
         r.skip(2, "Reserved")?;
         let ctl_code = CtlCode::new(r.u32("CtlCode")?);
         let file_id = r.file_id("FileId")?;
@@ -223,7 +223,7 @@ impl<'a> Response<'a> {
         self.write_padded(0, out);
     }
 
-    /// Appends the body with `padding` bytes more than there must be in front of the output.
+    /// Appends the body with `padding` extra bytes before the output.
     pub fn write_padded(&self, padding: usize, out: &mut Vec<u8>) {
         let mut w = Writer::new(out);
         w.u16_le(49);

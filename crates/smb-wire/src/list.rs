@@ -1,40 +1,40 @@
-//! Lists of elements of one fixed size, read lazily from a frame or written from a slice of values.
+//! Lists of elements of one fixed size. They are read lazily from a frame or written from a slice of values.
 
 use std::fmt;
 use wire::Writer;
 
-/// Something of a fixed size that stands in a list.
+/// An element of a fixed size.
 pub trait Element: Copy {
     /// Its size in a message, in bytes.
     const SIZE: usize;
 
-    /// Reads one from the start of `bytes`, which holds at least [`Element::SIZE`] bytes.
+    /// Reads an element from the start of `bytes`, which has at least [`Element::SIZE`] bytes.
     fn read(bytes: &[u8]) -> Self;
 
-    /// Appends one.
+    /// Appends the element.
     fn write(&self, w: &mut Writer<'_>);
 }
 
-/// A list that is either still bytes of a frame or already a slice of values.
+/// A list, either as bytes of a frame or as a slice of values.
 #[derive(Clone, Copy)]
-pub enum List<'a, T> {
-    /// The elements as they stand in a message. Bytes that do not fill a last element are not read.
+pub enum WireList<'a, T> {
+    /// The elements as bytes of a message. An incomplete last element is ignored.
     Wire(&'a [u8]),
     /// Elements to be written.
     Values(&'a [T]),
 }
 
-impl<'a, T: Element> List<'a, T> {
+impl<'a, T: Element> WireList<'a, T> {
     /// A list without elements.
-    pub const EMPTY: Self = List::Wire(&[]);
+    pub const EMPTY: Self = WireList::Wire(&[]);
 
     /// How many elements there are.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
-            List::Wire(bytes) => bytes.len() / T::SIZE,
-            List::Values(values) => values.len(),
+            WireList::Wire(bytes) => bytes.len() / T::SIZE,
+            WireList::Values(values) => values.len(),
         }
     }
 
@@ -50,8 +50,8 @@ impl<'a, T: Element> List<'a, T> {
     pub fn iter(&self) -> impl ExactSizeIterator<Item = T> + Clone + use<'a, T> {
         let list = *self;
         (0..list.len()).map(move |i| match list {
-            List::Wire(bytes) => T::read(&bytes[i * T::SIZE..]),
-            List::Values(values) => values[i],
+            WireList::Wire(bytes) => T::read(&bytes[i * T::SIZE..]),
+            WireList::Values(values) => values[i],
         })
     }
 
@@ -66,22 +66,22 @@ impl<'a, T: Element> List<'a, T> {
     /// Appends all elements.
     pub(crate) fn write(&self, w: &mut Writer<'_>) {
         match self {
-            List::Wire(bytes) => w.bytes(&bytes[..self.len() * T::SIZE]),
-            List::Values(values) => values.iter().for_each(|value| value.write(w)),
+            WireList::Wire(bytes) => w.bytes(&bytes[..self.len() * T::SIZE]),
+            WireList::Values(values) => values.iter().for_each(|value| value.write(w)),
         }
     }
 }
 
-impl<T: Element + fmt::Debug> fmt::Debug for List<'_, T> {
+impl<T: Element + fmt::Debug> fmt::Debug for WireList<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }
 }
 
-impl<T: Element + PartialEq> PartialEq for List<'_, T> {
+impl<T: Element + PartialEq> PartialEq for WireList<'_, T> {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
     }
 }
 
-impl<T: Element + Eq> Eq for List<'_, T> {}
+impl<T: Element + Eq> Eq for WireList<'_, T> {}

@@ -1,15 +1,15 @@
 //! LOCK: locks or unlocks byte ranges of a file (MS-SMB2 2.2.26 and 2.2.27).
 
 use crate::id::FileId;
-use crate::list::{Element, List};
+use crate::list::{Element, WireList};
 use crate::macros::wire_flags;
 use crate::malformed::Malformed;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use wire::Writer;
 
 wire_flags! {
-    /// How a range is to be locked (MS-SMB2 2.2.26.1).
-    pub struct Flags: u32 {
+    /// The operation on a range (MS-SMB2 2.2.26.1).
+    pub struct LockFlags: u32 {
         SHARED_LOCK = 0x0000_0001,
         EXCLUSIVE_LOCK = 0x0000_0002,
         UNLOCK = 0x0000_0004,
@@ -24,8 +24,8 @@ pub struct LockElement {
     pub offset: u64,
     /// Its length in bytes.
     pub length: u64,
-    /// What to do with it.
-    pub flags: Flags,
+    /// The operation.
+    pub flags: LockFlags,
 }
 
 impl Element for LockElement {
@@ -40,7 +40,7 @@ impl Element for LockElement {
         LockElement {
             offset: number(0),
             length: number(8),
-            flags: Flags::from_bits_retain(number(16) as u32),
+            flags: LockFlags::from_bits_retain(number(16) as u32),
         }
     }
 
@@ -55,24 +55,24 @@ impl Element for LockElement {
 /// LOCK request (MS-SMB2 2.2.26).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// Tells a replay from a new request: 0 to 15. Not used in 2.0.2.
+    /// Tells a replay from a new request: 0 to 15. It is not used in 2.0.2.
     pub lock_sequence_number: u8,
-    /// The slot of the sequence number: 1 to 64, zero for none. Up to 28 bits can come.
+    /// The slot of the sequence number: 1 to 64, or zero for none. The field has 28 bits.
     pub lock_sequence_index: u32,
     /// The Open.
     pub file_id: FileId,
     /// The ranges.
-    pub locks: List<'a, LockElement>,
+    pub locks: WireList<'a, LockElement>,
 }
 
 impl<'a> Request<'a> {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing, or there is no range.
+    /// [`Malformed`] if a field is missing, or there is no range.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        // The size counts the first element.
-        let mut r = Reader::body(message, "LOCK request", 48)?;
+        // The size includes the first element.
+        let mut r = FieldReader::body(message, "LOCK request", 48)?;
         let count = r.u16("LockCount")?;
         let sequence = r.u32("LockSequence")?;
         let file_id = r.file_id("FileId")?;
@@ -80,7 +80,7 @@ impl<'a> Request<'a> {
         if count == 0 {
             return Err(r.wrong("LockCount"));
         }
-        let locks = List::Wire(r.bytes(usize::from(count) * LockElement::SIZE, "Locks")?);
+        let locks = WireList::Wire(r.bytes(usize::from(count) * LockElement::SIZE, "Locks")?);
         Ok(Request {
             lock_sequence_number: (sequence & 0xf) as u8,
             lock_sequence_index: sequence >> 4,
@@ -99,7 +99,7 @@ impl<'a> Request<'a> {
         self.locks.write(&mut w);
     }
 
-    /// Bytes to hold against the credit charge: none.
+    /// The bytes that count for the credit charge: none.
     #[must_use]
     pub fn payload_len(&self) -> u32 {
         0
@@ -114,9 +114,9 @@ impl Response {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when the body is missing.
+    /// [`Malformed`] if the body is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        Reader::body(message, "LOCK response", 4).map(|_| Response)
+        FieldReader::body(message, "LOCK response", 4).map(|_| Response)
     }
 
     /// Appends the body.

@@ -1,4 +1,4 @@
-//! Enums and bit sets for numbers that come from a peer: what is not known is kept, never refused.
+//! Enums and bit sets for numbers from a peer. Unknown values are kept, not refused.
 
 /// [`wire::wire_enum`] with [`crate::list::Element`], so that lists of it can be read from a frame.
 macro_rules! wire_enum {
@@ -33,7 +33,7 @@ macro_rules! wire_enum {
     };
 }
 
-/// Defines a bit set over an unsigned number that keeps the bits it does not know.
+/// Defines a bit set over an unsigned number that keeps unknown bits.
 macro_rules! wire_flags {
     (
         $(#[$meta:meta])*

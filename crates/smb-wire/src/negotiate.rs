@@ -3,10 +3,10 @@
 //! The contexts of dialect 3.1.1 are in [`context`].
 
 use crate::id::Guid;
-use crate::list::List;
+use crate::list::WireList;
 use crate::macros::{wire_enum, wire_flags};
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, Reader};
+use crate::reader::{FieldReader, HEADER};
 use wire::Writer;
 
 pub mod context;
@@ -24,13 +24,13 @@ wire_enum! {
         Smb300 = 0x0300,
         Smb302 = 0x0302,
         Smb311 = 0x0311,
-        /// The answer to a multi-protocol negotiate that offers "SMB 2.???".
+        /// The response to a multi-protocol negotiate that offers "SMB 2.???".
         Wildcard = 0x02ff,
     }
 }
 
 impl Dialect {
-    /// The dialects by their names, the oldest first.
+    /// The names of the dialects, with the oldest first.
     pub const NAMES: &'static [(&'static str, Dialect)] = &[
         ("2.0.2", Dialect::Smb202),
         ("2.1", Dialect::Smb210),
@@ -39,13 +39,13 @@ impl Dialect {
         ("3.1.1", Dialect::Smb311),
     ];
 
-    /// Its name, such as `3.1.1`; none where it is not known.
+    /// Its name, such as `3.1.1`, if it is known.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         Self::NAMES.iter().find(|(_, dialect)| *dialect == self).map(|(name, _)| *name)
     }
 
-    /// The dialect of that name.
+    /// The dialect with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Dialect> {
         Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, dialect)| *dialect)
@@ -60,7 +60,7 @@ impl Dialect {
 }
 
 wire_flags! {
-    /// Whether a side signs (MS-SMB2 2.2.3).
+    /// Whether a side supports or requires signatures (MS-SMB2 2.2.3).
     pub struct SecurityMode: u16 {
         SIGNING_ENABLED = 0x0001,
         SIGNING_REQUIRED = 0x0002,
@@ -68,7 +68,7 @@ wire_flags! {
 }
 
 wire_flags! {
-    /// What a side can do (MS-SMB2 2.2.3, SMB2_GLOBAL_CAP).
+    /// The capabilities of a side (MS-SMB2 2.2.3, SMB2_GLOBAL_CAP).
     pub struct Capabilities: u32 {
         DFS = 0x0000_0001,
         LEASING = 0x0000_0002,
@@ -86,23 +86,23 @@ wire_flags! {
 pub struct Request<'a> {
     /// Whether the client requires signing.
     pub security_mode: SecurityMode,
-    /// What the client can do (3.x).
+    /// The client's capabilities (3.x).
     pub capabilities: Capabilities,
-    /// Names the client; the same on all its connections.
+    /// The client's id, which is the same on all its connections.
     pub client_guid: Guid,
-    /// The dialects that are offered.
-    pub dialects: List<'a, Dialect>,
-    /// The negotiate contexts, when 3.1.1 is offered.
+    /// The offered dialects.
+    pub dialects: WireList<'a, Dialect>,
+    /// The negotiate contexts, if 3.1.1 is offered.
     pub contexts: Contexts<'a>,
 }
 
 impl<'a> Request<'a> {
-    /// Parses a message from its header on. The contexts are not checked until they are read.
+    /// Parses a message from its header on. The contexts are checked when they are read.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or points outside, or when there is no dialect.
+    /// [`Malformed`] if a field is missing or points outside, or there is no dialect.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "NEGOTIATE request", 36)?;
+        let mut r = FieldReader::body(message, "NEGOTIATE request", 36)?;
         let dialect_count = r.u16("DialectCount")?;
         let security_mode = SecurityMode::from_bits_retain(r.u16("SecurityMode")?);
         r.skip(2, "Reserved")?;
@@ -115,7 +115,7 @@ impl<'a> Request<'a> {
         if dialect_count == 0 {
             return Err(r.wrong("DialectCount"));
         }
-        let dialects = List::Wire(r.bytes(usize::from(dialect_count) * 2, "Dialects")?);
+        let dialects = WireList::Wire(r.bytes(usize::from(dialect_count) * 2, "Dialects")?);
         let contexts = if dialects.contains(Dialect::Smb311) {
             Contexts::at(message, context_offset, context_count)?
         } else {
@@ -124,7 +124,7 @@ impl<'a> Request<'a> {
         Ok(Request { security_mode, capabilities, client_guid, dialects, contexts })
     }
 
-    /// Appends the body. Contexts are written only when 3.1.1 is among the dialects.
+    /// Appends the body. Contexts are written only if 3.1.1 is among the dialects.
     pub fn write(&self, out: &mut Vec<u8>) {
         let mut w = Writer::new(out);
         w.u16_le(36);
@@ -143,7 +143,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Bytes to hold against the credit charge: none.
+    /// The bytes that count for the credit charge: none.
     #[must_use]
     pub fn payload_len(&self) -> u32 {
         0
@@ -155,11 +155,11 @@ impl<'a> Request<'a> {
 pub struct Response<'a> {
     /// Whether the server requires signing.
     pub security_mode: SecurityMode,
-    /// The dialect chosen.
+    /// The chosen dialect.
     pub dialect_revision: Dialect,
-    /// Names the server.
+    /// The server's id.
     pub server_guid: Guid,
-    /// What the server can do.
+    /// The server's capabilities.
     pub capabilities: Capabilities,
     /// The largest buffer of QUERY_INFO, QUERY_DIRECTORY, SET_INFO and CHANGE_NOTIFY, in bytes.
     pub max_transact_size: u32,
@@ -169,7 +169,7 @@ pub struct Response<'a> {
     pub max_write_size: u32,
     /// The server's time, as a FILETIME.
     pub system_time: u64,
-    /// The server's start time, as a FILETIME; zero is usual.
+    /// The server's start time as a FILETIME. It is usually zero.
     pub server_start_time: u64,
     /// The first security token of the server.
     pub security_buffer: &'a [u8],
@@ -178,12 +178,12 @@ pub struct Response<'a> {
 }
 
 impl<'a> Response<'a> {
-    /// Parses a message from its header on. The contexts are not checked until they are read.
+    /// Parses a message from its header on. The contexts are checked when they are read.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or points outside.
+    /// [`Malformed`] if a field is missing or points outside.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "NEGOTIATE response", 65)?;
+        let mut r = FieldReader::body(message, "NEGOTIATE response", 65)?;
         let security_mode = SecurityMode::from_bits_retain(r.u16("SecurityMode")?);
         let dialect_revision = Dialect::new(r.u16("DialectRevision")?);
         let context_count = r.u16("NegotiateContextCount")?;
@@ -218,7 +218,8 @@ impl<'a> Response<'a> {
         })
     }
 
-    /// Appends the body. Contexts are written only in dialect 3.1.1. A token longer than 65,535 bytes is cut.
+    /// Appends the body. Contexts are written only in dialect 3.1.1. A token of more than 65,535 bytes is
+    /// cut.
     pub fn write(&self, out: &mut Vec<u8>) {
         let token = &self.security_buffer[..self.security_buffer.len().min(usize::from(u16::MAX))];
         let mut w = Writer::new(out);

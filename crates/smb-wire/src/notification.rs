@@ -1,22 +1,22 @@
-//! SERVER_TO_CLIENT_NOTIFICATION: the server tells something that needs no answer (MS-SMB2 2.2.44).
+//! SERVER_TO_CLIENT_NOTIFICATION: a message of the server that needs no response (MS-SMB2 2.2.44).
 
 use crate::macros::wire_enum;
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, Reader};
+use crate::reader::{FieldReader, HEADER};
 use wire::Writer;
 
 wire_enum! {
-    /// What is told (MS-SMB2 2.2.44.1).
+    /// The type of the notification (MS-SMB2 2.2.44.1).
     pub enum NotificationType: u32 {
         /// The session in the header is closed.
         SessionClosed = 0x0000_0000,
     }
 }
 
-/// The notification. Its header has a MessageId with all bits set and the id of the session.
+/// The notification. Its header has a MessageId with all bits set, and the id of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Notification {
-    /// What is told. No type that is known carries anything more.
+    /// The type. No known type has more fields.
     pub notification_type: NotificationType,
 }
 
@@ -26,11 +26,11 @@ impl Notification {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing.
+    /// [`Malformed`] if a field is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(message, "SERVER_TO_CLIENT_NOTIFICATION");
+        let mut r = FieldReader::new(message, "SERVER_TO_CLIENT_NOTIFICATION");
         r.skip(HEADER, "header")?;
-        // The size depends on the type, and MS-SMB2 4.11 shows one that is not the size of its own example.
+        // The size depends on the type, and MS-SMB2 4.11 shows a wrong size for its own example.
         r.skip(4, "StructureSize")?;
         Ok(Notification { notification_type: r.u32("NotificationType")?.into() })
     }

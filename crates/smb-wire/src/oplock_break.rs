@@ -1,14 +1,14 @@
-//! OPLOCK_BREAK: takes back an oplock or a lease (MS-SMB2 2.2.23, 2.2.24 and 2.2.25).
+//! OPLOCK_BREAK: breaks an oplock or a lease (MS-SMB2 2.2.23, 2.2.24 and 2.2.25).
 //!
-//! The server sends a notification that nobody asked for, the client acknowledges it with a request, and
-//! the server answers that. Oplocks and leases share the command; the structure size tells them apart.
+//! The server sends a notification without a request. The client acknowledges it with a request, and the
+//! server sends a response. Oplocks and leases share the command. The structure size tells them apart.
 
 use crate::create::OplockLevel;
 use crate::create_context::LeaseState;
 use crate::id::{FileId, LeaseKey};
 use crate::macros::wire_flags;
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, Reader};
+use crate::reader::{FieldReader, HEADER};
 use wire::Writer;
 
 const OPLOCK_SIZE: u16 = 24;
@@ -22,11 +22,11 @@ wire_flags! {
     }
 }
 
-/// An oplock and its level, as notification, acknowledgment and response carry them alike
-/// (MS-SMB2 2.2.23.1, 2.2.24.1, 2.2.25.1).
+/// An oplock and its level. Notification, acknowledgment and response have the same fields (MS-SMB2
+/// 2.2.23.1, 2.2.24.1, 2.2.25.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Oplock {
-    /// The level that is left.
+    /// The remaining level.
     pub oplock_level: OplockLevel,
     /// The Open.
     pub file_id: FileId,
@@ -34,7 +34,7 @@ pub struct Oplock {
 
 impl Oplock {
     fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "OPLOCK_BREAK", OPLOCK_SIZE)?;
+        let mut r = FieldReader::body(message, "OPLOCK_BREAK", OPLOCK_SIZE)?;
         let oplock_level = OplockLevel::new(r.u8("OplockLevel")?);
         r.skip(5, "Reserved")?;
         Ok(Oplock { oplock_level, file_id: r.file_id("FileId")? })
@@ -49,21 +49,21 @@ impl Oplock {
     }
 }
 
-/// A lease and its state, as acknowledgment and response carry them alike (MS-SMB2 2.2.24.2, 2.2.25.2).
+/// A lease and its state. Acknowledgment and response have the same fields (MS-SMB2 2.2.24.2, 2.2.25.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lease {
-    /// Names the lease.
+pub struct AcknowledgedLease {
+    /// The key of the lease.
     pub key: LeaseKey,
-    /// The rights that are left.
+    /// The remaining rights.
     pub state: LeaseState,
 }
 
-impl Lease {
+impl AcknowledgedLease {
     fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "OPLOCK_BREAK (lease)", LEASE_SIZE)?;
+        let mut r = FieldReader::body(message, "OPLOCK_BREAK (lease)", LEASE_SIZE)?;
         r.skip(6, "Flags")?;
         let key = LeaseKey(r.array("LeaseKey")?);
-        Ok(Lease { key, state: LeaseState::from_bits_retain(r.u32("LeaseState")?) })
+        Ok(AcknowledgedLease { key, state: LeaseState::from_bits_retain(r.u32("LeaseState")?) })
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -76,29 +76,29 @@ impl Lease {
     }
 }
 
-/// The structure size of a body, which tells oplocks and leases apart.
+/// The structure size of a body. It tells oplocks and leases apart.
 fn size(message: &[u8]) -> Result<u16, Malformed> {
-    let mut r = Reader::new(message, "OPLOCK_BREAK");
+    let mut r = FieldReader::new(message, "OPLOCK_BREAK");
     r.skip(HEADER, "header")?;
     r.u16("StructureSize")
 }
 
-/// What the server sends when it takes back an oplock or a lease (MS-SMB2 2.2.23).
+/// The server's notification that it breaks an oplock or a lease (MS-SMB2 2.2.23).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notification {
     /// An oplock.
     Oplock(Oplock),
     /// A lease.
     Lease {
-        /// Counts the changes of the lease's state (3.x); zero in 2.1.
+        /// The number of changes of the lease's state (3.x), or zero in 2.1.
         new_epoch: u16,
-        /// Whether an acknowledgment is awaited.
+        /// Whether an acknowledgment is required.
         flags: NotificationFlags,
-        /// Names the lease.
+        /// The key of the lease.
         key: LeaseKey,
-        /// The rights up to now.
+        /// The rights so far.
         current_state: LeaseState,
-        /// The rights that are left.
+        /// The remaining rights.
         new_state: LeaseState,
     },
 }
@@ -107,12 +107,12 @@ impl Notification {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing.
+    /// [`Malformed`] if a field is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         if size(message)? == OPLOCK_SIZE {
             return Oplock::parse(message).map(Notification::Oplock);
         }
-        let mut r = Reader::body(message, "OPLOCK_BREAK (lease) notification", LEASE_NOTIFICATION_SIZE)?;
+        let mut r = FieldReader::body(message, "OPLOCK_BREAK (lease) notification", LEASE_NOTIFICATION_SIZE)?;
         Ok(Notification::Lease {
             new_epoch: r.u16("NewEpoch")?,
             flags: NotificationFlags::from_bits_retain(r.u32("Flags")?),
@@ -145,20 +145,20 @@ macro_rules! answer {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum $name {
-            /// For an oplock.
+            /// The acknowledgment of an oplock break.
             Oplock(Oplock),
-            /// For a lease.
-            Lease(Lease),
+            /// The acknowledgment of a lease break.
+            Lease(AcknowledgedLease),
         }
 
         impl $name {
             /// Parses a message from its header on.
             ///
             /// # Errors
-            /// [`Malformed`] when a field is missing.
+            /// [`Malformed`] if a field is missing.
             pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
                 if size(message)? == LEASE_SIZE {
-                    Lease::parse(message).map($name::Lease)
+                    AcknowledgedLease::parse(message).map($name::Lease)
                 } else {
                     Oplock::parse(message).map($name::Oplock)
                 }
@@ -181,12 +181,12 @@ answer! {
 }
 
 answer! {
-    /// The server's answer to an acknowledgment (MS-SMB2 2.2.25).
+    /// The server's response to an acknowledgment (MS-SMB2 2.2.25).
     Response
 }
 
 impl Request {
-    /// Bytes to hold against the credit charge: none.
+    /// The bytes that count for the credit charge: none.
     #[must_use]
     pub fn payload_len(&self) -> u32 {
         0

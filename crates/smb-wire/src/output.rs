@@ -1,14 +1,14 @@
-//! The response that QUERY_DIRECTORY, CHANGE_NOTIFY and QUERY_INFO have in common: one buffer
-//! (MS-SMB2 2.2.34, 2.2.36 and 2.2.38).
+//! The common response of QUERY_DIRECTORY, CHANGE_NOTIFY and QUERY_INFO: one buffer (MS-SMB2 2.2.34, 2.2.36
+//! and 2.2.38).
 
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, Reader};
+use crate::reader::{FieldReader, HEADER};
 use wire::Writer;
 
-/// The size of the fields in front of the buffer, in bytes.
+/// The size of the fields before the buffer, in bytes.
 pub const RESPONSE_FIXED: usize = 8;
 
-/// A response that carries one buffer.
+/// A response with one buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Response<'a> {
     /// The buffer.
@@ -19,9 +19,9 @@ impl<'a> Response<'a> {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or points outside.
+    /// [`Malformed`] if a field is missing or points outside.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "response with a buffer", 9)?;
+        let mut r = FieldReader::body(message, "response with a buffer", 9)?;
         let offset = r.u16("OutputBufferOffset")?;
         let length = r.u32("OutputBufferLength")? as usize;
         Ok(Response { output_buffer: r.window(offset.into(), length, "OutputBufferOffset")? })

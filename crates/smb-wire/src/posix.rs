@@ -1,11 +1,11 @@
-//! The SMB 3.1.1 POSIX extensions: modes, owners and links as a POSIX system knows them.
+//! The SMB 3.1.1 POSIX extensions: modes, owners and links of a POSIX system.
 //!
-//! They are in effect on a connection where both sides sent the POSIX negotiate context, and for an Open
-//! whose CREATE carried the POSIX create context. MS-SMB2 has no section for them; the layouts are those
-//! that the Linux client reads.
+//! They are in effect on a connection if both sides sent the POSIX negotiate context, and for an Open if its
+//! CREATE had the POSIX create context. MS-SMB2 has no section for them. The layouts are those of the Linux
+//! client.
 
 use crate::malformed::Malformed;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use crate::utf16::Utf16;
 use wire::Writer;
 
@@ -15,11 +15,11 @@ pub const FILE_POSIX_INFORMATION: u8 = 0x64;
 /// The information class of [`FilesystemInfo`] in QUERY_INFO.
 pub const FS_POSIX_INFORMATION: u8 = 0x64;
 
-/// A number of [`FilesystemInfo`] that the server does not know.
+/// A value of [`FilesystemInfo`] that the server does not know.
 pub const UNKNOWN: u64 = u64::MAX;
 
-/// What a file is, as the four bits of a mode above the permissions say it. Zero is a regular file, or comes from a server that says
-/// nothing; what is a directory then is told by its attributes.
+/// The file type in the four bits of a mode above the permissions. Zero is a regular file, or comes from a
+/// server without types. The attributes then tell a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum FileType {
@@ -46,14 +46,14 @@ impl FileType {
     }
 }
 
-/// The POSIX create context of a response, which [`FileInfo`] also ends with.
+/// The POSIX create context of a response. [`FileInfo`] ends with it too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CreateResponse<'a> {
     /// The number of hard links.
     pub nlink: u32,
-    /// The reparse tag (MS-FSCC 2.1.2.1), zero for a file or directory.
+    /// The reparse tag (MS-FSCC 2.1.2.1), or zero for a file or directory.
     pub reparse_tag: u32,
-    /// Permission bits, with set-uid, set-gid and sticky; above them a [`FileType`].
+    /// Permission bits with set-uid, set-gid and sticky. A [`FileType`] is above them.
     pub mode: u32,
     /// The owner, as a SID (MS-DTYP 2.4.2.2).
     pub owner: &'a [u8],
@@ -65,12 +65,12 @@ impl<'a> CreateResponse<'a> {
     /// Parses the data of the context.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or a SID is not whole.
+    /// [`Malformed`] if a field is missing or a SID is incomplete.
     pub fn parse(data: &'a [u8]) -> Result<Self, Malformed> {
-        Self::read(&mut Reader::new(data, "POSIX create context"))
+        Self::read(&mut FieldReader::new(data, "POSIX create context"))
     }
 
-    fn read(r: &mut Reader<'a>) -> Result<Self, Malformed> {
+    fn read(r: &mut FieldReader<'a>) -> Result<Self, Malformed> {
         Ok(CreateResponse {
             nlink: r.u32("nlink")?,
             reparse_tag: r.u32("reparse_tag")?,
@@ -89,32 +89,32 @@ impl<'a> CreateResponse<'a> {
     }
 }
 
-/// The bytes of one SID: revision 1, a count of at most 15, six bytes of authority, and so many numbers.
-fn sid<'a>(r: &mut Reader<'a>, field: &'static str) -> Result<&'a [u8], Malformed> {
+/// The bytes of one SID: revision 1, a count of at most 15, six bytes of authority, and that many numbers.
+fn sid<'a>(r: &mut FieldReader<'a>, field: &'static str) -> Result<&'a [u8], Malformed> {
     match *r.rest() {
         [1, count @ 0..=15, ..] => r.bytes(8 + 4 * usize::from(count), field),
         _ => Err(r.wrong(field)),
     }
 }
 
-/// All that a POSIX client wants to know of a file.
+/// The POSIX metadata of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileInfo<'a> {
-    /// When the file was made, as a FILETIME.
+    /// When the file was created, as a FILETIME.
     pub creation_time: u64,
     /// When it was last read.
     pub last_access_time: u64,
     /// When its data was last written.
     pub last_write_time: u64,
-    /// When anything of it was last changed.
+    /// When the file was last changed in any way.
     pub change_time: u64,
     /// Its size in bytes.
     pub end_of_file: u64,
-    /// Bytes that are allocated to it.
+    /// Bytes of its allocation.
     pub allocation_size: u64,
     /// FILE_ATTRIBUTE bits (MS-FSCC 2.6).
     pub dos_attributes: u32,
-    /// Its number on its device.
+    /// Its inode number on its device.
     pub inode: u64,
     /// Its device.
     pub device_id: u32,
@@ -123,15 +123,15 @@ pub struct FileInfo<'a> {
 }
 
 impl<'a> FileInfo<'a> {
-    /// Parses the answer to a QUERY_INFO.
+    /// Parses the output of a QUERY_INFO.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or a SID is not whole.
+    /// [`Malformed`] if a field is missing or a SID is incomplete.
     pub fn parse(data: &'a [u8]) -> Result<Self, Malformed> {
-        Self::read(&mut Reader::new(data, "POSIX file information"))
+        Self::read(&mut FieldReader::new(data, "POSIX file information"))
     }
 
-    fn read(r: &mut Reader<'a>) -> Result<Self, Malformed> {
+    fn read(r: &mut FieldReader<'a>) -> Result<Self, Malformed> {
         let info = FileInfo {
             creation_time: r.u64("CreationTime")?,
             last_access_time: r.u64("LastAccessTime")?,
@@ -150,7 +150,7 @@ impl<'a> FileInfo<'a> {
         Ok(info)
     }
 
-    /// Appends the answer to a QUERY_INFO.
+    /// Appends the output of a QUERY_INFO.
     pub fn write(&self, out: &mut Vec<u8>) {
         self.put(&mut Writer::new(out));
     }
@@ -171,7 +171,7 @@ impl<'a> FileInfo<'a> {
 }
 
 /// An entry of a directory. The first eight bytes link the entries as in all classes of MS-FSCC 2.4:
-/// NextEntryOffset, and an index that nobody reads.
+/// NextEntryOffset, and an index that clients ignore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirectoryEntry<'a> {
     /// The file.
@@ -184,9 +184,9 @@ impl<'a> DirectoryEntry<'a> {
     /// Parses one entry from its NextEntryOffset on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing, a SID is not whole or the name points outside.
+    /// [`Malformed`] if a field is missing, a SID is incomplete or the name points outside.
     pub fn parse(entry: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(entry, "POSIX directory entry");
+        let mut r = FieldReader::new(entry, "POSIX directory entry");
         r.skip(8, "NextEntryOffset")?;
         let info = FileInfo::read(&mut r)?;
         let length = r.u32("FileNameLength")? as usize;
@@ -204,34 +204,34 @@ impl<'a> DirectoryEntry<'a> {
     }
 }
 
-/// A volume as statfs shows it. [`UNKNOWN`] stands for a number that is not known.
+/// A volume in the form of statfs. [`UNKNOWN`] stands for an unknown value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilesystemInfo {
     /// The best size of a transfer, in bytes.
     pub optimal_transfer_size: u32,
     /// The size of a block, in bytes.
     pub block_size: u32,
-    /// Blocks in all.
+    /// All blocks.
     pub total_blocks: u64,
-    /// Blocks that are free.
+    /// Free blocks.
     pub blocks_available: u64,
-    /// Blocks that are free for users.
+    /// Blocks that users may take.
     pub user_blocks_available: u64,
-    /// Files that there can be.
+    /// The most files.
     pub total_file_nodes: u64,
-    /// Files that there can still be.
+    /// The number of files that can still be created.
     pub free_file_nodes: u64,
-    /// Names the volume.
+    /// The id of the volume.
     pub file_system_identifier: u64,
 }
 
 impl FilesystemInfo {
-    /// Parses the answer to a QUERY_INFO.
+    /// Parses the output of a QUERY_INFO.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing.
+    /// [`Malformed`] if a field is missing.
     pub fn parse(data: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(data, "POSIX file system information");
+        let mut r = FieldReader::new(data, "POSIX file system information");
         Ok(FilesystemInfo {
             optimal_transfer_size: r.u32("OptimalTransferSize")?,
             block_size: r.u32("BlockSize")?,
@@ -244,7 +244,7 @@ impl FilesystemInfo {
         })
     }
 
-    /// Appends the answer to a QUERY_INFO.
+    /// Appends the output of a QUERY_INFO.
     pub fn write(&self, out: &mut Vec<u8>) {
         let mut w = Writer::new(out);
         w.u32_le(self.optimal_transfer_size);

@@ -3,15 +3,15 @@
 use crate::id::FileId;
 use crate::macros::wire_flags;
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, Reader};
+use crate::reader::{FieldReader, HEADER};
 use crate::utf16::Utf16;
 use wire::Writer;
 
 pub use crate::output::Response;
 
 wire_flags! {
-    /// Flags of a request (MS-SMB2 2.2.33).
-    pub struct Flags: u8 {
+    /// QueryDirectoryFlags of a request (MS-SMB2 2.2.33).
+    pub struct QueryDirectoryFlags: u8 {
         RESTART_SCANS = 0x01,
         RETURN_SINGLE_ENTRY = 0x02,
         INDEX_SPECIFIED = 0x04,
@@ -24,15 +24,15 @@ wire_flags! {
 pub struct Request<'a> {
     /// The form of the entries: a class of MS-FSCC 2.4, or 0x64 for POSIX.
     pub file_information_class: u8,
-    /// Where to begin and how much to answer.
-    pub flags: Flags,
-    /// Where to begin, when the flags say so.
+    /// The start of the listing, and the number of entries.
+    pub flags: QueryDirectoryFlags,
+    /// The start of the listing, if the flags say so.
     pub file_index: u32,
     /// The Open of the directory.
     pub file_id: FileId,
     /// The search pattern.
     pub file_name: Utf16<'a>,
-    /// How many bytes may be answered.
+    /// The most bytes of the response.
     pub output_buffer_length: u32,
 }
 
@@ -40,11 +40,11 @@ impl<'a> Request<'a> {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or points outside.
+    /// [`Malformed`] if a field is missing or points outside.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "QUERY_DIRECTORY request", 33)?;
+        let mut r = FieldReader::body(message, "QUERY_DIRECTORY request", 33)?;
         let file_information_class = r.u8("FileInformationClass")?;
-        let flags = Flags::from_bits_retain(r.u8("Flags")?);
+        let flags = QueryDirectoryFlags::from_bits_retain(r.u8("Flags")?);
         let file_index = r.u32("FileIndex")?;
         let file_id = r.file_id("FileId")?;
         let offset = r.u16("FileNameOffset")?;
@@ -65,11 +65,11 @@ impl<'a> Request<'a> {
         w.u16_le(if self.file_name.is_empty() { 0 } else { HEADER as u16 + 32 });
         w.u16_le(self.file_name.as_bytes().len() as u16);
         w.u32_le(self.output_buffer_length);
-        // The variable part holds at least one byte.
+        // The variable part has at least one byte.
         w.bytes(if self.file_name.is_empty() { &[0] } else { self.file_name.as_bytes() });
     }
 
-    /// Bytes to hold against the credit charge.
+    /// The bytes that count for the credit charge.
     #[must_use]
     pub fn payload_len(&self) -> u32 {
         self.output_buffer_length.max(self.file_name.as_bytes().len() as u32)

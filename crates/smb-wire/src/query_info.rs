@@ -1,15 +1,16 @@
-//! QUERY_INFO: attributes of a file, a volume, a security descriptor or quota (MS-SMB2 2.2.37 and 2.2.38).
+//! QUERY_INFO: queries attributes of a file or a volume, a security descriptor or quotas (MS-SMB2 2.2.37 and
+//! 2.2.38).
 
 use crate::id::FileId;
 use crate::macros::{wire_enum, wire_flags};
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, Reader};
+use crate::reader::{FieldReader, HEADER};
 use wire::Writer;
 
 pub use crate::output::Response;
 
 wire_enum! {
-    /// What the information is about (MS-SMB2 2.2.37).
+    /// The kind of information (MS-SMB2 2.2.37).
     pub enum InfoType: u8 {
         File = 0x01,
         Filesystem = 0x02,
@@ -33,8 +34,8 @@ wire_flags! {
 }
 
 wire_flags! {
-    /// Flags of a query for extended attributes (MS-SMB2 2.2.37).
-    pub struct Flags: u32 {
+    /// QueryInfoFlags of a query for extended attributes (MS-SMB2 2.2.37).
+    pub struct QueryInfoFlags: u32 {
         RESTART_SCAN = 0x0000_0001,
         RETURN_SINGLE_ENTRY = 0x0000_0002,
         INDEX_SPECIFIED = 0x0000_0004,
@@ -44,19 +45,19 @@ wire_flags! {
 /// QUERY_INFO request (MS-SMB2 2.2.37).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// What the information is about.
+    /// The kind of information.
     pub info_type: InfoType,
     /// The class of MS-FSCC 2.4 or 2.5.
     pub file_info_class: u8,
-    /// How many bytes may be answered.
+    /// The most bytes of the response.
     pub output_buffer_length: u32,
     /// [`SecurityInformation`] bits, or the index of an extended attribute.
     pub additional_information: u32,
-    /// Flags of a query for extended attributes.
-    pub flags: Flags,
+    /// QueryInfoFlags of a query for extended attributes.
+    pub flags: QueryInfoFlags,
     /// The Open.
     pub file_id: FileId,
-    /// Which extended attributes or whose quota is meant.
+    /// The requested extended attributes or quotas.
     pub input_buffer: &'a [u8],
 }
 
@@ -64,9 +65,9 @@ impl<'a> Request<'a> {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or points outside.
+    /// [`Malformed`] if a field is missing or points outside.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "QUERY_INFO request", 41)?;
+        let mut r = FieldReader::body(message, "QUERY_INFO request", 41)?;
         let info_type = InfoType::new(r.u8("InfoType")?);
         let file_info_class = r.u8("FileInfoClass")?;
         let output_buffer_length = r.u32("OutputBufferLength")?;
@@ -74,7 +75,7 @@ impl<'a> Request<'a> {
         r.skip(2, "Reserved")?;
         let length = r.u32("InputBufferLength")? as usize;
         let additional_information = r.u32("AdditionalInformation")?;
-        let flags = Flags::from_bits_retain(r.u32("Flags")?);
+        let flags = QueryInfoFlags::from_bits_retain(r.u32("Flags")?);
         let file_id = r.file_id("FileId")?;
         let input_buffer = r.window(offset.into(), length, "InputBufferOffset")?;
         Ok(Request {
@@ -101,38 +102,38 @@ impl<'a> Request<'a> {
         w.u32_le(self.additional_information);
         w.u32_le(self.flags.bits());
         self.file_id.write(&mut w);
-        // The variable part holds at least one byte.
+        // The variable part has at least one byte.
         w.bytes(if self.input_buffer.is_empty() { &[0] } else { self.input_buffer });
     }
 
-    /// The parts of the security descriptor that are asked for, when one is.
+    /// The requested parts of the security descriptor, if it is such a query.
     #[must_use]
     pub fn security_information(&self) -> SecurityInformation {
         SecurityInformation::from_bits_retain(self.additional_information)
     }
 
-    /// Bytes to hold against the credit charge.
+    /// The bytes that count for the credit charge.
     #[must_use]
     pub fn payload_len(&self) -> u32 {
         self.output_buffer_length.max(self.input_buffer.len() as u32)
     }
 }
 
-/// Whose quota is asked for: the input buffer of a quota query (MS-SMB2 2.2.37.1).
+/// The input buffer of a quota query (MS-SMB2 2.2.37.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueryQuotaInfo<'a> {
-    /// Whether only one entry is to be answered.
+    /// Whether to return only one entry.
     pub return_single: bool,
     /// Whether to begin at the first entry.
     pub restart_scan: bool,
-    /// Which entries.
+    /// The requested entries.
     pub sids: QuotaSids<'a>,
 }
 
-/// Which quota entries are asked for.
+/// The requested quota entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuotaSids<'a> {
-    /// All of them.
+    /// All entries.
     All,
     /// Those of a FILE_GET_QUOTA_INFORMATION list (MS-FSCC 2.4.41.1).
     List(&'a [u8]),
@@ -144,16 +145,16 @@ impl<'a> QueryQuotaInfo<'a> {
     /// Parses the input buffer of a quota query.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or points outside, or when both forms of SIDs are there.
+    /// [`Malformed`] if a field is missing or points outside, or both forms of SIDs are present.
     pub fn parse(buffer: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(buffer, "SMB2_QUERY_QUOTA_INFO");
+        let mut r = FieldReader::new(buffer, "SMB2_QUERY_QUOTA_INFO");
         let return_single = r.u8("ReturnSingle")? != 0;
         let restart_scan = r.u8("RestartScan")? != 0;
         r.skip(2, "Reserved")?;
         let list_length = r.u32("SidListLength")? as usize;
         let start_length = r.u32("StartSidLength")? as usize;
         let start_offset = r.u32("StartSidOffset")? as usize;
-        let sids = Reader::new(r.rest(), "SMB2_QUERY_QUOTA_INFO");
+        let sids = FieldReader::new(r.rest(), "SMB2_QUERY_QUOTA_INFO");
         let sids = match (list_length, start_length) {
             (0, 0) => QuotaSids::All,
             (_, 0) => QuotaSids::List(sids.window(0, list_length, "SidListLength")?),

@@ -1,19 +1,19 @@
-//! READ: bytes of a file or pipe (MS-SMB2 2.2.19 and 2.2.20).
+//! READ: reads bytes of a file or pipe (MS-SMB2 2.2.19 and 2.2.20).
 //!
-//! The hot path fills [`RESPONSE_FIXED`] bytes in front of data that already lies in the frame:
-//! [`Response::write_fixed`].
+//! On the hot path the data is already in the frame. [`Response::write_fixed`] then writes the
+//! [`RESPONSE_FIXED`] bytes before it.
 
 use crate::id::FileId;
 use crate::macros::{wire_enum, wire_flags};
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, Reader};
+use crate::reader::{FieldReader, HEADER};
 use wire::Writer;
 
-/// The size of the fields in front of the data of a response, in bytes.
+/// The size of the fields before the data of a response, in bytes.
 pub const RESPONSE_FIXED: usize = 16;
 
 wire_enum! {
-    /// Where the data travels (MS-SMB2 2.2.19 and 2.2.21).
+    /// The path of the data (MS-SMB2 2.2.19 and 2.2.21).
     pub enum Channel: u32 {
         None = 0x0000_0000,
         RdmaV1 = 0x0000_0001,
@@ -33,24 +33,24 @@ wire_flags! {
 /// READ request (MS-SMB2 2.2.19).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// The offset from the response's header at which the client would like the data.
+    /// The offset from the response's header where the client prefers the data.
     pub padding: u8,
     /// Hints.
     pub flags: RequestFlags,
-    /// How many bytes to read.
+    /// The number of bytes to read.
     pub length: u32,
-    /// Where in the file to read from.
+    /// The offset in the file.
     pub offset: u64,
     /// The Open.
     pub file_id: FileId,
-    /// Fewer bytes than this are an error (END_OF_FILE).
+    /// A read of fewer bytes fails (END_OF_FILE).
     pub minimum_count: u32,
-    /// Where the data travels.
+    /// The path of the data.
     pub channel: Channel,
-    /// Bytes to be read over the channel.
+    /// Bytes to read over the channel.
     pub remaining_bytes: u32,
-    /// What describes the channel; empty where `channel` is none or this would lie outside the message. It
-    /// is not an error of its own since dialects before 3.0 ignore the channel.
+    /// The description of the channel. It is empty if `channel` is none or it would be outside the message.
+    /// That is not an error, since dialects before 3.0 ignore the channel.
     pub channel_info: &'a [u8],
 }
 
@@ -74,10 +74,10 @@ impl<'a> Request<'a> {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or points outside.
+    /// [`Malformed`] if a field is missing or points outside.
     #[inline]
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "READ request", 49)?;
+        let mut r = FieldReader::body(message, "READ request", 49)?;
         let padding = r.u8("Padding")?;
         let flags = RequestFlags::from_bits_retain(r.u8("Flags")?);
         let length = r.u32("Length")?;
@@ -122,11 +122,11 @@ impl<'a> Request<'a> {
         let info = if self.channel_info.is_empty() { 0 } else { HEADER as u16 + 48 };
         w.u16_le(info);
         w.u16_le(self.channel_info.len() as u16);
-        // The variable part holds at least one byte.
+        // The variable part has at least one byte.
         w.bytes(if self.channel_info.is_empty() { &[0] } else { self.channel_info });
     }
 
-    /// Bytes to hold against the credit charge.
+    /// The bytes that count for the credit charge.
     #[inline]
     #[must_use]
     pub fn payload_len(&self) -> u32 {
@@ -137,11 +137,11 @@ impl<'a> Request<'a> {
 /// READ response (MS-SMB2 2.2.20).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Response<'a> {
-    /// Bytes sent over the channel of the request; zero in a plain read.
+    /// Bytes sent over the channel of the request. It is zero in a plain read.
     pub data_remaining: u32,
-    /// 0x00000001 when the data is an RDMA transform (3.1.1).
+    /// 0x00000001 if the data is an RDMA transform (3.1.1).
     pub flags: u32,
-    /// What was read.
+    /// The data.
     pub data: &'a [u8],
 }
 
@@ -149,9 +149,9 @@ impl<'a> Response<'a> {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or points outside.
+    /// [`Malformed`] if a field is missing or points outside.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "READ response", 17)?;
+        let mut r = FieldReader::body(message, "READ response", 17)?;
         let data_offset = r.u8("DataOffset")?;
         r.skip(1, "Reserved")?;
         let data_length = r.u32("DataLength")?;
@@ -161,13 +161,13 @@ impl<'a> Response<'a> {
         Ok(Response { data_remaining, flags, data })
     }
 
-    /// Fills in the fields of a plain read whose `data_length` bytes follow them.
+    /// Writes the fields of a plain read. `data_length` bytes follow them.
     #[inline]
     pub fn write_fixed(place: &mut [u8; RESPONSE_FIXED], data_length: u32) {
         Response::write_fixed_padded(place, data_length, 0);
     }
 
-    /// The same where `padding` bytes stand between the fields and the data.
+    /// Writes the same fields with `padding` bytes between them and the data.
     #[inline]
     pub fn write_fixed_padded(place: &mut [u8; RESPONSE_FIXED], data_length: u32, padding: u8) {
         *place = [0; RESPONSE_FIXED];

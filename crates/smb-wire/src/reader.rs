@@ -1,4 +1,4 @@
-//! A [`Cursor`] that knows which structure it reads, so that its errors can say so.
+//! A [`Cursor`] with the name of its structure, for its errors.
 
 use crate::id::{FileId, Guid};
 use crate::malformed::Malformed;
@@ -8,12 +8,12 @@ use wire::Cursor;
 /// The size of the SMB2 header, after which every body begins.
 pub(crate) const HEADER: usize = 64;
 
-/// Reads one structure. Offsets count from the start of the bytes it was made from.
+/// Reads one structure. Offsets count from the start of its bytes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct FieldReader<'a> {
     cursor: Cursor<'a>,
     structure: &'static str,
-    /// Where variable data may begin: the end of the fixed fields.
+    /// The lowest offset of variable data: the end of the fixed fields.
     variable_from: usize,
 }
 
@@ -26,18 +26,18 @@ macro_rules! numbers {
     )*};
 }
 
-impl<'a> Reader<'a> {
-    /// A reader for a structure that stands by itself, without a size field to check.
+impl<'a> FieldReader<'a> {
+    /// A reader for a structure without a size field.
     #[inline]
     pub(crate) fn new(data: &'a [u8], structure: &'static str) -> Self {
-        Reader { cursor: Cursor::new(data), structure, variable_from: 0 }
+        FieldReader { cursor: Cursor::new(data), structure, variable_from: 0 }
     }
 
-    /// A reader for the body of `message`, which begins with its header. Checks StructureSize, whose lowest
-    /// bit only says that variable data follows.
+    /// A reader for the body of `message`, which begins with its header. It checks StructureSize. The lowest
+    /// bit of that only says that variable data follows.
     #[inline]
     pub(crate) fn body(message: &'a [u8], structure: &'static str, size: u16) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(message, structure);
+        let mut reader = FieldReader::new(message, structure);
         reader.variable_from = HEADER + usize::from(size & !1);
         if message.len() < reader.variable_from {
             return Err(reader.wrong("length"));
@@ -49,7 +49,7 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
-    /// Declares that variable data may not begin before `offset`.
+    /// Sets the lowest offset of variable data.
     #[inline]
     pub(crate) fn variable_from(mut self, offset: usize) -> Self {
         self.variable_from = offset;
@@ -99,8 +99,8 @@ impl<'a> Reader<'a> {
         self.cursor.rest()
     }
 
-    /// Variable data of `len` bytes at `offset`. Where the length is zero the offset means nothing, and is
-    /// not looked at: peers put zero, the end of the fixed part or anything else there.
+    /// Variable data of `len` bytes at `offset`. If the length is zero, the offset is ignored, since peers
+    /// put any value there, such as zero or the end of the fixed part.
     #[inline]
     pub(crate) fn window(
         &self,
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
         self.cursor.window(offset, len).map_err(|_| self.wrong(field))
     }
 
-    /// A UTF-16 name of `len` bytes at `offset`; an odd length is an error.
+    /// A UTF-16 name of `len` bytes at `offset`. An odd length is an error.
     #[inline]
     pub(crate) fn name(
         &self,

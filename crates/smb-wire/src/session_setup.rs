@@ -1,9 +1,9 @@
-//! SESSION_SETUP: carries the security tokens of a logon or of a binding (MS-SMB2 2.2.5 and 2.2.6).
+//! SESSION_SETUP: transports the security tokens of a logon or of a binding (MS-SMB2 2.2.5 and 2.2.6).
 
 use crate::macros::wire_flags;
 use crate::malformed::Malformed;
 use crate::negotiate::{Capabilities, SecurityMode};
-use crate::reader::{HEADER, Reader};
+use crate::reader::{FieldReader, HEADER};
 use wire::Writer;
 
 wire_flags! {
@@ -15,7 +15,7 @@ wire_flags! {
 }
 
 wire_flags! {
-    /// What kind of session the server made (MS-SMB2 2.2.6).
+    /// The kind of the new session (MS-SMB2 2.2.6).
     pub struct SessionFlags: u16 {
         IS_GUEST = 0x0001,
         IS_NULL = 0x0002,
@@ -27,13 +27,13 @@ wire_flags! {
 /// SESSION_SETUP request (MS-SMB2 2.2.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// Whether a session is to be bound.
+    /// Whether the request binds a session.
     pub flags: RequestFlags,
     /// Whether the client requires signing. Only the low byte is sent.
     pub security_mode: SecurityMode,
-    /// Only [`Capabilities::DFS`] means anything.
+    /// Only [`Capabilities::DFS`] has a meaning.
     pub capabilities: Capabilities,
-    /// A session of the same user that was lost and is to be ended, or zero.
+    /// A lost session of the same user to end, or zero.
     pub previous_session_id: u64,
     /// The security token.
     pub security_buffer: &'a [u8],
@@ -43,9 +43,9 @@ impl<'a> Request<'a> {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or points outside.
+    /// [`Malformed`] if a field is missing or points outside.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "SESSION_SETUP request", 25)?;
+        let mut r = FieldReader::body(message, "SESSION_SETUP request", 25)?;
         let flags = RequestFlags::from_bits_retain(r.u8("Flags")?);
         let security_mode = SecurityMode::from_bits_retain(u16::from(r.u8("SecurityMode")?));
         let capabilities = Capabilities::from_bits_retain(r.u32("Capabilities")?);
@@ -57,7 +57,7 @@ impl<'a> Request<'a> {
         Ok(Request { flags, security_mode, capabilities, previous_session_id, security_buffer })
     }
 
-    /// Appends the body. A token longer than 65,535 bytes is cut.
+    /// Appends the body. A token of more than 65,535 bytes is cut.
     pub fn write(&self, out: &mut Vec<u8>) {
         let token = short(self.security_buffer);
         let mut w = Writer::new(out);
@@ -72,7 +72,7 @@ impl<'a> Request<'a> {
         w.bytes(token);
     }
 
-    /// Bytes to hold against the credit charge.
+    /// The bytes that count for the credit charge.
     #[must_use]
     pub fn payload_len(&self) -> u32 {
         self.security_buffer.len() as u32
@@ -92,9 +92,9 @@ impl<'a> Response<'a> {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or points outside.
+    /// [`Malformed`] if a field is missing or points outside.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "SESSION_SETUP response", 9)?;
+        let mut r = FieldReader::body(message, "SESSION_SETUP response", 9)?;
         let session_flags = SessionFlags::from_bits_retain(r.u16("SessionFlags")?);
         let offset = r.u16("SecurityBufferOffset")?;
         let length = r.u16("SecurityBufferLength")?;
@@ -102,7 +102,7 @@ impl<'a> Response<'a> {
         Ok(Response { session_flags, security_buffer })
     }
 
-    /// Appends the body. A token longer than 65,535 bytes is cut.
+    /// Appends the body. A token of more than 65,535 bytes is cut.
     pub fn write(&self, out: &mut Vec<u8>) {
         let token = short(self.security_buffer);
         let mut w = Writer::new(out);
@@ -114,7 +114,7 @@ impl<'a> Response<'a> {
     }
 }
 
-/// What of a token a 16-bit length can describe.
+/// The part of a token that a 16-bit length can describe.
 fn short(token: &[u8]) -> &[u8] {
     &token[..token.len().min(usize::from(u16::MAX))]
 }

@@ -1,17 +1,17 @@
-//! SET_INFO: changes attributes of a file, a volume, a security descriptor or quota (MS-SMB2 2.2.39 and
+//! SET_INFO: changes attributes of a file or a volume, a security descriptor or quotas (MS-SMB2 2.2.39 and
 //! 2.2.40).
 
 use crate::fscc::FileInfoClass;
 use crate::id::FileId;
 use crate::malformed::Malformed;
 use crate::query_info::{InfoType, SecurityInformation};
-use crate::reader::{HEADER, Reader};
+use crate::reader::{FieldReader, HEADER};
 use wire::Writer;
 
 /// SET_INFO request (MS-SMB2 2.2.39).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// What the information is about.
+    /// The kind of information.
     pub info_type: InfoType,
     /// The class of MS-FSCC 2.4 or 2.5.
     pub file_info_class: u8,
@@ -24,7 +24,7 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Sets information of a class about a file.
+    /// A request that sets a class of information about a file.
     #[must_use]
     pub fn of_file(class: FileInfoClass, file_id: FileId, buffer: &'a [u8]) -> Self {
         let (info_type, file_info_class) = (InfoType::File, class.0);
@@ -34,9 +34,9 @@ impl<'a> Request<'a> {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or points outside.
+    /// [`Malformed`] if a field is missing or points outside.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "SET_INFO request", 33)?;
+        let mut r = FieldReader::body(message, "SET_INFO request", 33)?;
         let info_type = InfoType::new(r.u8("InfoType")?);
         let file_info_class = r.u8("FileInfoClass")?;
         let length = r.u32("BufferLength")? as usize;
@@ -62,13 +62,13 @@ impl<'a> Request<'a> {
         w.bytes(self.buffer);
     }
 
-    /// The parts of the security descriptor that are to be set, when one is.
+    /// The parts of the security descriptor to set, if it is such a request.
     #[must_use]
     pub fn security_information(&self) -> SecurityInformation {
         SecurityInformation::from_bits_retain(self.additional_information)
     }
 
-    /// Bytes to hold against the credit charge.
+    /// The bytes that count for the credit charge.
     #[must_use]
     pub fn payload_len(&self) -> u32 {
         self.buffer.len() as u32
@@ -83,9 +83,9 @@ impl Response {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when the body is missing.
+    /// [`Malformed`] if the body is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        Reader::body(message, "SET_INFO response", 2).map(|_| Response)
+        FieldReader::body(message, "SET_INFO response", 2).map(|_| Response)
     }
 
     /// Appends the body.

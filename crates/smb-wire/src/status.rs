@@ -1,23 +1,23 @@
-//! NTSTATUS: the 32-bit result that every response header carries (MS-ERREF 2.3).
+//! NTSTATUS: the 32-bit result in every response header (MS-ERREF 2.3).
 //!
-//! [`NtStatus`] is a number with names: a value without a name is still a value. The names are those
-//! that MS-SMB2, MS-FSCC and MS-FSA let a server answer, and those that clients in use react to.
+//! [`NtStatus`] is a number with names. A value without a name is valid too. The names are those that
+//! MS-SMB2, MS-FSCC and MS-FSA allow for a server, and those that existing clients react to.
 
 use std::fmt;
 
-/// A result code. `NtStatus::SUCCESS` is zero; the two highest bits hold the severity.
+/// A result code. `NtStatus::SUCCESS` is zero. The two highest bits are the severity.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[repr(transparent)]
 pub struct NtStatus(pub u32);
 
-/// How bad a status is: the two highest bits of the number (MS-ERREF 2.3).
+/// The severity of a status: the two highest bits of the number (MS-ERREF 2.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Severity {
-    /// The operation did what it was asked to, or is on its way.
+    /// The operation succeeded or is under way.
     Success,
-    /// The operation succeeded and has something to say.
+    /// The operation succeeded with additional information.
     Information,
-    /// The operation stopped early; what it produced so far is valid.
+    /// The operation stopped early. Its output so far is valid.
     Warning,
     /// The operation failed.
     Error,
@@ -43,14 +43,14 @@ impl NtStatus {
         self.0 >> 30 == 3
     }
 
-    /// Whether the severity is [`Severity::Warning`]: `BUFFER_OVERFLOW`, `NO_MORE_FILES` and their like.
+    /// Whether the severity is [`Severity::Warning`], as in `BUFFER_OVERFLOW` and `NO_MORE_FILES`.
     #[inline]
     #[must_use]
     pub const fn is_warning(self) -> bool {
         self.0 >> 30 == 2
     }
 
-    /// Whether the operation did not fail: success and information, which excludes warnings.
+    /// Whether the operation did not fail: success or information, but not a warning.
     #[inline]
     #[must_use]
     pub const fn is_success(self) -> bool {
@@ -93,7 +93,7 @@ macro_rules! statuses {
                 pub const $name: NtStatus = NtStatus($value);
             )*
 
-            /// The name in MS-ERREF, when this value has one here.
+            /// The name in MS-ERREF, if this value has one here.
             #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn severity_is_read_from_the_two_highest_bits() {
-        // The status of the SESSION_SETUP response in MS-SMB2 4.1 and three others as they are captured.
+        // The status of the SESSION_SETUP response in MS-SMB2 4.1, and three other recorded ones.
         assert!(NtStatus(0xc000_0016).is_error());
         assert_eq!(NtStatus(0xc000_0016).to_string(), "STATUS_MORE_PROCESSING_REQUIRED");
         assert_eq!(NtStatus(0x8000_0005).severity(), Severity::Warning);

@@ -1,14 +1,14 @@
-//! TREE_CONNECT: access to one share (MS-SMB2 2.2.9 and 2.2.10).
+//! TREE_CONNECT: connects to one share (MS-SMB2 2.2.9 and 2.2.10).
 
 use crate::create::Access;
 use crate::macros::{wire_enum, wire_flags};
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, Reader};
+use crate::reader::{FieldReader, HEADER};
 use crate::utf16::Utf16;
 use wire::Writer;
 
 wire_flags! {
-    /// Flags of a request (MS-SMB2 2.2.9). They mean something in 3.1.1 only.
+    /// Flags of a request (MS-SMB2 2.2.9). They have a meaning in 3.1.1 only.
     pub struct RequestFlags: u16 {
         CLUSTER_RECONNECT = 0x0001,
         REDIRECT_TO_OWNER = 0x0002,
@@ -18,7 +18,7 @@ wire_flags! {
 }
 
 wire_enum! {
-    /// What a share holds (MS-SMB2 2.2.10).
+    /// The type of a share (MS-SMB2 2.2.10).
     pub enum ShareType: u8 {
         Disk = 0x01,
         Pipe = 0x02,
@@ -27,8 +27,8 @@ wire_enum! {
 }
 
 wire_flags! {
-    /// Properties of a share (MS-SMB2 2.2.10). The caching mode is two bits wide: none of them set is manual
-    /// caching, both are no caching.
+    /// Properties of a share (MS-SMB2 2.2.10). The caching mode has two bits: no bit is manual caching, and
+    /// both bits are no caching.
     pub struct ShareFlags: u32 {
         DFS = 0x0000_0001,
         DFS_ROOT = 0x0000_0002,
@@ -64,11 +64,11 @@ wire_flags! {
 /// TREE_CONNECT request (MS-SMB2 2.2.9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// Flags as they came. Before 3.1.1 they are to be ignored.
+    /// Flags as they came. Before 3.1.1 they must be ignored.
     pub flags: RequestFlags,
     /// `\\server\share`.
     pub path: Utf16<'a>,
-    /// The contexts of the extension, when it is there.
+    /// The contexts of the extension, if it is present.
     pub contexts: Contexts<'a>,
 }
 
@@ -79,13 +79,13 @@ impl<'a> Request<'a> {
         Request { flags: RequestFlags::empty(), path, contexts: Contexts::EMPTY }
     }
 
-    /// Parses a message from its header on. Whether the extension is there depends on the flags and on
-    /// `is_311`, the dialect of the connection.
+    /// Parses a message from its header on. The flags and `is_311`, the dialect of the connection, say
+    /// whether the extension is present.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or points outside.
+    /// [`Malformed`] if a field is missing or points outside.
     pub fn parse(message: &'a [u8], is_311: bool) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "TREE_CONNECT request", 9)?;
+        let mut r = FieldReader::body(message, "TREE_CONNECT request", 9)?;
         let flags = RequestFlags::from_bits_retain(r.u16("Flags")?);
         let offset = r.u16("PathOffset")?;
         let length = r.u16("PathLength")?;
@@ -105,7 +105,7 @@ impl<'a> Request<'a> {
         Ok(Request { flags, path, contexts: Contexts { bytes, count } })
     }
 
-    /// Appends the body, with the extension when the flags say so.
+    /// Appends the body, with the extension if the flags say so.
     pub fn write(&self, out: &mut Vec<u8>) {
         let extended = self.flags.contains(RequestFlags::EXTENSION_PRESENT);
         let mut w = Writer::new(out);
@@ -126,13 +126,13 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Bytes to hold against the credit charge: none.
+    /// The bytes that count for the credit charge: none.
     #[must_use]
     pub fn payload_len(&self) -> u32 {
         0
     }
 
-    /// The name of the share: what follows the last backslash of the path.
+    /// The name of the share: the part after the last backslash of the path.
     #[must_use]
     pub fn share(&self) -> Utf16<'a> {
         let start = self.path.units().rposition(|unit| unit == u16::from(b'\\')).map_or(0, |at| at + 1);
@@ -145,24 +145,24 @@ impl<'a> Request<'a> {
 pub struct Contexts<'a> {
     /// The bytes from the first context on.
     pub bytes: &'a [u8],
-    /// How many there are said to be.
+    /// The stated number of contexts.
     pub count: u16,
 }
 
-/// The type of the one context that is defined, which carries the identity of a user.
+/// The type of the only defined context. It has the identity of a user.
 pub const REMOTED_IDENTITY: u16 = 0x0001;
 
 impl<'a> Contexts<'a> {
     /// No contexts.
     pub const EMPTY: Contexts<'static> = Contexts { bytes: &[], count: 0 };
 
-    /// Type and data of each context. After an error there is nothing more.
+    /// Type and data of each context. The iterator ends after an error.
     pub fn iter(&self) -> impl Iterator<Item = Result<(u16, &'a [u8]), Malformed>> + use<'a> {
         let (bytes, mut left, mut at) = (self.bytes, self.count, 0usize);
         std::iter::from_fn(move || {
             left = left.checked_sub(1)?;
             let read = || {
-                let mut r = Reader::new(bytes.get(at..).unwrap_or_default(), "TREE_CONNECT_CONTEXT");
+                let mut r = FieldReader::new(bytes.get(at..).unwrap_or_default(), "TREE_CONNECT_CONTEXT");
                 let context_type = r.u16("ContextType")?;
                 let length = usize::from(r.u16("DataLength")?);
                 r.skip(4, "Reserved")?;
@@ -181,13 +181,13 @@ impl<'a> Contexts<'a> {
 /// TREE_CONNECT response (MS-SMB2 2.2.10).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Response {
-    /// What the share holds.
+    /// The type of the share.
     pub share_type: ShareType,
     /// Its properties.
     pub share_flags: ShareFlags,
     /// Its capabilities.
     pub capabilities: ShareCapabilities,
-    /// What the share's permissions allow the user at most.
+    /// The most access that the share's permissions allow to the user.
     pub maximal_access: Access,
 }
 
@@ -195,9 +195,9 @@ impl Response {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing.
+    /// [`Malformed`] if a field is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "TREE_CONNECT response", 16)?;
+        let mut r = FieldReader::body(message, "TREE_CONNECT response", 16)?;
         let share_type = ShareType::new(r.u8("ShareType")?);
         r.skip(1, "Reserved")?;
         Ok(Response {

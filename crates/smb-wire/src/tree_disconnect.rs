@@ -1,7 +1,7 @@
-//! TREE_DISCONNECT: gives access to a share up (MS-SMB2 2.2.11 and 2.2.12).
+//! TREE_DISCONNECT: disconnects from a share (MS-SMB2 2.2.11 and 2.2.12).
 
 use crate::malformed::Malformed;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use wire::Writer;
 
 /// TREE_DISCONNECT request.
@@ -12,9 +12,9 @@ impl Request {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when the body is missing.
+    /// [`Malformed`] if the body is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        Reader::body(message, "TREE_DISCONNECT request", 4).map(|_| Request)
+        FieldReader::body(message, "TREE_DISCONNECT request", 4).map(|_| Request)
     }
 
     /// Appends the body.
@@ -24,7 +24,7 @@ impl Request {
         w.u16_le(0);
     }
 
-    /// Bytes to hold against the credit charge: none.
+    /// The bytes that count for the credit charge: none.
     #[must_use]
     pub fn payload_len(&self) -> u32 {
         0
@@ -39,9 +39,9 @@ impl Response {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when the body is missing.
+    /// [`Malformed`] if the body is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        Reader::body(message, "TREE_DISCONNECT response", 4).map(|_| Response)
+        FieldReader::body(message, "TREE_DISCONNECT response", 4).map(|_| Response)
     }
 
     /// Appends the body.

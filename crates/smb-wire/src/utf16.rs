@@ -1,7 +1,7 @@
-//! Names as they stand in a message: UTF-16, little-endian, not necessarily well formed.
+//! Names as they are in a message: UTF-16, little-endian, not necessarily well formed.
 //!
-//! [`Utf16`] borrows the bytes and hands out code units or characters; [`crate::fscc::names`] turns names
-//! into those of the host and back.
+//! [`Utf16`] borrows the bytes and returns code units or characters. [`crate::fscc::names`] converts names
+//! to those of the host and back.
 
 use std::fmt;
 
@@ -13,14 +13,14 @@ impl<'a> Utf16<'a> {
     /// No text.
     pub const EMPTY: Utf16<'static> = Utf16(&[]);
 
-    /// A view of `bytes`, or `None` when their number is odd.
+    /// A view of `bytes`, or `None` if their number is odd.
     #[inline]
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Option<Self> {
         bytes.len().is_multiple_of(2).then_some(Utf16(bytes))
     }
 
-    /// The bytes as they stand in the message.
+    /// The bytes of the message.
     #[inline]
     #[must_use]
     pub fn as_bytes(&self) -> &'a [u8] {
@@ -47,18 +47,18 @@ impl<'a> Utf16<'a> {
         self.0.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]))
     }
 
-    /// The characters in order; an unpaired surrogate is an error that carries its code unit.
+    /// The characters in order. An unpaired surrogate is an error with its code unit.
     pub fn chars(&self) -> impl Iterator<Item = Result<char, std::char::DecodeUtf16Error>> + use<'a> {
         char::decode_utf16(self.units())
     }
 
-    /// The text, or `None` when it has an unpaired surrogate.
+    /// The text, or `None` if it has an unpaired surrogate.
     #[must_use]
     pub fn to_string_exact(&self) -> Option<String> {
         self.chars().collect::<Result<_, _>>().ok()
     }
 
-    /// The text with U+FFFD in the place of unpaired surrogates, for logs and messages.
+    /// The text with U+FFFD instead of unpaired surrogates, for logs and messages.
     #[must_use]
     pub fn to_string_lossy(&self) -> String {
         self.chars().map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()

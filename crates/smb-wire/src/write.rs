@@ -1,21 +1,21 @@
-//! WRITE: bytes for a file or pipe (MS-SMB2 2.2.21 and 2.2.22).
+//! WRITE: writes bytes to a file or pipe (MS-SMB2 2.2.21 and 2.2.22).
 
 use crate::id::FileId;
 use crate::macros::wire_flags;
 use crate::malformed::Malformed;
 use crate::read::Channel;
-use crate::reader::{HEADER, Reader};
+use crate::reader::{FieldReader, HEADER};
 use wire::Writer;
 
-/// The size of the fields in front of the data of a request, in bytes.
+/// The size of the fields before the data of a request, in bytes.
 pub const REQUEST_FIXED: usize = 48;
 
 /// The size of the body of a response, in bytes.
 pub const RESPONSE_FIXED: usize = 16;
 
 wire_flags! {
-    /// Flags of a request (MS-SMB2 2.2.21).
-    pub struct Flags: u32 {
+    /// WriteFlags of a request (MS-SMB2 2.2.21).
+    pub struct WriteFlags: u32 {
         WRITE_THROUGH = 0x0000_0001,
         WRITE_UNBUFFERED = 0x0000_0002,
     }
@@ -24,19 +24,19 @@ wire_flags! {
 /// WRITE request (MS-SMB2 2.2.21).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// Where in the file to write.
+    /// The offset in the file.
     pub offset: u64,
     /// The Open.
     pub file_id: FileId,
-    /// Where the data travels.
+    /// The path of the data.
     pub channel: Channel,
-    /// Bytes that travel over the channel.
+    /// Bytes that are sent over the channel.
     pub remaining_bytes: u32,
-    /// What describes the channel; empty where `channel` is none or this would lie outside the message. It
-    /// is not an error of its own since dialects before 3.0 ignore the channel.
+    /// The description of the channel. It is empty if `channel` is none or it would be outside the message.
+    /// That is not an error, since dialects before 3.0 ignore the channel.
     pub channel_info: &'a [u8],
     /// Hints and write-through.
-    pub flags: Flags,
+    pub flags: WriteFlags,
     /// The data.
     pub data: &'a [u8],
 }
@@ -51,7 +51,7 @@ impl<'a> Request<'a> {
             channel: Channel::None,
             remaining_bytes: 0,
             channel_info: &[],
-            flags: Flags::empty(),
+            flags: WriteFlags::empty(),
             data,
         }
     }
@@ -59,10 +59,10 @@ impl<'a> Request<'a> {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or points outside.
+    /// [`Malformed`] if a field is missing or points outside.
     #[inline]
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "WRITE request", 49)?;
+        let mut r = FieldReader::body(message, "WRITE request", 49)?;
         let data_offset = r.u16("DataOffset")?;
         let length = r.u32("Length")?;
         let offset = r.u64("Offset")?;
@@ -71,7 +71,7 @@ impl<'a> Request<'a> {
         let remaining_bytes = r.u32("RemainingBytes")?;
         let info_offset = r.u16("WriteChannelInfoOffset")?;
         let info_length = r.u16("WriteChannelInfoLength")?;
-        let flags = Flags::from_bits_retain(r.u32("Flags")?);
+        let flags = WriteFlags::from_bits_retain(r.u32("Flags")?);
         // MS-SMB2 3.3.5.13
         if channel == Channel::None && data_offset > 0x100 {
             return Err(r.wrong("DataOffset"));
@@ -93,12 +93,12 @@ impl<'a> Request<'a> {
         w.bytes(self.channel_info);
         w.bytes(self.data);
         if self.channel_info.is_empty() && self.data.is_empty() {
-            // The variable part holds at least one byte.
+            // The variable part has at least one byte.
             w.u8(0);
         }
     }
 
-    /// Appends only the fixed fields, for `data_length` bytes that the caller puts behind them. Not for a
+    /// Appends only the fixed fields, for `data_length` bytes that the caller appends. It is not for a
     /// request with channel information.
     pub fn write_fixed(&self, out: &mut Vec<u8>, data_length: u32) {
         self.fixed(&mut Writer::new(out), data_length);
@@ -118,7 +118,7 @@ impl<'a> Request<'a> {
         w.u32_le(self.flags.bits());
     }
 
-    /// Bytes to hold against the credit charge.
+    /// The bytes that count for the credit charge.
     #[inline]
     #[must_use]
     pub fn payload_len(&self) -> u32 {
@@ -129,7 +129,7 @@ impl<'a> Request<'a> {
 /// WRITE response (MS-SMB2 2.2.22).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Response {
-    /// How many bytes were written.
+    /// The number of written bytes.
     pub count: u32,
 }
 
@@ -137,14 +137,14 @@ impl Response {
     /// Parses a message from its header on.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing.
+    /// [`Malformed`] if a field is missing.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::body(message, "WRITE response", 17)?;
+        let mut r = FieldReader::body(message, "WRITE response", 17)?;
         r.skip(2, "Reserved")?;
         Ok(Response { count: r.u32("Count")? })
     }
 
-    /// Fills in the whole body.
+    /// Writes the whole body.
     #[inline]
     pub fn write_fixed(&self, place: &mut [u8; RESPONSE_FIXED]) {
         *place = [0; RESPONSE_FIXED];

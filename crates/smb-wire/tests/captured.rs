@@ -1,7 +1,7 @@
-//! Reads what Samba's client and server said to each other, writes it again and compares.
+//! Reads a captured conversation of Samba's client and server, writes it again and compares.
 //!
-//! Every captured message must be read, and what is written from it must mean the same. Where Samba lays a
-//! message out as MS-SMB2 suggests, which is nearly everywhere, it must also be the same bytes.
+//! Every captured message must be readable, and the written copy must mean the same. In nearly all messages
+//! Samba uses the layout that MS-SMB2 suggests. Such a copy must have the same bytes.
 
 mod support;
 
@@ -10,9 +10,9 @@ use smb_wire::header::{Packet, smb1, transform};
 use smb_wire::negotiate::{Cipher, Context, Dialect, HashAlgorithm, SigningAlgorithm};
 use smb_wire::*;
 use std::collections::BTreeSet;
-use support::{Side, captured, captured_messages};
+use support::{FrameSender, captured, captured_messages};
 
-/// Parses `message` as `$type`, writes it, checks that it reads the same, and answers what was written.
+/// Parses `message` as `$type`, writes it, checks that it parses the same, and returns the written bytes.
 macro_rules! again {
     ($type:ty, $message:expr $(, $more:expr)*) => {{
         let message: &[u8] = $message;
@@ -24,70 +24,70 @@ macro_rules! again {
     }};
 }
 
-fn request_again(command: Command, message: &[u8]) -> Vec<u8> {
+fn request_again(command: SmbCommand, message: &[u8]) -> Vec<u8> {
     match command {
-        Command::Negotiate => again!(negotiate::Request, message),
-        Command::SessionSetup => again!(session_setup::Request, message),
-        Command::Logoff => again!(logoff::Request, message),
-        Command::TreeConnect => again!(tree_connect::Request, message, true),
-        Command::TreeDisconnect => again!(tree_disconnect::Request, message),
-        Command::Create => again!(create::Request, message),
-        Command::Close => again!(close::Request, message),
-        Command::Flush => again!(flush::Request, message),
-        Command::Read => again!(read::Request, message),
-        Command::Write => again!(write::Request, message),
-        Command::Lock => again!(lock::Request, message),
-        Command::Ioctl => again!(ioctl::Request, message),
-        Command::Cancel => again!(cancel::Request, message),
-        Command::Echo => again!(echo::Request, message),
-        Command::QueryDirectory => again!(query_directory::Request, message),
-        Command::ChangeNotify => again!(change_notify::Request, message),
-        Command::QueryInfo => again!(query_info::Request, message),
-        Command::SetInfo => again!(set_info::Request, message),
-        Command::OplockBreak => again!(oplock_break::Request, message),
+        SmbCommand::Negotiate => again!(negotiate::Request, message),
+        SmbCommand::SessionSetup => again!(session_setup::Request, message),
+        SmbCommand::Logoff => again!(logoff::Request, message),
+        SmbCommand::TreeConnect => again!(tree_connect::Request, message, true),
+        SmbCommand::TreeDisconnect => again!(tree_disconnect::Request, message),
+        SmbCommand::Create => again!(create::Request, message),
+        SmbCommand::Close => again!(close::Request, message),
+        SmbCommand::Flush => again!(flush::Request, message),
+        SmbCommand::Read => again!(read::Request, message),
+        SmbCommand::Write => again!(write::Request, message),
+        SmbCommand::Lock => again!(lock::Request, message),
+        SmbCommand::Ioctl => again!(ioctl::Request, message),
+        SmbCommand::Cancel => again!(cancel::Request, message),
+        SmbCommand::Echo => again!(echo::Request, message),
+        SmbCommand::QueryDirectory => again!(query_directory::Request, message),
+        SmbCommand::ChangeNotify => again!(change_notify::Request, message),
+        SmbCommand::QueryInfo => again!(query_info::Request, message),
+        SmbCommand::SetInfo => again!(set_info::Request, message),
+        SmbCommand::OplockBreak => again!(oplock_break::Request, message),
         other => panic!("{other:?}"),
     }
 }
 
-fn response_again(command: Command, message: &[u8]) -> Vec<u8> {
+fn response_again(command: SmbCommand, message: &[u8]) -> Vec<u8> {
     if error::stands_in(message).unwrap() {
         return again!(error::Response, message);
     }
     match command {
-        Command::Negotiate => again!(negotiate::Response, message),
-        Command::SessionSetup => again!(session_setup::Response, message),
-        Command::Logoff => again!(logoff::Response, message),
-        Command::TreeConnect => again!(tree_connect::Response, message),
-        Command::TreeDisconnect => again!(tree_disconnect::Response, message),
-        Command::Create => again!(create::Response, message),
-        Command::Close => again!(close::Response, message),
-        Command::Flush => again!(flush::Response, message),
-        Command::Read => again!(read::Response, message),
-        Command::Write => again!(write::Response, message),
-        Command::Lock => again!(lock::Response, message),
-        Command::Ioctl => again!(ioctl::Response, message),
-        Command::Echo => again!(echo::Response, message),
-        Command::QueryDirectory | Command::ChangeNotify | Command::QueryInfo => {
+        SmbCommand::Negotiate => again!(negotiate::Response, message),
+        SmbCommand::SessionSetup => again!(session_setup::Response, message),
+        SmbCommand::Logoff => again!(logoff::Response, message),
+        SmbCommand::TreeConnect => again!(tree_connect::Response, message),
+        SmbCommand::TreeDisconnect => again!(tree_disconnect::Response, message),
+        SmbCommand::Create => again!(create::Response, message),
+        SmbCommand::Close => again!(close::Response, message),
+        SmbCommand::Flush => again!(flush::Response, message),
+        SmbCommand::Read => again!(read::Response, message),
+        SmbCommand::Write => again!(write::Response, message),
+        SmbCommand::Lock => again!(lock::Response, message),
+        SmbCommand::Ioctl => again!(ioctl::Response, message),
+        SmbCommand::Echo => again!(echo::Response, message),
+        SmbCommand::QueryDirectory | SmbCommand::ChangeNotify | SmbCommand::QueryInfo => {
             again!(output::Response, message)
         }
-        Command::SetInfo => again!(set_info::Response, message),
-        Command::OplockBreak if Header::parse(message).unwrap().message_id() == u64::MAX => {
+        SmbCommand::SetInfo => again!(set_info::Response, message),
+        SmbCommand::OplockBreak if Header::parse(message).unwrap().message_id() == u64::MAX => {
             again!(oplock_break::Notification, message)
         }
-        Command::OplockBreak => again!(oplock_break::Response, message),
+        SmbCommand::OplockBreak => again!(oplock_break::Response, message),
         other => panic!("{other:?}"),
     }
 }
 
-/// Bytes of a body that MS-SMB2 reserves, or lets the receiver ignore, and in which Samba puts something else.
-fn ignored(side: Side, command: Command, message: &[u8]) -> &'static [(usize, usize)] {
+/// Bytes of a body that MS-SMB2 reserves or lets the receiver ignore. Samba puts other values there.
+fn ignored(side: FrameSender, command: SmbCommand, message: &[u8]) -> &'static [(usize, usize)] {
     let empty_error =
-        side == Side::Server && error::Response::parse(message).is_ok_and(|e| e.error_data.is_empty());
+        side == FrameSender::Server && error::Response::parse(message).is_ok_and(|e| e.error_data.is_empty());
     match (side, command) {
         // SecurityFlags, SmbCreateFlags and Reserved.
-        (Side::Client, Command::Create) => &[(2, 3), (8, 24)],
+        (FrameSender::Client, SmbCommand::Create) => &[(2, 3), (8, 24)],
         // InputOffset without input, and OutputOffset.
-        (Side::Client, Command::Ioctl) => &[(24, 28), (36, 40)],
+        (FrameSender::Client, SmbCommand::Ioctl) => &[(24, 28), (36, 40)],
         // The byte that fills the variable part.
         _ if empty_error => &[(8, 9)],
         _ => &[],
@@ -103,10 +103,10 @@ fn every_captured_message_is_read_and_written_alike() {
         let mut header_again = [0; header::SIZE];
         header.write(&mut header_again);
         assert_eq!(header_again, message[..header::SIZE]);
-        assert_eq!(header.is_response(), side == Side::Server);
+        assert_eq!(header.is_response(), side == FrameSender::Server);
         let mut written = match side {
-            Side::Client => request_again(command, &message),
-            Side::Server => response_again(command, &message),
+            FrameSender::Client => request_again(command, &message),
+            FrameSender::Server => response_again(command, &message),
         };
         // Samba ends some messages with a terminator or with padding up to eight bytes.
         assert!(written.len() <= message.len() && message.len() - written.len() < 8, "{message:02x?}");
@@ -115,14 +115,14 @@ fn every_captured_message_is_read_and_written_alike() {
             written[range.clone()].copy_from_slice(&message[range]);
         }
         assert_eq!(written, message[..written.len()], "{side:?} {command:?}");
-        seen.insert((side == Side::Server, command.get()));
+        seen.insert((side == FrameSender::Server, command.get()));
     }
     // All nineteen commands, and a response to each but CANCEL.
     assert_eq!(seen.len(), 19 + 18);
 }
 
 /// The first captured request of `command` that `wanted` accepts.
-fn find(side: Side, command: Command, wanted: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+fn find(side: FrameSender, command: SmbCommand, wanted: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     captured_messages()
         .into_iter()
         .find(|(s, m)| *s == side && Header::parse(m).unwrap().command() == command && wanted(m))
@@ -133,7 +133,7 @@ fn find(side: Side, command: Command, wanted: impl Fn(&[u8]) -> bool) -> Vec<u8>
 #[test]
 fn a_negotiation_says_what_both_sides_can() {
     let offers_311 = |m: &[u8]| negotiate::Request::parse(m).unwrap().dialects.contains(Dialect::Smb311);
-    let message = find(Side::Client, Command::Negotiate, offers_311);
+    let message = find(FrameSender::Client, SmbCommand::Negotiate, offers_311);
     let request = negotiate::Request::parse(&message).unwrap();
     assert_eq!(
         request.dialects.iter().map(Dialect::get).collect::<Vec<_>>(),
@@ -157,7 +157,7 @@ fn a_negotiation_says_what_both_sides_can() {
     assert_eq!(*name, "127.0.0.1");
 
     let chose = |m: &[u8]| negotiate::Response::parse(m).unwrap().dialect_revision == Dialect::Smb311;
-    let message = find(Side::Server, Command::Negotiate, chose);
+    let message = find(FrameSender::Server, SmbCommand::Negotiate, chose);
     let response = negotiate::Response::parse(&message).unwrap();
     assert_eq!(response.max_read_size, 8 << 20);
     assert!(response.contexts.iter().any(|c| matches!(c, Ok(Context::Signing(list)) if list.len() == 1)));
@@ -171,7 +171,7 @@ fn a_multi_protocol_negotiate_is_answered_with_the_wildcard() {
     assert!(request.offers(b"NT LM 0.12") && request.offers(smb1::DIALECT_2_002));
     assert!(request.offers(smb1::DIALECT_2_WILDCARD));
     let wildcard = |m: &[u8]| negotiate::Response::parse(m).unwrap().dialect_revision == Dialect::Wildcard;
-    find(Side::Server, Command::Negotiate, wildcard);
+    find(FrameSender::Server, SmbCommand::Negotiate, wildcard);
 }
 
 #[test]
@@ -185,7 +185,8 @@ fn a_sealed_frame_is_as_long_as_it_says() {
 fn create_contexts_say_what_the_test_program_meant() {
     let contexts: Vec<_> = captured_messages()
         .into_iter()
-        .filter(|(side, m)| *side == Side::Client && Header::parse(m).unwrap().command() == Command::Create)
+        .filter(|(side, _)| *side == FrameSender::Client)
+        .filter(|(_, m)| Header::parse(m).unwrap().command() == SmbCommand::Create)
         .collect();
     let all: Vec<_> = contexts
         .iter()
@@ -222,16 +223,20 @@ fn a_server_for_macos_tells_its_model() {
     let mac = |m: &[u8]| {
         !error::stands_in(m).unwrap()
             && create::Response::parse(m).unwrap().contexts.responses().any(|c| {
-                matches!(c, Ok(ResponseContext::Aapl(aapl::Response::ServerQuery { model: Some(name), .. })) if name == "MacSamba")
+                matches!(
+                    c,
+                    Ok(ResponseContext::Aapl(aapl::Response::ServerQuery { model: Some(name), .. }))
+                        if name == "MacSamba"
+                )
             })
     };
-    find(Side::Server, Command::Create, mac);
+    find(FrameSender::Server, SmbCommand::Create, mac);
 }
 
 #[test]
 fn an_interface_list_names_the_loopback_address() {
     let output = |m: &[u8]| !error::stands_in(m).unwrap();
-    let message = find(Side::Server, Command::Ioctl, |m| {
+    let message = find(FrameSender::Server, SmbCommand::Ioctl, |m| {
         output(m) && ioctl::Response::parse(m).unwrap().ctl_code == ioctl::CtlCode::QueryNetworkInterfaceInfo
     });
     let response = ioctl::Response::parse(&message).unwrap();
@@ -246,7 +251,7 @@ fn an_interface_list_names_the_loopback_address() {
 
 #[test]
 fn a_negotiation_is_validated() {
-    let message = find(Side::Client, Command::Ioctl, |m| {
+    let message = find(FrameSender::Client, SmbCommand::Ioctl, |m| {
         ioctl::Request::parse(m).unwrap().ctl_code == ioctl::CtlCode::ValidateNegotiateInfo
     });
     let input = ioctl::Request::parse(&message).unwrap().input;

@@ -1,4 +1,4 @@
-//! No bytes make a parser panic, and no offset leads out of the message it stands in.
+//! No bytes make a parser panic, and no offset leads out of its message.
 
 mod support;
 
@@ -17,7 +17,7 @@ fn message() -> impl Strategy<Value = Vec<u8>> {
     let body = proptest::collection::vec(byte, 0..200);
     (proptest::sample::select(&SIZES[..]), body).prop_map(|(size, body)| {
         let mut message = Vec::new();
-        Header::request(Command::Create, 1).push(&mut message);
+        Header::request(SmbCommand::Create, 1).push(&mut message);
         message.extend(size.to_le_bytes());
         message.extend(body);
         message
@@ -25,7 +25,9 @@ fn message() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 2000, failure_persistence: None, ..ProptestConfig::default()
+    })]
 
     #[test]
     fn arbitrary_bodies(message in message()) {

@@ -1,7 +1,7 @@
-//! What is written can be read, whatever the fields hold.
+//! Written messages can be read again, with any values in their fields.
 //!
-//! The captured messages show that the layouts are right; these tests show that no value of a field disturbs
-//! its neighbours, that offsets follow lengths, and that nothing depends on what stands in front in the buffer.
+//! The captured messages show that the layouts are right. These tests show that no value of a field disturbs
+//! its neighbours, that offsets follow lengths, and that earlier bytes in the buffer have no effect.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ macro_rules! round_trip {
     ($type:ty, $value:expr $(, $more:expr)*) => {{
         let value = $value;
         let mut out = vec![0xaa; 3];
-        Header::request(Command::Echo, 0).push(&mut out);
+        Header::request(SmbCommand::Echo, 0).push(&mut out);
         value.write(&mut out);
         let read = <$type>::parse(&out[3..] $(, $more)*);
         prop_assert_eq!(read, Ok(value));
@@ -97,9 +97,10 @@ proptest! {
 
     #[test]
     fn header_fields_do_not_touch_each_other(
-        command in any::<u16>(), message_id in any::<u64>(), session_id in any::<u64>(), async_id in any::<u64>(),
-        tree_id in any::<u32>(), process_id in any::<u32>(), numbers in any::<[u16; 3]>(), next in any::<u32>(),
-        status in any::<u32>(), signature in any::<[u8; 16]>(),
+        command in any::<u16>(), message_id in any::<u64>(), session_id in any::<u64>(),
+        async_id in any::<u64>(), tree_id in any::<u32>(), process_id in any::<u32>(),
+        numbers in any::<[u16; 3]>(), next in any::<u32>(), status in any::<u32>(),
+        signature in any::<[u8; 16]>(),
     ) {
         let mut header = Header::request(command.into(), message_id);
         header.set_session_id(session_id);
@@ -115,7 +116,8 @@ proptest! {
         let read = Header::parse(&place).unwrap();
         prop_assert_eq!(read.command().get(), command);
         prop_assert_eq!((read.message_id(), read.session_id()), (message_id, session_id));
-        prop_assert_eq!((read.credit_charge(), read.credits(), read.next_command()), (numbers[0], numbers[1], next));
+        prop_assert_eq!((read.credit_charge(), read.credits()), (numbers[0], numbers[1]));
+        prop_assert_eq!(read.next_command(), next);
         prop_assert_eq!((read.tree_id(), read.process_id(), read.is_async()), (tree_id, process_id, false));
         prop_assert_eq!((read.status(), read.signature()), (NtStatus(status), &signature));
         prop_assert_eq!(read.channel_sequence(), status as u16);
@@ -127,28 +129,35 @@ proptest! {
         prop_assert_eq!((header.async_id(), header.message_id()), (async_id, message_id));
         prop_assert_eq!(header.status(), NtStatus(u32::from(numbers[2])));
         let response = Header::response_to(header, NtStatus::PENDING);
-        prop_assert!(response.is_response() && !response.is_signed() && !response.flags().contains(Flags::ASYNC_COMMAND));
+        prop_assert!(response.is_response() && !response.is_signed());
+        prop_assert!(!response.flags().contains(Flags::ASYNC_COMMAND));
         prop_assert_eq!((response.message_id(), response.session_id()), (message_id, session_id));
     }
 
     #[test]
     fn negotiate(
         dialects in vec(any::<u16>().prop_map(Dialect::new), 1..8), with_311 in any::<bool>(), guid in guid(),
-        salt in bytes(), netname in name(), token in bytes(), numbers in any::<[u32; 4]>(), times in any::<[u64; 2]>(),
-        mode in any::<u16>(), unknown in bytes(),
+        salt in bytes(), netname in name(), token in bytes(), numbers in any::<[u32; 4]>(),
+        times in any::<[u64; 2]>(), mode in any::<u16>(), unknown in bytes(),
     ) {
         let mut dialects = dialects;
         dialects.retain(|d| *d != Dialect::Smb311);
         dialects.push(if with_311 { Dialect::Smb311 } else { Dialect::Smb302 });
         let contexts = [
-            Context::PreauthIntegrity { hash_algorithms: List::Values(&[HashAlgorithm::Sha512]), salt: &salt },
-            Context::Encryption(List::Values(&[Cipher::Aes256Gcm, Cipher::Unknown(0x77)])),
+            Context::PreauthIntegrity {
+                hash_algorithms: WireList::Values(&[HashAlgorithm::Sha512]),
+                salt: &salt,
+            },
+            Context::Encryption(WireList::Values(&[Cipher::Aes256Gcm, Cipher::Unknown(0x77)])),
             Context::Netname(Utf16::new(&netname).unwrap()),
             Context::Unknown { context_type: 0x4321, data: &unknown },
-            Context::Compression { flags: CompressionFlags::CHAINED, algorithms: List::Values(&[4.into()]) },
-            Context::RdmaTransform(List::Values(&[1.into(), 2.into()])),
+            Context::Compression {
+                flags: CompressionFlags::CHAINED,
+                algorithms: WireList::Values(&[4.into()]),
+            },
+            Context::RdmaTransform(WireList::Values(&[1.into(), 2.into()])),
             Context::Transport(TransportFlags::ACCEPT_TRANSPORT_LEVEL_SECURITY),
-            Context::Signing(List::Values(&[SigningAlgorithm::AesGmac])),
+            Context::Signing(WireList::Values(&[SigningAlgorithm::AesGmac])),
             Context::Posix(&negotiate::context::POSIX_GUID),
         ];
         let used = if with_311 { &contexts[..] } else { &[] };
@@ -158,7 +167,7 @@ proptest! {
             security_mode,
             capabilities,
             client_guid: guid,
-            dialects: List::Values(&dialects),
+            dialects: WireList::Values(&dialects),
             contexts: negotiate::Contexts::Values(used),
         });
         round_trip!(negotiate::Response<'_>, negotiate::Response {
@@ -179,7 +188,8 @@ proptest! {
     #[test]
     fn session_setup_and_tree_connect(
         flags in any::<u8>(), mode in any::<u8>(), numbers in any::<[u32; 3]>(), previous in any::<u64>(),
-        token in bytes(), path in name(), share_type in any::<u8>(), identity in bytes(), extended in any::<bool>(),
+        token in bytes(), path in name(), share_type in any::<u8>(), identity in bytes(),
+        extended in any::<bool>(),
     ) {
         round_trip!(session_setup::Request<'_>, session_setup::Request {
             flags: session_setup::RequestFlags::from_bits_retain(flags),
@@ -195,7 +205,10 @@ proptest! {
         let mut context = vec![1, 0, identity.len() as u8, 0, 0, 0, 0, 0];
         context.extend(&identity);
         let request = tree_connect::Request {
-            flags: if extended { tree_connect::RequestFlags::EXTENSION_PRESENT } else { tree_connect::RequestFlags::empty() },
+            flags: match extended {
+                true => tree_connect::RequestFlags::EXTENSION_PRESENT,
+                false => tree_connect::RequestFlags::empty(),
+            },
             path: Utf16::new(&path).unwrap(),
             contexts: if extended {
                 tree_connect::Contexts { bytes: &context, count: 1 }
@@ -218,8 +231,9 @@ proptest! {
 
     #[test]
     fn create_with_any_contexts(
-        oplock in any::<u8>(), n in any::<[u32; 6]>(), name in name(), contexts in vec(request_context(), 0..6),
-        ea in bytes(), info in file_info(), file_id in file_id(), granted in lease(), flags in any::<u8>(),
+        oplock in any::<u8>(), n in any::<[u32; 6]>(), name in name(),
+        contexts in vec(request_context(), 0..6), ea in bytes(), info in file_info(),
+        file_id in file_id(), granted in lease(), flags in any::<u8>(),
     ) {
         let mut contexts = contexts;
         contexts.push(RequestContext::EaBuffer(&ea));
@@ -245,10 +259,19 @@ proptest! {
         let answers = [
             ResponseContext::Lease(granted),
             ResponseContext::DurableHandle,
-            ResponseContext::MaximalAccess { query_status: NtStatus(n[0]), access: create::Access::from_bits_retain(n[1]) },
+            ResponseContext::MaximalAccess {
+                query_status: NtStatus(n[0]),
+                access: create::Access::from_bits_retain(n[1]),
+            },
             ResponseContext::OnDiskId { disk_file_id: info.change_time, volume_id: info.end_of_file },
             ResponseContext::DurableHandleV2 { timeout: n[2], flags: DurableFlags::PERSISTENT },
-            ResponseContext::Posix(posix::CreateResponse { nlink: n[3], reparse_tag: n[4], mode: n[5], owner: &sid, group: &sid }),
+            ResponseContext::Posix(posix::CreateResponse {
+                nlink: n[3],
+                reparse_tag: n[4],
+                mode: n[5],
+                owner: &sid,
+                group: &sid,
+            }),
         ];
         let response = create::Response {
             oplock_level: oplock.into(),
@@ -291,11 +314,12 @@ proptest! {
             channel,
             remaining_bytes: n[2],
             channel_info,
-            flags: write::Flags::from_bits_retain(n[3]),
+            flags: write::WriteFlags::from_bits_retain(n[3]),
             data: &data,
         });
         round_trip!(write::Response, write::Response { count: n[0] });
-        round_trip!(close::Request, close::Request { flags: close::Flags::from_bits_retain(reserved1), file_id });
+        let flags = close::CloseFlags::from_bits_retain(reserved1);
+        round_trip!(close::Request, close::Request { flags, file_id });
         round_trip!(close::Response, close::Response { info: Some(info) });
         round_trip!(close::Response, close::Response { info: None });
         round_trip!(flush::Request, flush::Request { reserved1, file_id });
@@ -333,21 +357,23 @@ proptest! {
     #[test]
     fn locks_and_breaks(
         file_id in file_id(), index in 0u32..1 << 28, number in 0u8..16, key in any::<[u8; 16]>(),
-        locks in vec(any::<(u64, u64, u32)>(), 1..5), n in any::<[u32; 3]>(), epoch in any::<u16>(), level in any::<u8>(),
+        locks in vec(any::<(u64, u64, u32)>(), 1..5), n in any::<[u32; 3]>(), epoch in any::<u16>(),
+        level in any::<u8>(),
     ) {
         let locks: Vec<_> = locks
             .into_iter()
-            .map(|(offset, length, flags)| LockElement { offset, length, flags: lock::Flags::from_bits_retain(flags) })
+            .map(|(offset, length, flags)| (offset, length, lock::LockFlags::from_bits_retain(flags)))
+            .map(|(offset, length, flags)| LockElement { offset, length, flags })
             .collect();
         round_trip!(lock::Request<'_>, lock::Request {
             lock_sequence_number: number,
             lock_sequence_index: index,
             file_id,
-            locks: List::Values(&locks),
+            locks: WireList::Values(&locks),
         });
         let oplock = oplock_break::Oplock { oplock_level: level.into(), file_id };
         let state = LeaseState::from_bits_retain(n[0]);
-        let lease = oplock_break::Lease { key: LeaseKey(key), state };
+        let lease = oplock_break::AcknowledgedLease { key: LeaseKey(key), state };
         round_trip!(oplock_break::Notification, oplock_break::Notification::Oplock(oplock));
         round_trip!(oplock_break::Notification, oplock_break::Notification::Lease {
             new_epoch: epoch,
@@ -356,7 +382,8 @@ proptest! {
             current_state: state,
             new_state: LeaseState::from_bits_retain(n[2]),
         });
-        round_trip!(notification::Notification, notification::Notification { notification_type: n[0].into() });
+        let notification_type = n[0].into();
+        round_trip!(notification::Notification, notification::Notification { notification_type });
         round_trip!(oplock_break::Request, oplock_break::Request::Oplock(oplock));
         round_trip!(oplock_break::Request, oplock_break::Request::Lease(lease));
         round_trip!(oplock_break::Response, oplock_break::Response::Oplock(oplock));
@@ -365,12 +392,12 @@ proptest! {
 
     #[test]
     fn queries(
-        file_id in file_id(), n in any::<[u32; 4]>(), small in any::<[u8; 3]>(), data in bytes(), name in name(),
-        word in any::<u16>(),
+        file_id in file_id(), n in any::<[u32; 4]>(), small in any::<[u8; 3]>(), data in bytes(),
+        name in name(), word in any::<u16>(),
     ) {
         round_trip!(query_directory::Request<'_>, query_directory::Request {
             file_information_class: small[0],
-            flags: query_directory::Flags::from_bits_retain(small[1]),
+            flags: query_directory::QueryDirectoryFlags::from_bits_retain(small[1]),
             file_index: n[0],
             file_id,
             file_name: Utf16::new(&name).unwrap(),
@@ -378,7 +405,7 @@ proptest! {
         });
         round_trip!(output::Response<'_>, output::Response { output_buffer: &data });
         round_trip!(change_notify::Request, change_notify::Request {
-            flags: change_notify::Flags::from_bits_retain(word),
+            flags: change_notify::ChangeNotifyFlags::from_bits_retain(word),
             output_buffer_length: n[0],
             file_id,
             completion_filter: change_notify::CompletionFilter::from_bits_retain(n[1]),
@@ -388,7 +415,7 @@ proptest! {
             file_info_class: small[1],
             output_buffer_length: n[0],
             additional_information: n[1],
-            flags: query_info::Flags::from_bits_retain(n[2]),
+            flags: query_info::QueryInfoFlags::from_bits_retain(n[2]),
             file_id,
             input_buffer: &data,
         });
@@ -403,15 +430,15 @@ proptest! {
 
     #[test]
     fn control_codes(
-        file_id in file_id(), n in any::<[u32; 5]>(), input in bytes(), output in bytes(), key in any::<[u8; 24]>(),
-        chunks in vec(any::<(u64, u64, u32)>(), 0..4), guid in guid(),
+        file_id in file_id(), n in any::<[u32; 5]>(), input in bytes(), output in bytes(),
+        key in any::<[u8; 24]>(), chunks in vec(any::<(u64, u64, u32)>(), 0..4), guid in guid(),
     ) {
         round_trip!(ioctl::Request<'_>, ioctl::Request {
             ctl_code: n[0].into(),
             file_id,
             max_input_response: n[1],
             max_output_response: n[2],
-            flags: ioctl::Flags::from_bits_retain(n[3]),
+            flags: ioctl::IoctlFlags::from_bits_retain(n[3]),
             input: &input,
             output_count: n[4],
         });
@@ -423,9 +450,11 @@ proptest! {
         });
         let chunks: Vec<_> = chunks
             .into_iter()
-            .map(|(source_offset, target_offset, length)| body::SrvCopychunk { source_offset, target_offset, length })
+            .map(|(source_offset, target_offset, length)| {
+                body::SrvCopychunk { source_offset, target_offset, length }
+            })
             .collect();
-        let copy = body::SrvCopychunkCopy { source_key: key, chunks: List::Values(&chunks) };
+        let copy = body::SrvCopychunkCopy { source_key: key, chunks: WireList::Values(&chunks) };
         let mut out = Vec::new();
         copy.write(&mut out);
         prop_assert_eq!(out.len(), 32 + 24 * chunks.len());
@@ -442,7 +471,9 @@ proptest! {
     }
 
     #[test]
-    fn posix_structures(n in any::<[u64; 7]>(), small in any::<[u32; 5]>(), name in name(), count in 0u8..=15) {
+    fn posix_structures(
+        n in any::<[u64; 7]>(), small in any::<[u32; 5]>(), name in name(), count in 0u8..=15,
+    ) {
         let mut owner = vec![1, count, 0, 0, 0, 0, 0, 5];
         owner.extend(std::iter::repeat_n(7, 4 * usize::from(count)));
         let group = [1, 0, 0, 0, 0, 0, 0, 1];
@@ -472,11 +503,15 @@ proptest! {
         let mut out = Vec::new();
         entry.write(&mut out);
         prop_assert_eq!(posix::DirectoryEntry::parse(&out), Ok(entry));
-        prop_assert!(posix::DirectoryEntry::parse(&out[..out.len() - name.len().min(1)]).is_ok() == name.is_empty());
+        let cut = &out[..out.len() - name.len().min(1)];
+        prop_assert!(posix::DirectoryEntry::parse(cut).is_ok() == name.is_empty());
     }
 
     #[test]
-    fn errors(unparsed in any::<u16>(), substitute in name(), print in name(), is_relative in any::<bool>(), is_311 in any::<bool>()) {
+    fn errors(
+        unparsed in any::<u16>(), substitute in name(), print in name(), is_relative in any::<bool>(),
+        is_311 in any::<bool>(),
+    ) {
         let link = error::SymbolicLink {
             unparsed_path_length: unparsed,
             substitute_name: Utf16::new(&substitute).unwrap(),
@@ -484,7 +519,7 @@ proptest! {
             is_relative,
         };
         let mut out = Vec::new();
-        Header::request(Command::Create, 1).push(&mut out);
+        Header::request(SmbCommand::Create, 1).push(&mut out);
         error::Response::symbolic_link(&mut out, is_311, &link);
         let response = error::Response::parse(&out).unwrap();
         prop_assert_eq!(response.error_context_count, u8::from(is_311));

@@ -1,11 +1,11 @@
-//! Transactions: what is noted of a request when it is answered. Their names are those of Azure Files' metrics; the table of
-//! what went how is [`response`].
+//! Transactions: the values that are counted for a request when it is answered. The names are those of Azure
+//! Files' metrics. [`response`] maps a status to a response type.
 
 use share::counts::Family;
 use share::limits::ResponseType;
-use smb_wire::{Command, NtStatus};
+use smb_wire::{NtStatus, SmbCommand};
 
-/// The commands in the order of their numbers, and at the end whatever else may come.
+/// The commands in the order of their numbers. The last entry stands for every other number.
 pub static FAMILY: Family = Family {
     name: "SMB",
     operations: &[
@@ -33,31 +33,32 @@ pub static FAMILY: Family = Family {
     authentications: &["NTLMv2", "Anonymous", "AccountKey"],
 };
 
-/// The place of [`FAMILY`]'s authentications: a session with a user.
+/// The index in [`FAMILY`]'s authentications for a session with a user.
 pub const PROVED: u8 = 0;
-/// A session without one, or none yet.
+/// The index for an anonymous session and for a request without a session.
 pub(crate) const NOT_PROVED: u8 = 1;
-/// A session that was logged on with the key of an account.
+/// The index for a session that was logged on with the key of an account.
 pub const BY_KEY: u8 = 2;
 
-/// Whether a command counts among the operations on metadata: those on names and Opens rather than on data.
-pub(crate) fn is_metadata(command: Command) -> bool {
+/// Whether a command counts among the metadata operations: operations on names and Opens, not on data.
+pub(crate) fn is_metadata(command: SmbCommand) -> bool {
     matches!(
         command,
-        Command::Create
-            | Command::Close
-            | Command::Lock
-            | Command::Ioctl
-            | Command::QueryDirectory
-            | Command::QueryInfo
-            | Command::SetInfo
+        SmbCommand::Create
+            | SmbCommand::Close
+            | SmbCommand::Lock
+            | SmbCommand::Ioctl
+            | SmbCommand::QueryDirectory
+            | SmbCommand::QueryInfo
+            | SmbCommand::SetInfo
     )
 }
 
-/// How a request went that ended with this status, when it had met this limit before.
+/// The response type of a request that ended with this status. `met` is the limit that the request met
+/// before.
 pub(crate) fn response(status: NtStatus, met: ResponseType) -> ResponseType {
-    // Warnings come with an answer: of what there was room for, or that there is no more. A log-on that goes on has not
-    // failed.
+    // A warning comes with a reply: the reply was cut short, or there are no more entries. A log-on that
+    // goes on has not failed.
     if !status.is_error() || status == NtStatus::MORE_PROCESSING_REQUIRED {
         return met;
     }
@@ -86,8 +87,10 @@ mod tests {
     #[test]
     fn every_command_has_its_name() {
         for (number, name) in FAMILY.operations.iter().enumerate() {
-            match Command::new(number as u16) {
-                Command::ServerToClientNotification | Command::Unknown(_) => assert_eq!(*name, "Unknown"),
+            match SmbCommand::new(number as u16) {
+                SmbCommand::ServerToClientNotification | SmbCommand::Unknown(_) => {
+                    assert_eq!(*name, "Unknown")
+                }
                 command => assert_eq!(*name, format!("{command:?}")),
             }
         }

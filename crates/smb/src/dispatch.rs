@@ -1,58 +1,62 @@
-//! From an admitted request to its command: the checks that all commands share, in the order of the
-//! specification (MS-SMB2 3.3.5.2).
+//! Leads an admitted request to its command. It first makes the checks that all commands share, in the order
+//! of the specification (MS-SMB2 3.3.5.2). Start with [`handle`].
 
 use std::sync::atomic::Ordering;
 
-use smb_wire::{Command, NtStatus};
+use smb_wire::{NtStatus, SmbCommand};
 use wire::Output;
 
 use crate::connection::{Connection, Negotiated};
-use crate::exchange::{Answered, Aside, Handled, Outcome, Request, Stop};
+use crate::exchange::{Answered, Aside, CommandOutcome, Handled, Request, Stop};
 use crate::state::Event;
-use crate::state::session::State;
+use crate::state::session::SessionState;
 use crate::{cmd, counting};
 
-/// Checks what all commands share, and hands the request to its own.
-pub fn handle(connection: &mut Connection, request: &mut Request<'_>, out: &mut Output<Event>) -> Outcome {
-    let mut outcome = checked(connection, request, out).unwrap_or_else(Outcome::from);
-    if let Outcome::Answered(Answered::Failed(status, _)) = &mut outcome
+/// Makes the shared checks and calls the command of the request.
+pub fn handle(
+    connection: &mut Connection,
+    request: &mut Request<'_>,
+    out: &mut Output<Event>,
+) -> CommandOutcome {
+    let mut outcome = checked(connection, request, out).unwrap_or_else(CommandOutcome::from);
+    if let CommandOutcome::Answered(Answered::Failed(status, _)) = &mut outcome
         && request.announced
     {
         *status = ended(request.header.command(), *status);
     }
-    let goes_on = matches!(&outcome, Outcome::Aside(aside) if !matches!(aside, Aside::Answer(..)));
+    let goes_on = matches!(&outcome, CommandOutcome::Aside(aside) if !matches!(aside, Aside::Answer(..)));
     if !goes_on && let Some(open) = request.counted.take().and_then(|id| connection.server.opens.get(id)) {
         // MS-SMB2 3.3.4.1
-        open.moving.sequence.end(request.header.channel_sequence());
+        open.per_request.sequence.end(request.header.channel_sequence());
     }
     match &outcome {
-        Outcome::Answered(Answered::Failed(status, _)) => {
-            // MS-SMB2 3.3.5.2.7.2: what stands behind it has no tree.
-            if request.header.command() == Command::TreeConnect {
+        CommandOutcome::Answered(Answered::Failed(status, _)) => {
+            // MS-SMB2 3.3.5.2.7.2: the requests that follow have no tree.
+            if request.header.command() == SmbCommand::TreeConnect {
                 request.related.tree_id = u32::MAX;
             }
-            // MS-SMB2 3.3.5.2.7.2: only a request that would have made an Open fails those behind it.
-            if request.header.command() == Command::Create || request.related.file_id.is_none() {
+            // MS-SMB2 3.3.5.2.7.2: only a request that would have created an Open fails those that follow.
+            if request.header.command() == SmbCommand::Create || request.related.file_id.is_none() {
                 request.related.failed = Some(*status);
             }
         }
-        Outcome::Answered(Answered::Done(_)) | Outcome::Aside(Aside::Answer(..)) => {
+        CommandOutcome::Answered(Answered::Done(_)) | CommandOutcome::Aside(Aside::Answer(..)) => {
             request.related.failed = None;
         }
-        Outcome::Aside(_) | Outcome::Silent | Outcome::Disconnect(_) => {}
+        CommandOutcome::Aside(_) | CommandOutcome::Silent | CommandOutcome::Disconnect(_) => {}
     }
     outcome
 }
 
-/// What a request that waits is told when its Open, tree or session goes away.
-fn ended(command: Command, status: NtStatus) -> NtStatus {
+/// The status of a waiting request whose Open, tree or session has ended.
+fn ended(command: SmbCommand, status: NtStatus) -> NtStatus {
     let gone = [NtStatus::FILE_CLOSED, NtStatus::NETWORK_NAME_DELETED, NtStatus::USER_SESSION_DELETED];
     match command {
         _ if !gone.contains(&status) => status,
         // MS-FSA 2.1.5.8
-        Command::Lock => NtStatus::RANGE_NOT_LOCKED,
+        SmbCommand::Lock => NtStatus::RANGE_NOT_LOCKED,
         // MS-FSA 2.1.5.5
-        Command::ChangeNotify => NtStatus::NOTIFY_CLEANUP,
+        SmbCommand::ChangeNotify => NtStatus::NOTIFY_CLEANUP,
         _ => status,
     }
 }
@@ -61,30 +65,32 @@ fn checked(
     connection: &mut Connection,
     request: &mut Request<'_>,
     out: &mut Output<Event>,
-) -> Result<Outcome, Stop> {
+) -> Result<CommandOutcome, Stop> {
     let command = request.header.command();
     if !request.resumed {
         connection.handle.counters.request();
     }
     // MS-SMB2 3.3.5.2.7.2: the first request of a frame has nothing to be related to.
-    let alone = !request.related.any && !request.resumed && command != Command::Cancel;
+    let alone = !request.related.any && !request.resumed && command != SmbCommand::Cancel;
     if request.header.is_related() && (alone || request.related.invalid) {
         request.related.invalid = true;
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     }
     request.channel = connection.channel_of(request.session_id);
-    if command == Command::Negotiate {
+    if command == SmbCommand::Negotiate {
         return Ok(cmd::negotiate::handle(connection, request, out).into());
     }
     let settled = &connection.negotiated.ok_or(Stop::Disconnect("a request before NEGOTIATE"))?;
     let handled = match command {
-        Command::SessionSetup => cmd::session_setup::handle(connection, settled, request),
-        Command::Echo => cmd::echo::handle(request),
-        Command::Cancel => {
+        SmbCommand::SessionSetup => cmd::session_setup::handle(connection, settled, request),
+        SmbCommand::Echo => cmd::echo::handle(request),
+        SmbCommand::Cancel => {
             cmd::cancel::handle(connection, request, out);
-            return Ok(Outcome::Silent);
+            return Ok(CommandOutcome::Silent);
         }
-        Command::Ioctl if request.channel.is_none() && cmd::ioctl::torture::is_asked(connection, request) => {
+        SmbCommand::Ioctl
+            if request.channel.is_none() && cmd::ioctl::torture::is_asked(connection, request) =>
+        {
             cmd::ioctl::torture::handle(connection, request)
         }
         _ => in_session(connection, settled, request),
@@ -92,43 +98,43 @@ fn checked(
     Ok(handled.into())
 }
 
-/// The same for commands of a session.
+/// Checks and calls the commands that need a session.
 fn in_session(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
     // MS-SMB2 3.3.5.2.9
     if request.channel.is_none() && request.header.is_related() {
-        // What it is related to had no session either, so there is nothing to inherit.
+        // The request that it is related to had no session either. There is nothing to inherit.
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     }
     if request.channel.is_none() {
-        connection.complain_of_stolen(request);
+        connection.log_foreign_session(request);
     }
     let session = connection.session(request)?;
-    Stop::when(session.state() != State::Valid, NtStatus::USER_SESSION_DELETED)?;
+    Stop::when(session.state() != SessionState::Valid, NtStatus::USER_SESSION_DELETED)?;
     if session.proved().is_some_and(|proved| !proved.anonymous) {
         let by_key = session.standing().is_some_and(|standing| standing.by_key);
-        request.course.authentication = if by_key { counting::BY_KEY } else { counting::PROVED };
+        request.transaction.authentication = if by_key { counting::BY_KEY } else { counting::PROVED };
     }
     Stop::when(session.sealing_required.load(Ordering::Relaxed) && !request.sealed, NtStatus::ACCESS_DENIED)?;
     match request.header.command() {
-        Command::Read => cmd::read::handle(connection, settled, request),
-        Command::Write => cmd::write::handle(connection, settled, request),
-        Command::Logoff => cmd::logoff::handle(connection, request),
-        Command::TreeConnect => cmd::tree_connect::handle(connection, settled, request),
-        Command::TreeDisconnect => cmd::tree_disconnect::handle(connection, request),
-        Command::Create => cmd::create::handle(connection, settled, request),
-        Command::Close => cmd::close::handle(connection, request),
-        Command::Flush => cmd::flush::handle(connection, request),
-        Command::Lock => cmd::lock::handle(connection, settled, request),
-        Command::Ioctl => cmd::ioctl::handle(connection, settled, request),
-        Command::QueryDirectory => cmd::query_directory::handle(connection, settled, request),
-        Command::ChangeNotify => cmd::change_notify::handle(connection, settled, request),
-        Command::QueryInfo => cmd::query_info::handle(connection, settled, request),
-        Command::SetInfo => cmd::set_info::handle(connection, settled, request),
-        Command::OplockBreak => cmd::oplock_break::handle(connection, request),
-        Command::ServerToClientNotification | Command::Unknown(_) => {
+        SmbCommand::Read => cmd::read::handle(connection, settled, request),
+        SmbCommand::Write => cmd::write::handle(connection, settled, request),
+        SmbCommand::Logoff => cmd::logoff::handle(connection, request),
+        SmbCommand::TreeConnect => cmd::tree_connect::handle(connection, settled, request),
+        SmbCommand::TreeDisconnect => cmd::tree_disconnect::handle(connection, request),
+        SmbCommand::Create => cmd::create::handle(connection, settled, request),
+        SmbCommand::Close => cmd::close::handle(connection, request),
+        SmbCommand::Flush => cmd::flush::handle(connection, request),
+        SmbCommand::Lock => cmd::lock::handle(connection, settled, request),
+        SmbCommand::Ioctl => cmd::ioctl::handle(connection, settled, request),
+        SmbCommand::QueryDirectory => cmd::query_directory::handle(connection, settled, request),
+        SmbCommand::ChangeNotify => cmd::change_notify::handle(connection, settled, request),
+        SmbCommand::QueryInfo => cmd::query_info::handle(connection, settled, request),
+        SmbCommand::SetInfo => cmd::set_info::handle(connection, settled, request),
+        SmbCommand::OplockBreak => cmd::oplock_break::handle(connection, request),
+        SmbCommand::ServerToClientNotification | SmbCommand::Unknown(_) => {
             Err(Stop::Fail(NtStatus::INVALID_PARAMETER))
         }
-        Command::Negotiate | Command::SessionSetup | Command::Echo | Command::Cancel => {
+        SmbCommand::Negotiate | SmbCommand::SessionSetup | SmbCommand::Echo | SmbCommand::Cancel => {
             Err(Stop::Fail(NtStatus::INVALID_PARAMETER))
         }
     }

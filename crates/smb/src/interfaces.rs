@@ -1,20 +1,22 @@
-//! Where clients can find this server besides the address at which they are: the list behind
-//! FSCTL_QUERY_NETWORK_INTERFACE_INFO (MS-SMB2 3.3.5.15.11).
+//! The list behind FSCTL_QUERY_NETWORK_INTERFACE_INFO (MS-SMB2 3.3.5.15.11): the other addresses at which
+//! clients can reach this server.
 //!
-//! The list is told to the server as plain values ([`Server::set_interfaces`](crate::Server::set_interfaces))
-//! by whoever watches the host; [`answer`] chooses from it what one connection is told.
+//! The program that watches the host gives the server this list as plain values
+//! ([`Server::set_interfaces`](crate::Server::set_interfaces)). [`answer`] chooses the part that one
+//! connection gets.
 
 use std::net::IpAddr;
 
 use smb_wire::ioctl::interfaces::{InterfaceCapability, NetworkInterfaceInfo};
 
-/// Addresses that a client is told at most. Linux asks for 16 KiB, which hold 107 and no other answer.
+/// The most addresses that a client gets. Linux asks for 16 KiB. That holds 107 addresses if the frame has
+/// no other reply.
 pub const MAX_OFFERED: usize = 64;
 
-/// The interface of an address that nobody has told the server about.
+/// The interface number of an address that is not in the server's list.
 const UNKNOWN_INTERFACE: u32 = 0x7fff_ffff;
 
-/// What a link is taken for that does not tell its speed, in bit/s.
+/// The assumed speed of a link that does not report one, in bit/s.
 pub const UNKNOWN_SPEED_BPS: u64 = 1_000_000_000;
 
 /// One address of one network interface.
@@ -24,12 +26,12 @@ pub struct NetworkAddress {
     pub if_index: u32,
     /// The address.
     pub address: IpAddr,
-    /// Speed of the link in bit/s; none counts as [`UNKNOWN_SPEED_BPS`].
+    /// Speed of the link in bit/s. `None` counts as [`UNKNOWN_SPEED_BPS`].
     pub link_speed_bps: Option<u64>,
-    /// Whether clients are told that the interface can spread its work over processors, without which they
-    /// open one connection to it and no more.
+    /// Whether the interface can spread its work over processors (RSS). Clients open only one connection to
+    /// an interface without it.
     pub rss: bool,
-    /// Whether it is told to everybody. The others are told to connections that use them already.
+    /// Whether all clients get this address. Other addresses go only to connections that already use them.
     pub offered: bool,
 }
 
@@ -46,9 +48,9 @@ impl NetworkAddress {
     }
 }
 
-/// The address `own`, at which a connection has come in: as it is `known`, else as an address of the interface
-/// that leads back to this host, which has all of 127.0.0.0/8 and knows one of them, else of an interface of
-/// its own.
+/// The entry for the address `own`, at which a connection has come in. The order is: the entry in `known`;
+/// for a loopback address, the loopback interface (it has all of 127.0.0.0/8 but lists one address); an
+/// interface of its own.
 #[must_use]
 pub fn find(known: &[NetworkAddress], own: IpAddr) -> NetworkAddress {
     let own = own.to_canonical();
@@ -66,7 +68,7 @@ pub fn find(known: &[NetworkAddress], own: IpAddr) -> NetworkAddress {
     }
 }
 
-/// What a connection to `own` is told of `known`: its own address first, then all that are offered.
+/// The part of `known` that a connection to `own` gets: its own address first, then all that are offered.
 #[must_use]
 pub fn answer(known: &[NetworkAddress], own: IpAddr) -> Vec<NetworkInterfaceInfo> {
     let here = find(known, own);

@@ -1,16 +1,17 @@
-//! Which keys a session and its channels use (MS-SMB2 3.1.4.2, 3.3.5.5.3).
+//! Which keys a session and its channels use (MS-SMB2 3.1.4.2, 3.3.5.5.3). To seal a message is to encrypt
+//! it (MS-SMB2 3.1.4.3). That authenticates the message too, so a sealed message needs no signature.
 
 use auth::crypto::{Cipher, Sealer, Signer, SigningAlgorithm, kdf};
 use smb_wire::negotiate::Dialect;
 
-/// How a connection was negotiated, as far as keys depend on it.
+/// The parts of a negotiation that keys depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Protection {
     /// Dialect.
     pub dialect: Dialect,
-    /// How messages are signed.
+    /// The algorithm that signs messages.
     pub signing: SigningAlgorithm,
-    /// How messages are sealed, if they can be.
+    /// The algorithm that seals messages, if one was negotiated.
     pub cipher: Option<Cipher>,
 }
 
@@ -26,15 +27,15 @@ pub fn signer(protection: Protection, session_key: &[u8; 16], preauth: &[u8; 64]
     Signer::new(protection.signing, &key)
 }
 
-/// The keys that seal in both directions, from the view of one end.
+/// The sealing keys for both directions, from the view of one end.
 pub struct Seal {
-    /// Seals what we send.
+    /// Seals outgoing messages.
     pub out: Sealer,
-    /// Opens what we receive.
+    /// Decrypts incoming messages.
     pub into: Sealer,
 }
 
-/// The server's sealing keys of a session; none when the dialect or the negotiation has no cipher.
+/// The server's sealing keys of a session, or `None` if the dialect or the negotiation has no cipher.
 #[must_use]
 pub fn server_seal(protection: Protection, session_key: &[u8; 16], preauth: &[u8; 64]) -> Option<Seal> {
     let cipher = protection.cipher?;

@@ -1,24 +1,24 @@
 //! Layer 3: the SMB server as a state machine (MS-SMB2). No sockets, no clocks.
 //!
-//! The floors, each of which knows only those below it:
+//! The crate has floors. Each floor knows only those below it:
 //!
 //! ```text
-//! service, run      what the transport calls; a frame on its way, one request after the other
-//! dispatch          from a request to its command
+//! service, run      the entry points for the transport; run takes a frame through its requests
+//! dispatch          passes a request to its command
 //! cmd               the commands, one file for each
-//! connection        what a connection knows and does: credits, signatures, what a request names, what waits, the answers
-//! exchange          the requests of a frame under way, how they end, what is put aside
-//! state             what outlives a connection: sessions, trees, Opens, clients, notices
+//! connection        one connection: credits, signatures, lookups, waiting requests, replies
+//! exchange          the requests of a frame, their outcomes, requests that were put aside
+//! state             the state that outlives a connection: sessions, trees, Opens, clients, notices
 //! ```
 //!
-//! Beside them stand `info` (what is told of a file), `path` and the plain values of [`config`], [`limits`], [`keys`],
-//! [`status`] and [`counting`].
+//! Beside the floors stand `info` (the metadata of a file in wire form), `path` and the plain values of
+//! [`config`], [`limits`], [`keys`], [`status`] and [`counting`].
 //!
-//! The way of a request: `run.rs` takes a message apart, has its seal opened, its place in the credit window and its signature
-//! checked by its [`connection`], and makes the [`exchange`] that owns it until it is answered; `dispatch.rs` hands it to its
-//! command in [`cmd`]. Start with [`connection::Connection`].
+//! The path of a request: `run.rs` splits a message. Its [`connection`] decrypts it and checks the credit
+//! window and the signature. The [`exchange`] then owns the message until it is answered. `dispatch.rs`
+//! passes it to its command in [`cmd`]. Start with [`connection::Connection`].
 //!
-//! What outlives a connection is in [`state`], and never points back at one. [`interfaces`] says where else the server can be found.
+//! [`state`] never points back at a connection. [`interfaces`] lists the other addresses of the server.
 
 pub mod cmd;
 pub mod config;

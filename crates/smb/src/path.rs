@@ -1,4 +1,5 @@
-//! Paths from the wire, as the engine wants them: checked single names from the root of the share.
+//! Turns paths from the wire into the form of the engine: checked single names from the root of the share.
+//! Start with [`parse`].
 
 use share::{Options, Refusal, Share};
 use smb_wire::error::SymbolicLink;
@@ -10,27 +11,28 @@ use volume::Name;
 use crate::exchange::Stop;
 use crate::info::names::{STREAM_SYNTAX, name};
 
-/// A path taken apart.
+/// The parts of a path.
 #[derive(Debug, Default)]
-pub(crate) struct Target {
-    /// From the root of the share.
+pub(crate) struct ParsedPath {
+    /// The names from the root of the share.
     pub names: Vec<Name>,
-    /// A named stream of what the path leads to.
+    /// The named stream, if the path has one.
     pub stream: Option<Name>,
     ends_with_separator: bool,
-    /// It names a directory's index: `directory::$INDEX_ALLOCATION`.
+    /// The path names a directory's index: `directory::$INDEX_ALLOCATION`.
     names_index: bool,
-    /// It names the unnamed data stream: `file::$DATA`.
+    /// The path names the unnamed data stream: `file::$DATA`.
     wants_data: bool,
 }
 
-impl Target {
-    /// Whether it names a data stream, if only the unnamed one, which no path does where there are none.
+impl ParsedPath {
+    /// Whether the path names a data stream, including the unnamed one. No such path is valid on a share
+    /// without streams.
     pub fn names_data(&self) -> bool {
         self.wants_data || self.stream.is_some()
     }
 
-    /// Whether it leads to what is open, by the name that has now; case is not minded.
+    /// Whether the path leads to this Open by the current name of its file. Case is ignored.
     pub fn is_path_of(&self, engine: &Share, open: &share::Open) -> bool {
         let same = |a: &Name, b: &Name| names::eq_folded(a.as_bytes(), b.as_bytes());
         let is_stream = match (&self.stream, &open.stream()) {
@@ -42,14 +44,14 @@ impl Target {
         is_stream && path.len() == self.names.len() && path.iter().zip(&self.names).all(|(a, b)| same(a, b))
     }
 
-    /// What the form of the path says about the object it may lead to.
+    /// Applies what the form of the path says about its object, such as a separator at the end.
     pub fn constrain(&self, options: &mut Options) -> Result<(), Stop> {
         // MS-FSA 2.1.5.1
         if self.ends_with_separator && options.contains(Options::NOT_DIRECTORY) {
             return Err(Stop::Fail(NtStatus::OBJECT_NAME_INVALID));
         }
         if self.ends_with_separator || self.names_index {
-            // The index is the directory, also for who asks for anything but a directory.
+            // The index is the directory itself, also for a client that asks for a non-directory.
             *options -= Options::NOT_DIRECTORY;
             *options |= Options::DIRECTORY;
         }
@@ -63,13 +65,13 @@ impl Target {
     }
 }
 
-/// Takes a path from the wire apart.
+/// Splits a path from the wire.
 ///
 /// # Errors
 /// The status that MS-SMB2 3.3.5.9 and MS-FSA 2.1.5.1 give for its form.
-pub(crate) fn parse(text: Utf16<'_>, syntax: Syntax) -> Result<Target, Stop> {
+pub(crate) fn parse(text: Utf16<'_>, syntax: Syntax) -> Result<ParsedPath, Stop> {
     let path = Path::parse(text, syntax).map_err(bad_path)?;
-    let mut target = Target { ends_with_separator: path.trailing_separator, ..Target::default() };
+    let mut target = ParsedPath { ends_with_separator: path.trailing_separator, ..ParsedPath::default() };
     for component in path.components() {
         target.names.push(name(component, syntax)?);
     }
@@ -94,8 +96,8 @@ fn bad_path(bad: BadPath) -> Stop {
     })
 }
 
-/// The refusal of a path that [`parse`] does not take, for who wants to open or make it. What names a stream that nothing
-/// has is refused once the way to it was found.
+/// The refusal of a path that [`parse`] rejects, for an open or a create. A path with an invalid stream type
+/// is refused only after the lookup of its parent.
 // MS-FSA 2.1.5.1 (phases 6 and 7)
 pub(crate) fn refusal(
     text: Utf16<'_>,
@@ -124,7 +126,7 @@ pub(crate) fn refusal(
     }
 }
 
-/// How many components a path has.
+/// The number of components of a path.
 fn components(text: Utf16<'_>) -> usize {
     let separators = [u16::from(b'\\'), u16::from(b'/')];
     let (mut count, mut is_in_component) = (0, false);
@@ -136,7 +138,7 @@ fn components(text: Utf16<'_>) -> usize {
     count
 }
 
-/// A refusal on the way to a path that goes on for so many components.
+/// Adds `behind` components to the unparsed rest of a refusal.
 fn further(why: Refusal, behind: usize) -> Refusal {
     match why {
         Refusal::StoppedAtLink { text, left } => Refusal::StoppedAtLink { text, left: left + behind },
@@ -145,8 +147,8 @@ fn further(why: Refusal, behind: usize) -> Refusal {
     }
 }
 
-/// The text of a link of the host as it is told. A client with the POSIX extensions gets it as it stands: Linux of 6.12 and newer takes a
-/// backslash there for a character of a name.
+/// The text of a symbolic link of the host in wire form. A client with the POSIX extensions gets it
+/// unchanged: Linux 6.12 and newer takes a backslash there for a character of a name.
 pub(crate) fn link_text(text: &[u8], posix: bool) -> Vec<u8> {
     let (syntax, separator) = if posix { (Syntax::Posix, b'/') } else { (Syntax::Windows, b'\\') };
     let mut told = Vec::new();
@@ -159,8 +161,8 @@ pub(crate) fn link_text(text: &[u8], posix: bool) -> Vec<u8> {
     told
 }
 
-/// The answer to a path that the engine refused; a link that the client is to follow itself is told with
-/// where it stands (MS-SMB2 2.2.2.2.1).
+/// The status for a path that the engine refused. A link that the client must follow itself comes with its
+/// position in the path (MS-SMB2 2.2.2.2.1).
 pub(crate) fn refused(refusal: &Refusal, asked: Utf16<'_>, posix: bool) -> Stop {
     match refusal {
         Refusal::StoppedAtLink { text, left } => {
@@ -181,7 +183,7 @@ pub(crate) fn refused(refusal: &Refusal, asked: Utf16<'_>, posix: bool) -> Stop 
                 print_name,
                 is_relative: relative,
             }),
-            // MS-FSA 2.1.5.1: what no server follows for its clients.
+            // MS-FSA 2.1.5.1: a reparse point that no server follows for its clients.
             _ => Stop::Fail(NtStatus::IO_REPARSE_TAG_NOT_HANDLED),
         },
         _ => Stop::Fail(crate::status::of(refusal)),
@@ -194,7 +196,7 @@ fn stopped(link: SymbolicLink<'_>) -> Stop {
     Stop::FailWith(NtStatus::STOPPED_ON_SYMLINK, data)
 }
 
-/// How many bytes of a path were not looked at yet, when so many components of it were not.
+/// How many bytes of a path belong to its last `left` components.
 fn unparsed(asked: Utf16<'_>, mut left: usize) -> u16 {
     let separators = [u16::from(b'\\'), u16::from(b'/')];
     let (mut bytes, mut is_in_component) = (0, false);
@@ -203,7 +205,7 @@ fn unparsed(asked: Utf16<'_>, mut left: usize) -> u16 {
             break;
         }
         bytes += 2;
-        // Several separators are as one, and those at the end are none.
+        // Several separators in a row count as one. Separators at the end do not count.
         let is_separator = separators.contains(&unit);
         left -= usize::from(is_separator && is_in_component);
         is_in_component = !is_separator;

@@ -1,5 +1,5 @@
-//! The way of a frame through its connection: [`receive`] opens the seal, [`run`] answers one request after the other. One that
-//! was put aside goes on by [`wake`], or by [`job_done`].
+//! The path of a frame through its connection: [`receive`] decrypts it, [`run`] answers one request after
+//! the other. A request that waits continues by [`wake`] or [`job_done`].
 
 use smallvec::SmallVec;
 use smb_wire::NtStatus;
@@ -7,25 +7,25 @@ use smb_wire::header::{Packet, transform};
 use wire::{Frame, Now, Output};
 
 use crate::cmd::negotiate;
-use crate::connection::{Connection, Refused};
+use crate::connection::{AdmissionRefusal, Connection};
 use crate::dispatch;
 use crate::exchange::compound::expected_size;
 use crate::exchange::parked::{Parked, Parking};
-use crate::exchange::rest::{First, Rest};
-use crate::exchange::{Aside, Compound, Exchange, Outcome, Request, UnderWay};
+use crate::exchange::remaining::{First, RemainingMessages};
+use crate::exchange::{Aside, CommandOutcome, Compound, Exchange, Request, RequestState};
 use crate::state::{Completion, Event};
 
-/// What comes behind one request of a frame.
+/// The continuation after one request of a frame.
 enum Then {
-    /// The next one, or the end.
+    /// The next request, or the end of the frame.
     Next,
-    /// It is put aside.
+    /// The request is put aside.
     Aside(Aside),
-    /// The end of the connection.
+    /// The connection ends.
     Closed,
 }
 
-/// Answers one frame.
+/// Answers all requests of one frame.
 pub(crate) fn receive(connection: &mut Connection, frame: &mut [u8], now: Now, out: &mut Output<Event>) {
     match Packet::classify(frame) {
         Some(Packet::Smb2) => start(connection, frame, None, now, out),
@@ -48,17 +48,23 @@ fn start(
 ) {
     let frame = out.pool.take(expected_size(messages));
     let compound = Compound::new(frame, sealed_by);
-    run(connection, Exchange { compound, rest: Rest::new(messages), request: None }, now, out);
+    run(
+        connection,
+        Exchange { compound, remaining: RemainingMessages::new(messages), request: None },
+        now,
+        out,
+    );
 }
 
-/// Answers the requests that are left one after the other; the first one may have been looked at before.
+/// Answers the remaining requests one after the other. The first one may be a resumed request.
 fn run(connection: &mut Connection, mut exchange: Exchange<'_>, now: Now, out: &mut Output<Event>) {
-    while !exchange.rest.bytes().is_empty() {
+    while !exchange.remaining.bytes().is_empty() {
         match run_one(connection, &mut exchange, now, out) {
             Then::Next => {}
             Then::Closed => return,
             Then::Aside(aside) => {
-                // They go before the answers so far, which may leave with the word that this one waits.
+                // The notices go before the replies so far. Those may leave together with the interim
+                // response of this request.
                 connection.send_own_notices(now, out);
                 match connection.put_aside(exchange, aside, out) {
                     Some(goes_on) => exchange = goes_on,
@@ -71,95 +77,95 @@ fn run(connection: &mut Connection, mut exchange: Exchange<'_>, now: Now, out: &
     connection.finish(exchange.compound, out);
 }
 
-/// Answers the first request that is left.
+/// Answers the first of the remaining requests.
 fn run_one(
     connection: &mut Connection,
     exchange: &mut Exchange<'_>,
     now: Now,
     out: &mut Output<Event>,
 ) -> Then {
-    let left = exchange.rest.bytes().len();
-    let Some(Ok(first)) = exchange.rest.first() else {
+    let left = exchange.remaining.bytes().len();
+    let Some(Ok(first)) = exchange.remaining.first() else {
         connection.hang_up("a malformed header", out);
         return Then::Closed;
     };
     let First { header, message, signature } = first;
     let (len, compound) = (message.len(), &mut exchange.compound);
-    let mut under_way = match exchange.request.take() {
+    let mut request_state = match exchange.request.take() {
         Some(resumed) => resumed,
         None => match connection.admit(&first, compound, now) {
-            Ok(signed) => UnderWay::new(header, signed, len, now),
-            Err(Refused::Ignore) => {
-                exchange.rest.pass(len);
+            Ok(signed) => RequestState::new(header, signed, len, now),
+            Err(AdmissionRefusal::Ignore) => {
+                exchange.remaining.pass(len);
                 return Then::Next;
             }
-            Err(Refused::Close(why)) => {
+            Err(AdmissionRefusal::Close(why)) => {
                 connection.hang_up(why, out);
                 return Then::Closed;
             }
-            Err(Refused::Answer { status, signed }) => {
-                connection.refuse(compound, UnderWay::new(header, signed, len, now), status);
-                exchange.rest.pass(len);
+            Err(AdmissionRefusal::Answer { status, signed }) => {
+                connection.refuse(compound, RequestState::new(header, signed, len, now), status);
+                exchange.remaining.pass(len);
                 return Then::Next;
             }
         },
     };
-    let bare = len == left && !under_way.signed && !under_way.resumed && compound.is_bare();
-    let mut request = Request::new(&mut under_way, message, compound, connection.origin(), now);
+    let bare = len == left && !request_state.signed && !request_state.resumed && compound.is_bare();
+    let mut request = Request::new(&mut request_state, message, compound, connection.origin(), now);
     connection.sample(&mut request);
     (request.signature, request.bare) = (signature, bare);
     let outcome = dispatch::handle(connection, &mut request, out);
     let Request { related, claim, attached, counted, sign_answer, .. } = request;
-    // Of a CREATE that has ended nothing is left to the next.
-    compound.claim = claim.filter(|_| matches!(outcome, Outcome::Aside(_)));
+    // A CREATE that has ended leaves no claim to the next request.
+    compound.claim = claim.filter(|_| matches!(outcome, CommandOutcome::Aside(_)));
     compound.related = related;
-    under_way.signed |= sign_answer && compound.sealed_by.is_none();
+    request_state.signed |= sign_answer && compound.sealed_by.is_none();
     match outcome {
-        Outcome::Disconnect(why) => {
+        CommandOutcome::Disconnect(why) => {
             connection.hang_up(why, out);
             return Then::Closed;
         }
-        Outcome::Aside(aside) => {
-            if under_way.outstanding.is_none() {
-                under_way.outstanding = connection.outstanding(counted, &under_way.header);
+        CommandOutcome::Aside(aside) => {
+            if request_state.outstanding.is_none() {
+                request_state.outstanding = connection.outstanding(counted, &request_state.header);
             }
-            exchange.request = Some(under_way);
+            exchange.request = Some(request_state);
             return Then::Aside(aside);
         }
-        Outcome::Silent => {
-            compound.abandon(under_way.at);
-            connection.note(&mut under_way, NtStatus::SUCCESS, 0);
+        CommandOutcome::Silent => {
+            compound.abandon(request_state.at);
+            connection.note(&mut request_state, NtStatus::SUCCESS, 0);
         }
-        Outcome::Answered(answered) => {
-            // The only answer, which is bare, may end with a piece of a file.
-            under_way.course.attached = attached.as_ref().map_or(0, |range| range.len);
-            connection.answer(compound, &mut under_way, answered);
+        CommandOutcome::Answered(answered) => {
+            // A lone bare reply may end with a piece of a file.
+            request_state.transaction.attached = attached.as_ref().map_or(0, |range| range.len);
+            connection.answer(compound, &mut request_state, answered);
             if let Some(range) = attached {
                 compound.frame.attach(range);
             }
         }
     }
-    exchange.rest.pass(len);
+    exchange.remaining.pass(len);
     Then::Next
 }
 
-/// A wake-up for a request that waits: it is tried again, or its answer goes out.
+/// Handles a wake-up of a waiting request: tries it again, or sends its reply.
 pub(crate) fn wake(connection: &mut Connection, async_id: u64, now: Now, out: &mut Output<Event>) {
     let parked = connection.parked.remove_if(async_id, |parked| parked.parking.ends_by_wake());
     let Some(Parked { mut exchange, mut request, parking }) = parked else { return };
     if let Some(met) = parking.hold().and_then(|hold| hold.released()) {
-        request.course.met = met;
+        request.transaction.met = met;
     }
     match parking {
         Parking::Answer(status, hold) => {
             drop(hold);
             return complete(connection, exchange, request, Ok(status), now, out);
         }
-        Parking::Turn(place) => request.turn = Some(place),
+        Parking::LogOnDelay(place) => request.queued_attempt = Some(place),
         Parking::Limits(hold) => {
-            request.course.charge = hold.go();
+            request.transaction.charge = hold.go();
             if exchange.compound.is_empty() {
-                exchange.compound.frame = out.pool.take(expected_size(exchange.rest.bytes()));
+                exchange.compound.frame = out.pool.take(expected_size(exchange.remaining.bytes()));
             }
         }
         Parking::Engine(..) | Parking::Pool => {}
@@ -169,7 +175,8 @@ pub(crate) fn wake(connection: &mut Connection, async_id: u64, now: Now, out: &m
     run(connection, exchange, now, out);
 }
 
-/// Work on the blocking pool is done: its answer, and what follows in its frame.
+/// Handles the end of work on the blocking pool: sends the reply and runs the remaining requests of the
+/// frame.
 pub(crate) fn job_done(
     connection: &mut Connection,
     async_id: u64,
@@ -183,11 +190,11 @@ pub(crate) fn job_done(
     complete(connection, exchange, request, completion, now, out);
 }
 
-/// Answers a request that is done, and goes on with what follows.
+/// Answers a completed request and runs the remaining requests.
 fn complete(
     connection: &mut Connection,
     mut exchange: Exchange<'static>,
-    mut request: UnderWay,
+    mut request: RequestState,
     completion: Completion,
     now: Now,
     out: &mut Output<Event>,
@@ -197,8 +204,8 @@ fn complete(
     run(connection, exchange, now, out);
 }
 
-/// The connection is called: log-ons whose turn has come go on.
-pub(crate) fn take_turns(connection: &mut Connection, now: Now, out: &mut Output<Event>) {
+/// Resumes the delayed log-ons that are due.
+pub(crate) fn resume_log_ons(connection: &mut Connection, now: Now, out: &mut Output<Event>) {
     let due =
         connection.parked.log_ons().filter(|(_, at_ns)| at_ns.is_some_and(|at_ns| at_ns <= now.mono_ns));
     let mut due: SmallVec<[u64; 1]> = due.map(|(async_id, _)| async_id).collect();

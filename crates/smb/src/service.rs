@@ -1,4 +1,4 @@
-//! The SMB server for the transport: [`Server`] is a service, [`Connection`] its conversation.
+//! Connects the SMB server to the transport: [`Server`] is a service, [`Connection`] its conversation.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::limits::MAX_MESSAGE_BEFORE_LOGON;
 use crate::run;
 use crate::state::{Event, Server};
 
-/// [`Server`] as the transport wants it.
+/// A [`Server`] as a service of the transport.
 #[derive(Debug, Clone)]
-pub struct Smb(pub Arc<Server>);
+pub struct SmbService(pub Arc<Server>);
 
-impl Service for Smb {
+impl Service for SmbService {
     type Conversation = Connection;
 
     // MS-SMB2 2.1
@@ -38,13 +38,13 @@ impl Conversation for Connection {
     type Event = Event;
 
     fn on_message(&mut self, message: &mut [u8], now: Now, out: &mut Output<Event>) {
-        self.handle.way.heard(now);
+        self.handle.path.heard(now);
         self.handle.counters.received(message.len());
         self.desk.begin();
         let before = out.frames.len();
         run::receive(self, message, now, out);
         self.end_turn(before, now, out);
-        self.handle.way.set_sessions(self.channels.len());
+        self.handle.path.set_sessions(self.channels.len());
     }
 
     fn on_event(&mut self, event: Event, now: Now, out: &mut Output<Event>) {
@@ -56,10 +56,10 @@ impl Conversation for Connection {
             }
             Event::Break(notice) => self.send_notice(notice, now, out),
             Event::SessionGone { session_id } => {
-                // One that nobody had logged on to gives no further time to do so.
+                // The end of a session that nobody had logged on to does not extend the time for a log-on.
                 let was_carried = self.channel_of(session_id).is_some();
                 self.forget_session(session_id);
-                self.handle.way.set_sessions(self.channels.len());
+                self.handle.path.set_sessions(self.channels.len());
                 if was_carried {
                     self.expect_logon(now);
                 }
@@ -88,7 +88,7 @@ impl Conversation for Connection {
     fn principal(&self) -> Option<Principal> {
         let mut all = self.channels.iter().filter_map(|channel| channel.session.principal());
         let first = all.next()?;
-        // A connection of several users is their host's.
+        // A connection of several users belongs to their host.
         Some(if all.all(|other| other == first) { first } else { Principal::Host })
     }
 
@@ -109,7 +109,7 @@ impl Conversation for Connection {
 
     fn on_deadline(&mut self, now: Now, out: &mut Output<Event>) {
         let before = out.frames.len();
-        run::take_turns(self, now, out);
+        run::resume_log_ons(self, now, out);
         self.announce_silent(now, out);
         self.end_turn(before, now, out);
         if !self.parked.has_log_ons() && self.deadline.is_some_and(|deadline| deadline <= now.mono_ns) {

@@ -1,10 +1,10 @@
-//! One table from the engine's refusals to NTSTATUS.
+//! Maps the engine's refusals to NTSTATUS in one table.
 
 use share::Refusal;
 use smb_wire::{Malformed, NtStatus};
 
-/// The status for a refusal of the engine. Commands that answer one of them differently say so beside
-/// the section that asks for it.
+/// The status for a refusal of the engine. Some commands use another status for a refusal. They say so
+/// beside the section of the specification that asks for it.
 #[must_use]
 pub fn of(refusal: &Refusal) -> NtStatus {
     match refusal {
@@ -35,7 +35,8 @@ pub fn of(refusal: &Refusal) -> NtStatus {
         Refusal::ReadOnly => NtStatus::MEDIA_WRITE_PROTECTED,
         Refusal::CrossVolume => NtStatus::NOT_SAME_DEVICE,
         Refusal::TooManyLinks => NtStatus::TOO_MANY_LINKS,
-        // MS-FSA 2.1.5.4, 2.1.5.15.1, 2.1.5.15.5: more than a file can have is no want of space.
+        // MS-FSA 2.1.5.4, 2.1.5.15.1, 2.1.5.15.5: a size beyond the maximum of a file is not a lack of
+        // space.
         Refusal::Invalid | Refusal::TooLarge => NtStatus::INVALID_PARAMETER,
         Refusal::NotSupported => NtStatus::NOT_SUPPORTED,
         Refusal::BadAttributeName => NtStatus::INVALID_EA_NAME,
@@ -67,7 +68,7 @@ pub fn of_malformed(_: Malformed) -> NtStatus {
 mod tests {
     use super::*;
 
-    // As Samba maps EBUSY and ETXTBSY
+    // Samba maps EBUSY and ETXTBSY in the same way.
     #[test]
     fn what_the_host_keeps_for_itself_is_a_sharing_violation() {
         for why in [Refusal::InUse, Refusal::Running, Refusal::HostKeeps] {

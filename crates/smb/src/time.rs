@@ -1,4 +1,5 @@
-//! Times as SMB has them: 100 ns steps since 1601 (MS-DTYP 2.3.3), from and to the volume's.
+//! Converts between the times of SMB and those of the volume. SMB counts steps of 100 ns since 1601 (MS-DTYP
+//! 2.3.3).
 
 use volume::Time;
 use wire::Now;
@@ -7,7 +8,7 @@ use wire::Now;
 const EPOCH_GAP: i64 = 11_644_473_600;
 const TICKS: i64 = 10_000_000;
 
-/// The FILETIME of a time of the volume; times before 1601 become 0.
+/// The FILETIME of a time of the volume. Times before 1601 become 0.
 #[must_use]
 pub fn to_file_time(time: Time) -> u64 {
     let ticks =

@@ -1,5 +1,5 @@
-//! What an account demands counts at NEGOTIATE where it is known by then, else at SESSION_SETUP, and whoever is held to
-//! one account reaches no share of another.
+//! The demands of an account apply at NEGOTIATE if the account is known by then, or else at SESSION_SETUP. A
+//! session that is bound to one account reaches no share of another.
 
 use auth::{Cipher, NtHash, SigningAlgorithm};
 use smb::account::{Demands, ShareEndpoint};
@@ -8,7 +8,7 @@ use smb_wire::create::Access as Rights;
 use smb_wire::ioctl::body::ValidateNegotiateInfoRequest;
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::negotiate::{self, Dialect, SecurityMode};
-use smb_wire::{Command, FileId, List, NtStatus, session_setup, tree_connect};
+use smb_wire::{FileId, NtStatus, SmbCommand, WireList, session_setup, tree_connect};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Dial, Peer, SHARE, World};
 
@@ -31,7 +31,7 @@ fn by_name(name: &str) -> Dial {
     Dial { server_name: Some(format!("{name}.example.net")), ..Dial::default() }
 }
 
-/// How a log-on ends.
+/// The status of a log-on.
 fn log_on(world: &World, dial: &Dial) -> NtStatus {
     let mut peer = world.peer();
     let preauth = peer.negotiate_hashed(dial);
@@ -47,7 +47,7 @@ fn a_login_whose_account_demands_more_is_refused_at_session_setup() {
     assert_eq!(log_on(&world, &old), NtStatus::ACCESS_DENIED);
     assert!(world.server.sessions().is_empty());
     assert_eq!(log_on(&world, &Dial::with(Dialect::Smb300)), NtStatus::SUCCESS);
-    // Somebody of another account, or of none.
+    // The user of another account, or of none.
     assert_eq!(log_on(&world, &Dial { user: "bert".into(), ..old.clone() }), NtStatus::SUCCESS);
     world.configure_server(|config| {
         config.accounts = vec![account("new", &["anna"], from_3_0())];
@@ -88,9 +88,9 @@ fn a_share_of_another_account_is_refused_at_tree_connect() {
     for (dial, wanted) in [
         (by_name("team"), NtStatus::SUCCESS),
         (by_name("lab"), NtStatus::ACCESS_DENIED),
-        // Who names none may go wherever their user may.
+        // A user that names no account may use all of its shares.
         (Dial::default(), NtStatus::SUCCESS),
-        // Not an account of bert's, who is held to none.
+        // Not an account of bert's. He is bound to none.
         (Dial { user: "bert".into(), ..by_name("lab") }, NtStatus::SUCCESS),
     ] {
         let mut peer = world.peer();
@@ -141,17 +141,17 @@ fn negotiate_goes_by_an_account_that_is_named() {
     let session = world.server.session(peer.session_id).expect("it is there");
     let standing = session.standing().expect("its user is proved");
     assert_eq!((standing.account.as_deref(), standing.signs, standing.seals), (Some("strict"), true, true));
-    // The one cipher that the client has is not taken, so that there is none.
+    // The only cipher of the client is not allowed, so there is no common one.
     let other = Dial { cipher: Some(Cipher::Aes128Gcm), ..relaxed };
     assert_eq!(log_on_refused(&world, &other), NtStatus::ACCESS_DENIED);
     assert_eq!(log_on(&world, &Dial { server_name: None, ..other }), NtStatus::ACCESS_DENIED);
 }
 
-/// The status of a first SESSION_SETUP, which is refused before anybody is proved.
+/// The status of a first SESSION_SETUP, which is refused before the authentication.
 fn log_on_refused(world: &World, dial: &Dial) -> NtStatus {
     let mut peer = world.peer();
     assert_eq!(peer.negotiate(dial).status(), NtStatus::SUCCESS);
-    peer.status(Command::SessionSetup, |out| {
+    peer.status(SmbCommand::SessionSetup, |out| {
         session_setup::Request {
             flags: session_setup::RequestFlags::empty(),
             security_mode: SecurityMode::SIGNING_ENABLED,
@@ -170,7 +170,7 @@ fn an_address_of_an_account_is_its_endpoint() {
     team.endpoint = vec!["127.0.0.1".parse().expect("an address")];
     let lab = account("lab", &["anna"], Demands::default());
     world.configure_server(|config| config.accounts = vec![team.clone(), lab.clone()]);
-    // Before anybody has said who they are, and whatever name they use.
+    // This is before the client names its user, and for any name.
     assert_eq!(world.peer().negotiate(&Dial::with(Dialect::Smb210)).status(), NtStatus::NOT_SUPPORTED);
     for (of, wanted) in [("team", NtStatus::SUCCESS), ("lab", NtStatus::ACCESS_DENIED)] {
         world.configure(|share| share.account = Some(of.into()));
@@ -180,7 +180,7 @@ fn an_address_of_an_account_is_its_endpoint() {
     }
 }
 
-/// Makes the address at which everybody here comes the share's of this name.
+/// Makes the address of all connections here that of the share with this name.
 fn own_address(world: &World, share: &str, account: Option<&str>, accounts: &[AccountConfig]) {
     let addresses = vec!["127.0.0.1".parse().expect("an address")];
     let (share, account) = (share.to_owned(), account.map(str::to_owned));
@@ -206,7 +206,7 @@ fn an_address_of_a_share_leads_to_it_alone_under_the_settings_of_its_account() {
         assert_eq!(main.try_tree(share).status(), NtStatus::SUCCESS, "{share}");
     }
     assert_eq!(world.try_bind(&dial, &main).1, NtStatus::SUCCESS);
-    // The address becomes another share's: sessions stay, and whoever comes finds that one.
+    // The address becomes another share's. Sessions stay, and new connections find that share.
     own_address(&world, "other", None, &[team]);
     assert_eq!(main.try_tree(SHARE).status(), NtStatus::SUCCESS);
     assert!(main.is_served());
@@ -249,7 +249,7 @@ fn either_key_of_an_account_opens_its_shares_in_full_and_no_others() {
         config.free_users = vec!["*".into()];
     });
     let dial = |password: &str| Dial { user: "LAB".into(), password: password.into(), ..Dial::default() };
-    // The share's own list names nobody but anna.
+    // The share's own list has only anna.
     let of = |account: Option<&str>, read_only| {
         world.configure(|share| {
             share.account = account.map(Into::into);
@@ -268,7 +268,7 @@ fn either_key_of_an_account_opens_its_shares_in_full_and_no_others() {
     for wrong in ["the third key", "", "s3cret"] {
         assert_eq!(log_on(&world, &dial(wrong)), NtStatus::LOGON_FAILURE, "{wrong}");
     }
-    // Anna's password is no second one of hers.
+    // Anna's password is not a second one of hers.
     assert_eq!(log_on(&world, &Dial { password: String::new(), ..Dial::default() }), NtStatus::LOGON_FAILURE);
     of(Some("lab"), true);
     let mut peer = world.peer();
@@ -293,7 +293,7 @@ fn what_an_account_demands_counts_on_a_share_that_says_less() {
     for (demands, seals) in [(sealed, true), (signed, false)] {
         world.configure_server(|config| {
             config.accounts = vec![account("team", &["anna"], demands)];
-            // She has shares of no account too, so that her session need not.
+            // She has shares without an account too, so her session need not.
             config.free_users = vec!["anna".into()];
         });
         world.configure(|share| share.account = Some("team".into()));
@@ -309,18 +309,18 @@ fn what_an_account_demands_counts_on_a_share_that_says_less() {
     }
 }
 
-/// Asks whether NEGOTIATE arrived with these dialects; nothing is answered when the connection ends.
+/// Checks that NEGOTIATE arrived with these dialects. There is no reply if the connection ends.
 fn validate(client: &mut Peer, dial: &Dial, dialects: &[Dialect], room: u32) -> Option<NtStatus> {
     let mut input = Vec::new();
     ValidateNegotiateInfoRequest {
         capabilities: dial.capabilities(),
         guid: dial.guid,
         security_mode: dial.security_mode(),
-        dialects: List::Values(dialects),
+        dialects: WireList::Values(dialects),
     }
     .write(&mut input);
     let asked = ioctl::Request::fsctl(CtlCode::ValidateNegotiateInfo, FileId::RELATED, &input, room);
-    let id = client.start(Command::Ioctl, |out| asked.write(out));
+    let id = client.start(SmbCommand::Ioctl, |out| asked.write(out));
     client.answer(id).map(|answer| answer.status())
 }
 
@@ -351,7 +351,7 @@ fn a_negotiation_that_was_changed_on_its_way_ends_the_connection() {
     };
     let chosen = dial.dialect;
     assert_eq!(validate(&[chosen], 24), Some(NtStatus::SUCCESS));
-    // The same dialect would be chosen from these, but they are not what came.
+    // The same dialect would be chosen from these lists, but they are not the one that came.
     for other in [&[Dialect::Smb300, chosen][..], &[chosen, Dialect::Smb300], &[chosen, chosen], &[]] {
         assert_eq!(validate(other, 24), None, "{other:?}");
     }
@@ -385,7 +385,7 @@ fn an_account_is_found_however_its_shares_and_users_spell_it() {
     assert_eq!(user("übung", "a key"), NtStatus::SUCCESS);
     of(None);
     assert_eq!(user("Østen", "s3cret"), NtStatus::SUCCESS);
-    // As between the two halves of a reload that gives the account another name.
+    // This is between the two steps of a reload that gives the account another name.
     of(Some("old"));
     assert_eq!(user("Østen", "s3cret"), NtStatus::ACCESS_DENIED);
 }

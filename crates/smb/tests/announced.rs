@@ -1,5 +1,6 @@
-//! What the server announces is done: every bit of NEGOTIATE's and TREE_CONNECT's capabilities, of the file system's attributes
-//! and of the AAPL context. A bit without a proof here is not to be announced.
+//! The server supports all features that it announces: every bit of the capabilities of NEGOTIATE and
+//! TREE_CONNECT, of the file system's attributes and of the AAPL context. A bit without a test here must not
+//! be announced.
 
 use smb_wire::create::{self, CreateOptions, OplockLevel};
 use smb_wire::create_context::{
@@ -11,7 +12,7 @@ use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::negotiate::{self, Capabilities, Dialect};
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::tree_connect::{self, ShareCapabilities, ShareFlags};
-use smb_wire::{Command, FileId, Guid, LeaseKey, NtStatus, flush, utf16};
+use smb_wire::{FileId, Guid, LeaseKey, NtStatus, SmbCommand, flush, utf16};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::Answer;
 use testkit::smb::{Dial, Peer, SHARE, World};
@@ -21,7 +22,7 @@ use volume::journal::MemoryJournal;
 use volume::memory::MemoryVolume;
 
 const SUCCESS: NtStatus = NtStatus::SUCCESS;
-/// A name whose case and letters must come back.
+/// A name whose case and letters must be kept.
 const NAME: &str = "MiXed \u{416}";
 
 fn set_file(client: &mut Peer, file: FileId, class: FileInfoClass, buffer: &[u8]) -> NtStatus {
@@ -35,7 +36,8 @@ fn query(client: &mut Peer, file_id: FileId, info_type: InfoType, class: u8, whi
 }
 
 fn fsctl(client: &mut Peer, code: CtlCode, file: FileId, input: &[u8]) -> (NtStatus, Vec<u8>) {
-    let answer = client.call(Command::Ioctl, |out| ioctl::Request::fsctl(code, file, input, 4096).write(out));
+    let answer =
+        client.call(SmbCommand::Ioctl, |out| ioctl::Request::fsctl(code, file, input, 4096).write(out));
     let output = match ioctl::Response::parse(&answer.message) {
         Ok(response) => response.output.to_vec(),
         Err(_) => Vec::new(),
@@ -69,7 +71,7 @@ fn contexts_of<T>(answer: &Answer, pick: impl Fn(ResponseContext<'_>) -> Option<
     response.contexts.responses().find_map(|context| pick(context.expect("a context")))
 }
 
-/// What is announced to a client of a dialect that knows everything.
+/// The capabilities for a client that announces all of a dialect.
 fn negotiated(world: &World, dialect: Dialect) -> Capabilities {
     let dial = Dial { everything: true, ..Dial::with(dialect) };
     let answer = world.peer().negotiate(&dial);
@@ -154,7 +156,8 @@ fn what_tree_connect_announces_is_done() {
     let (capabilities, flags) = told(&mut client);
     let enforced = ShareFlags::ENCRYPT_DATA | ShareFlags::ACCESS_BASED_DIRECTORY_ENUM;
     assert_eq!((capabilities, flags), (ShareCapabilities::empty(), enforced));
-    // ENCRYPT_DATA: whoever does not seal is refused. What is hidden is in `hostile_sessions.rs`.
+    // ENCRYPT_DATA: a client that does not seal is refused. The bit for hidden entries is in
+    // `hostile_sessions.rs`.
     client.connect_tree(SHARE);
     assert_eq!(client.create(&OpenFile::named("f")).status(), NtStatus::ACCESS_DENIED);
     assert!(world.dial(&Dial { seals: true, ..Dial::default() }).is_served());
@@ -171,7 +174,7 @@ fn a_share_asks_for_sealing_itself_or_for_sessions_that_are_not_sealed() {
         (Required, Required, true, false),
         (Required, Required, false, true),
         (Enabled, Required, false, true),
-        // The server has come to demand it, which sessions that were there do not know.
+        // The server demands it now. Sessions from before do not know that.
         (Enabled, Required, true, true),
     ] {
         world.configure_server(|config| config.encryption = server);
@@ -249,7 +252,7 @@ fn tells_case_apart(world: &World, client: &mut Peer) {
 }
 
 fn keeps_reparse_points(client: &mut Peer) {
-    // A tag of nobody's, with a GUID (MS-FSCC 2.1.2.3).
+    // An unassigned tag with a GUID (MS-FSCC 2.1.2.3).
     let data = [&0x0000_1234_u32.to_le_bytes()[..], &[4, 0, 0, 0], &[9; 16], b"data"].concat();
     let options = CreateOptions::OPEN_REPARSE_POINT;
     let id = client.create(&OpenFile { options, ..OpenFile::named("reparse") }).file_id();
@@ -292,25 +295,26 @@ fn ask_aapl(client: &mut Peer, name: &str) -> (aapl::ServerCaps, aapl::VolumeCap
     (server, volume, answer.file_id())
 }
 
-/// COPYCHUNK for a whole file (OSX_COPYFILE) is not done, and so not announced: the client would take SUCCESS for a copy.
+/// COPYCHUNK for a whole file (OSX_COPYFILE) is not supported, and so not announced: the client would take
+/// SUCCESS for a copy.
 #[test]
 fn what_macos_is_told_is_done() {
     let (world, plan) = World::faulty();
     let mut client = world.client();
     let (server, volume, file) = ask_aapl(&mut client, "f");
     assert_eq!(server, aapl::ServerCaps::UNIX_BASED);
-    // Names that only POSIX has: a colon comes as U+F022.
+    // Names that only POSIX has: a colon is U+F022 on the wire.
     client.make("a\u{f022}b", b"colon");
     assert_eq!(volume, aapl::VolumeCaps::FULL_SYNC);
     let flush = |client: &mut Peer| {
-        client.status(Command::Flush, |out| flush::Request { reserved1: 0xffff, file_id: file }.write(out))
+        client.status(SmbCommand::Flush, |out| flush::Request { reserved1: 0xffff, file_id: file }.write(out))
     };
     assert_eq!(flush(&mut client), SUCCESS);
     plan.always(Call::Sync, Some(Failure::Io));
     assert_eq!(flush(&mut client), NtStatus::IO_DEVICE_ERROR);
 }
 
-// As Samba's vfs_fruit has it (fruit:posix_rename).
+// The same as Samba's vfs_fruit (fruit:posix_rename).
 #[test]
 fn a_mac_renames_a_directory_in_which_it_has_files_open_and_nobody_else() {
     let world = World::in_memory();
@@ -325,7 +329,7 @@ fn a_mac_renames_a_directory_in_which_it_has_files_open_and_nobody_else() {
     assert_eq!(mac.write(file, 0, b"moved along"), SUCCESS);
     let id = mac.open("moved\\f");
     assert_eq!(mac.read(id, 0, 20).data(), b"moved along");
-    // A file of somebody else stands in the way as ever, and a client that is no Mac is refused.
+    // A file of another client is a conflict as ever, and a client that is not a Mac is refused.
     let theirs = other.open("moved\\theirs");
     assert_eq!(rename(&mut mac, directory, "again"), NtStatus::ACCESS_DENIED);
     assert_eq!(other.close(theirs), SUCCESS);

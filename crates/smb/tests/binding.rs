@@ -1,4 +1,4 @@
-//! Binding a connection to a session: who may, with what status everybody else is refused, and that a refusal
+//! Binding a connection to a session: the clients that may, the status for all others, and that a refusal
 //! changes nothing (MS-SMB2 3.3.5.5).
 
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use smb::Encryption;
 use smb_wire::create::Disposition;
 use smb_wire::negotiate::Dialect;
 use smb_wire::session_setup::RequestFlags;
-use smb_wire::{Command, Guid, Header, NtStatus, logoff};
+use smb_wire::{Guid, Header, NtStatus, SmbCommand, logoff};
 use testkit::smb::bind::Binding;
 use testkit::smb::client::{OpenFile, write_first_setup};
 use testkit::smb::peer::sign_with;
@@ -18,12 +18,12 @@ use testkit::smb::{Dial, Peer, SHARE, World};
 
 const DIALECTS: [Dialect; 3] = [Dialect::Smb300, Dialect::Smb302, Dialect::Smb311];
 
-/// How many connections carry the session of this client.
+/// The number of connections that carry the session of this client.
 fn channels(world: &World, main: &Peer) -> usize {
     world.server.session(main.session_id).map_or(0, |session| session.channel_count())
 }
 
-/// Tries to bind, must be refused like this and have changed nothing.
+/// A binding that must fail with this status and change nothing.
 fn refused(world: &World, dial: &Dial, main: &mut Peer, status: NtStatus) {
     let before = channels(world, main);
     let (mut peer, got) = world.try_bind(dial, main);
@@ -31,12 +31,12 @@ fn refused(world: &World, dial: &Dial, main: &mut Peer, status: NtStatus) {
     assert!(!peer.is_closed);
     assert_eq!(channels(world, main), before);
     assert!(main.is_served());
-    // What was refused carries no session, and can still log on for itself.
+    // A refused connection carries no session, and can still log on for itself.
     peer.session_id = main.session_id;
     let answer = peer.create(&testkit::smb::client::OpenFile::named("stolen"));
     assert_eq!(answer.status(), NtStatus::USER_SESSION_DELETED);
     peer.keys.clear();
-    let id = peer.start(Command::SessionSetup, write_first_setup);
+    let id = peer.start(SmbCommand::SessionSetup, write_first_setup);
     assert_eq!(peer.answer(id).unwrap().status(), NtStatus::USER_SESSION_DELETED);
 }
 
@@ -64,7 +64,7 @@ fn channels_of_a_session_share_what_it_has() {
     }
 }
 
-/// The nonces of all that one key seals must differ, whatever channel it leaves on.
+/// All frames that one key seals must have different nonces, over all channels.
 #[test]
 fn no_two_sealed_frames_have_the_same_nonce() {
     let world = World::in_memory();
@@ -93,7 +93,7 @@ fn each_channel_has_a_key_of_its_own() {
         let id = main.session_id;
         let (first_key, second_key) = (main.keys[&id].signer.clone(), second.keys[&id].signer.clone());
         for (peer, key) in [(&mut second, first_key), (&mut main, second_key)] {
-            let mut message = peer.message(Command::Create, |out| OpenFile::named("planted").write(out));
+            let mut message = peer.message(SmbCommand::Create, |out| OpenFile::named("planted").write(out));
             let asked = Header::parse(&message).unwrap().message_id();
             sign_with(&key, &mut message);
             peer.deliver(message);
@@ -112,7 +112,7 @@ fn a_connection_of_another_dialect_is_refused() {
     refused(&world, &Dial::with(Dialect::Smb300), &mut main, NtStatus::INVALID_PARAMETER);
     let cmac = Dial { signing: SigningAlgorithm::AesCmac, ..Dial::default() };
     refused(&world, &cmac, &mut main, NtStatus::INVALID_PARAMETER);
-    // A session that has no channels by its own dialect.
+    // A session without channels, because of its dialect.
     let mut old = world.dial(&Dial::with(Dialect::Smb210));
     refused(&world, &cmac, &mut old, NtStatus::INVALID_PARAMETER);
 }
@@ -151,7 +151,7 @@ fn an_unsigned_binding_is_refused() {
         let mut binding = Binding::new(&dial, &main, preauth);
         binding.signer = None;
         assert_eq!(binding.finish(&mut peer), NtStatus::INVALID_PARAMETER);
-        // The same connection may do better, and may not leave the signature out half way.
+        // The same connection may succeed later, but may not leave the signature out in the middle.
         let mut binding = Binding::new(&dial, &main, preauth);
         assert_eq!(binding.step(&mut peer).status(), NtStatus::MORE_PROCESSING_REQUIRED);
         binding.signer = None;
@@ -174,7 +174,7 @@ fn a_stolen_session_id_is_of_no_use() {
         binding.signer = Some(Rc::new(Signer::new(dial.signing, &[7; 16])));
         let answer = binding.step(&mut peer);
         assert_eq!((answer.status(), answer.is_signed), (NtStatus::ACCESS_DENIED, false), "{dialect:?}");
-        // Nor without the flag.
+        // It does not help without the flag either.
         let mut plain = Binding::new(&dial, &main, preauth);
         plain.flags = RequestFlags::empty();
         assert_eq!(plain.finish(&mut peer), NtStatus::USER_SESSION_DELETED);
@@ -192,12 +192,12 @@ fn a_session_that_is_not_there_cannot_be_bound() {
     let preauth = peer.negotiate_hashed(&dial);
     let mut binding = Binding::new(&dial, &main, preauth);
     assert_eq!(binding.step(&mut peer).status(), NtStatus::MORE_PROCESSING_REQUIRED);
-    // It ends between two requests of the binding.
-    assert_eq!(main.status(Command::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
+    // The session ends between two requests of the binding.
+    assert_eq!(main.status(SmbCommand::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
     assert_eq!(binding.step(&mut peer).status(), NtStatus::USER_SESSION_DELETED);
     assert_eq!(Binding::new(&dial, &main, preauth).finish(&mut peer), NtStatus::USER_SESSION_DELETED);
     assert!(world.server.sessions().is_empty());
-    // The connection serves for a session of its own.
+    // The connection can carry a session of its own.
     peer.keys.clear();
     assert_eq!(peer.set_up_session(&dial, preauth), NtStatus::SUCCESS);
     peer.connect_tree(SHARE);
@@ -211,12 +211,12 @@ fn a_session_whose_log_on_is_not_done_cannot_be_bound() {
     let main = world.dial(&dial);
     let mut begun = world.peer();
     begun.negotiate_hashed(&dial);
-    let id = begun.start(Command::SessionSetup, write_first_setup);
+    let id = begun.start(SmbCommand::SessionSetup, write_first_setup);
     let under_way = begun.answer(id).unwrap().header.session_id();
     let mut peer = world.peer();
     let preauth = peer.negotiate_hashed(&dial);
     for from in [&mut peer, &mut begun] {
-        // Signed with whatever there is, since there is no right key yet.
+        // Signed with an available key, since there is no right key yet.
         let mut binding = Binding::new(&dial, &main, preauth);
         binding.session_id = under_way;
         assert_eq!(binding.step(from).status(), NtStatus::REQUEST_NOT_ACCEPTED);
@@ -246,7 +246,7 @@ fn a_seal_on_a_connection_on_which_nobody_has_a_name_ends_it() {
         Dial { user: String::new(), password: String::new(), requires_signing: false, ..Dial::default() };
     let mut peer = world.peer();
     peer.log_on(&dial);
-    let echo = peer.message(Command::Echo, |out| out.extend([4, 0, 0, 0]));
+    let echo = peer.message(SmbCommand::Echo, |out| out.extend([4, 0, 0, 0]));
     let sealed = peer.seal(&echo, peer.session_id);
     peer.deliver(sealed);
     assert!(peer.is_closed && peer.next().is_none());
@@ -277,7 +277,7 @@ fn another_user_cannot_bind_the_session() {
     refused(&world, &bert, &mut main, NtStatus::ACCESS_DENIED);
 }
 
-/// The hash for the channel's key is the one of its own connection and log-on, not of what failed before.
+/// The hash for the channel's key is that of its own connection and log-on, not that of an earlier failure.
 #[test]
 fn a_channel_whose_first_log_on_failed_can_be_bound() {
     for dialect in DIALECTS {
@@ -330,7 +330,7 @@ fn no_channel_of_a_sealed_session_takes_a_request_that_is_not_sealed() {
     assert!(main.is_served() && second.is_served());
     for peer in [&mut second, &mut main] {
         for is_signed in [true, false] {
-            let mut plain = peer.message(Command::Create, |out| OpenFile::named("plain").write(out));
+            let mut plain = peer.message(SmbCommand::Create, |out| OpenFile::named("plain").write(out));
             let id = Header::parse(&plain).unwrap().message_id();
             if is_signed {
                 peer.sign(&mut plain);
@@ -372,7 +372,7 @@ fn a_session_has_a_bounded_number_of_channels() {
     let mut others: Vec<_> = (0..3).map(|_| world.bind(&dial, &main)).collect();
     refused(&world, &dial, &mut main, NtStatus::INSUFFICIENT_RESOURCES);
     assert!(others.iter_mut().all(Peer::is_served));
-    // Two that come at once for the one place that becomes free.
+    // Two connections come at once for the one free place.
     others.pop().unwrap().hang_up();
     let (mut one, mut two) = (world.peer(), world.peer());
     let mut first = Binding::new(&dial, &main, one.negotiate_hashed(&dial));
@@ -395,7 +395,8 @@ fn a_silent_channel_gives_its_place_up_to_a_client_that_goes_on_asking() {
         world.advance(Duration::from_millis(100));
         assert!(main.is_served() && others[0].is_served() && others[2].is_served());
     };
-    // Asking for one more than it may have, and again much later, changes nothing, however silent a channel is.
+    // Requests for one more than the limit, and again much later, change nothing, however silent a channel
+    // is.
     for _ in 0..3 {
         refused(&world, &dial, &mut main, NtStatus::INSUFFICIENT_RESOURCES);
         world.advance(Duration::from_secs(60));
@@ -425,7 +426,7 @@ fn a_lost_channel_gives_its_place_up_at_once_to_a_client_that_never_wanted_more(
     assert!(in_its_place.is_served() && main.is_served() && others[0].is_served() && others[2].is_served());
     others[1].turn();
     assert!(others[1].is_closed);
-    // It is one loss, however it came about.
+    // It is one loss, in any form.
     others.remove(1).hang_up();
     let session = world.server.session(main.session_id).unwrap();
     assert_eq!(session.failures.load(Ordering::Relaxed), 1);
@@ -446,7 +447,8 @@ fn a_silent_channel_keeps_its_place_until_the_user_is_proved() {
         assert_eq!(status, NtStatus::LOGON_FAILURE);
         assert_eq!(channels(&world, &main), max_channels);
         assert!(main.is_served() && others.iter_mut().all(Peer::is_served));
-        // Whoever is proved has it in its place, and the session goes on though it was the only one.
+        // A connection with an authenticated user replaces it, and the session goes on though it was the
+        // only channel.
         world.advance(Duration::from_secs(3));
         let file = main.open("file");
         world.advance(Duration::from_secs(3));
@@ -481,7 +483,7 @@ fn a_connection_begins_a_bounded_number_of_bindings() {
     let preauth = peer.negotiate_hashed(&dial);
     for _ in 0..16 {
         peer.session_id = 0;
-        let id = peer.start(Command::SessionSetup, write_first_setup);
+        let id = peer.start(SmbCommand::SessionSetup, write_first_setup);
         assert_eq!(peer.answer(id).unwrap().status(), NtStatus::MORE_PROCESSING_REQUIRED);
     }
     let status = Binding::new(&dial, &main, preauth).finish(&mut peer);

@@ -1,31 +1,32 @@
-//! How many calls about names and attributes requests take on the volume, with names and files remembered and without: what
-//! they cost where each such call goes to a store far away. `nfs/tests/calls.rs` counts the same over NFS.
+//! The number of calls on the volume about names and attributes that requests take, with a cache of names
+//! and files and without. It is the cost if each such call goes to a remote store. `nfs/tests/calls.rs`
+//! counts the same over NFS.
 
 use std::sync::Arc;
 
 use smb_wire::create::{Access, CreateOptions, Disposition};
 use smb_wire::fscc::FileInfoClass;
-use smb_wire::query_directory::{Flags, Request};
+use smb_wire::query_directory::{QueryDirectoryFlags, Request};
 use smb_wire::query_info::InfoType;
-use smb_wire::{Command, FileId, NtStatus, Utf16, utf16};
+use smb_wire::{FileId, NtStatus, SmbCommand, Utf16, utf16};
 use testkit::smb::World;
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::Peer;
 use volume::faulty::{Call, Plan};
 
-/// A client that counts what its requests take.
-struct Counting {
+/// A client that counts the calls of its requests.
+struct CallCountingClient {
     _world: World,
     plan: Arc<Plan>,
     client: Peer,
 }
 
-impl Counting {
-    fn begin(remembers: bool) -> Counting {
+impl CallCountingClient {
+    fn begin(remembers: bool) -> CallCountingClient {
         let (world, plan) = World::faulty();
         world.engine.set_metadata_caching(remembers);
         let client = world.client();
-        Counting { _world: world, plan, client }
+        CallCountingClient { _world: world, plan, client }
     }
 
     fn count<T>(&mut self, ask: impl FnOnce(&mut Peer) -> T) -> (u64, T) {
@@ -34,7 +35,7 @@ impl Counting {
         (self.plan.metadata_calls() - before, answer)
     }
 
-    /// The calls of opening so, and of closing.
+    /// The calls of an open with these parameters, and of its close.
     fn open_and_close(&mut self, open: &OpenFile<'_>) -> (u64, u64) {
         let (opening, answer) = self.count(|client| client.create(open));
         assert_eq!(answer.status(), NtStatus::SUCCESS);
@@ -52,7 +53,7 @@ impl Counting {
         self.open_and_close(&OpenFile { disposition: Disposition::Open, access, ..OpenFile::named(name) })
     }
 
-    /// What clients do to look at a file: they open it for its attributes, ask and close.
+    /// The steps of clients that look at a file: open it for its attributes, query them and close it.
     fn stat(&mut self, name: &str) -> u64 {
         let access = Access::READ_ATTRIBUTES;
         let open = OpenFile { disposition: Disposition::Open, access, ..OpenFile::named(name) };
@@ -72,7 +73,7 @@ impl Counting {
         opening + closing
     }
 
-    /// The calls of listing a directory with all that Explorer shows, and the names.
+    /// The calls of listing a directory with all fields of Explorer, and the names.
     fn list(&mut self, directory: &str) -> (u64, usize) {
         let open = OpenFile::directory(directory);
         self.count(|client| {
@@ -94,10 +95,10 @@ impl Counting {
 
 fn query_directory(client: &mut Peer, file_id: FileId) -> testkit::smb::peer::Answer {
     let pattern = utf16::encode("*");
-    client.call(Command::QueryDirectory, |out| {
+    client.call(SmbCommand::QueryDirectory, |out| {
         Request {
             file_information_class: FileInfoClass::ID_BOTH_DIRECTORY.0,
-            flags: Flags::empty(),
+            flags: QueryDirectoryFlags::empty(),
             file_index: 0,
             file_id,
             file_name: Utf16::new(&pattern).expect("whole units"),
@@ -110,7 +111,7 @@ fn query_directory(client: &mut Peer, file_id: FileId) -> testkit::smb::peer::An
 #[test]
 fn what_is_remembered_saves_calls() {
     for (remembers, expected) in [(true, [4, 1, 1, 0, 3, 4]), (false, [7, 1, 4, 1, 6, 6])] {
-        let mut it = Counting::begin(remembers);
+        let mut it = CallCountingClient::begin(remembers);
         it.create("first");
         let (made, closed) = it.create("one");
         it.open("one");
@@ -125,7 +126,7 @@ fn what_is_remembered_saves_calls() {
 fn a_name_more_in_a_listing_takes_so_many_calls() {
     for (remembers, for_each) in [(true, 1), (false, 2)] {
         let counts = [10, 110].map(|files| {
-            let mut it = Counting::begin(remembers);
+            let mut it = CallCountingClient::begin(remembers);
             it.client.create(&OpenFile::directory("d"));
             for at in 0..files {
                 it.create(&format!("d\\{at}"));
@@ -139,7 +140,7 @@ fn a_name_more_in_a_listing_takes_so_many_calls() {
 
 #[test]
 fn listing_reads_the_directory_once() {
-    let mut it = Counting::begin(false);
+    let mut it = CallCountingClient::begin(false);
     it.client.create(&OpenFile::directory("d"));
     for at in 0..100 {
         it.create(&format!("d\\{at}"));

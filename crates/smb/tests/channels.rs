@@ -1,12 +1,13 @@
-//! A session over several channels: what one channel does the others see, what it loses they keep, and how the
-//! session ends on all of them.
+//! A session over several channels: changes on one channel show on the others, the loss of one does not
+//! affect them, and the session ends on all of them.
 
 use smb_wire::create::{Access, OplockLevel};
 use smb_wire::create_context::{Contexts, Lease, LeaseFlags, LeaseState, LeaseV2, RequestContext};
 use smb_wire::negotiate::Dialect;
 use smb_wire::oplock_break::{self, Notification, Oplock};
 use smb_wire::{
-    Command, FileId, Guid, Header, LeaseKey, NtStatus, cancel, change_notify, lock, logoff, tree_disconnect,
+    FileId, Guid, Header, LeaseKey, NtStatus, SmbCommand, cancel, change_notify, lock, logoff,
+    tree_disconnect,
 };
 use testkit::smb::bind::Binding;
 use testkit::smb::client::OpenFile;
@@ -20,33 +21,33 @@ fn pair(world: &World, dial: &Dial) -> (Peer, Peer) {
     (main, second)
 }
 
-fn lock_message(file_id: FileId, flags: lock::Flags) -> impl FnOnce(&mut Vec<u8>) {
+fn lock_message(file_id: FileId, flags: lock::LockFlags) -> impl FnOnce(&mut Vec<u8>) {
     let element = lock::LockElement { offset: 0, length: 10, flags };
     move |out| {
-        let locks = smb_wire::List::Values(std::slice::from_ref(&element));
+        let locks = smb_wire::WireList::Values(std::slice::from_ref(&element));
         lock::Request { lock_sequence_number: 0, lock_sequence_index: 0, file_id, locks }.write(out);
     }
 }
 
 fn lock_now(client: &mut Peer, file_id: FileId) -> NtStatus {
-    let flags = lock::Flags::EXCLUSIVE_LOCK | lock::Flags::FAIL_IMMEDIATELY;
-    client.status(Command::Lock, lock_message(file_id, flags))
+    let flags = lock::LockFlags::EXCLUSIVE_LOCK | lock::LockFlags::FAIL_IMMEDIATELY;
+    client.status(SmbCommand::Lock, lock_message(file_id, flags))
 }
 
 fn unlock(client: &mut Peer, file_id: FileId) -> NtStatus {
-    client.status(Command::Lock, lock_message(file_id, lock::Flags::UNLOCK))
+    client.status(SmbCommand::Lock, lock_message(file_id, lock::LockFlags::UNLOCK))
 }
 
-/// Locks and waits for it.
+/// Sends a LOCK that has to wait.
 fn lock_later(client: &mut Peer, file_id: FileId) -> (u64, Answer) {
-    let id = client.start(Command::Lock, lock_message(file_id, lock::Flags::EXCLUSIVE_LOCK));
+    let id = client.start(SmbCommand::Lock, lock_message(file_id, lock::LockFlags::EXCLUSIVE_LOCK));
     told_to_wait(client, id)
 }
 
 fn watch(client: &mut Peer, file_id: FileId) -> (u64, Answer) {
-    let id = client.start(Command::ChangeNotify, |out| {
+    let id = client.start(SmbCommand::ChangeNotify, |out| {
         change_notify::Request {
-            flags: change_notify::Flags::empty(),
+            flags: change_notify::ChangeNotifyFlags::empty(),
             output_buffer_length: 1024,
             file_id,
             completion_filter: change_notify::CompletionFilter::FILE_NAME,
@@ -63,7 +64,7 @@ fn told_to_wait(client: &mut Peer, id: u64) -> (u64, Answer) {
 }
 
 fn log_off(client: &mut Peer) {
-    assert_eq!(client.status(Command::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
+    assert_eq!(client.status(SmbCommand::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
 }
 
 #[test]
@@ -94,7 +95,7 @@ fn losing_one_channel_hurts_nothing_else() {
         assert_eq!(lost.write(file, 0, b"written over the lost channel"), NtStatus::SUCCESS);
         assert_eq!(lock_now(&mut lost, file), NtStatus::SUCCESS);
         let directory = kept.create(&OpenFile::directory("directory")).file_id();
-        // What waits on each channel when one is lost.
+        // Requests that wait on each channel when one is lost.
         watch(&mut lost, directory);
         let (id, _) = watch(&mut kept, directory);
         lost.hang_up();
@@ -106,7 +107,7 @@ fn losing_one_channel_hurts_nothing_else() {
         // The place is free again.
         let mut third = world.bind(&Dial::default(), &kept);
         assert_eq!(third.read(file, 8, 4).data(), b"over");
-        // With the last one all ends.
+        // All ends with the last channel.
         kept.hang_up();
         assert!(third.is_served());
         third.hang_up();
@@ -129,13 +130,13 @@ fn a_logoff_on_one_channel_ends_the_session_on_all() {
             let (id, _) = watch(two, directory);
             log_off(one);
             assert!(world.server.sessions().is_empty() && world.server.opens.is_empty());
-            // What waited is answered, and as it was asked: a sealed request is not answered in plain.
+            // The waiting request is answered in its own form: a sealed request gets no plain reply.
             let answer = two.answer(id).expect("an answer to what waited");
             assert_eq!(answer.status(), NtStatus::NOTIFY_CLEANUP);
             assert_eq!((answer.is_sealed, answer.is_signed), (seals, !seals));
             if seals {
-                // Nobody has the keys any more that would open it.
-                two.start(Command::Echo, |out| smb_wire::echo::Request.write(out));
+                // The keys that would open it are gone.
+                two.start(SmbCommand::Echo, |out| smb_wire::echo::Request.write(out));
                 assert!(two.is_closed);
                 continue;
             }
@@ -162,7 +163,7 @@ fn work_that_ends_after_its_session_is_answered_under_its_keys() {
     let file = second.open("file");
     second.holds_jobs = true;
     let id = second
-        .start(Command::Flush, |out| smb_wire::flush::Request { reserved1: 0, file_id: file }.write(out));
+        .start(SmbCommand::Flush, |out| smb_wire::flush::Request { reserved1: 0, file_id: file }.write(out));
     assert!(second.answer(id).is_none_or(|answer| answer.status() == NtStatus::PENDING));
     log_off(&mut main);
     second.turn();
@@ -175,7 +176,7 @@ fn a_tree_that_is_left_on_one_channel_is_left_on_all() {
     let world = World::in_memory();
     let (mut main, mut second) = pair(&world, &Dial::default());
     let file = main.open("file");
-    let left = second.status(Command::TreeDisconnect, |out| tree_disconnect::Request.write(out));
+    let left = second.status(SmbCommand::TreeDisconnect, |out| tree_disconnect::Request.write(out));
     assert_eq!(left, NtStatus::SUCCESS);
     assert_eq!(main.read(file, 0, 1).status(), NtStatus::NETWORK_NAME_DELETED);
     second.connect_tree(SHARE);
@@ -194,7 +195,7 @@ fn a_request_is_taken_back_on_its_own_connection_only() {
     let (id, interim) = lock_later(&mut main, file);
     for peer in [&mut second, &mut main] {
         assert!(peer.next().is_none());
-        let mut header = Header::request(Command::Cancel, id);
+        let mut header = Header::request(SmbCommand::Cancel, id);
         header.set_session_id(peer.session_id);
         header.set_async_id(interim.header.async_id());
         peer.send(whole(&header, |out| cancel::Request.write(out)));
@@ -203,12 +204,12 @@ fn a_request_is_taken_back_on_its_own_connection_only() {
     assert!(second.next().is_none() && second.is_served());
 }
 
-/// A client that holds a batch oplock over two channels, and another that breaks it.
+/// A client that holds a batch oplock over two channels, and another client that breaks it.
 fn broken(world: &World, main: &mut Peer, other: &mut Peer, name: &str) -> (FileId, u64) {
     let batch = OpenFile { oplock: OplockLevel::Batch, ..OpenFile::named(name) };
     let file = main.create(&batch).file_id();
     let wants = OpenFile { access: Access::FILE_GENERIC_READ, ..OpenFile::named(name) };
-    let id = other.start(Command::Create, |out| wants.write(out));
+    let id = other.start(SmbCommand::Create, |out| wants.write(out));
     let (id, _) = told_to_wait(other, id);
     assert_eq!(world.server.sessions().len(), 2);
     (file, id)
@@ -216,7 +217,7 @@ fn broken(world: &World, main: &mut Peer, other: &mut Peer, name: &str) -> (File
 
 fn keep_level_two(client: &mut Peer, file_id: FileId) -> NtStatus {
     let kept = Oplock { oplock_level: OplockLevel::LevelII, file_id };
-    client.status(Command::OplockBreak, |out| oplock_break::Request::Oplock(kept).write(out))
+    client.status(SmbCommand::OplockBreak, |out| oplock_break::Request::Oplock(kept).write(out))
 }
 
 // MS-SMB2 3.3.4.6
@@ -233,7 +234,7 @@ fn a_break_is_told_on_the_main_channel_and_answered_on_any() {
     assert_eq!(told, Notification::Oplock(Oplock { oplock_level: OplockLevel::LevelII, file_id: file }));
     assert_eq!(keep_level_two(&mut second, file), NtStatus::SUCCESS);
     assert_eq!(other.answer(waiting).unwrap().status(), NtStatus::SUCCESS);
-    // With the first channel gone, the second one is told.
+    // After the first channel ends, the notice goes to the second one.
     main.hang_up();
     let (file, waiting) = broken(&world, &mut second, &mut other, "another");
     assert!(second.notice().is_some());
@@ -258,7 +259,7 @@ fn a_lease_is_broken_over_a_channel_that_came_with_another_guid() {
     };
     let file = second.create(&leased).file_id();
     main.hang_up();
-    let id = other.start(Command::Create, |out| OpenFile::named("file").write(out));
+    let id = other.start(SmbCommand::Create, |out| OpenFile::named("file").write(out));
     let (id, _) = told_to_wait(&mut other, id);
     let notice = second.notice().expect("a notice");
     let told = Notification::parse(&notice.message).expect("a notice");
@@ -360,7 +361,7 @@ fn a_share_that_is_taken_away_takes_its_trees_and_opens_along_and_leaves_the_ses
         assert_eq!(client.try_tree(SHARE).status(), NtStatus::BAD_NETWORK_NAME);
     }
     assert_eq!(other.read(theirs, 0, 1).status(), NtStatus::NETWORK_NAME_DELETED);
-    // Sessions and their channels have stayed.
+    // Sessions and their channels stay.
     assert_eq!(world.server.sessions().len(), 2);
     assert_eq!(world.server.session(main.session_id).expect("a session").channel_count(), 2);
     world.server.set_shares(shares.iter().map(|share| smb::ShareConfig::clone(share)));

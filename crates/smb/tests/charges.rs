@@ -1,5 +1,5 @@
-//! What the limits of a share charge for a READ or a WRITE: however it ends, the share, the file and the account have what they
-//! had before, less the bytes that were transferred.
+//! The charge of a share's limits for a READ or a WRITE. After any end of the request, the share, the file
+//! and the account have their earlier amounts less the transferred bytes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use share::limits::{AccountProvision, Alarm, Limits, Provision, ShareLimits, Thr
 use smb_wire::create::Access;
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::query_info::{self, InfoType};
-use smb_wire::{Command, FileId, Header, NtStatus, cancel, logoff, read, write};
+use smb_wire::{FileId, Header, NtStatus, SmbCommand, cancel, logoff, read, write};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
 use testkit::smb::{Dial, Peer, World};
@@ -17,22 +17,22 @@ use volume::faulty::Call;
 use volume::{Failure, Name, Node, OpenHow, Volume};
 use volume_posix::PosixVolume;
 
-/// Bytes a second at each gate, of which half of what a twentieth of a second brings is there.
+/// Bytes a second at each gate. Half of the amount of a twentieth of a second is available.
 const RATE: u64 = 50_000_000;
-/// Operations a second, of which a twentieth of a second's can be done at once.
+/// Operations a second. Those of a twentieth of a second can run at once.
 const OPERATIONS: u64 = 1000;
 /// The content of the file.
 const SIZE: usize = 600_000;
 
-/// The test itself lets time pass.
-struct Quiet;
+/// The test itself advances the time.
+struct ManualAlarm;
 
-impl Alarm for Quiet {
+impl Alarm for ManualAlarm {
     fn set(&self, _at_ns: u64) {}
 }
 
 /// A client with a file on a share with limits.
-struct Scene {
+struct LimitedFile {
     world: World,
     limits: Arc<Limits>,
     share: ShareLimits,
@@ -41,15 +41,15 @@ struct Scene {
     file: FileId,
 }
 
-/// How a request may end on the scene's connection.
-type End = fn(&mut Scene);
+/// An end of a request on the connection.
+type RequestEnd = fn(&mut LimitedFile);
 
 fn plain() -> Dial {
-    // What is signed is copied anyhow.
+    // Signed data is always copied.
     Dial { requires_signing: false, ..Dial::default() }
 }
 
-/// The file as the host has it.
+/// The file on the host.
 fn on_disk(world: &World) -> Arc<dyn Node> {
     let volume = PosixVolume::open(&world.root(), &world.outside()).expect("it can be served");
     let (root, name) = (volume.root().expect("the root"), Name::new(b"file").expect("a name"));
@@ -69,12 +69,12 @@ fn number_of(world: &World, is_on_disk: bool, client: &mut Peer) -> FileNumber {
     FileNumber { device: 1, inode: u64::from_le_bytes(inode.try_into().expect("a number")) }
 }
 
-impl Scene {
-    fn new(world: World) -> Scene {
-        Scene::on(world, false, Access::FILE_ALL)
+impl LimitedFile {
+    fn new(world: World) -> LimitedFile {
+        LimitedFile::on(world, false, Access::FILE_ALL)
     }
 
-    fn on(world: World, is_on_disk: bool, access: Access) -> Scene {
+    fn on(world: World, is_on_disk: bool, access: Access) -> LimitedFile {
         let mut client = world.dial(&plain());
         client.make("file", &vec![7; SIZE]);
         let number = number_of(&world, is_on_disk, &mut client);
@@ -92,10 +92,10 @@ impl Scene {
             file_bytes: RATE,
             file_size: 4 << 40,
         };
-        let limits = Limits::new(Some(account), Arc::new(Quiet), now);
+        let limits = Limits::new(Some(account), Arc::new(ManualAlarm), now);
         let share = limits.set_share(1, provision, Some(0), now);
         world.engine.set_limits(Some(share.clone()));
-        let scene = Scene { world, limits, share, number, client, file };
+        let scene = LimitedFile { world, limits, share, number, client, file };
         scene.share.charge(scene.work(RATE / 40), now).used_up();
         assert_eq!(scene.left(), [(RATE / 40) as i64; 3]);
         scene
@@ -105,14 +105,14 @@ impl Scene {
         Work::Read { file: self.number, len }
     }
 
-    /// Bytes that are left to the file, the share and the account.
+    /// The remaining bytes of the file, the share and the account.
     fn left(&self) -> Vec<i64> {
         self.share.bytes_left(self.work(0), self.world.clock.time())
     }
 
-    /// Lets `end` happen, after which so many bytes were transferred.
+    /// Runs `end` and checks that this many bytes were transferred.
     #[track_caller]
-    fn costs(mut self, transferred: usize, end: impl FnOnce(&mut Scene)) {
+    fn costs(mut self, transferred: usize, end: impl FnOnce(&mut LimitedFile)) {
         let (before, began) = (self.left(), self.world.clock.time().mono_ns);
         end(&mut self);
         let passed_ns = self.world.clock.time().mono_ns - began;
@@ -126,38 +126,38 @@ impl Scene {
         self.share.state(self.world.clock.time()).expect("the share").held
     }
 
-    /// No operation passes for a millisecond.
+    /// Lets no operation pass for a millisecond.
     fn shut(&self) {
         let now = self.world.clock.time();
         (0..OPERATIONS / 20).for_each(|_| self.share.charge(self.work(0), now).used_up());
     }
 
-    /// Lets time pass, and those go on whose time has come.
+    /// Advances the time and resumes the requests that are due.
     fn pass(&self) {
         self.world.clock.advance(Duration::from_millis(2));
         self.limits.release(self.world.clock.time());
     }
 
     fn ask_read(&mut self, offset: u64, length: u32, minimum_count: u32) -> u64 {
-        let header = self.client.header_for(Command::Read, length as usize);
+        let header = self.client.header_for(SmbCommand::Read, length as usize);
         let asked = read::Request { minimum_count, ..read::Request::new(self.file, offset, length) };
         self.client.send(whole(&header, |out| asked.write(out)))
     }
 
     fn ask_write(&mut self, len: usize) -> u64 {
-        let header = self.client.header_for(Command::Write, len);
+        let header = self.client.header_for(SmbCommand::Write, len);
         let (file, data) = (self.file, vec![8; len]);
         self.client.send(whole(&header, |out| write::Request::new(file, 0, &data).write(out)))
     }
 
-    /// The status of the answer, of which there is only one.
+    /// Checks the status of the only reply.
     #[track_caller]
     fn ends(&mut self, id: u64, status: NtStatus) {
         assert_eq!(self.client.answer(id).expect("an answer").status(), status);
         assert!(self.client.answer(id).is_none(), "only one answer");
     }
 
-    /// Asks for a READ that is held.
+    /// Sends a READ that is throttled.
     #[track_caller]
     fn hold_read(&mut self, length: u32) -> u64 {
         self.shut();
@@ -167,7 +167,7 @@ impl Scene {
         id
     }
 
-    /// Asks for a READ that finds nothing in memory, and whose work is not begun.
+    /// Sends a READ of data that is not in memory. Its work is not started.
     #[track_caller]
     fn work_read(&mut self, length: u32) -> u64 {
         self.client.holds_jobs = true;
@@ -177,24 +177,24 @@ impl Scene {
         id
     }
 
-    /// The connection is lost.
+    /// Loses the connection.
     fn hang_up(&mut self) {
         let other = self.world.peer();
         std::mem::replace(&mut self.client, other).hang_up();
     }
 
     fn log_off(&mut self) {
-        let status = self.client.status(Command::Logoff, |out| logoff::Request.write(out));
+        let status = self.client.status(SmbCommand::Logoff, |out| logoff::Request.write(out));
         assert_eq!(status, NtStatus::SUCCESS);
     }
 
-    /// The same client comes anew and ends the session from elsewhere.
+    /// Connects the same client again, which ends the session.
     fn come_anew(&self) -> Peer {
         self.world.dial(&Dial { previous_session_id: self.client.session_id, ..plain() })
     }
 
     fn cancel(&mut self, id: u64) {
-        let mut header = Header::request(Command::Cancel, id);
+        let mut header = Header::request(SmbCommand::Cancel, id);
         header.set_session_id(self.client.session_id);
         self.client.send(whole(&header, |out| cancel::Request.write(out)));
     }
@@ -202,11 +202,11 @@ impl Scene {
 
 #[test]
 fn what_is_served_at_once_costs_what_it_transfers() {
-    Scene::new(World::in_memory()).costs(65_536, |scene| {
+    LimitedFile::new(World::in_memory()).costs(65_536, |scene| {
         let id = scene.ask_read(0, 65_536, 0);
         scene.ends(id, NtStatus::SUCCESS);
     });
-    Scene::new(World::in_memory()).costs(1000, |scene| {
+    LimitedFile::new(World::in_memory()).costs(1000, |scene| {
         let id = scene.ask_read(SIZE as u64 - 1000, 65_536, 1000);
         scene.ends(id, NtStatus::SUCCESS);
     });
@@ -218,10 +218,10 @@ fn what_is_not_copied_costs_what_it_transfers() {
         let world = World::on_disk();
         let config = share::Config::clone(&world.engine.config());
         world.engine.configure(share::Config { send_file: wire::SendFile::Always, ..config });
-        Scene::on(world, true, Access::FILE_ALL).costs(there, |scene| {
+        LimitedFile::on(world, true, Access::FILE_ALL).costs(there, |scene| {
             let id = scene.ask_read(0, length, 0);
             scene.ends(id, NtStatus::SUCCESS);
-            // The host tells what is in memory from Linux 6.5 on.
+            // The host reports pages in memory since Linux 6.5.
             let tells = on_disk(&scene.world).range(0, SIZE).expect("it may be read").is_some();
             assert_eq!(scene.client.uncopied, usize::from(tells));
         });
@@ -230,26 +230,26 @@ fn what_is_not_copied_costs_what_it_transfers() {
 
 #[test]
 fn what_is_refused_at_once_costs_nothing() {
-    let beyond: End = |scene| {
+    let beyond: RequestEnd = |scene| {
         let id = scene.ask_read(SIZE as u64, 65_536, 0);
         scene.ends(id, NtStatus::END_OF_FILE);
     };
-    let too_little: End = |scene| {
+    let too_little: RequestEnd = |scene| {
         let id = scene.ask_read(SIZE as u64 - 1000, 65_536, 1001);
         scene.ends(id, NtStatus::END_OF_FILE);
     };
     for end in [beyond, too_little] {
-        Scene::new(World::in_memory()).costs(0, end);
-        Scene::new(World::cold()).costs(0, end);
+        LimitedFile::new(World::in_memory()).costs(0, end);
+        LimitedFile::new(World::cold()).costs(0, end);
     }
-    // FILE_WRITE_DATA alone, and FILE_READ_DATA alone (MS-SMB2 2.2.13.1.1).
+    // FILE_WRITE_DATA only, and FILE_READ_DATA only (MS-SMB2 2.2.13.1.1).
     for length in [65_536, 524_288] {
-        Scene::on(World::in_memory(), false, Access::from_bits_retain(2)).costs(0, |scene| {
+        LimitedFile::on(World::in_memory(), false, Access::from_bits_retain(2)).costs(0, |scene| {
             let id = scene.ask_read(0, length, 0);
             scene.ends(id, NtStatus::ACCESS_DENIED);
         });
     }
-    Scene::on(World::in_memory(), false, Access::from_bits_retain(1)).costs(0, |scene| {
+    LimitedFile::on(World::in_memory(), false, Access::from_bits_retain(1)).costs(0, |scene| {
         let id = scene.ask_write(65_536);
         scene.ends(id, NtStatus::ACCESS_DENIED);
     });
@@ -258,14 +258,14 @@ fn what_is_refused_at_once_costs_nothing() {
 #[test]
 fn what_is_read_on_the_pool_costs_what_it_transfers() {
     for (offset, there) in [(0, 65_536), (SIZE - 1000, 1000)] {
-        Scene::new(World::cold()).costs(there, |scene| {
+        LimitedFile::new(World::cold()).costs(there, |scene| {
             let id = scene.ask_read(offset as u64, 65_536, 0);
             scene.ends(id, NtStatus::SUCCESS);
         });
     }
     let (world, plan) = World::faulty();
     plan.always(Call::ReadCached, Some(Failure::WouldBlock));
-    let scene = Scene::new(world);
+    let scene = LimitedFile::new(world);
     plan.always(Call::Read, Some(Failure::Io));
     scene.costs(0, |scene| {
         let id = scene.ask_read(0, 65_536, 0);
@@ -275,19 +275,19 @@ fn what_is_read_on_the_pool_costs_what_it_transfers() {
 
 #[test]
 fn what_found_nothing_in_memory_and_is_never_done_costs_nothing() {
-    // The pool drops its jobs, before or after the connection is gone.
-    Scene::new(World::cold()).costs(0, |scene| {
+    // The pool drops its jobs, before or after the end of the connection.
+    LimitedFile::new(World::cold()).costs(0, |scene| {
         scene.work_read(65_536);
         drop(scene.client.take_jobs());
     });
-    Scene::new(World::cold()).costs(0, |scene| {
+    LimitedFile::new(World::cold()).costs(0, |scene| {
         scene.work_read(65_536);
         let jobs = scene.client.take_jobs();
         scene.hang_up();
         drop(jobs);
     });
-    // So much waits already that it must not.
-    Scene::new(World::cold()).costs(0, |scene| {
+    // So many requests wait already that this one must not.
+    LimitedFile::new(World::cold()).costs(0, |scene| {
         scene.world.engine.set_limits(None);
         scene.client.holds_jobs = true;
         let mut asked = 0;
@@ -295,8 +295,8 @@ fn what_found_nothing_in_memory_and_is_never_done_costs_nothing() {
             scene.ask_read(0, 10, 0);
             asked += 1;
             if asked % 16 == 0 {
-                // Its answers bring further credits.
-                scene.client.status(Command::Echo, |out| smb_wire::echo::Request.write(out));
+                // Its replies bring more credits.
+                scene.client.status(SmbCommand::Echo, |out| smb_wire::echo::Request.write(out));
             }
         }
         scene.world.engine.set_limits(Some(scene.share.clone()));
@@ -307,17 +307,17 @@ fn what_found_nothing_in_memory_and_is_never_done_costs_nothing() {
 
 #[test]
 fn what_found_nothing_in_memory_and_is_then_refused_costs_nothing() {
-    // The client is gone, and its Opens with it.
-    Scene::new(World::cold()).costs(0, |scene| {
+    // The client is gone, and so are its Opens.
+    LimitedFile::new(World::cold()).costs(0, |scene| {
         scene.work_read(65_536);
         let jobs = scene.client.take_jobs();
         scene.hang_up();
         jobs();
     });
-    let log_off: End = Scene::log_off;
-    let from_elsewhere: End = |scene| drop(scene.come_anew());
+    let log_off: RequestEnd = LimitedFile::log_off;
+    let from_elsewhere: RequestEnd = |scene| drop(scene.come_anew());
     for end in [log_off, from_elsewhere] {
-        Scene::new(World::cold()).costs(0, |scene| {
+        LimitedFile::new(World::cold()).costs(0, |scene| {
             let id = scene.work_read(65_536);
             end(scene);
             scene.client.run_jobs();
@@ -329,18 +329,18 @@ fn what_found_nothing_in_memory_and_is_then_refused_costs_nothing() {
 #[test]
 fn what_was_held_costs_what_it_transfers() {
     for world in [World::in_memory(), World::cold()] {
-        Scene::new(world).costs(65_536, |scene| {
+        LimitedFile::new(world).costs(65_536, |scene| {
             let id = scene.hold_read(65_536);
             scene.pass();
             scene.ends(id, NtStatus::SUCCESS);
         });
     }
-    Scene::new(World::in_memory()).costs(SIZE, |scene| {
+    LimitedFile::new(World::in_memory()).costs(SIZE, |scene| {
         let id = scene.hold_read(1 << 20);
         scene.pass();
         scene.ends(id, NtStatus::SUCCESS);
     });
-    Scene::on(World::in_memory(), false, Access::from_bits_retain(2)).costs(0, |scene| {
+    LimitedFile::on(World::in_memory(), false, Access::from_bits_retain(2)).costs(0, |scene| {
         let id = scene.hold_read(65_536);
         scene.pass();
         scene.ends(id, NtStatus::ACCESS_DENIED);
@@ -349,7 +349,7 @@ fn what_was_held_costs_what_it_transfers() {
 
 #[test]
 fn what_was_held_and_then_found_nothing_in_memory_and_is_never_done_costs_nothing() {
-    Scene::new(World::cold()).costs(0, |scene| {
+    LimitedFile::new(World::cold()).costs(0, |scene| {
         scene.client.holds_jobs = true;
         scene.hold_read(65_536);
         scene.pass();
@@ -361,24 +361,24 @@ fn what_was_held_and_then_found_nothing_in_memory_and_is_never_done_costs_nothin
 
 #[test]
 fn what_is_taken_back_while_it_is_held_costs_nothing() {
-    Scene::new(World::in_memory()).costs(0, |scene| {
+    LimitedFile::new(World::in_memory()).costs(0, |scene| {
         let id = scene.hold_read(65_536);
         scene.cancel(id);
         scene.ends(id, NtStatus::CANCELLED);
     });
-    Scene::new(World::in_memory()).costs(0, |scene| {
+    LimitedFile::new(World::in_memory()).costs(0, |scene| {
         scene.hold_read(65_536);
         scene.hang_up();
     });
-    // Its time has come, and nobody comes to it.
-    Scene::new(World::in_memory()).costs(0, |scene| {
+    // Its time has come, but it is not resumed.
+    LimitedFile::new(World::in_memory()).costs(0, |scene| {
         let id = scene.hold_read(65_536);
         scene.client.holds_events = true;
         scene.pass();
         scene.cancel(id);
         scene.ends(id, NtStatus::CANCELLED);
     });
-    Scene::new(World::in_memory()).costs(0, |scene| {
+    LimitedFile::new(World::in_memory()).costs(0, |scene| {
         scene.hold_read(65_536);
         scene.client.holds_events = true;
         scene.pass();
@@ -388,10 +388,10 @@ fn what_is_taken_back_while_it_is_held_costs_nothing() {
 
 #[test]
 fn what_was_held_when_its_session_ended_costs_nothing() {
-    let log_off: End = Scene::log_off;
-    let from_elsewhere: End = |scene| drop(scene.come_anew());
+    let log_off: RequestEnd = LimitedFile::log_off;
+    let from_elsewhere: RequestEnd = |scene| drop(scene.come_anew());
     for end in [log_off, from_elsewhere] {
-        Scene::new(World::in_memory()).costs(0, |scene| {
+        LimitedFile::new(World::in_memory()).costs(0, |scene| {
             let id = scene.hold_read(65_536);
             end(scene);
             scene.pass();
@@ -403,7 +403,7 @@ fn what_was_held_when_its_session_ended_costs_nothing() {
 
 #[test]
 fn what_was_held_by_limits_that_were_lifted_costs_them_what_it_transfers() {
-    Scene::new(World::in_memory()).costs(SIZE, |scene| {
+    LimitedFile::new(World::in_memory()).costs(SIZE, |scene| {
         let id = scene.hold_read(1 << 20);
         scene.world.engine.set_limits(None);
         scene.pass();
@@ -413,12 +413,12 @@ fn what_was_held_by_limits_that_were_lifted_costs_them_what_it_transfers() {
 
 #[test]
 fn a_write_costs_what_was_written_whoever_hears_of_it() {
-    Scene::new(World::in_memory()).costs(65_536, |scene| {
+    LimitedFile::new(World::in_memory()).costs(65_536, |scene| {
         let id = scene.ask_write(65_536);
         scene.ends(id, NtStatus::SUCCESS);
     });
     for (is_taken_back, is_lost) in [(false, false), (true, false), (false, true)] {
-        Scene::new(World::in_memory()).costs(65_536, |scene| {
+        LimitedFile::new(World::in_memory()).costs(65_536, |scene| {
             scene.shut();
             let id = scene.ask_write(65_536);
             assert!(scene.client.answer(id).is_none());

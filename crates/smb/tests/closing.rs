@@ -1,15 +1,15 @@
-//! A CLOSE is carried out behind what its client asked of the Open before, whether that was answered or not
+//! A CLOSE runs after the earlier requests of its client on the Open, whether they were answered or not
 //! (MS-SMB2 3.3.5.10).
 
 use std::time::Duration;
 
-use smb_wire::{Command, FileId, NtStatus, close, flush, read, write};
+use smb_wire::{FileId, NtStatus, SmbCommand, close, flush, read, write};
 use testkit::smb::{Dial, Peer, World};
 use volume::faulty::{Call, Fault};
 
 const CONTENT: &[u8] = b"what the file holds";
 
-/// A client with a file, whose work on the blocking pool is held.
+/// A client with a file. Its work on the blocking pool is held back.
 fn with_a_file(world: &World) -> (Peer, FileId) {
     let mut client = world.client();
     let file = client.open("file");
@@ -19,12 +19,12 @@ fn with_a_file(world: &World) -> (Peer, FileId) {
 }
 
 fn start_read(client: &mut Peer, file: FileId) -> u64 {
-    client.start(Command::Read, |out| read::Request::new(file, 0, 100).write(out))
+    client.start(SmbCommand::Read, |out| read::Request::new(file, 0, 100).write(out))
 }
 
 fn start_close(client: &mut Peer, file_id: FileId) -> u64 {
-    let flags = close::Flags::empty();
-    client.start(Command::Close, |out| close::Request { flags, file_id }.write(out))
+    let flags = close::CloseFlags::empty();
+    client.start(SmbCommand::Close, |out| close::Request { flags, file_id }.write(out))
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn a_read_that_came_before_it_has_its_data() {
     let close = start_close(&mut client, file);
     client.run_job(0);
     assert_eq!(client.answer(first).expect("it is done").data(), CONTENT);
-    // Clients take an answer to a CLOSE for the last one, so there is no interim one.
+    // Clients take any reply to a CLOSE for the last one, so there is no interim response.
     assert!(client.answer(close).is_none());
     client.run_jobs();
     assert_eq!(client.answer(second).expect("it is done").data(), CONTENT);
@@ -47,7 +47,7 @@ fn a_read_that_came_before_it_has_its_data() {
 fn a_flush_that_came_before_it_is_done() {
     let world = World::in_memory();
     let (mut client, file_id) = with_a_file(&world);
-    let flush = client.start(Command::Flush, |out| flush::Request { reserved1: 0, file_id }.write(out));
+    let flush = client.start(SmbCommand::Flush, |out| flush::Request { reserved1: 0, file_id }.write(out));
     let close = start_close(&mut client, file_id);
     assert!(client.answer(close).is_none());
     client.run_jobs();
@@ -61,7 +61,7 @@ fn a_change_on_another_channel_is_over_before() {
     let mut first = world.client();
     let mut second = world.bind(&Dial::default(), &first);
     let file = first.open("file");
-    let late = first.message(Command::Write, |out| write::Request::new(file, 0, CONTENT).write(out));
+    let late = first.message(SmbCommand::Write, |out| write::Request::new(file, 0, CONTENT).write(out));
     let late = first.compound(vec![late], false);
     std::thread::scope(|scope| {
         plan.add(Call::Write, 1, Fault::Hold);

@@ -1,5 +1,5 @@
-//! What the log says, at the level that it has by default, of requests that are refused as wrong: who sent what, and
-//! why it was refused; and that nobody fills it.
+//! The log lines about refused requests, at the default log level: they say who sent the request and why it
+//! was refused. Their number is limited.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -10,8 +10,8 @@ use smb_wire::create::{OplockLevel, ShareAccess};
 use smb_wire::create_context::{Contexts, DurableFlags, LeaseState, RequestContext};
 use smb_wire::header::Flags;
 use smb_wire::negotiate::Dialect;
-use smb_wire::oplock_break::{self, Lease, Oplock};
-use smb_wire::{Command, FileId, Guid, LeaseKey, NtStatus, write};
+use smb_wire::oplock_break::{self, AcknowledgedLease, Oplock};
+use smb_wire::{FileId, Guid, LeaseKey, NtStatus, SmbCommand, write};
 use testkit::smb::bind::Binding;
 use testkit::smb::client::{OpenFile, write_first_setup};
 use testkit::smb::peer::{Answer, sign_with, whole};
@@ -43,7 +43,7 @@ impl MakeWriter<'_> for Log {
     }
 }
 
-/// Does something, and gives the lines that the log has of it.
+/// Runs `act` and returns its log lines.
 fn logged(act: impl FnOnce()) -> Vec<String> {
     let log = Log::default();
     let lines = tracing_subscriber::fmt().with_ansi(false).without_time().with_writer(log.clone());
@@ -52,7 +52,8 @@ fn logged(act: impl FnOnce()) -> Vec<String> {
     String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// There is one line of it, which has these words, the peer's address, the session of this id and its user.
+/// Checks that `act` writes one line with these words, the peer's address, the session with this id and its
+/// user.
 fn told(session_id: u64, act: impl FnOnce(), words: &str) {
     let lines = logged(act);
     let [line] = &lines[..] else { panic!("{words:?} in {lines:#?}") };
@@ -62,7 +63,7 @@ fn told(session_id: u64, act: impl FnOnce(), words: &str) {
 }
 
 fn create(peer: &mut Peer, open: &OpenFile<'_>, is_replay: bool) -> Answer {
-    let mut header = peer.header(Command::Create);
+    let mut header = peer.header(SmbCommand::Create);
     if is_replay {
         header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
     }
@@ -88,9 +89,9 @@ fn a_stolen_session_id_is_told_of_and_one_that_was_never_given_is_not() {
     thief.session_id = owner;
     let opens = |thief: &mut Peer| assert_eq!(create(thief, &OpenFile::named("f"), false).status(), gone);
     told(owner, || opens(&mut thief), "Create refused: the session is one of other connections");
-    // A log-on without the flag that says that it is a channel.
+    // A log-on without the flag of a binding.
     let logs_on = |thief: &mut Peer| {
-        assert_eq!(thief.status(Command::SessionSetup, write_first_setup), gone);
+        assert_eq!(thief.status(SmbCommand::SessionSetup, write_first_setup), gone);
     };
     told(owner, || logs_on(&mut thief), "SessionSetup refused: the session is one of other connections");
     thief.session_id = owner ^ 1;
@@ -122,7 +123,7 @@ fn each_refused_binding_is_told_of() {
     // A session whose own log-on is under way has no user yet.
     let mut half = world.peer();
     half.negotiate_hashed(&dial);
-    let under_way = half.call(Command::SessionSetup, write_first_setup).header.session_id();
+    let under_way = half.call(SmbCommand::SessionSetup, write_first_setup).header.session_id();
     half.session_id = under_way;
     half.keys.insert(under_way, main.keys[&session].clone());
     let lines = logged(|| binds(&dial, &half, NtStatus::REQUEST_NOT_ACCEPTED));
@@ -143,7 +144,7 @@ fn a_wrong_or_missing_signature_is_told_of() {
     let sends = |client: &mut Peer, sign: &dyn Fn(&mut [u8])| {
         let nowhere = FileId { persistent: 1, volatile: 1 };
         let body = |out: &mut Vec<u8>| write::Request::new(nowhere, 0, b"x").write(out);
-        let mut message = client.message(Command::Write, body);
+        let mut message = client.message(SmbCommand::Write, body);
         sign(&mut message);
         client.deliver(message);
         assert_eq!(client.next().expect("an answer").status(), NtStatus::ACCESS_DENIED);
@@ -160,9 +161,9 @@ fn an_acknowledgement_for_what_one_does_not_hold_is_told_of() {
     let mut client = world.client();
     let (session, file) = (client.session_id, client.open("f"));
     let mut answers = |request: oplock_break::Request, status| {
-        assert_eq!(client.status(Command::OplockBreak, |out| request.write(out)), status);
+        assert_eq!(client.status(SmbCommand::OplockBreak, |out| request.write(out)), status);
     };
-    let lease = Lease { key: LeaseKey([7; 16]), state: LeaseState::empty() };
+    let lease = AcknowledgedLease { key: LeaseKey([7; 16]), state: LeaseState::empty() };
     let of_lease = || answers(oplock_break::Request::Lease(lease), NtStatus::OBJECT_NAME_NOT_FOUND);
     told(session, of_lease, "acknowledgement refused: no break of a lease");
     let oplock = Oplock { oplock_level: OplockLevel::None, file_id: file };
@@ -201,7 +202,7 @@ fn what_comes_late_over_a_lost_channel_is_told_of() {
     let mut client = world.client();
     let (session, file) = (client.session_id, client.open("f"));
     let mut writes = |sequence: u16, status| {
-        let mut header = client.header(Command::Write);
+        let mut header = client.header(SmbCommand::Write);
         header.set_channel_sequence(sequence);
         let id = client.send(whole(&header, |out| write::Request::new(file, 0, b"x").write(out)));
         assert_eq!(client.answer(id).expect("an answer").status(), status);

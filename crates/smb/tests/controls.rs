@@ -1,9 +1,9 @@
-//! What smbtorture asks of a server that it tests, by control codes of its own (`smbtorture_controls`).
+//! The control codes of smbtorture for a server under test (`smbtorture_controls`).
 
 use std::time::Duration;
 
 use smb_wire::ioctl::{self, CtlCode};
-use smb_wire::{Command, FileId, NtStatus, close, read};
+use smb_wire::{FileId, NtStatus, SmbCommand, close, read};
 use testkit::smb::{Peer, World};
 
 const PAD_THIS: u32 = 0x8384_8013;
@@ -18,7 +18,7 @@ fn tested() -> World {
 
 fn start(client: &mut Peer, code: u32, file: FileId, input: &[u8], most: u32) -> u64 {
     let code = CtlCode::new(code);
-    client.start(Command::Ioctl, |out| ioctl::Request::fsctl(code, file, input, most).write(out))
+    client.start(SmbCommand::Ioctl, |out| ioctl::Request::fsctl(code, file, input, most).write(out))
 }
 
 fn ask(client: &mut Peer, code: u32, file: FileId, input: &[u8]) -> NtStatus {
@@ -64,7 +64,7 @@ fn reads_may_have_padding_before_their_data() {
     // DataOffset
     assert_eq!(answer.message[66], 88);
     assert_eq!(client.read(file, 7, 100).status(), NtStatus::END_OF_FILE);
-    // It is about one connection.
+    // It applies to one connection only.
     let mut other = world.client();
     let file = other.open("file");
     assert_eq!(other.read(file, 0, 100).message[66], 80);
@@ -77,8 +77,8 @@ fn a_request_that_takes_its_time_holds_a_close_back() {
     let file_id = client.open("file");
     let sleep = start(&mut client, SLEEP, file_id, &[200], 0);
     assert_eq!(client.answer(sleep).expect("an interim answer").status(), NtStatus::PENDING);
-    let flags = close::Flags::empty();
-    let close = client.start(Command::Close, |out| close::Request { flags, file_id }.write(out));
+    let flags = close::CloseFlags::empty();
+    let close = client.start(SmbCommand::Close, |out| close::Request { flags, file_id }.write(out));
     world.advance(Duration::from_millis(199));
     assert!(client.answer(sleep).is_none() && client.answer(close).is_none());
     world.advance(Duration::from_millis(1));
@@ -96,11 +96,11 @@ fn one_that_is_taken_back_holds_nothing() {
     let file = client.open("file");
     let sleep = start(&mut client, SLEEP, file, &[200], 0);
     let told = client.answer(sleep).expect("an interim answer");
-    let mut header = client.header(Command::Cancel);
+    let mut header = client.header(SmbCommand::Cancel);
     header.set_async_id(told.header.async_id());
     client.send(testkit::smb::peer::whole(&header, |out| smb_wire::cancel::Request.write(out)));
     assert_eq!(client.answer(sleep).expect("taken back").status(), NtStatus::CANCELLED);
     assert_eq!(client.close(file), NtStatus::SUCCESS);
-    let read = client.start(Command::Read, |out| read::Request::new(file, 0, 1).write(out));
+    let read = client.start(SmbCommand::Read, |out| read::Request::new(file, 0, 1).write(out));
     assert_eq!(client.answer(read).expect("an answer").status(), NtStatus::FILE_CLOSED);
 }

@@ -1,4 +1,5 @@
-//! Transactions are counted by command and by how they went, each once, also when they were held or done elsewhere.
+//! Each transaction is counted once by command and result, also if it was throttled or ran on the blocking
+//! pool.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,13 +7,13 @@ use std::time::Duration;
 use share::counts::{Kind, Totals, Transactions};
 use share::limits::{Alarm, Limits, Provision, ResponseType, Throughput};
 use smb::counting::FAMILY;
-use smb_wire::{Command, FileId, NtStatus, header, read, write};
+use smb_wire::{FileId, NtStatus, SmbCommand, header, read, write};
 use testkit::smb::{Peer, World};
 
-/// The test itself lets time pass.
-struct Quiet;
+/// The test itself advances the time.
+struct ManualAlarm;
 
-impl Alarm for Quiet {
+impl Alarm for ManualAlarm {
     fn set(&self, _at_ns: u64) {}
 }
 
@@ -20,7 +21,7 @@ fn of_share(world: &World) -> Totals {
     world.engine.counts(&FAMILY).read()
 }
 
-fn one(totals: &Totals, command: Command) -> Transactions {
+fn one(totals: &Totals, command: SmbCommand) -> Transactions {
     let is_it = |known: &&Transactions| known.operation == usize::from(command.get());
     let all: Vec<_> = totals.transactions.iter().filter(is_it).collect();
     assert!(all.len() <= 1, "one way to prove who asks: {all:?}");
@@ -45,25 +46,28 @@ fn every_command_counts_once_for_its_share_with_its_bytes() {
         assert_eq!(client.read(file, 5000, 400).status(), NtStatus::END_OF_FILE);
         assert_eq!(client.close(file), NtStatus::SUCCESS);
         assert_eq!(client.close(file), NtStatus::FILE_CLOSED);
-        assert_eq!(client.status(Command::Echo, |out| smb_wire::echo::Request.write(out)), NtStatus::SUCCESS);
+        assert_eq!(
+            client.status(SmbCommand::Echo, |out| smb_wire::echo::Request.write(out)),
+            NtStatus::SUCCESS
+        );
         let after = of_share(&world);
-        assert_eq!(one(&before, Command::TreeConnect).all(), 1);
-        let reads = one(&after, Command::Read);
+        assert_eq!(one(&before, SmbCommand::TreeConnect).all(), 1);
+        let reads = one(&after, SmbCommand::Read);
         assert_eq!(responses(&reads), [("Success", 3), ("ClientOtherError", 1)]);
         let fixed = (header::SIZE + read::RESPONSE_FIXED) as u64;
         let refused = (header::SIZE + smb_wire::error::EMPTY.len()) as u64;
         assert_eq!(reads.egress, 3 * (fixed + 400) + refused);
-        let writes = one(&after, Command::Write);
+        let writes = one(&after, SmbCommand::Write);
         assert_eq!((responses(&writes), writes.ingress), (vec![("Success", 1)], 64 + 48 + 1000));
-        assert_eq!(responses(&one(&after, Command::Create)), [("Success", 1)]);
-        assert_eq!(responses(&one(&after, Command::Close)), [("Success", 1), ("ClientOtherError", 1)]);
-        assert_eq!(one(&after, Command::Echo).all(), 0, "it is of no share");
+        assert_eq!(responses(&one(&after, SmbCommand::Create)), [("Success", 1)]);
+        assert_eq!(responses(&one(&after, SmbCommand::Close)), [("Success", 1), ("ClientOtherError", 1)]);
+        assert_eq!(one(&after, SmbCommand::Echo).all(), 0, "it is of no share");
         let habits = &after.habits;
         assert_eq!([Kind::Read, Kind::Write, Kind::Metadata].map(|kind| habits.operations(kind)), [4, 1, 3]);
         assert_eq!(habits.bytes, [1200, 1000]);
         let rest = world.server.counts.read();
         assert_eq!(
-            [Command::Negotiate, Command::Echo].map(|command| {
+            [SmbCommand::Negotiate, SmbCommand::Echo].map(|command| {
                 rest.transactions
                     .iter()
                     .filter(|one| one.operation == usize::from(command.get()))
@@ -77,8 +81,8 @@ fn every_command_counts_once_for_its_share_with_its_bytes() {
 
 fn ask(client: &mut Peer, file: FileId, reads: bool) -> u64 {
     match reads {
-        true => client.start(Command::Read, |out| read::Request::new(file, 0, 4).write(out)),
-        false => client.start(Command::Write, |out| write::Request::new(file, 0, b"data").write(out)),
+        true => client.start(SmbCommand::Read, |out| read::Request::new(file, 0, 4).write(out)),
+        false => client.start(SmbCommand::Write, |out| write::Request::new(file, 0, b"data").write(out)),
     }
 }
 
@@ -101,12 +105,12 @@ fn a_limit_that_was_met_shows_in_the_response_type() {
         file_size: 4 << 40,
     };
     let now = world.clock.read();
-    let limits = Limits::new(None, Arc::new(Quiet), now);
+    let limits = Limits::new(None, Arc::new(ManualAlarm), now);
     world.engine.set_limits(Some(limits.set_share(1, provision, Some(0), now)));
     let mut asked: Vec<u64> = (0..3).map(|at| ask(&mut client, file, at != 1)).collect();
     let close = |client: &mut Peer, file_id| {
-        let request = smb_wire::close::Request { flags: smb_wire::close::Flags::empty(), file_id };
-        client.start(Command::Close, |out| request.write(out))
+        let request = smb_wire::close::Request { flags: smb_wire::close::CloseFlags::empty(), file_id };
+        client.start(SmbCommand::Close, |out| request.write(out))
     };
     let names = others.map(|file| close(&mut client, file));
     asked.extend(names);
@@ -117,11 +121,11 @@ fn a_limit_that_was_met_shows_in_the_response_type() {
     assert!(asked.iter().all(|id| client.answer(*id).is_some()), "all are answered");
     let after = of_share(&world);
     let throttled = ("SuccessWithShareIopsThrottling", 1);
-    assert_eq!(responses(&one(&after, Command::Read)), [("Success", 1), throttled]);
+    assert_eq!(responses(&one(&after, SmbCommand::Read)), [("Success", 1), throttled]);
     let writes =
-        |totals: &Totals| one(totals, Command::Write).with(ResponseType::SuccessWithShareIopsThrottling);
+        |totals: &Totals| one(totals, SmbCommand::Write).with(ResponseType::SuccessWithShareIopsThrottling);
     assert_eq!((writes(&before), writes(&after)), (0, 1));
-    let closed = one(&after, Command::Close);
-    assert_eq!(closed.succeeded() - one(&before, Command::Close).succeeded(), 2);
+    let closed = one(&after, SmbCommand::Close);
+    assert_eq!(closed.succeeded() - one(&before, SmbCommand::Close).succeeded(), 2);
     assert_eq!(closed.with(ResponseType::SuccessWithMetadataThrottling), 1);
 }

@@ -1,5 +1,5 @@
-//! Handles that outlive their session: how they are granted, kept, taken up again and lost
-//! (MS-SMB2 3.3.5.9.6, 3.3.5.9.7, 3.3.5.9.10, 3.3.5.9.12, 3.3.5.15.9, 3.3.7.1).
+//! Handles that outlive their session: how they are granted, kept, reconnected and lost (MS-SMB2 3.3.5.9.6,
+//! 3.3.5.9.7, 3.3.5.9.10, 3.3.5.9.12, 3.3.5.15.9, 3.3.7.1).
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use smb_wire::create_context::{
 };
 use smb_wire::ioctl::body::NetworkResiliencyRequest;
 use smb_wire::ioctl::{self, CtlCode};
-use smb_wire::lock::{self, Flags, LockElement};
+use smb_wire::lock::{self, LockElement, LockFlags};
 use smb_wire::negotiate::Dialect;
-use smb_wire::{Command, FileId, Guid, LeaseKey, List, NtStatus, logoff, tree_disconnect};
+use smb_wire::{FileId, Guid, LeaseKey, NtStatus, SmbCommand, WireList, logoff, tree_disconnect};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::Answer;
 use testkit::smb::{Dial, Peer, SHARE, World};
@@ -25,39 +25,39 @@ const ALL: LeaseState =
     LeaseState::READ_CACHING.union(LeaseState::WRITE_CACHING).union(LeaseState::HANDLE_CACHING);
 const NOT_FOUND: NtStatus = NtStatus::OBJECT_NAME_NOT_FOUND;
 
-type Context = RequestContext<'static>;
+type StaticContext = RequestContext<'static>;
 
-fn v2(create_guid: Guid) -> Context {
+fn v2(create_guid: Guid) -> StaticContext {
     RequestContext::DurableHandleRequestV2 { timeout: 0, flags: DurableFlags::empty(), create_guid }
 }
 
-fn reconnect_v2(file_id: FileId, create_guid: Guid) -> Context {
+fn reconnect_v2(file_id: FileId, create_guid: Guid) -> StaticContext {
     RequestContext::DurableHandleReconnectV2 { file_id, create_guid, flags: DurableFlags::empty() }
 }
 
-fn lease(key: LeaseKey, state: LeaseState) -> Context {
+fn lease(key: LeaseKey, state: LeaseState) -> StaticContext {
     RequestContext::Lease(Lease { key, state, flags: LeaseFlags::empty(), v2: None })
 }
 
-fn lease_v2(key: LeaseKey, state: LeaseState) -> Context {
+fn lease_v2(key: LeaseKey, state: LeaseState) -> StaticContext {
     let v2 = Some(LeaseV2 { parent_key: LeaseKey([0; 16]), epoch: 0 });
     RequestContext::Lease(Lease { key, state, flags: LeaseFlags::empty(), v2 })
 }
 
-/// Opens for everything and lets nobody else in.
-fn create(client: &mut Peer, name: &str, oplock: OplockLevel, asked: &[Context]) -> Answer {
+/// Opens for all access and shares nothing.
+fn create(client: &mut Peer, name: &str, oplock: OplockLevel, asked: &[StaticContext]) -> Answer {
     let contexts = Contexts::Requests(asked);
     client.create(&OpenFile { share: ShareAccess::empty(), oplock, contexts, ..OpenFile::named(name) })
 }
 
-/// Opens with a batch oplock and a durable context that must be granted.
-fn durable(client: &mut Peer, name: &str, asked: Context) -> FileId {
+/// Opens with a batch oplock and a durable context. The durability must be granted.
+fn durable(client: &mut Peer, name: &str, asked: StaticContext) -> FileId {
     let answer = create(client, name, OplockLevel::Batch, &[asked]);
     assert!(durable_answer(&answer).is_some());
     answer.file_id()
 }
 
-/// What an answer says of the Open being durable.
+/// The durability in a response.
 fn durable_answer(answer: &Answer) -> Option<ResponseContext<'_>> {
     let response = create::Response::parse(&answer.message).expect("a CREATE response");
     let mut contexts = response.contexts.responses().map(|context| context.expect("a context"));
@@ -66,7 +66,7 @@ fn durable_answer(answer: &Answer) -> Option<ResponseContext<'_>> {
     })
 }
 
-/// The milliseconds that a second version was granted.
+/// The granted milliseconds of version 2.
 fn granted_ms(answer: &Answer) -> Option<u32> {
     match durable_answer(answer) {
         Some(ResponseContext::DurableHandleV2 { timeout, .. }) => Some(timeout),
@@ -74,8 +74,8 @@ fn granted_ms(answer: &Answer) -> Option<u32> {
     }
 }
 
-/// Comes back for an Open by its name.
-fn come_back(client: &mut Peer, name: &str, asked: &[Context]) -> Answer {
+/// Reconnects to an Open by its name.
+fn come_back(client: &mut Peer, name: &str, asked: &[StaticContext]) -> Answer {
     let is_leased = asked.iter().any(|context| matches!(context, RequestContext::Lease(_)));
     let oplock = if is_leased { OplockLevel::Lease } else { OplockLevel::None };
     create(client, name, oplock, asked)
@@ -85,10 +85,10 @@ fn v1_back(client: &mut Peer, id: FileId) -> NtStatus {
     come_back(client, "", &[RequestContext::DurableHandleReconnect(id)]).status()
 }
 
-fn lock(client: &mut Peer, file_id: FileId, flags: Flags) -> NtStatus {
+fn lock(client: &mut Peer, file_id: FileId, flags: LockFlags) -> NtStatus {
     let elements = [LockElement { offset: 0, length: 5, flags }];
-    client.status(Command::Lock, |out| {
-        let locks = List::Values(&elements);
+    client.status(SmbCommand::Lock, |out| {
+        let locks = WireList::Values(&elements);
         lock::Request { lock_sequence_number: 0, lock_sequence_index: 0, file_id, locks }.write(out);
     })
 }
@@ -100,12 +100,12 @@ fn make_resilient(client: &mut Peer, file_id: FileId, timeout: u32) -> NtStatus 
 }
 
 fn control(client: &mut Peer, file_id: FileId, input: &[u8]) -> NtStatus {
-    client.status(Command::Ioctl, |out| {
+    client.status(SmbCommand::Ioctl, |out| {
         ioctl::Request::fsctl(CtlCode::LmrRequestResiliency, file_id, input, 0).write(out);
     })
 }
 
-/// Whether somebody else can have the file for themselves alone.
+/// Whether another client can open the file exclusively.
 fn is_free(world: &World, name: &str) -> NtStatus {
     create(&mut world.dial(&Dial::elsewhere()), name, OplockLevel::None, &[]).status()
 }
@@ -132,7 +132,7 @@ fn only_a_batch_oplock_or_a_lease_with_handle_caching_makes_durable() {
             assert_eq!(durable_answer(&answer).is_some(), expected, "{state:?}");
             assert_eq!(client.close(answer.file_id()), NtStatus::SUCCESS);
         }
-        // Nor is a directory, whatever is asked for.
+        // A directory is never durable, with any request.
         let contexts = [asked, lease_v2(KEY, ALL)];
         let contexts = Contexts::Requests(&contexts);
         let directory = OpenFile { oplock: OplockLevel::Lease, contexts, ..OpenFile::directory("d") };
@@ -187,7 +187,7 @@ fn durable_contexts_that_may_not_stand_together_are_refused() {
             assert_eq!(refused, NtStatus::INVALID_PARAMETER);
         }
     }
-    // Nothing has become of it.
+    // The refusals had no effect on it.
     assert_eq!(come_back(&mut client, "f", &[back_two]).status(), NtStatus::SUCCESS);
 }
 
@@ -199,10 +199,10 @@ fn a_lost_connection_leaves_a_durable_handle_with_its_locks_and_its_oplock() {
     let mut client = world.client();
     let old = durable(&mut client, "f", RequestContext::DurableHandleRequest);
     assert_eq!(client.write(old, 0, b"words"), NtStatus::SUCCESS);
-    let exclusive = Flags::EXCLUSIVE_LOCK | Flags::FAIL_IMMEDIATELY;
+    let exclusive = LockFlags::EXCLUSIVE_LOCK | LockFlags::FAIL_IMMEDIATELY;
     assert_eq!(lock(&mut client, old, exclusive), NtStatus::SUCCESS);
     client.hang_up();
-    // Another ClientGuid does: the first version knows its clients by their user.
+    // Another ClientGuid may do it: version 1 identifies clients by their user.
     let mut client = world.dial(&Dial::elsewhere());
     assert_eq!(client.read(old, 0, 5).status(), NtStatus::FILE_CLOSED);
     let answer = come_back(&mut client, "anything", &[RequestContext::DurableHandleReconnect(old)]);
@@ -215,12 +215,12 @@ fn a_lost_connection_leaves_a_durable_handle_with_its_locks_and_its_oplock() {
     assert_ne!(new.volatile, old.volatile);
     assert_eq!(client.read(old, 0, 5).status(), NtStatus::FILE_CLOSED);
     assert_eq!(client.read(new, 0, 5).data(), b"words");
-    assert_eq!(lock(&mut client, new, Flags::UNLOCK), NtStatus::SUCCESS);
-    assert_eq!(lock(&mut client, new, Flags::UNLOCK), NtStatus::RANGE_NOT_LOCKED);
-    // The oplock is its own, and so is the notice.
+    assert_eq!(lock(&mut client, new, LockFlags::UNLOCK), NtStatus::SUCCESS);
+    assert_eq!(lock(&mut client, new, LockFlags::UNLOCK), NtStatus::RANGE_NOT_LOCKED);
+    // The oplock belongs to the Open, and so does the notice.
     let mut other = world.client();
     let asked = OpenFile::named("f");
-    other.start(Command::Create, |out| asked.write(out));
+    other.start(SmbCommand::Create, |out| asked.write(out));
     let notice = client.notice().expect("a break");
     match smb_wire::oplock_break::Notification::parse(&notice.message).unwrap() {
         smb_wire::oplock_break::Notification::Oplock(broken) => assert_eq!(broken.file_id, new),
@@ -272,7 +272,7 @@ fn a_handle_under_a_lease_comes_back_to_its_client_its_lease_and_its_name() {
         _ => None,
     });
     assert_eq!(held, Some((KEY, ALL)));
-    // An Open without a lease does not come back with one.
+    // An Open without a lease does not match a request with one.
     let plain = durable(&mut client, "h", RequestContext::DurableHandleRequest);
     client.hang_up();
     let wrong = [RequestContext::DurableHandleReconnect(plain), lease(KEY, ALL)];
@@ -311,7 +311,7 @@ fn a_durable_handle_is_kept_for_its_time_and_then_closed() {
     let mut client = world.client();
     let answer = come_back(&mut client, "f", &[reconnect_v2(first, CREATE)]);
     assert_eq!(answer.status(), NtStatus::SUCCESS);
-    // What was taken up has no time, and gets a new one when it is left again.
+    // A reconnected Open has no time limit. It gets a new one when it is detached again.
     world.advance(60 * SECOND);
     let first = answer.file_id();
     assert_eq!(client.write(first, 0, b"alive"), NtStatus::SUCCESS);
@@ -337,7 +337,7 @@ fn a_durable_handle_gives_way_to_who_conflicts_and_is_gone() {
     let asked = [RequestContext::DurableHandleRequest, lease(KEY, ALL)];
     let leased = create(&mut client, "g", OplockLevel::Lease, &asked).file_id();
     client.hang_up();
-    // At once: not even an interim response is sent.
+    // This happens at once: there is not even an interim response.
     assert_eq!(is_free(&world, "f"), NtStatus::SUCCESS);
     assert_eq!(is_free(&world, "g"), NtStatus::SUCCESS);
     let mut client = world.client();
@@ -355,7 +355,7 @@ fn a_handle_whose_oplock_is_being_broken_goes_with_its_connection() {
     let id = durable(&mut client, "f", RequestContext::DurableHandleRequest);
     let mut other = world.dial(&Dial::elsewhere());
     let asked = OpenFile::named("f");
-    let waits = other.start(Command::Create, |out| asked.write(out));
+    let waits = other.start(SmbCommand::Create, |out| asked.write(out));
     assert_eq!(other.answer(waits).unwrap().status(), NtStatus::PENDING);
     client.hang_up();
     assert_eq!(other.answer(waits).unwrap().status(), NtStatus::SUCCESS);
@@ -370,18 +370,18 @@ fn logging_off_and_a_new_session_keep_handles_and_a_tree_disconnect_does_not() {
     let world = World::in_memory();
     let mut client = world.client();
     let id = durable(&mut client, "f", RequestContext::DurableHandleRequest);
-    assert_eq!(client.status(Command::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
+    assert_eq!(client.status(SmbCommand::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
     let mut client = world.client();
     let answer = come_back(&mut client, "f", &[RequestContext::DurableHandleReconnect(id)]);
     let id = answer.file_id();
-    // The client says which session the new one takes the place of, while that still has its connection.
+    // The client names the session that the new one replaces, while that still has its connection.
     let previous_session_id = client.session_id;
     let mut again = world.dial(&Dial { previous_session_id, ..Dial::default() });
     let answer = come_back(&mut again, "f", &[RequestContext::DurableHandleReconnect(id)]);
     let id = answer.file_id();
     assert_eq!(make_resilient(&mut again, id, 1000), NtStatus::SUCCESS);
     assert_eq!(
-        again.status(Command::TreeDisconnect, |out| tree_disconnect::Request.write(out)),
+        again.status(SmbCommand::TreeDisconnect, |out| tree_disconnect::Request.write(out)),
         NtStatus::SUCCESS
     );
     again.connect_tree(SHARE);
@@ -425,7 +425,7 @@ fn a_resilient_handle_makes_others_wait_for_its_time() {
     client.hang_up();
     let mut other = world.dial(&Dial::elsewhere());
     let asked = OpenFile::named("f");
-    let waits = other.start(Command::Create, |out| asked.write(out));
+    let waits = other.start(SmbCommand::Create, |out| asked.write(out));
     assert_eq!(other.answer(waits).unwrap().status(), NtStatus::PENDING);
     world.advance(49 * SECOND);
     assert!(other.answer(waits).is_none());
@@ -448,7 +448,7 @@ fn a_resilient_handle_comes_back_without_any_oplock_and_hears_of_breaks_then() {
     client.hang_up();
     assert_eq!(is_free(&world, "plain"), NtStatus::SHARING_VIOLATION);
     let mut other = world.dial(&Dial::elsewhere());
-    let waits = other.start(Command::Create, |out| OpenFile::named("batch").write(out));
+    let waits = other.start(SmbCommand::Create, |out| OpenFile::named("batch").write(out));
     assert_eq!(other.answer(waits).unwrap().status(), NtStatus::PENDING);
     world.advance(60 * SECOND);
     let mut client = world.client();

@@ -1,4 +1,4 @@
-//! What foreign clients and backup programs ask for beyond what Windows sends every day.
+//! Requests of foreign clients and backup programs that Windows does not send every day.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use share::Share;
 use smb_wire::fscc::{FileAttributes, FileInfoClass};
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::query_info::{self, InfoType};
-use smb_wire::{Command, FileId, NtStatus, set_info, utf16};
+use smb_wire::{FileId, NtStatus, SmbCommand, set_info, utf16};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Peer, World};
 use volume::memory::MemoryVolume;
@@ -15,19 +15,19 @@ const OK: NtStatus = NtStatus::SUCCESS;
 
 fn control(client: &mut Peer, file: FileId, code: CtlCode, input: &[u8], limit: u32) -> (NtStatus, Vec<u8>) {
     let answer =
-        client.call(Command::Ioctl, |out| ioctl::Request::fsctl(code, file, input, limit).write(out));
+        client.call(SmbCommand::Ioctl, |out| ioctl::Request::fsctl(code, file, input, limit).write(out));
     let output = ioctl::Response::parse(&answer.message).map(|response| response.output.to_vec());
     (answer.status(), output.unwrap_or_default())
 }
 
 fn standard(client: &mut Peer, file_id: FileId) -> Vec<u8> {
-    let answer = client.call(Command::QueryInfo, |out| {
+    let answer = client.call(SmbCommand::QueryInfo, |out| {
         query_info::Request {
             info_type: InfoType::File,
             file_info_class: FileInfoClass::STANDARD.0,
             output_buffer_length: 24,
             additional_information: 0,
-            flags: query_info::Flags::empty(),
+            flags: query_info::QueryInfoFlags::empty(),
             file_id,
             input_buffer: &[],
         }
@@ -40,7 +40,7 @@ fn standard(client: &mut Peer, file_id: FileId) -> Vec<u8> {
 fn rename(client: &mut Peer, file_id: FileId, to: &str) -> NtStatus {
     let name = utf16::encode(to);
     let buffer = [&[0; 16][..], &(name.len() as u32).to_le_bytes(), &name].concat();
-    client.status(Command::SetInfo, |out| {
+    client.status(SmbCommand::SetInfo, |out| {
         set_info::Request {
             info_type: InfoType::File,
             file_info_class: FileInfoClass::RENAME.0,
@@ -83,11 +83,11 @@ fn a_copy_goes_from_one_share_of_the_session_to_another() {
     let mut read = client.read(target, 0, 65_536).data().to_vec();
     read.extend_from_slice(client.read(target, 65_536, 65_536).data());
     assert_eq!(read, content[10..]);
-    // Beyond the end nothing is copied.
+    // Nothing is copied beyond the end.
     let input = [&key[..24], &[1, 0, 0, 0, 0, 0, 0, 0], &chunk(99_999, 0, 2)].concat();
     let (status, told) = control(&mut client, target, CtlCode::SrvCopychunk, &input, 12);
     assert_eq!((status, told), (NtStatus::INVALID_VIEW_SIZE, vec![0; 12]));
-    // An open of another session is none that can be named.
+    // An Open of another session cannot be named.
     let mut other = world.client();
     let target = other.open("elsewhere");
     let (status, _) = control(&mut other, target, CtlCode::SrvCopychunk, &input, 12);
@@ -229,7 +229,7 @@ fn a_program_hears_where_on_the_store_a_file_lies_as_far_as_the_host_says_it() {
         control(&mut client, file, CtlCode::GetRetrievalPointers, &vcn.to_le_bytes(), limit)
     };
     if ask(0, 4096).0 == NtStatus::INVALID_DEVICE_REQUEST {
-        // This file system does not say it.
+        // This file system does not report it.
         return;
     }
     assert_eq!(ask(0, 4096).0, NtStatus::END_OF_FILE);
@@ -242,7 +242,7 @@ fn a_program_hears_where_on_the_store_a_file_lies_as_far_as_the_host_says_it() {
     let numbers: Vec<i64> =
         told.chunks_exact(8).map(|it| i64::from_le_bytes(it.try_into().expect("eight"))).collect();
     assert_eq!((status, numbers[0], numbers[1]), (OK, 3, 0));
-    // A run, a hole, a run.
+    // Data, a hole, data.
     assert!(numbers[2] > 0 && numbers[3] > 0 && numbers[5] == -1 && numbers[7] > 0, "{numbers:?}");
     assert!(numbers[4] > numbers[2] && numbers[6] > numbers[4], "{numbers:?}");
     assert_eq!(ask(0, 47), (NtStatus::BUFFER_OVERFLOW, [&[1, 0, 0, 0], &told[4..32]].concat()));

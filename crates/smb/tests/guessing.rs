@@ -1,10 +1,10 @@
-//! Whoever tries passwords is held, and nobody else is.
+//! A client that guesses passwords is delayed, and others are not.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
-use smb::limits::MAX_TRIES_WAITING;
-use smb_wire::{Command, NtStatus, cancel};
+use smb::limits::MAX_WAITING_ATTEMPTS;
+use smb_wire::{NtStatus, SmbCommand, cancel};
 use testkit::smb::bind::Binding;
 use testkit::smb::{Dial, Peer, World};
 
@@ -20,7 +20,7 @@ fn guess(user: &str) -> Dial {
     Dial { user: user.into(), password: "guess".into(), ..Dial::default() }
 }
 
-/// A connection from an address, negotiated.
+/// A negotiated connection from an address.
 fn from(world: &World, address: &str) -> Peer {
     let address: IpAddr = address.parse().expect("an address");
     let mut peer = Peer::try_connect_from(world, address).expect("the server takes it");
@@ -47,7 +47,7 @@ fn a_try_after_a_failure_waits_and_a_right_password_too() {
     assert_eq!(peer.answer(waits).expect("its turn").status(), NtStatus::SUCCESS);
     peer.connect_tree(testkit::smb::SHARE);
     assert!(peer.is_served());
-    // The failure is paid for.
+    // The failure has been paid for.
     assert_eq!(try_it(&mut from(&world, "192.0.2.1"), &Dial::default()), Ok(NtStatus::SUCCESS));
 }
 
@@ -66,7 +66,7 @@ fn other_users_and_addresses_notice_nothing() {
     let bert = Dial { user: "bert".into(), ..Dial::default() };
     assert_eq!(try_it(&mut peer, &bert), Ok(NtStatus::SUCCESS));
     assert_eq!(try_it(&mut from(&world, "192.0.2.2"), &Dial::default()), Ok(NtStatus::SUCCESS));
-    // One address, however it is written; one user, however they are.
+    // One address in any spelling, and one user in any spelling.
     for (address, user) in [
         ("::ffff:192.0.2.1", testkit::smb::USER.to_owned()),
         ("192.0.2.1", testkit::smb::USER.to_uppercase()),
@@ -89,7 +89,7 @@ fn users_that_are_not_there_are_held_alike() {
 #[test]
 fn each_failure_holds_the_next_and_no_more_than_some_wait() {
     let world = world();
-    let mut peers: Vec<Peer> = (0..=MAX_TRIES_WAITING).map(|_| from(&world, "192.0.2.1")).collect();
+    let mut peers: Vec<Peer> = (0..=MAX_WAITING_ATTEMPTS).map(|_| from(&world, "192.0.2.1")).collect();
     let mut last = from(&world, "192.0.2.1");
     let wrong = guess(testkit::smb::USER);
     assert_eq!(try_it(&mut peers[0], &wrong), Ok(NtStatus::LOGON_FAILURE));
@@ -97,7 +97,7 @@ fn each_failure_holds_the_next_and_no_more_than_some_wait() {
         peers[1..].iter_mut().map(|peer| try_it(peer, &wrong).expect_err("it waits")).collect();
     assert_eq!(try_it(&mut last, &wrong), Ok(NtStatus::REQUEST_NOT_ACCEPTED));
     let mut done = 0;
-    for round in 1..=MAX_TRIES_WAITING {
+    for round in 1..=MAX_WAITING_ATTEMPTS {
         world.advance(DELAY);
         for (peer, &id) in peers[1..].iter_mut().zip(&waiting) {
             peer.pass_deadline();
@@ -118,7 +118,7 @@ fn who_goes_or_thinks_better_of_it_gives_the_place_up() {
     let cancelled = try_it(&mut first, &Dial::default()).expect_err("it waits");
     let waits = try_it(&mut second, &Dial::default()).expect_err("it waits");
     gone.hang_up();
-    let mut header = first.header(Command::Cancel);
+    let mut header = first.header(SmbCommand::Cancel);
     header.set_message_id(cancelled);
     first.deliver(testkit::smb::peer::whole(&header, |out| cancel::Request.write(out)));
     assert_eq!(first.answer(cancelled).expect("an answer").status(), NtStatus::CANCELLED);
@@ -140,7 +140,7 @@ fn a_connection_is_not_closed_for_want_of_a_log_on_while_it_waits() {
     peer.pass_deadline();
     assert_eq!(peer.answer(waits).expect("its turn").status(), NtStatus::SUCCESS);
     assert!(!peer.is_closed);
-    // Whoever fails then is closed as before.
+    // A failure afterwards has the same effect as before.
     let mut peer = from(&world, "192.0.2.1");
     world.advance(Duration::from_secs(59));
     assert_eq!(try_it(&mut peer, &guess(testkit::smb::USER)), Ok(NtStatus::LOGON_FAILURE));
@@ -161,7 +161,7 @@ fn channels_do_not_wait_but_serve_nobody_to_guess_with() {
     assert_eq!(try_it(&mut peer, &guess(testkit::smb::USER)), Ok(NtStatus::LOGON_FAILURE));
     let (_bound, status) = world.try_bind(&dial, &main);
     assert_eq!(status, NtStatus::SUCCESS);
-    // By the session of one user, passwords of another: held as any.
+    // The session of one user with passwords of another is delayed like any other.
     let of_bert = guess("bert");
     let (_refused, status) = world.try_bind(&of_bert, &main);
     assert_eq!(status, NtStatus::LOGON_FAILURE);
@@ -175,7 +175,7 @@ fn a_session_that_is_renewed_is_held_too_and_outlives_a_refusal() {
     other.negotiate_hashed(&Dial::default());
     let wrong = guess(testkit::smb::USER);
     assert_eq!(try_it(&mut other, &wrong), Ok(NtStatus::LOGON_FAILURE));
-    let mut waiting: Vec<Peer> = (0..MAX_TRIES_WAITING).map(|_| from(&world, "127.0.0.1")).collect();
+    let mut waiting: Vec<Peer> = (0..MAX_WAITING_ATTEMPTS).map(|_| from(&world, "127.0.0.1")).collect();
     assert!(waiting.iter_mut().all(|peer| try_it(peer, &wrong).is_err()));
     let renewed = Binding::renewing(&Dial::default(), &main).finish(&mut main);
     assert_eq!(renewed, NtStatus::REQUEST_NOT_ACCEPTED);

@@ -1,11 +1,11 @@
-//! Frames that no honest client sends: each costs its sender an error or the connection, with the status
-//! that MS-SMB2 gives, and nobody else anything.
+//! Frames that no honest client sends. Each costs its sender an error with the status of MS-SMB2, or the
+//! connection. It does not affect others.
 
-use smb::service::Smb;
+use smb::service::SmbService;
 use smb_wire::header::smb1;
 use smb_wire::negotiate::Dialect;
 use smb_wire::{
-    Command, FileId, Header, NtStatus, change_notify, close, create, echo, flush, ioctl, lock, logoff,
+    FileId, Header, NtStatus, SmbCommand, change_notify, close, create, echo, flush, ioctl, lock, logoff,
     oplock_break, query_directory, query_info, read, set_info, tree_disconnect, write,
 };
 use testkit::smb::client::OpenFile;
@@ -14,65 +14,67 @@ use testkit::smb::{Dial, Peer, World};
 use wire::endpoint::{Record, Service};
 
 /// The commands that need a session.
-const WITH_SESSION: [Command; 16] = [
-    Command::Logoff,
-    Command::TreeConnect,
-    Command::TreeDisconnect,
-    Command::Create,
-    Command::Close,
-    Command::Flush,
-    Command::Read,
-    Command::Write,
-    Command::Lock,
-    Command::Ioctl,
-    Command::QueryDirectory,
-    Command::ChangeNotify,
-    Command::QueryInfo,
-    Command::SetInfo,
-    Command::OplockBreak,
-    Command::Unknown(0x0077),
+const WITH_SESSION: [SmbCommand; 16] = [
+    SmbCommand::Logoff,
+    SmbCommand::TreeConnect,
+    SmbCommand::TreeDisconnect,
+    SmbCommand::Create,
+    SmbCommand::Close,
+    SmbCommand::Flush,
+    SmbCommand::Read,
+    SmbCommand::Write,
+    SmbCommand::Lock,
+    SmbCommand::Ioctl,
+    SmbCommand::QueryDirectory,
+    SmbCommand::ChangeNotify,
+    SmbCommand::QueryInfo,
+    SmbCommand::SetInfo,
+    SmbCommand::OplockBreak,
+    SmbCommand::Unknown(0x0077),
 ];
 
 /// The body of a valid request of each command on an open file and an open directory.
-fn valid_body(command: Command, file: FileId, directory: FileId, out: &mut Vec<u8>) {
+fn valid_body(command: SmbCommand, file: FileId, directory: FileId, out: &mut Vec<u8>) {
     match command {
-        Command::Create => OpenFile::named("valid").write(out),
-        Command::Close => close::Request { flags: close::Flags::empty(), file_id: file }.write(out),
-        Command::Flush => flush::Request { reserved1: 0, file_id: file }.write(out),
-        Command::Read => read::Request::new(file, 0, 16).write(out),
-        Command::Write => write::Request::new(file, 0, b"sixteen letters.").write(out),
-        Command::Lock => lock_body(file, lock::Flags::EXCLUSIVE_LOCK | lock::Flags::FAIL_IMMEDIATELY, out),
-        Command::Ioctl => {
+        SmbCommand::Create => OpenFile::named("valid").write(out),
+        SmbCommand::Close => close::Request { flags: close::CloseFlags::empty(), file_id: file }.write(out),
+        SmbCommand::Flush => flush::Request { reserved1: 0, file_id: file }.write(out),
+        SmbCommand::Read => read::Request::new(file, 0, 16).write(out),
+        SmbCommand::Write => write::Request::new(file, 0, b"sixteen letters.").write(out),
+        SmbCommand::Lock => {
+            lock_body(file, lock::LockFlags::EXCLUSIVE_LOCK | lock::LockFlags::FAIL_IMMEDIATELY, out)
+        }
+        SmbCommand::Ioctl => {
             ioctl::Request::fsctl(ioctl::CtlCode::SrvRequestResumeKey, file, &[], 32).write(out);
         }
-        Command::Echo => echo::Request.write(out),
-        Command::QueryDirectory => query_directory::Request {
+        SmbCommand::Echo => echo::Request.write(out),
+        SmbCommand::QueryDirectory => query_directory::Request {
             file_information_class: 0x25,
-            flags: query_directory::Flags::RESTART_SCANS,
+            flags: query_directory::QueryDirectoryFlags::RESTART_SCANS,
             file_index: 0,
             file_id: directory,
             file_name: smb_wire::Utf16::new(b"*\0").expect("whole units"),
             output_buffer_length: 4096,
         }
         .write(out),
-        Command::ChangeNotify => change_notify::Request {
-            flags: change_notify::Flags::empty(),
+        SmbCommand::ChangeNotify => change_notify::Request {
+            flags: change_notify::ChangeNotifyFlags::empty(),
             output_buffer_length: 1024,
             file_id: directory,
             completion_filter: change_notify::CompletionFilter::FILE_NAME,
         }
         .write(out),
-        Command::QueryInfo => query_info::Request {
+        SmbCommand::QueryInfo => query_info::Request {
             info_type: query_info::InfoType::File,
             file_info_class: 18,
             output_buffer_length: 1024,
             additional_information: 0,
-            flags: query_info::Flags::empty(),
+            flags: query_info::QueryInfoFlags::empty(),
             file_id: file,
             input_buffer: &[],
         }
         .write(out),
-        Command::SetInfo => set_info::Request {
+        SmbCommand::SetInfo => set_info::Request {
             info_type: query_info::InfoType::File,
             file_info_class: 20,
             additional_information: 0,
@@ -80,28 +82,28 @@ fn valid_body(command: Command, file: FileId, directory: FileId, out: &mut Vec<u
             buffer: &7u64.to_le_bytes(),
         }
         .write(out),
-        Command::OplockBreak => {
+        SmbCommand::OplockBreak => {
             let oplock = oplock_break::Oplock { oplock_level: create::OplockLevel::None, file_id: file };
             oplock_break::Request::Oplock(oplock).write(out);
         }
-        Command::TreeDisconnect => tree_disconnect::Request.write(out),
-        Command::Logoff => logoff::Request.write(out),
+        SmbCommand::TreeDisconnect => tree_disconnect::Request.write(out),
+        SmbCommand::Logoff => logoff::Request.write(out),
         _ => out.extend_from_slice(&[4, 0, 0, 0]),
     }
 }
 
-fn lock_body(file_id: FileId, flags: lock::Flags, out: &mut Vec<u8>) {
+fn lock_body(file_id: FileId, flags: lock::LockFlags, out: &mut Vec<u8>) {
     let element = lock::LockElement { offset: 0, length: 10, flags };
     lock::Request {
         lock_sequence_number: 0,
         lock_sequence_index: 0,
         file_id,
-        locks: smb_wire::List::Values(&[element]),
+        locks: smb_wire::WireList::Values(&[element]),
     }
     .write(out);
 }
 
-/// A client with a file and a directory open.
+/// A client with an open file and an open directory.
 fn client_with_opens(world: &World) -> (Peer, FileId, FileId) {
     let mut client = world.client();
     let file = client.open("file");
@@ -112,7 +114,9 @@ fn client_with_opens(world: &World) -> (Peer, FileId, FileId) {
 #[test]
 fn before_negotiate_nothing_else_is_heard() {
     let world = World::in_memory();
-    for command in WITH_SESSION.into_iter().chain([Command::SessionSetup, Command::Echo, Command::Cancel]) {
+    for command in
+        WITH_SESSION.into_iter().chain([SmbCommand::SessionSetup, SmbCommand::Echo, SmbCommand::Cancel])
+    {
         let mut peer = world.peer();
         peer.start(command, |out| valid_body(command, FileId::RELATED, FileId::RELATED, out));
         assert!(peer.is_closed && peer.next().is_none(), "{command:?}");
@@ -143,20 +147,20 @@ fn without_a_session_nothing_is_done() {
 fn a_second_negotiate_closes() {
     let world = World::in_memory();
     let mut peer = world.client();
-    peer.start(Command::Negotiate, |out| Dial::default().write_negotiate(out));
+    peer.start(SmbCommand::Negotiate, |out| Dial::default().write_negotiate(out));
     assert!(peer.is_closed);
 }
 
 #[test]
 fn negotiate_needs_a_dialect_and_a_hash() {
     let world = World::in_memory();
-    let mut message = world.peer().message(Command::Negotiate, |out| Dial::default().write_negotiate(out));
+    let mut message = world.peer().message(SmbCommand::Negotiate, |out| Dial::default().write_negotiate(out));
     // DialectCount.
     message[66] = 0;
     let mut peer = world.peer();
     peer.deliver(message.clone());
     assert_eq!(peer.next().unwrap().status(), NtStatus::INVALID_PARAMETER);
-    // A dialect that nobody knows.
+    // An unknown dialect.
     message[66] = 1;
     message[100..102].copy_from_slice(&0x0999u16.to_le_bytes());
     let mut peer = world.peer();
@@ -184,8 +188,8 @@ fn contexts_that_must_be_ignored_do_not_fail_negotiate() {
         }
         answer.status()
     };
-    // COMPRESSION without an algorithm, cut short, with a count larger than its data, and whole; then RDMA_TRANSFORM
-    // likewise, TRANSPORT of one byte, NETNAME of three, and one that nobody knows.
+    // COMPRESSION without an algorithm, cut short, with a count larger than its data, and complete. Then
+    // RDMA_TRANSFORM in the same forms, TRANSPORT of one byte, NETNAME of three, and an unknown one.
     let none = [0; 8];
     let larger = [9, 0, 0, 0, 0, 0, 0, 0, 1, 0];
     let whole = [1, 0, 0, 0, 0, 0, 0, 0, 1, 0];
@@ -205,7 +209,7 @@ fn contexts_that_must_be_ignored_do_not_fail_negotiate() {
     for context in ignored {
         assert_eq!(with(&[context]), NtStatus::SUCCESS, "{context:?}");
     }
-    // SIGNING without an algorithm, and two of a kind.
+    // SIGNING without an algorithm, and twice.
     assert_eq!(with(&[(8, &[0, 0])]), NtStatus::INVALID_PARAMETER);
     assert_eq!(with(&[(8, &[1, 0, 1, 0])]), NtStatus::INVALID_PARAMETER);
     for kind in [3, 7] {
@@ -221,7 +225,7 @@ fn what_is_not_a_message_closes() {
     smb1::Negotiate::write_request(&[b"NT LM 0.12"], &mut smb1_only);
     let mut cut = smb1_only.clone();
     cut.truncate(30);
-    let whole_header = whole(&Header::request(Command::Echo, 0), |out| echo::Request.write(out));
+    let whole_header = whole(&Header::request(SmbCommand::Echo, 0), |out| echo::Request.write(out));
     let mut wrong_size = whole_header.clone();
     wrong_size[4] = 63;
     let frames: [&[u8]; 10] = [
@@ -275,7 +279,7 @@ fn message_ids_are_good_once_and_only_when_granted() {
     let world = World::in_memory();
     let mut bystander = world.client();
     let echo_with = |peer: &mut Peer, id: u64, charge: u16| {
-        let mut message = peer.message(Command::Echo, |out| echo::Request.write(out));
+        let mut message = peer.message(SmbCommand::Echo, |out| echo::Request.write(out));
         let header = Header::parse_mut(&mut message).unwrap();
         header.set_message_id(id);
         header.set_credit_charge(charge);
@@ -292,7 +296,7 @@ fn message_ids_are_good_once_and_only_when_granted() {
         |_| (u64::MAX - 1, 1),
         // One good id, and more than are granted.
         |peer| (peer.next_id, 9000),
-        // The ids would run over the end of the numbers.
+        // The ids would exceed the largest number.
         |_| (u64::MAX, u16::MAX),
     ];
     for choose in hostile {
@@ -301,7 +305,7 @@ fn message_ids_are_good_once_and_only_when_granted() {
         assert_eq!(echo_with(&mut peer, id, charge), None);
         assert!(peer.is_closed, "{id} {charge}");
     }
-    // The same with one id left out on purpose: it stays good.
+    // The same with one id left out. It stays valid.
     let mut peer = world.client();
     let left_out = peer.next_id;
     peer.next_id += 2;
@@ -317,7 +321,7 @@ fn credits_are_bounded_however_many_are_asked_for() {
     let mut peer = world.client();
     let mut held = 64;
     for _ in 0..50 {
-        let mut message = peer.message(Command::Echo, |out| echo::Request.write(out));
+        let mut message = peer.message(SmbCommand::Echo, |out| echo::Request.write(out));
         Header::parse_mut(&mut message).unwrap().set_credits(u16::MAX);
         let id = peer.send(message);
         held += i64::from(peer.answer(id).unwrap().header.credits()) - 1;
@@ -325,7 +329,7 @@ fn credits_are_bounded_however_many_are_asked_for() {
     assert!((1..=8192 + 64).contains(&held), "{held}");
     let beyond = peer.next_id + 8192;
     peer.next_id = beyond;
-    peer.start(Command::Echo, |out| echo::Request.write(out));
+    peer.start(SmbCommand::Echo, |out| echo::Request.write(out));
     assert!(peer.is_closed);
 }
 
@@ -335,7 +339,7 @@ fn a_body_of_the_wrong_size_is_refused() {
     let mut bystander = world.client();
     let (mut client, file, directory) = client_with_opens(&world);
     for command in WITH_SESSION {
-        if command == Command::TreeConnect {
+        if command == SmbCommand::TreeConnect {
             continue;
         }
         let mut body = Vec::new();
@@ -356,32 +360,32 @@ fn absurd_lengths_are_refused() {
     let world = World::in_memory();
     let mut bystander = world.client();
     let (mut client, file, directory) = client_with_opens(&world);
-    // Where a length stands in the body.
+    // The position of a length in the body.
     let lengths = [
-        (Command::Create, 46, 2),
-        (Command::Create, 52, 4),
-        (Command::Read, 4, 4),
-        (Command::Write, 4, 4),
-        (Command::Write, 2, 2),
-        (Command::Lock, 2, 2),
-        (Command::Ioctl, 28, 4),
-        (Command::Ioctl, 44, 4),
-        (Command::QueryDirectory, 26, 2),
-        (Command::QueryDirectory, 28, 4),
-        (Command::ChangeNotify, 4, 4),
-        (Command::QueryInfo, 4, 4),
-        (Command::QueryInfo, 12, 4),
-        (Command::SetInfo, 4, 4),
+        (SmbCommand::Create, 46, 2),
+        (SmbCommand::Create, 52, 4),
+        (SmbCommand::Read, 4, 4),
+        (SmbCommand::Write, 4, 4),
+        (SmbCommand::Write, 2, 2),
+        (SmbCommand::Lock, 2, 2),
+        (SmbCommand::Ioctl, 28, 4),
+        (SmbCommand::Ioctl, 44, 4),
+        (SmbCommand::QueryDirectory, 26, 2),
+        (SmbCommand::QueryDirectory, 28, 4),
+        (SmbCommand::ChangeNotify, 4, 4),
+        (SmbCommand::QueryInfo, 4, 4),
+        (SmbCommand::QueryInfo, 12, 4),
+        (SmbCommand::SetInfo, 4, 4),
     ];
     for (command, at, width) in lengths {
         for value in [u32::MAX, 0x8000_0000, 0x0080_0001, 0xfff0] {
             if width == 2 && value != u32::MAX && value != 0xfff0 {
                 continue;
             }
-            // What fits into one credit and the largest size is no absurd buffer for an answer.
-            let is_answer_length = matches!((command, at), (Command::Read, _) | (_, 28 | 44))
-                || (command == Command::ChangeNotify)
-                || (command == Command::QueryInfo && at == 4);
+            // The size of one credit and the largest size are valid buffers for a response.
+            let is_answer_length = matches!((command, at), (SmbCommand::Read, _) | (_, 28 | 44))
+                || (command == SmbCommand::ChangeNotify)
+                || (command == SmbCommand::QueryInfo && at == 4);
             if value == 0xfff0 && is_answer_length {
                 continue;
             }
@@ -392,8 +396,8 @@ fn absurd_lengths_are_refused() {
             assert_eq!(status, NtStatus::INVALID_PARAMETER, "{command:?} at {at}: {value:#x}");
         }
     }
-    // What is paid for with too few credits.
-    let status = client.status(Command::Read, |out| read::Request::new(file, 0, 65537).write(out));
+    // The request has too few credits.
+    let status = client.status(SmbCommand::Read, |out| read::Request::new(file, 0, 65537).write(out));
     assert_eq!(status, NtStatus::INVALID_PARAMETER);
     assert_eq!(client.read(file, 0, 8 * 1024 * 1024).status(), NtStatus::END_OF_FILE);
     // Beyond the end of all files.
@@ -411,15 +415,15 @@ fn a_broken_chain_closes() {
     let mut bystander = world.client();
     for next in [1, 7, 63, 66, 68, 72, 0x1_0000, u32::MAX] {
         let mut peer = world.client();
-        let mut message = peer.message(Command::Echo, |out| echo::Request.write(out));
+        let mut message = peer.message(SmbCommand::Echo, |out| echo::Request.write(out));
         Header::parse_mut(&mut message).unwrap().set_next_command(next);
         peer.sign(&mut message);
         peer.deliver(message);
         assert!(peer.is_closed, "{next}");
     }
-    // A second message that is none.
+    // A second message that is malformed.
     let mut peer = world.client();
-    let mut frame = peer.message(Command::Echo, |out| echo::Request.write(out));
+    let mut frame = peer.message(SmbCommand::Echo, |out| echo::Request.write(out));
     frame.resize(frame.len().next_multiple_of(8), 0);
     let next = frame.len() as u32;
     Header::parse_mut(&mut frame).unwrap().set_next_command(next);
@@ -433,10 +437,10 @@ fn a_compound_has_a_bound() {
     let world = World::in_memory();
     let mut peer = world.client();
     for _ in 0..4 {
-        peer.status(Command::Echo, |out| echo::Request.write(out));
+        peer.status(SmbCommand::Echo, |out| echo::Request.write(out));
     }
     let mut echoes = |count: usize| -> Vec<u8> {
-        let messages = (0..count).map(|_| peer.message(Command::Echo, |out| echo::Request.write(out)));
+        let messages = (0..count).map(|_| peer.message(SmbCommand::Echo, |out| echo::Request.write(out)));
         let messages = messages.collect();
         peer.compound(messages, false)
     };
@@ -453,7 +457,7 @@ fn a_compound_has_a_bound() {
 fn a_response_is_no_request() {
     let world = World::in_memory();
     let mut peer = world.client();
-    let mut message = peer.message(Command::Echo, |out| echo::Request.write(out));
+    let mut message = peer.message(SmbCommand::Echo, |out| echo::Request.write(out));
     let header = Header::parse_mut(&mut message).unwrap();
     header.set_flags(header.flags() | smb_wire::header::Flags::SERVER_TO_REDIR);
     peer.deliver(message);
@@ -462,7 +466,7 @@ fn a_response_is_no_request() {
 
 #[test]
 fn the_transport_takes_no_record_that_is_too_long_or_none_at_all() {
-    let service = Smb(World::in_memory().server.clone());
+    let service = SmbService(World::in_memory().server.clone());
     assert_eq!(service.record([0, 0, 1, 2]), Record::Message(0x102));
     assert_eq!(service.record([0x85, 0, 0, 0]), Record::Skip(0));
     let longest = (wire::limits::MAX_MESSAGE as u32).to_be_bytes();
@@ -478,7 +482,7 @@ fn the_transport_takes_no_record_that_is_too_long_or_none_at_all() {
     }
 }
 
-/// A stranger's messages are short, and strangers are as many as the settings say.
+/// Messages of unauthenticated clients are short, and the settings limit the number of such clients.
 #[test]
 fn strangers_get_little_room() {
     let world = World::in_memory();
@@ -493,7 +497,7 @@ fn strangers_get_little_room() {
     assert!(world.takes_connection());
 }
 
-/// Whoever says nothing, or too little to log on, is let go after a while; whoever has logged on is not.
+/// A connection without a log-on ends after a while. A connection with one does not.
 #[test]
 fn a_connection_without_a_session_ends() {
     let world = World::in_memory();
@@ -510,13 +514,13 @@ fn a_connection_without_a_session_ends() {
     assert!(client.is_served());
 }
 
-/// What each byte of each request can be turned into without a panic, a second answer, or harm to others.
+/// A change of any byte of any request causes no panic, no second reply, and no harm to others.
 #[test]
 fn one_byte_changed_anywhere_harms_nobody() {
     let world = World::in_memory();
     let mut bystander = world.client();
     let (mut client, mut file, mut directory) = client_with_opens(&world);
-    for command in WITH_SESSION.into_iter().chain([Command::Echo]) {
+    for command in WITH_SESSION.into_iter().chain([SmbCommand::Echo]) {
         let length = client.message(command, |out| valid_body(command, file, directory, out)).len();
         client.next_id -= 1;
         for at in 0..length {
@@ -530,7 +534,7 @@ fn one_byte_changed_anywhere_harms_nobody() {
                 }
                 let id = Header::parse(&message).map(Header::message_id);
                 client.deliver(message);
-                // Interim answers and notices to give something back may come besides.
+                // Interim responses and break notices may come too.
                 let last = |answer: &Answer| {
                     Ok(answer.header.message_id()) == id && answer.status() != NtStatus::PENDING
                 };
@@ -543,7 +547,7 @@ fn one_byte_changed_anywhere_harms_nobody() {
     assert!(bystander.is_served());
 }
 
-/// After a hostile request: the client's files are open again, whatever has become of them.
+/// After a hostile request: the client's files are open again, in any case.
 fn refresh(world: &World, client: &mut Peer, file: &mut FileId, directory: &mut FileId) {
     let has = |id: FileId| world.server.opens.get(id.volatile).is_some_and(|open| open.id == id);
     let tree = world.server.session(client.session_id).and_then(|session| session.tree(client.tree_id));

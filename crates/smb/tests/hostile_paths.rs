@@ -1,5 +1,5 @@
-//! No name leads out of the share: not by climbing, not by a link of the host, not through a stream, a
-//! rename or a link that a client makes.
+//! No name leads out of the share: not by `..`, not by a link of the host, not through a stream, a rename or
+//! a link that a client makes.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -7,13 +7,13 @@ use std::process::Command;
 
 use smb_wire::create::{CreateOptions, Disposition};
 use smb_wire::fscc::FileInfoClass;
-use smb_wire::{Command as Smb, FileId, NtStatus, set_info, utf16};
+use smb_wire::{FileId, NtStatus, SmbCommand as Smb, set_info, utf16};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Dial, Peer, SHARE, World};
 
 const SECRET: &[u8] = b"what nobody may see";
 
-/// A share with a file beside it that nobody may reach, and a client.
+/// A share with an unreachable file beside it, and a client.
 fn world_with_secret() -> (World, Peer) {
     let world = World::on_disk();
     std::fs::write(world.outside().join("secret"), SECRET).unwrap();
@@ -127,7 +127,7 @@ fn a_link_inside_the_share_is_followed() {
     }
 }
 
-/// While a client opens `turn\secret` again and again, `turn` becomes a link out of the share.
+/// A client opens `turn\secret` again and again, while `turn` becomes a link out of the share.
 #[test]
 fn a_directory_that_becomes_a_link_does_not_lead_out() {
     let (world, mut client) = world_with_secret();
@@ -146,7 +146,7 @@ fn a_directory_that_becomes_a_link_does_not_lead_out() {
     assert!(secret_is_untouched(&world));
 }
 
-/// What somebody else does on the host, so that the server does not take it for its own doing.
+/// A change by another program on the host, so that the server does not take it for its own.
 fn on_host(directory: &Path, script: &str) {
     let done = Command::new("sh").args(["-ec", script]).current_dir(directory).status();
     assert!(done.expect("a shell").success(), "{script}");
@@ -201,7 +201,7 @@ fn neither_a_rename_nor_a_hard_link_leads_out() {
     assert!(world.root().join("moved").exists());
 }
 
-/// A client may make a link that points anywhere (MS-FSCC 2.1.2.4); the server does not go there.
+/// A client may make a link with any target (MS-FSCC 2.1.2.4). The server does not follow it.
 #[test]
 fn a_link_that_a_client_makes_does_not_lead_out() {
     let (world, mut client) = world_with_secret();
@@ -228,7 +228,7 @@ fn a_link_that_a_client_makes_does_not_lead_out() {
             let path = format!("{name}\\{below}");
             let answer =
                 client.create(&OpenFile { disposition: Disposition::OpenIf, ..OpenFile::named(&path) });
-            // Kept as it is and not as a link, it is a directory like any other.
+            // Stored as plain data and not as a link, it is an ordinary directory.
             if answer.status() == NtStatus::SUCCESS {
                 let below = answer.file_id();
                 assert_eq!(client.read(below, 0, 10).status(), NtStatus::END_OF_FILE, "{path} to {target}");
@@ -239,7 +239,7 @@ fn a_link_that_a_client_makes_does_not_lead_out() {
     assert!(secret_is_untouched(&world) && client.is_served());
 }
 
-/// A share that may only be read refuses every change, whatever the host would allow.
+/// A read-only share refuses every change, even if the host would allow it.
 #[test]
 fn a_share_that_is_only_read_stays_as_it_is() {
     let (world, mut writer) = world_with_secret();

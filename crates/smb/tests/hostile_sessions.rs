@@ -1,5 +1,5 @@
-//! Requests that pretend to belong to a session, a tree or a file that is not theirs: each is refused with
-//! the status that MS-SMB2 gives, changes nothing, and harms nobody else.
+//! Requests with a session, a tree or a file that belongs to another client. Each is refused with the status
+//! of MS-SMB2, changes nothing, and harms nobody else.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use smb::limits::{SESSION_BYTES, TREE_BYTES};
 use smb::{Encryption, Signing};
 use smb_wire::header::{Flags, transform};
 use smb_wire::negotiate::Dialect;
-use smb_wire::{Command, FileId, Header, NtStatus, create, echo, logoff, tree_disconnect, write};
+use smb_wire::{FileId, Header, NtStatus, SmbCommand, create, echo, logoff, tree_disconnect, write};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Dial, Peer, SHARE, World};
 
-/// A WRITE on `file`, not signed.
+/// An unsigned WRITE on `file`.
 fn write_message(peer: &mut Peer, file: FileId, data: &[u8]) -> Vec<u8> {
-    peer.message(Command::Write, |out| write::Request::new(file, 0, data).write(out))
+    peer.message(SmbCommand::Write, |out| write::Request::new(file, 0, data).write(out))
 }
 
 fn answered(peer: &mut Peer, message: Vec<u8>) -> NtStatus {
@@ -45,18 +45,18 @@ fn a_wrong_signature_changes_nothing() {
         for message in [flipped, data_changed, empty, unsigned] {
             assert_eq!(answered(&mut client, message), NtStatus::ACCESS_DENIED, "{dialect:?}");
         }
-        let create = client.message(Command::Create, |out| OpenFile::named("planted").write(out));
+        let create = client.message(SmbCommand::Create, |out| OpenFile::named("planted").write(out));
         assert_eq!(answered(&mut client, create), NtStatus::ACCESS_DENIED);
         assert!(!world.root().join("planted").exists());
         assert_eq!(std::fs::read(world.root().join("file")).unwrap(), b"untouched");
         // The session itself goes on.
-        let log_off = client.message(Command::Logoff, |out| logoff::Request.write(out));
+        let log_off = client.message(SmbCommand::Logoff, |out| logoff::Request.write(out));
         assert_eq!(answered(&mut client, log_off), NtStatus::ACCESS_DENIED);
         assert!(client.is_served() && bystander.is_served());
     }
 }
 
-/// With GMAC the nonce has the message id in it: a message cannot be sent once more under another id.
+/// With GMAC the nonce has the message id, so a message cannot be sent again with another id.
 #[test]
 fn a_signed_message_is_not_good_under_another_id() {
     let world = World::on_disk();
@@ -69,7 +69,7 @@ fn a_signed_message_is_not_good_under_another_id() {
     assert_eq!(answered(&mut client, message), NtStatus::SUCCESS);
     assert_eq!(client.write(file, 0, b"newer"), NtStatus::SUCCESS);
     let mut moved = copy.clone();
-    let next = client.header(Command::Write).message_id();
+    let next = client.header(SmbCommand::Write).message_id();
     Header::parse_mut(&mut moved).unwrap().set_message_id(next);
     assert_eq!(answered(&mut client, moved), NtStatus::ACCESS_DENIED);
     client.deliver(copy);
@@ -83,7 +83,7 @@ fn one_session_does_not_sign_for_another() {
     let mut anna = world.client();
     let mut bert = world.dial(&Dial { user: "bert".into(), ..Dial::elsewhere() });
     let file = anna.open("file");
-    // On a connection that does not carry the session, there is no such session.
+    // A connection that does not carry the session does not have it.
     let mut message = write_message(&mut bert, file, b"forged");
     bert.sign(&mut message);
     Header::parse_mut(&mut message).unwrap().set_session_id(anna.session_id);
@@ -130,18 +130,18 @@ fn a_session_that_was_ended_is_dead() {
     let mut client = world.client();
     let file = client.open("file");
     let open_before = world.server.opens.len();
-    assert_eq!(client.status(Command::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
+    assert_eq!(client.status(SmbCommand::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
     assert_eq!(world.server.opens.len(), open_before - 1);
     assert_eq!(client.read(file, 0, 1).status(), NtStatus::USER_SESSION_DELETED);
     assert_eq!(client.write(file, 0, b"x"), NtStatus::USER_SESSION_DELETED);
     assert_eq!(client.try_tree(SHARE).status(), NtStatus::USER_SESSION_DELETED);
     assert_eq!(
-        client.status(Command::Logoff, |out| logoff::Request.write(out)),
+        client.status(SmbCommand::Logoff, |out| logoff::Request.write(out)),
         NtStatus::USER_SESSION_DELETED
     );
     // The same connection can log on again.
     client.keys.clear();
-    assert_eq!(client.status(Command::Echo, |out| echo::Request.write(out)), NtStatus::SUCCESS);
+    assert_eq!(client.status(SmbCommand::Echo, |out| echo::Request.write(out)), NtStatus::SUCCESS);
     assert!(bystander.is_served());
 }
 
@@ -150,8 +150,9 @@ fn a_tree_that_was_left_is_dead_with_its_opens() {
     let world = World::in_memory();
     let mut client = world.client();
     let file = client.open("file");
-    let leave =
-        |client: &mut Peer| client.status(Command::TreeDisconnect, |out| tree_disconnect::Request.write(out));
+    let leave = |client: &mut Peer| {
+        client.status(SmbCommand::TreeDisconnect, |out| tree_disconnect::Request.write(out))
+    };
     assert_eq!(leave(&mut client), NtStatus::SUCCESS);
     assert_eq!(world.server.opens.len(), 0);
     assert_eq!(leave(&mut client), NtStatus::NETWORK_NAME_DELETED);
@@ -187,26 +188,26 @@ fn a_seal_that_is_not_whole_closes() {
                 sealed[20] ^= 1;
                 sealed
             },
-            // A session of somebody else, and one that nobody has.
+            // A session of another client, and one that does not exist.
             &|peer, plain| peer.seal(&plain, stranger),
             &|peer, plain| peer.seal(&plain, 0),
-            // Sealed twice, and with something else than a message inside.
+            // Sealed twice, and with other contents than a message.
             &|peer, plain| peer.seal(&peer.seal(&plain, peer.session_id), peer.session_id),
             &|peer, _| peer.seal(b"\xffSMB", peer.session_id),
             &|peer, plain| peer.seal(&plain, peer.session_id)[..transform::SIZE].to_vec(),
         ];
         for (number, forge) in forgeries.iter().enumerate() {
             let mut peer = world.dial(&dial);
-            let plain = peer.message(Command::Echo, |out| echo::Request.write(out));
+            let plain = peer.message(SmbCommand::Echo, |out| echo::Request.write(out));
             let frame = forge(&peer, plain);
             peer.deliver(frame);
             assert!(peer.is_closed && peer.next().is_none(), "{dialect:?}: forgery {number}");
         }
-        // A whole seal around a request of another session.
+        // A valid seal around a request of another session.
         let mut peer = world.dial(&dial);
         let own = peer.session_id;
         peer.session_id = stranger;
-        let plain = peer.message(Command::Logoff, |out| logoff::Request.write(out));
+        let plain = peer.message(SmbCommand::Logoff, |out| logoff::Request.write(out));
         peer.session_id = own;
         let frame = peer.seal(&plain, own);
         peer.deliver(frame);
@@ -221,7 +222,7 @@ fn where_sealing_is_required_nothing_plain_is_served() {
     world.configure_server(|config| config.encryption = Encryption::Required);
     let mut client = world.dial(&Dial { seals: true, ..Dial::default() });
     assert!(client.is_served());
-    let mut plain = client.message(Command::Create, |out| OpenFile::named("planted").write(out));
+    let mut plain = client.message(SmbCommand::Create, |out| OpenFile::named("planted").write(out));
     client.sign(&mut plain);
     assert_eq!(answered(&mut client, plain), NtStatus::ACCESS_DENIED);
     assert!(!world.root().join("planted").exists());
@@ -264,7 +265,7 @@ fn a_plain_tree_connect_costs_a_3_1_1_client_its_connection() {
     peer.log_on(&Dial { requires_signing: false, ..Dial::default() });
     let path = smb_wire::utf16::encode(&format!("\\\\server\\{SHARE}"));
     let path = smb_wire::Utf16::new(&path).unwrap();
-    peer.start(Command::TreeConnect, |out| smb_wire::tree_connect::Request::new(path).write(out));
+    peer.start(SmbCommand::TreeConnect, |out| smb_wire::tree_connect::Request::new(path).write(out));
     assert!(peer.is_closed);
 }
 
@@ -295,10 +296,10 @@ fn only_the_same_user_replaces_a_session() {
     assert_eq!(anna.create(&OpenFile::named("late")).status(), NtStatus::USER_SESSION_DELETED);
 }
 
-/// Begins a log-on and leaves it.
+/// Begins a log-on and leaves it unfinished.
 fn begin_log_on(peer: &mut Peer) -> NtStatus {
     peer.session_id = 0;
-    peer.status(Command::SessionSetup, testkit::smb::client::write_first_setup)
+    peer.status(SmbCommand::SessionSetup, testkit::smb::client::write_first_setup)
 }
 
 #[test]
@@ -311,12 +312,12 @@ fn a_connection_has_few_log_ons_half_done() {
         assert_eq!(begin_log_on(&mut peer), NtStatus::MORE_PROCESSING_REQUIRED, "{number}");
     }
     assert_eq!(begin_log_on(&mut peer), NtStatus::INSUFFICIENT_RESOURCES);
-    // Also one that carries a session already, and renewing counts with the others.
+    // This connection has a session already. Reauthentications count with the others.
     for _ in 0..16 {
         assert_eq!(begin_log_on(&mut bystander), NtStatus::MORE_PROCESSING_REQUIRED);
     }
     assert_eq!(begin_log_on(&mut bystander), NtStatus::INSUFFICIENT_RESOURCES);
-    // Whoever does not finish a log-on in time is let go with all that.
+    // A client that does not finish a log-on in time is disconnected with all of them.
     world.clock.advance(std::time::Duration::from_secs(61));
     peer.pass_deadline();
     assert!(peer.is_closed);
@@ -338,7 +339,7 @@ fn a_server_has_a_bounded_number_of_log_ons_half_done() {
     let mut late = world.peer();
     assert_eq!(late.negotiate(&Dial::default()).status(), NtStatus::SUCCESS);
     assert_eq!(begin_log_on(&mut late), NtStatus::INSUFFICIENT_RESOURCES);
-    // As soon as one of them goes, others can.
+    // When one of them ends, others can begin.
     strangers.pop().expect("there are many").hang_up();
     assert!(world.client().is_served());
     drop(strangers);
@@ -353,7 +354,7 @@ fn a_session_has_a_bounded_number_of_trees() {
         assert_eq!(client.try_tree(SHARE).status(), NtStatus::SUCCESS);
     }
     assert_eq!(client.try_tree(SHARE).status(), NtStatus::INSUFFICIENT_RESOURCES);
-    let left = client.status(Command::TreeDisconnect, |out| tree_disconnect::Request.write(out));
+    let left = client.status(SmbCommand::TreeDisconnect, |out| tree_disconnect::Request.write(out));
     assert_eq!(left, NtStatus::SUCCESS);
     client.connect_tree(SHARE);
     assert!(client.is_served());

@@ -1,6 +1,6 @@
-//! Changes that still are being carried out when their session has ended: none of them lands behind what the client
-//! does when it has come back (MS-SMB2 3.3.5.5.3, 3.3.5.6, 3.3.5.9.7, 3.3.5.9.12, 3.3.5.9.13, 3.3.7.1). And what a late look
-//! at a file is allowed.
+//! Changes that are still under way when their session has ended. None of them takes effect after the
+//! requests of the returned client (MS-SMB2 3.3.5.5.3, 3.3.5.6, 3.3.5.9.7, 3.3.5.9.12, 3.3.5.9.13, 3.3.7.1).
+//! The tests also cover a late read of a file.
 
 use std::sync::Arc;
 use std::thread::{Scope, ScopedJoinHandle};
@@ -14,7 +14,7 @@ use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::lock::{self, LockElement};
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::{
-    Command, FileId, Guid, Header, List, NtStatus, cancel, close, flush, logoff, set_info, write,
+    FileId, Guid, Header, NtStatus, SmbCommand, WireList, cancel, close, flush, logoff, set_info, write,
 };
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
@@ -33,7 +33,8 @@ const PERSISTENT: RequestContext<'static> = RequestContext::DurableHandleRequest
     create_guid: CREATE,
 };
 
-/// A call that stands in the volume, on a thread of its own. Let go of, also by a test that fails, it goes on.
+/// A call that is stuck in the volume, on a thread of its own. It goes on when this value is dropped, also
+/// by a failing test.
 struct Stuck<'s> {
     plan: &'s Plan,
     thread: Option<ScopedJoinHandle<'s, ()>>,
@@ -52,7 +53,7 @@ impl<'s> Stuck<'s> {
         stuck
     }
 
-    /// It is done.
+    /// Ends the call.
     fn ends(mut self) {
         self.plan.release();
         self.thread.take().expect("it ends once").join().expect("the server does not panic");
@@ -65,7 +66,7 @@ impl Drop for Stuck<'_> {
     }
 }
 
-/// Opens the file for itself alone.
+/// Opens the file exclusively.
 fn create<'a>(asked: &'a [RequestContext<'a>]) -> OpenFile<'a> {
     let contexts = Contexts::Requests(asked);
     let oplock = OplockLevel::Batch;
@@ -73,36 +74,36 @@ fn create<'a>(asked: &'a [RequestContext<'a>]) -> OpenFile<'a> {
 }
 
 fn a_write(peer: &mut Peer, file: FileId) -> Vec<u8> {
-    peer.message(Command::Write, |out| write::Request::new(file, 0, b"late").write(out))
+    peer.message(SmbCommand::Write, |out| write::Request::new(file, 0, b"late").write(out))
 }
 
 fn a_truncation(peer: &mut Peer, file_id: FileId) -> Vec<u8> {
-    peer.message(Command::SetInfo, |out| {
+    peer.message(SmbCommand::SetInfo, |out| {
         set_info::Request::of_file(FileInfoClass::END_OF_FILE, file_id, &[0; 8]).write(out);
     })
 }
 
 fn zeroes(peer: &mut Peer, file: FileId) -> Vec<u8> {
     let range: Vec<u8> = [0u64, 4].iter().flat_map(|number| number.to_le_bytes()).collect();
-    peer.message(Command::Ioctl, |out| {
+    peer.message(SmbCommand::Ioctl, |out| {
         ioctl::Request::fsctl(CtlCode::SetZeroData, file, &range, 0).write(out);
     })
 }
 
-/// A new session of the client, in the place of the one before.
+/// A new session of the client that replaces the previous one.
 fn log_on_again(world: &World, previous_session_id: u64) -> Peer {
     world.dial(&Dial { previous_session_id, ..Dial::default() })
 }
 
-/// Asks for a file, and has to wait.
+/// Opens a file and has to wait.
 fn waits(peer: &mut Peer, open: &OpenFile<'_>) -> u64 {
-    let id = peer.start(Command::Create, |out| open.write(out));
+    let id = peer.start(SmbCommand::Create, |out| open.write(out));
     assert_eq!(peer.answer(id).expect("an interim answer").status(), NtStatus::PENDING);
     assert!(peer.answer(id).is_none());
     id
 }
 
-/// The client goes on with the file that a CREATE has opened, which has nothing of the late change.
+/// The client goes on with the opened file, which shows nothing of the late change.
 fn goes_on(peer: &mut Peer, create: u64) {
     let file = peer.answer(create).expect("nothing to wait for any more").file_id();
     assert_eq!(peer.write(file, 0, b"newer"), NtStatus::SUCCESS);
@@ -169,10 +170,10 @@ fn whoever_comes_back_is_told_to_try_again_when_a_late_change_does_not_end() {
         assert!(new.answer(first).is_none());
         world.advance(Duration::from_secs(1));
         assert_eq!(new.answer(first).expect("it waits no longer").status(), NtStatus::FILE_NOT_AVAILABLE);
-        // Nor is one that was taken back waited for.
-        let second = new.start(Command::Create, |out| back.write(out));
+        // A cancelled one is not waited for either.
+        let second = new.start(SmbCommand::Create, |out| back.write(out));
         let told = new.answer(second).expect("an interim answer");
-        let mut header = new.header(Command::Cancel);
+        let mut header = new.header(SmbCommand::Cancel);
         header.set_async_id(told.header.async_id());
         new.send(whole(&header, |out| cancel::Request.write(out)));
         assert_eq!(new.answer(second).expect("taken back").status(), NtStatus::CANCELLED);
@@ -182,7 +183,7 @@ fn whoever_comes_back_is_told_to_try_again_when_a_late_change_does_not_end() {
     });
 }
 
-/// A world whose handles can outlive the server, and a plan for its volume.
+/// A world with handles that can outlive the server, and a plan for its volume.
 fn lasting() -> (World, Arc<Plan>) {
     let volume = FaultyVolume::new(Arc::new(MemoryVolume::new(1)));
     let plan = Arc::clone(volume.plan());
@@ -202,7 +203,7 @@ fn a_replayed_create_takes_its_handle_up_behind_a_late_change() {
     std::thread::scope(|scope| {
         let stuck = Stuck::new(scope, &plan, Call::Write, old.delivery(late));
         let mut new = log_on_again(&world, previous);
-        let mut header = new.header(Command::Create);
+        let mut header = new.header(SmbCommand::Create);
         header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
         let again = new.send(whole(&header, |out| create(&[PERSISTENT]).write(out)));
         assert_eq!(new.answer(again).expect("an interim answer").status(), NtStatus::PENDING);
@@ -218,10 +219,10 @@ fn a_lock_may_be_taken_back_until_it_lasts_and_its_handle_is_not_taken_up_before
     let mut old = world.client();
     let file_id = old.create(&create(&[PERSISTENT])).file_id();
     old.holds_jobs = true;
-    let flags = lock::Flags::EXCLUSIVE_LOCK | lock::Flags::FAIL_IMMEDIATELY;
+    let flags = lock::LockFlags::EXCLUSIVE_LOCK | lock::LockFlags::FAIL_IMMEDIATELY;
     let elements = [LockElement { offset: 0, length: 5, flags }];
-    old.start(Command::Lock, |out| {
-        let locks = List::Values(&elements);
+    old.start(SmbCommand::Lock, |out| {
+        let locks = WireList::Values(&elements);
         lock::Request { lock_sequence_number: 1, lock_sequence_index: 1, file_id, locks }.write(out);
     });
     assert_eq!(old.held_jobs(), 1);
@@ -270,10 +271,10 @@ fn a_file_is_opened_anew_behind_what_the_clients_ended_session_still_changes() {
     let late = old.compound(vec![late], false);
     std::thread::scope(|scope| {
         let stuck = Stuck::new(scope, &plan, Call::Write, old.delivery(late));
-        assert_eq!(second.status(Command::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
+        assert_eq!(second.status(SmbCommand::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
         let mut new = world.client();
         let late = waits(&mut new, &OpenFile::named("FILE"));
-        // Other files, and others, have nothing to do with that.
+        // Other files and other clients are not affected.
         assert_eq!(new.create(&OpenFile::named("another")).status(), NtStatus::SUCCESS);
         let theirs = other.open("file");
         assert_eq!(other.close(theirs), NtStatus::SUCCESS);
@@ -295,7 +296,7 @@ fn work_of_an_ended_session_does_not_count_among_that_of_the_next() {
     let file = old.create(&create(&[DURABLE])).file_id();
     let flush = |peer: &mut Peer, file_id| {
         peer.holds_jobs = true;
-        let id = peer.start(Command::Flush, |out| flush::Request { reserved1: 0, file_id }.write(out));
+        let id = peer.start(SmbCommand::Flush, |out| flush::Request { reserved1: 0, file_id }.write(out));
         assert!(peer.answer(id).is_none());
     };
     flush(&mut old, file);
@@ -305,34 +306,34 @@ fn work_of_an_ended_session_does_not_count_among_that_of_the_next() {
     let file = new.create(&create(&[RequestContext::DurableHandleReconnect(file)])).file_id();
     flush(&mut new, file);
     work();
-    let mut header = new.header(Command::Write);
+    let mut header = new.header(SmbCommand::Write);
     header.set_channel_sequence(1);
     header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
     let replay = new.send(whole(&header, |out| write::Request::new(file, 0, b"replayed").write(out)));
     assert_eq!(new.answer(replay).expect("an answer").status(), NtStatus::FILE_NOT_AVAILABLE);
 }
 
-/// A frame that looks at the file: CREATE, QUERY_INFO and CLOSE.
+/// A frame that reads the file: CREATE, QUERY_INFO and CLOSE.
 fn a_look(peer: &mut Peer, look: &OpenFile<'_>) -> Vec<u8> {
     let query = query_info::Request {
         info_type: InfoType::File,
         file_info_class: FileInfoClass::STREAM.0,
         output_buffer_length: 4096,
         additional_information: 0,
-        flags: query_info::Flags::empty(),
+        flags: query_info::QueryInfoFlags::empty(),
         file_id: FileId::RELATED,
         input_buffer: &[],
     };
-    let close = close::Request { flags: close::Flags::empty(), file_id: FileId::RELATED };
+    let close = close::Request { flags: close::CloseFlags::empty(), file_id: FileId::RELATED };
     let messages = vec![
-        peer.message(Command::Create, |out| look.write(out)),
-        peer.message(Command::QueryInfo, |out| query.write(out)),
-        peer.message(Command::Close, |out| close.write(out)),
+        peer.message(SmbCommand::Create, |out| look.write(out)),
+        peer.message(SmbCommand::QueryInfo, |out| query.write(out)),
+        peer.message(SmbCommand::Close, |out| close.write(out)),
     ];
     peer.compound(messages, true)
 }
 
-// MS-SMB2 3.3.5.2.10 (it skips what has no FileId, so a CREATE never is late)
+// MS-SMB2 3.3.5.2.10 (requests without a FileId are exempt, so a CREATE is never late)
 #[test]
 fn a_look_that_a_client_has_repeated_keeps_a_name_until_it_is_over_and_no_longer() {
     let (world, plan) = World::faulty();
@@ -348,7 +349,7 @@ fn a_look_that_a_client_has_repeated_keeps_a_name_until_it_is_over_and_no_longer
     let late = a_look(&mut lost, &look);
     std::thread::scope(|scope| {
         let stuck = Stuck::new(scope, &plan, Call::Streams, lost.delivery(late));
-        // The client has noticed the loss, and looks again over the channel that it kept.
+        // The client has noticed the loss, and repeats the frame on its remaining channel.
         let again = kept.create(&look).file_id();
         assert_eq!(kept.close(again), NtStatus::SUCCESS);
         let going = kept.create(&delete).file_id();

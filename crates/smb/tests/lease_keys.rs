@@ -1,10 +1,11 @@
-//! What a lease key may be used for: one file by its name, until that file is to go (MS-SMB2 3.3.5.9.8, 3.3.5.9.11).
+//! The use of a lease key: for one file by its name, until that file is to be deleted (MS-SMB2 3.3.5.9.8,
+//! 3.3.5.9.11).
 
 use smb_wire::create::{self, CreateOptions, OplockLevel};
 use smb_wire::create_context::{Contexts, Lease, LeaseFlags, LeaseState, RequestContext, ResponseContext};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::oplock_break;
-use smb_wire::{Command, FileId, LeaseKey, NtStatus, query_info, set_info, utf16};
+use smb_wire::{FileId, LeaseKey, NtStatus, SmbCommand, query_info, set_info, utf16};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::Answer;
 use testkit::smb::{Dial, Peer, World};
@@ -12,7 +13,7 @@ use testkit::smb::{Dial, Peer, World};
 const KEY: LeaseKey = LeaseKey(*b"the client's key");
 const KEPT: LeaseState = LeaseState::READ_CACHING.union(LeaseState::HANDLE_CACHING);
 
-/// Opens a file under the key, with one more context and these options.
+/// Opens a file with the key, one more context and these options.
 fn open_with(
     client: &mut Peer,
     name: &str,
@@ -29,7 +30,7 @@ fn open(client: &mut Peer, name: &str) -> Answer {
     open_with(client, name, CreateOptions::empty(), None)
 }
 
-/// What of the lease an answer grants.
+/// The granted part of the lease in a response.
 fn granted(answer: &Answer) -> LeaseState {
     assert_eq!(answer.status(), NtStatus::SUCCESS);
     let response = create::Response::parse(&answer.message).unwrap();
@@ -43,7 +44,7 @@ fn granted(answer: &Answer) -> LeaseState {
 }
 
 fn set(client: &mut Peer, id: FileId, class: FileInfoClass, buffer: &[u8]) -> NtStatus {
-    client.status(Command::SetInfo, |out| {
+    client.status(SmbCommand::SetInfo, |out| {
         let info_type = query_info::InfoType::File;
         set_info::Request {
             info_type,
@@ -83,7 +84,7 @@ fn a_key_is_for_one_file_until_that_is_to_go() {
                 NtStatus::SUCCESS
             );
         }
-        // Nothing is kept in memory of the other under a key that still has the first.
+        // The key still has the first file, so it gives no caching rights on another.
         for name in ["other", "new"] {
             let answer = open(&mut client, name);
             assert_eq!(granted(&answer), LeaseState::empty());
@@ -91,9 +92,9 @@ fn a_key_is_for_one_file_until_that_is_to_go() {
         }
         // Its right is still on the first.
         assert!(client.notice().is_none());
-        let given = oplock_break::Lease { key: KEY, state: LeaseState::empty() };
+        let given = oplock_break::AcknowledgedLease { key: KEY, state: LeaseState::empty() };
         let status =
-            client.status(Command::OplockBreak, |out| oplock_break::Request::Lease(given).write(out));
+            client.status(SmbCommand::OplockBreak, |out| oplock_break::Request::Lease(given).write(out));
         assert_eq!(status, NtStatus::UNSUCCESSFUL);
         assert_eq!(client.close(second.file_id()), NtStatus::SUCCESS);
         assert_eq!(client.close(first.file_id()), NtStatus::SUCCESS);
@@ -145,11 +146,11 @@ fn a_late_answer_to_an_earlier_break_does_not_keep_the_next_notice_back() {
     let id = open(&mut client, "f").file_id();
     let mut other = world.dial(&Dial::elsewhere());
     let theirs = other.open("f");
-    // This breaks the lease; the notice is not on its way yet when an answer comes that was meant for another.
+    // This breaks the lease. An acknowledgment of an earlier break comes before the notice is sent.
     assert_eq!(other.write(theirs, 0, b"new"), NtStatus::SUCCESS);
-    let given = oplock_break::Lease { key: KEY, state: LeaseState::empty() };
+    let given = oplock_break::AcknowledgedLease { key: KEY, state: LeaseState::empty() };
     let acknowledge = |client: &mut Peer| {
-        client.status(Command::OplockBreak, |out| oplock_break::Request::Lease(given).write(out))
+        client.status(SmbCommand::OplockBreak, |out| oplock_break::Request::Lease(given).write(out))
     };
     assert_eq!(acknowledge(&mut client), NtStatus::SUCCESS);
     assert!(client.notice().is_some(), "the client does not know yet that it holds nothing");

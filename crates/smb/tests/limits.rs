@@ -1,5 +1,5 @@
-//! A share with limits: requests are held until their time has come, each is answered exactly once and never with an
-//! error, and others of the same connection are answered meanwhile.
+//! A share with limits: requests are delayed until their time has come. Each is answered exactly once and
+//! without an error, and others on the same connection are answered meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,19 +8,19 @@ use share::limits::{Alarm, Limits, Provision, ShareLimits, Throughput};
 use smb_wire::create::OplockLevel;
 use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::fscc::FileInfoClass;
-use smb_wire::{Command, FileId, Header, NtStatus, cancel, close, create, lock, read, set_info, write};
+use smb_wire::{FileId, Header, NtStatus, SmbCommand, cancel, close, create, lock, read, set_info, write};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
 use testkit::smb::{Dial, Peer, World};
 
-/// The test itself lets time pass.
-struct Quiet;
+/// The test itself advances the time.
+struct ManualAlarm;
 
-impl Alarm for Quiet {
+impl Alarm for ManualAlarm {
     fn set(&self, _at_ns: u64) {}
 }
 
-/// A world whose share does ten reads and writes a second, and so many other things.
+/// A world whose share allows ten reads and writes a second, and as many other operations.
 struct Limited {
     world: World,
     limits: Arc<Limits>,
@@ -44,7 +44,7 @@ impl Limited {
             file_size: 4 << 40,
         };
         let now = world.clock.read();
-        let limits = Limits::new(None, Arc::new(Quiet), now);
+        let limits = Limits::new(None, Arc::new(ManualAlarm), now);
         let share = limits.set_share(1, provision, Some(0), now);
         Limited { world, limits, share }
     }
@@ -53,7 +53,7 @@ impl Limited {
         self.world.engine.set_limits(Some(self.share.clone()));
     }
 
-    /// Lets time pass, and those go on whose time has come.
+    /// Advances the time and resumes the requests that are due.
     fn pass(&self, ms: u64) {
         self.world.clock.advance(Duration::from_millis(ms));
         self.limits.release(self.world.clock.read());
@@ -65,14 +65,14 @@ impl Limited {
 }
 
 fn ask_read(client: &mut Peer, file: FileId) -> u64 {
-    client.start(Command::Read, |out| read::Request::new(file, 0, 4).write(out))
+    client.start(SmbCommand::Read, |out| read::Request::new(file, 0, 4).write(out))
 }
 
 fn ask_write(client: &mut Peer, file: FileId, data: &[u8]) -> u64 {
-    client.start(Command::Write, |out| write::Request::new(file, 0, data).write(out))
+    client.start(SmbCommand::Write, |out| write::Request::new(file, 0, data).write(out))
 }
 
-/// The answer to a request that was held: the only one, and not to one that was told to wait.
+/// The only reply to a throttled request, without an interim response.
 fn last(client: &mut Peer, id: u64) -> NtStatus {
     let answer = client.answer(id).expect("an answer");
     assert!(!answer.header.is_async(), "nobody was told STATUS_PENDING");
@@ -92,7 +92,10 @@ fn a_read_waits_for_its_turn_and_nothing_else_waits_for_it() {
         assert_eq!(client.answer(asked[0]).expect("the first one passes").data(), b"data");
         assert!(asked.iter().all(|&id| client.answer(id).is_none()));
         assert_eq!(limited.held(), 2);
-        assert_eq!(client.status(Command::Echo, |out| smb_wire::echo::Request.write(out)), NtStatus::SUCCESS);
+        assert_eq!(
+            client.status(SmbCommand::Echo, |out| smb_wire::echo::Request.write(out)),
+            NtStatus::SUCCESS
+        );
         let other = client.open("other");
         assert_eq!(client.close(other), NtStatus::SUCCESS);
         limited.pass(100);
@@ -101,7 +104,7 @@ fn a_read_waits_for_its_turn_and_nothing_else_waits_for_it() {
         limited.pass(100);
         assert_eq!(last(&mut client, asked[2]), NtStatus::SUCCESS);
         assert!(client.next().is_none());
-        // Without limits nobody waits.
+        // Without limits no request waits.
         limited.world.engine.set_limits(None);
         for _ in 0..50 {
             assert_eq!(client.read(file, 0, 4).data(), b"data");
@@ -133,8 +136,8 @@ fn a_close_waits_for_a_read_that_is_held() {
         let file_id = client.open("file");
         limited.begin();
         let [first, held] = [ask_read(&mut client, file_id), ask_read(&mut client, file_id)];
-        let flags = close::Flags::empty();
-        let close = client.start(Command::Close, |out| close::Request { flags, file_id }.write(out));
+        let flags = close::CloseFlags::empty();
+        let close = client.start(SmbCommand::Close, |out| close::Request { flags, file_id }.write(out));
         assert_eq!(last(&mut client, first), NtStatus::SUCCESS);
         assert!(client.answer(held).is_none() && client.answer(close).is_none());
         limited.pass(100);
@@ -156,8 +159,8 @@ fn a_write_is_done_at_once_and_its_answer_waits() {
     let seen = client.create(&OpenFile::named("file"));
     let size = create::Response::parse(&seen.message).expect("a CREATE response").info.end_of_file;
     assert_eq!(size, 6);
-    // It is done, and cannot be taken back.
-    let mut header = Header::request(Command::Cancel, second);
+    // It was carried out and cannot be cancelled.
+    let mut header = Header::request(SmbCommand::Cancel, second);
     header.set_session_id(client.session_id);
     client.send(whole(&header, |out| cancel::Request.write(out)));
     assert!(client.next().is_none());
@@ -176,11 +179,11 @@ fn a_compound_goes_on_where_it_was_held() {
     assert_eq!(last(&mut client, passes), NtStatus::SUCCESS);
     let related = FileId { persistent: u64::MAX, volatile: u64::MAX };
     let messages = vec![
-        client.message(Command::Create, |out| OpenFile::named("file").write(out)),
-        client.message(Command::Read, |out| read::Request::new(related, 0, 4).write(out)),
-        client.message(Command::Write, |out| write::Request::new(related, 0, b"DATA").write(out)),
-        client.message(Command::Close, |out| {
-            close::Request { flags: close::Flags::empty(), file_id: related }.write(out)
+        client.message(SmbCommand::Create, |out| OpenFile::named("file").write(out)),
+        client.message(SmbCommand::Read, |out| read::Request::new(related, 0, 4).write(out)),
+        client.message(SmbCommand::Write, |out| write::Request::new(related, 0, b"DATA").write(out)),
+        client.message(SmbCommand::Close, |out| {
+            close::Request { flags: close::CloseFlags::empty(), file_id: related }.write(out)
         }),
     ];
     let frame = client.compound(messages, true);
@@ -207,7 +210,7 @@ fn a_held_read_can_be_taken_back_and_gives_its_place_up() {
     limited.begin();
     let asked = [ask_read(&mut client, file), ask_read(&mut client, file), ask_read(&mut client, file)];
     assert_eq!(last(&mut client, asked[0]), NtStatus::SUCCESS);
-    let mut header = Header::request(Command::Cancel, asked[1]);
+    let mut header = Header::request(SmbCommand::Cancel, asked[1]);
     header.set_session_id(client.session_id);
     client.send(whole(&header, |out| cancel::Request.write(out)));
     assert_eq!(last(&mut client, asked[1]), NtStatus::CANCELLED);
@@ -224,25 +227,25 @@ fn opens_are_held_by_the_limit_for_metadata_alone() {
     let file = client.open("file");
     limited.begin();
     let asked: Vec<u64> =
-        (0..2).map(|_| client.start(Command::Create, |out| OpenFile::named("new").write(out))).collect();
+        (0..2).map(|_| client.start(SmbCommand::Create, |out| OpenFile::named("new").write(out))).collect();
     assert_eq!(last(&mut client, asked[0]), NtStatus::SUCCESS);
     assert!(client.answer(asked[1]).is_none());
     assert_eq!(client.read(file, 0, 4).status(), NtStatus::END_OF_FILE);
     limited.pass(100);
     assert_eq!(last(&mut client, asked[1]), NtStatus::SUCCESS);
-    // What ends a session or breaks nothing is never held.
+    // A request that ends a session, or breaks nothing, is never throttled.
     assert_eq!(
-        client.status(Command::TreeDisconnect, |out| smb_wire::tree_disconnect::Request.write(out)),
+        client.status(SmbCommand::TreeDisconnect, |out| smb_wire::tree_disconnect::Request.write(out)),
         NtStatus::SUCCESS
     );
 }
 
-/// Locks the first byte, with a sequence number.
+/// Locks the first byte with a sequence number.
 fn ask_lock(client: &mut Peer, file: FileId) -> u64 {
-    let flags = lock::Flags::EXCLUSIVE_LOCK | lock::Flags::FAIL_IMMEDIATELY;
+    let flags = lock::LockFlags::EXCLUSIVE_LOCK | lock::LockFlags::FAIL_IMMEDIATELY;
     let elements = [lock::LockElement { offset: 0, length: 1, flags }];
-    client.start(Command::Lock, |out| {
-        let locks = smb_wire::List::Values(&elements);
+    client.start(SmbCommand::Lock, |out| {
+        let locks = smb_wire::WireList::Values(&elements);
         lock::Request { lock_sequence_number: 5, lock_sequence_index: 1, file_id: file, locks }.write(out);
     })
 }
@@ -259,9 +262,9 @@ fn a_lock_that_is_sent_again_and_held_is_not_taken_again() {
     assert!(client.answer(asked[1]).is_none());
     limited.pass(100);
     assert_eq!(last(&mut client, asked[1]), NtStatus::SUCCESS);
-    // What was held did not wait for a range: it is told what anything else is whose tree is gone.
+    // A throttled request did not wait for a range: it gets the same status as any other whose tree is gone.
     assert!(client.answer(asked[2]).is_none());
-    let left = client.status(Command::TreeDisconnect, |out| smb_wire::tree_disconnect::Request.write(out));
+    let left = client.status(SmbCommand::TreeDisconnect, |out| smb_wire::tree_disconnect::Request.write(out));
     assert_eq!(left, NtStatus::SUCCESS);
     limited.pass(100);
     assert_eq!(last(&mut client, asked[2]), NtStatus::NETWORK_NAME_DELETED);
@@ -278,9 +281,9 @@ fn as_many_are_held_as_a_client_has_credits_for_and_none_is_refused() {
     for n in 0..1500 {
         asked.push(ask_read(&mut client, file));
         if n % 16 == 0 {
-            // Its answers bring further credits.
+            // Its replies bring more credits.
             assert_eq!(
-                client.status(Command::Echo, |out| smb_wire::echo::Request.write(out)),
+                client.status(SmbCommand::Echo, |out| smb_wire::echo::Request.write(out)),
                 NtStatus::SUCCESS
             );
         }
@@ -311,14 +314,17 @@ fn who_is_gone_is_not_waited_for() {
     let waits = ask_read(&mut other, own);
     client.hang_up();
     assert_eq!(limited.held(), 1);
-    // What they have written is owed by the share, and what they were to read is not.
+    // The share owes the written bytes, but not those of the cancelled reads.
     limited.pass(1500);
     assert!(other.answer(waits).is_none(), "a lost connection is no way around the limits");
     limited.pass(1000);
     assert_eq!(last(&mut other, waits), NtStatus::SUCCESS);
-    // A session that ends answers what it still owes.
+    // The end of a session answers the requests that it still owes.
     let waits = [ask_read(&mut other, own), ask_write(&mut other, own, b"y"), ask_read(&mut other, own)];
-    assert_eq!(other.status(Command::Logoff, |out| smb_wire::logoff::Request.write(out)), NtStatus::SUCCESS);
+    assert_eq!(
+        other.status(SmbCommand::Logoff, |out| smb_wire::logoff::Request.write(out)),
+        NtStatus::SUCCESS
+    );
     limited.pass(100);
     limited.pass(100);
     limited.pass(100);
@@ -326,9 +332,9 @@ fn who_is_gone_is_not_waited_for() {
     assert_eq!(limited.held(), 0);
 }
 
-/// Asks to cut a file to nothing.
+/// Sends a request to truncate a file.
 fn ask_truncation(client: &mut Peer, file_id: FileId) -> u64 {
-    client.start(Command::SetInfo, |out| {
+    client.start(SmbCommand::SetInfo, |out| {
         set_info::Request::of_file(FileInfoClass::END_OF_FILE, file_id, &[0; 8]).write(out);
     })
 }
@@ -346,7 +352,7 @@ fn what_is_held_when_its_session_ends_is_not_done_behind_what_comes_next() {
     assert_eq!(last(&mut old, passes), NtStatus::SUCCESS);
     let held = ask_truncation(&mut old, file);
     assert!(old.answer(held).is_none());
-    // Its place is kept, though nobody else is limited any more.
+    // Its place is kept, though others are not limited any more.
     limited.world.engine.set_limits(None);
     let mut new = limited.world.dial(&Dial { previous_session_id: old.session_id, ..Dial::default() });
     let back = [RequestContext::DurableHandleReconnect(file)];
@@ -362,9 +368,9 @@ fn what_is_held_when_its_session_ends_is_not_done_behind_what_comes_next() {
 fn the_bytes_of_a_large_read_that_is_refused_are_given_back() {
     const LARGE: u32 = 512 << 10;
     let limited = Limited::new(1000);
-    // What is signed is copied anyhow.
+    // Signed data is always copied.
     let mut client = limited.world.dial(&Dial { requires_signing: false, ..Dial::default() });
-    // FILE_WRITE_DATA alone (MS-SMB2 2.2.13.1.1).
+    // FILE_WRITE_DATA only (MS-SMB2 2.2.13.1.1).
     let access = smb_wire::create::Access::from_bits_retain(2);
     let file = client.create(&OpenFile { access, ..OpenFile::named("file") }).file_id();
     limited.begin();
@@ -396,7 +402,7 @@ fn no_file_grows_beyond_the_largest() {
     assert_eq!(client.write(file, LARGEST - 3, b"ends"), NtStatus::INVALID_PARAMETER);
     for class in [FileInfoClass::END_OF_FILE, FileInfoClass::ALLOCATION] {
         let mut set = |size: u64| {
-            client.status(Command::SetInfo, |out| {
+            client.status(SmbCommand::SetInfo, |out| {
                 set_info::Request::of_file(class, file, &size.to_le_bytes()).write(out);
             })
         };

@@ -1,12 +1,12 @@
-//! Links over the wire: those of the host go and move by their names, and what a client has made a link is not opened as if it
-//! were none.
+//! Links over the wire: links of the host are removed and renamed by their own names, and a link from a
+//! client is not opened as if it were an ordinary file.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use smb_wire::create::{Access, CreateOptions, Disposition};
 use smb_wire::fscc::FileInfoClass;
-use smb_wire::{Command as Smb, FileId, NtStatus, set_info, utf16};
+use smb_wire::{FileId, NtStatus, SmbCommand as Smb, set_info, utf16};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Peer, World};
 
@@ -46,7 +46,7 @@ fn set(client: &mut Peer, file_id: FileId, class: FileInfoClass, buffer: &[u8]) 
     })
 }
 
-/// As clients ask who remove or rename what a name stands for, without knowing of links.
+/// The request of clients without a notion of links that remove or rename a name.
 fn to_go<'a>(name: &'a str, access: Access, options: CreateOptions) -> OpenFile<'a> {
     OpenFile { access, options, disposition: Disposition::Open, ..OpenFile::named(name) }
 }
@@ -109,7 +109,7 @@ fn a_link_that_is_renamed_leaves_what_it_leads_to() {
     }
 }
 
-/// Clients that know nothing of links remove a tree name by name, also what they find behind a link.
+/// Clients without a notion of links remove a tree name by name, including the entries behind a link.
 #[test]
 fn a_tree_that_is_removed_name_by_name_leaves_what_stands_behind_a_link() {
     let (world, mut client) = world_with_links();
@@ -193,7 +193,7 @@ fn an_absolute_link_that_a_client_has_made_stops_who_opens_it() {
         ..OpenFile::named("file")
     };
     let id = client.create(&itself).file_id();
-    // Nothing gets a name behind it either.
+    // No name can be made behind it either.
     let moved = set(&mut client, id, FileInfoClass::RENAME, &new_name("directory\\moved"));
     assert_eq!(moved, NtStatus::IO_REPARSE_TAG_NOT_HANDLED);
     assert_eq!(client.close(id), NtStatus::SUCCESS);
@@ -226,7 +226,7 @@ fn a_reparse_point_with_another_tag_is_not_opened_as_if_it_were_none() {
             }
         }
     }
-    // A directory with something in it does not become one.
+    // A non-empty directory does not become one.
     client.create(&OpenFile::directory("full")).file_id();
     client.make("full\\file", b"text");
     let options = CreateOptions::OPEN_REPARSE_POINT | CreateOptions::DIRECTORY_FILE;

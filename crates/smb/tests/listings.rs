@@ -1,9 +1,9 @@
-//! Listings of large directories by patterns that select little: they take their time in slices, between which their connection
-//! does what came meanwhile.
+//! Listings of large directories with patterns that match few names. They take their time in slices, and the
+//! connection handles other messages between them.
 
 use smb_wire::cancel;
-use smb_wire::query_directory::{Flags, Request, Response};
-use smb_wire::{Command, FileId, Header, NtStatus, Utf16, utf16};
+use smb_wire::query_directory::{QueryDirectoryFlags, Request, Response};
+use smb_wire::{FileId, Header, NtStatus, SmbCommand, Utf16, utf16};
 use testkit::smb::{Peer, World};
 
 use testkit::smb::client::OpenFile;
@@ -22,9 +22,9 @@ fn directory() -> (World, Peer, FileId) {
     (world, client, id)
 }
 
-fn list(client: &mut Peer, file_id: FileId, pattern: &str, flags: Flags) -> u64 {
+fn list(client: &mut Peer, file_id: FileId, pattern: &str, flags: QueryDirectoryFlags) -> u64 {
     let name = utf16::encode(pattern);
-    let header = client.header_for(Command::QueryDirectory, 65_536);
+    let header = client.header_for(SmbCommand::QueryDirectory, 65_536);
     let message = whole(&header, |out| {
         Request {
             file_information_class: smb_wire::fscc::FileInfoClass::NAMES.0,
@@ -39,7 +39,7 @@ fn list(client: &mut Peer, file_id: FileId, pattern: &str, flags: Flags) -> u64 
     client.send(message)
 }
 
-/// The statuses of all answers to a request; the second is the last.
+/// The statuses of all replies to a request. The second one is the last.
 fn statuses(client: &mut Peer, id: u64) -> Vec<NtStatus> {
     std::iter::from_fn(|| client.answer(id)).map(|answer| answer.status()).collect()
 }
@@ -49,23 +49,23 @@ fn statuses(client: &mut Peer, id: u64) -> Vec<NtStatus> {
 fn a_pattern_that_selects_nothing_is_answered_after_slices_and_can_be_cancelled() {
     let (_world, mut client, id) = directory();
     let evil = "*a".repeat(200) + "x";
-    let asked = list(&mut client, id, &evil, Flags::empty());
+    let asked = list(&mut client, id, &evil, QueryDirectoryFlags::empty());
     assert_eq!(statuses(&mut client, asked), [NtStatus::PENDING, NtStatus::NO_SUCH_FILE]);
-    let asked = list(&mut client, id, "", Flags::empty());
+    let asked = list(&mut client, id, "", QueryDirectoryFlags::empty());
     assert_eq!(statuses(&mut client, asked), [NtStatus::NO_MORE_FILES]);
-    // The last name of all is found behind slices, also from the start again.
+    // The last of all names is found after several slices, also with a new scan.
     let last = format!("*{:06}", FILES - 1);
-    for flags in [Flags::RESTART_SCANS, Flags::REOPEN] {
+    for flags in [QueryDirectoryFlags::RESTART_SCANS, QueryDirectoryFlags::REOPEN] {
         let asked = list(&mut client, id, &last, flags);
         assert_eq!(statuses(&mut client, asked), [NtStatus::PENDING, NtStatus::SUCCESS]);
-        let asked = list(&mut client, id, &last, Flags::empty());
+        let asked = list(&mut client, id, &last, QueryDirectoryFlags::empty());
         assert_eq!(statuses(&mut client, asked), [NtStatus::NO_MORE_FILES]);
     }
     client.holds_events = true;
-    let asked = list(&mut client, id, &evil, Flags::RESTART_SCANS);
+    let asked = list(&mut client, id, &evil, QueryDirectoryFlags::RESTART_SCANS);
     let pending = client.answer(asked).expect("an answer");
     assert_eq!(pending.status(), NtStatus::PENDING);
-    let mut header = Header::request(Command::Cancel, asked);
+    let mut header = Header::request(SmbCommand::Cancel, asked);
     header.set_session_id(client.session_id);
     header.set_async_id(pending.header.async_id());
     let message = whole(&header, |out| cancel::Request.write(out));
@@ -86,7 +86,7 @@ fn a_name_with_a_last_dot_is_found_as_it_was_made() {
     client.make("d\\x", b"neither");
     assert!(world.root().join("d/x.").exists());
     let mut found = |pattern: &str| {
-        let asked = list(&mut client, id, pattern, Flags::REOPEN);
+        let asked = list(&mut client, id, pattern, QueryDirectoryFlags::REOPEN);
         let answer = client.answer(asked).expect("an answer");
         if answer.status() == NtStatus::NO_SUCH_FILE {
             return Vec::new();
@@ -122,7 +122,7 @@ fn a_name_with_a_last_dot_is_found_as_it_was_made() {
         assert_eq!(found(pattern), names, "{pattern:?}");
     }
     assert_eq!(found("x*").len(), 3);
-    // The name that is listed leads there, too.
+    // The listed name leads there too.
     for name in ["d\\x.", "d\\x\u{f029}"] {
         let file = client.open(name);
         assert_eq!(client.read(file, 0, 9).data(), b"dot");

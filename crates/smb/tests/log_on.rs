@@ -1,5 +1,5 @@
-//! Every way of logging on leads to a session in which a file can be written and read, and none but the
-//! right password does.
+//! Each form of log-on leads to a session in which a file can be written and read. Only the right password
+//! does.
 
 use auth::{Cipher, SigningAlgorithm};
 use smb_wire::NtStatus;
@@ -64,7 +64,7 @@ fn a_client_has_one_dialect_as_long_as_it_has_connections() {
     let preauth = peer.negotiate_hashed(&older);
     assert_eq!(peer.set_up_session(&older, preauth), NtStatus::USER_SESSION_DELETED);
     assert_eq!(world.server.sessions().len(), 1);
-    // In the oldest dialect a client has no name; and another client has its own.
+    // In the oldest dialect a client has no id. Another client has its own.
     assert!(world.dial(&Dial { guid: older.guid, ..Dial::with(Dialect::Smb202) }).is_served());
     assert!(world.dial(&Dial { guid: Dial::elsewhere().guid, ..older.clone() }).is_served());
     assert!(main.is_served() && world.client().is_served());

@@ -1,33 +1,34 @@
-//! File systems that are mounted below a share, seen from the client. Without the privilege to mount each test says that it was skipped.
+//! File systems that are mounted below a share, as a client sees them. Without the privilege to mount, each
+//! test says that it was skipped.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Program, Stdio};
 
 use smb_wire::fscc::{FileInfoClass, FsInfoClass};
-use smb_wire::query_directory::{Flags, Request, Response};
+use smb_wire::query_directory::{QueryDirectoryFlags, Request, Response};
 use smb_wire::query_info::InfoType;
-use smb_wire::{Command, NtStatus, Utf16, utf16};
+use smb_wire::{NtStatus, SmbCommand, Utf16, utf16};
 use testkit::smb::World;
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
 
-/// Something mounted, and unmounted when it is dropped.
-struct Mounted(PathBuf);
+/// A mount. The drop of this value unmounts it.
+struct TestMount(PathBuf);
 
-impl Drop for Mounted {
+impl Drop for TestMount {
     fn drop(&mut self) {
         let _ = Program::new("umount").arg("-l").arg(&self.0).status();
     }
 }
 
-/// Mounts something at a path, which is made; none, and the test is skipped, where that is not possible.
-fn mounted(at: &Path, (kind, options): (&str, &str), input: Stdio) -> Option<Mounted> {
+/// Mounts a file system at a new path. Returns `None` if that is not possible, and the test is skipped.
+fn mounted(at: &Path, (kind, options): (&str, &str), input: Stdio) -> Option<TestMount> {
     std::fs::create_dir_all(at).expect("a directory");
     let mut mount = Program::new("mount");
     mount.args(["-i", "-t", kind, "-o", options, "none"]).arg(at).stdin(input).stderr(Stdio::null());
     if mount.status().is_ok_and(|status| status.success()) {
-        return Some(Mounted(at.to_owned()));
+        return Some(TestMount(at.to_owned()));
     }
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("a test");
@@ -60,7 +61,7 @@ fn room_is_that_of_the_file_system_that_a_file_is_on() {
     assert_ne!(own, below);
 }
 
-/// The process behind what is mounted is gone, or lets only another user in.
+/// The process behind the mount is gone, or allows only another user.
 #[test]
 fn a_directory_that_the_host_lists_and_does_not_show_is_listed_as_one() {
     for user in [0, 1] {
@@ -77,11 +78,11 @@ fn a_directory_that_the_host_lists_and_does_not_show_is_listed_as_one() {
         let root = client.create(&OpenFile::directory("")).file_id();
         for (pattern, expected) in [("*", &["dead", "own"][..]), ("dead", &["dead"])] {
             let name = utf16::encode(pattern);
-            let header = client.header_for(Command::QueryDirectory, 65_536);
+            let header = client.header_for(SmbCommand::QueryDirectory, 65_536);
             let message = whole(&header, |out| {
                 Request {
                     file_information_class: FileInfoClass::DIRECTORY.0,
-                    flags: Flags::REOPEN,
+                    flags: QueryDirectoryFlags::REOPEN,
                     file_index: 0,
                     file_id: root,
                     file_name: Utf16::new(&name).expect("whole units"),
@@ -103,7 +104,7 @@ fn a_directory_that_the_host_lists_and_does_not_show_is_listed_as_one() {
     }
 }
 
-/// The names of FileDirectoryInformation, without dots, and their attributes.
+/// The names of FileDirectoryInformation without dots, and their attributes.
 // MS-FSCC 2.4.10
 fn listed(mut rest: &[u8]) -> Vec<(String, u32)> {
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Break notices: over which connection of a client they go, and what becomes of one that does not arrive.
+//! Break notices: the connection on which a client gets one, and the fate of one that does not arrive.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use smb_wire::create_context::{Contexts, Lease, LeaseFlags, LeaseState, LeaseV2,
 use smb_wire::flush;
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::oplock_break::{self, Notification};
-use smb_wire::{Command, FileId, LeaseKey, NtStatus};
+use smb_wire::{FileId, LeaseKey, NtStatus, SmbCommand};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
 use testkit::smb::{Dial, Peer, World};
 
 /// Longer than a client's host may take before a notice goes to another connection.
 const LATE: Duration = Duration::from_millis(2_100);
-/// Longer, together with [`LATE`], than it may take before the connection is closed.
+/// Together with [`LATE`], longer than it may take before the connection is closed.
 const SILENT: Duration = Duration::from_millis(8_000);
 
-/// Opens a file with a lease on everything.
+/// Opens a file with a lease with all rights.
 fn lease(client: &mut Peer, name: &str, key: LeaseKey) {
     let all = LeaseState::READ_CACHING | LeaseState::WRITE_CACHING | LeaseState::HANDLE_CACHING;
     let asked = [RequestContext::Lease(Lease { key, state: all, flags: LeaseFlags::empty(), v2: None })];
@@ -26,12 +26,12 @@ fn lease(client: &mut Peer, name: &str, key: LeaseKey) {
     assert_eq!(create::Response::parse(&answer.message).unwrap().oplock_level, OplockLevel::Lease);
 }
 
-/// Opens a file that another client has a lease on. Says the message id.
+/// Opens a file on which another client has a lease. Returns the message id.
 fn disturb(opener: &mut Peer, name: &str) -> u64 {
-    opener.start(Command::Create, |out| OpenFile::named(name).write(out))
+    opener.start(SmbCommand::Create, |out| OpenFile::named(name).write(out))
 }
 
-/// Whether the open has gone through.
+/// Whether the open has succeeded.
 fn is_open(opener: &mut Peer, id: u64) -> bool {
     loop {
         match opener.answer(id).map(|answer| answer.status()) {
@@ -43,7 +43,7 @@ fn is_open(opener: &mut Peer, id: u64) -> bool {
     }
 }
 
-/// The lease whose break the client hears of.
+/// The lease whose break the client gets.
 fn told(client: &mut Peer) -> Option<LeaseKey> {
     let notice = client.notice()?;
     let Notification::Lease { key, .. } = Notification::parse(&notice.message).unwrap() else {
@@ -53,17 +53,18 @@ fn told(client: &mut Peer) -> Option<LeaseKey> {
     Some(key)
 }
 
-/// Gives back what a break asks for.
+/// Acknowledges a break.
 fn give_back(client: &mut Peer, key: LeaseKey) -> NtStatus {
     let state = LeaseState::READ_CACHING | LeaseState::HANDLE_CACHING;
-    let lease = oplock_break::Lease { key, state };
-    client.status(Command::OplockBreak, |out| oplock_break::Request::Lease(lease).write(out))
+    let lease = oplock_break::AcknowledgedLease { key, state };
+    client.status(SmbCommand::OplockBreak, |out| oplock_break::Request::Lease(lease).write(out))
 }
 
 const KEY: LeaseKey = LeaseKey([7; 16]);
 const OTHER: LeaseKey = LeaseKey([8; 16]);
 
-/// Two connections of one client, which holds a lease through the second, and a client in whose way it is.
+/// Two connections of one client that holds a lease through the second one, and a client that conflicts with
+/// it.
 fn two_ways(world: &World) -> (Peer, Peer, Peer, u64) {
     let (first, mut second) = (world.client(), world.client());
     lease(&mut second, "file", KEY);
@@ -84,7 +85,7 @@ fn a_notice_takes_the_first_connection_and_no_other_while_that_works() {
     world.advance(SILENT);
     first.answer_receipts(true);
     assert!(told(&mut first).is_none() && told(&mut second).is_none() && !first.is_closed);
-    // It may be answered on any connection.
+    // The acknowledgment may come on any connection.
     assert_eq!(give_back(&mut second, KEY), NtStatus::SUCCESS);
     assert!(is_open(&mut opener, id));
 }
@@ -112,7 +113,7 @@ fn a_notice_that_does_not_arrive_goes_to_the_next_connection_once() {
     world.advance(LATE);
     first.answer_receipts(false);
     assert_eq!(told(&mut second), Some(KEY));
-    // Who may be deaf is tried last from now on, and closed when nothing arrives for longer.
+    // A connection that may be deaf comes last from now on, and is closed if nothing arrives for longer.
     let next = lease_and_disturb(&world, &mut second, &mut opener);
     assert!(told(&mut first).is_none());
     assert_eq!(told(&mut second), Some(OTHER));
@@ -126,7 +127,7 @@ fn a_notice_that_does_not_arrive_goes_to_the_next_connection_once() {
     assert!(is_open(&mut opener, id) && is_open(&mut opener, next));
 }
 
-/// The same once more with another file. Says the message id of the open.
+/// The same again with another file. Returns the message id of the open.
 fn lease_and_disturb(world: &World, holder: &mut Peer, opener: &mut Peer) -> u64 {
     lease(holder, "another", OTHER);
     let id = disturb(opener, "another");
@@ -164,7 +165,7 @@ fn a_notice_is_not_lost_with_its_connection() {
     }
 }
 
-// A reset throws away what the client's host has acknowledged and the client has not read.
+// A reset drops bytes that the client's host has acknowledged and the client has not read.
 #[test]
 fn a_notice_that_has_arrived_goes_on_when_its_connection_ends_soon() {
     for is_soon in [true, false] {
@@ -192,7 +193,7 @@ fn an_answered_notice_is_not_sent_again() {
     assert_eq!(told(&mut first), Some(KEY));
     assert_eq!(give_back(&mut first, KEY), NtStatus::SUCCESS);
     assert!(is_open(&mut opener, id));
-    // The answer to the acknowledgement is on its way only.
+    // The response to the acknowledgment is still on its way.
     world.advance(LATE);
     first.answer_receipts(false);
     first.hang_up();
@@ -209,7 +210,7 @@ fn the_only_connection_is_given_up_when_its_host_stays_silent() {
     assert_eq!(told(&mut holder), Some(KEY));
     world.advance(LATE);
     holder.answer_receipts(false);
-    // The bytes may still get there.
+    // The bytes may still arrive.
     assert!(!is_open(&mut opener, id) && !holder.is_closed && told(&mut holder).is_none());
     world.advance(SILENT);
     holder.answer_receipts(false);
@@ -243,14 +244,14 @@ fn a_stranger_with_the_clients_guid_hears_of_nothing() {
     let (mut first, _second, _opener, _) = two_ways(&world);
     assert!(stranger.next().is_none());
     assert_eq!(told(&mut first), Some(KEY));
-    // Nor when every other way fails.
+    // It does not either if every other path fails.
     world.advance(LATE);
     first.answer_receipts(false);
     first.hang_up();
     assert!(stranger.next().is_none());
 }
 
-/// The oplock whose break the client hears of.
+/// The oplock whose break the client gets.
 fn told_oplock(client: &mut Peer) -> Option<FileId> {
     let notice = client.notice()?;
     let Notification::Oplock(oplock) = Notification::parse(&notice.message).unwrap() else {
@@ -264,7 +265,7 @@ fn told_oplock(client: &mut Peer) -> Option<FileId> {
 fn an_oplocks_notice_takes_one_channel_of_its_session_after_the_other() {
     for dial in [Dial::default(), Dial { seals: true, ..Dial::default() }] {
         let world = World::in_memory();
-        // Another session of the same client, which has nothing to do with it.
+        // Another session of the same client, which is not affected.
         let mut apart = world.dial(&dial);
         let first = world.dial(&dial);
         let mut channels = vec![world.bind(&dial, &first), world.bind(&dial, &first)];
@@ -281,7 +282,7 @@ fn an_oplocks_notice_takes_one_channel_of_its_session_after_the_other() {
         }
         assert!(channels.iter_mut().all(|channel| told_oplock(channel).is_none() && !channel.is_closed));
         assert!(told_oplock(&mut apart).is_none());
-        // They all stay silent, and go one after the other; the last takes the session and the Open along.
+        // All stay silent and are closed one after the other. The last one ends the session and the Open.
         for mut channel in channels {
             world.advance(SILENT);
             assert!(!is_open(&mut opener, id));
@@ -296,7 +297,7 @@ fn an_oplocks_notice_takes_one_channel_of_its_session_after_the_other() {
 #[test]
 fn only_a_server_under_test_lets_a_client_silence_its_connection() {
     let silence = |client: &mut Peer| {
-        let mut header = client.header(Command::Ioctl);
+        let mut header = client.header(SmbCommand::Ioctl);
         header.set_session_id(0);
         header.set_tree_id(0);
         let code = CtlCode::new(0x8384_8003);
@@ -319,14 +320,14 @@ fn only_a_server_under_test_lets_a_client_silence_its_connection() {
     assert_eq!(told(&mut second), Some(KEY));
 }
 
-/// Asks for a lease that names none of the directory.
+/// Requests a lease that does not name the directory's.
 fn lease_of(key: LeaseKey) -> RequestContext<'static> {
     let state = LeaseState::READ_CACHING | LeaseState::HANDLE_CACHING;
     let v2 = Some(LeaseV2 { parent_key: LeaseKey([0; 16]), epoch: 1 });
     RequestContext::Lease(Lease { key, state, flags: LeaseFlags::empty(), v2 })
 }
 
-/// Opens a directory with a lease on what it lists.
+/// Opens a directory with a lease on its listing.
 fn lease_directory(client: &mut Peer) {
     let asked = [lease_of(KEY)];
     let contexts = Contexts::Requests(&asked);
@@ -335,12 +336,12 @@ fn lease_directory(client: &mut Peer) {
     assert_eq!(create::Response::parse(&answer.message).unwrap().oplock_level, OplockLevel::Lease);
 }
 
-/// The commands of what has come, the first one first.
-fn order(client: &mut Peer) -> Vec<Command> {
+/// The commands of the received messages, in order.
+fn order(client: &mut Peer) -> Vec<SmbCommand> {
     std::iter::from_fn(|| client.next()).map(|answer| answer.header.command()).collect()
 }
 
-// Linux's client lists a directory from its cache until it is told, also when it has changed the directory itself.
+// Linux's client lists a directory from its cache until it gets the break, also after its own changes.
 #[test]
 fn what_a_client_breaks_of_its_own_is_told_where_it_asked_and_before_the_answer() {
     for dial in [Dial::default(), Dial { seals: true, ..Dial::default() }] {
@@ -349,21 +350,21 @@ fn what_a_client_breaks_of_its_own_is_told_where_it_asked_and_before_the_answer(
         let mut second = world.bind(&dial, &first);
         lease_directory(&mut first);
         disturb(&mut second, "directory\\file");
-        assert_eq!(order(&mut second), [Command::OplockBreak, Command::Create]);
+        assert_eq!(order(&mut second), [SmbCommand::OplockBreak, SmbCommand::Create]);
         assert!(told(&mut first).is_none());
         assert_eq!(give_up(&mut second), NtStatus::SUCCESS);
-        // What was written shows with the flush, which runs elsewhere.
+        // The written data shows with the flush, which runs on the pool.
         let file = second.open("directory\\file");
         lease_directory(&mut first);
         assert_eq!(second.write(file, 0, b"content"), NtStatus::SUCCESS);
         assert!(second.notice().is_none());
-        second.start(Command::Flush, |out| flush::Request { reserved1: 0, file_id: file }.write(out));
-        assert_eq!(order(&mut second), [Command::OplockBreak, Command::Flush]);
+        second.start(SmbCommand::Flush, |out| flush::Request { reserved1: 0, file_id: file }.write(out));
+        assert_eq!(order(&mut second), [SmbCommand::OplockBreak, SmbCommand::Flush]);
         assert!(told(&mut first).is_none());
     }
 }
 
-// Who asked is told by what the engine is given, whichever thread has brought it.
+// The engine gets the origin of a request, so the thread that runs it does not matter.
 #[test]
 fn where_a_client_is_told_of_its_own_breaks_hangs_on_no_thread() {
     let world = World::in_memory();
@@ -371,51 +372,52 @@ fn where_a_client_is_told_of_its_own_breaks_hangs_on_no_thread() {
     let mut first = world.dial(&dial);
     let mut second = world.bind(&dial, &first);
     lease_directory(&mut first);
-    let message = second.message(Command::Create, |out| OpenFile::named("directory\\file").write(out));
+    let message = second.message(SmbCommand::Create, |out| OpenFile::named("directory\\file").write(out));
     let frame = second.compound(vec![message], false);
     std::thread::scope(|threads| {
         threads.spawn(second.delivery(frame));
     });
     let (notice, answer) = (second.next().expect("a notice"), second.next().expect("an answer"));
-    assert_eq!(notice.header.command(), Command::OplockBreak);
+    assert_eq!(notice.header.command(), SmbCommand::OplockBreak);
     assert!(told(&mut first).is_none());
     assert_eq!(give_up(&mut second), NtStatus::SUCCESS);
     let file = answer.file_id();
     lease_directory(&mut first);
     assert_eq!(second.write(file, 0, b"content"), NtStatus::SUCCESS);
     second.holds_jobs = true;
-    second.start(Command::Flush, |out| flush::Request { reserved1: 0, file_id: file }.write(out));
+    second.start(SmbCommand::Flush, |out| flush::Request { reserved1: 0, file_id: file }.write(out));
     assert!(second.next().is_none());
     // Meanwhile this thread answers for the other connection.
     assert!(first.is_served());
     second.run_jobs_elsewhere();
-    assert_eq!(order(&mut second), [Command::OplockBreak, Command::Flush]);
+    assert_eq!(order(&mut second), [SmbCommand::OplockBreak, SmbCommand::Flush]);
     assert!(told(&mut first).is_none());
 }
 
-// Linux changes names through opens without a lease. smbtorture's smb2.dirlease.{rename,hardlink,unlink_different_*} do it
-// through opens with one, and begin to watch for the break when they have the answer.
+// Linux changes names through opens without a lease. smbtorture's
+// smb2.dirlease.{rename,hardlink,unlink_different_*} uses opens with one, and begins to watch for the break
+// when it has the response.
 #[test]
 fn over_its_only_connection_a_client_is_told_behind_the_answer_if_its_open_has_a_lease() {
     let world = World::in_memory();
     let mut only = world.dial(&Dial::default());
     lease_directory(&mut only);
     disturb(&mut only, "directory\\file");
-    assert_eq!(order(&mut only), [Command::OplockBreak, Command::Create]);
+    assert_eq!(order(&mut only), [SmbCommand::OplockBreak, SmbCommand::Create]);
     assert_eq!(give_up(&mut only), NtStatus::SUCCESS);
     lease_directory(&mut only);
     let asked = [lease_of(LeaseKey([9; 16]))];
     let contexts = Contexts::Requests(&asked);
     let named = OpenFile { oplock: OplockLevel::Lease, contexts, ..OpenFile::named("directory\\other") };
-    only.start(Command::Create, |out| named.write(out));
-    assert_eq!(order(&mut only), [Command::Create, Command::OplockBreak]);
+    only.start(SmbCommand::Create, |out| named.write(out));
+    assert_eq!(order(&mut only), [SmbCommand::Create, SmbCommand::OplockBreak]);
     assert_eq!(give_up(&mut only), NtStatus::SUCCESS);
 }
 
-/// Gives a directory's right back.
+/// Acknowledges the break of a directory's lease.
 fn give_up(client: &mut Peer) -> NtStatus {
-    let lease = oplock_break::Lease { key: KEY, state: LeaseState::empty() };
-    client.status(Command::OplockBreak, |out| oplock_break::Request::Lease(lease).write(out))
+    let lease = oplock_break::AcknowledgedLease { key: KEY, state: LeaseState::empty() };
+    client.status(SmbCommand::OplockBreak, |out| oplock_break::Request::Lease(lease).write(out))
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Owners and modes that clients write into descriptors by number, as Linux 6.12 sends them: with `posix`, with `modefromsid` and with
-//! `idsfromsid`.
+//! Owners and modes that clients write into descriptors by number, as Linux 6.12 sends them: with `posix`,
+//! with `modefromsid` and with `idsfromsid`.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
@@ -16,20 +16,23 @@ const OWNER: u32 = 1;
 const GROUP: u32 = 2;
 const DACL: u32 = 4;
 
-/// What Linux 6.12.117 sent: chmod with `posix` and with `modefromsid`, making a file with `modefromsid` and with `idsfromsid`.
-const POSIX: &str = "01000480380000007c0000000000000014000000020024000100000000001c000000000001030000000000055800000003000000a00100\
-    0001050000000000051500000051f841540d981375e4e2895de80300000000000000000000000000000000000000000000000000000000\
-    0000000000000000000000000000010200000000001602000000e803000000000000000000000000000000000000000000000000000000\
-    000000000000000000000000000000000000000000000000000000";
-const MODE: &str = "010004804c000000900000000000000014000000020038000200000001001c000000000001030000000000055800000003000000a00100\
-    00000014000000001001010000000000050b00000001050000000000051500000051f841540d981375e4e2895de8030000000000000000\
-    00000000000000000000000000000000000000000000000000000000000000000000010200000000001602000000e80300000000000000\
-    0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000";
-const MAKE_WITH_MODE: &str = "0100048000000000000000000000000014000000020038000200000001001c000000000001030000000000055800000003000000a40100\
-    00000014000000001001010000000000050b000000";
-const MAKE_WITH_IDS: &str = "010004801400000028000000000000003c0000000103000000000005580000000100000000000000010300000000000558000000020000\
-    0000000000020054000300000001001c000000000001030000000000055800000003000000ff0f000000001c0000000010010300000000\
-    0005580000000100000000000000000014000000001001010000000000050b000000";
+/// The bytes that Linux 6.12.117 sent: chmod with `posix` and with `modefromsid`, and a new file with
+/// `modefromsid` and with `idsfromsid`.
+const POSIX: &str = "01000480380000007c0000000000000014000000020024000100000000001c000000000001030000000000\
+    055800000003000000a001000001050000000000051500000051f841540d981375e4e2895de80300000000000000000000000000\
+    0000000000000000000000000000000000000000000000000000000000010200000000001602000000e803000000000000000000\
+    000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000";
+const MODE: &str = "010004804c000000900000000000000014000000020038000200000001001c00000000000103000000000005\
+    5800000003000000a0010000000014000000001001010000000000050b00000001050000000000051500000051f841540d981375\
+    e4e2895de80300000000000000000000000000000000000000000000000000000000000000000000000000000000000001020000\
+    0000001602000000e803000000000000000000000000000000000000000000000000000000000000000000000000000000000000\
+    000000000000000000000000";
+const MAKE_WITH_MODE: &str = "0100048000000000000000000000000014000000020038000200000001001c0000000000010300\
+    00000000055800000003000000a4010000000014000000001001010000000000050b000000";
+const MAKE_WITH_IDS: &str = "010004801400000028000000000000003c00000001030000000000055800000001000000000000\
+    000103000000000005580000000200000000000000020054000300000001001c0000000000010300000000000558000000030000\
+    00ff0f000000001c00000000100103000000000005580000000100000000000000000014000000001001010000000000050b0000\
+    00";
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u32> = hex.chars().map(|digit| digit.to_digit(16).expect("a digit")).collect();
@@ -59,7 +62,7 @@ fn with_mode(frame: &str, mode: u32) -> Vec<u8> {
     with(&bytes(frame), 3, mode)
 }
 
-/// An owner and a group, and no list (MS-DTYP 2.4.6).
+/// An owner and a group without a list (MS-DTYP 2.4.6).
 fn owners(uid: u32, gid: u32) -> Vec<u8> {
     let header = [0x8000_0001_u32, 20, 40, 0, 0].map(u32::to_le_bytes).concat();
     [header, sid(1, uid), sid(2, gid)].concat()
@@ -76,7 +79,7 @@ fn query_security(client: &mut Peer, file_id: FileId, which: u32) -> Descriptor 
     Descriptor::parse(response.output_buffer).expect("a descriptor")
 }
 
-/// The mode that a list says by number.
+/// The mode by number in a list.
 fn mode_said(shown: &Descriptor) -> Option<u32> {
     let list = shown.dacl.as_ref().expect("a list");
     list.aces.iter().find_map(|ace| match ace.sid()?.subs() {
@@ -96,7 +99,7 @@ fn with_descriptor(client: &mut Peer, open: OpenFile<'_>, bytes: &[u8]) -> FileI
     client.create(&open).file_id()
 }
 
-/// Whether an entry lets the owner read, and whether one lets Authenticated Users do everything.
+/// Whether an entry lets the owner read, and whether one gives Authenticated Users full access.
 fn lets(shown: &Descriptor) -> (bool, bool) {
     let list = shown.dacl.as_ref().expect("a list");
     let has = |rights: Rights, is_meant: &dyn Fn(&Sid) -> bool| {
@@ -149,8 +152,9 @@ fn what_modefromsid_makes_has_its_mode_and_lets_nobody_else_in() {
     assert_eq!((mode_said(&shown), lets(&shown)), (Some(0o4711), (true, false)));
 }
 
-/// Each way of making something with a mode over SMB, below a directory that hands everything down to everybody.
-// RFC 8881 6.4.3: what holds for NFS holds for the mode of a POSIX create context, too
+/// All ways to create an object with a mode over SMB, below a directory that passes full access for
+/// everybody on.
+// RFC 8881 6.4.3: the rule for NFS applies to the mode of a POSIX create context too
 #[test]
 fn a_mode_is_applied_to_what_is_inherited_whichever_way_something_is_made() {
     let world = World::on_disk();
@@ -169,7 +173,7 @@ fn a_mode_is_applied_to_what_is_inherited_whichever_way_something_is_made() {
         ("modefromsid", vec![RequestContext::SdBuffer(&sent)], true),
         ("both", vec![RequestContext::Posix { mode: 0o644 }, RequestContext::SdBuffer(&sent)], true),
     ];
-    // Linux' client separates names by a slash where it has the POSIX extensions.
+    // Linux's client separates names by a slash if it has the POSIX extensions.
     let separator = |way: &str| if matches!(way, "posix" | "both") { '/' } else { '\\' };
     for (way, contexts, is_shut) in ways {
         for is_directory in [false, true] {
@@ -207,7 +211,7 @@ fn idsfromsid_makes_files_and_is_told_owners_by_number() {
     let number = |kind, number| Some(Sid::new(5, &[88, kind, number]));
     assert_eq!((shown.owner, shown.group), (number(1, on_host.uid()), number(2, on_host.gid())));
     assert_eq!(lets(&shown), (true, false));
-    // What is so already may be said again; what is another's may not be given away.
+    // An owner may set the same value again, but may not give files away.
     let own = owners(on_host.uid(), on_host.gid());
     assert_eq!(set_security(&mut client, file, OWNER | GROUP, &own), SUCCESS);
     let others = owners(1234, 5678);

@@ -1,5 +1,5 @@
-//! What a client is told of further channels: whether there are any at NEGOTIATE, where they can lead, and how
-//! many its account lets it have.
+//! The information that a client gets about further channels: whether NEGOTIATE offers any, their addresses,
+//! and the limit of its account.
 
 use std::sync::atomic::Ordering;
 
@@ -9,10 +9,10 @@ use smb::interfaces::NetworkAddress;
 use smb_wire::ioctl::{self, CtlCode, interfaces};
 use smb_wire::negotiate::{Capabilities, Dialect};
 use smb_wire::session_setup::{self, RequestFlags};
-use smb_wire::{Command, FileId, NtStatus, negotiate};
+use smb_wire::{FileId, NtStatus, SmbCommand, negotiate};
 use testkit::smb::{Dial, Peer, SHARE, World};
 
-/// Where a client connects, and two places more.
+/// The address of a connection, and two more.
 fn addresses() -> Vec<NetworkAddress> {
     let at = |if_index, address: &str, offered| NetworkAddress {
         if_index,
@@ -40,10 +40,10 @@ fn told(world: &World, dial: &Dial) -> bool {
     chosen.capabilities.contains(Capabilities::MULTI_CHANNEL)
 }
 
-/// Asks where else the server is, with room for `limit` bytes.
+/// Queries the server's other addresses, with space for `limit` bytes.
 fn ask(client: &mut Peer, limit: u32) -> Result<Vec<(u32, String)>, NtStatus> {
     let asked = ioctl::Request::fsctl(CtlCode::QueryNetworkInterfaceInfo, FileId::RELATED, &[], limit);
-    let answer = client.call(Command::Ioctl, |out| asked.write(out));
+    let answer = client.call(SmbCommand::Ioctl, |out| asked.write(out));
     if answer.status() != NtStatus::SUCCESS {
         return Err(answer.status());
     }
@@ -95,7 +95,7 @@ fn a_client_is_told_its_own_address_and_the_offered_ones() {
     let size = 3 * interfaces::SIZE as u32;
     assert_eq!(ask(&mut client, size), Ok(list.to_vec()));
     assert_eq!(ask(&mut client, size - 1), Err(NtStatus::BUFFER_TOO_SMALL));
-    // What came meanwhile is told at the next question.
+    // A change of the addresses shows in the next query.
     world.server.set_interfaces(addresses()[..1].to_vec());
     assert_eq!(ask(&mut client, 64 * 1024), Ok(list[..1].to_vec()));
 }
@@ -129,7 +129,7 @@ fn a_client_that_cannot_have_several_channels_is_told_of_none() {
     let silent = Dial { announces_multichannel: false, ..Dial::default() };
     assert_eq!(ask(&mut world.dial(&silent), 64 * 1024), refused);
     world.configure_server(|config| config.accounts = vec![account("team", &["anna"], None)]);
-    // NEGOTIATE did not know who it would be.
+    // NEGOTIATE did not know the user.
     assert!(told(&world, &Dial::default()));
     assert_eq!(ask(&mut world.client(), 64 * 1024), refused);
 }
@@ -144,11 +144,11 @@ fn the_account_of_the_session_decides_over_its_channels() {
         client.connect_tree(SHARE);
         let session = world.server.session(client.session_id).expect("it is there");
         let rule = session.channel_rule().cloned().expect("its user is proved");
-        // Not signed, which is the next thing to be wrong.
+        // It is unsigned, and that is the next check to fail.
         let mut other = world.peer();
         other.negotiate(&Dial::default());
         other.session_id = session.id;
-        let status = other.status(Command::SessionSetup, |out| {
+        let status = other.status(SmbCommand::SessionSetup, |out| {
             session_setup::Request {
                 flags: RequestFlags::BINDING,
                 security_mode: negotiate::SecurityMode::SIGNING_ENABLED,

@@ -1,8 +1,9 @@
-//! Persistent handles of which their client knows nothing any more: it closed them while the server was away, or the answer that made
-//! them was lost with it. As Linux' client of 6.12 does both (deferred closes run out during an outage; a CREATE is replayed
-//! once and then given up), and takes up all others as soon as it has its session and share again.
+//! Persistent handles that their client has forgotten. It closed them while the server was away, or the
+//! response to their CREATE was lost with the server. Linux's client of 6.12 does both: deferred closes run
+//! out during an outage, and a CREATE is replayed once and then given up. It reconnects to all others as
+//! soon as it has its session and share again.
 //!
-//! `SIMULATED_KILLS=seed+count` is another number of kills.
+//! `SIMULATED_KILLS=seed+count` sets another number of kills.
 
 mod simulation {
     #[allow(dead_code, reason = "the simulation uses more of it")]
@@ -18,21 +19,21 @@ use smb_wire::create_context::{
 };
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::header::Flags;
-use smb_wire::{Command, FileId, Guid, LeaseKey, NtStatus, query_info, set_info};
+use smb_wire::{FileId, Guid, LeaseKey, NtStatus, SmbCommand, query_info, set_info};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::{Answer, whole};
 use testkit::smb::{Dial, Peer, Store, World};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// How long after a client is back what it does not ask for may be in its own way.
+/// How long after a client's return its forgotten handles may conflict with its own requests.
 const IN_THE_WAY: Duration = SECOND;
 const ALL: LeaseState =
     LeaseState::READ_CACHING.union(LeaseState::WRITE_CACHING).union(LeaseState::HANDLE_CACHING);
 const PERSISTENT: DurableFlags = DurableFlags::PERSISTENT;
 
-/// A file that is open, with what makes it one.
+/// An open file with the parameters of its CREATE.
 #[derive(Clone)]
-struct Opened {
+struct OpenedFile {
     name: String,
     number: u64,
     id: FileId,
@@ -58,23 +59,23 @@ fn leased<'a>(name: &'a str, contexts: &'a [RequestContext<'a>]) -> OpenFile<'a>
     OpenFile { oplock: OplockLevel::Lease, contexts: Contexts::Requests(contexts), ..OpenFile::named(name) }
 }
 
-/// Opens or makes a file as Linux does.
-fn open(client: &mut Peer, name: &str, number: u64) -> Opened {
+/// Opens or creates a file as Linux does.
+fn open(client: &mut Peer, name: &str, number: u64) -> OpenedFile {
     let id = client.create(&leased(name, &asked(number))).file_id();
-    Opened { name: name.to_owned(), number, id }
+    OpenedFile { name: name.to_owned(), number, id }
 }
 
-/// The same, whose answer was lost, once more.
+/// Repeats the CREATE whose response was lost.
 fn replay(client: &mut Peer, name: &str, number: u64) -> Answer {
-    let mut header = client.header(Command::Create);
+    let mut header = client.header(SmbCommand::Create);
     header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
     let contexts = asked(number);
     let id = client.send(whole(&header, |out| leased(name, &contexts).write(out)));
     client.answer(id).expect("an answer to CREATE")
 }
 
-/// Takes a file up again.
-fn take_up(client: &mut Peer, held: &Opened) -> Answer {
+/// Reconnects to a file.
+fn take_up(client: &mut Peer, held: &OpenedFile) -> Answer {
     let back = RequestContext::DurableHandleReconnectV2 {
         file_id: held.id,
         create_guid: guid(held.number),
@@ -83,7 +84,7 @@ fn take_up(client: &mut Peer, held: &Opened) -> Answer {
     client.create(&leased(&held.name, &[back, lease(held.number)]))
 }
 
-/// Removes a name as Linux does: by an open that does nothing else. As long as that waits, `meanwhile` is done.
+/// Removes a name as Linux does, by an open without other effects. `meanwhile` runs while that waits.
 fn remove_meanwhile(
     client: &mut Peer,
     name: &str,
@@ -101,7 +102,7 @@ fn remove_meanwhile(
         return answer.status();
     }
     let id = answer.file_id();
-    let asked = client.start(Command::SetInfo, |out| {
+    let asked = client.start(SmbCommand::SetInfo, |out| {
         set_info::Request {
             info_type: query_info::InfoType::File,
             file_info_class: FileInfoClass::DISPOSITION.0,
@@ -111,7 +112,7 @@ fn remove_meanwhile(
         }
         .write(out);
     });
-    // It waits without a word.
+    // It waits without an interim response.
     let status = loop {
         match client.answer(asked).map(|answer| answer.status()) {
             None | Some(NtStatus::PENDING) => meanwhile(),
@@ -123,7 +124,7 @@ fn remove_meanwhile(
     status
 }
 
-/// The same for what need not wait.
+/// Removes a name without a wait.
 fn remove(client: &mut Peer, name: &str, is_directory: bool) -> NtStatus {
     remove_meanwhile(client, name, is_directory, || panic!("{name} is waited for"))
 }
@@ -134,9 +135,9 @@ fn what_its_client_does_not_take_up_is_not_in_the_way_of_anybody_for_long() {
     let mut client = store.serve().client();
     client.create(&OpenFile::directory("d"));
     let known = open(&mut client, "d\\known", 1);
-    // It is closed while nobody hears of it.
+    // It is closed while the server is away.
     let unknown = open(&mut client, "d\\unknown", 2);
-    // Four restarts, after each of which its time could begin anew.
+    // Four restarts. Its time could start again after each.
     for _ in 0..3 {
         store.serve().advance(20 * SECOND);
     }
@@ -162,11 +163,12 @@ fn a_name_that_went_with_it_does_not_keep_a_directory() {
     let mut client = store.serve().client();
     client.create(&OpenFile::directory("d"));
     let held = open(&mut client, "d\\f", 1);
-    // As an unlink by Linux is: the name goes with the last open, whose CLOSE is never sent.
+    // The same as an unlink by Linux: the name is removed with the last open, whose CLOSE is never sent.
     mark(&mut client, &held);
     let world = store.serve();
     let mut client = world.client();
-    // Another client is told at once, and its own waits until it is known that it does not ask for the file.
+    // Another client gets its status at once. The handle's own client waits until it is clear that it does
+    // not reconnect to the file.
     assert_eq!(remove(&mut world.dial(&Dial::elsewhere()), "d", true), NtStatus::DIRECTORY_NOT_EMPTY);
     let mut seconds = 0;
     let removed = remove_meanwhile(&mut client, "d", true, || {
@@ -181,10 +183,10 @@ fn a_name_that_went_with_it_does_not_keep_a_directory() {
 fn what_may_still_be_asked_for_is_kept() {
     let mut store = Store::new();
     let mut client = store.serve().client();
-    let held: Vec<Opened> = (0..5).map(|n| open(&mut client, &format!("f{n}"), n)).collect();
+    let held: Vec<OpenedFile> = (0..5).map(|n| open(&mut client, &format!("f{n}"), n)).collect();
     let bert = Dial { user: "bert".into(), ..Dial::default() };
     let of_bert = open(&mut store.serve().dial(&bert), "b", 9);
-    // As long as a client goes on, nothing of it is over, though it takes more than the time.
+    // While a client goes on reconnecting, none of its handles ends, even after the time.
     let world = store.serve();
     let mut client = world.client();
     for held in &held[..4] {
@@ -192,7 +194,7 @@ fn what_may_still_be_asked_for_is_kept() {
         assert_eq!(take_up(&mut client, held).status(), NtStatus::SUCCESS, "{}", held.name);
     }
     assert_eq!(world.server.opens.len(), 6);
-    // Its last one and another user's are still to come; nobody is in the way of anybody.
+    // Its last one and another user's are still to come. None conflicts with another.
     world.advance(9 * SECOND);
     assert_eq!(world.server.opens.len(), 6);
     world.advance(SECOND);
@@ -200,15 +202,15 @@ fn what_may_still_be_asked_for_is_kept() {
     assert_eq!(take_up(&mut client, &held[4]).status(), NtStatus::OBJECT_NAME_NOT_FOUND);
     let mut bert = world.dial(&bert);
     assert_eq!(take_up(&mut bert, &of_bert).status(), NtStatus::SUCCESS);
-    // One whose client comes back late has its whole time, and another's being back counts nothing.
+    // A handle whose client returns late has its whole time. The return of another client does not count.
     let world = store.serve();
     let _other = world.dial(&Dial::elsewhere());
     world.advance(59 * SECOND);
     assert_eq!(world.server.opens.len(), 5);
 }
 
-/// Removes a name by its own lease key: it goes with the last open.
-fn mark(client: &mut Peer, held: &Opened) {
+/// Marks a name for deletion with its own lease key. It is removed with the last open.
+fn mark(client: &mut Peer, held: &OpenedFile) {
     let contexts = [lease(held.number)];
     let unlinking = OpenFile {
         access: Access::DELETE,
@@ -220,22 +222,22 @@ fn mark(client: &mut Peer, held: &Opened) {
     assert_eq!(client.close(id), NtStatus::SUCCESS);
 }
 
-/// What a client has made in the directory `d` when the server is killed.
+/// The objects that a client has made in the directory `d` when the server is killed.
 #[derive(Default)]
-struct Made {
+struct ClientObjects {
     names: Vec<String>,
-    /// What it has open and knows of.
-    known: Vec<Opened>,
-    /// A CREATE whose answer was lost.
+    /// Its Opens that it knows of.
+    known: Vec<OpenedFile>,
+    /// A CREATE whose response was lost.
     lost: Option<(String, u64)>,
-    /// A name that goes with an open that was closed while nobody heard of it.
+    /// A name with a delete on close whose open was closed while the server was away.
     going: Option<String>,
 }
 
-/// Makes something, at chance; `number` counts what is opened.
-fn make(client: &mut Peer, dice: &mut Dice, number: &mut u64) -> Made {
+/// Makes objects at random. `number` counts the opens.
+fn make(client: &mut Peer, dice: &mut Dice, number: &mut u64) -> ClientObjects {
     client.create(&OpenFile::directory("d"));
-    let mut made = Made::default();
+    let mut made = ClientObjects::default();
     let mut next = || {
         *number += 1;
         *number
@@ -259,13 +261,13 @@ fn make(client: &mut Peer, dice: &mut Dice, number: &mut u64) -> Made {
         mark(client, &held);
         made.going = Some(held.name);
     }
-    // Closed meanwhile: nobody is told.
+    // Closed while the server is away.
     made.known.retain(|_| dice.chance(1, 2));
     made
 }
 
-/// Comes back, takes up what is known, and removes everything; whether that went well.
-fn clear(client: &mut Peer, world: &World, dice: &mut Dice, made: &Made) -> bool {
+/// Reconnects to all known Opens and removes all objects. Returns whether that succeeded.
+fn clear(client: &mut Peer, world: &World, dice: &mut Dice, made: &ClientObjects) -> bool {
     let is_closed = |client: &mut Peer, answer: Answer| {
         answer.status() == NtStatus::SUCCESS && client.close(answer.file_id()) == NtStatus::SUCCESS
     };
@@ -274,13 +276,13 @@ fn clear(client: &mut Peer, world: &World, dice: &mut Dice, made: &Made) -> bool
         let answer = take_up(client, held);
         is_right &= is_closed(client, answer);
     }
-    // A client gives a CREATE up when it is not answered twice.
+    // A client gives a CREATE up if it gets no response twice.
     if let Some((name, number)) = made.lost.as_ref().filter(|_| dice.chance(1, 2)) {
         let answer = replay(client, name, *number);
         is_right &= is_closed(client, answer);
     }
     let is_alone = made.names.len() == 1 && made.going.is_some() && made.lost.is_none();
-    // Else the directory is removed at once, and that waits.
+    // Otherwise the directory is removed at once, and that waits.
     if !is_alone {
         world.advance(IN_THE_WAY);
         for name in made.names.iter().map(String::as_str).chain(["d\\lost0", "d\\lost1"]) {
@@ -292,7 +294,7 @@ fn clear(client: &mut Peer, world: &World, dice: &mut Dice, made: &Made) -> bool
     is_right && removed == NtStatus::SUCCESS && world.engine.open_count() == 0
 }
 
-/// One kill after another; gives in how many the client could not do what it must.
+/// Kills the server again and again. Returns how many times the client could not do its work.
 fn kills(seed: u64, count: u64) -> u64 {
     let (mut store, mut dice, mut number) = (Store::new(), Dice::new(seed), 0);
     let mut client = store.serve().client();
@@ -309,7 +311,7 @@ fn kills(seed: u64, count: u64) -> u64 {
         if !clear(&mut client, &world, &mut dice, &made) {
             failures += 1;
             println!("seed {seed}, kill {kill}: the directory could not be removed");
-            // What is left of it is over then.
+            // The rest ends then.
             world.advance(300 * SECOND);
         }
     }

@@ -1,5 +1,5 @@
-//! Handles that outlive the server: how they are granted, what is there again after a restart, and who may
-//! take it up (MS-SMB2 3.3.5.7, 3.3.5.9, 3.3.5.9.10, 3.3.5.9.12, 3.3.7.1).
+//! Handles that outlive the server: how they are granted, which of them exist after a restart, and who may
+//! reconnect to them (MS-SMB2 3.3.5.7, 3.3.5.9, 3.3.5.9.10, 3.3.5.9.12, 3.3.7.1).
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use smb_wire::create_context::{
     Contexts, DurableFlags, Lease, LeaseFlags, LeaseState, LeaseV2, RequestContext, ResponseContext,
 };
 use smb_wire::header::Flags as HeaderFlags;
-use smb_wire::lock::{self, Flags, LockElement};
+use smb_wire::lock::{self, LockElement, LockFlags};
 use smb_wire::negotiate::Dialect;
 use smb_wire::tree_connect::{self, ShareCapabilities};
-use smb_wire::{Command, FileId, Guid, LeaseKey, List, NtStatus};
+use smb_wire::{FileId, Guid, LeaseKey, NtStatus, SmbCommand, WireList};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::Answer;
 use testkit::smb::{Dial, Peer, Store, World};
@@ -26,35 +26,35 @@ const ALL: LeaseState =
 const NOT_FOUND: NtStatus = NtStatus::OBJECT_NAME_NOT_FOUND;
 const PERSISTENT: DurableFlags = DurableFlags::PERSISTENT;
 
-type Context = RequestContext<'static>;
+type StaticContext = RequestContext<'static>;
 
-fn persistent(create_guid: Guid) -> Context {
+fn persistent(create_guid: Guid) -> StaticContext {
     RequestContext::DurableHandleRequestV2 { timeout: 0, flags: PERSISTENT, create_guid }
 }
 
-fn back(file_id: FileId, flags: DurableFlags) -> Context {
+fn back(file_id: FileId, flags: DurableFlags) -> StaticContext {
     RequestContext::DurableHandleReconnectV2 { file_id, create_guid: CREATE, flags }
 }
 
-fn lease(state: LeaseState) -> Context {
+fn lease(state: LeaseState) -> StaticContext {
     let v2 = Some(LeaseV2 { parent_key: LeaseKey([0; 16]), epoch: 0 });
     RequestContext::Lease(Lease { key: KEY, state, flags: LeaseFlags::empty(), v2 })
 }
 
-fn create(client: &mut Peer, name: &str, oplock: OplockLevel, asked: &[Context]) -> Answer {
+fn create(client: &mut Peer, name: &str, oplock: OplockLevel, asked: &[StaticContext]) -> Answer {
     let contexts = Contexts::Requests(asked);
     client.create(&OpenFile { share: ShareAccess::empty(), oplock, contexts, ..OpenFile::named(name) })
 }
 
 /// Sends a CREATE again, as a replay.
 fn replay(client: &mut Peer, open: &OpenFile<'_>) -> Answer {
-    let mut header = client.header(Command::Create);
+    let mut header = client.header(SmbCommand::Create);
     header.set_flags(header.flags() | HeaderFlags::REPLAY_OPERATION);
     let id = client.send(testkit::smb::peer::whole(&header, |out| open.write(out)));
     client.answer(id).expect("an answer to CREATE")
 }
 
-/// The milliseconds that were granted, and whether the server's end counts.
+/// The granted milliseconds, and whether the handle outlives the server.
 fn granted(answer: &Answer) -> Option<(u32, bool)> {
     let response = create::Response::parse(&answer.message).expect("a CREATE response");
     response.contexts.responses().find_map(|context| match context.expect("a context") {
@@ -71,27 +71,27 @@ fn held(answer: &Answer) -> Option<LeaseState> {
     })
 }
 
-fn lock(client: &mut Peer, file_id: FileId, offset: u64, flags: Flags, sequence: u8) -> NtStatus {
+fn lock(client: &mut Peer, file_id: FileId, offset: u64, flags: LockFlags, sequence: u8) -> NtStatus {
     let elements = [LockElement { offset, length: 5, flags }];
-    client.status(Command::Lock, |out| {
-        let locks = List::Values(&elements);
+    client.status(SmbCommand::Lock, |out| {
+        let locks = WireList::Values(&elements);
         let (lock_sequence_number, lock_sequence_index) = (sequence, 1);
         lock::Request { lock_sequence_number, lock_sequence_index, file_id, locks }.write(out);
     })
 }
 
-/// The same with several ranges.
+/// Unlocks several ranges.
 fn unlock_all(client: &mut Peer, file_id: FileId, offsets: &[u64], sequence: u8) -> NtStatus {
-    let element = |&offset| LockElement { offset, length: 5, flags: Flags::UNLOCK };
+    let element = |&offset| LockElement { offset, length: 5, flags: LockFlags::UNLOCK };
     let elements: Vec<LockElement> = offsets.iter().map(element).collect();
-    client.status(Command::Lock, |out| {
-        let locks = List::Values(&elements);
+    client.status(SmbCommand::Lock, |out| {
+        let locks = WireList::Values(&elements);
         let (lock_sequence_number, lock_sequence_index) = (sequence, 1);
         lock::Request { lock_sequence_number, lock_sequence_index, file_id, locks }.write(out);
     })
 }
 
-const EXCLUSIVE: Flags = Flags::EXCLUSIVE_LOCK.union(Flags::FAIL_IMMEDIATELY);
+const EXCLUSIVE: LockFlags = LockFlags::EXCLUSIVE_LOCK.union(LockFlags::FAIL_IMMEDIATELY);
 
 // MS-SMB2 3.3.5.4
 // MS-SMB2 3.3.5.7
@@ -110,7 +110,7 @@ fn a_share_that_is_continuously_available_says_so_and_grants_whatever_is_cached(
         assert_eq!(granted(&answer), Some((60_000, true)), "{oplock:?}");
         assert_eq!(client.close(answer.file_id()), NtStatus::SUCCESS);
     }
-    // What is not asked for is not granted, and a directory never.
+    // Only a request is granted, and a directory never.
     let plain = RequestContext::DurableHandleRequestV2 {
         timeout: 0,
         flags: DurableFlags::empty(),
@@ -121,12 +121,12 @@ fn a_share_that_is_continuously_available_says_so_and_grants_whatever_is_cached(
     let contexts = [persistent(Guid([9; 16]))];
     let directory = OpenFile { contexts: Contexts::Requests(&contexts), ..OpenFile::directory("d") };
     assert_eq!(granted(&client.create(&directory)), None);
-    // An older dialect knows nothing of it.
+    // An older dialect does not have it.
     let old = Dial::with(Dialect::Smb210);
     let mut client = world.dial(&old);
     let tree = client.try_tree(testkit::smb::SHARE);
     assert!(tree_connect::Response::parse(&tree.message).unwrap().capabilities.is_empty());
-    // And a client that does not know it gets a handle that is only durable.
+    // A client without the capability gets a durable handle only.
     let mut client = world.dial(&Dial { knows_persistent: false, ..Dial::elsewhere() });
     let answer = create(&mut client, "g", OplockLevel::Batch, &[persistent(CREATE)]);
     assert_eq!(granted(&answer), Some((60_000, false)));
@@ -164,12 +164,12 @@ fn a_handle_goes_on_after_a_restart_with_its_lease_its_locks_and_their_sequence(
     let id = answer.file_id();
     assert_eq!(client.read(id, 0, 100).data(), b"before");
     assert_eq!(client.write(id, 6, b" and after"), NtStatus::SUCCESS);
-    // The LOCK whose answer was lost is known; the range is held once.
+    // The LOCK whose response was lost is known. The range is locked once.
     assert_eq!(lock(&mut client, id, 0, EXCLUSIVE, 3), NtStatus::SUCCESS);
     assert_eq!(lock(&mut client, id, 0, EXCLUSIVE, 4), NtStatus::LOCK_NOT_GRANTED);
-    assert_eq!(lock(&mut client, id, 0, Flags::UNLOCK, 5), NtStatus::SUCCESS);
-    assert_eq!(lock(&mut client, id, 0, Flags::UNLOCK, 6), NtStatus::RANGE_NOT_LOCKED);
-    // Another new handle never has the number of one that was kept.
+    assert_eq!(lock(&mut client, id, 0, LockFlags::UNLOCK, 5), NtStatus::SUCCESS);
+    assert_eq!(lock(&mut client, id, 0, LockFlags::UNLOCK, 6), NtStatus::RANGE_NOT_LOCKED);
+    // A new handle never gets the number of a kept one.
     let other = client.open("other");
     assert!(other.persistent > id.persistent);
     assert_eq!(client.close(id), NtStatus::SUCCESS);
@@ -185,7 +185,7 @@ fn a_lock_that_failed_is_not_taken_for_done_after_a_restart() {
     let mut client = world.client();
     let id = create(&mut client, "f", OplockLevel::Batch, &[persistent(CREATE)]).file_id();
     assert_eq!(lock(&mut client, id, 0, EXCLUSIVE, 1), NtStatus::SUCCESS);
-    // The second range is not held; the first has been released.
+    // The second range is not locked. The first has been released.
     assert_eq!(unlock_all(&mut client, id, &[0, 50], 2), NtStatus::RANGE_NOT_LOCKED);
     let world = store.serve();
     let mut client = world.client();
@@ -204,7 +204,7 @@ fn only_its_user_with_its_create_and_its_flag_takes_it_up_and_only_for_its_time(
     let world = store.serve();
     let mut bert = world.dial(&Dial { user: "bert".into(), ..Dial::default() });
     let status =
-        |client: &mut Peer, asked: Context| create(client, "f", OplockLevel::None, &[asked]).status();
+        |client: &mut Peer, asked: StaticContext| create(client, "f", OplockLevel::None, &[asked]).status();
     assert_eq!(status(&mut bert, back(id, PERSISTENT)), NtStatus::ACCESS_DENIED);
     let mut client = world.client();
     assert_eq!(status(&mut client, back(id, DurableFlags::empty())), NOT_FOUND);
@@ -212,13 +212,13 @@ fn only_its_user_with_its_create_and_its_flag_takes_it_up_and_only_for_its_time(
     let other =
         RequestContext::DurableHandleReconnectV2 { file_id: id, create_guid: guid, flags: PERSISTENT };
     assert_eq!(status(&mut client, other), NOT_FOUND);
-    // Nobody else gets it meanwhile, and it does not give way.
+    // Nobody else gets it meanwhile, since it does not end for a conflicting open.
     let mut second = world.dial(&Dial::elsewhere());
-    let mine = second.start(Command::Create, |out| {
+    let mine = second.start(SmbCommand::Create, |out| {
         OpenFile { share: ShareAccess::empty(), ..OpenFile::named("f") }.write(out);
     });
     assert_eq!(second.answer(mine).map(|answer| answer.status()), Some(NtStatus::PENDING));
-    // The number of an Open is not needed where its CREATE is known.
+    // The id of an Open is not needed if its CREATE is known.
     let unknown = FileId { persistent: 5, volatile: 6 };
     assert_eq!(status(&mut client, back(unknown, PERSISTENT)), NtStatus::SUCCESS);
     client.hang_up();
@@ -237,7 +237,7 @@ fn only_its_user_with_its_create_and_its_flag_takes_it_up_and_only_for_its_time(
 fn a_file_whose_owner_is_away_is_told_so_at_once() {
     let everything = ShareAccess::READ | ShareAccess::WRITE | ShareAccess::DELETE;
     let read_and_handle = LeaseState::READ_CACHING | LeaseState::HANDLE_CACHING;
-    let statuses = |oplock, asked: &[Context], share| {
+    let statuses = |oplock, asked: &[StaticContext], share| {
         let world = Store::new().serve();
         let mut owner = world.client();
         let contexts = Contexts::Requests(asked);
@@ -249,11 +249,11 @@ fn a_file_whose_owner_is_away_is_told_so_at_once() {
         let old = Dial { guid: Guid([3; 16]), ..Dial::with(Dialect::Smb210) };
         [Dial::default(), Dial::elsewhere(), old].map(|dial| {
             let mut peer = world.dial(&dial);
-            let id = peer.start(Command::Create, |out| again.write(out));
+            let id = peer.start(SmbCommand::Create, |out| again.write(out));
             peer.answer(id).map(|answer| answer.status())
         })
     };
-    // The owner's client may look at attributes.
+    // The owner's client may read attributes.
     let world = Store::new().serve();
     let mut owner = world.client();
     assert_eq!(create(&mut owner, "f", OplockLevel::None, &[persistent(CREATE)]).status(), NtStatus::SUCCESS);
@@ -270,7 +270,7 @@ fn a_file_whose_owner_is_away_is_told_so_at_once() {
     assert_eq!(statuses(none, &plain, ShareAccess::empty()), [away, away, pending], "sharing does not");
     let leased = [persistent(CREATE), lease(read_and_handle)];
     assert_eq!(statuses(OplockLevel::Lease, &leased, everything), [away, away, success], "RH");
-    // Another client's right to write back is asked for, as if it were there.
+    // A break of another client's right to cache writes is sent, as if the owner were connected.
     let leased = [persistent(CREATE), lease(ALL)];
     assert_eq!(statuses(OplockLevel::Lease, &leased, everything), [away, pending, pending], "RWH");
     assert_eq!(statuses(OplockLevel::Batch, &plain, everything), [away, pending, pending], "batch");
@@ -309,7 +309,7 @@ fn a_create_whose_handle_cannot_be_recorded_gets_what_it_made_all_the_same() {
     let (world, plan) = store.serve_faulty();
     let mut client = world.client();
     client.make("f", b"text");
-    // What is recorded of the file begins with that.
+    // The record of the file begins with this call.
     plan.add(Call::Stat, 1, Fault::Fail(Failure::Io));
     let asked = [persistent(CREATE)];
     let first = create(&mut client, "f", OplockLevel::Batch, &asked);
@@ -332,10 +332,10 @@ fn a_create_whose_handle_was_used_is_not_carried_out_once_more() {
     let contexts = Contexts::Requests(&contexts);
     let open = OpenFile { disposition: create::Disposition::OverwriteIf, contexts, ..OpenFile::named("f") };
     let first = client.create(&open).file_id();
-    // Not used yet, it is answered to its session and to no other.
+    // An unused Open answers its own session and no other.
     assert_eq!(replay(&mut second, &open).file_id(), first);
     assert_eq!(replay(&mut world.client(), &open).status(), NtStatus::DUPLICATE_OBJECTID);
-    // Nor is it known to another client.
+    // It is not known to another client either.
     let mut elsewhere = world.dial(&Dial::elsewhere());
     assert_eq!(replay(&mut elsewhere, &open).status(), NtStatus::FILE_NOT_AVAILABLE);
     assert_eq!(client.write(first, 0, b"text"), NtStatus::SUCCESS);
@@ -354,7 +354,7 @@ fn two_handles_of_one_create_guid_are_both_taken_up() {
     let mut client = world.client();
     let contexts = [persistent(CREATE)];
     let open = OpenFile { contexts: Contexts::Requests(&contexts), ..OpenFile::named("f") };
-    // Once the first is used, the name is free for another.
+    // After the first one is used, the CreateGuid is free for another.
     let first = client.create(&open).file_id();
     assert_eq!(client.write(first, 0, b"text"), NtStatus::SUCCESS);
     let second = client.create(&open).file_id();

@@ -1,4 +1,5 @@
-//! What a client with the POSIX extensions is told of links and special files, and the mode of what it makes.
+//! The metadata of links and special files for a client with the POSIX extensions, and the mode of its new
+//! files.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -9,26 +10,26 @@ use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::fscc::reparse::Reparse;
 use smb_wire::fscc::{FileAttributes, FileInfoClass};
 use smb_wire::posix::{CreateResponse, DirectoryEntry, FILE_POSIX_INFORMATION, FileInfo, FileType};
-use smb_wire::query_directory::{self, Flags, Request};
+use smb_wire::query_directory::{self, QueryDirectoryFlags, Request};
 use smb_wire::query_info::{self, InfoType};
-use smb_wire::{Command, FileId, NtStatus, ioctl, utf16};
+use smb_wire::{FileId, NtStatus, SmbCommand, ioctl, utf16};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Dial, Peer, World};
 
-/// A name's type and permissions by its mode, and whether its attributes make a directory of it.
-type Told = (String, u32, bool);
+/// A name with its type and permissions from the mode, and whether its attributes say directory.
+type ShownFile = (String, u32, bool);
 
-fn told(name: &str, dos_attributes: u32, posix: &CreateResponse<'_>) -> Told {
+fn told(name: &str, dos_attributes: u32, posix: &CreateResponse<'_>) -> ShownFile {
     let is_directory = FileAttributes::from_bits_retain(dos_attributes).contains(FileAttributes::DIRECTORY);
     (name.to_owned(), posix.mode & !0o7777, is_directory)
 }
 
-fn listed(client: &mut Peer, directory: FileId) -> Vec<Told> {
+fn listed(client: &mut Peer, directory: FileId) -> Vec<ShownFile> {
     let pattern = utf16::encode("*");
-    let answer = client.call(Command::QueryDirectory, |out| {
+    let answer = client.call(SmbCommand::QueryDirectory, |out| {
         Request {
             file_information_class: FILE_POSIX_INFORMATION,
-            flags: Flags::empty(),
+            flags: QueryDirectoryFlags::empty(),
             file_index: 0,
             file_id: directory,
             file_name: utf16::Utf16::new(&pattern).unwrap(),
@@ -65,7 +66,7 @@ fn links_and_special_files_have_their_type_in_the_mode() {
     assert!(Program::new("mkfifo").arg(root.join("pipe")).status().unwrap().success());
     let wanted = |name: &str, kind: FileType, is_directory| (name.to_owned(), kind.bits(), is_directory);
     let wanted = vec![
-        // Clients that know no types add what the attributes say to these bits.
+        // Clients without types add the type from the attributes to these bits.
         wanted("directory", FileType::File, true),
         wanted("file", FileType::File, false),
         wanted("pipe", FileType::Fifo, false),
@@ -103,7 +104,7 @@ fn all_bits_of_a_mode_are_no_mode_when_something_is_made() {
     let mut client = world.dial(&Dial { posix: true, ..Dial::default() });
     let plain = client.create(&OpenFile::named("plain")).file_id();
     assert_eq!(client.close(plain), NtStatus::SUCCESS);
-    // What Linux 6.12 sends with the empty file that it makes a link or a special file of.
+    // The mode that Linux 6.12 sends with the empty file that it turns into a link or a special file.
     let contexts = [RequestContext::Posix { mode: 0o7777 }];
     let made = OpenFile { contexts: Contexts::Requests(&contexts), ..OpenFile::named("made") };
     let file = client.create(&made).file_id();
@@ -123,7 +124,7 @@ fn a_link_that_a_posix_client_makes_may_have_slashes_in_its_text() {
         let text = utf16::Utf16::new(&text).unwrap();
         let mut link = Vec::new();
         Reparse::Symlink { substitute_name: text, print_name: text, relative: true }.write(&mut link);
-        let status = client.status(Command::Ioctl, |out| {
+        let status = client.status(SmbCommand::Ioctl, |out| {
             ioctl::Request::fsctl(ioctl::CtlCode::SetReparsePoint, file, &link, 0).write(out);
         });
         assert_eq!((status, client.close(file)), (NtStatus::SUCCESS, NtStatus::SUCCESS));
@@ -138,7 +139,7 @@ fn a_link_that_a_posix_client_makes_may_have_slashes_in_its_text() {
             "{name}"
         );
     }
-    // In the text of a link of others a slash is no separator, and what they mean by it stays theirs.
+    // In a link of other clients a slash is not a separator, and the target stays as they wrote it.
     let mut other = world.dial(&Dial::elsewhere());
     make(&mut other, "other", "directory/file");
     assert!(std::fs::read_link(world.root().join("other")).is_err());
@@ -161,7 +162,7 @@ fn a_posix_client_is_told_a_links_text_as_it_stands_and_others_with_backslashes(
         };
         let text = utf16::encode(text);
         let times_in = |message: &[u8]| message.windows(text.len()).filter(|part| *part == text).count();
-        // The others have links followed by the server.
+        // For the other clients the server follows links.
         if posix {
             let stopped = client.create(&open);
             assert_eq!(stopped.status(), NtStatus::STOPPED_ON_SYMLINK);
@@ -169,7 +170,7 @@ fn a_posix_client_is_told_a_links_text_as_it_stands_and_others_with_backslashes(
         }
         let options = CreateOptions::OPEN_REPARSE_POINT;
         let file = client.create(&OpenFile { options, ..open }).file_id();
-        let answer = client.call(Command::Ioctl, |out| {
+        let answer = client.call(SmbCommand::Ioctl, |out| {
             ioctl::Request::fsctl(ioctl::CtlCode::GetReparsePoint, file, &[], 4096).write(out);
         });
         assert_eq!(answer.status(), NtStatus::SUCCESS);

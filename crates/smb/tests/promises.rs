@@ -1,5 +1,6 @@
-//! What a client is told of a persistent handle, and of byte ranges through it, lasts: also when it is the answer to a
-//! replay that came while the first request was still waiting for the disk (MS-SMB2 3.3.5.9, 3.3.5.14).
+//! A client may rely on each response about a persistent handle or its byte ranges. That also holds for the
+//! response to a replay that came while the first request was waiting for the disk (MS-SMB2 3.3.5.9,
+//! 3.3.5.14).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use smb_wire::create::Disposition;
 use smb_wire::create_context::{Contexts, DurableFlags, RequestContext};
 use smb_wire::header::Flags as HeaderFlags;
-use smb_wire::lock::{self, Flags, LockElement};
-use smb_wire::{Command, FileId, Guid, List, NtStatus, change_notify, create};
+use smb_wire::lock::{self, LockElement, LockFlags};
+use smb_wire::{FileId, Guid, NtStatus, SmbCommand, WireList, change_notify, create};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Dial, Peer, World};
 use volume::Failure;
@@ -21,7 +22,7 @@ const CONTEXT: RequestContext<'static> = RequestContext::DurableHandleRequestV2 
     create_guid: Guid(*b"first of creates"),
 };
 
-/// A journal whose disk fails now and then.
+/// A journal whose disk fails at times.
 #[derive(Default)]
 struct Flaky {
     journal: MemoryJournal,
@@ -46,25 +47,25 @@ impl Journal for Flaky {
     }
 }
 
-/// Two channels of one session, whose requests that wait for the disk wait until they are let go on.
-struct Bench {
+/// Two channels of one session. Requests that wait for the disk are held back until they are released.
+struct DiskChannels {
     world: World,
     disk: Arc<Flaky>,
     main: Peer,
     second: Peer,
 }
 
-fn bench() -> Bench {
+fn bench() -> DiskChannels {
     let disk = Arc::new(Flaky::default());
     let world = World::lasting_in(&MemoryVolume::new(1), disk.clone(), &[]);
     let mut main = world.client();
     let mut second = world.bind(&Dial::default(), &main);
     (main.holds_jobs, second.holds_jobs) = (true, true);
-    Bench { world, disk, main, second }
+    DiskChannels { world, disk, main, second }
 }
 
-impl Bench {
-    /// The disk works or not as one request goes on, and says how that is answered.
+impl DiskChannels {
+    /// Lets one request continue with a working or failing disk. Returns its status.
     fn ends(disk: &Flaky, peer: &mut Peer, id: u64, fails: bool) -> NtStatus {
         disk.fails.store(fails, Ordering::Relaxed);
         peer.run_job(0);
@@ -73,14 +74,14 @@ impl Bench {
     }
 
     fn main_ends(&mut self, id: u64, fails: bool) -> NtStatus {
-        Bench::ends(&self.disk, &mut self.main, id, fails)
+        DiskChannels::ends(&self.disk, &mut self.main, id, fails)
     }
 
     fn second_ends(&mut self, id: u64, fails: bool) -> NtStatus {
-        Bench::ends(&self.disk, &mut self.second, id, fails)
+        DiskChannels::ends(&self.disk, &mut self.second, id, fails)
     }
 
-    /// A handle, made and answered.
+    /// A handle whose CREATE was answered.
     fn open(&mut self) -> FileId {
         let id = create(&mut self.main, false);
         self.main.run_job(0);
@@ -92,18 +93,18 @@ fn create(peer: &mut Peer, is_replay: bool) -> u64 {
     let contexts = [CONTEXT];
     let contexts = Contexts::Requests(&contexts);
     let open = OpenFile { disposition: Disposition::Create, contexts, ..OpenFile::named("f") };
-    start(peer, Command::Create, is_replay, |out| open.write(out))
+    start(peer, SmbCommand::Create, is_replay, |out| open.write(out))
 }
 
-fn lock(peer: &mut Peer, file_id: FileId, flags: Flags, number: u8, is_replay: bool) -> u64 {
+fn lock(peer: &mut Peer, file_id: FileId, flags: LockFlags, number: u8, is_replay: bool) -> u64 {
     let elements = [LockElement { offset: 0, length: 5, flags }];
-    start(peer, Command::Lock, is_replay, |out| {
-        let (locks, lock_sequence_index) = (List::Values(&elements), 1);
+    start(peer, SmbCommand::Lock, is_replay, |out| {
+        let (locks, lock_sequence_index) = (WireList::Values(&elements), 1);
         lock::Request { lock_sequence_number: number, lock_sequence_index, file_id, locks }.write(out);
     })
 }
 
-fn start(peer: &mut Peer, command: Command, is_replay: bool, body: impl FnOnce(&mut Vec<u8>)) -> u64 {
+fn start(peer: &mut Peer, command: SmbCommand, is_replay: bool, body: impl FnOnce(&mut Vec<u8>)) -> u64 {
     let mut header = peer.header(command);
     if is_replay {
         header.set_flags(header.flags() | HeaderFlags::REPLAY_OPERATION);
@@ -116,7 +117,7 @@ fn start(peer: &mut Peer, command: Command, is_replay: bool, body: impl FnOnce(&
     id
 }
 
-const EXCLUSIVE: Flags = Flags::EXCLUSIVE_LOCK.union(Flags::FAIL_IMMEDIATELY);
+const EXCLUSIVE: LockFlags = LockFlags::EXCLUSIVE_LOCK.union(LockFlags::FAIL_IMMEDIATELY);
 
 #[test]
 fn a_replayed_create_that_was_answered_keeps_its_handle_though_the_disk_fails_the_first() {
@@ -139,7 +140,7 @@ fn a_replayed_create_is_not_answered_with_a_handle_that_the_disk_failed() {
     assert_eq!(bench.second_ends(again, false), NtStatus::FILE_NOT_AVAILABLE);
     assert!(bench.second_ends(late, true).is_error());
     assert_eq!((bench.world.server.opens.len(), bench.world.engine.open_count()), (0, 0));
-    // The file is there, as of any CREATE whose answer is lost.
+    // The file exists, like that of any CREATE with a lost response.
     bench.main.holds_jobs = false;
     let looked = bench.main.create(&OpenFile { disposition: Disposition::Open, ..OpenFile::named("f") });
     assert_eq!(create::Response::parse(&looked.message).map(|found| found.info.end_of_file), Ok(0));
@@ -168,10 +169,10 @@ fn a_lock_that_the_disk_failed_is_done_anew_and_not_taken_for_done() {
     let once_more = lock(&mut bench.second, file, EXCLUSIVE, 1, true);
     assert_eq!(bench.second_ends(once_more, false), NtStatus::SUCCESS);
     assert_eq!(bench.world.engine.held_ranges().len(), 1);
-    // What was released is, whatever the disk does; the replay waits for it all the same.
-    let gone = lock(&mut bench.main, file, Flags::UNLOCK, 2, false);
+    // A released range stays released in any state of the disk. The replay still waits for the disk.
+    let gone = lock(&mut bench.main, file, LockFlags::UNLOCK, 2, false);
     assert!(bench.main_ends(gone, true).is_error());
-    let again = lock(&mut bench.second, file, Flags::UNLOCK, 2, true);
+    let again = lock(&mut bench.second, file, LockFlags::UNLOCK, 2, true);
     assert_eq!(bench.second_ends(again, false), NtStatus::SUCCESS);
     assert!(bench.world.engine.held_ranges().is_empty());
 }
@@ -181,9 +182,9 @@ fn what_has_taken_effect_is_answered_whatever_else_waits_on_its_connection() {
     let mut bench = bench();
     let directory = bench.main.create(&OpenFile::directory("d")).file_id();
     let watch = |main: &mut Peer| {
-        main.start(Command::ChangeNotify, |out| {
+        main.start(SmbCommand::ChangeNotify, |out| {
             change_notify::Request {
-                flags: change_notify::Flags::empty(),
+                flags: change_notify::ChangeNotifyFlags::empty(),
                 output_buffer_length: 1024,
                 file_id: directory,
                 completion_filter: change_notify::CompletionFilter::FILE_NAME,
@@ -208,10 +209,10 @@ fn a_lock_that_comes_after_its_replay_was_failed_by_the_disk_takes_nothing() {
     let file = bench.open();
     let elements = [LockElement { offset: 0, length: 5, flags: EXCLUSIVE }];
     let send = |peer: &mut Peer, sequence| {
-        let mut header = peer.header(Command::Lock);
+        let mut header = peer.header(SmbCommand::Lock);
         header.set_channel_sequence(sequence);
         peer.send(testkit::smb::peer::whole(&header, |out| {
-            let (locks, lock_sequence_index, lock_sequence_number) = (List::Values(&elements), 1, 1);
+            let (locks, lock_sequence_index, lock_sequence_number) = (WireList::Values(&elements), 1, 1);
             lock::Request { lock_sequence_number, lock_sequence_index, file_id: file, locks }.write(out);
         }))
     };

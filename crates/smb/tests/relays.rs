@@ -1,4 +1,4 @@
-//! A response that a client has made for another server is not let in here (MS-NLMP 3.2.5.1.2).
+//! A response that a client made for another server is refused here (MS-NLMP 3.2.5.1.2).
 
 use smb::{Spn, TargetRule};
 use smb_wire::NtStatus;
@@ -56,7 +56,7 @@ fn a_client_that_names_no_server_is_let_in_unless_it_must() {
 fn an_answer_that_comes_too_long_after_its_challenge_is_not_let_in() {
     use auth::{Initiator, InitiatorStep, Wrap};
     use smb_wire::session_setup::{self, RequestFlags};
-    use smb_wire::{Command, negotiate::Capabilities};
+    use smb_wire::{SmbCommand, negotiate::Capabilities};
     let world = World::in_memory();
     for (wait_s, wanted) in [(1800, NtStatus::SUCCESS), (1802, NtStatus::ACCESS_DENIED)] {
         let dial = Dial::default();
@@ -65,7 +65,7 @@ fn an_answer_that_comes_too_long_after_its_challenge_is_not_let_in() {
         let mut initiator = Initiator::new(dial.identity(), Wrap::Spnego);
         let mut token = initiator.first();
         let status = loop {
-            let message = peer.message(Command::SessionSetup, |out| {
+            let message = peer.message(SmbCommand::SessionSetup, |out| {
                 session_setup::Request {
                     flags: RequestFlags::empty(),
                     security_mode: dial.security_mode(),

@@ -1,4 +1,4 @@
-//! CREATE sent again, and applications that move to another machine (MS-SMB2 3.3.5.9, 3.3.5.9.10,
+//! Replays of CREATE, and applications that move to another machine (MS-SMB2 3.3.5.9, 3.3.5.9.10,
 //! 3.3.5.9.13).
 
 use smb_wire::create::{self, Access, CreateAction, CreateOptions, Disposition, OplockLevel, ShareAccess};
@@ -8,7 +8,7 @@ use smb_wire::create_context::{
 use smb_wire::header::Flags;
 use smb_wire::negotiate::Dialect;
 use smb_wire::oplock_break;
-use smb_wire::{Command, Guid, LeaseKey, NtStatus};
+use smb_wire::{Guid, LeaseKey, NtStatus, SmbCommand};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::{Answer, whole};
 use testkit::smb::{Dial, Peer, World};
@@ -20,19 +20,19 @@ const OTHER_CREATE: Guid = Guid(*b"second of create");
 const APPLICATION: Guid = Guid(*b"some application");
 const KEY: LeaseKey = LeaseKey(*b"the client's key");
 
-type Context = RequestContext<'static>;
+type StaticContext = RequestContext<'static>;
 
-fn v2(create_guid: Guid) -> Context {
+fn v2(create_guid: Guid) -> StaticContext {
     RequestContext::DurableHandleRequestV2 { timeout: 90_000, flags: DurableFlags::empty(), create_guid }
 }
 
-fn lease(key: LeaseKey) -> Context {
+fn lease(key: LeaseKey) -> StaticContext {
     let state = LeaseState::READ_CACHING | LeaseState::HANDLE_CACHING;
     RequestContext::Lease(Lease { key, state, flags: LeaseFlags::empty(), v2: None })
 }
 
-/// A CREATE for one alone that makes the file, so that carrying it out twice shows.
-fn makes<'a>(name: &'a str, oplock: OplockLevel, contexts: &'a [Context]) -> OpenFile<'a> {
+/// An exclusive CREATE of a new file, so that a second execution shows.
+fn makes<'a>(name: &'a str, oplock: OplockLevel, contexts: &'a [StaticContext]) -> OpenFile<'a> {
     OpenFile {
         share: ShareAccess::empty(),
         disposition: Disposition::Create,
@@ -42,9 +42,9 @@ fn makes<'a>(name: &'a str, oplock: OplockLevel, contexts: &'a [Context]) -> Ope
     }
 }
 
-/// Sends a CREATE again and says its message id.
+/// Sends a CREATE again and returns its message id.
 fn send_again(client: &mut Peer, open: &OpenFile<'_>) -> u64 {
-    let mut header = client.header(Command::Create);
+    let mut header = client.header(SmbCommand::Create);
     header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
     client.send(whole(&header, |out| open.write(out)))
 }
@@ -54,7 +54,7 @@ fn again(client: &mut Peer, open: &OpenFile<'_>) -> Answer {
     client.answer(id).expect("an answer to CREATE")
 }
 
-/// What a CREATE answers beside times.
+/// The fields of a CREATE response, except times.
 fn said(answer: &Answer) -> (u64, u64, OplockLevel, CreateAction, Option<u32>) {
     assert_eq!(answer.status(), NtStatus::SUCCESS);
     let response = create::Response::parse(&answer.message).expect("a CREATE response");
@@ -96,10 +96,10 @@ fn a_name_is_not_given_to_two_creates() {
     let first = client.create(&open).file_id();
     let other = makes("g", OplockLevel::Batch, &asked);
     assert_eq!(client.create(&other).status(), NtStatus::DUPLICATE_OBJECTID);
-    // Another client's is its own.
+    // Another client's CreateGuid is independent.
     let mut elsewhere = world.dial(&Dial::elsewhere());
     assert_eq!(elsewhere.create(&other).status(), NtStatus::SUCCESS);
-    // Once it is closed, the name is free.
+    // After the close, the CreateGuid is free.
     assert_eq!(client.close(first), NtStatus::SUCCESS);
     assert_eq!(client.create(&makes("h", OplockLevel::Batch, &asked)).status(), NtStatus::SUCCESS);
 }
@@ -154,19 +154,19 @@ fn a_create_whose_lease_was_given_back_is_no_longer_replayed() {
     };
     let first = said(&client.create(&open));
     assert_eq!(said(&again(&mut client, &open)).0, first.0);
-    // Another client writes, and takes the right to read away with it.
+    // Another client writes, and that breaks the right to read.
     let mut other = world.dial(&Dial::elsewhere());
     let file = other.open("f");
     assert_eq!(other.write(file, 0, b"new"), NtStatus::SUCCESS);
     assert!(client.notice().is_some());
     assert_eq!(said(&again(&mut client, &open)).0, first.0);
-    let given = oplock_break::Lease { key: KEY, state: LeaseState::empty() };
+    let given = oplock_break::AcknowledgedLease { key: KEY, state: LeaseState::empty() };
     let answer = |out: &mut Vec<u8>| oplock_break::Request::Lease(given).write(out);
-    assert_eq!(client.status(Command::OplockBreak, answer), NtStatus::SUCCESS);
+    assert_eq!(client.status(SmbCommand::OplockBreak, answer), NtStatus::SUCCESS);
     let next = said(&again(&mut client, &open));
     assert_ne!(next.0, first.0);
-    // Nobody asks for it once more; whoever answers shows all the same that the CREATE was answered.
-    assert_eq!(client.status(Command::OplockBreak, answer), NtStatus::UNSUCCESSFUL);
+    // The break was not sent again. But any acknowledgment shows that the CREATE was answered.
+    assert_eq!(client.status(SmbCommand::OplockBreak, answer), NtStatus::UNSUCCESSFUL);
     assert_ne!(said(&again(&mut client, &open)).0, next.0);
 }
 
@@ -176,12 +176,12 @@ fn a_create_that_comes_after_its_replay_does_nothing() {
     let mut client = world.client();
     let asked = [v2(CREATE)];
     let open = makes("once", OplockLevel::None, &asked);
-    // The first one is still on its way on a channel that is lost.
+    // The first copy is still on its way on a lost channel.
     let replayed = again(&mut client, &open);
     let made = said(&replayed);
     assert_eq!(made.3, CreateAction::Created);
     assert_eq!(client.create(&open).status(), NtStatus::DUPLICATE_OBJECTID);
-    // Not even when what it made is gone.
+    // It is refused even after its Open has ended.
     client.close(replayed.file_id());
     let deletes = OpenFile {
         options: CreateOptions::DELETE_ON_CLOSE,
@@ -193,7 +193,7 @@ fn a_create_that_comes_after_its_replay_does_nothing() {
     assert_eq!(client.create(&open).status(), NtStatus::DUPLICATE_OBJECTID);
     let looked = client.create(&OpenFile { disposition: Disposition::Open, ..OpenFile::named("once") });
     assert_eq!(looked.status(), NtStatus::OBJECT_NAME_NOT_FOUND);
-    // Another client's names are its own.
+    // Another client's CreateGuids are independent.
     let mut other = world.dial(&Dial::elsewhere());
     assert_eq!(other.create(&open).status(), NtStatus::SUCCESS);
 }
@@ -205,7 +205,7 @@ fn a_new_session_counts_its_sequences_from_its_own_beginning() {
     let asked = [v2(CREATE)];
     let open = OpenFile { disposition: Disposition::OpenIf, ..makes("once", OplockLevel::None, &asked) };
     let replay = |client: &mut Peer, sequence| {
-        let mut header = client.header(Command::Create);
+        let mut header = client.header(SmbCommand::Create);
         header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
         header.set_channel_sequence(sequence);
         let id = client.send(whole(&header, |out| open.write(out)));
@@ -228,17 +228,17 @@ fn a_replay_that_differs_has_its_own_status_and_changes_nothing() {
     let asked = [v2(CREATE), lease(KEY)];
     let open = makes("f", OplockLevel::Lease, &asked);
     let first = said(&client.create(&open));
-    // By its lease, in either way.
+    // A different lease, in either direction.
     let other_key = [v2(CREATE), lease(LeaseKey(*b"another of its's"))];
     let differs = makes("f", OplockLevel::Lease, &other_key);
     assert_eq!(again(&mut client, &differs).status(), NtStatus::ACCESS_DENIED);
     let none = [v2(CREATE)];
     assert_eq!(again(&mut client, &makes("f", OplockLevel::Batch, &none)).status(), NtStatus::ACCESS_DENIED);
-    // By its user, and by its session.
+    // A different user, and a different session.
     let mut bert = world.dial(&Dial { user: "bert".into(), ..Dial::default() });
     assert_eq!(again(&mut bert, &open).status(), NtStatus::ACCESS_DENIED);
     assert_eq!(again(&mut world.client(), &open).status(), NtStatus::DUPLICATE_OBJECTID);
-    // What else it says does not count: it is answered as the first was.
+    // Other differences do not count: the response is that of the first CREATE.
     let elsewhere = OpenFile { share: ShareAccess::READ, ..makes("g", OplockLevel::Lease, &asked) };
     assert_eq!(said(&again(&mut client, &elsewhere)), first);
     assert_eq!(said(&again(&mut client, &open)), first);
@@ -258,7 +258,7 @@ fn a_replay_that_asks_for_less_is_answered_so_and_takes_nothing_away() {
     let less = said(&again(&mut client, &makes("f", OplockLevel::None, &asked)));
     assert_eq!((less.0, less.2, less.4), (first.0, OplockLevel::None, None));
     assert_eq!(said(&again(&mut client, &batch)), first);
-    // Nor is more answered than there is.
+    // The response has no more than the actual level either.
     let asked = [v2(OTHER_CREATE)];
     let none = makes("g", OplockLevel::None, &asked);
     let first = said(&client.create(&none));
@@ -274,12 +274,12 @@ fn a_create_under_way_has_its_name_until_it_is_done_or_taken_back() {
     let mut client = world.client();
     let asked = [v2(CREATE)];
     let open = OpenFile { contexts: Contexts::Requests(&asked), ..OpenFile::named("f") };
-    let waits = client.start(Command::Create, |out| open.write(out));
+    let waits = client.start(SmbCommand::Create, |out| open.write(out));
     assert_eq!(client.answer(waits).unwrap().status(), NtStatus::PENDING);
     assert_eq!(again(&mut client, &open).status(), NtStatus::FILE_NOT_AVAILABLE);
     assert_eq!(client.create(&open).status(), NtStatus::DUPLICATE_OBJECTID);
-    // It is taken back, and the next of this name begins anew.
-    let mut header = client.header(Command::Cancel);
+    // It is cancelled, and the next CREATE with the same key starts anew.
+    let mut header = client.header(SmbCommand::Cancel);
     header.set_message_id(waits);
     client.deliver(signed(&client, whole(&header, |out| smb_wire::cancel::Request.write(out))));
     assert_eq!(client.answer(waits).unwrap().status(), NtStatus::CANCELLED);
@@ -304,17 +304,17 @@ fn the_name_of_a_create_that_ends_early_is_not_the_next_ones_in_its_compound() {
     assert_eq!(client.create(&makes("made", OplockLevel::None, &taken)).status(), NtStatus::SUCCESS);
     client.tree_id = left;
     let waits = OpenFile { contexts: Contexts::Requests(&first), ..OpenFile::named("f") };
-    let waits = client.message(Command::Create, |out| waits.write(out));
+    let waits = client.message(SmbCommand::Create, |out| waits.write(out));
     client.tree_id = kept;
     let behind = makes("new", OplockLevel::None, &taken);
-    let behind = client.message(Command::Create, |out| behind.write(out));
+    let behind = client.message(SmbCommand::Create, |out| behind.write(out));
     let frame = client.compound(vec![waits, behind], false);
     client.deliver(frame);
     assert_eq!(client.next().map(|answer| answer.status()), Some(NtStatus::PENDING), "the first one waits");
     assert!(client.next().is_none());
     second.tree_id = left;
     let leaves = |out: &mut Vec<u8>| smb_wire::tree_disconnect::Request.write(out);
-    assert_eq!(second.status(Command::TreeDisconnect, leaves), NtStatus::SUCCESS);
+    assert_eq!(second.status(SmbCommand::TreeDisconnect, leaves), NtStatus::SUCCESS);
     assert_eq!(holder.close(held), NtStatus::SUCCESS);
     let statuses: Vec<NtStatus> =
         std::iter::from_fn(|| client.next()).map(|answer| answer.status()).collect();
@@ -335,7 +335,7 @@ fn a_create_under_way_goes_with_its_connection() {
     let mut client = world.client();
     let asked = [v2(CREATE)];
     let open = OpenFile { contexts: Contexts::Requests(&asked), ..OpenFile::named("f") };
-    let waits = client.start(Command::Create, |out| open.write(out));
+    let waits = client.start(SmbCommand::Create, |out| open.write(out));
     assert_eq!(client.answer(waits).unwrap().status(), NtStatus::PENDING);
     client.hang_up();
     let mut client = world.client();
@@ -354,13 +354,13 @@ fn the_next_instance_of_an_application_takes_the_place_of_the_one_before() {
     let asked = [v2(CREATE), RequestContext::AppInstanceId(APPLICATION)];
     let open = OpenFile { disposition: Disposition::OpenIf, ..makes("f", OplockLevel::Batch, &asked) };
     let id = old.create(&open).file_id();
-    // The same client's is no other instance.
+    // The same client's CREATE is not another instance.
     let other = [v2(OTHER_CREATE), RequestContext::AppInstanceId(APPLICATION)];
     let same = OpenFile { contexts: Contexts::Requests(&other), oplock: OplockLevel::None, ..open };
-    old.start(Command::Create, |out| same.write(out));
+    old.start(SmbCommand::Create, |out| same.write(out));
     assert!(old.notice().is_some());
     assert_eq!(old.read(id, 0, 1).status(), NtStatus::END_OF_FILE);
-    // Nor is one of another file.
+    // An instance of another file is not either.
     let mut new = world.dial(&Dial::elsewhere());
     assert_eq!(new.create(&OpenFile { name: "g", ..open }).status(), NtStatus::SUCCESS);
     assert_eq!(old.read(id, 0, 1).status(), NtStatus::END_OF_FILE);
@@ -395,7 +395,8 @@ fn an_older_instance_does_not_take_the_place_of_a_newer_one() {
     assert_eq!(open(&mut two, Some((5, 6))), NtStatus::SUCCESS);
     assert_eq!(open(&mut one, Some((6, 0))), NtStatus::SUCCESS);
     assert_eq!(world.server.opens.len(), 1);
-    // A dialect that does not order them does not say which is newer, and one that knows none takes no place.
+    // A dialect without versions cannot say which one is newer, and a dialect without instances replaces
+    // none.
     let mut three = world.dial(&Dial::with(Dialect::Smb302));
     assert_eq!(open(&mut three, Some((7, 0))), NtStatus::FILE_FORCED_CLOSED);
     let mut four = world.dial(&Dial::with(Dialect::Smb210));
@@ -424,11 +425,11 @@ fn a_create_whose_channel_is_lost_is_replayed_on_another() {
     let mut second = world.bind(&Dial::default(), &main);
     let asked = [v2(CREATE), lease(KEY)];
     let open = makes("f", OplockLevel::Lease, &asked);
-    // As if its answer had been lost with the channel.
+    // The same as with a response that was lost with the channel.
     let first = said(&main.create(&open));
     main.hang_up();
     assert_eq!(said(&again(&mut second, &open)), first);
-    // Changed contents are refused, and change nothing.
+    // Different contents are refused, and change nothing.
     let other_key = [v2(CREATE), lease(LeaseKey(*b"another of its's"))];
     let differs = makes("f", OplockLevel::Lease, &other_key);
     assert_eq!(again(&mut second, &differs).status(), NtStatus::ACCESS_DENIED);
@@ -449,7 +450,7 @@ fn a_create_under_way_on_a_lost_channel_keeps_its_name_while_it_would_wait() {
     let mut second = world.bind(&Dial::default(), &main);
     let asked = [v2(CREATE)];
     let open = OpenFile { contexts: Contexts::Requests(&asked), ..OpenFile::named("f") };
-    let waits = main.start(Command::Create, |out| open.write(out));
+    let waits = main.start(SmbCommand::Create, |out| open.write(out));
     assert_eq!(main.answer(waits).unwrap().status(), NtStatus::PENDING);
     main.hang_up();
     assert_eq!(again(&mut second, &open).status(), NtStatus::FILE_NOT_AVAILABLE);
@@ -459,7 +460,7 @@ fn a_create_under_way_on_a_lost_channel_keeps_its_name_while_it_would_wait() {
     assert_eq!(world.server.opens.len(), 1);
 }
 
-// Told of a failing disk its client would give up an Open that is there.
+// With the status of a failing disk the client would give up an Open that exists.
 #[test]
 fn a_create_that_is_replayed_while_the_disk_fails_is_to_be_tried_again() {
     let (world, plan) = World::faulty();

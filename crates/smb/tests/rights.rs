@@ -1,40 +1,41 @@
-//! What each right to a file or directory is good for: every command on an open that has one right and no other.
+//! The use of each right to a file or directory: every command on an Open with one right and no other.
 //!
-//! Each row of the table was also asked of Samba 4.17 (`acl_xattr`, `streams_xattr`), by the file's owner. `Samba::Same` says that it gives the
-//! rights of the row and no other; any other value names what it does instead, and why the row does not follow.
+//! Each row of the table was also tried with Samba 4.17 (`acl_xattr`, `streams_xattr`), by the file's owner.
+//! `Samba::Same` says that Samba accepts the rights of the row and no others. Any other value describes the
+//! difference, and why the row does not follow it.
 
 use smb_wire::create::{Access, CreateOptions, Disposition};
 use smb_wire::fscc::{FileInfoClass, FsInfoClass};
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::lock::{self, LockElement};
 use smb_wire::query_info::{self, InfoType};
-use smb_wire::{Command, FileId, List, NtStatus, Utf16, change_notify, flush, query_directory, utf16};
+use smb_wire::{FileId, NtStatus, SmbCommand, Utf16, WireList, change_notify, flush, query_directory, utf16};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Peer, World};
 
-/// An open with one right, and by which name.
+/// An Open with one right, and its name.
 struct One<'a> {
     client: &'a mut Peer,
     file: FileId,
     name: &'a str,
 }
 
-/// What Samba 4.17 answers.
+/// The result of Samba 4.17.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Samba {
     /// Success with the same rights, ACCESS_DENIED with all others.
     Same,
-    /// Something else, for which it has its reasons; these are ours.
+    /// A different result, for the reasons of Samba. The value has ours.
     Differs(&'static str),
 }
 use Samba::{Differs, Same};
 
-struct Row {
+struct RightsRow {
     name: &'static str,
     act: fn(&mut One<'_>) -> NtStatus,
-    /// One of these is enough.
+    /// One of these rights is enough.
     needs: Access,
-    /// The status with one of them; ACCESS_DENIED without.
+    /// The status with one of the rights. Without one it is ACCESS_DENIED.
     allowed: NtStatus,
     samba: Samba,
 }
@@ -48,8 +49,13 @@ const DATA: Access = READS.union(WRITES);
 const WRITE_OR_ATTRIBUTES: Access = Access::WRITE_DATA.union(Access::WRITE_ATTRIBUTES);
 const ABSENT: &str = "Samba does not have it";
 
-const fn row(name: &'static str, act: fn(&mut One<'_>) -> NtStatus, needs: Access, samba: Samba) -> Row {
-    Row { name, act, needs, allowed: OK, samba }
+const fn row(
+    name: &'static str,
+    act: fn(&mut One<'_>) -> NtStatus,
+    needs: Access,
+    samba: Samba,
+) -> RightsRow {
+    RightsRow { name, act, needs, allowed: OK, samba }
 }
 
 const fn telling(
@@ -58,8 +64,8 @@ const fn telling(
     needs: Access,
     allowed: NtStatus,
     samba: Samba,
-) -> Row {
-    Row { name, act, needs, allowed, samba }
+) -> RightsRow {
+    RightsRow { name, act, needs, allowed, samba }
 }
 
 fn query(one: &mut One<'_>, info_type: InfoType, class: u8, which: u32) -> NtStatus {
@@ -88,17 +94,17 @@ fn set_file(one: &mut One<'_>, class: FileInfoClass, buffer: &[u8]) -> NtStatus 
     set(one, InfoType::File, class.0, 0, buffer)
 }
 
-/// Sets a part of the descriptor to what it is.
+/// Sets a part of the descriptor to its current value.
 fn set_security(one: &mut One<'_>, which: u32) -> NtStatus {
     let open = OpenFile { access: Access::READ_CONTROL, ..OpenFile::named(one.name) };
     let other = one.client.create(&open).file_id();
-    let answer = one.client.call(Command::QueryInfo, |out| {
+    let answer = one.client.call(SmbCommand::QueryInfo, |out| {
         query_info::Request {
             info_type: InfoType::Security,
             file_info_class: 0,
             output_buffer_length: 4096,
             additional_information: which,
-            flags: query_info::Flags::empty(),
+            flags: query_info::QueryInfoFlags::empty(),
             file_id: other,
             input_buffer: &[],
         }
@@ -112,7 +118,7 @@ fn set_security(one: &mut One<'_>, which: u32) -> NtStatus {
 
 fn control(one: &mut One<'_>, file: FileId, code: CtlCode, input: &[u8]) -> (NtStatus, Vec<u8>) {
     let answer =
-        one.client.call(Command::Ioctl, |out| ioctl::Request::fsctl(code, file, input, 4096).write(out));
+        one.client.call(SmbCommand::Ioctl, |out| ioctl::Request::fsctl(code, file, input, 4096).write(out));
     let output = ioctl::Response::parse(&answer.message).map(|response| response.output.to_vec());
     (answer.status(), output.unwrap_or_default())
 }
@@ -122,7 +128,7 @@ fn fsctl(one: &mut One<'_>, code: CtlCode, input: &[u8]) -> NtStatus {
     control(one, file, code, input).0
 }
 
-/// Copies or shares the first bytes between the open and one that may do everything.
+/// Copies or shares the first bytes between the Open and one with all rights.
 fn between(one: &mut One<'_>, code: CtlCode, is_target: bool) -> NtStatus {
     let (file, all) = (one.file, one.client.open("other"));
     let (source, target) = if is_target { (all, file) } else { (file, all) };
@@ -139,18 +145,18 @@ fn between(one: &mut One<'_>, code: CtlCode, is_target: bool) -> NtStatus {
     status
 }
 
-fn lock(one: &mut One<'_>, flags: lock::Flags) -> NtStatus {
+fn lock(one: &mut One<'_>, flags: lock::LockFlags) -> NtStatus {
     let file_id = one.file;
     let elements = [LockElement { offset: 0, length: u64::MAX, flags }];
-    one.client.status(Command::Lock, |out| {
-        let locks = List::Values(&elements);
+    one.client.status(SmbCommand::Lock, |out| {
+        let locks = WireList::Values(&elements);
         lock::Request { lock_sequence_number: 0, lock_sequence_index: 0, file_id, locks }.write(out);
     })
 }
 
 fn flush(one: &mut One<'_>) -> NtStatus {
     let file_id = one.file;
-    one.client.status(Command::Flush, |out| flush::Request { reserved1: 0, file_id }.write(out))
+    one.client.status(SmbCommand::Flush, |out| flush::Request { reserved1: 0, file_id }.write(out))
 }
 
 /// FileRenameInformation and FileLinkInformation (MS-FSCC 2.4.42.2, 2.4.27.2).
@@ -165,17 +171,17 @@ fn rename(one: &mut One<'_>) -> NtStatus {
 }
 
 fn set_basic(one: &mut One<'_>) -> NtStatus {
-    // MS-FSCC 2.4.7: the time of the last write, and nothing else.
+    // MS-FSCC 2.4.7: the time of the last write, and no other field.
     let buffer = [&[0; 16][..], &132_000_000_000_000_000_u64.to_le_bytes(), &[0; 16]].concat();
     set_file(one, FileInfoClass::BASIC, &buffer)
 }
 
 fn list(one: &mut One<'_>) -> NtStatus {
     let file_id = one.file;
-    one.client.status(Command::QueryDirectory, |out| {
+    one.client.status(SmbCommand::QueryDirectory, |out| {
         query_directory::Request {
             file_information_class: 0x25,
-            flags: query_directory::Flags::RESTART_SCANS,
+            flags: query_directory::QueryDirectoryFlags::RESTART_SCANS,
             file_index: 0,
             file_id,
             file_name: Utf16::new(b"*\0").expect("whole units"),
@@ -187,9 +193,9 @@ fn list(one: &mut One<'_>) -> NtStatus {
 
 fn watch(one: &mut One<'_>) -> NtStatus {
     let file_id = one.file;
-    one.client.status(Command::ChangeNotify, |out| {
+    one.client.status(SmbCommand::ChangeNotify, |out| {
         change_notify::Request {
-            flags: change_notify::Flags::empty(),
+            flags: change_notify::ChangeNotifyFlags::empty(),
             output_buffer_length: 1024,
             file_id,
             completion_filter: change_notify::CompletionFilter::FILE_NAME,
@@ -198,33 +204,34 @@ fn watch(one: &mut One<'_>) -> NtStatus {
     })
 }
 
-/// A reparse point of a tag that nobody knows (MS-FSCC 2.1.2.3).
+/// A reparse point with an unknown tag (MS-FSCC 2.1.2.3).
 fn set_reparse(one: &mut One<'_>) -> NtStatus {
     let guid = [7; 16];
     let buffer = [&0x0000_1234_u32.to_le_bytes()[..], &[4, 0, 0, 0], &guid, b"data"].concat();
     fsctl(one, CtlCode::SetReparsePoint, &buffer)
 }
 
-const FILE: &[Row] = &[
+const FILE: &[RightsRow] = &[
     row("READ", |one| one.client.read(one.file, 0, 4).status(), READS, Same),
     row("WRITE", |one| one.client.write(one.file, 0, b"text"), WRITES, Same),
     row("WRITE behind the end", |one| one.client.write(one.file, 9000, b"text"), WRITES, Same),
     row("FLUSH", flush, WRITES, Same),
     row(
         "LOCK, shared",
-        |one| lock(one, lock::Flags::SHARED_LOCK | lock::Flags::FAIL_IMMEDIATELY),
+        |one| lock(one, lock::LockFlags::SHARED_LOCK | lock::LockFlags::FAIL_IMMEDIATELY),
         DATA,
         Differs(
-            "Samba locks for the host too, which refuses a shared range to who may only write, and says INVALID_HANDLE",
+            "Samba locks for the host too, which refuses a shared range to who may only write, \
+             and says INVALID_HANDLE",
         ),
     ),
     row(
         "LOCK, exclusive",
-        |one| lock(one, lock::Flags::EXCLUSIVE_LOCK | lock::Flags::FAIL_IMMEDIATELY),
+        |one| lock(one, lock::LockFlags::EXCLUSIVE_LOCK | lock::LockFlags::FAIL_IMMEDIATELY),
         DATA,
         Differs("the same rights, but INVALID_HANDLE without"),
     ),
-    telling("LOCK, unlock", |one| lock(one, lock::Flags::UNLOCK), NONE, NtStatus::RANGE_NOT_LOCKED, Same),
+    telling("LOCK, unlock", |one| lock(one, lock::LockFlags::UNLOCK), NONE, NtStatus::RANGE_NOT_LOCKED, Same),
     row("query Basic", |one| query_file(one, FileInfoClass::BASIC), Access::READ_ATTRIBUTES, Same),
     row("query Standard", |one| query_file(one, FileInfoClass::STANDARD), NONE, Same),
     row("query Internal", |one| query_file(one, FileInfoClass::INTERNAL), NONE, Same),
@@ -395,7 +402,7 @@ const FILE: &[Row] = &[
     row("QUERY_FILE_REGIONS", |one| fsctl(one, CtlCode::QueryFileRegions, &[]), NONE, Differs(ABSENT)),
 ];
 
-const DIRECTORY: &[Row] = &[
+const DIRECTORY: &[RightsRow] = &[
     row("QUERY_DIRECTORY", list, Access::READ_DATA, Same),
     telling("CHANGE_NOTIFY", watch, Access::READ_DATA, NtStatus::PENDING, Same),
     row("FLUSH", flush, WRITES, Same),
@@ -418,7 +425,7 @@ const DIRECTORY: &[Row] = &[
     row("SET_REPARSE_POINT", set_reparse, WRITE_OR_ATTRIBUTES, Differs(ABSENT)),
 ];
 
-fn holds(table: &[Row], options: CreateOptions) {
+fn holds(table: &[RightsRow], options: CreateOptions) {
     let world = World::in_memory();
     let mut client = world.client();
     client.make("other", &[7; 8192]);

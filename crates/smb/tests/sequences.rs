@@ -1,5 +1,5 @@
-//! Requests that come late or are sent again: which of them change something, by the channel sequence of an
-//! Open and the sequence numbers of its locks.
+//! Late and repeated requests: which of them have an effect, by the ChannelSequence of an Open and the
+//! sequence numbers of its locks.
 
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::header::Flags;
@@ -7,27 +7,27 @@ use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::lock::{self, LockElement};
 use smb_wire::negotiate::Dialect;
 use smb_wire::query_info::{self, InfoType};
-use smb_wire::{Command, FileId, NtStatus, cancel, echo, read, set_info, write};
+use smb_wire::{FileId, NtStatus, SmbCommand, cancel, echo, read, set_info, write};
 use testkit::smb::peer::whole;
 use testkit::smb::{Dial, Peer, World};
 
-/// A request with its place in the order of the client's channels.
+/// A request with its position in the order of the client's channels.
 #[derive(Clone, Copy)]
-struct Sent {
+struct SequencedRequest {
     sequence: u16,
     is_replay: bool,
 }
 
-const fn first(sequence: u16) -> Sent {
-    Sent { sequence, is_replay: false }
+const fn first(sequence: u16) -> SequencedRequest {
+    SequencedRequest { sequence, is_replay: false }
 }
 
-const fn again(sequence: u16) -> Sent {
-    Sent { sequence, is_replay: true }
+const fn again(sequence: u16) -> SequencedRequest {
+    SequencedRequest { sequence, is_replay: true }
 }
 
-impl Sent {
-    fn start(self, peer: &mut Peer, command: Command, body: impl FnOnce(&mut Vec<u8>)) -> u64 {
+impl SequencedRequest {
+    fn start(self, peer: &mut Peer, command: SmbCommand, body: impl FnOnce(&mut Vec<u8>)) -> u64 {
         let mut header = peer.header(command);
         header.set_channel_sequence(self.sequence);
         if self.is_replay {
@@ -36,68 +36,70 @@ impl Sent {
         peer.send(whole(&header, body))
     }
 
-    fn status(self, peer: &mut Peer, command: Command, body: impl FnOnce(&mut Vec<u8>)) -> NtStatus {
+    fn status(self, peer: &mut Peer, command: SmbCommand, body: impl FnOnce(&mut Vec<u8>)) -> NtStatus {
         let id = self.start(peer, command, body);
         peer.answer(id).expect("an answer").status()
     }
 
     fn write(self, peer: &mut Peer, file: FileId, data: &[u8]) -> NtStatus {
-        self.status(peer, Command::Write, |out| write::Request::new(file, 0, data).write(out))
+        self.status(peer, SmbCommand::Write, |out| write::Request::new(file, 0, data).write(out))
     }
 
     fn truncate(self, peer: &mut Peer, file: FileId) -> NtStatus {
-        self.status(peer, Command::SetInfo, |out| {
+        self.status(peer, SmbCommand::SetInfo, |out| {
             set_info::Request::of_file(FileInfoClass::END_OF_FILE, file, &[0; 8]).write(out);
         })
     }
 
     fn punch(self, peer: &mut Peer, file: FileId) -> NtStatus {
         let hole: Vec<u8> = [0_u64, 8].iter().flat_map(|at| at.to_le_bytes()).collect();
-        self.status(peer, Command::Ioctl, |out| {
+        self.status(peer, SmbCommand::Ioctl, |out| {
             ioctl::Request::fsctl(CtlCode::SetZeroData, file, &hole, 0).write(out)
         })
     }
 
     fn read(self, peer: &mut Peer, file: FileId) -> Vec<u8> {
-        let id = self.start(peer, Command::Read, |out| read::Request::new(file, 0, 100).write(out));
+        let id = self.start(peer, SmbCommand::Read, |out| read::Request::new(file, 0, 100).write(out));
         peer.answer(id).expect("an answer").data().to_vec()
     }
 
-    fn lock(self, peer: &mut Peer, file: FileId, flags: lock::Flags) -> u64 {
-        self.start(peer, Command::Lock, |out| locking(file, 0, 0, flags).write(out))
+    fn lock(self, peer: &mut Peer, file: FileId, flags: lock::LockFlags) -> u64 {
+        self.start(peer, SmbCommand::Lock, |out| locking(file, 0, 0, flags).write(out))
     }
 }
 
-/// The first ten bytes.
-fn locking(file: FileId, index: u32, number: u8, flags: lock::Flags) -> lock::Request<'static> {
+/// A LOCK of the first ten bytes.
+fn locking(file: FileId, index: u32, number: u8, flags: lock::LockFlags) -> lock::Request<'static> {
     const WAIT: [LockElement; 1] =
-        [LockElement { offset: 0, length: 10, flags: lock::Flags::EXCLUSIVE_LOCK }];
-    const NOW: [LockElement; 1] =
-        [LockElement { flags: lock::Flags::EXCLUSIVE_LOCK.union(lock::Flags::FAIL_IMMEDIATELY), ..WAIT[0] }];
-    const OFF: [LockElement; 1] = [LockElement { flags: lock::Flags::UNLOCK, ..WAIT[0] }];
+        [LockElement { offset: 0, length: 10, flags: lock::LockFlags::EXCLUSIVE_LOCK }];
+    const NOW: [LockElement; 1] = [LockElement {
+        flags: lock::LockFlags::EXCLUSIVE_LOCK.union(lock::LockFlags::FAIL_IMMEDIATELY),
+        ..WAIT[0]
+    }];
+    const OFF: [LockElement; 1] = [LockElement { flags: lock::LockFlags::UNLOCK, ..WAIT[0] }];
     let locks = [&WAIT, &NOW, &OFF].into_iter().find(|elements| elements[0].flags == flags);
     lock::Request {
         lock_sequence_number: number,
         lock_sequence_index: index,
         file_id: file,
-        locks: smb_wire::List::Values(locks.expect("one of these")),
+        locks: smb_wire::WireList::Values(locks.expect("one of these")),
     }
 }
 
-/// Every way of changing a file is refused, and looking at it is not.
-fn is_held_off(peer: &mut Peer, file: FileId, sent: Sent, content: &[u8]) {
+/// Checks that every change of a file is refused, and that reads are not.
+fn is_held_off(peer: &mut Peer, file: FileId, sent: SequencedRequest, content: &[u8]) {
     let refused = NtStatus::FILE_NOT_AVAILABLE;
     assert_eq!(sent.write(peer, file, b"changed!"), refused);
     assert_eq!(sent.truncate(peer, file), refused);
     assert_eq!(sent.punch(peer, file), refused);
     assert_eq!(sent.read(peer, file), content);
-    let looked = sent.status(peer, Command::QueryInfo, |out| {
+    let looked = sent.status(peer, SmbCommand::QueryInfo, |out| {
         query_info::Request {
             info_type: InfoType::File,
             file_info_class: FileInfoClass::STANDARD.0,
             output_buffer_length: 24,
             additional_information: 0,
-            flags: query_info::Flags::empty(),
+            flags: query_info::QueryInfoFlags::empty(),
             file_id: file,
             input_buffer: &[],
         }
@@ -113,7 +115,7 @@ fn what_comes_late_changes_nothing() {
         let world = World::in_memory();
         let mut client = world.dial(&dial);
         let file = client.open("file");
-        // From the sequence of the CREATE on, half the circle is ahead and the other half behind.
+        // From the sequence of the CREATE on, half of the numbers are ahead and half behind.
         let mut now = 0_u16;
         for (step, content) in
             [(0, b"round 00"), (1, b"round 01"), (0x7fff, b"round 02"), (0x7fff, b"round 03")]
@@ -128,7 +130,7 @@ fn what_comes_late_changes_nothing() {
                 }
             }
         }
-        // Another Open has an order of its own, which begins with its CREATE.
+        // Another Open has its own order, which starts with its CREATE.
         let other = client.open("another");
         assert_eq!(first(1).write(&mut client, other, b"x"), NtStatus::SUCCESS);
         assert_eq!(first(now).truncate(&mut client, file), NtStatus::SUCCESS);
@@ -153,24 +155,24 @@ fn nothing_is_done_again_while_earlier_requests_are_under_way() {
     let (mut client, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
     let (file, theirs) = (client.open("file"), other.open("file"));
     assert_eq!(first(0).write(&mut client, file, b"original"), NtStatus::SUCCESS);
-    let now = lock::Flags::EXCLUSIVE_LOCK | lock::Flags::FAIL_IMMEDIATELY;
+    let now = lock::LockFlags::EXCLUSIVE_LOCK | lock::LockFlags::FAIL_IMMEDIATELY;
     let held = first(0).lock(&mut other, theirs, now);
     assert_eq!(other.answer(held).unwrap().status(), NtStatus::SUCCESS);
 
-    // One that waits, of sequence 0; then the client has lost a channel.
-    let waits = first(0).lock(&mut client, file, lock::Flags::EXCLUSIVE_LOCK);
+    // A waiting request with sequence 0. Then the client loses a channel.
+    let waits = first(0).lock(&mut client, file, lock::LockFlags::EXCLUSIVE_LOCK);
     let told = client.answer(waits).expect("an interim answer");
     assert_eq!(told.status(), NtStatus::PENDING);
     assert_eq!(again(1).write(&mut client, file, b"replayed"), NtStatus::FILE_NOT_AVAILABLE);
     assert_eq!(again(1).truncate(&mut client, file), NtStatus::FILE_NOT_AVAILABLE);
-    // Of another sequence since then: the counts must not have been confused by what was refused.
+    // With the next sequence since then. The refused requests must not have confused the counts.
     assert_eq!(again(2).punch(&mut client, file), NtStatus::FILE_NOT_AVAILABLE);
-    // What is new goes on, but the lock of the other client is in the way of that.
+    // A new request goes on, but the lock of the other client is a conflict.
     assert_eq!(first(2).write(&mut client, file, b"replayed"), NtStatus::FILE_LOCK_CONFLICT);
-    let unlock = first(0).lock(&mut other, theirs, lock::Flags::UNLOCK);
+    let unlock = first(0).lock(&mut other, theirs, lock::LockFlags::UNLOCK);
     assert_eq!(other.answer(unlock).unwrap().status(), NtStatus::SUCCESS);
 
-    // It is answered, so that what was sent again is done.
+    // It is answered, so the repeated request is carried out.
     assert_eq!(client.answer(waits).expect("the lock").status(), NtStatus::SUCCESS);
     assert_eq!(again(2).write(&mut client, file, b"replayed"), NtStatus::SUCCESS);
     assert_eq!(again(3).truncate(&mut client, file), NtStatus::SUCCESS);
@@ -181,12 +183,12 @@ fn a_request_that_is_taken_back_or_lost_counts_no_more() {
     let world = World::in_memory();
     let (mut client, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
     let (file, theirs) = (client.open("file"), other.open("file"));
-    let held = first(0).lock(&mut other, theirs, lock::Flags::EXCLUSIVE_LOCK);
+    let held = first(0).lock(&mut other, theirs, lock::LockFlags::EXCLUSIVE_LOCK);
     assert_eq!(other.answer(held).unwrap().status(), NtStatus::SUCCESS);
-    let waits = first(0).lock(&mut client, file, lock::Flags::EXCLUSIVE_LOCK);
+    let waits = first(0).lock(&mut client, file, lock::LockFlags::EXCLUSIVE_LOCK);
     let told = client.answer(waits).expect("an interim answer");
     assert_eq!(again(1).truncate(&mut client, file), NtStatus::FILE_NOT_AVAILABLE);
-    let mut header = client.header(Command::Cancel);
+    let mut header = client.header(SmbCommand::Cancel);
     header.set_async_id(told.header.async_id());
     client.send(whole(&header, |out| cancel::Request.write(out)));
     assert_eq!(client.answer(waits).expect("taken back").status(), NtStatus::CANCELLED);
@@ -199,7 +201,7 @@ fn work_counts_until_it_is_done() {
     let mut client = world.client();
     let file = client.open("file");
     client.holds_jobs = true;
-    let flush = first(0).start(&mut client, Command::Flush, |out| {
+    let flush = first(0).start(&mut client, SmbCommand::Flush, |out| {
         smb_wire::flush::Request { reserved1: 0, file_id: file }.write(out);
     });
     assert!(client.answer(flush).is_none());
@@ -220,7 +222,7 @@ fn work_of_a_lost_channel_counts_until_it_is_done() {
     let file = first_channel.open("file");
     assert_eq!(first(0).write(&mut first_channel, file, b"original"), NtStatus::SUCCESS);
     first_channel.holds_jobs = true;
-    first(0).start(&mut first_channel, Command::Flush, |out| {
+    first(0).start(&mut first_channel, SmbCommand::Flush, |out| {
         smb_wire::flush::Request { reserved1: 0, file_id: file }.write(out);
     });
     let work = first_channel.take_jobs();
@@ -229,7 +231,7 @@ fn work_of_a_lost_channel_counts_until_it_is_done() {
     assert_eq!(again(1).read(&mut second_channel, file), b"original");
     work();
     assert_eq!(again(1).write(&mut second_channel, file, b"replayed"), NtStatus::SUCCESS);
-    // What the lost channel sent and the network delivers only now changes nothing.
+    // A request of the lost channel that arrives only now changes nothing.
     is_held_off(&mut second_channel, file, first(0), b"replayed");
 }
 
@@ -240,7 +242,7 @@ fn work_counts_no_more_when_it_is_done_though_its_channel_takes_nothing() {
     let mut next = world.bind(&Dial::default(), &stuck);
     let file = stuck.open("file");
     stuck.holds_jobs = true;
-    first(0).start(&mut stuck, Command::Flush, |out| {
+    first(0).start(&mut stuck, SmbCommand::Flush, |out| {
         smb_wire::flush::Request { reserved1: 0, file_id: file }.write(out);
     });
     assert_eq!(again(1).write(&mut next, file, b"replayed"), NtStatus::FILE_NOT_AVAILABLE);
@@ -257,9 +259,9 @@ fn a_request_that_waited_on_a_lost_channel_counts_no_more() {
     let (mut first_channel, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
     let mut second_channel = world.bind(&dial, &first_channel);
     let (file, theirs) = (first_channel.open("file"), other.open("file"));
-    let held = first(0).lock(&mut other, theirs, lock::Flags::EXCLUSIVE_LOCK);
+    let held = first(0).lock(&mut other, theirs, lock::LockFlags::EXCLUSIVE_LOCK);
     assert_eq!(other.answer(held).unwrap().status(), NtStatus::SUCCESS);
-    first(0).lock(&mut first_channel, file, lock::Flags::EXCLUSIVE_LOCK);
+    first(0).lock(&mut first_channel, file, lock::LockFlags::EXCLUSIVE_LOCK);
     assert_eq!(again(1).truncate(&mut second_channel, file), NtStatus::FILE_NOT_AVAILABLE);
     first_channel.hang_up();
     assert_eq!(again(1).truncate(&mut second_channel, file), NtStatus::SUCCESS);
@@ -267,11 +269,11 @@ fn a_request_that_waited_on_a_lost_channel_counts_no_more() {
 
 // Locks ---------------------------------------------------------------------------------------------
 
-/// Locks the first ten bytes at once, or unlocks them.
+/// Locks the first ten bytes without a wait, or unlocks them.
 fn locked(client: &mut Peer, file: FileId, (index, number): (u32, u8), lock: bool) -> NtStatus {
-    let now = lock::Flags::EXCLUSIVE_LOCK | lock::Flags::FAIL_IMMEDIATELY;
-    let flags = if lock { now } else { lock::Flags::UNLOCK };
-    client.status(Command::Lock, |out| locking(file, index, number, flags).write(out))
+    let now = lock::LockFlags::EXCLUSIVE_LOCK | lock::LockFlags::FAIL_IMMEDIATELY;
+    let flags = if lock { now } else { lock::LockFlags::UNLOCK };
+    client.status(SmbCommand::Lock, |out| locking(file, index, number, flags).write(out))
 }
 
 // MS-SMB2 3.3.5.14
@@ -285,10 +287,10 @@ fn a_lock_that_is_sent_again_is_not_taken_again() {
         assert_eq!(locked(&mut client, file, (index, 3), true), done);
         assert_eq!(locked(&mut client, file, (index, 3), true), done, "the same once more");
         assert_eq!(locked(&mut other, theirs, (index, 3), true), refused);
-        // Another number in the same place, and the same one in another, are new requests.
+        // Another number with the same index, and the same number with another index, are new requests.
         assert_eq!(locked(&mut client, file, (index, 4), true), refused);
         assert_eq!(locked(&mut client, file, (index % 64 + 1, 3), true), refused);
-        // The other number has emptied the place.
+        // The other number has cleared the place.
         assert_eq!(locked(&mut client, file, (index, 3), true), refused);
         assert_eq!(locked(&mut client, file, (index, 5), false), done);
         assert_eq!(locked(&mut client, file, (index, 5), false), done, "unlocked already");
@@ -335,8 +337,8 @@ fn a_lock_outside_the_places_or_the_dialects_is_taken_each_time() {
 
 /// Locks the first ten bytes and waits for them.
 fn wait_for(client: &mut Peer, file: FileId, (index, number): (u32, u8)) -> u64 {
-    let asked = |out: &mut Vec<u8>| locking(file, index, number, lock::Flags::EXCLUSIVE_LOCK).write(out);
-    let id = client.start(Command::Lock, asked);
+    let asked = |out: &mut Vec<u8>| locking(file, index, number, lock::LockFlags::EXCLUSIVE_LOCK).write(out);
+    let id = client.start(SmbCommand::Lock, asked);
     assert_eq!(client.answer(id).expect("an interim answer").status(), NtStatus::PENDING);
     id
 }
@@ -351,7 +353,7 @@ fn a_lock_that_is_sent_again_while_it_waits_is_granted_with_it() {
     assert_eq!(locked(&mut other, theirs, (0, 0), true), NtStatus::SUCCESS);
     let first = wait_for(&mut silent, file, (7, 9));
     let replay = wait_for(&mut next, file, (7, 9));
-    // Another request for the same range is none of them, and waits on.
+    // Another request for the same range is independent, and keeps waiting.
     let unlike = wait_for(&mut next, file, (8, 9));
     assert_eq!(locked(&mut other, theirs, (0, 0), false), NtStatus::SUCCESS);
     assert!(next.answer(replay).is_none(), "the first one's turn comes first");
@@ -381,7 +383,7 @@ fn a_range_goes_to_the_next_when_who_was_woken_for_it_is_gone() {
         let replay = wait_for(&mut next, file, (7, 9));
         assert_eq!(locked(&mut other, theirs, (0, 0), false), NtStatus::SUCCESS);
         if is_taken_back {
-            let mut header = smb_wire::Header::request(Command::Cancel, first);
+            let mut header = smb_wire::Header::request(SmbCommand::Cancel, first);
             header.set_session_id(lost.session_id);
             lost.send(whole(&header, |out| cancel::Request.write(out)));
             assert_eq!(lost.answer(first).expect("an answer").status(), NtStatus::CANCELLED);
@@ -392,10 +394,10 @@ fn a_range_goes_to_the_next_when_who_was_woken_for_it_is_gone() {
     }
 }
 
-/// Asks for the first ten bytes at once, as `sent` and by this number.
-fn asked(client: &mut Peer, file: FileId, sent: Sent, (index, number): (u32, u8)) -> NtStatus {
-    let now = lock::Flags::EXCLUSIVE_LOCK | lock::Flags::FAIL_IMMEDIATELY;
-    sent.status(client, Command::Lock, |out| locking(file, index, number, now).write(out))
+/// Locks the first ten bytes without a wait, with the order of `sent` and this number.
+fn asked(client: &mut Peer, file: FileId, sent: SequencedRequest, (index, number): (u32, u8)) -> NtStatus {
+    let now = lock::LockFlags::EXCLUSIVE_LOCK | lock::LockFlags::FAIL_IMMEDIATELY;
+    sent.status(client, SmbCommand::Lock, |out| locking(file, index, number, now).write(out))
 }
 
 #[test]
@@ -405,16 +407,16 @@ fn a_lock_that_comes_after_its_replay_was_refused_takes_nothing() {
     let mut next = world.bind(&Dial::default(), &lost);
     let (file, theirs) = (lost.open("file"), other.open("file"));
     assert_eq!(locked(&mut other, theirs, (0, 0), true), NtStatus::SUCCESS);
-    // The request on the first channel is still on its way when it is sent again on the second.
+    // The request on the first channel is still on its way when it is repeated on the second.
     assert_eq!(asked(&mut next, file, first(1), (7, 9)), NtStatus::LOCK_NOT_GRANTED);
     assert_eq!(locked(&mut other, theirs, (0, 0), false), NtStatus::SUCCESS);
     assert_eq!(asked(&mut lost, file, first(0), (7, 9)), NtStatus::FILE_NOT_AVAILABLE);
     assert_eq!(locked(&mut other, theirs, (0, 0), true), NtStatus::SUCCESS, "nobody has it");
     assert_eq!(locked(&mut other, theirs, (0, 0), false), NtStatus::SUCCESS);
-    // A request under another number, on a channel that is not lost, is not late.
+    // A request with another number, on a channel that is not lost, is not late.
     assert_eq!(asked(&mut lost, file, first(0), (8, 9)), NtStatus::SUCCESS);
     assert_eq!(locked(&mut next, file, (9, 9), false), NtStatus::SUCCESS);
-    // Nor is one with the same number once more, in its turn.
+    // The same number is not late either when it comes again later.
     assert_eq!(asked(&mut next, file, first(1), (7, 9)), NtStatus::SUCCESS);
 }
 
@@ -426,23 +428,23 @@ fn what_is_done_under_the_number_of_a_refused_lock_keeps_its_first_copy_from_tak
     let (file, theirs) = (lost.open("file"), other.open("file"));
     assert_eq!(locked(&mut other, theirs, (0, 0), true), NtStatus::SUCCESS);
     assert_eq!(asked(&mut next, file, first(0), (7, 9)), NtStatus::LOCK_NOT_GRANTED);
-    // No byte at all, beside whatever is locked.
+    // An empty range does not conflict with any lock.
     let nothing = |flags| [LockElement { offset: 0, length: 0, flags }];
     let change = |next: &mut Peer, index, number, flags| {
         let elements = nothing(flags);
-        next.status(Command::Lock, |out| {
+        next.status(SmbCommand::Lock, |out| {
             lock::Request {
                 lock_sequence_number: number,
                 lock_sequence_index: index,
                 file_id: file,
-                locks: smb_wire::List::Values(&elements),
+                locks: smb_wire::WireList::Values(&elements),
             }
             .write(out);
         })
     };
-    let shared = lock::Flags::SHARED_LOCK | lock::Flags::FAIL_IMMEDIATELY;
+    let shared = lock::LockFlags::SHARED_LOCK | lock::LockFlags::FAIL_IMMEDIATELY;
     assert_eq!(change(&mut next, 7, 9, shared), NtStatus::SUCCESS);
-    assert_eq!(change(&mut next, 8, 9, lock::Flags::UNLOCK), NtStatus::SUCCESS);
+    assert_eq!(change(&mut next, 8, 9, lock::LockFlags::UNLOCK), NtStatus::SUCCESS);
     assert_eq!(locked(&mut other, theirs, (0, 0), false), NtStatus::SUCCESS);
     assert_eq!(
         asked(&mut lost, file, first(0), (7, 9)),
@@ -462,17 +464,17 @@ fn a_lock_that_waits_takes_nothing_once_its_replay_was_taken_back() {
     let last = third.open("file");
     assert_eq!(locked(&mut other, theirs, (0, 0), true), NtStatus::SUCCESS);
     let waiting = wait_for(&mut silent, file, (7, 9));
-    let asked = |out: &mut Vec<u8>| locking(file, 7, 9, lock::Flags::EXCLUSIVE_LOCK).write(out);
-    let replay = first(1).start(&mut next, Command::Lock, asked);
+    let asked = |out: &mut Vec<u8>| locking(file, 7, 9, lock::LockFlags::EXCLUSIVE_LOCK).write(out);
+    let replay = first(1).start(&mut next, SmbCommand::Lock, asked);
     let told = next.answer(replay).expect("an interim answer");
     let behind = wait_for(&mut third, last, (1, 0));
-    let mut header = next.header(Command::Cancel);
+    let mut header = next.header(SmbCommand::Cancel);
     header.set_async_id(told.header.async_id());
     next.send(whole(&header, |out| cancel::Request.write(out)));
     assert_eq!(next.answer(replay).expect("taken back").status(), NtStatus::CANCELLED);
     assert_eq!(locked(&mut other, theirs, (0, 0), false), NtStatus::SUCCESS);
     assert_eq!(silent.answer(waiting).expect("an answer").status(), NtStatus::FILE_NOT_AVAILABLE);
-    // Its turn goes to who stands behind it.
+    // The next waiter gets its turn.
     assert_eq!(third.answer(behind).expect("an answer").status(), NtStatus::SUCCESS);
 }
 
@@ -484,12 +486,12 @@ fn a_replay_whose_first_copy_was_done_is_not_taken_back() {
     let (file, theirs) = (silent.open("file"), other.open("file"));
     assert_eq!(locked(&mut other, theirs, (0, 0), true), NtStatus::SUCCESS);
     let waiting = wait_for(&mut silent, file, (7, 9));
-    let asked = |out: &mut Vec<u8>| locking(file, 7, 9, lock::Flags::EXCLUSIVE_LOCK).write(out);
-    let replay = first(1).start(&mut next, Command::Lock, asked);
+    let asked = |out: &mut Vec<u8>| locking(file, 7, 9, lock::LockFlags::EXCLUSIVE_LOCK).write(out);
+    let replay = first(1).start(&mut next, SmbCommand::Lock, asked);
     let told = next.answer(replay).expect("an interim answer");
     assert_eq!(locked(&mut other, theirs, (0, 0), false), NtStatus::SUCCESS);
     assert_eq!(silent.answer(waiting).expect("an answer").status(), NtStatus::SUCCESS);
-    let mut header = next.header(Command::Cancel);
+    let mut header = next.header(SmbCommand::Cancel);
     header.set_async_id(told.header.async_id());
     next.send(whole(&header, |out| cancel::Request.write(out)));
     assert_eq!(next.answer(replay).expect("an answer").status(), NtStatus::SUCCESS);
@@ -503,11 +505,11 @@ fn a_lock_takes_nothing_once_its_replay_was_not_allowed_to_wait() {
     let mut next = world.bind(&Dial::default(), &lost);
     let (file, theirs) = (lost.open("file"), other.open("file"));
     assert_eq!(locked(&mut other, theirs, (0, 0), true), NtStatus::SUCCESS);
-    // MS-SMB2 3.3.4.2: something stands behind it in its compound.
-    let mut header = next.header(Command::Lock);
+    // MS-SMB2 3.3.4.2: another request follows it in its compound.
+    let mut header = next.header(SmbCommand::Lock);
     header.set_channel_sequence(1);
-    let replay = whole(&header, |out| locking(file, 7, 9, lock::Flags::EXCLUSIVE_LOCK).write(out));
-    let behind = next.message(Command::Echo, |out| echo::Request.write(out));
+    let replay = whole(&header, |out| locking(file, 7, 9, lock::LockFlags::EXCLUSIVE_LOCK).write(out));
+    let behind = next.message(SmbCommand::Echo, |out| echo::Request.write(out));
     let frame = next.compound(vec![replay, behind], false);
     next.deliver(frame);
     let refused = next.answer(header.message_id()).expect("an answer").status();

@@ -1,11 +1,10 @@
-//! What is answered to a client that asks for something wrongly: the status that a section names, and the order of
-//! several reasons.
+//! The status of invalid requests: the one that the section names, and the order of several reasons.
 
 use smb_wire::create::{Access, CreateOptions, Disposition};
 use smb_wire::fscc::{FileInfoClass, FsInfoClass};
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::query_info::{self, InfoType};
-use smb_wire::{Command, FileId, NtStatus, change_notify, utf16};
+use smb_wire::{FileId, NtStatus, SmbCommand, change_notify, utf16};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Peer, World};
 use volume::Failure;
@@ -19,7 +18,7 @@ fn set(client: &mut Peer, file_id: FileId, class: FileInfoClass, buffer: &[u8]) 
 }
 
 fn control(client: &mut Peer, file: FileId, code: CtlCode, input: &[u8], limit: u32) -> NtStatus {
-    client.status(Command::Ioctl, |out| ioctl::Request::fsctl(code, file, input, limit).write(out))
+    client.status(SmbCommand::Ioctl, |out| ioctl::Request::fsctl(code, file, input, limit).write(out))
 }
 
 fn query(client: &mut Peer, file: FileId, info_type: InfoType, class: u8) -> Vec<u8> {
@@ -28,7 +27,7 @@ fn query(client: &mut Peer, file: FileId, info_type: InfoType, class: u8) -> Vec
     query_info::Response::parse(&answer.message).expect("information").output_buffer.to_vec()
 }
 
-/// A number of a structure.
+/// A number in a structure.
 fn number(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
@@ -129,7 +128,7 @@ fn a_directory_has_no_ranges_of_data() {
         }
         assert_eq!(control(&mut client, file, code, input, 4096), OK, "{code:?}");
     }
-    // An answer of no ranges needs no room, as smbtorture's sparse_qar_malformed demands; any other does.
+    // A reply without ranges needs no space, as smbtorture's sparse_qar_malformed requires. Any other does.
     assert_eq!(control(&mut client, file, CtlCode::QueryAllocatedRanges, &[0; 16], 0), OK);
     assert_eq!(control(&mut client, file, CtlCode::QueryAllocatedRanges, &range, 0), OK);
     client.write(file, 0, b"data");
@@ -189,7 +188,7 @@ fn who_wants_no_cache_appends_nothing_and_is_told_the_mode() {
     let mode =
         |client: &mut Peer, file| number(&query(client, file, InfoType::File, FileInfoClass::MODE.0), 0);
     assert_eq!(mode(&mut client, file), 0x0c);
-    // Only the order of reads is the client's to change.
+    // A client can change only the order of reads.
     assert_eq!(set(&mut client, file, FileInfoClass::MODE, &[2, 0, 0, 0]), OK);
     assert_eq!(mode(&mut client, file), 0x08);
     let all = client.create(&unbuffered(Access::FILE_ALL)).file_id();
@@ -222,7 +221,7 @@ fn the_way_to_a_stream_is_looked_for_before_the_stream_is_called_bad() {
         ("f:x:$INDEX_ALLOCATION", INVALID),
         ("d:x:$INDEX_ALLOCATION", INVALID),
         ("no:x:$INDEX_ALLOCATION", missing),
-        // What is no path at all has no way.
+        // A malformed path has no parent.
         ("no\\f:", bad),
         ("no\\f*:s:$FOO", bad),
     ] {
@@ -231,7 +230,7 @@ fn the_way_to_a_stream_is_looked_for_before_the_stream_is_called_bad() {
     }
     let made = client.create(&open(Disposition::OpenIf, "no:x:$INDEX_ALLOCATION")).status();
     assert_eq!(made, INVALID);
-    // The index is the directory, whatever it is opened as.
+    // The index is the directory, with any kind of open.
     assert_eq!(client.create(&file("no::$INDEX_ALLOCATION")).status(), missing);
     assert_eq!(client.create(&file("no\\d::$INDEX_ALLOCATION")).status(), no_way);
     assert_eq!(client.create(&file("f::$INDEX_ALLOCATION")).status(), NtStatus::NOT_A_DIRECTORY);
@@ -294,9 +293,9 @@ fn an_empty_answer_to_a_watch_says_where_its_changes_would_be() {
     let world = World::in_memory();
     let mut client = world.client();
     let file_id = client.create(&OpenFile::directory("d")).file_id();
-    let watch = client.start(Command::ChangeNotify, |out| {
+    let watch = client.start(SmbCommand::ChangeNotify, |out| {
         change_notify::Request {
-            flags: change_notify::Flags::empty(),
+            flags: change_notify::ChangeNotifyFlags::empty(),
             output_buffer_length: 4,
             file_id,
             completion_filter: change_notify::CompletionFilter::FILE_NAME,

@@ -1,6 +1,7 @@
-//! READs whose data is never copied: the same answers as ever, and only where nothing protects them.
+//! READs without a copy of the data: the responses are the same, and the path is used only if nothing
+//! protects them.
 
-use smb_wire::{Command, FileId, NtStatus, lock, read};
+use smb_wire::{FileId, NtStatus, SmbCommand, lock, read};
 use testkit::smb::{Dial, Peer, World};
 use volume::{Name, OpenHow, Volume};
 use volume_posix::PosixVolume;
@@ -20,7 +21,7 @@ fn configure(world: &World, send_file: SendFile) {
     world.engine.configure(share::Config { send_file, ..share::Config::clone(&world.engine.config()) });
 }
 
-/// A client that has a file of a MiB and a little open.
+/// A client with an open file of slightly more than a MiB.
 fn opened(world: &World, dial: &Dial) -> (Peer, FileId) {
     let mut client = world.dial(dial);
     client.make("large", &content());
@@ -28,7 +29,7 @@ fn opened(world: &World, dial: &Dial) -> (Peer, FileId) {
     (client, id)
 }
 
-/// Whether the host tells that the file is in memory, which it does from Linux 6.5 on.
+/// Whether the host reports that the file is in memory. It does since Linux 6.5.
 fn host_tells(world: &World) -> bool {
     let volume = PosixVolume::open(&world.root(), &world.outside()).expect("it can be served");
     let root = volume.root().expect("the root");
@@ -70,7 +71,7 @@ fn what_is_signed_sealed_or_one_of_several_answers_is_copied() {
     let wanted = 200_000;
     let mut messages = Vec::new();
     for _ in 0..2 {
-        let header = client.header_for(Command::Read, wanted);
+        let header = client.header_for(SmbCommand::Read, wanted);
         messages.push(testkit::smb::peer::whole(&header, |out| {
             read::Request::new(id, 0, wanted as u32).write(out)
         }));
@@ -117,14 +118,14 @@ fn a_byte_range_of_another_open_is_in_the_way_of_a_large_read_too() {
     let element = lock::LockElement {
         offset: 1000,
         length: 1,
-        flags: lock::Flags::EXCLUSIVE_LOCK | lock::Flags::FAIL_IMMEDIATELY,
+        flags: lock::LockFlags::EXCLUSIVE_LOCK | lock::LockFlags::FAIL_IMMEDIATELY,
     };
-    let locked = other.status(Command::Lock, |out| {
+    let locked = other.status(SmbCommand::Lock, |out| {
         lock::Request {
             lock_sequence_number: 0,
             lock_sequence_index: 0,
             file_id: theirs,
-            locks: smb_wire::List::Values(&[element]),
+            locks: smb_wire::WireList::Values(&[element]),
         }
         .write(out);
     });

@@ -1,5 +1,5 @@
-//! Requests that wait: each is answered exactly once, whether what it waits for comes, is taken back, runs
-//! out of time, or ends with its file, tree, session or connection.
+//! Waiting requests. Each is answered exactly once, whether its event comes, it is cancelled, its time runs
+//! out, or its file, tree, session or connection ends.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use smb_wire::header::Flags;
 use smb_wire::oplock_break::{self, Notification, NotificationFlags, Oplock};
 use smb_wire::query_info::InfoType;
 use smb_wire::{
-    Command, FileId, Header, LeaseKey, NtStatus, cancel, change_notify, close, lock, logoff, set_info,
+    FileId, Header, LeaseKey, NtStatus, SmbCommand, cancel, change_notify, close, lock, logoff, set_info,
     tree_disconnect,
 };
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::{Answer, whole};
 use testkit::smb::{Dial, Peer, SHARE, World};
 
-/// Waits for a change of names in a directory. Says the message id.
+/// Waits for a change of names in a directory. Returns the message id.
 fn watch(client: &mut Peer, file_id: FileId) -> u64 {
-    client.start(Command::ChangeNotify, |out| {
+    client.start(SmbCommand::ChangeNotify, |out| {
         change_notify::Request {
-            flags: change_notify::Flags::empty(),
+            flags: change_notify::ChangeNotifyFlags::empty(),
             output_buffer_length: 1024,
             file_id,
             completion_filter: change_notify::CompletionFilter::FILE_NAME,
@@ -30,21 +30,21 @@ fn watch(client: &mut Peer, file_id: FileId) -> u64 {
     })
 }
 
-/// Locks the first ten bytes, waiting for them. Says the message id.
+/// Locks the first ten bytes and waits for them. Returns the message id.
 fn lock(client: &mut Peer, file_id: FileId) -> u64 {
-    let element = lock::LockElement { offset: 0, length: 10, flags: lock::Flags::EXCLUSIVE_LOCK };
-    client.start(Command::Lock, |out| {
+    let element = lock::LockElement { offset: 0, length: 10, flags: lock::LockFlags::EXCLUSIVE_LOCK };
+    client.start(SmbCommand::Lock, |out| {
         lock::Request {
             lock_sequence_number: 0,
             lock_sequence_index: 0,
             file_id,
-            locks: smb_wire::List::Values(&[element]),
+            locks: smb_wire::WireList::Values(&[element]),
         }
         .write(out);
     })
 }
 
-/// The interim answer to a request, whose final answer is not there yet.
+/// The interim response to a request without a final response yet.
 fn interim(client: &mut Peer, id: u64) -> Answer {
     let answer = client.answer(id).expect("an interim answer");
     assert_eq!(answer.status(), NtStatus::PENDING);
@@ -53,25 +53,25 @@ fn interim(client: &mut Peer, id: u64) -> Answer {
     answer
 }
 
-/// The one final answer to a request that was told to wait.
+/// The one final response to a request with an interim response.
 fn last(client: &mut Peer, id: u64, interim: &Answer) -> Answer {
     let answer = client.answer(id).expect("a final answer");
     assert!(answer.header.is_async() && answer.header.async_id() == interim.header.async_id());
-    // MS-SMB2 3.3.4.1.2: credits were granted with the interim answer.
+    // MS-SMB2 3.3.4.1.2: the interim response has granted the credits.
     assert_eq!(answer.header.credits(), 0);
     assert!(client.answer(id).is_none(), "a second final answer");
     answer
 }
 
-/// Takes a request back that was told to wait, by its async id.
+/// Cancels a request with an interim response by its async id.
 fn cancel_async(client: &mut Peer, id: u64, async_id: u64) {
-    let mut header = Header::request(Command::Cancel, id);
+    let mut header = Header::request(SmbCommand::Cancel, id);
     header.set_session_id(client.session_id);
     header.set_async_id(async_id);
     client.send(whole(&header, |out| cancel::Request.write(out)));
 }
 
-/// A file that one client has locked, and another that waits for the lock.
+/// A file that one client has locked, and another client that waits for the lock.
 fn two_at_a_lock(world: &World) -> (Peer, FileId, Peer, FileId, u64, Answer) {
     let (mut holder, mut waiter) = (world.client(), world.dial(&Dial::elsewhere()));
     let (held, wanted) = (holder.open("file"), waiter.open("file"));
@@ -106,7 +106,7 @@ fn what_waits_is_taken_back() {
     let (mut holder, held, mut waiter, _, id, told) = two_at_a_lock(&world);
     cancel_async(&mut waiter, id, told.header.async_id());
     assert_eq!(last(&mut waiter, id, &told).status(), NtStatus::CANCELLED);
-    // Taking it back once more does nothing, and nothing comes of it later.
+    // A second CANCEL does nothing, and has no later effect.
     cancel_async(&mut waiter, id, told.header.async_id());
     assert_eq!(holder.close(held), NtStatus::SUCCESS);
     assert!(waiter.next().is_none() && !waiter.is_closed);
@@ -114,8 +114,8 @@ fn what_waits_is_taken_back() {
     let directory = waiter.create(&OpenFile::directory("directory")).file_id();
     let id = watch(&mut waiter, directory);
     let told = interim(&mut waiter, id);
-    // By message id: for a client that has not seen the interim answer yet.
-    let mut header = Header::request(Command::Cancel, id);
+    // By message id: for a client that has not seen the interim response yet.
+    let mut header = Header::request(SmbCommand::Cancel, id);
     header.set_session_id(waiter.session_id);
     waiter.send(whole(&header, |out| cancel::Request.write(out)));
     assert_eq!(last(&mut waiter, id, &told).status(), NtStatus::CANCELLED);
@@ -128,12 +128,12 @@ fn nobody_takes_back_what_is_not_theirs() {
     let world = World::in_memory();
     let (mut holder, held, mut waiter, _, id, told) = two_at_a_lock(&world);
     let async_id = told.header.async_id();
-    // From another connection, under a guessed number, and without the signature that the session asks for.
+    // From another connection, with a guessed number, and without the signature that the session requires.
     cancel_async(&mut holder, id, async_id);
     for guess in [0, async_id + 1, u64::MAX] {
         cancel_async(&mut waiter, id, guess);
     }
-    let mut header = Header::request(Command::Cancel, id);
+    let mut header = Header::request(SmbCommand::Cancel, id);
     header.set_session_id(waiter.session_id);
     header.set_async_id(async_id);
     waiter.deliver(whole(&header, |out| cancel::Request.write(out)));
@@ -141,7 +141,7 @@ fn nobody_takes_back_what_is_not_theirs() {
     waiter.sign(&mut forged);
     forged[48] ^= 1;
     waiter.deliver(forged);
-    // A body that is none.
+    // A malformed body.
     waiter.send(whole(&header, |out| out.extend_from_slice(&[5, 0, 0, 0])));
     assert!(holder.next().is_none() && waiter.next().is_none());
     assert_eq!(holder.close(held), NtStatus::SUCCESS);
@@ -168,7 +168,7 @@ fn what_waits_ends_with_its_tree() {
     let directory = waiter.create(&OpenFile::directory("directory")).file_id();
     let notify = watch(&mut waiter, directory);
     let notify_told = interim(&mut waiter, notify);
-    let left = waiter.status(Command::TreeDisconnect, |out| tree_disconnect::Request.write(out));
+    let left = waiter.status(SmbCommand::TreeDisconnect, |out| tree_disconnect::Request.write(out));
     assert_eq!(left, NtStatus::SUCCESS);
     assert_eq!(last(&mut waiter, id, &told).status(), NtStatus::RANGE_NOT_LOCKED);
     assert_eq!(last(&mut waiter, notify, &notify_told).status(), NtStatus::NOTIFY_CLEANUP);
@@ -190,7 +190,7 @@ fn what_waits_ends_with_its_session() {
         let directory = waiter.create(&OpenFile::directory("directory")).file_id();
         let notify = watch(&mut waiter, directory);
         let notify_told = interim(&mut waiter, notify);
-        assert_eq!(waiter.status(Command::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
+        assert_eq!(waiter.status(SmbCommand::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
         for (id, told, status) in
             [(id, told, NtStatus::RANGE_NOT_LOCKED), (notify, notify_told, NtStatus::NOTIFY_CLEANUP)]
         {
@@ -210,10 +210,10 @@ fn a_connection_that_is_lost_while_it_waits_leaves_nothing() {
     watch(&mut waiter, directory);
     let batch = OpenFile { oplock: OplockLevel::Batch, ..OpenFile::named("batch") };
     let cached = holder.create(&batch).file_id();
-    waiter.start(Command::Create, |out| OpenFile::named("batch").write(out));
+    waiter.start(SmbCommand::Create, |out| OpenFile::named("batch").write(out));
     waiter.hang_up();
     assert_eq!(world.server.opens.len(), 2);
-    // What it waited for comes, and goes nowhere.
+    // The awaited event comes and has no effect.
     assert!(holder.notice().is_some());
     assert_eq!(acknowledge(&mut holder, cached, OplockLevel::None).status(), NtStatus::SUCCESS);
     assert_eq!(holder.close(held), NtStatus::SUCCESS);
@@ -229,14 +229,14 @@ fn a_request_behind_a_waiting_one_is_answered_after_it() {
     let mut holder = world.client();
     let cached = holder.create(&OpenFile { oplock: OplockLevel::Batch, ..OpenFile::named("file") }).file_id();
     let mut opener = world.dial(&Dial::elsewhere());
-    let create = opener.message(Command::Create, |out| OpenFile::named("file").write(out));
-    let close = opener.message(Command::Close, |out| {
-        close::Request { flags: close::Flags::empty(), file_id: FileId::RELATED }.write(out);
+    let create = opener.message(SmbCommand::Create, |out| OpenFile::named("file").write(out));
+    let close = opener.message(SmbCommand::Close, |out| {
+        close::Request { flags: close::CloseFlags::empty(), file_id: FileId::RELATED }.write(out);
     });
     let ids = [&create, &close].map(|message| Header::parse(message).unwrap().message_id());
     let frame = opener.compound(vec![create, close], true);
     opener.deliver(frame);
-    // MS-SMB2 3.3.5.2.7 with note 266: a CREATE is told to wait wherever in its compound it stands.
+    // MS-SMB2 3.3.5.2.7 with note 266: a CREATE gets an interim response at any position of its compound.
     let told = interim(&mut opener, ids[0]);
     assert!(opener.next().is_none());
     assert!(holder.notice().is_some());
@@ -269,18 +269,18 @@ fn requests_that_wait_have_a_bound() {
     assert!(client.is_served() && bystander.is_served());
 }
 
-/// A CREATE that waits, and behind it in its frame as much as a frame holds: what is kept of it is bounded.
+/// A CREATE that waits, followed by a full frame: the kept bytes are bounded.
 #[test]
 fn what_is_kept_of_waiting_frames_has_a_bound() {
     let world = World::in_memory();
     let (mut holder, file, mut opener, ..) = a_break_under_way(&world);
     let mut kept = Vec::new();
     for _ in 0..20 {
-        let create = opener.message(Command::Create, |out| OpenFile::named("file").write(out));
+        let create = opener.message(SmbCommand::Create, |out| OpenFile::named("file").write(out));
         let id = Header::parse(&create).unwrap().message_id();
-        // Paid for with one credit, which is found out only when its turn comes.
+        // The request has one credit, which is found only when it runs.
         let data = vec![0; 8 * 1024 * 1024];
-        let write = opener.message(Command::Write, |out| {
+        let write = opener.message(SmbCommand::Write, |out| {
             smb_wire::write::Request::new(FileId::RELATED, 0, &data).write(out);
         });
         let frame = opener.compound(vec![create, write], true);
@@ -305,20 +305,20 @@ fn work_that_has_begun_is_answered_though_its_connection_asks_to_end_it() {
     let mut client = world.client();
     let file = client.open("file");
     client.holds_jobs = true;
-    let id = client.start(Command::Flush, |out| {
+    let id = client.start(SmbCommand::Flush, |out| {
         smb_wire::flush::Request { reserved1: 0, file_id: file }.write(out);
     });
     assert!(client.answer(id).is_none());
-    let mut header = Header::request(Command::Cancel, id);
+    let mut header = Header::request(SmbCommand::Cancel, id);
     header.set_session_id(client.session_id);
     client.send(whole(&header, |out| cancel::Request.write(out)));
     assert!(client.answer(id).is_none());
     client.run_jobs();
     assert_eq!(client.answer(id).unwrap().status(), NtStatus::SUCCESS);
     assert!(client.next().is_none());
-    // And when the connection goes first, the work comes back to nobody.
+    // If the connection ends first, the result of the work is dropped.
     client.holds_jobs = true;
-    client.start(Command::Flush, |out| {
+    client.start(SmbCommand::Flush, |out| {
         smb_wire::flush::Request { reserved1: 0, file_id: file }.write(out);
     });
     client.hang_up();
@@ -327,13 +327,13 @@ fn work_that_has_begun_is_answered_though_its_connection_asks_to_end_it() {
 
 // Oplocks and leases --------------------------------------------------------------------------------
 
-/// Gives an oplock back.
+/// Acknowledges the break of an oplock.
 fn acknowledge(client: &mut Peer, file_id: FileId, oplock_level: OplockLevel) -> Answer {
     let given = oplock_break::Request::Oplock(Oplock { oplock_level, file_id });
-    client.call(Command::OplockBreak, |out| given.write(out))
+    client.call(SmbCommand::OplockBreak, |out| given.write(out))
 }
 
-/// A client with a batch oplock, a second one whose CREATE waits for it, and the notice to the first.
+/// A client with a batch oplock, a second client whose CREATE waits for it, and the notice to the first.
 fn a_break_under_way(world: &World) -> (Peer, FileId, Peer, u64, Answer) {
     let mut holder = world.client();
     let answer = holder.create(&OpenFile { oplock: OplockLevel::Batch, ..OpenFile::named("file") });
@@ -341,10 +341,10 @@ fn a_break_under_way(world: &World) -> (Peer, FileId, Peer, u64, Answer) {
     assert_eq!(granted, OplockLevel::Batch);
     let file = answer.file_id();
     let mut opener = world.dial(&Dial::elsewhere());
-    let id = opener.start(Command::Create, |out| OpenFile::named("file").write(out));
+    let id = opener.start(SmbCommand::Create, |out| OpenFile::named("file").write(out));
     let told = interim(&mut opener, id);
     let notice = holder.notice().expect("a notice");
-    assert_eq!((notice.header.command(), notice.status()), (Command::OplockBreak, NtStatus::SUCCESS));
+    assert_eq!((notice.header.command(), notice.status()), (SmbCommand::OplockBreak, NtStatus::SUCCESS));
     assert_eq!((notice.header.session_id(), notice.header.tree_id()), (0, 0));
     assert!(!notice.is_signed);
     let level = Oplock { oplock_level: OplockLevel::LevelII, file_id: file };
@@ -359,7 +359,7 @@ fn an_open_waits_until_an_oplock_is_given_back() {
     let answer = acknowledge(&mut holder, file, OplockLevel::LevelII);
     assert_eq!(answer.status(), NtStatus::SUCCESS);
     assert_eq!(last(&mut opener, id, &told).status(), NtStatus::SUCCESS);
-    // Once is enough.
+    // A second acknowledgment is not valid.
     let again = acknowledge(&mut holder, file, OplockLevel::LevelII).status();
     assert_eq!(again, NtStatus::INVALID_DEVICE_STATE);
     assert!(holder.notice().is_none());
@@ -385,7 +385,7 @@ fn an_open_goes_on_when_an_oplock_is_not_given_back_in_time() {
     assert!(opener.answer(id).is_none());
     world.advance(Duration::from_secs(10));
     assert_eq!(last(&mut opener, id, &told).status(), NtStatus::SUCCESS);
-    // Too late.
+    // It is too late.
     assert_ne!(acknowledge(&mut holder, file, OplockLevel::LevelII).status(), NtStatus::SUCCESS);
     assert!(holder.is_served());
 }
@@ -405,11 +405,11 @@ fn an_open_that_waits_for_an_oplock_is_taken_back() {
 fn nobody_gives_back_what_they_do_not_hold() {
     let world = World::in_memory();
     let (mut holder, file, mut opener, id, _) = a_break_under_way(&world);
-    // The opener's own connection, an id that is none.
+    // The opener's own connection, and an invalid id.
     assert_eq!(acknowledge(&mut opener, file, OplockLevel::None).status(), NtStatus::FILE_CLOSED);
     assert_eq!(acknowledge(&mut holder, FileId::RELATED, OplockLevel::None).status(), NtStatus::FILE_CLOSED);
-    let lease = oplock_break::Lease { key: LeaseKey([9; 16]), state: LeaseState::empty() };
-    let status = holder.status(Command::OplockBreak, |out| oplock_break::Request::Lease(lease).write(out));
+    let lease = oplock_break::AcknowledgedLease { key: LeaseKey([9; 16]), state: LeaseState::empty() };
+    let status = holder.status(SmbCommand::OplockBreak, |out| oplock_break::Request::Lease(lease).write(out));
     assert_eq!(status, NtStatus::OBJECT_NAME_NOT_FOUND);
     assert!(opener.answer(id).is_none(), "the open still waits");
 }
@@ -455,7 +455,7 @@ fn a_lease_is_broken_by_another_client_and_given_back() {
     assert_eq!(response.oplock_level, OplockLevel::Lease);
 
     let mut opener = world.dial(&Dial::elsewhere());
-    let id = opener.start(Command::Create, |out| OpenFile::named("file").write(out));
+    let id = opener.start(SmbCommand::Create, |out| OpenFile::named("file").write(out));
     let told = interim(&mut opener, id);
     let notice = holder.notice().expect("a notice");
     let Notification::Lease { key: named, flags, current_state, new_state, .. } =
@@ -465,10 +465,10 @@ fn a_lease_is_broken_by_another_client_and_given_back() {
     };
     assert_eq!((named, flags, current_state), (key, NotificationFlags::ACK_REQUIRED, all));
     assert_eq!(new_state, LeaseState::READ_CACHING | LeaseState::HANDLE_CACHING);
-    // More than was left is refused.
+    // More than the remaining rights is refused.
     let give = |holder: &mut Peer, state| {
-        let lease = oplock_break::Lease { key, state };
-        holder.status(Command::OplockBreak, |out| oplock_break::Request::Lease(lease).write(out))
+        let lease = oplock_break::AcknowledgedLease { key, state };
+        holder.status(SmbCommand::OplockBreak, |out| oplock_break::Request::Lease(lease).write(out))
     };
     assert_eq!(give(&mut holder, all), NtStatus::REQUEST_NOT_ACCEPTED);
     assert!(opener.answer(id).is_none());
@@ -477,7 +477,7 @@ fn a_lease_is_broken_by_another_client_and_given_back() {
     assert_eq!(give(&mut holder, new_state), NtStatus::UNSUCCESSFUL);
 }
 
-/// A notice travels sealed to a session that must be sealed.
+/// A notice is sealed if its session must be sealed.
 #[test]
 fn a_notice_keeps_to_the_seal() {
     let world = World::in_memory();
@@ -492,7 +492,7 @@ fn a_notice_keeps_to_the_seal() {
         share: ShareAccess::READ | ShareAccess::WRITE | ShareAccess::DELETE,
         ..OpenFile::named("file")
     };
-    let id = opener.start(Command::Create, |out| read_only.write(out));
+    let id = opener.start(SmbCommand::Create, |out| read_only.write(out));
     let told = interim(&mut opener, id);
     assert!(told.is_sealed);
     let notice = holder.notice().expect("a notice");
@@ -501,7 +501,7 @@ fn a_notice_keeps_to_the_seal() {
     assert!(last(&mut opener, id, &told).is_sealed);
 }
 
-/// Marks a file to go while another client only keeps it open: the answer waits for that client.
+/// Marks a file for deletion while another client only keeps it open. The response waits for that client.
 fn a_mark_that_waits(world: &World) -> (Peer, FileId, Peer, u64) {
     let mut holder = world.client();
     let state = LeaseState::READ_CACHING | LeaseState::HANDLE_CACHING;
@@ -515,7 +515,7 @@ fn a_mark_that_waits(world: &World) -> (Peer, FileId, Peer, u64) {
     let kept = holder.create(&keeps).file_id();
     let mut deleter = world.dial(&Dial::elsewhere());
     let file = deleter.create(&OpenFile { access: Access::DELETE, ..OpenFile::named("file") }).file_id();
-    let id = deleter.start(Command::SetInfo, |out| {
+    let id = deleter.start(SmbCommand::SetInfo, |out| {
         set_info::Request {
             info_type: InfoType::File,
             file_info_class: FileInfoClass::DISPOSITION.0,

@@ -17,7 +17,7 @@ fn descriptor_of(client: &mut Peer, name: &str) -> Descriptor {
             file_info_class: 0,
             output_buffer_length: 4096,
             additional_information: WHO_MAY,
-            flags: query_info::Flags::empty(),
+            flags: query_info::QueryInfoFlags::empty(),
             file_id: id,
             input_buffer: &[],
         }

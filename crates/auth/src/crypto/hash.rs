@@ -1,4 +1,4 @@
-//! Hashes and random bytes: thin, total wrappers over aws-lc-rs and the host's generator.
+//! Hashes and random bytes: thin wrappers over aws-lc-rs and the host's generator.
 
 use aws_lc_rs::{digest, hmac};
 
@@ -12,7 +12,7 @@ pub fn sha512(parts: &[&[u8]]) -> [u8; 64] {
     copied(context.finish().as_ref())
 }
 
-/// The next pre-authentication integrity hash: SHA-512 of the one before and a whole message.
+/// The next pre-authentication integrity hash: SHA-512 of the previous one and a whole message.
 ///
 /// The first `previous` of a connection is all zeros (MS-SMB2 3.3.5.4).
 #[must_use]
@@ -20,7 +20,8 @@ pub fn preauth_hash(previous: &[u8; 64], message: &[u8]) -> [u8; 64] {
     sha512(&[previous, message])
 }
 
-/// A key of HMAC-SHA256 (RFC 2104), expanded once: half of the work for a short message is that of its key.
+/// A key of HMAC-SHA256 (RFC 2104), expanded once. Half of the work for a short message is the expansion of
+/// its key.
 pub struct HmacKey(hmac::Key);
 
 impl HmacKey {
@@ -37,18 +38,19 @@ impl HmacKey {
     }
 }
 
-/// HMAC-SHA256 over one message with a key that is used once.
+/// HMAC-SHA256 of one message with a key for one use.
 #[must_use]
 pub fn hmac_sha256(key: &[u8], message: &[u8]) -> [u8; 32] {
     HmacKey::new(key).code(message)
 }
 
-/// Fills `out` with bytes from the cryptographic generator of the host. That of aws-lc is seeded from it too, but measures the
-/// jitter of the processor beforehand: tens of milliseconds, once in each process, in which a command would stand still.
+/// Fills `out` with bytes from the cryptographic generator of the host. The generator of aws-lc takes its
+/// seed from there too, but measures the jitter of the processor first. That takes tens of milliseconds,
+/// once in each process, and a command would stand still for that time.
 ///
 /// # Panics
-/// When the generator of the system fails. There is nothing safe to go on with: a predictable challenge
-/// or key would be worse.
+/// If the generator of the system fails. There is no safe alternative: a predictable challenge or key
+/// would be worse.
 pub fn fill_random(out: &mut [u8]) {
     getrandom::fill(out).expect("the system's random generator works");
 }
@@ -64,7 +66,7 @@ pub fn random<const N: usize>() -> [u8; N] {
     out
 }
 
-/// The first `N` bytes of a digest that has at least as many.
+/// The first `N` bytes of a digest. It must have at least as many.
 pub(super) fn copied<const N: usize>(digest: &[u8]) -> [u8; N] {
     let mut out = [0; N];
     out.copy_from_slice(&digest[..N]);

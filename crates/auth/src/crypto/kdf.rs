@@ -5,8 +5,8 @@ use zeroize::Zeroizing;
 
 /// Derives a key of `N` bytes (16 or 32) from `key`.
 ///
-/// `label` is given with its closing NUL, as MS-SMB2 3.2.5.3.1 writes it (`b"SMBSigningKey\0"`);
-/// `context` likewise (`b"SmbSign\0"`), or the 64 bytes of the pre-authentication hash for 3.1.1.
+/// `label` has its final NUL, as in MS-SMB2 3.2.5.3.1 (`b"SMBSigningKey\0"`). So does `context`
+/// (`b"SmbSign\0"`), or it is the 64 bytes of the pre-authentication hash for 3.1.1.
 ///
 /// ```
 /// let key = auth::kdf::<16>(&[7; 16], b"SMB2AESCMAC\0", b"SmbSign\0");
@@ -17,8 +17,8 @@ pub fn kdf<const N: usize>(key: &[u8], label: &[u8], context: &[u8]) -> Zeroizin
     const { assert!(N == 16 || N == 32, "L is 128 or 256 bits") };
     let bits = if N == 16 { 128_u32 } else { 256 };
     // MS-SMB2 3.1.4.2
-    // One round of HMAC-SHA256 is enough for either length, so the counter never passes 1. The zero
-    // byte between label and context belongs to SP 800-108 and comes on top of the label's own NUL.
+    // One round of HMAC-SHA256 is enough for either length, so the counter never exceeds 1. The zero byte
+    // between label and context belongs to SP 800-108. The label has its own NUL before it.
     let mut round = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, key));
     round.update(&1_u32.to_be_bytes());
     round.update(label);
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
     use crate::testing::{hex, hex_array};
 
-    /// The keys that Microsoft published with its SMB 3.0 key walk-through, written down on the client.
+    /// The keys in Microsoft's published walk-through of SMB 3.0 keys, recorded on the client.
     #[test]
     fn smb_3_0_keys_are_those_microsoft_published() {
         let session_key: [u8; 16] = hex_array("7CD451825D0450D235424E44BA6E78CC");
@@ -46,7 +46,7 @@ mod tests {
         assert_eq!(derived(b"SMB2APP\0", b"SmbRpc\0"), hex("BB23A4575AA26C721AF525AF15A87B4F"));
     }
 
-    /// The same for SMB 3.1.1, where the context is the pre-authentication hash.
+    /// The keys for SMB 3.1.1, with the pre-authentication hash as context.
     #[test]
     fn smb_3_1_1_keys_are_those_microsoft_published() {
         let session_key: [u8; 16] = hex_array("270E1BA896585EEB7AF3472D3B4C75A7");

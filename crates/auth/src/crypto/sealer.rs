@@ -8,14 +8,15 @@ use ccm::Ccm;
 use ccm::aead::{AeadInOut, KeyInit};
 use ccm::consts::{U11, U16};
 
-use super::Refused;
+use super::TagMismatch;
 use super::hash::copied;
 
-/// How messages are encrypted; the numbers are those of SMB2_ENCRYPTION_CAPABILITIES (MS-SMB2 2.2.3.1.2).
+/// The algorithm of message encryption, with the numbers of SMB2_ENCRYPTION_CAPABILITIES (MS-SMB2
+/// 2.2.3.1.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum Cipher {
-    /// AES-128-CCM: the only one of SMB 3.0 and 3.0.2.
+    /// AES-128-CCM: the only cipher of SMB 3.0 and 3.0.2.
     Aes128Ccm = 0x0001,
     /// AES-128-GCM.
     Aes128Gcm = 0x0002,
@@ -26,7 +27,7 @@ pub enum Cipher {
 }
 
 impl Cipher {
-    /// The ciphers by their names, as Microsoft's tools spell them.
+    /// The names of the ciphers in the spelling of Microsoft's tools.
     pub const NAMES: &'static [(&'static str, Cipher)] = &[
         ("AES-128-CCM", Cipher::Aes128Ccm),
         ("AES-128-GCM", Cipher::Aes128Gcm),
@@ -49,7 +50,7 @@ impl Cipher {
         }
     }
 
-    /// How many bytes of the 16-byte nonce field are used: 11 for CCM, 12 for GCM (MS-SMB2 2.2.41). The
+    /// The number of used bytes in the 16-byte nonce field: 11 for CCM, 12 for GCM (MS-SMB2 2.2.41). The
     /// rest of the field is zero.
     #[must_use]
     pub const fn nonce_len(self) -> usize {
@@ -63,20 +64,19 @@ impl Cipher {
 /// Length in bytes of the Nonce field of the SMB2 TRANSFORM_HEADER.
 pub const NONCE_FIELD_LEN: usize = 16;
 
-/// A key whose length does not fit its cipher.
+/// The length of a key does not match its cipher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{cipher:?} needs a key of {} bytes, not {len}", cipher.key_len())]
 pub struct WrongKeyLength {
-    /// The cipher that was asked for.
+    /// The requested cipher.
     pub cipher: Cipher,
-    /// The length of the key that was given, in bytes.
+    /// The length of the given key, in bytes.
     pub len: usize,
 }
 
 /// An encryption key, expanded once, for any number of messages on any thread.
 ///
-/// The caller answers for never using a nonce twice with one key; a counter for each key and direction
-/// does that.
+/// The caller must never use a nonce twice with one key. A counter for each key and direction ensures that.
 pub struct Sealer {
     cipher: Cipher,
     keyed: Keyed,
@@ -92,10 +92,10 @@ impl Sealer {
     /// Expands `key` for `cipher`.
     ///
     /// # Errors
-    /// [`WrongKeyLength`] when `key` is not [`Cipher::key_len`] bytes long.
+    /// [`WrongKeyLength`] if `key` does not have [`Cipher::key_len`] bytes.
     ///
     /// # Panics
-    /// When aws-lc has no memory for the expanded key.
+    /// If aws-lc has no memory for the expanded key.
     pub fn new(cipher: Cipher, key: &[u8]) -> Result<Sealer, WrongKeyLength> {
         let wrong = WrongKeyLength { cipher, len: key.len() };
         let gcm = |algorithm| aead::UnboundKey::new(algorithm, key).map(aead::LessSafeKey::new);
@@ -108,7 +108,7 @@ impl Sealer {
         keyed.map(|keyed| Sealer { cipher, keyed }).ok_or(wrong)
     }
 
-    /// Which cipher this key was expanded for.
+    /// The cipher of this key.
     #[must_use]
     pub fn cipher(&self) -> Cipher {
         self.cipher
@@ -116,11 +116,11 @@ impl Sealer {
 
     /// Encrypts `data` in place and returns the tag, which is the Signature of the transform header.
     ///
-    /// `nonce` is the whole Nonce field, of which the cipher takes its first [`Cipher::nonce_len`] bytes;
-    /// `aad` is the transform header from that field to its end.
+    /// `nonce` is the whole Nonce field. The cipher uses its first [`Cipher::nonce_len`] bytes. `aad` is the
+    /// part of the transform header from that field to its end.
     ///
     /// # Panics
-    /// When `data` is 4 GiB or longer. A frame of SMB's transport ends at 16 MiB.
+    /// If `data` is 4 GiB or longer. A frame of SMB's transport has at most 16 MiB.
     #[must_use]
     pub fn seal(&self, nonce: &[u8; NONCE_FIELD_LEN], aad: &[u8], data: &mut [u8]) -> [u8; 16] {
         // MS-SMB2 3.1.4.3
@@ -140,17 +140,17 @@ impl Sealer {
         }
     }
 
-    /// Decrypts `data` in place, if `tag` belongs to it and to `aad`.
+    /// Decrypts `data` in place if `tag` matches it and `aad`.
     ///
     /// # Errors
-    /// [`Refused`] when it does not; what `data` then holds is not to be used.
+    /// [`TagMismatch`] if it does not. The contents of `data` must not be used then.
     pub fn open(
         &self,
         nonce: &[u8; NONCE_FIELD_LEN],
         aad: &[u8],
         data: &mut [u8],
         tag: &[u8; 16],
-    ) -> Result<(), Refused> {
+    ) -> Result<(), TagMismatch> {
         let opened = match &self.keyed {
             Keyed::Ccm128(ccm) => {
                 ccm.decrypt_inout_detached(&first(nonce).into(), aad, data.into(), &(*tag).into()).is_ok()
@@ -163,11 +163,11 @@ impl Sealer {
                 gcm.open_in_place_separate_tag(nonce, aead::Aad::from(aad), tag, data).is_ok()
             }
         };
-        if opened { Ok(()) } else { Err(Refused) }
+        if opened { Ok(()) } else { Err(TagMismatch) }
     }
 }
 
-/// The part of the nonce field that a cipher with `N` bytes of nonce takes.
+/// The part of the nonce field for a cipher with `N` bytes of nonce.
 fn first<const N: usize>(field: &[u8; NONCE_FIELD_LEN]) -> [u8; N] {
     copied(field)
 }
@@ -189,7 +189,7 @@ mod tests {
         field
     }
 
-    /// Seals and opens one vector; then checks that a change of any part is refused.
+    /// Seals and opens one vector. Then checks that a change of any part is refused.
     fn check(cipher: Cipher, key: &[u8], nonce: &[u8], aad: &[u8], plain: &[u8], sealed: &[u8], tag: &[u8]) {
         let sealer = Sealer::new(cipher, key).unwrap();
         let nonce = nonce_field(nonce);
@@ -205,7 +205,7 @@ mod tests {
             if let Some(at) = flip {
                 data[at] ^= 0x10;
             }
-            assert_eq!(sealer.open(nonce, aad, &mut data, tag), Err(Refused));
+            assert_eq!(sealer.open(nonce, aad, &mut data, tag), Err(TagMismatch));
         };
         refused(&nonce, aad, Some(plain.len() / 2), &made);
         refused(&nonce, &[aad, b"x"].concat(), None, &made);

@@ -7,10 +7,10 @@ use aws_lc_sys::{AES_ENCRYPT, AES_KEY, AES_cbc_encrypt, AES_set_encrypt_key};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroize;
 
-use super::Refused;
+use super::TagMismatch;
 use super::hash::copied;
 
-/// How messages are signed; the numbers are those of SMB2_SIGNING_CAPABILITIES (MS-SMB2 2.2.3.1.7).
+/// The algorithm of message signatures, with the numbers of SMB2_SIGNING_CAPABILITIES (MS-SMB2 2.2.3.1.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum SigningAlgorithm {
@@ -18,13 +18,13 @@ pub enum SigningAlgorithm {
     HmacSha256 = 0x0000,
     /// AES-128-CMAC (RFC 4493): SMB 3.0 and later.
     AesCmac = 0x0001,
-    /// AES-128-GMAC (RFC 4543): SMB 3.1.1, when both sides offer it.
+    /// AES-128-GMAC (RFC 4543): SMB 3.1.1, if both sides offer it.
     AesGmac = 0x0002,
 }
 
-/// The 12-byte nonce of AES-GMAC, made from what identifies the message. The other algorithms ignore it.
+/// The 12-byte nonce of AES-GMAC, made from the identity of the message. The other algorithms ignore it.
 ///
-/// MS-SMB2 3.1.4.1 defines its content: the message identifier, who sends, and whether it is a CANCEL.
+/// MS-SMB2 3.1.4.1 defines its content: the message identifier, the sender, and whether it is a CANCEL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GmacNonce([u8; 12]);
 
@@ -36,7 +36,7 @@ impl GmacNonce {
         GmacNonce::of(message_id, if is_cancel { 2 } else { 0 })
     }
 
-    /// The nonce of a response or of an unasked notice such as an oplock break.
+    /// The nonce of a response or of a notification such as an oplock break.
     #[must_use]
     pub fn response(message_id: u64) -> GmacNonce {
         // MS-SMB2 3.1.4.1
@@ -64,7 +64,7 @@ impl Signer {
     /// Expands `key` for `algorithm`.
     ///
     /// # Panics
-    /// When aws-lc has no memory for the expanded key.
+    /// If aws-lc has no memory for the expanded key.
     #[must_use]
     pub fn new(algorithm: SigningAlgorithm, key: &[u8; 16]) -> Signer {
         Signer(match algorithm {
@@ -78,7 +78,7 @@ impl Signer {
         })
     }
 
-    /// Which algorithm this key was expanded for.
+    /// The algorithm of this key.
     #[must_use]
     pub fn algorithm(&self) -> SigningAlgorithm {
         match self.0 {
@@ -88,11 +88,11 @@ impl Signer {
         }
     }
 
-    /// The signature of `message`: everything from the SMB2 header to the end of this message of the
-    /// chain with its padding, the 16 bytes of the signature field already zero.
+    /// The signature of `message`: the bytes from the SMB2 header to the end of this message of the chain
+    /// with its padding. The 16 bytes of the signature field must be zero.
     ///
     /// # Panics
-    /// When `message` is longer than 2^36 bytes, which no transport can carry.
+    /// If `message` is longer than 2^36 bytes, which no transport can carry.
     #[must_use]
     pub fn sign(&self, message: &[u8], nonce: GmacNonce) -> [u8; 16] {
         // MS-SMB2 3.1.4.1
@@ -109,17 +109,17 @@ impl Signer {
         }
     }
 
-    /// Compares, in constant time, the signature that came with a message with the one it should have.
+    /// Compares, in constant time, the signature of a message with the correct one.
     ///
-    /// `message` is as for [`Signer::sign`]: its signature field has been set to zero.
+    /// `message` is as for [`Signer::sign`], with a zero signature field.
     ///
     /// # Errors
-    /// [`Refused`] when they differ.
+    /// [`TagMismatch`] if they differ.
     ///
     /// # Panics
     /// As [`Signer::sign`].
-    pub fn verify(&self, message: &[u8], nonce: GmacNonce, signature: &[u8; 16]) -> Result<(), Refused> {
-        if bool::from(self.sign(message, nonce).ct_eq(signature)) { Ok(()) } else { Err(Refused) }
+    pub fn verify(&self, message: &[u8], nonce: GmacNonce, signature: &[u8; 16]) -> Result<(), TagMismatch> {
+        if bool::from(self.sign(message, nonce).ct_eq(signature)) { Ok(()) } else { Err(TagMismatch) }
     }
 }
 
@@ -131,8 +131,8 @@ impl fmt::Debug for Signer {
 
 /// AES-128-CMAC (RFC 4493) on aws-lc's CBC.
 ///
-/// The safe `aws_lc_rs::cmac` copies the whole context on the heap for each message (3.5 µs for 4 KiB
-/// where this takes 2.8), RustCrypto's `cmac` needs 5.2 µs since it loads the round keys for each block.
+/// The safe `aws_lc_rs::cmac` copies the whole context on the heap for each message (3.5 µs for 4 KiB, while
+/// this takes 2.8). RustCrypto's `cmac` needs 5.2 µs, since it loads the round keys for each block.
 struct CmacKey {
     expanded: AES_KEY,
     /// K1, for a message that ends with a whole block.
@@ -141,13 +141,13 @@ struct CmacKey {
     padded: [u8; 16],
 }
 
-/// How much of the message is encrypted in one call; the ciphertext but its last block is dropped.
+/// The number of bytes that one call encrypts. The ciphertext is dropped except for its last block.
 const CBC_STEP: usize = 1024;
 
 impl CmacKey {
     fn new(key: &[u8; 16]) -> CmacKey {
         let mut expanded = AES_KEY { rd_key: [0; 60], rounds: 0 };
-        // SAFETY: `key` is 16 readable bytes, which 128 bits ask for, and `expanded` is a valid AES_KEY.
+        // SAFETY: `key` is 16 readable bytes, as 128 bits require, and `expanded` is a valid AES_KEY.
         #[allow(unsafe_code)]
         let status = unsafe { AES_set_encrypt_key(key.as_ptr(), 128, &mut expanded) };
         assert_eq!(status, 0, "a 128-bit AES key is always accepted");
@@ -183,14 +183,14 @@ impl CmacKey {
         state
     }
 
-    /// CBC-encrypts `blocks` (whole blocks, at most [`CBC_STEP`] bytes) from `state`, which becomes the
+    /// CBC-encrypts `blocks` (whole blocks, at most [`CBC_STEP`] bytes) from `state`. Then `state` has the
     /// last block of the ciphertext.
     fn chain(&self, state: &mut [u8; 16], blocks: &[u8]) {
         assert!(blocks.len() <= CBC_STEP && blocks.len().is_multiple_of(16));
         let mut dropped = [0; CBC_STEP];
-        // SAFETY: the assertion above makes `blocks` whole blocks that fit in `dropped`, a buffer of its
-        // own; `state` is the 16 bytes of the chaining block; `expanded` was set up by AES_set_encrypt_key
-        // and is only read.
+        // SAFETY: the assertion above makes `blocks` whole blocks that fit in `dropped`, which is a separate
+        // buffer. `state` is the 16 bytes of the chaining block. `expanded` was set up by
+        // AES_set_encrypt_key and is only read.
         #[allow(unsafe_code)]
         unsafe {
             AES_cbc_encrypt(
@@ -243,7 +243,7 @@ mod tests {
         }
     }
 
-    /// Our CMAC and the one inside aws-lc agree around every boundary of a block and of a step.
+    /// This CMAC and the one inside aws-lc agree around every boundary of a block and of a step.
     #[test]
     fn cmac_agrees_with_aws_lc_at_every_length_up_to_two_steps() {
         let key = *b"0123456789abcdef";
@@ -256,7 +256,7 @@ mod tests {
         }
     }
 
-    /// The SESSION_SETUP response of Microsoft's published SMB 3.1.1 trace, under its signing key.
+    /// The SESSION_SETUP response in Microsoft's published SMB 3.1.1 trace, with its signing key.
     #[test]
     fn cmac_verifies_a_captured_session_setup_response() {
         let signer = Signer::new(SigningAlgorithm::AesCmac, &hex_array("73FE7A9A77BEF0BDE49C650D8CCB5F76"));
@@ -268,10 +268,11 @@ mod tests {
         message[48..64].fill(0);
         assert_eq!(signer.verify(&message, NO_NONCE, &signature), Ok(()));
         message[70] ^= 1;
-        assert_eq!(signer.verify(&message, NO_NONCE, &signature), Err(Refused));
+        assert_eq!(signer.verify(&message, NO_NONCE, &signature), Err(TagMismatch));
     }
 
-    /// Computed with OpenSSL through Python's `cryptography`: AES-128-GCM of nothing, message as AAD.
+    /// Computed with OpenSSL through Python's `cryptography`: AES-128-GCM of no data, with the message as
+    /// AAD.
     #[test]
     fn gmac_is_gcm_over_associated_data_only() {
         let key: [u8; 16] = std::array::from_fn(|i| i as u8);
@@ -279,7 +280,7 @@ mod tests {
         let nonce = GmacNonce(std::array::from_fn(|i| 0xb0 + i as u8));
         let signer = Signer::new(SigningAlgorithm::AesGmac, &key);
         assert_eq!(signer.sign(&message, nonce), hex_array("66b54b9410f0a9e7a543b6e43205f8ad"));
-        assert_eq!(signer.verify(&message, NO_NONCE, &signer.sign(&message, nonce)), Err(Refused));
+        assert_eq!(signer.verify(&message, NO_NONCE, &signer.sign(&message, nonce)), Err(TagMismatch));
     }
 
     #[test]
@@ -291,7 +292,7 @@ mod tests {
 
     #[test]
     fn hmac_keeps_the_first_half_of_rfc_4231_case_1() {
-        // The key of RFC 4231's case 1 has 20 bytes; HMAC pads with zeros, so case 2's 4-byte key fits.
+        // The key of RFC 4231's case 1 has 20 bytes. HMAC pads with zeros, so case 2's 4-byte key fits.
         let mut key = [0; 16];
         key[..4].copy_from_slice(b"Jefe");
         let signer = Signer::new(SigningAlgorithm::HmacSha256, &key);

@@ -4,7 +4,7 @@ use wire::{Cursor, Now};
 
 use super::message::Malformed;
 
-/// What an AV pair holds; numbers without a name are kept.
+/// The type of an AV pair. Numbers without a name are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AvId(pub u16);
 
@@ -21,7 +21,7 @@ impl AvId {
     pub const DNS_DOMAIN_NAME: AvId = AvId(0x0004);
     /// DNS name of the forest.
     pub const DNS_TREE_NAME: AvId = AvId(0x0005);
-    /// 32 bits, of which [`AV_FLAG_MIC`] matters here.
+    /// 32 bits. Only [`AV_FLAG_MIC`] is used here.
     pub const FLAGS: AvId = AvId(0x0006);
     /// A FILETIME.
     pub const TIMESTAMP: AvId = AvId(0x0007);
@@ -33,21 +33,21 @@ impl AvId {
     pub const CHANNEL_BINDINGS: AvId = AvId(0x000a);
 }
 
-/// The bit of [`AvId::FLAGS`] that says the AUTHENTICATE message carries a MIC.
+/// The bit of [`AvId::FLAGS`] for an AUTHENTICATE message with a MIC.
 pub const AV_FLAG_MIC: u32 = 0x0000_0002;
-/// The bit that says the target name comes from somebody whom the client does not trust.
+/// The bit for a target name from a source that the client does not trust.
 pub const AV_FLAG_UNVERIFIED_TARGET: u32 = 0x0000_0004;
 
-/// A list of AV pairs, checked when it was parsed.
+/// A valid list of AV pairs.
 #[derive(Debug, Clone, Copy)]
 pub struct AvPairs<'a>(&'a [u8]);
 
 impl<'a> AvPairs<'a> {
-    /// Checks a list. It ends with [`AvId::EOL`] or, from some old clients, with its bytes; what follows
-    /// the end is padding and ignored.
+    /// Checks a list. It ends with [`AvId::EOL`] or, from some old clients, with its bytes. Bytes after the
+    /// end are padding and ignored.
     ///
     /// # Errors
-    /// [`Malformed`] when a value is longer than what is left.
+    /// [`Malformed`] if a value is longer than the rest.
     pub fn parse(bytes: &'a [u8]) -> Result<AvPairs<'a>, Malformed> {
         let mut cursor = Cursor::new(bytes);
         while cursor.remaining() > 0 {
@@ -77,7 +77,7 @@ impl<'a> AvPairs<'a> {
         self.iter().find(|(found, _)| *found == id).map(|(_, value)| value)
     }
 
-    /// The flags, 0 when there are none.
+    /// The flags, or 0 without any.
     #[must_use]
     pub fn flags(&self) -> u32 {
         self.get(AvId::FLAGS).and_then(|value| value.try_into().ok()).map_or(0, u32::from_le_bytes)
@@ -90,7 +90,7 @@ impl<'a> AvPairs<'a> {
     }
 }
 
-/// Appends one pair. A value over 64 KiB is cut there: the names it is used for are bounded far below.
+/// Appends one pair. A value over 64 KiB is cut. The names that use it are limited far below that.
 pub fn push_av(out: &mut Vec<u8>, id: AvId, value: &[u8]) {
     let len = u16::try_from(value.len()).unwrap_or(u16::MAX);
     out.extend_from_slice(&id.0.to_le_bytes());
@@ -98,7 +98,7 @@ pub fn push_av(out: &mut Vec<u8>, id: AvId, value: &[u8]) {
     out.extend_from_slice(&value[..usize::from(len)]);
 }
 
-/// Wall time in 100 ns since 1601. The clock cannot say any time before that.
+/// Wall time in 100 ns since 1601. The clock has no earlier time.
 pub(crate) fn filetime(now: Now) -> u64 {
     const EPOCH_1970: i64 = 116_444_736_000_000_000;
     u64::try_from(now.wall_ns.div_euclid(100) + EPOCH_1970).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! The client's end: a NEGOTIATE, then the answer to the CHALLENGE (MS-NLMP 3.1.5.1).
+//! The client's end: sends NEGOTIATE, then answers the CHALLENGE (MS-NLMP 3.1.5.1).
 
 use std::fmt;
 
@@ -15,14 +15,14 @@ use super::signature::Signatures;
 use crate::crypto::random;
 use crate::ntlm::av::filetime;
 
-/// Who logs on, and where to.
+/// The user of a log-on, and its target.
 #[derive(Clone)]
 pub struct ClientIdentity {
     user: String,
     domain: String,
     workstation: String,
     target: String,
-    /// None for the anonymous.
+    /// `None` for the anonymous user.
     hash: Option<NtHash>,
 }
 
@@ -39,7 +39,7 @@ impl ClientIdentity {
         }
     }
 
-    /// Nobody.
+    /// The anonymous user.
     #[must_use]
     pub fn anonymous(target: &str) -> ClientIdentity {
         ClientIdentity {
@@ -51,7 +51,7 @@ impl ClientIdentity {
         }
     }
 
-    /// The same with the name of the client's machine, which servers log.
+    /// Sets the name of the client's machine, which servers log.
     #[must_use]
     pub fn on(mut self, workstation: &str) -> ClientIdentity {
         self.workstation = workstation.into();
@@ -69,27 +69,27 @@ impl fmt::Debug for ClientIdentity {
     }
 }
 
-/// Why the client does not go on.
+/// The reason why the client stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
-    /// The challenge cannot be read.
+    /// The challenge cannot be parsed.
     #[error(transparent)]
     BadChallenge(#[from] Malformed),
-    /// The server has no Unicode or no extended session security.
+    /// The server supports no Unicode or no extended session security.
     #[error("the server offers too little security")]
     TooWeak,
-    /// A name of ours or what the server says of itself does not fit in a message.
+    /// A name of the client or the server's description does not fit in a message.
     #[error("a name is too long for an NTLM message")]
     TooLong,
 }
 
-/// The answer to a challenge, and what both sides then know.
-pub struct Answer {
+/// The response to a challenge, with its keys.
+pub struct ChallengeReply {
     /// The AUTHENTICATE message to send.
     pub message: Vec<u8>,
     /// ExportedSessionKey.
     pub session_key: Key,
-    /// The signatures that SPNEGO may ask for.
+    /// The signatures for SPNEGO.
     pub signatures: Option<Signatures>,
 }
 
@@ -99,7 +99,7 @@ pub struct Client {
     negotiate: Vec<u8>,
 }
 
-/// What the client asks for.
+/// The features that the client requests.
 const ASKED: NegotiateFlags = NegotiateFlags::UNICODE
     .union(NegotiateFlags::REQUEST_TARGET)
     .union(NegotiateFlags::SIGN)
@@ -111,14 +111,14 @@ const ASKED: NegotiateFlags = NegotiateFlags::UNICODE
     .union(NegotiateFlags::KEY_EXCH)
     .union(NegotiateFlags::KEY_56);
 
-/// Without these the keys would be weaker than this client takes.
+/// The features that the client requires. Without them the keys would be too weak.
 const NEEDED: NegotiateFlags = NegotiateFlags::UNICODE.union(NegotiateFlags::EXTENDED_SESSIONSECURITY);
 
-/// The longest name of ours and the longest description of a server, in bytes; well below what a 16-bit
-/// length field holds.
+/// The longest name of the client and the longest description of a server, in bytes. It is well below the
+/// limit of a 16-bit length field.
 const MAX_FIELD_LEN: usize = 8 * 1024;
 
-/// What is random in an answer, so that a test can fix it.
+/// The random values of a response, so that a test can fix them.
 struct Dice {
     client_challenge: [u8; 8],
     session_key: Key,
@@ -142,12 +142,12 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub fn answer(&self, message: &[u8], now: Now) -> Result<Answer, ClientError> {
+    pub fn answer(&self, message: &[u8], now: Now) -> Result<ChallengeReply, ClientError> {
         let dice = Dice { client_challenge: random(), session_key: Zeroizing::new(random()) };
         self.answer_with(message, now, dice)
     }
 
-    fn answer_with(&self, message: &[u8], now: Now, dice: Dice) -> Result<Answer, ClientError> {
+    fn answer_with(&self, message: &[u8], now: Now, dice: Dice) -> Result<ChallengeReply, ClientError> {
         // MS-NLMP 3.1.5.1.2 (exception: a server that leaves out its NetBIOS names is not refused; small
         // servers do, and the names protect nothing)
         let challenge = parse_challenge(message)?;
@@ -190,16 +190,16 @@ impl Client {
             answer[MIC_OFFSET..MIC_OFFSET + MIC_LEN].copy_from_slice(&mic[..]);
         }
         let signatures = Signatures::new(&session_key, flags);
-        Ok(Answer { message: answer, session_key, signatures })
+        Ok(ChallengeReply { message: answer, session_key, signatures })
     }
 }
 
-/// What a NEGOTIATE of this identity asks for.
+/// The features that a NEGOTIATE of this identity requests.
 fn asked(identity: &ClientIdentity) -> NegotiateFlags {
     if identity.hash.is_some() { ASKED } else { ASKED | NegotiateFlags::ANONYMOUS }
 }
 
-/// What ComputeResponse gives.
+/// The result of ComputeResponse.
 struct Response {
     lm: Vec<u8>,
     nt: Vec<u8>,
@@ -208,7 +208,7 @@ struct Response {
 }
 
 impl Response {
-    /// That of the anonymous.
+    /// The response of the anonymous user.
     fn null() -> Response {
         // MS-NLMP 3.3.2
         Response { lm: vec![0], nt: Vec::new(), base_key: Zeroizing::new([0; 16]), has_mic: false }

@@ -1,13 +1,13 @@
 //! The three messages as bytes (MS-NLMP 2.2.1).
 //!
-//! Parsing borrows from the message, never panics and leaves the meaning of what it finds to
-//! [`super::Server`] and [`super::Client`]. Payload fields may lie anywhere in the message.
+//! The parsers borrow from the message and never panic. [`super::Server`] and [`super::Client`] interpret
+//! the fields. Payload fields may be anywhere in the message.
 
 use wire::{Cursor, Truncated, Writer};
 
 use super::flags::NegotiateFlags;
 
-/// A message that is not what it should be.
+/// A malformed message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// A field lies outside the message.
@@ -16,12 +16,12 @@ pub enum Malformed {
     /// It does not begin with "NTLMSSP\0".
     #[error("not an NTLM message")]
     NotNtlm,
-    /// Another of the three messages was due.
+    /// The message has another type than the expected one.
     #[error("NTLM message {found} came where {expected} is due")]
     WrongType {
-        /// Which was due.
+        /// The expected type.
         expected: u32,
-        /// Which came.
+        /// The actual type.
         found: u32,
     },
     /// A name is not UTF-16.
@@ -36,24 +36,24 @@ const CHALLENGE: u32 = 0x0000_0002;
 /// Message type of AUTHENTICATE.
 const AUTHENTICATE: u32 = 0x0000_0003;
 
-/// Where the MIC lies in an AUTHENTICATE message that has one.
+/// The offset of the MIC in an AUTHENTICATE message with one.
 pub const MIC_OFFSET: usize = 72;
 /// Length of the MIC in bytes.
 pub const MIC_LEN: usize = 16;
 /// Length of CHALLENGE and AUTHENTICATE before their payload, the latter without MIC.
 const CHALLENGE_HEADER_LEN: usize = 56;
 
-/// What VERSION says of us: the protocol's revision matters, the rest is for debugging.
+/// The value of VERSION. The protocol's revision matters, and the rest is for debugging.
 const VERSION: [u8; 8] = [10, 0, 0, 0, 0, 0, 0, 0x0f];
 
 /// The client's first message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Negotiate {
-    /// What the client offers.
+    /// The features that the client offers.
     pub flags: NegotiateFlags,
 }
 
-/// Reads a NEGOTIATE message. The domain and workstation in it are of no use and are not looked at.
+/// Reads a NEGOTIATE message. Its domain and workstation are not needed and are ignored.
 ///
 /// # Errors
 /// [`Malformed`].
@@ -80,13 +80,13 @@ impl Negotiate {
 /// The server's answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Challenge<'a> {
-    /// What the server chose.
+    /// The features that the server chose.
     pub flags: NegotiateFlags,
     /// The nonce that the response must cover.
     pub server_challenge: [u8; 8],
     /// The server's name, UTF-16LE.
     pub target_name: &'a [u8],
-    /// The AV pairs, as bytes: the response copies them.
+    /// The bytes of the AV pairs. The response copies them.
     pub target_info: &'a [u8],
 }
 
@@ -99,7 +99,7 @@ pub fn parse_challenge(message: &[u8]) -> Result<Challenge<'_>, Malformed> {
     let target_name = field(&mut cursor)?;
     let flags = NegotiateFlags::from_bits_retain(cursor.u32_le()?);
     let server_challenge = cursor.array()?;
-    // Servers of before NTLMv2 end here.
+    // Servers from before NTLMv2 end here.
     let target_info = if flags.contains(NegotiateFlags::TARGET_INFO) {
         cursor.skip(8)?;
         field(&mut cursor)?
@@ -134,7 +134,7 @@ impl Challenge<'_> {
 /// The client's last message.
 #[derive(Clone, Copy)]
 pub struct Authenticate<'a> {
-    /// Response of LM or LMv2, or nothing.
+    /// Response of LM or LMv2, or empty.
     pub lm_response: &'a [u8],
     /// Response of NTLM: 24 bytes for version 1, more for version 2.
     pub nt_response: &'a [u8],
@@ -144,14 +144,14 @@ pub struct Authenticate<'a> {
     pub user: &'a [u8],
     /// The client's machine, UTF-16LE.
     pub workstation: &'a [u8],
-    /// The session key under the key exchange key, or nothing.
+    /// The encrypted session key, or empty.
     pub encrypted_session_key: &'a [u8],
-    /// What was settled.
+    /// The agreed features.
     pub flags: NegotiateFlags,
 }
 
-/// Reads an AUTHENTICATE message. Whether there is a MIC is said inside `nt_response`, so
-/// [`mic_of`] fetches it.
+/// Reads an AUTHENTICATE message. `nt_response` says whether there is a MIC, so [`mic_of`] reads that
+/// separately.
 ///
 /// # Errors
 /// [`Malformed`].
@@ -169,10 +169,10 @@ pub fn parse_authenticate(message: &[u8]) -> Result<Authenticate<'_>, Malformed>
 }
 
 impl Authenticate<'_> {
-    /// The message with VERSION and a MIC of zeros, which the sender then fills in at [`MIC_OFFSET`].
+    /// The message with VERSION and a zero MIC. The sender then writes the MIC at [`MIC_OFFSET`].
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        // The names first, then the responses, as Windows does; receivers must take any order.
+        // The names come first, then the responses, as in Windows. Receivers must accept any order.
         let payloads = [
             self.domain,
             self.user,
@@ -205,7 +205,7 @@ impl Authenticate<'_> {
 }
 
 impl std::fmt::Debug for Authenticate<'_> {
-    /// Without the responses and the key: a response can be attacked off-line.
+    /// Leaves out the responses and the key, since a response can be attacked off-line.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Authenticate")
             .field("user", &String::from_utf16_lossy(&units(self.user)))
@@ -215,17 +215,17 @@ impl std::fmt::Debug for Authenticate<'_> {
     }
 }
 
-/// The MIC of an AUTHENTICATE message that is known to carry one.
+/// The MIC of an AUTHENTICATE message that has one.
 ///
 /// # Errors
-/// [`Malformed`] when the message is too short for it.
+/// [`Malformed`] if the message is too short for it.
 pub fn mic_of(message: &[u8]) -> Result<[u8; MIC_LEN], Malformed> {
     let mut cursor = Cursor::new(message);
     cursor.skip(MIC_OFFSET)?;
     Ok(cursor.array()?)
 }
 
-/// The UTF-16 code units of a name; an odd last byte is dropped.
+/// The UTF-16 code units of a name. An odd last byte is dropped.
 #[must_use]
 pub fn units(bytes: &[u8]) -> Vec<u16> {
     bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect()
@@ -234,7 +234,7 @@ pub fn units(bytes: &[u8]) -> Vec<u16> {
 /// A name as text.
 ///
 /// # Errors
-/// [`Malformed::BadName`] when it is not UTF-16.
+/// [`Malformed::BadName`] if it is not UTF-16.
 pub fn name(bytes: &[u8]) -> Result<String, Malformed> {
     if !bytes.len().is_multiple_of(2) {
         return Err(Malformed::BadName);
@@ -242,13 +242,13 @@ pub fn name(bytes: &[u8]) -> Result<String, Malformed> {
     String::from_utf16(&units(bytes)).map_err(|_| Malformed::BadName)
 }
 
-/// Text as the UTF-16LE that names and passwords have in NTLM.
+/// Text as UTF-16LE, the form of names and passwords in NTLM.
 #[must_use]
 pub fn utf16le(text: &str) -> Vec<u8> {
     text.encode_utf16().flat_map(u16::to_le_bytes).collect()
 }
 
-/// Checks signature and type; returns a reader behind them.
+/// Checks signature and type. Returns a reader after them.
 fn header(message: &[u8], expected: u32) -> Result<Cursor<'_>, Malformed> {
     let mut cursor = Cursor::new(message);
     if cursor.bytes(SIGNATURE.len()).ok() != Some(SIGNATURE) {
@@ -258,7 +258,7 @@ fn header(message: &[u8], expected: u32) -> Result<Cursor<'_>, Malformed> {
     if found == expected { Ok(cursor) } else { Err(Malformed::WrongType { expected, found }) }
 }
 
-/// The payload that the next length, maximum and offset point to. An empty field's offset means nothing.
+/// The payload of the next length, maximum and offset. The offset of an empty field is ignored.
 fn field<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], Malformed> {
     let len = cursor.u16_le()?;
     cursor.skip(2)?;
@@ -270,7 +270,7 @@ fn field<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], Malformed> {
     Ok(cursor.window(offset, usize::from(len))?)
 }
 
-/// Writes length, maximum and offset of `value`, which will lie at `payload`, and moves that on.
+/// Writes length, maximum and offset of `value`, whose bytes go to `payload`. Advances `payload`.
 ///
 /// Every name and response that this crate builds is far shorter than 64 KiB ([`super::av::push_av`]).
 fn put_field(writer: &mut Writer<'_>, value: &[u8], payload: &mut usize) {
@@ -281,7 +281,7 @@ fn put_field(writer: &mut Writer<'_>, value: &[u8], payload: &mut usize) {
     *payload += value.len();
 }
 
-/// The VERSION structure, zeros unless it was settled that it is sent.
+/// The VERSION structure. It is zero unless both sides agreed on it.
 fn version(flags: NegotiateFlags) -> [u8; 8] {
     if flags.contains(NegotiateFlags::VERSION) { VERSION } else { [0; 8] }
 }

@@ -1,6 +1,7 @@
-//! Names of clients that have no Unicode (MS-NLMP 2.2.2.5).
+//! Names of clients without Unicode (MS-NLMP 2.2.2.5).
 //!
-//! No message says which code page such a client has. It is taken for 850, the one of western MS-DOS, which Samba takes too.
+//! No message has the code page of such a client. It is assumed to be 850, the one of western MS-DOS, as in
+//! Samba.
 
 /// The characters of the bytes from 0x80 on.
 const UPPER_HALF: &str = "ÇüéâäàåçêëèïîìÄÅÉæÆôöòûùÿÖÜø£Ø×ƒ\
@@ -16,7 +17,7 @@ pub fn to_utf16le(name: &[u8]) -> Vec<u8> {
     super::message::utf16le(&text.collect::<String>())
 }
 
-/// Text in the code page; a question mark stands for what it does not have.
+/// Text in the code page. A question mark replaces missing characters.
 #[must_use]
 pub fn from_text(text: &str) -> Vec<u8> {
     let byte = |letter: char| match u8::try_from(letter) {

@@ -1,4 +1,4 @@
-//! The arithmetic of NTLMv2 (MS-NLMP 3.3.2), and the hash that stands for a password.
+//! The calculations of NTLMv2 (MS-NLMP 3.3.2), and the hash of a password.
 
 use std::fmt;
 
@@ -10,8 +10,8 @@ use zeroize::Zeroizing;
 
 use super::message::{units, utf16le};
 
-/// NTOWFv1 of a password: MD4 of its UTF-16LE. Whoever has it can log on, so it is kept as a secret:
-/// never shown, wiped when dropped.
+/// NTOWFv1 of a password: MD4 of its UTF-16LE. It is enough for a log-on, so it is kept secret: never shown,
+/// wiped when dropped.
 #[derive(Clone)]
 pub struct NtHash(Zeroizing<[u8; 16]>);
 
@@ -23,13 +23,13 @@ impl NtHash {
         NtHash(Zeroizing::new(Md4::digest(text.as_slice()).into()))
     }
 
-    /// A hash as it was stored.
+    /// A stored hash.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 16]) -> NtHash {
         NtHash(Zeroizing::new(bytes))
     }
 
-    /// The hash, to store it.
+    /// The hash for storage.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 16] {
         &self.0
@@ -52,7 +52,7 @@ pub fn ntowf_v2(hash: &NtHash, user: &[u8], domain: &[u8]) -> Key {
     hmac_md5(&hash.0[..], &[&upper, domain])
 }
 
-/// NTProofStr: what proves that the client knows the key.
+/// NTProofStr: the proof that the client has the key.
 #[must_use]
 pub fn nt_proof(response_key: &Key, server_challenge: &[u8; 8], client_challenge: &[u8]) -> Key {
     hmac_md5(&response_key[..], &[server_challenge, client_challenge])
@@ -64,13 +64,13 @@ pub fn session_base_key(response_key: &Key, proof: &Key) -> Key {
     hmac_md5(&response_key[..], &[&proof[..]])
 }
 
-/// The MIC over the three messages, the last one with zeros where its MIC is.
+/// The MIC of the three messages. The last one has zeros in the place of its MIC.
 #[must_use]
 pub fn message_mic(session_key: &Key, negotiate: &[u8], challenge: &[u8], authenticate: &[u8]) -> Key {
     hmac_md5(&session_key[..], &[negotiate, challenge, authenticate])
 }
 
-/// RC4K: one use of RC4 under `key`; encrypts and decrypts.
+/// RC4K: one use of RC4 with `key`. It encrypts and decrypts.
 #[must_use]
 pub fn rc4k(key: &Key, data: &[u8; 16]) -> Key {
     let mut out = Zeroizing::new(*data);
@@ -94,8 +94,8 @@ pub(super) fn hmac_md5(key: &[u8], parts: &[&[u8]]) -> Key {
     Zeroizing::new(mac.finalize().into_bytes().into())
 }
 
-/// One UTF-16 unit in upper case, as Windows does it: unit by unit, and only where a single unit maps to a
-/// single one and back. So `ß`, `ı` and halves of surrogate pairs stay as they are.
+/// One UTF-16 unit in upper case, as in Windows: unit by unit, and only if a single unit maps to a single
+/// one and back. So `ß`, `ı` and halves of surrogate pairs are unchanged.
 fn upper_unit(unit: u16) -> u16 {
     let Some(lower) = char::from_u32(u32::from(unit)) else {
         return unit;

@@ -1,4 +1,4 @@
-//! The server's end: a challenge, then a judgement of the answer (MS-NLMP 3.2.5.1).
+//! The server's end: sends a challenge, then judges the response (MS-NLMP 3.2.5.1).
 
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 use wire::{Cursor, Now};
@@ -19,12 +19,12 @@ use crate::crypto::random;
 use crate::ntlm::av::filetime;
 use crate::refusal::Refusal;
 
-/// What the server calls itself in its CHALLENGE.
+/// The server's names in its CHALLENGE.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Names {
     /// NetBIOS name of the computer, at most 15 characters, by custom in upper case.
     pub netbios_computer: String,
-    /// NetBIOS name of the domain or workgroup; a server of no domain gives its own name.
+    /// NetBIOS name of the domain or workgroup. A server without a domain uses its own name.
     pub netbios_domain: String,
     /// DNS name of the computer.
     pub dns_computer: String,
@@ -40,36 +40,36 @@ pub struct Server {
     offered: NegotiateFlags,
 }
 
-/// How a login was proved.
+/// The proof of a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Proof {
     /// With the account's password.
     Password,
-    /// Not at all: an unknown user, let in as the configured guest.
+    /// No proof: an unknown user is logged on as the configured guest.
     Guest,
-    /// Not at all, and no user was named.
+    /// No proof: the client named no user.
     Anonymous,
 }
 
-/// Somebody who is let in.
+/// A client that is logged on.
 pub struct Judgement {
-    /// Name of the account as it is stored; empty for the anonymous.
+    /// Name of the account as it is stored. It is empty for the anonymous user.
     pub user: String,
-    /// Domain as the client gave it.
+    /// Domain as the client sent it.
     pub domain: String,
-    /// Machine as the client gave it, not proved.
+    /// Machine as the client sent it, without proof.
     pub workstation: String,
-    /// How the login was proved.
+    /// The proof of the login.
     pub proof: Proof,
-    /// ExportedSessionKey; zeros for a guest.
+    /// ExportedSessionKey, or zeros for a guest.
     pub session_key: Key,
-    /// The signatures that SPNEGO may ask for; none if they were not agreed on, or for a guest.
+    /// The signatures for SPNEGO. `None` if they were not agreed on, or for a guest.
     pub signatures: Option<Signatures>,
-    /// Whom the response was meant for.
+    /// The intended target of the response.
     pub target: Target,
 }
 
-/// What we can do of what a client may ask for.
+/// The requested features that the server supports.
 const SUPPORTED: NegotiateFlags = NegotiateFlags::SIGN
     .union(NegotiateFlags::SEAL)
     .union(NegotiateFlags::EXTENDED_SESSIONSECURITY)
@@ -78,26 +78,26 @@ const SUPPORTED: NegotiateFlags = NegotiateFlags::SIGN
     .union(NegotiateFlags::KEY_EXCH)
     .union(NegotiateFlags::KEY_56);
 
-/// What every CHALLENGE says.
+/// The flags of every CHALLENGE.
 const ALWAYS: NegotiateFlags = NegotiateFlags::REQUEST_TARGET
     .union(NegotiateFlags::NTLM)
     .union(NegotiateFlags::ALWAYS_SIGN)
     .union(NegotiateFlags::TARGET_TYPE_SERVER)
     .union(NegotiateFlags::TARGET_INFO);
 
-/// An NTLMv2 response is longer than any of NTLMv1 or LM, which have this many bytes.
+/// The length of the responses of NTLMv1 and LM in bytes. An NTLMv2 response is longer.
 const OLD_RESPONSE_LEN: usize = 24;
 
 impl Server {
     /// Answers a NEGOTIATE message with a fresh challenge.
     ///
     /// # Errors
-    /// [`Refusal::BadMessage`]; [`Refusal::TooWeak`] when the client has no way to write names.
+    /// [`Refusal::BadMessage`]; [`Refusal::TooWeak`] if the client has no encoding for names.
     pub fn challenge(names: &Names, negotiate: &[u8], now: Now) -> Result<Server, Refusal> {
         Server::challenge_with(names, negotiate, now, random())
     }
 
-    /// As [`Server::challenge`], with a chosen nonce.
+    /// Makes a challenge with a chosen nonce.
     fn challenge_with(
         names: &Names,
         negotiate: &[u8],
@@ -120,7 +120,7 @@ impl Server {
         Ok(Server { negotiate: negotiate.to_vec(), challenge, server_challenge, offered })
     }
 
-    /// The exchange that sent this CHALLENGE in answer to this NEGOTIATE.
+    /// The exchange that answered this NEGOTIATE with this CHALLENGE.
     #[cfg(test)]
     pub(crate) fn resumed(negotiate: &[u8], challenge: &[u8]) -> Server {
         let sent = super::parse_challenge(challenge).expect("our own challenge");
@@ -140,10 +140,10 @@ impl Server {
 
     /// Judges the AUTHENTICATE message.
     ///
-    /// An unknown user costs the same work and gets the same answer as a wrong password.
+    /// An unknown user costs the same work and gets the same result as a wrong password.
     ///
     /// # Errors
-    /// The reason for which the client is not let in.
+    /// The reason why the client is refused.
     pub fn judge(
         &self,
         message: &[u8],
@@ -165,7 +165,8 @@ impl Server {
         let mut response = Cursor::new(sent.nt_response);
         let proof: [u8; 16] = response.array().map_err(Malformed::from)?;
         let client_challenge = response.rest();
-        // Read before the proof is compared: what cannot be read is refused the same for every user.
+        // This is read before the proof is compared, so that a malformed response is refused in the same way
+        // for every user.
         let (stamp, pairs) = said_with(client_challenge)?;
 
         let account = find_account(&name(sent.user)?, credentials);
@@ -182,8 +183,9 @@ impl Server {
         Ok(Judgement { target, ..admit(&sent, account.name, Proof::Password, session_key, settled) })
     }
 
-    /// The user whose password an AUTHENTICATE message is to prove, in one form for all spellings: of an account its name,
-    /// else what was written. None when nothing is to be proved, or the message cannot be read.
+    /// The user whose password an AUTHENTICATE message proves, in one form for all spellings. It is the name
+    /// of an account, or else the name as it was sent. `None` if the message proves nothing or cannot be
+    /// parsed.
     #[must_use]
     pub fn claimed(&self, message: &[u8], credentials: &dyn Credentials) -> Option<String> {
         let sent =
@@ -206,8 +208,8 @@ impl Server {
         })
     }
 
-    /// Compares the proof in constant time with those for the domain as sent, in upper case, and none;
-    /// returns the SessionBaseKey of the one that fits.
+    /// Compares the proof in constant time with the three possible ones: for the domain as sent, for the
+    /// domain in upper case, and without a domain. Returns the SessionBaseKey of the matching one.
     fn prove(
         &self,
         account: Option<&Account>,
@@ -222,10 +224,10 @@ impl Server {
         let mut fits = Choice::from(0);
         let mut found: Key = Zeroizing::new([0; 16]);
         // MS-NLMP 3.2.5.1.2
-        // The users are our own, so the domain says nothing; but clients put into their key the one that
-        // they send, or the same in upper case, or none.
+        // All users belong to this server, so the domain has no meaning. But clients use the sent domain for
+        // their key, or the same in upper case, or none.
         for domain in [sent.domain, utf16le(&upper).as_slice(), &[]] {
-            // Both, whether they are there or not, so that the time does not tell how many there are.
+            // Both hashes are tried even if one is missing, so that the time does not reveal their number.
             for hash in [first, second] {
                 let key = ntowf_v2(hash.unwrap_or(&nobody), sent.user, domain);
                 let expected = nt_proof(&key, &self.server_challenge, client_challenge);
@@ -240,7 +242,7 @@ impl Server {
         (fits.into(), found)
     }
 
-    /// Verifies the MIC if the response, which is proved by now, says that there is one.
+    /// Verifies the MIC if the response says that there is one. The response was verified before.
     fn check_mic(&self, message: &[u8], pairs: AvPairs<'_>, session_key: &Key) -> Result<(), Refusal> {
         // MS-NLMP 3.2.5.1.2
         if pairs.flags() & AV_FLAG_MIC == 0 {
@@ -254,7 +256,7 @@ impl Server {
     }
 }
 
-/// Names that were sent in another encoding.
+/// Names that were converted from another encoding.
 struct InUtf16 {
     user: Vec<u8>,
     domain: Vec<u8>,
@@ -267,7 +269,7 @@ impl InUtf16 {
     }
 }
 
-/// The blob that the client's proof covers, beside the proof: its time, and the pairs.
+/// The blob that the client's proof covers: its time and the pairs.
 fn said_with(client_challenge: &[u8]) -> Result<(u64, AvPairs<'_>), Refusal> {
     // MS-NLMP 2.2.2.7
     let mut cursor = Cursor::new(client_challenge);
@@ -280,7 +282,7 @@ fn said_with(client_challenge: &[u8]) -> Result<(u64, AvPairs<'_>), Refusal> {
     read().map_err(|malformed: Malformed| malformed.into())
 }
 
-/// An unknown user becomes the guest if there is one; everybody else is refused alike.
+/// Logs an unknown user on as guest, if there is a guest account. All others are refused in the same way.
 fn guest_or_nobody(sent: &Authenticate<'_>, credentials: &dyn Credentials) -> Result<Judgement, Refusal> {
     // MS-NLMP 3.2.5.1.2
     let unknown = find_account(&name(sent.user)?, credentials).is_none();
@@ -293,7 +295,7 @@ fn guest_or_nobody(sent: &Authenticate<'_>, credentials: &dyn Credentials) -> Re
     }
 }
 
-/// The judgement on a client that is let in.
+/// The result for a client that is logged on.
 fn admit(
     sent: &Authenticate<'_>,
     user: String,
@@ -317,13 +319,13 @@ const CLIENT_CHALLENGE_HEADER_LEN: usize = 28;
 /// The offset of the time in it.
 const STAMP_OFFSET: usize = 8;
 
-/// Whether an LM response is that of an anonymous client: nothing, or a single zero byte.
+/// Whether an LM response is that of an anonymous client: empty, or a single zero byte.
 fn is_null(lm_response: &[u8]) -> bool {
     matches!(lm_response, [] | [0])
 }
 
-/// The account that a client names: as it stands, or without what an e-mail-like name has behind `@`, or
-/// what a down-level name has before `\`.
+/// The account that a client names. The name may be exact, or an e-mail-like name with an `@` part, or a
+/// down-level name with a part before `\`.
 fn find_account(user: &str, credentials: &dyn Credentials) -> Option<Account> {
     credentials.lookup(user).or_else(|| credentials.lookup(local_part(user)?))
 }
@@ -342,7 +344,7 @@ fn exported_key(
     settled: NegotiateFlags,
 ) -> Result<Key, Refusal> {
     // MS-NLMP 3.2.5.1.2 (exception: a client that sends a key with KEY_EXCH but neither SIGN nor SEAL has
-    // used it, so we do too; some do that although the text has no such case)
+    // used that key, so the server does too; some clients do that although the text has no such case)
     if !settled.contains(NegotiateFlags::KEY_EXCH) {
         return Ok(exchange_key.clone());
     }
@@ -353,7 +355,7 @@ fn exported_key(
     }
 }
 
-/// The AV pairs of the CHALLENGE: the names, and the time, which makes clients send a MIC.
+/// The AV pairs of the CHALLENGE: the names and the time. The time makes clients send a MIC.
 fn target_info(names: &Names, now: Now) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     for (id, value) in [
@@ -424,7 +426,7 @@ mod tests {
         server.server_challenge[0] ^= 1;
         let judged = server.judge(&hex(EXAMPLE), &accounts(), Now::default()).map(|it| it.user);
         assert_eq!(judged, Err(Refusal::WrongCredentials));
-        // The NTLMv2 response lies at 0x84; 0x54 bytes long.
+        // The NTLMv2 response is at 0x84 and has 0x54 bytes.
         for at in 0x84..0x84 + 0x54 {
             let mut message = hex(EXAMPLE);
             message[at] ^= 0x04;
@@ -447,7 +449,7 @@ mod tests {
 
     #[test]
     fn responses_of_ntlm_v1_and_lm_are_refused() {
-        // Cut to the 24 bytes that NTLMv1 has; then to none, which leaves the LM response alone.
+        // Cut to the 24 bytes of NTLMv1, then to none, which leaves only the LM response.
         for len in [24, 0] {
             let mut message = hex(EXAMPLE);
             message[20] = len;
@@ -464,8 +466,8 @@ mod tests {
         assert_eq!(judged, Err(Refusal::TooWeak));
     }
 
-    /// For the NEGOTIATE of a Windows client we choose what the Windows server of the trace chose, and
-    /// say of ourselves what it says.
+    /// For the NEGOTIATE of a Windows client the server chooses the same as the Windows server of the trace,
+    /// and describes itself in the same way.
     #[test]
     fn challenge_is_that_of_a_windows_server_but_for_version() {
         let mut expected = hex(captured::CHALLENGE);
@@ -474,7 +476,7 @@ mod tests {
         let server = Server::challenge_with(&names(), &hex(captured::NEGOTIATE), time, nonce).unwrap();
         let mut message = server.message().to_vec();
         for challenge in [&mut message, &mut expected] {
-            // VERSION at 48; the time stamp is the last pair before the end mark.
+            // VERSION is at 48. The time stamp is the last pair before the end mark.
             challenge[48..56].fill(0);
             let end = challenge.len() - 4;
             challenge[end - 8..end].fill(0);
@@ -493,7 +495,7 @@ mod tests {
         assert_eq!(refused, Err(Refusal::TooWeak));
     }
 
-    /// The AUTHENTICATE of a client that writes its names in the OEM code page, for a user of any name.
+    /// The AUTHENTICATE of a client that sends its names in the OEM code page.
     fn oem_answer(server: &Server, user: &[u8], password: &str) -> Vec<u8> {
         let challenge = parse_challenge(server.message()).unwrap();
         let temp = [&[1, 1][..], &[0; 26], challenge.target_info, &[0; 4]].concat();
@@ -542,7 +544,7 @@ mod tests {
                 }
             }
         }
-        // Who offers both is answered in Unicode.
+        // A client that offers both gets Unicode.
         negotiate[12] |= 0x01;
         let server = Server::challenge(&names(), &negotiate, Now::default()).unwrap();
         assert_eq!(parse_challenge(server.message()).unwrap().target_name, utf16le("SUT311"));
@@ -560,7 +562,7 @@ mod tests {
         for spelling in ["user", "USER", "User@there", "HOME\\user", "user@elsewhere"] {
             assert_eq!(claimed(spelling).as_deref(), Some("user"), "{spelling}");
         }
-        // The same for users that are not there, so that nobody can tell.
+        // The result is the same for unknown users, so that clients cannot tell.
         for spelling in ["zoe", "ZOE", "Zoe@there", "HOME\\zoe"] {
             assert_eq!(claimed(spelling).as_deref(), Some("zoe"), "{spelling}");
         }

@@ -1,7 +1,7 @@
-//! NTLM message signatures, as far as SPNEGO's mechListMIC needs them (MS-NLMP 3.4.4.2).
+//! NTLM message signatures for SPNEGO's mechListMIC (MS-NLMP 3.4.4.2).
 //!
-//! SMB protects its messages itself, so the sequence number never passes 0, and the RC4 state starts
-//! afresh for each signature: MS-SPNG 3.2.5.1 wants exactly that around the mechListMIC.
+//! SMB protects its own messages, so the sequence number is always 0. The RC4 state starts anew for each
+//! signature, as MS-SPNG 3.2.5.1 requires for the mechListMIC.
 
 use md5::{Digest, Md5};
 use subtle::ConstantTimeEq;
@@ -10,12 +10,12 @@ use zeroize::Zeroizing;
 use super::flags::NegotiateFlags;
 use super::response::{Key, hmac_md5, rc4_apply};
 
-/// Which end made a signature.
+/// The signer of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
-    /// The one that logs on.
+pub enum SigningSide {
+    /// The client.
     Client,
-    /// The one that is logged on to.
+    /// The server.
     Server,
 }
 
@@ -26,8 +26,8 @@ pub struct Signatures {
 }
 
 impl Signatures {
-    /// The signatures of an exchange with this exported session key and these settled flags, or `None`
-    /// if they do not allow any: without extended session security there is no signing key, without SIGN
+    /// The signatures of an exchange with this exported session key and these agreed flags. `None` if the
+    /// flags do not allow any: without extended session security there is no signing key, and without SIGN
     /// no signature was agreed on.
     #[must_use]
     pub fn new(session_key: &[u8; 16], flags: NegotiateFlags) -> Option<Signatures> {
@@ -37,9 +37,9 @@ impl Signatures {
             .then(|| Signatures { session_key: Zeroizing::new(*session_key), flags })
     }
 
-    /// The signature with sequence number 0 that `side` puts on `message`.
+    /// The signature of `message` by `side`, with sequence number 0.
     #[must_use]
-    pub fn sign(&self, side: Side, message: &[u8]) -> [u8; 16] {
+    pub fn sign(&self, side: SigningSide, message: &[u8]) -> [u8; 16] {
         // MS-NLMP 3.4.4.2
         let sequence = 0_u32.to_le_bytes();
         let mac = hmac_md5(&self.signing_key(side)[..], &[&sequence, message]);
@@ -55,22 +55,22 @@ impl Signatures {
         out
     }
 
-    /// Whether `signature` is what `side` puts on `message`; compared in constant time.
+    /// Whether `signature` is the one of `side` for `message`. The comparison takes constant time.
     #[must_use]
-    pub fn verify(&self, side: Side, message: &[u8], signature: &[u8]) -> bool {
+    pub fn verify(&self, side: SigningSide, message: &[u8], signature: &[u8]) -> bool {
         self.sign(side, message).ct_eq(signature).into()
     }
 
-    fn signing_key(&self, side: Side) -> Key {
+    fn signing_key(&self, side: SigningSide) -> Key {
         // MS-NLMP 3.4.5.2
         let magic: &[u8] = match side {
-            Side::Client => b"session key to client-to-server signing key magic constant\0",
-            Side::Server => b"session key to server-to-client signing key magic constant\0",
+            SigningSide::Client => b"session key to client-to-server signing key magic constant\0",
+            SigningSide::Server => b"session key to server-to-client signing key magic constant\0",
         };
         md5(&self.session_key[..], magic)
     }
 
-    fn sealing_key(&self, side: Side) -> Key {
+    fn sealing_key(&self, side: SigningSide) -> Key {
         // MS-NLMP 3.4.5.3
         let strength = if self.flags.contains(NegotiateFlags::KEY_128) {
             16
@@ -80,8 +80,8 @@ impl Signatures {
             5
         };
         let magic: &[u8] = match side {
-            Side::Client => b"session key to client-to-server sealing key magic constant\0",
-            Side::Server => b"session key to server-to-client sealing key magic constant\0",
+            SigningSide::Client => b"session key to client-to-server sealing key magic constant\0",
+            SigningSide::Server => b"session key to server-to-client sealing key magic constant\0",
         };
         md5(&self.session_key[..strength], magic)
     }
@@ -104,17 +104,23 @@ mod tests {
     #[test]
     fn keys_are_those_of_ms_nlmp_4_2_4_4() {
         let signatures = Signatures::new(&[0x55; 16], flags()).unwrap();
-        assert_eq!(*signatures.sealing_key(Side::Client), hex_array("59f600973cc4960a25480a7c196e4c58"));
-        assert_eq!(*signatures.signing_key(Side::Client), hex_array("4788dc861b4782f35d43fd98fe1a2d39"));
+        assert_eq!(
+            *signatures.sealing_key(SigningSide::Client),
+            hex_array("59f600973cc4960a25480a7c196e4c58")
+        );
+        assert_eq!(
+            *signatures.signing_key(SigningSide::Client),
+            hex_array("4788dc861b4782f35d43fd98fe1a2d39")
+        );
     }
 
-    /// The example signs after sealing 18 bytes, which moves the RC4 stream; its checksum before RC4 is
-    /// what we make when no key exchange was settled.
+    /// The example signs after sealing 18 bytes, and that moves the RC4 stream. Its checksum before RC4 is
+    /// the result without a key exchange.
     #[test]
     fn checksum_is_that_of_ms_nlmp_4_2_4_4() {
         let plain = hex("50006c00610069006e007400650078007400");
         let without = Signatures::new(&[0x55; 16], flags() - NegotiateFlags::KEY_EXCH).unwrap();
-        assert_eq!(without.sign(Side::Client, &plain), hex_array("0100000070352851f256430900000000"));
+        assert_eq!(without.sign(SigningSide::Client, &plain), hex_array("0100000070352851f256430900000000"));
     }
 
     /// Both mechListMICs of Microsoft's published SMB 3.1.1 trace.
@@ -127,10 +133,10 @@ mod tests {
         let mech_list = hex("300C060A2B06010401823702020A");
         let client = hex("0100000063775A9A5FD97F0600000000");
         let server = hex("010000003B453CDC3524164200000000");
-        assert!(signatures.verify(Side::Client, &mech_list, &client));
-        assert!(signatures.verify(Side::Server, &mech_list, &server));
-        assert!(!signatures.verify(Side::Server, &mech_list, &client));
-        assert!(!signatures.verify(Side::Client, &mech_list, &client[..15]));
+        assert!(signatures.verify(SigningSide::Client, &mech_list, &client));
+        assert!(signatures.verify(SigningSide::Server, &mech_list, &server));
+        assert!(!signatures.verify(SigningSide::Server, &mech_list, &client));
+        assert!(!signatures.verify(SigningSide::Client, &mech_list, &client[..15]));
     }
 
     #[test]

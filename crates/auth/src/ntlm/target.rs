@@ -1,7 +1,8 @@
-//! Whom a client's response is meant for, as the client says in what its proof covers (MS-NLMP 2.2.2.1).
+//! The intended target of a client's response, from the part that its proof covers (MS-NLMP 2.2.2.1).
 //!
-//! An attacker who has lured a client to himself can pass its response on to another server, and is let in there in the client's
-//! name. He cannot change what stands here. Whether a server takes it for meant is its own to decide.
+//! An attacker who has lured a client can relay its response to another server, and that server logs the
+//! attacker on as the client. The attacker cannot change the values here. The server decides whether it is
+//! the intended target.
 
 use md5::{Digest, Md5};
 use wire::Now;
@@ -10,25 +11,25 @@ use super::av::{AV_FLAG_MIC, AV_FLAG_UNVERIFIED_TARGET, AvId, AvPairs};
 use super::message::units;
 use crate::ntlm::av::filetime;
 
-/// The place and the time at which a response is to be handed in, as it says itself.
+/// The target and the time of a response, as the response states them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Target {
-    /// The service that the client meant to reach, such as `cifs/files`; none when it does not say.
+    /// The service that the client intended, such as `cifs/files`, if it names one.
     pub service: Option<String>,
-    /// The client does not vouch for that name: somebody else has told it.
+    /// The client does not trust that name: it comes from another source.
     pub is_unverified: bool,
-    /// The response belongs to a TLS channel.
+    /// The response is bound to a TLS channel.
     pub is_channel_bound: bool,
-    /// How far its time is from the server's, in seconds; none without a MIC.
+    /// The difference between its time and the server's, in seconds. `None` without a MIC.
     pub apart_s: Option<u64>,
 }
 
 impl Target {
-    /// From the pairs of a response whose header has `stamp` for its time.
+    /// From the pairs of a response with the time `stamp` in its header.
     pub(super) fn read(pairs: AvPairs<'_>, stamp: u64, now: Now) -> Target {
         let service = pairs.get(AvId::TARGET_NAME).map(|name| String::from_utf16_lossy(&units(name)));
         let binding = pairs.get(AvId::CHANNEL_BINDINGS).unwrap_or_default();
-        // MS-NLMP 3.1.5.1.2: with a MIC the time is the one of the CHALLENGE, whatever the client's clock shows.
+        // MS-NLMP 3.1.5.1.2: with a MIC the time is that of the CHALLENGE, not that of the client's clock.
         let has_mic = pairs.flags() & AV_FLAG_MIC != 0;
         let stamp = pairs.timestamp().unwrap_or(stamp);
         Target {
@@ -40,10 +41,10 @@ impl Target {
     }
 }
 
-/// Whether the hash of channel bindings is one of any: neither absent, nor zeros, nor the hash of bindings that are empty,
-/// which some clients send for none.
+/// Whether the hash is one of actual channel bindings. It is not if it is absent or zero, or the hash of
+/// empty bindings, which some clients send for none.
 fn binds(hash: &[u8]) -> bool {
-    // RFC 4121 4.1.1.2: types, lengths and data of both addresses, and of the application, all of them zero.
+    // RFC 4121 4.1.1.2: types, lengths and data of both addresses and of the application, all of them zero.
     const EMPTY: [u8; 20] = [0; 20];
     hash.iter().any(|&byte| byte != 0) && hash != Md5::digest(EMPTY).as_slice()
 }

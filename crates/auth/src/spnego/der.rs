@@ -1,4 +1,5 @@
-//! As much DER as SPNEGO needs. Definite lengths only; every length is held against what is there.
+//! The part of DER that SPNEGO needs. Only definite lengths are valid, and every length is checked against
+//! the data.
 
 use wire::Cursor;
 
@@ -31,7 +32,7 @@ pub fn element<'a>(cursor: &mut Cursor<'a>) -> Result<(u8, &'a [u8]), BadToken> 
     let first = cursor.u8()?;
     let len = match first {
         0..=0x7f => usize::from(first),
-        // Longer forms than needed are not DER, but some clients send them.
+        // Longer forms than necessary are not DER, but some clients send them.
         0x81..=0x84 => {
             let digits = cursor.bytes(usize::from(first & 0x7f))?;
             digits.iter().fold(0, |len, digit| (len << 8) | usize::from(*digit))
@@ -41,7 +42,7 @@ pub fn element<'a>(cursor: &mut Cursor<'a>) -> Result<(u8, &'a [u8]), BadToken> 
     Ok((tag, cursor.bytes(len)?))
 }
 
-/// Reads one element that must have this tag.
+/// Reads one element. It must have this tag.
 pub fn expect<'a>(cursor: &mut Cursor<'a>, tag: u8) -> Result<&'a [u8], BadToken> {
     match element(cursor)? {
         (found, content) if found == tag => Ok(content),
@@ -49,12 +50,12 @@ pub fn expect<'a>(cursor: &mut Cursor<'a>, tag: u8) -> Result<&'a [u8], BadToken
     }
 }
 
-/// The content of the single element of this tag that `bytes` begins with.
+/// The content of the first element of `bytes`, which must have this tag.
 pub fn only(bytes: &[u8], tag: u8) -> Result<&[u8], BadToken> {
     expect(&mut Cursor::new(bytes), tag)
 }
 
-/// Writes one element around the parts in order.
+/// Writes one element with the parts in order.
 pub fn write(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     let mut out = Vec::with_capacity(len + 6);

@@ -7,25 +7,25 @@ use super::der::{
     expect, only, write,
 };
 
-/// A token that cannot be read.
+/// A token that cannot be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadToken {
-    /// An element is longer than what is left.
+    /// An element is longer than the rest.
     #[error(transparent)]
     Truncated(#[from] Truncated),
-    /// An element of indefinite length, or of a length in more than four bytes.
+    /// An element has an indefinite length, or a length in more than four bytes.
     #[error("an element's length is not written in a form that is allowed")]
     BadLength,
-    /// Another element was due.
+    /// The element is not the expected one.
     #[error("an element with tag {0:#04x} where it does not belong")]
     UnexpectedTag(u8),
-    /// The wrapper is that of another mechanism than SPNEGO.
+    /// The wrapper belongs to another mechanism than SPNEGO.
     #[error("the token belongs to another mechanism")]
     NotSpnego,
-    /// More than [`MAX_MECHS`] mechanisms.
+    /// There are more than [`MAX_MECHS`] mechanisms.
     #[error("too many mechanisms")]
     TooManyMechs,
-    /// Longer than [`MAX_TOKEN_LEN`].
+    /// The token is longer than [`MAX_TOKEN_LEN`].
     #[error("the token is too long")]
     TooLong,
 }
@@ -37,27 +37,27 @@ pub const NTLMSSP: &[u8] = &[0x2b, 0x06, 0x01, 0x04, 0x01, 0x82, 0x37, 0x02, 0x0
 /// 1.2.840.113554.1.2.2, the mechanism Kerberos 5, encoded.
 pub const KERBEROS: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 0x01, 0x02, 0x02];
 
-/// The longest token that is looked at, in bytes. A Kerberos ticket of a member of many groups comes to
-/// 48 KiB and may be the optimistic token of a client that then takes NTLM.
+/// The longest accepted token, in bytes. A Kerberos ticket of a member of many groups has up to 48 KiB. It
+/// may be the optimistic token of a client that then takes NTLM.
 pub const MAX_TOKEN_LEN: usize = 64 * 1024;
-/// How many mechanisms a client may name; Windows names at most six.
+/// The most mechanisms of a client. Windows names at most six.
 pub const MAX_MECHS: usize = 32;
 
 /// A token of either kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Token<'a> {
-    /// The first of an exchange.
+    /// The first token of an exchange.
     Init(NegTokenInit<'a>),
-    /// Every later one.
+    /// Any later token.
     Resp(NegTokenResp<'a>),
 }
 
-/// What the initiator begins with; a server's NegTokenInit2 reads the same.
+/// The initiator's first token. A server's NegTokenInit2 is parsed in the same way.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NegTokenInit<'a> {
-    /// The mechanisms by preference, as encoded object identifiers.
+    /// The mechanisms in order of preference, as encoded object identifiers.
     pub mechs: Vec<&'a [u8]>,
-    /// The encoded MechTypeList as it was sent: what a mechListMIC vouches for.
+    /// The encoded MechTypeList as it was sent, which a mechListMIC protects.
     pub mech_list: &'a [u8],
     /// The optimistic token, for the first mechanism.
     pub mech_token: Option<&'a [u8]>,
@@ -66,26 +66,26 @@ pub struct NegTokenInit<'a> {
 /// Every later token of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NegTokenResp<'a> {
-    /// How the negotiation stands.
+    /// The state of the negotiation.
     pub state: Option<NegState>,
     /// The chosen mechanism, in the acceptor's first token.
     pub supported_mech: Option<&'a [u8]>,
     /// The mechanism's own token.
     pub response_token: Option<&'a [u8]>,
-    /// The code over the list of mechanisms.
+    /// The MIC of the list of mechanisms.
     pub mech_list_mic: Option<&'a [u8]>,
 }
 
-/// How the negotiation stands (RFC 4178 section 4.2.2).
+/// The state of the negotiation (RFC 4178 section 4.2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NegState {
-    /// Finished, from the sender's side.
+    /// The sender has finished.
     AcceptCompleted,
     /// The other side must send another token.
     AcceptIncomplete,
-    /// The end.
+    /// The negotiation has failed.
     Reject,
-    /// As incomplete; and codes over the list of mechanisms must be exchanged.
+    /// The other side must send another token, and both must send a MIC of the list of mechanisms.
     RequestMic,
     /// A value that RFC 4178 does not define.
     Unknown(u8),
@@ -113,8 +113,8 @@ impl NegState {
     }
 }
 
-/// Reads a token, with or without the GSS-API wrapper. What follows it is ignored, and so are elements
-/// that RFC 4178 leaves for extensions.
+/// Reads a token, with or without the GSS-API wrapper. Bytes after it are ignored, and so are elements that
+/// RFC 4178 leaves for extensions.
 ///
 /// # Errors
 /// [`BadToken`].
@@ -142,8 +142,8 @@ fn parse_init(fields: &[u8]) -> Result<NegTokenInit<'_>, BadToken> {
     let mut token = NegTokenInit::default();
     let mut cursor = Cursor::new(fields);
     while cursor.remaining() > 0 {
-        // reqFlags [1] must be ignored (RFC 4178 section 4.2.1); [3] is negHints in a server's token and a
-        // mechListMIC in a client's, which nobody can verify before a mechanism has finished.
+        // reqFlags [1] must be ignored (RFC 4178 section 4.2.1). [3] is negHints in a server's token. In a
+        // client's token it is a mechListMIC, which cannot be verified before a mechanism has finished.
         match element(&mut cursor)? {
             (0xa0, content) => {
                 token.mech_list = content;
@@ -200,7 +200,7 @@ fn wrap_init(fields: &[&[u8]]) -> Vec<u8> {
     write(APPLICATION_0, &[&write(OBJECT_IDENTIFIER, &[SPNEGO]), &init])
 }
 
-/// What a server says first: the mechanisms it has, which is NTLMSSP, and the name that is to be ignored.
+/// The first token of a server: its mechanisms, which is only NTLMSSP, and a name that clients must ignore.
 #[must_use]
 pub fn hint() -> Vec<u8> {
     // MS-SPNG 3.2.5.2
@@ -210,7 +210,7 @@ pub fn hint() -> Vec<u8> {
 }
 
 impl NegTokenInit<'_> {
-    /// The token: `mech_list` as it is and the optimistic token. `mechs` is for the reader only.
+    /// The token: the unchanged `mech_list` and the optimistic token. Only the reader uses `mechs`.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mechs = write(context(0), &[self.mech_list]);
@@ -246,8 +246,8 @@ mod tests {
     use crate::ntlm::message::captured;
     use crate::testing::hex;
 
-    /// The tokens of Microsoft's published SMB 3.1.1 trace around the NTLM messages, both written by
-    /// Windows.
+    /// The tokens in Microsoft's published SMB 3.1.1 trace. Windows wrote both of them around the NTLM
+    /// messages.
     #[test]
     fn tokens_of_a_captured_exchange_are_read_and_written_alike() {
         let negotiate = hex(captured::NEGOTIATE);
@@ -269,8 +269,8 @@ mod tests {
         assert_eq!(resp.encode(), captured);
     }
 
-    /// What Windows says first, from the example of MS-SPNG section 4 without its NEGOEX token: our hint
-    /// differs in nothing but the mechanism it leaves out.
+    /// The first token of Windows, from the example of MS-SPNG section 4 without its NEGOEX token. The hint
+    /// here differs only by the mechanism that it leaves out.
     #[test]
     fn hint_has_the_shape_of_the_ms_spng_example() {
         let expected = hex("604806062b0601050502a03e303ca00e300c060a2b06010401823702020a\

@@ -143,8 +143,8 @@ impl From<&FileInfo> for Attributes {
     }
 }
 
-impl From<&directory::Entry> for Attributes {
-    fn from(it: &directory::Entry) -> Attributes {
+impl From<&directory::ListingEntry> for Attributes {
+    fn from(it: &directory::ListingEntry) -> Attributes {
         let (size, allocated, written) = (it.end_of_file, it.allocation_size, it.last_write_time.0);
         of_share(size, allocated, written, it.file_attributes, Some(it.reparse_tag))
     }

@@ -6,7 +6,7 @@ use smb_wire::ioctl::body::{
     ResumeKey, SrvCopychunk, SrvCopychunkCopy, SrvCopychunkResponse, SrvRequestResumeKey,
 };
 use smb_wire::ioctl::{self, CtlCode};
-use smb_wire::{List, NtStatus};
+use smb_wire::{NtStatus, WireList};
 
 use crate::Error;
 use crate::error::Result;
@@ -46,7 +46,7 @@ impl File {
         };
         let chunks: Vec<SrvCopychunk> = (0..length.div_ceil(CHUNK)).map(chunk).collect();
         let mut input = Vec::new();
-        SrvCopychunkCopy { source_key: source.0, chunks: List::Values(&chunks) }.write(&mut input);
+        SrvCopychunkCopy { source_key: source.0, chunks: WireList::Values(&chunks) }.write(&mut input);
         let reply = self.control(CtlCode::SrvCopychunkWrite, &input, 12).await?.success()?;
         let done = SrvCopychunkResponse::parse(ioctl::Response::parse(reply.message())?.output)?;
         match u64::from(done.total_bytes_written) == length {
@@ -62,7 +62,7 @@ impl File {
     /// [`Error::Status`] when the server refuses, as where its file system cannot do that.
     pub async fn share_storage_of(&self, source: &File, at: u64, length: u64) -> Result<()> {
         let beyond =
-            |_| Error::Status { command: smb_wire::Command::Ioctl, status: NtStatus::INVALID_PARAMETER };
+            |_| Error::Status { command: smb_wire::SmbCommand::Ioctl, status: NtStatus::INVALID_PARAMETER };
         let (offset, byte_count) =
             (i64::try_from(at).map_err(beyond)?, i64::try_from(length).map_err(beyond)?);
         let asked = DuplicateExtents {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use auth::{Cipher, GmacNonce, Sealer, Signer, SigningAlgorithm, kdf};
 use smb_wire::header::{self, Flags, transform};
 use smb_wire::negotiate::Dialect;
-use smb_wire::{Command, Header};
+use smb_wire::{Header, SmbCommand};
 
 use crate::Error;
 
@@ -93,7 +93,7 @@ impl ChannelKeys {
         let Ok(header) = Header::parse_mut(message) else { return };
         header.set_flags(header.flags() | Flags::SIGNED);
         header.set_signature([0; 16]);
-        let nonce = GmacNonce::request(header.message_id(), header.command() == Command::Cancel);
+        let nonce = GmacNonce::request(header.message_id(), header.command() == SmbCommand::Cancel);
         let signature = self.signer.sign(message, nonce);
         message[SIGNATURE].copy_from_slice(&signature);
     }
@@ -173,10 +173,10 @@ mod tests {
         let keys =
             ChannelKeys::derive(5, &[7; 16], &agreed(Dialect::Smb302, SigningAlgorithm::AesCmac, None));
         let mut message = Vec::new();
-        Header::request(Command::Echo, 9).push(&mut message);
+        Header::request(SmbCommand::Echo, 9).push(&mut message);
         message.extend([4, 0, 0, 0]);
         let mut unsigned = message.clone();
-        assert!(matches!(keys.verify(&mut unsigned), Err(Error::Unprotected(Command::Echo))));
+        assert!(matches!(keys.verify(&mut unsigned), Err(Error::Unprotected(SmbCommand::Echo))));
         // CMAC does not tell the directions apart, so our own signature serves as the server's.
         keys.sign(&mut message);
         keys.verify(&mut message.clone()).unwrap();

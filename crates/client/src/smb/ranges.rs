@@ -9,8 +9,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use smb_wire::lock::{self, Flags, LockElement};
-use smb_wire::{Command, List, NtStatus};
+use smb_wire::lock::{self, LockElement, LockFlags};
+use smb_wire::{NtStatus, SmbCommand, WireList};
 use tokio::sync::RwLock;
 
 use crate::Error;
@@ -99,7 +99,7 @@ impl File {
         let _changing = self.ranges.changing.read().await;
         // Forgotten before it is sent: what comes of it may never be heard of.
         let had = self.ranges.forget(range);
-        let answer = self.change(range, Flags::UNLOCK, self.next_lock()).await?;
+        let answer = self.change(range, LockFlags::UNLOCK, self.next_lock()).await?;
         let replayed = answer.replayed;
         match answer.success() {
             Ok(_) => Ok(()),
@@ -123,16 +123,18 @@ impl File {
     async fn was_taken(&self, range: Range, sequence: Sequence) -> Result<bool> {
         let _changing = self.ranges.changing.write().await;
         // Done under the number of the first copy, which a server that counts now takes for this one when it comes.
-        let settled =
-            self.change(NOTHING, Flags::SHARED_LOCK | Flags::FAIL_IMMEDIATELY, sequence).await?.success();
+        let settled = self
+            .change(NOTHING, LockFlags::SHARED_LOCK | LockFlags::FAIL_IMMEDIATELY, sequence)
+            .await?
+            .success();
         // A range that this open has by another LOCK stays: that has refused both copies.
         let given_back = match self.ranges.has(range) {
             true => None,
-            false => Some(self.change(range, Flags::UNLOCK, self.next_lock()).await?.success()),
+            false => Some(self.change(range, LockFlags::UNLOCK, self.next_lock()).await?.success()),
         };
         settled?;
         // It is not held where the first copy has come in between. A lock of no byte is in nobody's way.
-        self.change(NOTHING, Flags::UNLOCK, self.next_lock()).await?;
+        self.change(NOTHING, LockFlags::UNLOCK, self.next_lock()).await?;
         match given_back {
             None => Ok(false),
             Some(Ok(_)) => Ok(true),
@@ -153,14 +155,14 @@ impl File {
     }
 
     /// One LOCK request.
-    async fn change(&self, range: Range, flags: Flags, sequence: Sequence) -> Result<Answer<1>> {
+    async fn change(&self, range: Range, flags: LockFlags, sequence: Sequence) -> Result<Answer<1>> {
         let Range { offset, length } = range;
         let elements = [LockElement { offset, length, flags }];
-        let (file_id, locks) = (self.id(), List::Values(&elements));
+        let (file_id, locks) = (self.id(), WireList::Values(&elements));
         let (lock_sequence_index, lock_sequence_number) = sequence;
         let request = lock::Request { lock_sequence_number, lock_sequence_index, file_id, locks };
         let body = |out: &mut Vec<u8>| request.write(out);
-        let answer = self.tree.call([Part { command: Command::Lock, payload: 0, body: &body }]).await?;
+        let answer = self.tree.call([Part { command: SmbCommand::Lock, payload: 0, body: &body }]).await?;
         let [reply] = &answer.replies;
         if reply.status().is_success() {
             lock::Response::parse(reply.message())?;
@@ -170,7 +172,7 @@ impl File {
 }
 
 /// A range for this open alone, or not at all.
-const TAKE: Flags = Flags::EXCLUSIVE_LOCK.union(Flags::FAIL_IMMEDIATELY);
+const TAKE: LockFlags = LockFlags::EXCLUSIVE_LOCK.union(LockFlags::FAIL_IMMEDIATELY);
 
 fn is_not_locked(error: &Error) -> bool {
     error.status() == Some(NtStatus::RANGE_NOT_LOCKED)

@@ -1,10 +1,10 @@
-//! The AAPL create context: what macOS asks a server about itself when it opens a share.
+//! The AAPL create context: the query that macOS sends when it opens a share.
 //!
-//! There is no public specification; the layout is what macOS sends and servers for it answer.
+//! There is no public specification. The layout is the one that macOS and its servers use.
 
 use crate::macros::{wire_enum, wire_flags};
 use crate::malformed::Malformed;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use crate::status::NtStatus;
 use crate::utf16::Utf16;
 use wire::Writer;
@@ -12,15 +12,15 @@ use wire::Writer;
 const STRUCTURE: &str = "AAPL create context";
 
 wire_enum! {
-    /// What the context asks for.
-    pub enum Command: u32 {
+    /// The command of the context.
+    pub enum AaplCommand: u32 {
         ServerQuery = 0x0000_0001,
         ResolveId = 0x0000_0002,
     }
 }
 
 wire_flags! {
-    /// What a server query asks for and what its answer holds.
+    /// The parts of a server query and of its response.
     pub struct QueryBitmap: u64 {
         SERVER_CAPS = 0x0000_0001,
         VOLUME_CAPS = 0x0000_0002,
@@ -29,21 +29,21 @@ wire_flags! {
 }
 
 wire_flags! {
-    /// What client or server can do.
+    /// The capabilities of a client or server.
     pub struct ServerCaps: u64 {
-        /// Directory entries carry access, resource fork length and Finder information.
+        /// Directory entries have access, resource fork length and Finder information.
         READ_DIR_ATTR = 0x0000_0001,
         /// FSCTL_SRV_COPYCHUNK copies a whole file with its streams.
         OSX_COPYFILE = 0x0000_0002,
         /// The server is based on UNIX.
         UNIX_BASED = 0x0000_0004,
-        /// Modes are carried in ACEs.
+        /// ACEs have file modes.
         NFS_ACE = 0x0000_0008,
     }
 }
 
 wire_flags! {
-    /// What a volume can do.
+    /// The capabilities of a volume.
     pub struct VolumeCaps: u64 {
         RESOLVE_ID = 0x0000_0001,
         CASE_SENSITIVE = 0x0000_0002,
@@ -54,19 +54,19 @@ wire_flags! {
 /// The context of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
-    /// Asks what server and volume can do.
+    /// Queries the capabilities of server and volume.
     ServerQuery {
-        /// What is asked for.
+        /// The requested parts.
         bitmap: QueryBitmap,
-        /// What the client can do.
+        /// The capabilities of the client.
         client_caps: ServerCaps,
     },
-    /// Asks for the path of a file by its id.
+    /// Asks for the path of a file with this id.
     ResolveId {
         /// The file.
         file_id: u64,
     },
-    /// A command that is not known and is to be ignored.
+    /// An unknown command, to be ignored.
     Unknown(u32),
 }
 
@@ -74,39 +74,39 @@ impl Request {
     /// Parses the data of the context.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing.
+    /// [`Malformed`] if a field is missing.
     pub fn parse(data: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(data, STRUCTURE);
-        let command = Command::new(r.u32("Command")?);
+        let mut r = FieldReader::new(data, STRUCTURE);
+        let command = AaplCommand::new(r.u32("Command")?);
         r.skip(4, "Reserved")?;
         Ok(match command {
-            Command::ServerQuery => Request::ServerQuery {
+            AaplCommand::ServerQuery => Request::ServerQuery {
                 bitmap: QueryBitmap::from_bits_retain(r.u64("RequestBitmap")?),
                 client_caps: ServerCaps::from_bits_retain(r.u64("ClientCapabilities")?),
             },
-            Command::ResolveId => Request::ResolveId { file_id: r.u64("FileId")? },
-            Command::Unknown(command) => Request::Unknown(command),
+            AaplCommand::ResolveId => Request::ResolveId { file_id: r.u64("FileId")? },
+            AaplCommand::Unknown(command) => Request::Unknown(command),
         })
     }
 
     pub(super) fn write(&self, w: &mut Writer<'_>) {
         match *self {
             Request::ServerQuery { bitmap, client_caps } => {
-                command(w, Command::ServerQuery);
+                command(w, AaplCommand::ServerQuery);
                 w.u64_le(bitmap.bits());
                 w.u64_le(client_caps.bits());
             }
             Request::ResolveId { file_id } => {
-                command(w, Command::ResolveId);
+                command(w, AaplCommand::ResolveId);
                 w.u64_le(file_id);
             }
-            Request::Unknown(number) => command(w, Command::Unknown(number)),
+            Request::Unknown(number) => command(w, AaplCommand::Unknown(number)),
         }
     }
 }
 
 /// The command and its reserved bytes.
-fn command(w: &mut Writer<'_>, command: Command) {
+fn command(w: &mut Writer<'_>, command: AaplCommand) {
     w.u32_le(command.get());
     w.u32_le(0);
 }
@@ -114,13 +114,13 @@ fn command(w: &mut Writer<'_>, command: Command) {
 /// The context of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Response<'a> {
-    /// What server and volume can do. Which fields are there stands in the bitmap of the answer.
+    /// The capabilities of server and volume. The bitmap in the response says which fields it has.
     ServerQuery {
-        /// What the server can do.
+        /// The capabilities of the server.
         server_caps: Option<ServerCaps>,
-        /// What the volume can do.
+        /// The capabilities of the volume.
         volume_caps: Option<VolumeCaps>,
-        /// The model of the server, by which Finder chooses an icon.
+        /// The model of the server. Finder chooses an icon by it.
         model: Option<Utf16<'a>>,
     },
     /// The path of a file.
@@ -130,7 +130,7 @@ pub enum Response<'a> {
         /// The path from the share's root.
         path: Utf16<'a>,
     },
-    /// A command that is not known.
+    /// An unknown command.
     Unknown(u32),
 }
 
@@ -138,22 +138,22 @@ impl<'a> Response<'a> {
     /// Parses the data of the context.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or a string is longer than the data.
+    /// [`Malformed`] if a field is missing or a string is longer than the data.
     pub fn parse(data: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(data, STRUCTURE);
-        let command = Command::new(r.u32("Command")?);
+        let mut r = FieldReader::new(data, STRUCTURE);
+        let command = AaplCommand::new(r.u32("Command")?);
         r.skip(4, "Reserved")?;
         match command {
-            Command::ServerQuery => Self::parse_server_query(r),
-            Command::ResolveId => {
+            AaplCommand::ServerQuery => Self::parse_server_query(r),
+            AaplCommand::ResolveId => {
                 let status = NtStatus(r.u32("Status")?);
                 Ok(Response::ResolveId { status, path: string(&mut r)? })
             }
-            Command::Unknown(command) => Ok(Response::Unknown(command)),
+            AaplCommand::Unknown(command) => Ok(Response::Unknown(command)),
         }
     }
 
-    fn parse_server_query(mut r: Reader<'a>) -> Result<Self, Malformed> {
+    fn parse_server_query(mut r: FieldReader<'a>) -> Result<Self, Malformed> {
         let bitmap = QueryBitmap::from_bits_retain(r.u64("ReplyBitmap")?);
         let mut server_caps = None;
         let mut volume_caps = None;
@@ -178,7 +178,7 @@ impl<'a> Response<'a> {
                 bitmap.set(QueryBitmap::SERVER_CAPS, server_caps.is_some());
                 bitmap.set(QueryBitmap::VOLUME_CAPS, volume_caps.is_some());
                 bitmap.set(QueryBitmap::MODEL_INFO, model.is_some());
-                command(w, Command::ServerQuery);
+                command(w, AaplCommand::ServerQuery);
                 w.u64_le(bitmap.bits());
                 server_caps.iter().for_each(|caps| w.u64_le(caps.bits()));
                 volume_caps.iter().for_each(|caps| w.u64_le(caps.bits()));
@@ -189,18 +189,18 @@ impl<'a> Response<'a> {
                 }
             }
             Response::ResolveId { status, path } => {
-                command(w, Command::ResolveId);
+                command(w, AaplCommand::ResolveId);
                 w.u32_le(status.0);
                 w.u32_le(path.as_bytes().len() as u32);
                 w.bytes(path.as_bytes());
             }
-            Response::Unknown(number) => command(w, Command::Unknown(*number)),
+            Response::Unknown(number) => command(w, AaplCommand::Unknown(*number)),
         }
     }
 }
 
-/// A 32-bit length in bytes and so much text.
-fn string<'a>(r: &mut Reader<'a>) -> Result<Utf16<'a>, Malformed> {
+/// A 32-bit length in bytes with a text of that length.
+fn string<'a>(r: &mut FieldReader<'a>) -> Result<Utf16<'a>, Malformed> {
     let length = r.u32("length of a string")? as usize;
     let bytes = r.bytes(length, "string")?;
     Utf16::new(bytes).ok_or(r.wrong("string"))
@@ -210,7 +210,8 @@ fn string<'a>(r: &mut Reader<'a>) -> Result<Utf16<'a>, Malformed> {
 mod tests {
     use super::*;
 
-    /// What macOS sends when it opens a share: everything is asked for, and all capabilities are claimed.
+    /// The context that macOS sends when it opens a share. It requests all parts and claims all
+    /// capabilities.
     const MACOS: [u8; 24] = [1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0];
 
     #[test]

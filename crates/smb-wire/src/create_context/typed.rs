@@ -1,4 +1,4 @@
-//! The data of the create contexts that are known, for both directions.
+//! The data of the known create contexts, in both directions.
 
 use super::{Raw, aapl, name};
 use crate::create::Access;
@@ -6,12 +6,12 @@ use crate::id::{FileId, Guid, LeaseKey};
 use crate::macros::wire_flags;
 use crate::malformed::Malformed;
 use crate::posix;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use crate::status::NtStatus;
 use wire::Writer;
 
 wire_flags! {
-    /// What a lease lets its client cache (MS-SMB2 2.2.13.2.8).
+    /// The caching rights of a lease (MS-SMB2 2.2.13.2.8).
     pub struct LeaseState: u32 {
         READ_CACHING = 0x0000_0001,
         HANDLE_CACHING = 0x0000_0002,
@@ -28,31 +28,31 @@ wire_flags! {
 }
 
 wire_flags! {
-    /// Flags of a durable handle, second version (MS-SMB2 2.2.13.2.11).
+    /// Flags of a durable handle, version 2 (MS-SMB2 2.2.13.2.11).
     pub struct DurableFlags: u32 {
         PERSISTENT = 0x0000_0002,
     }
 }
 
-/// A lease that is asked for or granted (MS-SMB2 2.2.13.2.8, 2.2.13.2.10, 2.2.14.2.10, 2.2.14.2.11).
+/// A requested or granted lease (MS-SMB2 2.2.13.2.8, 2.2.13.2.10, 2.2.14.2.10, 2.2.14.2.11).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
-    /// Names the lease.
+    /// The key of the lease.
     pub key: LeaseKey,
     /// The rights.
     pub state: LeaseState,
-    /// Flags. In a request of the first version they mean nothing.
+    /// Its flags. They have no meaning in a request of version 1.
     pub flags: LeaseFlags,
-    /// What only the second version has; its presence makes this a lease of the second version.
+    /// The fields of version 2. If they are present, this is a lease of version 2.
     pub v2: Option<LeaseV2>,
 }
 
-/// What the second version of a lease adds.
+/// The fields that version 2 of a lease adds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseV2 {
-    /// The lease of the parent directory, when [`LeaseFlags::PARENT_LEASE_KEY_SET`] is.
+    /// The lease of the parent directory, if [`LeaseFlags::PARENT_LEASE_KEY_SET`] is set.
     pub parent_key: LeaseKey,
-    /// Counts the changes of the lease's state.
+    /// The number of changes of the lease's state.
     pub epoch: u16,
 }
 
@@ -91,34 +91,34 @@ impl Lease {
 /// A create context of a request (MS-SMB2 2.2.13.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestContext<'a> {
-    /// A FILE_FULL_EA_INFORMATION list for a file that is made.
+    /// A FILE_FULL_EA_INFORMATION list for a new file.
     EaBuffer(&'a [u8]),
-    /// A self-relative security descriptor for a file that is made.
+    /// A self-relative security descriptor for a new file.
     SdBuffer(&'a [u8]),
-    /// The Open shall be durable.
+    /// Requests a durable Open.
     DurableHandleRequest,
-    /// Takes a durable Open up again.
+    /// Reconnects to a durable Open.
     DurableHandleReconnect(FileId),
-    /// Bytes to allocate for a file that is made or overwritten.
+    /// Bytes to allocate for a new or overwritten file.
     AllocationSize(u64),
-    /// Asks for the maximal access, unless the file's change time is still this FILETIME.
+    /// Requests the maximal access, unless the file's change time is still this FILETIME.
     QueryMaximalAccess(Option<u64>),
     /// Opens the version of this FILETIME.
     TimewarpToken(u64),
-    /// Asks for an identifier of the file on its volume.
+    /// Requests an identifier of the file on its volume.
     QueryOnDiskId,
-    /// Asks for a lease.
+    /// Requests a lease.
     Lease(Lease),
-    /// The Open shall be durable, second version.
+    /// Requests a durable Open, version 2.
     DurableHandleRequestV2 {
-        /// How long the Open is kept, in milliseconds; zero leaves it to the server.
+        /// How long the Open is kept, in milliseconds. Zero leaves it to the server.
         timeout: u32,
-        /// Whether it shall be persistent.
+        /// Whether it should be persistent.
         flags: DurableFlags,
-        /// Names this CREATE among its replays.
+        /// The identity of this CREATE for replays.
         create_guid: Guid,
     },
-    /// Takes a durable Open up again, second version.
+    /// Reconnects to a durable Open, version 2.
     DurableHandleReconnectV2 {
         /// The Open.
         file_id: FileId,
@@ -127,25 +127,25 @@ pub enum RequestContext<'a> {
         /// Whether it is persistent.
         flags: DurableFlags,
     },
-    /// Names the instance of an application: an earlier Open of it from elsewhere is to be closed.
+    /// The id of an application instance. An earlier Open of it from another client is closed.
     AppInstanceId(Guid),
-    /// Orders the instances of an application.
+    /// The version of the application instance.
     AppInstanceVersion {
         /// The high half.
         high: u64,
         /// The low half.
         low: u64,
     },
-    /// MS-RSVD, recognised and not read.
+    /// The context of MS-RSVD, recognised but not parsed.
     SvhdxOpenDevice(&'a [u8]),
-    /// The POSIX extensions: the mode for a file that is made.
+    /// The POSIX extensions: the mode of a new file.
     Posix {
         /// Permission bits, with set-uid, set-gid and sticky.
         mode: u32,
     },
     /// The extensions of macOS.
     Aapl(aapl::Request),
-    /// A context that is not known and is to be ignored.
+    /// An unknown context, to be ignored.
     Unknown(Raw<'a>),
 }
 
@@ -168,38 +168,38 @@ pub enum ResponseContext<'a> {
         /// The volume.
         volume_id: u64,
     },
-    /// The lease that is granted.
+    /// The granted lease.
     Lease(Lease),
-    /// The Open is durable, second version.
+    /// The Open is durable, version 2.
     DurableHandleV2 {
-        /// How long it is kept, in milliseconds.
+        /// How long the Open is kept, in milliseconds.
         timeout: u32,
         /// Whether it is persistent.
         flags: DurableFlags,
     },
-    /// The POSIX view of the file.
+    /// The POSIX metadata of the file.
     Posix(posix::CreateResponse<'a>),
     /// The extensions of macOS.
     Aapl(aapl::Response<'a>),
-    /// A context that is not known and is to be ignored.
+    /// An unknown context, to be ignored.
     Unknown(Raw<'a>),
 }
 
-/// A reader over `data`, whose length must be one of `sizes`.
-fn sized<'a>(data: &'a [u8], structure: &'static str, sizes: &[usize]) -> Result<Reader<'a>, Malformed> {
+/// A reader over `data`. The length must be one of `sizes`.
+fn sized<'a>(data: &'a [u8], structure: &'static str, sizes: &[usize]) -> Result<FieldReader<'a>, Malformed> {
     // MS-SMB2 3.3.5.9
     if sizes.contains(&data.len()) {
-        Ok(Reader::new(data, structure))
+        Ok(FieldReader::new(data, structure))
     } else {
         Err(Malformed::new(structure, "DataLength"))
     }
 }
 
 impl<'a> Raw<'a> {
-    /// Reads the context as one of a request.
+    /// Parses the data as that of a request.
     ///
     /// # Errors
-    /// [`Malformed`] when the data of a known context has not its size or holds what it must not.
+    /// [`Malformed`] if the data of a known context has a wrong size or an invalid value.
     pub fn request(&self) -> Result<RequestContext<'a>, Malformed> {
         let data = self.data;
         Ok(match self.name {
@@ -268,10 +268,10 @@ impl<'a> Raw<'a> {
         })
     }
 
-    /// Reads the context as one of a response.
+    /// Parses the data as that of a response.
     ///
     /// # Errors
-    /// [`Malformed`] when the data of a known context has not its size or holds what it must not.
+    /// [`Malformed`] if the data of a known context has a wrong size or an invalid value.
     pub fn response(&self) -> Result<ResponseContext<'a>, Malformed> {
         let data = self.data;
         Ok(match self.name {
@@ -309,7 +309,7 @@ impl<'a> Raw<'a> {
 }
 
 /// A size field of 16 bits and two reserved bytes.
-fn structure_size(r: &mut Reader<'_>, size: u16) -> Result<(), Malformed> {
+fn structure_size(r: &mut FieldReader<'_>, size: u16) -> Result<(), Malformed> {
     if r.u16("StructureSize")? != size {
         return Err(r.wrong("StructureSize"));
     }

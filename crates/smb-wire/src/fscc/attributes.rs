@@ -4,9 +4,9 @@ bitflags::bitflags! {
     /// MS-FSCC 2.6: the attributes of a file or directory.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct FileAttributes: u32 {
-        /// May not be written to or deleted.
+        /// Write and deletion are not allowed.
         const READONLY = 0x0000_0001;
-        /// Left out of ordinary listings.
+        /// Excluded from ordinary listings.
         const HIDDEN = 0x0000_0002;
         /// Part of the operating system.
         const SYSTEM = 0x0000_0004;
@@ -14,33 +14,33 @@ bitflags::bitflags! {
         const DIRECTORY = 0x0000_0010;
         /// Changed since the last archiving.
         const ARCHIVE = 0x0000_0020;
-        /// No other attribute; ignored beside others.
+        /// No other attribute. It is ignored beside others.
         const NORMAL = 0x0000_0080;
         /// Temporary storage.
         const TEMPORARY = 0x0000_0100;
-        /// May have holes.
+        /// The file may have holes.
         const SPARSE_FILE = 0x0000_0200;
-        /// Has a reparse point.
+        /// The file has a reparse point.
         const REPARSE_POINT = 0x0000_0400;
-        /// Compressed, or new children are.
+        /// Compressed, or new children will be.
         const COMPRESSED = 0x0000_0800;
-        /// Its data is not at hand.
+        /// The data is not immediately available.
         const OFFLINE = 0x0000_1000;
-        /// Not indexed for content.
+        /// Excluded from the content index.
         const NOT_CONTENT_INDEXED = 0x0000_2000;
-        /// Encrypted, or new children are.
+        /// Encrypted, or new children will be.
         const ENCRYPTED = 0x0000_4000;
-        /// Has integrity support.
+        /// The file has integrity support.
         const INTEGRITY_STREAM = 0x0000_8000;
         /// Excluded from the integrity scan.
         const NO_SCRUB_DATA = 0x0002_0000;
-        /// Opening fetches from a remote store; only in listings.
+        /// An open fetches the file from a remote store. Only listings have this.
         const RECALL_ON_OPEN = 0x0004_0000;
-        /// To be kept fully at hand.
+        /// The file should be kept fully local.
         const PINNED = 0x0008_0000;
-        /// Need not be kept at hand.
+        /// The file need not be kept local.
         const UNPINNED = 0x0010_0000;
-        /// Reading fetches from a remote store.
+        /// A read fetches data from a remote store.
         const RECALL_ON_DATA_ACCESS = 0x0040_0000;
 
         const _ = !0;
@@ -48,7 +48,7 @@ bitflags::bitflags! {
 }
 
 impl FileAttributes {
-    /// Those a client may set; the others say what the file is or belong to the file system.
+    /// The attributes that a client may set. The others depend on the file or its file system.
     pub const SETTABLE: FileAttributes = FileAttributes::READONLY
         .union(FileAttributes::HIDDEN)
         .union(FileAttributes::SYSTEM)
@@ -60,7 +60,7 @@ impl FileAttributes {
         .union(FileAttributes::PINNED)
         .union(FileAttributes::UNPINNED);
 
-    /// As it is shown: NORMAL alone when nothing else is set, and never beside another attribute.
+    /// The attributes for a response: NORMAL if there is no other attribute, and never beside another one.
     #[inline]
     #[must_use]
     pub fn shown(self) -> FileAttributes {
@@ -69,7 +69,7 @@ impl FileAttributes {
     }
 }
 
-/// MS-FSCC 2.1.2.1: who owns a reparse point and what its data means.
+/// MS-FSCC 2.1.2.1: the owner of a reparse point and the meaning of its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ReparseTag(pub u32);
 
@@ -78,7 +78,7 @@ impl ReparseTag {
     pub const MOUNT_POINT: ReparseTag = ReparseTag(0xA000_0003);
     /// A link into the DFS name space.
     pub const DFS: ReparseTag = ReparseTag(0x8000_000A);
-    /// A symbolic link; the only tag a client resolves by itself.
+    /// A symbolic link. A client resolves only this tag by itself.
     pub const SYMLINK: ReparseTag = ReparseTag(0xA000_000C);
     /// A special file in the form of the Windows NFS server.
     pub const NFS: ReparseTag = ReparseTag(0x8000_0014);
@@ -93,7 +93,7 @@ impl ReparseTag {
     /// A block device of the Windows Subsystem for Linux.
     pub const LX_BLK: ReparseTag = ReparseTag(0x8000_0026);
 
-    /// Whether Microsoft owns the tag; other owners put a GUID before their data.
+    /// Whether Microsoft owns the tag. Other owners have a GUID before their data.
     #[must_use]
     pub const fn is_microsoft(self) -> bool {
         self.0 & 0x8000_0000 != 0
@@ -105,7 +105,7 @@ impl ReparseTag {
         self.0 & 0x2000_0000 != 0
     }
 
-    /// Whether the value is one of the three reserved ones, which nobody may set.
+    /// Whether the value is one of the three reserved ones, which cannot be set.
     #[must_use]
     pub const fn is_reserved(self) -> bool {
         self.0 <= 2

@@ -1,15 +1,15 @@
-//! Lists whose entries are linked by NextEntryOffset: one writer and one reader for all of them.
+//! Lists with entries that are linked by NextEntryOffset: one writer and one reader for all of them.
 
 use super::BadBuffer;
 
-/// The next entry does not fit into the reply; nothing of it was written.
+/// The next entry does not fit into the reply. No part of it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("the entry does not fit into the output buffer")]
 pub struct Full;
 
 /// Writes a list. Each entry begins with its NextEntryOffset, which is 0 in the last one.
 ///
-/// Between entries stands padding, behind the last none, as all lists of MS-FSCC want it.
+/// There is padding between entries but not after the last one, as in all lists of MS-FSCC.
 #[derive(Debug)]
 pub struct Chain<'a> {
     out: &'a mut Vec<u8>,
@@ -20,8 +20,8 @@ pub struct Chain<'a> {
 }
 
 impl<'a> Chain<'a> {
-    /// A list that begins at the end of `out`, may take `limit` bytes, and aligns its entries to `align`
-    /// bytes (a power of two).
+    /// A list at the end of `out`, of at most `limit` bytes. Its entries are aligned to `align` bytes (a
+    /// power of two).
     pub fn new(out: &'a mut Vec<u8>, limit: usize, align: usize) -> Self {
         debug_assert!(align.is_power_of_two());
         let base = out.len();
@@ -42,24 +42,24 @@ impl<'a> Chain<'a> {
         self.out.len() - self.base
     }
 
-    /// Bytes left for one more entry.
+    /// Bytes that are left for one more entry.
     #[inline]
     #[must_use]
     pub fn room(&self) -> usize {
         self.limit.saturating_sub(self.start())
     }
 
-    /// Where the next entry would begin.
+    /// The position of the next entry.
     #[inline]
     fn start(&self) -> usize {
         if self.is_empty() { 0 } else { self.len().next_multiple_of(self.align) }
     }
 
-    /// Begins an entry of exactly `len` bytes and returns the buffer to append it to, its zero
-    /// NextEntryOffset first.
+    /// Begins an entry of exactly `len` bytes. Returns the buffer for it; its zero NextEntryOffset is
+    /// already there.
     ///
     /// # Errors
-    /// [`Full`] when the entry does not fit; nothing is changed then.
+    /// [`Full`] if the entry does not fit. Nothing is changed then.
     #[inline]
     pub fn begin(&mut self, len: usize) -> Result<&mut Vec<u8>, Full> {
         if len > self.room() {
@@ -76,24 +76,24 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// The entries of a list that a peer sent, each from its NextEntryOffset up to the next entry.
+/// The entries of a list from a peer, each from its NextEntryOffset to the next entry.
 ///
-/// After an error nothing more is returned. The number of entries is bounded by the length of the data.
+/// The iterator ends after an error. The length of the data bounds the number of entries.
 #[derive(Debug, Clone)]
 pub struct Entries<'a> {
     rest: Option<&'a [u8]>,
     align: u32,
 }
 
-/// Reads the list in `data`, whose entries are aligned to `align` bytes. Empty data is an empty list.
+/// Reads the list in `data` with entries aligned to `align` bytes. Empty data is an empty list.
 #[must_use]
 pub fn entries(data: &[u8], align: u32) -> Entries<'_> {
     Entries { rest: (!data.is_empty()).then_some(data), align }
 }
 
 impl<'a> Iterator for Entries<'a> {
-    /// [`BadBuffer::Length`] when the data ends inside a NextEntryOffset or it points outside,
-    /// [`BadBuffer::Value`] when it points to a place that is not aligned.
+    /// [`BadBuffer::Length`] if the data ends inside a NextEntryOffset or it points outside,
+    /// [`BadBuffer::Value`] if it points to an unaligned position.
     type Item = Result<&'a [u8], BadBuffer>;
 
     fn next(&mut self) -> Option<Self::Item> {

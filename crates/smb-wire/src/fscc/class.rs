@@ -1,10 +1,10 @@
 //! The numbers of the information classes.
 
-/// MS-FSCC 2.4: what a client asks for, or sets, about a file. Numbers without a name are values too.
+/// MS-FSCC 2.4: the information classes of files. Numbers without a name are values too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileInfoClass(pub u8);
 
-/// MS-FSCC 2.5: what a client asks for, or sets, about a volume. Numbers without a name are values too.
+/// MS-FSCC 2.5: the information classes of volumes. Numbers without a name are values too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FsInfoClass(pub u8);
 

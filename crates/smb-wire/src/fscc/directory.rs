@@ -1,13 +1,12 @@
-//! What QUERY_DIRECTORY returns: one builder for all directory classes.
+//! The output of QUERY_DIRECTORY: one builder for all directory classes.
 //!
-//! [`Listing::push`] is on the fast path: it allocates nothing as long as the output buffer has room
-//! for the limit it was given. What to answer when an entry does not fit is up to the server
-//! (MS-FSA 2.1.5.6.3):
+//! [`Listing::push`] is on the fast path. It allocates nothing as long as the output buffer has capacity for
+//! its limit. The server decides what to return if an entry does not fit (MS-FSA 2.1.5.6.3):
 //!
-//! - a limit below [`DirectoryClass::fixed_len`]: STATUS_INFO_LENGTH_MISMATCH, before anything is read;
-//! - the first entry does not fit: [`Listing::push_cut`] writes it with as much of its name as fits, and
-//!   the answer is STATUS_BUFFER_OVERFLOW;
-//! - a later entry does not fit: the answer is STATUS_SUCCESS, and that entry is the first of the next one.
+//! - a limit below [`DirectoryClass::fixed_len`]: STATUS_INFO_LENGTH_MISMATCH, before the directory is read;
+//! - the first entry does not fit: [`Listing::push_cut`] writes it with as much of its name as fits, and the
+//!   status is STATUS_BUFFER_OVERFLOW;
+//! - a later entry does not fit: the status is STATUS_SUCCESS, and the next request begins with that entry.
 
 use super::chain::{Chain, Entries, Full, entries};
 use super::layout::layout;
@@ -16,7 +15,7 @@ use super::{BadBuffer, FileAttributes, FileInfoClass, FileTime, ReparseTag, text
 use crate::Utf16;
 use wire::Cursor;
 
-/// The classes that QUERY_DIRECTORY answers, in the order of their numbers.
+/// The classes of QUERY_DIRECTORY in the order of their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DirectoryClass {
     /// MS-FSCC 2.4.10
@@ -46,7 +45,7 @@ pub enum DirectoryClass {
 }
 
 impl DirectoryClass {
-    /// The class with this number, if it is one that lists a directory.
+    /// The class with this number, if it is a directory class.
     #[must_use]
     pub const fn from_class(class: FileInfoClass) -> Option<DirectoryClass> {
         Some(match class {
@@ -106,7 +105,7 @@ impl DirectoryClass {
     }
 }
 
-/// Which fields stand between FileNameLength and FileName, in this order.
+/// The fields between FileNameLength and FileName, in this order.
 #[derive(Clone, Copy)]
 struct Shape {
     facts: bool,
@@ -116,13 +115,13 @@ struct Shape {
     short_name: bool,
 }
 
-/// Which file IDs a class has and where.
+/// The file IDs of a class and their position.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ids {
     None,
     /// Four reserved bytes, then 64 bits.
     Padded64,
-    /// Two reserved bytes, then 64 bits, both behind the short name.
+    /// Two reserved bytes, then 64 bits, both after the short name.
     Behind64,
     Plain64,
     Wide,
@@ -131,11 +130,11 @@ enum Ids {
 }
 
 layout! {
-    /// What all classes but FileNamesInformation begin with.
+    /// The first fields of all classes but FileNamesInformation.
     pub struct Common {
-        /// Filled in when the next entry is written.
+        /// Written when the next entry is.
         next_entry_offset: u32,
-        /// The place of the entry in the directory; 0 where places are not fixed.
+        /// The position of the entry in the directory, or 0 if positions are not fixed.
         file_index: u32,
         /// When the file was created.
         creation_time: FileTime,
@@ -143,11 +142,11 @@ layout! {
         last_access_time: FileTime,
         /// When its data last changed.
         last_write_time: FileTime,
-        /// When anything of it last changed.
+        /// When the file was last changed in any way.
         change_time: FileTime,
         /// Size in bytes.
         end_of_file: u64,
-        /// Bytes taken on the volume.
+        /// Bytes of its allocation.
         allocation_size: u64,
         /// Its attributes.
         file_attributes: FileAttributes,
@@ -156,10 +155,10 @@ layout! {
     }
 }
 
-/// One file or directory, as far as any directory class tells about it.
+/// One file or directory with the fields of all directory classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Entry {
-    /// The place of the entry in the directory; 0 where places are not fixed.
+pub struct ListingEntry {
+    /// The position of the entry in the directory, or 0 if positions are not fixed.
     pub file_index: u32,
     /// When the file was created.
     pub creation_time: FileTime,
@@ -167,53 +166,53 @@ pub struct Entry {
     pub last_access_time: FileTime,
     /// When its data last changed.
     pub last_write_time: FileTime,
-    /// When anything of it last changed.
+    /// When the file was last changed in any way.
     pub change_time: FileTime,
     /// Size in bytes.
     pub end_of_file: u64,
-    /// Bytes taken on the volume.
+    /// Bytes of its allocation.
     pub allocation_size: u64,
-    /// Its attributes; written as they are shown ([`FileAttributes::shown`]).
+    /// Its attributes. They are written in the form of [`FileAttributes::shown`].
     pub file_attributes: FileAttributes,
     /// Bytes of its extended attributes, as FileEaInformation counts them.
     pub ea_size: u32,
-    /// Its reparse tag, where the attributes say that there is one.
+    /// Its reparse tag, if the attributes say that there is one.
     pub reparse_tag: ReparseTag,
     /// Its 64-bit file ID.
     pub file_id: u64,
     /// Its 128-bit file ID.
     pub file_id_128: u128,
-    /// What macOS wants to read in the place of the short name of FileIdBothDirectoryInformation.
+    /// The values that macOS reads in the place of the short name of FileIdBothDirectoryInformation.
     pub apple: Option<AppleEntry>,
 }
 
-/// What Apple's kAAPL_SUPPORTS_READ_DIR_ATTR puts into FileIdBothDirectoryInformation instead of the EA
-/// size, the short name and the two bytes behind it.
+/// The fields of Apple's kAAPL_SUPPORTS_READ_DIR_ATTR in FileIdBothDirectoryInformation. They replace the EA
+/// size, the short name and the two bytes after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct AppleEntry {
-    /// The access that the caller would be granted.
+    /// The maximal access of the caller.
     pub max_access: u32,
     /// Bytes of the resource fork.
     pub resource_fork_size: u64,
-    /// Type, creator, flags, extended flags and date of the Finder, 16 bytes.
+    /// The Finder's type, creator, flags, extended flags and date, 16 bytes.
     pub finder_info: [u8; 16],
-    /// The mode bits; 0 when they are not told.
+    /// The mode bits, or 0 if they are unknown.
     pub unix_mode: u16,
 }
 
-/// The name of an entry, in the form in which the caller has it.
+/// The name of an entry, in the form that the caller has.
 #[derive(Debug, Clone, Copy)]
 pub enum EntryName<'a> {
     /// The host's bytes, mapped by [`to_wire`].
     Host(&'a [u8], Syntax),
-    /// Already on the wire's side.
+    /// A name in wire form.
     Wire(Utf16<'a>),
-    /// Already on the wire's side, as units.
+    /// A name in wire form, as units.
     Units(&'a [u16]),
 }
 
 impl EntryName<'_> {
-    /// The most bytes that the name can take.
+    /// The most bytes of the name in wire form.
     #[inline]
     fn most_bytes(&self) -> usize {
         match self {
@@ -234,7 +233,7 @@ impl EntryName<'_> {
         }
     }
 
-    /// The bytes that the name takes. Costs a pass over a host name that is not plain ASCII.
+    /// The bytes of the name in wire form. A host name that is not plain ASCII takes a pass over it.
     fn bytes(&self) -> usize {
         match self {
             EntryName::Host(name, syntax) => super::names::host::wire_units(name, *syntax) * 2,
@@ -243,7 +242,7 @@ impl EntryName<'_> {
     }
 }
 
-/// A directory listing under construction.
+/// A directory listing that is being built.
 #[derive(Debug)]
 pub struct Listing<'a> {
     chain: Chain<'a>,
@@ -251,7 +250,7 @@ pub struct Listing<'a> {
 }
 
 impl<'a> Listing<'a> {
-    /// A listing of `class` at the end of `out`, of `limit` bytes at most.
+    /// A listing of `class` at the end of `out`, of at most `limit` bytes.
     pub fn new(out: &'a mut Vec<u8>, class: DirectoryClass, limit: usize) -> Self {
         // MS-FSCC 2.4 (the entries of every directory class are aligned to 8 bytes)
         Listing { chain: Chain::new(out, limit, 8), class }
@@ -272,9 +271,9 @@ impl<'a> Listing<'a> {
     /// Appends an entry.
     ///
     /// # Errors
-    /// [`Full`] when it does not fit; nothing is changed then.
+    /// [`Full`] if it does not fit. Nothing is changed then.
     #[inline]
-    pub fn push(&mut self, entry: &Entry, name: EntryName<'_>) -> Result<(), Full> {
+    pub fn push(&mut self, entry: &ListingEntry, name: EntryName<'_>) -> Result<(), Full> {
         let fixed = self.class.fixed_len();
         let most = fixed + name.most_bytes();
         let len = if most <= self.chain.room() { most } else { fixed + name.bytes() };
@@ -288,11 +287,11 @@ impl<'a> Listing<'a> {
     }
 
     /// Writes the first entry with as much of its name as fits, for STATUS_BUFFER_OVERFLOW. FileNameLength
-    /// tells the whole length.
+    /// has the length of the whole name.
     ///
     /// # Errors
-    /// [`Full`] when not even the fixed part fits, or when the listing is not empty.
-    pub fn push_cut(&mut self, entry: &Entry, name: EntryName<'_>) -> Result<(), Full> {
+    /// [`Full`] if the fixed part does not fit, or if the listing is not empty.
+    pub fn push_cut(&mut self, entry: &ListingEntry, name: EntryName<'_>) -> Result<(), Full> {
         let fixed = self.class.fixed_len();
         let room = self.chain.room();
         if !self.is_empty() || room < fixed {
@@ -310,16 +309,16 @@ impl<'a> Listing<'a> {
     }
 }
 
-/// FileNameLength stands at byte 60, in FileNamesInformation at byte 8.
+/// FileNameLength is at byte 60, or at byte 8 in FileNamesInformation.
 #[inline]
 fn patch_name_length(class: DirectoryClass, entry: &mut [u8], length: u32) {
     let at = if class == DirectoryClass::Names { 8 } else { Common::SIZE - 4 };
     entry[at..at + 4].copy_from_slice(&length.to_le_bytes());
 }
 
-/// Everything before the name, with a FileNameLength of 0.
+/// Writes the fields before the name, with a FileNameLength of 0.
 #[inline]
-fn write_fixed(class: DirectoryClass, entry: &Entry, out: &mut Vec<u8>) {
+fn write_fixed(class: DirectoryClass, entry: &ListingEntry, out: &mut Vec<u8>) {
     let shape = class.shape();
     if !shape.facts {
         out.extend_from_slice(&[0; 4]);
@@ -374,8 +373,8 @@ fn write_fixed(class: DirectoryClass, entry: &Entry, out: &mut Vec<u8>) {
     }
 }
 
-/// ShortNameLength, a reserved byte and ShortName: no file has a short name, so all are zero, unless
-/// macOS asked for something else in their place.
+/// Writes ShortNameLength, a reserved byte and ShortName. No file has a short name, so all are zero, unless
+/// macOS asked for other values in their place.
 fn write_short_name(apple: Option<&AppleEntry>, out: &mut Vec<u8>) {
     out.extend_from_slice(&[0; 2]);
     match apple {
@@ -401,8 +400,8 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Iterator for Reader<'a> {
-    /// The entry and its name. Where a class has the reparse tag in EaSize it is returned as both.
-    type Item = Result<(Entry, Utf16<'a>), BadBuffer>;
+    /// The entry and its name. If a class has the reparse tag in EaSize, the value is in both fields.
+    type Item = Result<(ListingEntry, Utf16<'a>), BadBuffer>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let data = self.entries.next()?;
@@ -410,15 +409,15 @@ impl<'a> Iterator for Reader<'a> {
     }
 }
 
-fn parse_entry(data: &[u8], class: DirectoryClass) -> Result<(Entry, Utf16<'_>), BadBuffer> {
+fn parse_entry(data: &[u8], class: DirectoryClass) -> Result<(ListingEntry, Utf16<'_>), BadBuffer> {
     let shape = class.shape();
     let mut c = Cursor::new(data);
-    let mut entry = Entry::default();
+    let mut entry = ListingEntry::default();
     let name_length;
     if shape.facts {
         let common = Common::parse(c.bytes(Common::SIZE)?)?;
         name_length = common.file_name_length;
-        entry = Entry {
+        entry = ListingEntry {
             file_index: common.file_index,
             creation_time: common.creation_time,
             last_access_time: common.last_access_time,
@@ -488,8 +487,8 @@ mod tests {
         DirectoryClass::IdAllExtdBothDirectory,
     ];
 
-    fn entry() -> Entry {
-        Entry {
+    fn entry() -> ListingEntry {
+        ListingEntry {
             creation_time: FileTime(0x01d5_c119_4ad6_d700),
             last_access_time: FileTime(0x01d6_e0b3_edf4_8080),
             last_write_time: FileTime(0x01d7_ff85_66bb_4080),
@@ -500,11 +499,11 @@ mod tests {
             ea_size: 0x55,
             file_id: 0x0102_0304_0506_0708,
             file_id_128: 0xA0 << 120 | 0x0102_0304_0506_0708,
-            ..Entry::default()
+            ..ListingEntry::default()
         }
     }
 
-    fn listing(class: DirectoryClass, entry: &Entry, name: &str) -> Vec<u8> {
+    fn listing(class: DirectoryClass, entry: &ListingEntry, name: &str) -> Vec<u8> {
         let mut out = Vec::new();
         Listing::new(&mut out, class, 4096)
             .push(entry, EntryName::Host(name.as_bytes(), Syntax::Windows))
@@ -512,7 +511,7 @@ mod tests {
         out
     }
 
-    /// What the Python package smbprotocol 1.17 packs for the same values.
+    /// The bytes that the Python package smbprotocol 1.17 packs for the same values.
     #[test]
     fn entries_are_those_of_another_implementation() {
         let common = "0000000000000000 00d7d64a19c1d501 8080f4edb3e0d601 8040bb6685ffd701 800082df561ed901
@@ -533,7 +532,7 @@ mod tests {
         assert_eq!(listing(DirectoryClass::Names, &entry(), "ab.é"), names);
     }
 
-    /// The offsets of FileName that the diagrams of MS-FSCC 2.4.18 to 2.4.24 give, in bits.
+    /// The offsets of FileName in the diagrams of MS-FSCC 2.4.18 to 2.4.24, in bits.
     #[test]
     fn names_begin_where_the_diagrams_say() {
         for (class, bits) in [
@@ -554,7 +553,7 @@ mod tests {
 
     #[test]
     fn a_reparse_tag_takes_the_place_of_the_ea_size_where_there_is_no_other() {
-        let link = Entry {
+        let link = ListingEntry {
             file_attributes: FileAttributes::REPARSE_POINT,
             reparse_tag: ReparseTag::SYMLINK,
             ..entry()
@@ -575,12 +574,13 @@ mod tests {
             finder_info: *b"TEXTttxt01234567",
             unix_mode: 0o644,
         };
-        let bytes = listing(DirectoryClass::IdBothDirectory, &Entry { apple: Some(apple), ..entry() }, "x");
+        let of_apple = ListingEntry { apple: Some(apple), ..entry() };
+        let bytes = listing(DirectoryClass::IdBothDirectory, &of_apple, "x");
         assert_eq!(bytes[64..68], 0x001F_01FFu32.to_le_bytes());
         assert_eq!(bytes[70..78], 0x0102u64.to_le_bytes());
         assert_eq!(&bytes[78..94], b"TEXTttxt01234567");
         assert_eq!(bytes[94..96], 0o644u16.to_le_bytes());
-        let plain = listing(DirectoryClass::BothDirectory, &Entry { apple: Some(apple), ..entry() }, "x");
+        let plain = listing(DirectoryClass::BothDirectory, &of_apple, "x");
         assert_eq!(plain, listing(DirectoryClass::BothDirectory, &entry(), "x"));
     }
 
@@ -598,7 +598,8 @@ mod tests {
             list.push(&entry(), EntryName::Units(&[0x61, 0x62, 0x63])).unwrap();
             assert_eq!(list.push(&entry(), EntryName::Units(&[0x61, 0x62])), Err(Full));
             assert_eq!(list.len(), first);
-            // Three bytes on the host, one unit on the wire: fits though the first guess is too large.
+            // Three bytes on the host are one unit on the wire. The name fits although the first estimate is
+            // too large.
             list.push(&entry(), EntryName::Host("€".as_bytes(), Syntax::Windows)).unwrap();
             assert!(list.len() <= limit);
             let names: Vec<String> =
@@ -635,20 +636,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_harm(data in proptest::collection::vec(any::<u8>(), 0..300), n in 0usize..12) {
+        fn any_bytes_are_read_without_harm(
+            data in proptest::collection::vec(any::<u8>(), 0..300), n in 0usize..12,
+        ) {
             for found in read(&data, ALL[n]) {
                 let _ = found;
             }
         }
 
         #[test]
-        fn what_was_written_is_read(names in proptest::collection::vec("[^\u{0}/]{1,20}", 1..8), n in 0usize..12) {
+        fn what_was_written_is_read(
+            names in proptest::collection::vec("[^\u{0}/]{1,20}", 1..8), n in 0usize..12,
+        ) {
             let class = ALL[n];
             let mut out = Vec::new();
             let mut list = Listing::new(&mut out, class, 65536);
             for (i, name) in names.iter().enumerate() {
                 let wire = utf16::encode(name);
-                let entry = Entry { file_index: i as u32, ..entry() };
+                let entry = ListingEntry { file_index: i as u32, ..entry() };
                 list.push(&entry, EntryName::Wire(Utf16::new(&wire).unwrap())).unwrap();
             }
             let found: Vec<(u32, String)> = read(&out, class)

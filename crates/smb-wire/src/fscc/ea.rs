@@ -1,13 +1,13 @@
-//! Extended attributes: the lists that set, tell and ask for them.
+//! Extended attributes: the lists in requests and responses.
 
 use super::BadBuffer;
 use super::chain::{Chain, Full, entries};
 use wire::Cursor;
 
-/// MS-FSCC 2.4.16: programs that do not know the attribute must not interpret the file.
+/// MS-FSCC 2.4.16: programs that do not know the attribute must not use the file.
 pub const FILE_NEED_EA: u8 = 0x80;
 
-/// The most bytes of a name.
+/// The maximum length of a name in bytes.
 pub const MAX_NAME: usize = 254;
 
 /// One extended attribute, FILE_FULL_EA_INFORMATION.
@@ -15,19 +15,19 @@ pub const MAX_NAME: usize = 254;
 pub struct FullEa<'a> {
     /// 0 or [`FILE_NEED_EA`].
     pub flags: u8,
-    /// Its name without the zero at its end; ASCII, compared without regard to case.
+    /// Its name in ASCII without the final zero. Names are compared without regard to case.
     pub name: &'a [u8],
-    /// Its value; when it is set, an empty one takes the attribute away.
+    /// Its value. An empty one removes the attribute.
     pub value: &'a [u8],
 }
 
-/// Why a list of extended attributes was refused.
+/// The reason why a list of extended attributes was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum BadEa {
-    /// The list is not one: STATUS_EA_LIST_INCONSISTENT.
+    /// The list is malformed: STATUS_EA_LIST_INCONSISTENT.
     #[error("the list of extended attributes is inconsistent")]
     List,
-    /// A name or flag must not be: STATUS_INVALID_EA_NAME.
+    /// A name or flag is invalid: STATUS_INVALID_EA_NAME.
     #[error("an extended attribute has no proper name")]
     Name,
 }
@@ -52,9 +52,9 @@ pub fn is_ea_name(name: &[u8]) -> bool {
     !name.is_empty() && name.len() <= MAX_NAME && name.iter().all(is_allowed)
 }
 
-/// Reads a list to set, of CREATE's "ExtA" or of FileFullEaInformation.
+/// Reads a list from CREATE's "ExtA" or from FileFullEaInformation.
 ///
-/// After an error nothing more is returned that is worth reading.
+/// Items after an error have no meaning.
 pub fn read_list(data: &[u8]) -> impl Iterator<Item = Result<FullEa<'_>, BadEa>> {
     entries(data, 4).map(|entry| {
         let mut c = Cursor::new(entry?);
@@ -74,11 +74,11 @@ pub fn read_list(data: &[u8]) -> impl Iterator<Item = Result<FullEa<'_>, BadEa>>
     })
 }
 
-/// Appends as many attributes as fit in `limit` bytes and returns whether all did; if not, the answer is
-/// STATUS_BUFFER_OVERFLOW. Values of more than 65,535 bytes and names of more than 254 do not fit anywhere.
+/// Appends as many attributes as fit in `limit` bytes. Returns whether all fit. If not, the status is
+/// STATUS_BUFFER_OVERFLOW. Values of more than 65,535 bytes and names of more than 254 never fit.
 ///
 /// # Errors
-/// [`Full`] when not even the first fits (STATUS_BUFFER_TOO_SMALL).
+/// [`Full`] if the first one does not fit (STATUS_BUFFER_TOO_SMALL).
 pub fn write_list<'a>(
     list: impl IntoIterator<Item = FullEa<'a>>,
     limit: usize,
@@ -105,15 +105,15 @@ fn ea_len(ea: &FullEa<'_>) -> usize {
     8 + ea.name.len() + 1 + ea.value.len()
 }
 
-/// MS-FSCC 2.4.13: what FileEaInformation says about these attributes: 4 bytes, and for each the bytes that
-/// OS/2 counted (its name, its value and 5); 0 when there are none.
+/// MS-FSCC 2.4.13: the size of these attributes in FileEaInformation. It is 4 bytes plus the size of each
+/// attribute in OS/2 (its name, its value and 5), or 0 without attributes.
 #[must_use]
 pub fn ea_size<'a>(list: impl IntoIterator<Item = FullEa<'a>>) -> u32 {
     let sum = list.into_iter().fold(0usize, |sum, ea| sum.saturating_add(5 + ea.name.len() + ea.value.len()));
     if sum == 0 { 0 } else { u32::try_from(sum.saturating_add(4)).unwrap_or(u32::MAX) }
 }
 
-/// MS-FSCC 2.4.16.1: reads the names that a query asks for.
+/// MS-FSCC 2.4.16.1: reads the names in a query.
 pub fn read_names(data: &[u8]) -> impl Iterator<Item = Result<&[u8], BadEa>> {
     entries(data, 4).map(|entry| {
         let mut c = Cursor::new(entry?);
@@ -127,10 +127,10 @@ pub fn read_names(data: &[u8]) -> impl Iterator<Item = Result<&[u8], BadEa>> {
     })
 }
 
-/// Appends a list of names to ask for, for a client.
+/// Appends a list of names for a query of a client.
 ///
 /// # Errors
-/// [`Full`] when a name has more than 255 bytes.
+/// [`Full`] if a name has more than 255 bytes.
 pub fn write_names<'a>(names: impl IntoIterator<Item = &'a [u8]>, out: &mut Vec<u8>) -> Result<(), Full> {
     let mut chain = Chain::new(out, usize::MAX, 4);
     for name in names {
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What the Python package smbprotocol 1.17 packs for the same attribute.
+    /// The bytes that the Python package smbprotocol 1.17 packs for the same attribute.
     #[test]
     fn an_attribute_is_that_of_another_implementation() {
         let bytes = hex("00000000 80 06 0300 757365722e7800 76616c");

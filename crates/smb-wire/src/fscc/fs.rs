@@ -1,4 +1,4 @@
-//! File system information classes (MS-FSCC 2.5): what QUERY_INFO tells about a volume.
+//! File system information classes of QUERY_INFO (MS-FSCC 2.5).
 
 use super::file::{read_name, write_name};
 use super::layout::layout;
@@ -12,13 +12,13 @@ layout! {
     pub struct Control {
         /// Free bytes below which content indexing pauses.
         free_space_start_filtering: i64,
-        /// Free bytes that content indexing needs to go on.
+        /// Free bytes above which content indexing continues.
         free_space_threshold: i64,
         /// Free bytes below which content indexing stops.
         free_space_stop_filtering: i64,
-        /// Bytes at which a user is warned; [`Control::NO_LIMIT`] for never.
+        /// Bytes at which a user is warned, or [`Control::NO_LIMIT`] for never.
         default_quota_threshold: u64,
-        /// Bytes that a user may own; [`Control::NO_LIMIT`] for any number.
+        /// Bytes that a user may own, or [`Control::NO_LIMIT`] for no limit.
         default_quota_limit: u64,
         /// [`ControlFlags`].
         file_system_control_flags: u32,
@@ -28,11 +28,11 @@ layout! {
     /// MS-FSCC 2.5.4 FileFsFullSizeInformation
     #[derive(Default)]
     pub struct FullSize {
-        /// Allocation units that the caller can have in all.
+        /// All allocation units that the caller may use.
         total_allocation_units: u64,
-        /// Those that are free for the caller.
+        /// The units that are free for the caller.
         caller_available_allocation_units: u64,
-        /// Those that are free.
+        /// The free units.
         actual_available_allocation_units: u64,
         /// Sectors in an allocation unit.
         sectors_per_allocation_unit: u32,
@@ -42,37 +42,37 @@ layout! {
 
     /// MS-FSCC 2.5.6 FileFsObjectIdInformation
     pub struct ObjectId {
-        /// Identifies the volume.
+        /// The id of the volume.
         object_id: [u8; 16],
-        /// Whatever the server adds; zeros for nothing.
+        /// More data from the server, or zeros.
         extended_info: [u8; 48],
     }
 
     /// MS-FSCC 2.5.7 FileFsSectorSizeInformation
     #[derive(Default)]
     pub struct SectorSize {
-        /// Bytes that the device counts in.
+        /// The logical sector size of the device in bytes.
         logical_bytes_per_sector: u32,
-        /// Bytes that the device writes all or nothing of.
+        /// Bytes that the device writes atomically.
         physical_bytes_per_sector_for_atomicity: u32,
-        /// Bytes that the device writes without reading first.
+        /// Bytes that the device writes without a read before.
         physical_bytes_per_sector_for_performance: u32,
-        /// Bytes that the file system takes as the unit of atomic writing.
+        /// The unit of atomic writes in the file system, in bytes.
         file_system_effective_physical_bytes_per_sector_for_atomicity: u32,
         /// [`SectorFlags`].
         flags: u32,
-        /// Where the first logical sector begins in the first physical one.
+        /// The offset of the first logical sector in the first physical one.
         byte_offset_for_sector_alignment: u32,
-        /// Where the partition begins in its first physical sector.
+        /// The offset of the partition in its first physical sector.
         byte_offset_for_partition_alignment: u32,
     }
 
     /// MS-FSCC 2.5.8 FileFsSizeInformation
     #[derive(Default)]
     pub struct Size {
-        /// Allocation units that the caller can have in all.
+        /// All allocation units that the caller may use.
         total_allocation_units: u64,
-        /// Those that are free for the caller.
+        /// The units that are free for the caller.
         available_allocation_units: u64,
         /// Sectors in an allocation unit.
         sectors_per_allocation_unit: u32,
@@ -95,7 +95,7 @@ impl Control {
 }
 
 impl SectorSize {
-    /// An alignment that nobody knows.
+    /// An unknown alignment.
     pub const OFFSET_UNKNOWN: u32 = 0xFFFF_FFFF;
 }
 
@@ -104,15 +104,15 @@ impl Device {
     pub const CD_ROM: u32 = 0x0000_0002;
     /// A disk.
     pub const DISK: u32 = 0x0000_0007;
-    /// Named pipes: what Windows says about IPC$.
+    /// Named pipes: the type that Windows reports for IPC$.
     pub const NAMED_PIPE: u32 = 0x0000_0011;
 }
 
 bitflags::bitflags! {
-    /// MS-FSCC 2.5.1: what a file system can do.
+    /// MS-FSCC 2.5.1: the capabilities of a file system.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub struct FsAttributes: u32 {
-        /// Names that differ in case only are different names.
+        /// Names that differ only in case are different names.
         const CASE_SENSITIVE_SEARCH = 0x0000_0001;
         /// The case of names is kept.
         const CASE_PRESERVED_NAMES = 0x0000_0002;
@@ -128,11 +128,11 @@ bitflags::bitflags! {
         const SUPPORTS_SPARSE_FILES = 0x0000_0040;
         /// Files may have reparse points.
         const SUPPORTS_REPARSE_POINTS = 0x0000_0080;
-        /// Data may lie elsewhere.
+        /// Data may be in remote storage.
         const SUPPORTS_REMOTE_STORAGE = 0x0000_0100;
-        /// Closing a file tells what it did.
+        /// A close returns information about the cleanup.
         const RETURNS_CLEANUP_RESULT_INFO = 0x0000_0200;
-        /// A file's name can go away before its last handle.
+        /// A file's name can be removed before its last handle closes.
         const SUPPORTS_POSIX_UNLINK_RENAME = 0x0000_0400;
         /// The whole volume is compressed.
         const VOLUME_IS_COMPRESSED = 0x0000_8000;
@@ -142,11 +142,11 @@ bitflags::bitflags! {
         const SUPPORTS_ENCRYPTION = 0x0002_0000;
         /// Files can have named streams.
         const NAMED_STREAMS = 0x0004_0000;
-        /// Nothing can be changed.
+        /// The volume is read-only.
         const READ_ONLY_VOLUME = 0x0008_0000;
-        /// Can be written once, in order.
+        /// The volume can be written once, in order.
         const SEQUENTIAL_WRITE_ONCE = 0x0010_0000;
-        /// Has transactions.
+        /// The volume has transactions.
         const SUPPORTS_TRANSACTIONS = 0x0020_0000;
         /// Files can have several names.
         const SUPPORTS_HARD_LINKS = 0x0040_0000;
@@ -154,17 +154,17 @@ bitflags::bitflags! {
         const SUPPORTS_EXTENDED_ATTRIBUTES = 0x0080_0000;
         /// Files can be opened by their ID.
         const SUPPORTS_OPEN_BY_FILE_ID = 0x0100_0000;
-        /// Keeps a journal of changes.
+        /// The volume has a journal of changes.
         const SUPPORTS_USN_JOURNAL = 0x0200_0000;
-        /// Data can be checksummed.
+        /// Data can have checksums.
         const SUPPORT_INTEGRITY_STREAMS = 0x0400_0000;
         /// Files can share blocks (FSCTL_DUPLICATE_EXTENTS_TO_FILE).
         const SUPPORTS_BLOCK_REFCOUNTING = 0x0800_0000;
-        /// Knows for each cluster whether its data is valid.
+        /// The valid data length is known for each cluster.
         const SUPPORTS_SPARSE_VDL = 0x1000_0000;
     }
 
-    /// MS-FSCC 2.5.2: how quotas are kept.
+    /// MS-FSCC 2.5.2: the state of quotas.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub struct ControlFlags: u32 {
         /// Quotas are counted.
@@ -173,49 +173,49 @@ bitflags::bitflags! {
         const QUOTA_ENFORCE = 0x0000_0002;
         /// Content is not indexed.
         const CONTENT_INDEX_DISABLED = 0x0000_0008;
-        /// Passing a warning threshold is logged.
+        /// A passed warning threshold is logged.
         const LOG_QUOTA_THRESHOLD = 0x0000_0010;
-        /// Passing a limit is logged.
+        /// A passed limit is logged.
         const LOG_QUOTA_LIMIT = 0x0000_0020;
-        /// Passing the volume's threshold is logged.
+        /// A passed threshold of the volume is logged.
         const LOG_VOLUME_THRESHOLD = 0x0000_0040;
-        /// Passing the volume's limit is logged.
+        /// A passed limit of the volume is logged.
         const LOG_VOLUME_LIMIT = 0x0000_0080;
-        /// The counts are not whole.
+        /// The counts are incomplete.
         const QUOTAS_INCOMPLETE = 0x0000_0100;
-        /// The counts are being made.
+        /// The counts are being rebuilt.
         const QUOTAS_REBUILDING = 0x0000_0200;
     }
 
-    /// MS-FSCC 2.5.7: what is known about the device's sectors.
+    /// MS-FSCC 2.5.7: properties of the device's sectors.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub struct SectorFlags: u32 {
         /// The first physical sector begins with the first logical one.
         const ALIGNED_DEVICE = 0x0000_0001;
         /// The partition begins with a physical sector.
         const PARTITION_ALIGNED_ON_DEVICE = 0x0000_0002;
-        /// Seeking costs nothing.
+        /// Seeks cost nothing.
         const NO_SEEK_PENALTY = 0x0000_0004;
-        /// The device can be told what is no longer used.
+        /// The device supports TRIM.
         const TRIM_ENABLED = 0x0000_0008;
     }
 
-    /// MS-FSCC 2.5.10: what kind of device it is.
+    /// MS-FSCC 2.5.10: properties of the device.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub struct DeviceCharacteristics: u32 {
-        /// Its medium can be taken out.
+        /// Its medium is removable.
         const REMOVABLE_MEDIA = 0x0000_0001;
-        /// Cannot be written to.
+        /// It is read-only.
         const READ_ONLY_DEVICE = 0x0000_0002;
         /// A floppy disk.
         const FLOPPY_DISKETTE = 0x0000_0004;
-        /// Can be written once.
+        /// It can be written once.
         const WRITE_ONCE_MEDIA = 0x0000_0008;
-        /// On another machine.
+        /// It is on another machine.
         const REMOTE_DEVICE = 0x0000_0010;
         /// A file system is mounted on it.
         const DEVICE_IS_MOUNTED = 0x0000_0020;
-        /// Not on a medium of its own.
+        /// It has no medium of its own.
         const VIRTUAL_VOLUME = 0x0000_0040;
         /// The volume's own access list is checked too.
         const DEVICE_SECURE_OPEN = 0x0000_0100;
@@ -225,11 +225,11 @@ bitflags::bitflags! {
 /// MS-FSCC 2.5.9 FileFsVolumeInformation
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Volume<'a> {
-    /// When the volume was made.
+    /// When the volume was created.
     pub volume_creation_time: FileTime,
     /// Its serial number.
     pub volume_serial_number: u32,
-    /// Whether it is object-oriented; NTFS says yes.
+    /// Whether it is object-oriented. NTFS is.
     pub supports_objects: bool,
     /// Its label in UTF-16LE.
     pub volume_label: &'a [u8],
@@ -238,17 +238,17 @@ pub struct Volume<'a> {
 impl<'a> Volume<'a> {
     /// Bytes before the label.
     pub const FIXED: usize = 18;
-    /// The most characters of a label that are told.
+    /// The most characters of a label in the response.
     pub const MAX_LABEL: usize = 32;
 
     /// Appends the structure in at most `limit` bytes, with at most 32 characters of the label. Returns
-    /// whether the label was cut for want of room (STATUS_BUFFER_OVERFLOW).
+    /// whether the label was cut because of the limit (STATUS_BUFFER_OVERFLOW).
     ///
     /// # Errors
-    /// [`Full`] when the fixed part does not fit (STATUS_INFO_LENGTH_MISMATCH).
+    /// [`Full`] if the fixed part does not fit (STATUS_INFO_LENGTH_MISMATCH).
     pub fn write(&self, limit: usize, out: &mut Vec<u8>) -> Result<bool, Full> {
         let room = limit.checked_sub(Self::FIXED).ok_or(Full)?;
-        // MS-FSCC 2.5.9 (a longer label is cut without a word)
+        // MS-FSCC 2.5.9 (a longer label is cut silently)
         let label = &self.volume_label[..self.volume_label.len().min(2 * Self::MAX_LABEL)];
         let kept = label.len().min(room & !1);
         let mut w = Writer::new(out);
@@ -264,7 +264,7 @@ impl<'a> Volume<'a> {
     /// Reads the structure.
     ///
     /// # Errors
-    /// [`BadBuffer`] when the data ends early or the label has an odd length.
+    /// [`BadBuffer`] if the data ends early or the label has an odd length.
     pub fn parse(data: &'a [u8]) -> Result<Self, BadBuffer> {
         let mut c = Cursor::new(data);
         let volume_creation_time = FileTime(c.i64_le()?);
@@ -280,9 +280,9 @@ impl<'a> Volume<'a> {
 /// MS-FSCC 2.5.1 FileFsAttributeInformation
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Attribute<'a> {
-    /// What the file system can do.
+    /// The capabilities of the file system.
     pub file_system_attributes: FsAttributes,
-    /// The most characters in one component of a name.
+    /// The most characters in one component of a path.
     pub maximum_component_name_length: u32,
     /// The file system's name in UTF-16LE.
     pub file_system_name: &'a [u8],
@@ -296,7 +296,7 @@ impl<'a> Attribute<'a> {
     /// (STATUS_BUFFER_OVERFLOW).
     ///
     /// # Errors
-    /// [`Full`] when the fixed part does not fit (STATUS_INFO_LENGTH_MISMATCH).
+    /// [`Full`] if the fixed part does not fit (STATUS_INFO_LENGTH_MISMATCH).
     pub fn write(&self, limit: usize, out: &mut Vec<u8>) -> Result<bool, Full> {
         let limit = limit.checked_sub(Self::FIXED).ok_or(Full)? + 4;
         let mut w = Writer::new(out);
@@ -308,7 +308,7 @@ impl<'a> Attribute<'a> {
     /// Reads the structure.
     ///
     /// # Errors
-    /// [`BadBuffer`] when the data ends early or the name has an odd length.
+    /// [`BadBuffer`] if the data ends early or the name has an odd length.
     pub fn parse(data: &'a [u8]) -> Result<Self, BadBuffer> {
         let mut c = Cursor::new(data);
         Ok(Attribute {
@@ -319,11 +319,11 @@ impl<'a> Attribute<'a> {
     }
 }
 
-/// MS-FSCC 2.5.5 FileFsLabelInformation, set only: the new label, without a zero at its end.
+/// MS-FSCC 2.5.5 FileFsLabelInformation, set only: the new label without a final zero.
 ///
 /// # Errors
-/// [`BadBuffer::Length`] when the data ends early, [`BadBuffer::Value`] for an odd length or more than
-/// 32 characters (STATUS_INVALID_VOLUME_LABEL).
+/// [`BadBuffer::Length`] if the data ends early, [`BadBuffer::Value`] for an odd length or more than 32
+/// characters (STATUS_INVALID_VOLUME_LABEL).
 pub fn parse_label(data: &[u8]) -> Result<Utf16<'_>, BadBuffer> {
     let label = read_name(data)?.until_nul();
     if label.len() > Volume::MAX_LABEL { Err(BadBuffer::Value) } else { Ok(label) }
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn attributes_of_a_windows_server_are_understood() {
-        // 0x03E700FF is what Windows 7 says about an NTFS volume.
+        // 0x03E700FF is the value of Windows 7 for an NTFS volume.
         let bytes = hex("ff00e703 ff000000 08000000 4e00540046005300");
         let found = Attribute::parse(&bytes).unwrap();
         assert_eq!(found.file_system_name, utf16::encode("NTFS"));
@@ -395,7 +395,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read_without_harm(data in proptest::collection::vec(any::<u8>(), 0..80)) {
-            let _ = (Volume::parse(&data), Attribute::parse(&data), parse_label(&data), Control::parse(&data));
+            let _ = (Volume::parse(&data), Attribute::parse(&data));
+            let _ = (parse_label(&data), Control::parse(&data));
             let _ = (SectorSize::parse(&data), FullSize::parse(&data), ObjectId::parse(&data));
         }
     }

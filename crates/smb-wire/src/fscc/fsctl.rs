@@ -1,7 +1,8 @@
-//! The bodies of file system controls (MS-FSCC 2.3) that this server answers or knows well enough to refuse.
+//! The buffers of file system control codes (MS-FSCC 2.3) that this server supports, or refuses only after a
+//! check of the buffer.
 //!
-//! Offsets and lengths are signed on the wire; [`Range`] and its kin hold them as they came and say by
-//! `checked` whether they can be. [`lists`] holds the bodies that are lists; the rest has a fixed size. Reparse
+//! Offsets and lengths are signed on the wire. [`Range`] and similar structures keep them unchanged, and
+//! `checked` validates them. [`lists`] has the buffers that are lists. The others have a fixed size. Reparse
 //! points are in [`reparse`](super::reparse).
 
 pub mod lists;
@@ -23,9 +24,9 @@ layout! {
     /// MS-FSCC 2.1.3.1 FILE_OBJECTID_BUFFER, the reply to CREATE_OR_GET_OBJECT_ID and GET_OBJECT_ID and the
     /// body of SET_OBJECT_ID.
     pub struct ObjectIdBuffer {
-        /// Identifies the file on its volume.
+        /// The id of the file on its volume.
         object_id: [u8; 16],
-        /// The volume on which it was made.
+        /// The volume on which it was created.
         birth_volume_id: [u8; 16],
         /// Its object ID at that time.
         birth_object_id: [u8; 16],
@@ -35,13 +36,13 @@ layout! {
 
     /// MS-FSCC 2.3.7.2 SMB2_DUPLICATE_EXTENTS_DATA
     pub struct DuplicateExtents {
-        /// The open to copy from.
+        /// The Open of the source.
         source_file_id: FileId,
-        /// Where to copy from.
+        /// The offset in the source.
         source_file_offset: i64,
-        /// Where to copy to.
+        /// The offset in the target.
         target_file_offset: i64,
-        /// How many bytes.
+        /// The number of bytes.
         byte_count: i64,
     }
 
@@ -49,7 +50,7 @@ layout! {
     pub struct DuplicateExtentsEx {
         /// [`DuplicateExtentsEx::STRUCTURE_SIZE`].
         structure_size: u64,
-        /// What the shorter form holds.
+        /// The fields of the shorter form.
         extents: DuplicateExtents,
         /// [`DuplicateExtentsEx::SOURCE_ATOMIC`].
         flags: u32,
@@ -59,10 +60,10 @@ layout! {
     /// MS-FSCC 2.3.20 the reply to GET_INTEGRITY_INFORMATION
     #[derive(Default)]
     pub struct GetIntegrity {
-        /// 0 none, 1 CRC32, 2 CRC64.
+        /// 0 for none, 1 for CRC32, 2 for CRC64.
         checksum_algorithm: u16,
         _: 2,
-        /// 1 when checksums are not enforced.
+        /// 1 if checksums are not enforced.
         flags: u32,
         /// Bytes in a chunk.
         checksum_chunk_size_in_bytes: u32,
@@ -73,22 +74,22 @@ layout! {
     /// MS-FSCC 2.3.73 SET_INTEGRITY_INFORMATION
     #[derive(Default)]
     pub struct SetIntegrity {
-        /// 0 none, 1 CRC32, 2 CRC64, 0xFFFF as it is.
+        /// 0 for none, 1 for CRC32, 2 for CRC64, 0xFFFF for no change.
         checksum_algorithm: u16,
         _: 2,
-        /// 1 when checksums are not to be enforced.
+        /// 1 if checksums are not enforced.
         flags: u32,
     }
 
     /// MS-FSCC 2.3.75 SET_INTEGRITY_INFORMATION_EX
     #[derive(Default)]
     pub struct SetIntegrityEx {
-        /// Whether to have integrity.
+        /// Whether integrity is enabled.
         enable_integrity: bool,
-        /// Whether to leave that as it is.
+        /// Whether the integrity state stays unchanged.
         keep_integrity_state_unchanged: bool,
         _: 2,
-        /// 1 when checksums are not to be enforced.
+        /// 1 if checksums are not enforced.
         flags: u32,
         /// 1.
         version: u8,
@@ -97,7 +98,7 @@ layout! {
 
     /// MS-FSCC 2.3.18 and 2.3.67: the reply to GET_COMPRESSION and the body of SET_COMPRESSION
     pub struct Compression {
-        /// [`Compression::NONE`] and its kin.
+        /// A state such as [`Compression::NONE`].
         compression_state: u16,
     }
 
@@ -107,12 +108,12 @@ layout! {
         size: u32,
         /// 0.
         flags: u32,
-        /// How long the token should live, in ms.
+        /// The lifetime of the token, in ms.
         token_time_to_live: u32,
         _: 4,
-        /// Where to read.
+        /// The offset of the read.
         file_offset: u64,
-        /// How many bytes.
+        /// The number of bytes.
         copy_length: u64,
     }
 
@@ -122,11 +123,11 @@ layout! {
         size: u32,
         /// 0.
         flags: u32,
-        /// Where to write.
+        /// The offset of the write.
         file_offset: u64,
-        /// How many bytes.
+        /// The number of bytes.
         copy_length: u64,
-        /// Where to begin in what the token stands for.
+        /// The offset in the data of the token.
         transfer_offset: u64,
         /// STORAGE_OFFLOAD_TOKEN.
         token: [u8; 512],
@@ -144,74 +145,74 @@ layout! {
         fs_format_minor_version: u16,
         /// `UDF` in UTF-16LE, padded with zeros.
         fs_format_name: [u8; 24],
-        /// When the volume was made.
+        /// When the volume was created.
         format_time: FileTime,
         /// When it was last changed.
         last_update_time: FileTime,
         /// A copyright notice in UTF-16LE, padded with zeros.
         copyright_info: [u8; 68],
-        /// What it is about, likewise.
+        /// A description, in the same form.
         abstract_info: [u8; 68],
-        /// Who made it, likewise.
+        /// The program that formatted the volume, in the same form.
         formatting_implementation_info: [u8; 68],
-        /// Who last changed it, likewise.
+        /// The program that last changed the volume, in the same form.
         last_modifying_implementation_info: [u8; 68],
     }
 
     /// MS-FSCC 2.3.22 NTFS_VOLUME_DATA_BUFFER, the reply to GET_NTFS_VOLUME_DATA
     #[derive(Default)]
     pub struct NtfsVolume {
-        /// Tells the volume from others.
+        /// The serial number of the volume.
         volume_serial_number: u64,
-        /// Sectors in all.
+        /// All sectors.
         number_sectors: i64,
-        /// Clusters in all.
+        /// All clusters.
         total_clusters: i64,
-        /// Clusters that are free.
+        /// Free clusters.
         free_clusters: i64,
-        /// Clusters that are kept back for when it is full.
+        /// Reserved clusters.
         total_reserved: i64,
         /// Size of a sector.
         bytes_per_sector: u32,
         /// Size of a cluster.
         bytes_per_cluster: u32,
-        /// Size of what is kept of one file.
+        /// Size of a file record.
         bytes_per_file_record_segment: u32,
-        /// The same in clusters.
+        /// Size of a file record in clusters.
         clusters_per_file_record_segment: u32,
-        /// Size of the table of files; 0 where there is none.
+        /// Size of the file table, or 0 without one.
         mft_valid_data_length: i64,
-        /// Where it begins.
+        /// The first cluster of the file table.
         mft_start_lcn: i64,
-        /// Where its mirror begins.
+        /// The first cluster of its mirror.
         mft2_start_lcn: i64,
-        /// Where the room for it begins.
+        /// The first cluster of the space for it.
         mft_zone_start: i64,
-        /// Where that ends.
+        /// The last cluster of that space.
         mft_zone_end: i64,
     }
 
     /// MS-FSCC 2.3.51 the range of QUERY_ALLOCATED_RANGES, and one range of its reply
     pub struct Range {
-        /// Where it begins.
+        /// The offset of the range.
         file_offset: i64,
-        /// How long it is.
+        /// The length of the range.
         length: i64,
     }
 
     /// MS-FSCC 2.3.85 SET_ZERO_DATA
     pub struct ZeroData {
-        /// Where the zeros begin.
+        /// The offset of the first zero.
         file_offset: i64,
-        /// Where they end: the first byte behind.
+        /// The offset of the first byte after the zeros.
         beyond_final_zero: i64,
     }
 
-    /// MS-FSCC 2.3.55 QUERY_FILE_REGIONS; without a body the whole file is meant
+    /// MS-FSCC 2.3.55 QUERY_FILE_REGIONS. Without a buffer it is about the whole file.
     pub struct QueryRegions {
-        /// Where the range begins.
+        /// The offset of the range.
         file_offset: i64,
-        /// How long it is.
+        /// The length of the range.
         length: i64,
         /// [`QueryRegions::VALID_CACHED_DATA`] or [`QueryRegions::VALID_NONCACHED_DATA`].
         desired_usage: u32,
@@ -223,7 +224,7 @@ impl DuplicateExtents {
     /// Source offset, target offset and length.
     ///
     /// # Errors
-    /// [`BadBuffer::Value`] when one is negative or a range passes the largest offset
+    /// [`BadBuffer::Value`] if one is negative or a range goes beyond the largest offset
     /// (STATUS_INVALID_PARAMETER).
     pub fn checked(&self) -> Result<(u64, u64, u64), BadBuffer> {
         let (source, length) = checked_range(self.source_file_offset, self.byte_count)?;
@@ -233,9 +234,9 @@ impl DuplicateExtents {
 }
 
 impl DuplicateExtentsEx {
-    /// What StructureSize holds: 48, although the structure has 56 bytes.
+    /// The value of StructureSize: 48, although the structure has 56 bytes.
     pub const STRUCTURE_SIZE: u64 = 0x30;
-    /// Flag: the copy sees the source at one moment.
+    /// Flag: the copy is a snapshot of the source.
     pub const SOURCE_ATOMIC: u32 = 0x0000_0001;
 }
 
@@ -249,16 +250,16 @@ impl Compression {
 }
 
 impl QueryRegions {
-    /// What the cache holds as valid.
+    /// The data that is valid in the cache.
     pub const VALID_CACHED_DATA: u32 = 0x0000_0001;
-    /// What the disk holds as valid.
+    /// The data that is valid on disk.
     pub const VALID_NONCACHED_DATA: u32 = 0x0000_0002;
 
     /// Offset and length.
     ///
     /// # Errors
-    /// [`BadBuffer::Value`] when one is negative, the range passes the largest offset, or the usage is not
-    /// one of the two (STATUS_INVALID_PARAMETER).
+    /// [`BadBuffer::Value`] if one is negative, the range goes beyond the largest offset, or the usage is
+    /// not one of the two (STATUS_INVALID_PARAMETER).
     pub fn checked(&self) -> Result<(u64, u64), BadBuffer> {
         if !(1..=3).contains(&self.desired_usage) {
             return Err(BadBuffer::Value);
@@ -271,7 +272,7 @@ impl Range {
     /// Offset and length.
     ///
     /// # Errors
-    /// [`BadBuffer::Value`] when one is negative or the range passes the largest offset
+    /// [`BadBuffer::Value`] if one is negative or the range goes beyond the largest offset
     /// (STATUS_INVALID_PARAMETER).
     pub fn checked(&self) -> Result<(u64, u64), BadBuffer> {
         checked_range(self.file_offset, self.length)
@@ -282,15 +283,14 @@ impl ZeroData {
     /// Offset and length.
     ///
     /// # Errors
-    /// [`BadBuffer::Value`] when one is negative or the end lies before the start
-    /// (STATUS_INVALID_PARAMETER).
+    /// [`BadBuffer::Value`] if one is negative or the end is before the start (STATUS_INVALID_PARAMETER).
     pub fn checked(&self) -> Result<(u64, u64), BadBuffer> {
         let length = self.beyond_final_zero.checked_sub(self.file_offset).ok_or(BadBuffer::Value)?;
         checked_range(self.file_offset, length)
     }
 }
 
-/// Offset and length of a range whose end is an offset too.
+/// Offset and length of a range with a valid end offset.
 fn checked_range(offset: i64, length: i64) -> Result<(u64, u64), BadBuffer> {
     let is_whole = offset.checked_add(length).is_some();
     match (u64::try_from(offset), u64::try_from(length)) {
@@ -299,7 +299,7 @@ fn checked_range(offset: i64, length: i64) -> Result<(u64, u64), BadBuffer> {
     }
 }
 
-/// MS-FSCC 2.3.83 SET_SPARSE: an empty body means yes.
+/// MS-FSCC 2.3.83 SET_SPARSE: an empty buffer means yes.
 #[must_use]
 pub fn parse_set_sparse(data: &[u8]) -> bool {
     data.first().is_none_or(|byte| *byte != 0)

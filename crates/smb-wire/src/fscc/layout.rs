@@ -1,4 +1,4 @@
-//! Fixed structures declared once: the `layout!` macro gives each its size, `write` and `parse`.
+//! The `layout!` macro: declares a fixed structure once and gives it its size, `write` and `parse`.
 
 use super::{FileAttributes, FileTime, ReparseTag};
 use crate::FileId;
@@ -35,7 +35,7 @@ macro_rules! number_fields {
 
 number_fields! { u8 u16 u32 u64 i64 u128 }
 
-/// MS-FSCC 2.1.8: one byte, anything but zero is true.
+/// MS-FSCC 2.1.8: one byte. Any value but zero is true.
 impl Field for bool {
     const SIZE: usize = 1;
     #[inline]
@@ -109,8 +109,8 @@ impl Field for ReparseTag {
     }
 }
 
-/// Declares structures of fixed size. `_: N` stands for N reserved bytes: written as zeros, skipped
-/// when read.
+/// Declares structures of fixed size. `_: N` stands for N reserved bytes. They are written as zeros and
+/// skipped by reads.
 macro_rules! layout {
     ($(
         $(#[$meta:meta])*
@@ -123,7 +123,12 @@ macro_rules! layout {
     };
     (@fields $metas:tt $name:ident [$($decl:tt)*] [$($step:tt)*]
         $(#[$fm:meta])* $field:ident: $ty:ty, $($rest:tt)*) => {
-        layout!(@fields $metas $name [$($decl)* $(#[$fm])* pub $field: $ty,] [$($step)* (get $field $ty)] $($rest)*);
+        layout!(
+            @fields $metas $name
+            [$($decl)* $(#[$fm])* pub $field: $ty,]
+            [$($step)* (get $field $ty)]
+            $($rest)*
+        );
     };
     (@fields [$($meta:tt)*] $name:ident [$($decl:tt)*] [$($step:tt)*]) => {
         $($meta)*
@@ -140,10 +145,10 @@ macro_rules! layout {
                 $(layout!(@put self out $step);)*
             }
 
-            /// Reads the structure from the start of `data`; what follows is ignored.
+            /// Reads the structure from the start of `data`. The bytes after it are ignored.
             ///
             /// # Errors
-            /// [`BadBuffer::Length`](crate::fscc::BadBuffer::Length) when `data` is shorter than
+            /// [`BadBuffer::Length`](crate::fscc::BadBuffer::Length) if `data` is shorter than
             /// [`Self::SIZE`].
             pub fn parse(data: &[u8]) -> Result<Self, $crate::fscc::BadBuffer> {
                 Ok($crate::fscc::layout::Field::take(&mut wire::Cursor::new(data))?)

@@ -1,12 +1,12 @@
-//! MS-FSCC: what files, directories and volumes look like on the wire, and how names are mapped.
+//! MS-FSCC: the wire form of files, directories and volumes, and the mapping of names.
 //!
-//! Start with [`class`] for the numbers of the information classes, then [`mod@file`], [`fs`] and
-//! [`directory`] for what stands behind them. [`names`] turns SMB names into names of the host and back;
-//! [`wildcard`] matches search patterns. Control codes have their bodies in [`fsctl`] and [`reparse`];
-//! [`ea`], [`notify`] and [`quota`] hold the lists of those names.
+//! Start with [`class`] for the numbers of the information classes. [`mod@file`], [`fs`] and [`directory`]
+//! have their structures. [`names`] converts between SMB names and names of the host. [`wildcard`] matches
+//! search patterns. [`fsctl`] and [`reparse`] have the buffers of control codes. [`ea`], [`notify`] and
+//! [`quota`] have the lists of those names.
 //!
-//! Everything is a plain value with `write(&mut Vec<u8>)` and `parse(&[u8])`. Lists whose entries are
-//! linked by NextEntryOffset are written through [`chain`].
+//! All structures are plain values with `write(&mut Vec<u8>)` and `parse(&[u8])`. Lists with NextEntryOffset
+//! are written with [`chain`].
 
 mod layout;
 #[cfg(test)]
@@ -35,16 +35,16 @@ pub use time::FileTime;
 
 use wire::Truncated;
 
-/// Why a buffer that a peer sent is not the structure it should be.
+/// The reason why a peer's buffer is not the expected structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadBuffer {
-    /// The buffer is shorter than the structure, or than a length inside it says. A server answers
-    /// STATUS_INFO_LENGTH_MISMATCH for an information class and STATUS_INVALID_PARAMETER for a control
-    /// code, except where the section of the structure names another status.
+    /// The buffer is shorter than the structure, or than a length inside it. A server returns
+    /// STATUS_INFO_LENGTH_MISMATCH for an information class and STATUS_INVALID_PARAMETER for a control code,
+    /// unless the section of the structure names another status.
     #[error("the buffer is too short for the structure")]
     Length,
-    /// A field holds what it must not. A server answers STATUS_INVALID_PARAMETER, except where the
-    /// section of the structure names another status.
+    /// A field has an invalid value. A server returns STATUS_INVALID_PARAMETER, unless the section of the
+    /// structure names another status.
     #[error("a field holds a value that is not allowed there")]
     Value,
 }

@@ -1,50 +1,50 @@
-//! FILE_NOTIFY_INFORMATION: the changes that CHANGE_NOTIFY reports.
+//! FILE_NOTIFY_INFORMATION: the changes in a response of CHANGE_NOTIFY.
 
 use super::chain::{Chain, Entries, Full, entries};
 use super::{BadBuffer, text};
 use crate::Utf16;
 use wire::Cursor;
 
-/// MS-FSCC 2.7.1: what happened. Numbers without a name are values too.
+/// MS-FSCC 2.7.1: the kind of a change. Numbers without a name are values too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Action(pub u32);
 
 impl Action {
-    /// The name came to be.
+    /// The name was added.
     pub const ADDED: Action = Action(0x0000_0001);
-    /// The name went away.
+    /// The name was removed.
     pub const REMOVED: Action = Action(0x0000_0002);
     /// Data or attributes changed.
     pub const MODIFIED: Action = Action(0x0000_0003);
-    /// Renamed in its directory: the old name; the new one follows at once.
+    /// Renamed in its directory: the old name. The new one follows at once.
     pub const RENAMED_OLD_NAME: Action = Action(0x0000_0004);
     /// Renamed in its directory: the new name.
     pub const RENAMED_NEW_NAME: Action = Action(0x0000_0005);
-    /// A named stream came to be.
+    /// A named stream was added.
     pub const ADDED_STREAM: Action = Action(0x0000_0006);
-    /// A named stream went away.
+    /// A named stream was removed.
     pub const REMOVED_STREAM: Action = Action(0x0000_0007);
     /// A named stream changed.
     pub const MODIFIED_STREAM: Action = Action(0x0000_0008);
-    /// An object ID went away with its file.
+    /// An object ID was removed with its file.
     pub const REMOVED_BY_DELETE: Action = Action(0x0000_0009);
-    /// An object ID could not be carried over.
+    /// An object ID was not carried over.
     pub const ID_NOT_TUNNELLED: Action = Action(0x0000_000A);
     /// A file already had an object ID.
     pub const TUNNELLED_ID_COLLISION: Action = Action(0x0000_000B);
 }
 
-/// A report under construction. When a change does not fit, the whole report is given up and the answer is
+/// A list of changes that is being built. If a change does not fit, the list is dropped, and the status is
 /// STATUS_NOTIFY_ENUM_DIR without data.
 #[derive(Debug)]
-pub struct Report<'a> {
+pub struct NotifyBuffer<'a> {
     chain: Chain<'a>,
 }
 
-impl<'a> Report<'a> {
-    /// A report at the end of `out`, of `limit` bytes at most.
+impl<'a> NotifyBuffer<'a> {
+    /// A list at the end of `out`, of at most `limit` bytes.
     pub fn new(out: &'a mut Vec<u8>, limit: usize) -> Self {
-        Report { chain: Chain::new(out, limit, 4) }
+        NotifyBuffer { chain: Chain::new(out, limit, 4) }
     }
 
     /// Whether nothing has been written.
@@ -56,10 +56,10 @@ impl<'a> Report<'a> {
     /// Appends a change. `name` is the path from the watched directory, with backslashes, in UTF-16LE.
     ///
     /// # Errors
-    /// [`Full`] when it does not fit; nothing is changed then.
+    /// [`Full`] if it does not fit. Nothing is changed then.
     pub fn push(&mut self, action: Action, name: &[u8]) -> Result<(), Full> {
         let length = u32::try_from(name.len()).map_err(|_| Full)?;
-        // MS-FSCC 2.7.1 (a name is padded to 4 bytes, the last one too, where there is room for it)
+        // MS-FSCC 2.7.1 (a name is padded to 4 bytes, the last one too if there is space)
         let padded = (12 + name.len()).next_multiple_of(4);
         let len = if padded <= self.chain.room() { padded } else { 12 + name.len() };
         let out = self.chain.begin(len)?;
@@ -73,19 +73,19 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Reads a report, for a client.
+/// Reads a list of changes, for a client.
 #[must_use]
-pub fn read(data: &[u8]) -> Reader<'_> {
-    Reader { entries: entries(data, 4) }
+pub fn read(data: &[u8]) -> NotifyReader<'_> {
+    NotifyReader { entries: entries(data, 4) }
 }
 
-/// The changes of a report; see [`read`].
+/// The changes of a list. See [`read`].
 #[derive(Debug, Clone)]
-pub struct Reader<'a> {
+pub struct NotifyReader<'a> {
     entries: Entries<'a>,
 }
 
-impl<'a> Iterator for Reader<'a> {
+impl<'a> Iterator for NotifyReader<'a> {
     type Item = Result<(Action, Utf16<'a>), BadBuffer>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn a_rename_is_two_linked_entries() {
         let mut out = Vec::new();
-        let mut report = Report::new(&mut out, 100);
+        let mut report = NotifyBuffer::new(&mut out, 100);
         report.push(Action::RENAMED_OLD_NAME, &utf16::encode("a")).unwrap();
         report.push(Action::RENAMED_NEW_NAME, &utf16::encode("d\\bc")).unwrap();
         assert_eq!(
@@ -128,7 +128,7 @@ mod tests {
     fn a_report_never_passes_its_limit() {
         for limit in 0..80 {
             let mut out = Vec::new();
-            let mut report = Report::new(&mut out, limit);
+            let mut report = NotifyBuffer::new(&mut out, limit);
             while report.push(Action::ADDED, &utf16::encode("abc")).is_ok() {}
             assert!(out.len() <= limit);
             assert_eq!(read(&out).filter(Result::is_ok).count(), (limit + 2) / 20);

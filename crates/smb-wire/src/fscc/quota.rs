@@ -1,4 +1,4 @@
-//! Quotas of users: what a query returns, what a set brings, and the list of SIDs that a query may bring.
+//! Quotas of users: the structures of a query and of a set, and the list of SIDs in a query.
 
 use super::chain::{Chain, Full, entries};
 use super::{BadBuffer, FileTime};
@@ -7,14 +7,14 @@ use wire::Cursor;
 /// MS-FSCC 2.4.41 FILE_QUOTA_INFORMATION: one user's quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Quota<'a> {
-    /// When the quota was last changed; ignored when it is set.
+    /// When the quota was last changed. It is ignored in a set.
     pub change_time: FileTime,
-    /// Bytes that the user owns; ignored when it is set.
+    /// Bytes that the user owns. The value is ignored in a set.
     pub quota_used: i64,
-    /// Bytes at which the user is warned: [`Quota::NO_LIMIT`] for never, [`Quota::REMOVE`] to take the
-    /// setting away.
+    /// Bytes at which the user is warned. [`Quota::NO_LIMIT`] means never, and [`Quota::REMOVE`] removes the
+    /// setting.
     pub quota_threshold: i64,
-    /// Bytes that the user may own; as the former.
+    /// Bytes that the user may own, with the same special values.
     pub quota_limit: i64,
     /// The user.
     pub sid: &'a [u8],
@@ -23,21 +23,21 @@ pub struct Quota<'a> {
 impl Quota<'_> {
     /// No warning, no limit.
     pub const NO_LIMIT: i64 = -1;
-    /// Take the user's setting away.
+    /// Removes the user's setting.
     pub const REMOVE: i64 = -2;
 }
 
-/// Whether `sid` has the shape of a SID: its count of subauthorities agrees with its length.
+/// Whether `sid` has the form of a SID: its count of subauthorities matches its length.
 #[must_use]
 pub fn is_sid(sid: &[u8]) -> bool {
     // MS-DTYP 2.4.2.2
     matches!(sid, [1, count @ 0..=15, ..] if sid.len() == 8 + 4 * usize::from(*count))
 }
 
-/// Appends as many quotas as fit in `limit` bytes and returns how many did.
+/// Appends as many quotas as fit in `limit` bytes. Returns their number.
 ///
 /// # Errors
-/// [`Full`] when not even the first fits (STATUS_BUFFER_TOO_SMALL).
+/// [`Full`] if the first one does not fit (STATUS_BUFFER_TOO_SMALL).
 pub fn write_list<'a>(
     list: impl IntoIterator<Item = Quota<'a>>,
     limit: usize,
@@ -60,10 +60,9 @@ pub fn write_list<'a>(
     Ok(written)
 }
 
-/// Reads a list of quotas: to set them, or the reply to a query.
+/// Reads a list of quotas from a set, or from the reply to a query.
 ///
-/// Each item is [`BadBuffer::Value`] when its SID is none, or a limit is below -2
-/// (STATUS_INVALID_PARAMETER).
+/// An item is [`BadBuffer::Value`] if its SID is invalid, or a limit is below -2 (STATUS_INVALID_PARAMETER).
 pub fn read_list(data: &[u8]) -> impl Iterator<Item = Result<Quota<'_>, BadBuffer>> {
     entries(data, 8).map(|entry| {
         let mut c = Cursor::new(entry?);
@@ -81,7 +80,7 @@ pub fn read_list(data: &[u8]) -> impl Iterator<Item = Result<Quota<'_>, BadBuffe
     })
 }
 
-/// MS-FSCC 2.4.41.1: reads the SIDs that a query asks for.
+/// MS-FSCC 2.4.41.1: reads the SIDs in a query.
 pub fn read_sids(data: &[u8]) -> impl Iterator<Item = Result<&[u8], BadBuffer>> {
     entries(data, 4).map(|entry| {
         let mut c = Cursor::new(entry?);
@@ -92,10 +91,10 @@ pub fn read_sids(data: &[u8]) -> impl Iterator<Item = Result<&[u8], BadBuffer>> 
     })
 }
 
-/// Appends a list of SIDs to ask for, for a client.
+/// Appends a list of SIDs for a query of a client.
 ///
 /// # Errors
-/// [`Full`] when a SID is longer than any SID.
+/// [`Full`] if a SID is longer than the maximum.
 pub fn write_sids<'a>(sids: impl IntoIterator<Item = &'a [u8]>, out: &mut Vec<u8>) -> Result<(), Full> {
     let mut chain = Chain::new(out, usize::MAX, 4);
     for sid in sids {

@@ -1,19 +1,19 @@
-//! Reparse points: what SET, GET and DELETE_REPARSE_POINT carry.
+//! Reparse points: the buffers of SET, GET and DELETE_REPARSE_POINT.
 //!
-//! [`RawReparse`] is the envelope that all of them share and checks it; [`Reparse`] is what the known tags
-//! mean.
+//! [`RawReparse`] has the fields that all of them share and checks them. [`Reparse`] has the contents of the
+//! known tags.
 
 use super::ReparseTag;
 use crate::Utf16;
 use wire::{Cursor, Truncated, Writer};
 
-/// MS-FSCC 2.3.82: the most bytes of a reparse point, its head included.
+/// MS-FSCC 2.3.82: the most bytes of a reparse point, including its head.
 pub const MAX_REPARSE: usize = 16_384;
 
-/// Why a reparse buffer was refused.
+/// The reason why a reparse buffer was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum BadReparse {
-    /// Lengths that do not agree, or data that is not what its tag says: STATUS_IO_REPARSE_DATA_INVALID.
+    /// The lengths do not match, or the data does not match its tag: STATUS_IO_REPARSE_DATA_INVALID.
     #[error("the reparse data is not what it should be")]
     Data,
     /// A reserved tag: STATUS_IO_REPARSE_TAG_INVALID.
@@ -27,23 +27,23 @@ impl From<Truncated> for BadReparse {
     }
 }
 
-/// MS-FSCC 2.1.2.2 and 2.1.2.3: a tag and data that belong to the tag's owner.
+/// MS-FSCC 2.1.2.2 and 2.1.2.3: a tag with the data of its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RawReparse<'a> {
-    /// Who owns the data.
+    /// The tag, which identifies the owner of the data.
     pub tag: ReparseTag,
-    /// The owner's GUID, for a tag that is not Microsoft's.
+    /// The owner's GUID, for a tag that does not belong to Microsoft.
     pub guid: Option<[u8; 16]>,
     /// The data.
     pub data: &'a [u8],
 }
 
 impl<'a> RawReparse<'a> {
-    /// Reads the buffer of SET_REPARSE_POINT, the reply to GET_REPARSE_POINT, or (with empty data) the buffer
-    /// of DELETE_REPARSE_POINT.
+    /// Reads the buffer of SET_REPARSE_POINT, the reply to GET_REPARSE_POINT, or (with empty data) the
+    /// buffer of DELETE_REPARSE_POINT.
     ///
     /// # Errors
-    /// [`BadReparse`], by the status to answer.
+    /// [`BadReparse`], which gives the status.
     pub fn parse(buffer: &'a [u8]) -> Result<Self, BadReparse> {
         // MS-FSCC 2.3.82
         if buffer.len() > MAX_REPARSE {
@@ -63,7 +63,8 @@ impl<'a> RawReparse<'a> {
         Ok(RawReparse { tag, guid, data: c.rest() })
     }
 
-    /// Appends the buffer. Data beyond 65,535 bytes cannot be told and is cut; [`MAX_REPARSE`] is far below.
+    /// Appends the buffer. Data beyond 65,535 bytes is cut, since the length field has 16 bits.
+    /// [`MAX_REPARSE`] is far below that.
     pub fn write(&self, out: &mut Vec<u8>) {
         let length = self.data.len().min(usize::from(u16::MAX));
         let mut w = Writer::new(out);
@@ -77,32 +78,32 @@ impl<'a> RawReparse<'a> {
     }
 }
 
-/// What a reparse point is, for the tags that this crate knows.
+/// The contents of a reparse point, for the tags that this crate knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reparse<'a> {
     /// MS-FSCC 2.1.2.4: a symbolic link.
     Symlink {
-        /// Where it leads.
+        /// The target for programs.
         substitute_name: Utf16<'a>,
-        /// Where it leads, for people to read.
+        /// The target for display.
         print_name: Utf16<'a>,
-        /// Whether it is relative to the directory that holds it.
+        /// Whether the target is relative to the directory of the link.
         relative: bool,
     },
     /// MS-FSCC 2.1.2.5: a mount point.
     MountPoint {
-        /// Where it leads.
+        /// The target for programs.
         substitute_name: Utf16<'a>,
-        /// Where it leads, for people to read.
+        /// The target for display.
         print_name: Utf16<'a>,
     },
     /// MS-FSCC 2.1.2.6: a special file of the Windows NFS server.
     Nfs(NfsFile<'a>),
     /// MS-FSCC 2.1.2.7: a symbolic link of WSL; the target is UTF-8.
     LxSymlink(&'a [u8]),
-    /// A socket, FIFO or device of WSL, whose numbers are in extended attributes.
+    /// A socket, FIFO or device of WSL. Its numbers are in extended attributes.
     Lx(ReparseTag),
-    /// Any other tag: kept and given back as it is.
+    /// Any other tag. It is kept unchanged.
     Other(RawReparse<'a>),
 }
 
@@ -143,15 +144,15 @@ impl<'a> Reparse<'a> {
     /// Reads a whole buffer.
     ///
     /// # Errors
-    /// [`BadReparse`], by the status to answer.
+    /// [`BadReparse`], which gives the status.
     pub fn parse(buffer: &'a [u8]) -> Result<Self, BadReparse> {
         Self::of(RawReparse::parse(buffer)?)
     }
 
-    /// What `raw` means.
+    /// The contents of `raw`.
     ///
     /// # Errors
-    /// [`BadReparse::Data`] when a known tag has data that it cannot have.
+    /// [`BadReparse::Data`] if the data of a known tag is invalid.
     pub fn of(raw: RawReparse<'a>) -> Result<Self, BadReparse> {
         let mut c = Cursor::new(raw.data);
         Ok(match raw.tag {
@@ -194,8 +195,8 @@ impl<'a> Reparse<'a> {
         }
     }
 
-    /// Appends a whole buffer. Names that together are longer than [`MAX_REPARSE`] do not fit into one; a
-    /// caller checks that before.
+    /// Appends a whole buffer. Names that together are longer than [`MAX_REPARSE`] do not fit. The caller
+    /// must check that before.
     pub fn write(&self, out: &mut Vec<u8>) {
         if let Reparse::Other(raw) = self {
             return raw.write(out);
@@ -211,7 +212,7 @@ impl<'a> Reparse<'a> {
                 w.bytes(print_name.as_bytes());
             }
             Reparse::MountPoint { substitute_name, print_name } => {
-                // Readers of mount points want both names to end with a zero.
+                // Readers of mount points expect a zero after both names.
                 put_places_apart(&mut w, substitute_name, print_name, 2);
                 w.bytes(substitute_name.as_bytes());
                 w.zeros(2);
@@ -230,7 +231,7 @@ impl<'a> Reparse<'a> {
     }
 }
 
-/// The substitute and the print name, from their places and the text behind them.
+/// The substitute and the print name, from their offsets and lengths and the text after them.
 fn names(places: [u8; 8], text: &[u8]) -> Result<(Utf16<'_>, Utf16<'_>), BadReparse> {
     let number = |at: usize| usize::from(u16::from_le_bytes([places[at], places[at + 1]]));
     let window = |at: usize, len: usize| {
@@ -248,7 +249,7 @@ fn put_places(w: &mut Writer<'_>, substitute_name: Utf16<'_>, print_name: Utf16<
     put_places_apart(w, substitute_name, print_name, 0);
 }
 
-/// Offsets and lengths of two names, the second `gap` bytes behind the first.
+/// Writes offsets and lengths of two names. The second one starts `gap` bytes after the first.
 fn put_places_apart(w: &mut Writer<'_>, substitute_name: Utf16<'_>, print_name: Utf16<'_>, gap: u16) {
     let first = substitute_name.as_bytes().len() as u16;
     w.u16_le(0);
@@ -323,7 +324,7 @@ mod tests {
         assert_eq!(bytes.len(), 8 + 0x24);
     }
 
-    /// The types are the first bytes of what Linux's fs/smb/client/reparse.c writes for mkfifo and mknod.
+    /// The types are the first bytes that Linux's fs/smb/client/reparse.c writes for mkfifo and mknod.
     #[test]
     fn special_files_of_nfs_and_wsl() {
         assert_eq!(round(&Reparse::Nfs(NfsFile::Fifo)), hex("14000080 0800 0000 4649464f00000000"));

@@ -1,4 +1,4 @@
-//! What this module needs of UTF-16 beyond [`Utf16`] itself.
+//! Helpers of this module for [`Utf16`].
 
 use super::BadBuffer;
 use crate::Utf16;
@@ -6,7 +6,7 @@ use crate::Utf16;
 /// The text in `bytes`.
 ///
 /// # Errors
-/// [`BadBuffer::Value`] when their number is odd.
+/// [`BadBuffer::Value`] if their number is odd.
 pub fn parse(bytes: &[u8]) -> Result<Utf16<'_>, BadBuffer> {
     Utf16::new(bytes).ok_or(BadBuffer::Value)
 }
@@ -18,12 +18,12 @@ pub fn unit_at(text: Utf16<'_>, index: usize) -> Option<u16> {
     text.units().nth(index)
 }
 
-/// The parts between occurrences of `separator`; one more than there are separators.
+/// The parts between occurrences of `separator`. There is one more part than separators.
 pub fn split<'a>(text: Utf16<'a>, separator: u16) -> impl Iterator<Item = Utf16<'a>> + use<'a> {
     split_where(text, move |unit| unit == separator)
 }
 
-/// The parts between units for which `separates` holds; one more than there are such units.
+/// The parts between units that match `separates`. There is one more part than such units.
 pub fn split_where<'a, F: Fn(u16) -> bool>(
     text: Utf16<'a>,
     separates: F,

@@ -1,4 +1,4 @@
-//! FILETIME: 100 ns steps since 1601-01-01 UTC, and what its special values mean when times are set.
+//! FILETIME: steps of 100 ns since 1601-01-01 UTC, and the special values in a set.
 
 use super::BadBuffer;
 
@@ -9,41 +9,41 @@ const UNIX_EPOCH: i64 = 116_444_736_000_000_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct FileTime(pub i64);
 
-/// What a time field of FileBasicInformation asks for when it is set.
+/// The meaning of a time field of FileBasicInformation in a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SetTime {
-    /// 0: leave this time as it is.
+    /// 0: the time is unchanged.
     Keep,
-    /// -1: leave it, and do not let operations on this open change it from now on.
+    /// -1: the time is unchanged, and later operations on this Open do not change it.
     Freeze,
-    /// -2: let operations on this open change it again.
+    /// -2: later operations on this Open change the time again.
     Thaw,
-    /// Set it to this time; from then on operations on this open do not change it.
+    /// The time is set, and later operations on this Open do not change it.
     To(FileTime),
 }
 
 impl FileTime {
-    /// The value that stands for "no time known".
+    /// The value for an unknown time.
     pub const ZERO: FileTime = FileTime(0);
 
     /// From nanoseconds since 1970-01-01 UTC, rounded down to 100 ns.
     ///
-    /// An `i64` of nanoseconds covers the years 1677 to 2262, all of which a `FileTime` can hold.
+    /// An `i64` of nanoseconds covers the years 1677 to 2262. A `FileTime` can hold all of them.
     #[inline]
     #[must_use]
     pub const fn from_unix_ns(ns: i64) -> FileTime {
         FileTime(ns.div_euclid(100) + UNIX_EPOCH)
     }
 
-    /// Nanoseconds since 1970-01-01 UTC; the nearest that an `i64` can hold for times before 1677 and
-    /// after 2262.
+    /// Nanoseconds since 1970-01-01 UTC. Times before 1677 and after 2262 give the nearest value of an
+    /// `i64`.
     #[inline]
     #[must_use]
     pub const fn to_unix_ns(self) -> i64 {
         self.0.saturating_sub(UNIX_EPOCH).saturating_mul(100)
     }
 
-    /// From whole seconds and nanoseconds since 1970-01-01 UTC, as a host's `timespec` has them.
+    /// From whole seconds and nanoseconds since 1970-01-01 UTC, as in a host's `timespec`.
     #[inline]
     #[must_use]
     pub const fn from_unix(seconds: i64, ns: u32) -> FileTime {
@@ -60,7 +60,7 @@ impl FileTime {
         (steps.div_euclid(10_000_000), (steps.rem_euclid(10_000_000) * 100) as u32)
     }
 
-    /// What this field asks for in a FileBasicInformation that is being set.
+    /// The meaning of this field in a set of FileBasicInformation.
     ///
     /// # Errors
     /// [`BadBuffer::Value`] below -2 (STATUS_INVALID_PARAMETER).

@@ -1,11 +1,11 @@
-//! DOS wildcards: which names of a directory a search pattern selects.
+//! DOS wildcards: matches the names of a directory with a search pattern.
 //!
-//! `*` and `?` are the ones people write. Clients turn DOS patterns into three more: `<` (DOS_STAR), `>`
-//! (DOS_QM) and `"` (DOS_DOT), whose meaning depends on the dots of the name.
+//! Users write `*` and `?`. Clients convert DOS patterns to three more: `<` (DOS_STAR), `>` (DOS_QM) and `"`
+//! (DOS_DOT). Their meaning depends on the dots of the name.
 //!
-//! A pattern is run over the name once, with the set of all places in the pattern that could have been
-//! reached so far. The set is a row of bits that moves as a whole ([`Automaton`]), so a character of the name costs a few
-//! operations for each 64 characters of the pattern, and no pattern makes it explode.
+//! The match runs over the name once, with the set of all pattern positions that are possible so far. The
+//! set is a row of bits that moves as a whole ([`Automaton`]). So a character of the name costs a few
+//! operations for each 64 characters of the pattern, and no pattern takes exponential time.
 
 use super::names::fold_units;
 use crate::Utf16;
@@ -14,45 +14,45 @@ mod automaton;
 
 use automaton::Automaton;
 
-/// The most units of a pattern, after runs of `*` have become one.
+/// The most units of a pattern, after each run of `*` has become one.
 pub const MAX_PATTERN: usize = 511;
 
 /// One element of a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Token {
-    /// `*`: any characters, or none.
+    /// `*`: any characters, including none.
     Star,
-    /// `<`: as `*`, but past the name's last dot only by ending at it.
+    /// `<`: like `*`, but it may cross the name's last dot only by ending at it.
     DosStar,
-    /// `>`: one character other than a dot, or nothing before a dot or the end.
+    /// `>`: one character other than a dot. It matches nothing before a dot or at the end.
     DosQuestion,
-    /// `"`: a dot, or nothing at the end.
+    /// `"`: a dot. It matches nothing at the end.
     DosDot,
     /// `?`: one character.
     Question,
-    /// Itself.
+    /// The unit itself.
     Unit(u16),
 }
 
 const DOT: u16 = b'.' as u16;
 
-/// A search pattern, ready to be compared with many names.
+/// A search pattern in a form for many names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     tokens: Vec<Token>,
-    kind: Kind,
+    kind: PatternKind,
     folded: bool,
-    /// For [`Kind::Other`].
+    /// For [`PatternKind::Other`].
     automaton: Option<Automaton>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// `*` and `*.*`, which selects names without a dot too.
+enum PatternKind {
+    /// `*` and `*.*`. Both match names without a dot too.
     All,
-    /// No wildcards at all.
+    /// No wildcards.
     Exact,
-    /// `*` and then no wildcards.
+    /// `*` followed by no wildcards.
     EndsWith,
     Other,
 }
@@ -63,12 +63,12 @@ enum Kind {
 pub struct BadPattern;
 
 impl Pattern {
-    /// The pattern `text`. With `ignore_case` it is folded, and the names to compare must be too.
+    /// The pattern `text`. With `ignore_case` it is folded, and the names must be folded too.
     ///
     /// # Errors
     /// [`BadPattern`].
     pub fn new(text: Utf16<'_>, ignore_case: bool) -> Result<Pattern, BadPattern> {
-        // A long pattern is refused before it is looked at; stars beyond the limit have no use.
+        // A long pattern is refused before a closer look. Stars beyond the limit have no use.
         if text.is_empty() || text.len() > 2 * MAX_PATTERN {
             return Err(BadPattern);
         }
@@ -82,43 +82,43 @@ impl Pattern {
             return Err(BadPattern);
         }
         let kind = kind(&tokens);
-        let automaton = (kind == Kind::Other).then(|| Automaton::new(&tokens));
+        let automaton = (kind == PatternKind::Other).then(|| Automaton::new(&tokens));
         Ok(Pattern { tokens, kind, folded: ignore_case, automaton })
     }
 
-    /// Whether the pattern selects every name.
+    /// Whether the pattern matches every name.
     #[must_use]
     pub fn selects_all(&self) -> bool {
-        self.kind == Kind::All
+        self.kind == PatternKind::All
     }
 
-    /// Whether it holds a wildcard. Without one it selects a single name (up to case), and a lookup does
-    /// instead of a scan.
+    /// Whether it has a wildcard. Without one it matches a single name (up to case), and a lookup replaces
+    /// the scan.
     #[must_use]
     pub fn has_wildcards(&self) -> bool {
-        self.kind != Kind::Exact
+        self.kind != PatternKind::Exact
     }
 
-    /// Whether names must be folded before [`Pattern::matches`].
+    /// Whether names must be folded for [`Pattern::matches`].
     #[must_use]
     pub fn is_folded(&self) -> bool {
         self.folded
     }
 
-    /// MS-FSA 2.1.4.4: whether the pattern selects `name`.
+    /// MS-FSA 2.1.4.4: whether the pattern matches `name`.
     #[must_use]
     pub fn matches(&self, name: &[u16]) -> bool {
         if name.is_empty() {
             return false;
         }
         match self.kind {
-            Kind::All => true,
-            Kind::Exact => same(&self.tokens, name),
-            Kind::EndsWith => {
+            PatternKind::All => true,
+            PatternKind::Exact => same(&self.tokens, name),
+            PatternKind::EndsWith => {
                 let tail = &self.tokens[1..];
                 name.len() >= tail.len() && same(tail, &name[name.len() - tail.len()..])
             }
-            Kind::Other => self.automaton.as_ref().is_some_and(|automaton| automaton.matches(name)),
+            PatternKind::Other => self.automaton.as_ref().is_some_and(|automaton| automaton.matches(name)),
         }
     }
 }
@@ -134,13 +134,13 @@ fn token(unit: u16) -> Token {
     }
 }
 
-fn kind(tokens: &[Token]) -> Kind {
+fn kind(tokens: &[Token]) -> PatternKind {
     let is_plain = |token: &Token| matches!(token, Token::Unit(_));
     match tokens {
-        [Token::Star] | [Token::Star, Token::Unit(DOT), Token::Star] => Kind::All,
-        tokens if tokens.iter().all(is_plain) => Kind::Exact,
-        [Token::Star, tail @ ..] if tail.iter().all(is_plain) => Kind::EndsWith,
-        _ => Kind::Other,
+        [Token::Star] | [Token::Star, Token::Unit(DOT), Token::Star] => PatternKind::All,
+        tokens if tokens.iter().all(is_plain) => PatternKind::Exact,
+        [Token::Star, tail @ ..] if tail.iter().all(is_plain) => PatternKind::EndsWith,
+        _ => PatternKind::Other,
     }
 }
 
@@ -191,11 +191,11 @@ mod tests {
         }
     }
 
-    /// Worked out by hand from the rules; the comments say what a user typed for the pattern to arrive.
+    /// The cases were derived by hand from the rules. The comments give the user's input for each pattern.
     #[test]
     fn dos_wildcards_depend_on_dots() {
         for (text, name, wanted) in [
-            // `dir *.` arrives as `<`: everything up to the last dot, so names without one.
+            // `dir *.` arrives as `<`: the part up to the last dot, so names without one.
             ("<", "abc", true),
             ("<.txt", "a.b.txt", true),
             ("<.b", "a.b", true),
@@ -263,7 +263,7 @@ mod tests {
         assert!(!matches(&">".repeat(500), &".".repeat(255)));
     }
 
-    /// The rules as MS-FSA 2.1.4.4 words them, by trying everything.
+    /// The rules in the words of MS-FSA 2.1.4.4, by trying all possibilities.
     fn by_trying(pattern: &[u16], name: &[u16], at: usize) -> bool {
         let Some((&first, rest)) = pattern.split_first() else {
             return at == name.len();
@@ -289,7 +289,7 @@ mod tests {
         }
     }
 
-    /// The rules once more, place by place, for patterns that are too long to try everything.
+    /// The rules position by position, for patterns with too many possibilities.
     fn place_by_place(pattern: &[u16], name: &[u16]) -> bool {
         let last_dot = name.iter().rposition(|&unit| unit == DOT);
         let tokens: Vec<Token> = pattern.iter().map(|&unit| token(unit)).collect();
@@ -330,7 +330,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
         #[test]
-        fn long_patterns_agree_with_the_rules(text in "([ab.*?<>\"]{0,3}(<|>|\\*|>>>>|ab){0,9}){1,30}", name in "[ab.]{1,120}") {
+        fn long_patterns_agree_with_the_rules(
+            text in "([ab.*?<>\"]{0,3}(<|>|\\*|>>>>|ab){0,9}){1,30}", name in "[ab.]{1,120}",
+        ) {
             let units: Vec<u16> = text.encode_utf16().collect();
             prop_assume!(!units.is_empty() && units.len() <= MAX_PATTERN);
             let name: Vec<u16> = name.encode_utf16().collect();

@@ -3,8 +3,8 @@
 use super::{Header, SIZE};
 use crate::malformed::Malformed;
 
-/// The messages of one frame in order. Each is the bytes from its own header up to the next one, so that
-/// offsets in its body cannot reach into its neighbour. After an error there is nothing more.
+/// The messages of one frame in order. Each one is the bytes from its own header to the next one, so that
+/// offsets in its body cannot reach the next message. The iterator ends after an error.
 #[derive(Debug, Clone)]
 pub struct Chain<'a> {
     rest: &'a [u8],

@@ -1,8 +1,7 @@
-//! The one SMB1 message that is understood: the NEGOTIATE that leads to SMB2 (MS-SMB2 3.3.5.3, MS-CIFS
-//! 2.2.4.52).
+//! The one supported SMB1 message: the NEGOTIATE that leads to SMB2 (MS-SMB2 3.3.5.3, MS-CIFS 2.2.4.52).
 
 use crate::malformed::Malformed;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 
 /// The first four bytes of an SMB1 message.
 pub const PROTOCOL_ID: [u8; 4] = *b"\xffSMB";
@@ -10,7 +9,7 @@ pub const PROTOCOL_ID: [u8; 4] = *b"\xffSMB";
 /// The dialect string that offers SMB 2.0.2.
 pub const DIALECT_2_002: &[u8] = b"SMB 2.002";
 
-/// The dialect string that offers SMB 2.1 or anything newer.
+/// The dialect string that offers SMB 2.1 or newer.
 pub const DIALECT_2_WILDCARD: &[u8] = b"SMB 2.???";
 
 const COMMAND_NEGOTIATE: u8 = 0x72;
@@ -27,9 +26,9 @@ impl<'a> Negotiate<'a> {
     /// Parses a whole SMB1 message.
     ///
     /// # Errors
-    /// [`Malformed`] when it is not an SMB1 NEGOTIATE request or its dialects are not whole.
+    /// [`Malformed`] if it is not an SMB1 NEGOTIATE request or its dialects are incomplete.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(message, "SMB_COM_NEGOTIATE");
+        let mut r = FieldReader::new(message, "SMB_COM_NEGOTIATE");
         if r.array::<4>("Protocol")? != PROTOCOL_ID {
             return Err(r.wrong("Protocol"));
         }
@@ -60,7 +59,7 @@ impl<'a> Negotiate<'a> {
         self.dialects().any(|offered| offered == dialect)
     }
 
-    /// Each dialect, and `None` at the place where the list is broken.
+    /// The dialects, with `None` at the position where the list is broken.
     fn walk(&self) -> impl Iterator<Item = Option<&'a [u8]>> + use<'a> {
         let mut rest = self.dialects;
         std::iter::from_fn(move || {
@@ -79,11 +78,11 @@ impl<'a> Negotiate<'a> {
         })
     }
 
-    /// Appends a whole SMB1 NEGOTIATE request, as a client sends it that does not know yet whether the
-    /// server speaks SMB2.
+    /// Appends a whole SMB1 NEGOTIATE request. A client sends it if it does not know whether the server has
+    /// SMB2.
     ///
     /// # Panics
-    /// When the dialects together are longer than 65,535 bytes.
+    /// If the dialects together are longer than 65,535 bytes.
     pub fn write_request(dialects: &[&[u8]], out: &mut Vec<u8>) {
         let length: usize = dialects.iter().map(|dialect| dialect.len() + 2).sum();
         let length = u16::try_from(length).expect("dialect strings are short");

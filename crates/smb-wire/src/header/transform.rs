@@ -1,7 +1,7 @@
-//! The header of a sealed frame (MS-SMB2 2.2.41) and what can be told of a compressed one (2.2.42).
+//! The header of a sealed frame (MS-SMB2 2.2.41), and the first fields of a compressed one (2.2.42).
 
 use crate::malformed::Malformed;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -14,11 +14,10 @@ pub const PROTOCOL_ID: [u8; 4] = *b"\xfdSMB";
 /// The first four bytes of a compressed frame.
 pub const COMPRESSION_PROTOCOL_ID: [u8; 4] = *b"\xfcSMB";
 
-/// Where the associated data of the seal begins in the header: everything after the signature
-/// (MS-SMB2 3.1.4.3).
+/// The offset of the seal's associated data in the header: the part after the signature (MS-SMB2 3.1.4.3).
 pub const ASSOCIATED_DATA_OFFSET: usize = 20;
 
-/// The 52 bytes in front of a sealed message.
+/// The 52 bytes before a sealed message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct TransformHeader {
@@ -34,7 +33,7 @@ pub struct TransformHeader {
 const _: () = assert!(size_of::<TransformHeader>() == SIZE);
 
 impl TransformHeader {
-    /// Flags in 3.1.1, EncryptionAlgorithm before it: 1 says that the frame is sealed in both.
+    /// Flags in 3.1.1, EncryptionAlgorithm before it. The value 1 means a sealed frame in both.
     pub const ENCRYPTED: u16 = 0x0001;
 
     /// A header for `original_message_size` bytes of session `session_id`, without nonce and signature.
@@ -51,11 +50,11 @@ impl TransformHeader {
         }
     }
 
-    /// The header at the start of `frame`, and the sealed bytes behind it.
+    /// The header at the start of `frame`, and the sealed bytes after it.
     ///
     /// # Errors
-    /// [`Malformed`] when the frame is too short, is not a sealed one, is marked as not encrypted, or when
-    /// OriginalMessageSize is not the number of sealed bytes.
+    /// [`Malformed`] if the frame is too short, is not sealed, is marked as not encrypted, or has a wrong
+    /// OriginalMessageSize.
     pub fn parse(frame: &[u8]) -> Result<(&TransformHeader, &[u8]), Malformed> {
         let wrong = |field| Malformed::new("SMB2 TRANSFORM_HEADER", field);
         let (header, sealed) = TransformHeader::ref_from_prefix(frame).map_err(|_| wrong("length"))?;
@@ -92,7 +91,7 @@ impl TransformHeader {
         &self.nonce
     }
 
-    /// The size of the message before it was sealed, in bytes.
+    /// The size of the message before sealing, in bytes.
     #[inline]
     #[must_use]
     pub fn original_message_size(&self) -> u32 {
@@ -106,7 +105,7 @@ impl TransformHeader {
         self.session_id.get()
     }
 
-    /// The part of the header that the seal also covers.
+    /// The part of the header that the seal covers too.
     #[inline]
     #[must_use]
     pub fn associated_data(&self) -> &[u8] {
@@ -119,18 +118,18 @@ impl TransformHeader {
         self.signature = signature;
     }
 
-    /// Sets the nonce field; what the cipher does not use must be zero.
+    /// Sets the nonce field. The bytes that the cipher does not use must be zero.
     #[inline]
     pub fn set_nonce(&mut self, nonce: [u8; 16]) {
         self.nonce = nonce;
     }
 }
 
-/// The fields that both forms of the compression header begin with: enough to refuse the frame, and to say
-/// in a log what came.
+/// The first fields of both forms of the compression header. They are enough to refuse the frame and to log
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompressionHeader {
-    /// The size of the segment before it was compressed, in bytes.
+    /// The size of the segment before compression, in bytes.
     pub original_compressed_segment_size: u32,
     /// The algorithm (of the first payload, in the chained form).
     pub compression_algorithm: crate::negotiate::CompressionAlgorithm,
@@ -142,9 +141,9 @@ impl CompressionHeader {
     /// The header at the start of `frame`.
     ///
     /// # Errors
-    /// [`Malformed`] when the frame is too short or is not a compressed one.
+    /// [`Malformed`] if the frame is too short or is not compressed.
     pub fn parse(frame: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(frame, "SMB2 COMPRESSION_TRANSFORM_HEADER");
+        let mut r = FieldReader::new(frame, "SMB2 COMPRESSION_TRANSFORM_HEADER");
         if r.array::<4>("ProtocolId")? != COMPRESSION_PROTOCOL_ID {
             return Err(r.wrong("ProtocolId"));
         }

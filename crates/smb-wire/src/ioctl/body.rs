@@ -1,15 +1,15 @@
-//! The inputs and outputs of the control codes that MS-SMB2 defines (MS-SMB2 2.2.31 and 2.2.32).
+//! The buffers of the control codes that MS-SMB2 defines (MS-SMB2 2.2.31 and 2.2.32).
 //!
-//! Each has `parse` for the buffer and `write` that appends it.
+//! Each has `parse` for the buffer and `write`, which appends it.
 
 use crate::id::Guid;
-use crate::list::{Element, List};
+use crate::list::{Element, WireList};
 use crate::malformed::Malformed;
 use crate::negotiate::{Capabilities, Dialect, SecurityMode};
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use wire::Writer;
 
-/// Names the source of a server-side copy: 24 bytes that only the server understands.
+/// The key of a server-side copy's source: 24 bytes that only the server understands.
 pub type ResumeKey = [u8; 24];
 
 /// Input of FSCTL_SRV_COPYCHUNK and FSCTL_SRV_COPYCHUNK_WRITE (MS-SMB2 2.2.31.1).
@@ -17,18 +17,18 @@ pub type ResumeKey = [u8; 24];
 pub struct SrvCopychunkCopy<'a> {
     /// The source.
     pub source_key: ResumeKey,
-    /// The ranges, in the order in which they are to be copied.
-    pub chunks: List<'a, SrvCopychunk>,
+    /// The ranges in the order of the copy.
+    pub chunks: WireList<'a, SrvCopychunk>,
 }
 
 /// One range of a server-side copy (MS-SMB2 2.2.31.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SrvCopychunk {
-    /// Where to read.
+    /// The offset in the source.
     pub source_offset: u64,
-    /// Where to write.
+    /// The offset in the target.
     pub target_offset: u64,
-    /// How many bytes.
+    /// The number of bytes.
     pub length: u32,
 }
 
@@ -56,14 +56,14 @@ impl<'a> SrvCopychunkCopy<'a> {
     /// Parses the input.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or there are fewer chunks than it says.
+    /// [`Malformed`] if a field is missing or there are fewer chunks than stated.
     pub fn parse(input: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(input, "SRV_COPYCHUNK_COPY");
+        let mut r = FieldReader::new(input, "SRV_COPYCHUNK_COPY");
         let source_key = r.array("SourceKey")?;
         let count = r.u32("ChunkCount")? as usize;
         r.skip(4, "Reserved")?;
         let length = count.checked_mul(SrvCopychunk::SIZE).ok_or(r.wrong("ChunkCount"))?;
-        Ok(SrvCopychunkCopy { source_key, chunks: List::Wire(r.bytes(length, "Chunks")?) })
+        Ok(SrvCopychunkCopy { source_key, chunks: WireList::Wire(r.bytes(length, "Chunks")?) })
     }
 
     /// Appends the input.
@@ -77,14 +77,14 @@ impl<'a> SrvCopychunkCopy<'a> {
 }
 
 /// Output of FSCTL_SRV_COPYCHUNK and FSCTL_SRV_COPYCHUNK_WRITE (MS-SMB2 2.2.32.1). With
-/// STATUS_INVALID_PARAMETER it holds the server's limits instead: chunks, bytes of one chunk, bytes in all.
+/// STATUS_INVALID_PARAMETER it has the server's limits instead: chunks, bytes of one chunk, total bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SrvCopychunkResponse {
     /// Chunks that were written.
     pub chunks_written: u32,
-    /// Bytes of the last chunk, when it was written in part.
+    /// Bytes of the last chunk, if it was written in part.
     pub chunk_bytes_written: u32,
-    /// Bytes in all.
+    /// The total number of bytes.
     pub total_bytes_written: u32,
 }
 
@@ -92,9 +92,9 @@ impl SrvCopychunkResponse {
     /// Parses the output.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing.
+    /// [`Malformed`] if a field is missing.
     pub fn parse(output: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(output, "SRV_COPYCHUNK_RESPONSE");
+        let mut r = FieldReader::new(output, "SRV_COPYCHUNK_RESPONSE");
         Ok(SrvCopychunkResponse {
             chunks_written: r.u32("ChunksWritten")?,
             chunk_bytes_written: r.u32("ChunkBytesWritten")?,
@@ -122,15 +122,15 @@ impl SrvRequestResumeKey {
     /// Parses the output.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing.
+    /// [`Malformed`] if a field is missing.
     pub fn parse(output: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(output, "SRV_REQUEST_RESUME_KEY");
+        let mut r = FieldReader::new(output, "SRV_REQUEST_RESUME_KEY");
         let resume_key = r.array("ResumeKey")?;
         r.u32("ContextLength")?;
         Ok(SrvRequestResumeKey { resume_key })
     }
 
-    /// Appends the output, with the four bytes of empty context that Windows sends and clients count on.
+    /// Appends the output with the four bytes of empty context that Windows sends and clients expect.
     pub fn write(&self, out: &mut Vec<u8>) {
         let mut w = Writer::new(out);
         w.bytes(&self.resume_key);
@@ -149,9 +149,9 @@ impl NetworkResiliencyRequest {
     /// Parses the input.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing.
+    /// [`Malformed`] if a field is missing.
     pub fn parse(input: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(input, "NETWORK_RESILIENCY_REQUEST");
+        let mut r = FieldReader::new(input, "NETWORK_RESILIENCY_REQUEST");
         let timeout = r.u32("Timeout")?;
         r.skip(4, "Reserved")?;
         Ok(NetworkResiliencyRequest { timeout })
@@ -175,21 +175,21 @@ pub struct ValidateNegotiateInfoRequest<'a> {
     /// The security mode that it sent.
     pub security_mode: SecurityMode,
     /// The dialects that it offered.
-    pub dialects: List<'a, Dialect>,
+    pub dialects: WireList<'a, Dialect>,
 }
 
 impl<'a> ValidateNegotiateInfoRequest<'a> {
     /// Parses the input.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing or there are fewer dialects than it says.
+    /// [`Malformed`] if a field is missing or there are fewer dialects than stated.
     pub fn parse(input: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(input, "VALIDATE_NEGOTIATE_INFO request");
+        let mut r = FieldReader::new(input, "VALIDATE_NEGOTIATE_INFO request");
         let capabilities = Capabilities::from_bits_retain(r.u32("Capabilities")?);
         let guid = r.guid("Guid")?;
         let security_mode = SecurityMode::from_bits_retain(r.u16("SecurityMode")?);
         let count = usize::from(r.u16("DialectCount")?);
-        let dialects = List::Wire(r.bytes(count * 2, "Dialects")?);
+        let dialects = WireList::Wire(r.bytes(count * 2, "Dialects")?);
         Ok(ValidateNegotiateInfoRequest { capabilities, guid, security_mode, dialects })
     }
 
@@ -207,11 +207,11 @@ impl<'a> ValidateNegotiateInfoRequest<'a> {
 /// Output of FSCTL_VALIDATE_NEGOTIATE_INFO (MS-SMB2 2.2.32.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ValidateNegotiateInfoResponse {
-    /// The capabilities that the server answered.
+    /// The capabilities that the server sent.
     pub capabilities: Capabilities,
     /// The ServerGuid.
     pub guid: Guid,
-    /// The security mode that it answered.
+    /// The security mode that the server sent.
     pub security_mode: SecurityMode,
     /// The dialect in use.
     pub dialect: Dialect,
@@ -221,9 +221,9 @@ impl ValidateNegotiateInfoResponse {
     /// Parses the output.
     ///
     /// # Errors
-    /// [`Malformed`] when a field is missing.
+    /// [`Malformed`] if a field is missing.
     pub fn parse(output: &[u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(output, "VALIDATE_NEGOTIATE_INFO response");
+        let mut r = FieldReader::new(output, "VALIDATE_NEGOTIATE_INFO response");
         Ok(ValidateNegotiateInfoResponse {
             capabilities: Capabilities::from_bits_retain(r.u32("Capabilities")?),
             guid: r.guid("Guid")?,
@@ -242,11 +242,11 @@ impl ValidateNegotiateInfoResponse {
     }
 }
 
-/// Output of FSCTL_SRV_ENUMERATE_SNAPSHOTS (MS-SMB2 2.2.32.2) of a share that has no snapshots.
+/// Output of FSCTL_SRV_ENUMERATE_SNAPSHOTS (MS-SMB2 2.2.32.2) for a share without snapshots.
 pub fn write_no_snapshots(out: &mut Vec<u8>) {
     let mut w = Writer::new(out);
     w.zeros(8);
-    // The array is empty, but its end is still marked by two zero characters.
+    // The array is empty, but two zero characters still mark its end.
     w.u32_le(2);
     w.zeros(4);
 }

@@ -1,12 +1,12 @@
-//! NETWORK_INTERFACE_INFO: the addresses to which a client may open more channels (MS-SMB2 2.2.32.5).
+//! NETWORK_INTERFACE_INFO: the addresses for further channels of a client (MS-SMB2 2.2.32.5).
 
 use crate::macros::wire_flags;
 use crate::malformed::Malformed;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wire::Writer;
 
-/// The size of one entry, in bytes; also the distance between entries, since it is a multiple of eight.
+/// The size of one entry in bytes. It is also the distance between entries, since it is a multiple of eight.
 pub const SIZE: usize = 152;
 
 const STRUCTURE: &str = "NETWORK_INTERFACE_INFO";
@@ -14,7 +14,7 @@ const FAMILY_INTERNETWORK: u16 = 0x0002;
 const FAMILY_INTERNETWORK_V6: u16 = 0x0017;
 
 wire_flags! {
-    /// What an interface can do (MS-SMB2 2.2.32.5).
+    /// The capabilities of an interface (MS-SMB2 2.2.32.5).
     pub struct InterfaceCapability: u32 {
         RSS_CAPABLE = 0x0000_0001,
         RDMA_CAPABLE = 0x0000_0002,
@@ -26,11 +26,11 @@ wire_flags! {
 pub struct NetworkInterfaceInfo {
     /// The index of the interface on its host.
     pub if_index: u32,
-    /// What it can do.
+    /// Its capabilities.
     pub capability: InterfaceCapability,
     /// Its speed, in bits per second.
     pub link_speed: u64,
-    /// The address. There is no port: channels come to the port of the connection that asks.
+    /// The address. There is no port: channels use the port of the connection that sent the query.
     pub address: IpAddr,
 }
 
@@ -58,7 +58,7 @@ impl NetworkInterfaceInfo {
     }
 }
 
-/// Appends a list, which may be empty.
+/// Appends a list. It may be empty.
 pub fn write(list: &[NetworkInterfaceInfo], out: &mut Vec<u8>) {
     let mut w = Writer::new(out);
     for (index, entry) in list.iter().enumerate() {
@@ -66,8 +66,8 @@ pub fn write(list: &[NetworkInterfaceInfo], out: &mut Vec<u8>) {
     }
 }
 
-/// The entries of a list in order. Those of an address family that is not known are left out; after an error
-/// there is nothing more.
+/// The entries of a list in order. Entries of unknown address families are left out. The iterator ends after
+/// an error.
 #[must_use]
 pub fn parse(output: &[u8]) -> Iter<'_> {
     Iter { rest: output }
@@ -80,9 +80,9 @@ pub struct Iter<'a> {
 }
 
 impl<'a> Iter<'a> {
-    /// Reads the first entry of `list` and answers what is behind it.
+    /// Reads the first entry of `list`. Also returns the rest.
     fn read(list: &'a [u8]) -> Result<(Option<NetworkInterfaceInfo>, &'a [u8]), Malformed> {
-        let mut r = Reader::new(list, STRUCTURE);
+        let mut r = FieldReader::new(list, STRUCTURE);
         let next = r.u32("Next")? as usize;
         let if_index = r.u32("IfIndex")?;
         let capability = InterfaceCapability::from_bits_retain(r.u32("Capability")?);

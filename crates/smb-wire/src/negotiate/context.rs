@@ -1,11 +1,11 @@
 //! The negotiate contexts of dialect 3.1.1 (MS-SMB2 2.2.3.1 and 2.2.4.1).
 //!
-//! [`Contexts`] is the list as it stands in a message or as it is to be written, [`Context`] one of it.
+//! [`Contexts`] is the list in a message, or the values for one. [`Context`] is one of its contexts.
 
-use crate::list::List;
+use crate::list::WireList;
 use crate::macros::{wire_enum, wire_flags};
 use crate::malformed::Malformed;
-use crate::reader::{HEADER, Reader};
+use crate::reader::{FieldReader, HEADER};
 use crate::utf16::Utf16;
 use std::fmt;
 use wire::Writer;
@@ -13,7 +13,7 @@ use wire::Writer;
 const STRUCTURE: &str = "NEGOTIATE_CONTEXT";
 
 wire_enum! {
-    /// What a context is about (MS-SMB2 2.2.3.1).
+    /// The type of a context (MS-SMB2 2.2.3.1).
     pub enum ContextType: u16 {
         PreauthIntegrity = 0x0001,
         Encryption = 0x0002,
@@ -22,7 +22,7 @@ wire_enum! {
         Transport = 0x0006,
         RdmaTransform = 0x0007,
         Signing = 0x0008,
-        /// Reserved in MS-SMB2; clients and servers with POSIX extensions use it.
+        /// Reserved in MS-SMB2. Clients and servers with POSIX extensions use it.
         Posix = 0x0100,
     }
 }
@@ -64,14 +64,14 @@ wire_flags! {
 }
 
 wire_flags! {
-    /// What the transport offers (MS-SMB2 2.2.3.1.5).
+    /// The capabilities of the transport (MS-SMB2 2.2.3.1.5).
     pub struct TransportFlags: u32 {
         ACCEPT_TRANSPORT_LEVEL_SECURITY = 0x0000_0001,
     }
 }
 
 wire_enum! {
-    /// A transform of data that travels over RDMA (MS-SMB2 2.2.3.1.6).
+    /// A transform of data over RDMA (MS-SMB2 2.2.3.1.6).
     pub enum RdmaTransform: u16 {
         None = 0x0000,
         Encryption = 0x0001,
@@ -88,7 +88,7 @@ wire_enum! {
     }
 }
 
-/// The GUID in the data of the POSIX context: the version of the extensions that both sides speak.
+/// The GUID in the POSIX context: the version of the extensions that both sides use.
 pub const POSIX_GUID: [u8; 16] =
     [0x93, 0xad, 0x25, 0x50, 0x9c, 0xb4, 0x11, 0xe7, 0xb4, 0x23, 0x83, 0xde, 0x96, 0x8b, 0xcd, 0x7c];
 
@@ -97,31 +97,31 @@ pub const POSIX_GUID: [u8; 16] =
 pub enum Context<'a> {
     /// SMB2_PREAUTH_INTEGRITY_CAPABILITIES.
     PreauthIntegrity {
-        /// The hashes offered, or the one chosen.
-        hash_algorithms: List<'a, HashAlgorithm>,
+        /// The offered hashes, or the chosen one.
+        hash_algorithms: WireList<'a, HashAlgorithm>,
         /// Random bytes.
         salt: &'a [u8],
     },
-    /// SMB2_ENCRYPTION_CAPABILITIES: ciphers in order of preference, or the one chosen.
-    Encryption(List<'a, Cipher>),
+    /// SMB2_ENCRYPTION_CAPABILITIES: ciphers in order of preference, or the chosen one.
+    Encryption(WireList<'a, Cipher>),
     /// SMB2_COMPRESSION_CAPABILITIES.
     Compression {
         /// Whether compression can be chained.
         flags: CompressionFlags,
         /// The algorithms in order of preference.
-        algorithms: List<'a, CompressionAlgorithm>,
+        algorithms: WireList<'a, CompressionAlgorithm>,
     },
     /// SMB2_NETNAME_NEGOTIATE_CONTEXT_ID: the server name that the client connects to.
     Netname(Utf16<'a>),
     /// SMB2_TRANSPORT_CAPABILITIES.
     Transport(TransportFlags),
     /// SMB2_RDMA_TRANSFORM_CAPABILITIES.
-    RdmaTransform(List<'a, RdmaTransform>),
-    /// SMB2_SIGNING_CAPABILITIES: algorithms in order of preference, or the one chosen.
-    Signing(List<'a, SigningAlgorithm>),
-    /// The POSIX extensions; the data holds [`POSIX_GUID`] when both sides speak the same version.
+    RdmaTransform(WireList<'a, RdmaTransform>),
+    /// SMB2_SIGNING_CAPABILITIES: algorithms in order of preference, or the chosen one.
+    Signing(WireList<'a, SigningAlgorithm>),
+    /// The POSIX extensions. The data is [`POSIX_GUID`] if both sides use the same version.
     Posix(&'a [u8]),
-    /// A context that is to be ignored: it is not known, or its data is not what it should be and nothing hangs on it.
+    /// A context to be ignored: its type is unknown, or its data is invalid and not needed.
     Unknown {
         /// Its type.
         context_type: u16,
@@ -147,11 +147,12 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Parses the data of a context of type `context_type`. Malformed data of one that a server must ignore when it does not
-    /// support what it is about makes it [`Context::Unknown`] of that type.
+    /// Parses the data of a context of type `context_type`. A server must ignore contexts of features that
+    /// it does not support. If the data of such a context is malformed, it becomes [`Context::Unknown`] with
+    /// that type.
     ///
     /// # Errors
-    /// [`Malformed`] when a list is longer than the data, or empty where MS-SMB2 wants at least one element.
+    /// [`Malformed`] if a list is longer than the data, or is empty although MS-SMB2 requires an element.
     // MS-SMB2 3.3.5.4
     pub fn parse(context_type: ContextType, data: &'a [u8]) -> Result<Self, Malformed> {
         let is_optional = matches!(
@@ -170,23 +171,23 @@ impl<'a> Context<'a> {
     fn parse_strictly(context_type: ContextType, data: &'a [u8]) -> Result<Self, Malformed> {
         match context_type {
             ContextType::PreauthIntegrity => {
-                let mut r = Reader::new(data, "SMB2_PREAUTH_INTEGRITY_CAPABILITIES");
+                let mut r = FieldReader::new(data, "SMB2_PREAUTH_INTEGRITY_CAPABILITIES");
                 let count = r.u16("HashAlgorithmCount")?;
                 let salt_length = r.u16("SaltLength")?;
                 // MS-SMB2 3.3.5.4
                 if count == 0 {
                     return Err(r.wrong("HashAlgorithmCount"));
                 }
-                let hash_algorithms = List::Wire(r.bytes(usize::from(count) * 2, "HashAlgorithms")?);
+                let hash_algorithms = WireList::Wire(r.bytes(usize::from(count) * 2, "HashAlgorithms")?);
                 let salt = r.bytes(salt_length.into(), "Salt")?;
                 Ok(Context::PreauthIntegrity { hash_algorithms, salt })
             }
             ContextType::Encryption => {
-                let mut r = Reader::new(data, "SMB2_ENCRYPTION_CAPABILITIES");
+                let mut r = FieldReader::new(data, "SMB2_ENCRYPTION_CAPABILITIES");
                 Ok(Context::Encryption(ids(&mut r, "CipherCount", "Ciphers", 0)?))
             }
             ContextType::Compression => {
-                let mut r = Reader::new(data, "SMB2_COMPRESSION_CAPABILITIES");
+                let mut r = FieldReader::new(data, "SMB2_COMPRESSION_CAPABILITIES");
                 let count = r.u16("CompressionAlgorithmCount")?;
                 r.skip(2, "Padding")?;
                 let flags = CompressionFlags::from_bits_retain(r.u32("Flags")?);
@@ -194,7 +195,7 @@ impl<'a> Context<'a> {
                 if count == 0 {
                     return Err(r.wrong("CompressionAlgorithmCount"));
                 }
-                let algorithms = List::Wire(r.bytes(usize::from(count) * 2, "CompressionAlgorithms")?);
+                let algorithms = WireList::Wire(r.bytes(usize::from(count) * 2, "CompressionAlgorithms")?);
                 Ok(Context::Compression { flags, algorithms })
             }
             ContextType::Netname => {
@@ -202,15 +203,15 @@ impl<'a> Context<'a> {
                 Ok(Context::Netname(name))
             }
             ContextType::Transport => {
-                let mut r = Reader::new(data, "SMB2_TRANSPORT_CAPABILITIES");
+                let mut r = FieldReader::new(data, "SMB2_TRANSPORT_CAPABILITIES");
                 Ok(Context::Transport(TransportFlags::from_bits_retain(r.u32("Flags")?)))
             }
             ContextType::RdmaTransform => {
-                let mut r = Reader::new(data, "SMB2_RDMA_TRANSFORM_CAPABILITIES");
+                let mut r = FieldReader::new(data, "SMB2_RDMA_TRANSFORM_CAPABILITIES");
                 Ok(Context::RdmaTransform(ids(&mut r, "TransformCount", "RDMATransformIds", 6)?))
             }
             ContextType::Signing => {
-                let mut r = Reader::new(data, "SMB2_SIGNING_CAPABILITIES");
+                let mut r = FieldReader::new(data, "SMB2_SIGNING_CAPABILITIES");
                 Ok(Context::Signing(ids(&mut r, "SigningAlgorithmCount", "SigningAlgorithms", 0)?))
             }
             ContextType::Posix => Ok(Context::Posix(data)),
@@ -252,33 +253,33 @@ impl<'a> Context<'a> {
     }
 }
 
-/// A 16-bit count, `skip` reserved bytes and so many 16-bit ids; none is an error.
+/// A 16-bit count, `skip` reserved bytes and that many 16-bit ids. An empty list is an error.
 fn ids<'a, T>(
-    r: &mut Reader<'a>,
+    r: &mut FieldReader<'a>,
     count_field: &'static str,
     list_field: &'static str,
     skip: usize,
-) -> Result<List<'a, T>, Malformed> {
+) -> Result<WireList<'a, T>, Malformed> {
     let count = r.u16(count_field)?;
     r.skip(skip, "Reserved")?;
     // MS-SMB2 3.3.5.4
     if count == 0 {
         return Err(r.wrong(count_field));
     }
-    Ok(List::Wire(r.bytes(usize::from(count) * 2, list_field)?))
+    Ok(WireList::Wire(r.bytes(usize::from(count) * 2, list_field)?))
 }
 
 /// The list of contexts of a message.
 #[derive(Clone, Copy)]
 pub enum Contexts<'a> {
-    /// As it stands in a message.
+    /// The bytes in a message.
     Wire {
         /// The bytes from the first context to the end of the message.
         bytes: &'a [u8],
-        /// How many contexts there are said to be.
+        /// The stated number of contexts.
         count: u16,
     },
-    /// To be written.
+    /// The values to write.
     Values(&'a [Context<'a>]),
 }
 
@@ -301,7 +302,7 @@ impl<'a> Contexts<'a> {
         Ok(Contexts::Wire { bytes, count })
     }
 
-    /// The number of contexts, without reading them.
+    /// The number of contexts, without a parse.
     #[must_use]
     pub fn count(&self) -> usize {
         match self {
@@ -310,13 +311,13 @@ impl<'a> Contexts<'a> {
         }
     }
 
-    /// The contexts in order. After an error there is nothing more.
+    /// The contexts in order. The iterator ends after an error.
     #[must_use]
     pub fn iter(&self) -> Iter<'a> {
         Iter { list: *self, index: 0, at: 0 }
     }
 
-    /// Appends all contexts, each on a boundary of eight bytes, and answers how many there are.
+    /// Appends all contexts, each on a boundary of eight bytes. Returns their number.
     pub(super) fn write(&self, w: &mut Writer<'_>) -> u16 {
         let mut count = 0;
         for context in self.iter().map_while(Result::ok) {
@@ -358,7 +359,7 @@ pub struct Iter<'a> {
 impl<'a> Iter<'a> {
     fn read(&mut self, bytes: &'a [u8]) -> Result<Context<'a>, Malformed> {
         let rest = bytes.get(self.at..).ok_or(Malformed::new(STRUCTURE, "NegotiateContextCount"))?;
-        let mut r = Reader::new(rest, STRUCTURE);
+        let mut r = FieldReader::new(rest, STRUCTURE);
         let context_type = ContextType::new(r.u16("ContextType")?);
         let length = usize::from(r.u16("DataLength")?);
         r.skip(4, "Reserved")?;

@@ -5,7 +5,7 @@ use super::fault::Fault;
 /// The most context handles of one pipe.
 const MAX_HANDLES: usize = 64;
 
-/// Context handles: 20 bytes that a client keeps and brings back.
+/// Context handles: 20 bytes that a client gets and sends back.
 #[derive(Debug, Default)]
 pub(super) struct Handles {
     open: Vec<u64>,
@@ -16,10 +16,10 @@ pub(super) struct Handles {
 pub(super) type Handle = [u8; 20];
 
 impl Handles {
-    /// A handle that no client has.
+    /// A handle that no client gets.
     pub(super) const NONE: Handle = [0; 20];
 
-    /// Gives out a new handle; `None` when there are too many.
+    /// Opens a new handle. Returns `None` if there are too many.
     pub(super) fn open(&mut self) -> Option<Handle> {
         if self.open.len() >= MAX_HANDLES {
             return None;
@@ -31,10 +31,10 @@ impl Handles {
         Some(handle)
     }
 
-    /// Checks a handle that came back.
+    /// Checks a handle from a client.
     ///
     /// # Errors
-    /// [`Fault::CONTEXT_MISMATCH`] when it is not open.
+    /// [`Fault::CONTEXT_MISMATCH`] if it is not open.
     pub(super) fn check(&self, handle: &Handle) -> Result<(), Fault> {
         self.place(handle).map(|_| ())
     }
@@ -42,7 +42,7 @@ impl Handles {
     /// Closes a handle.
     ///
     /// # Errors
-    /// [`Fault::CONTEXT_MISMATCH`] when it is not open.
+    /// [`Fault::CONTEXT_MISMATCH`] if it is not open.
     pub(super) fn close(&mut self, handle: &Handle) -> Result<(), Fault> {
         let place = self.place(handle)?;
         self.open.swap_remove(place);

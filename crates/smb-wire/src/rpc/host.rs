@@ -1,48 +1,48 @@
-//! What the interfaces say about this server: a trait that the server implements.
+//! The values that the interfaces return: a trait that the server implements.
 
 /// The server as its clients see it, and the caller of one open pipe.
 ///
-/// Nothing here may block: it is asked while a request is being answered.
+/// The functions must not block, since they run while a request is being answered.
 pub trait Host {
-    /// What the server is.
+    /// The values of the server.
     fn facts(&self) -> ServerFacts;
 
     /// The wall clock, in nanoseconds since 1970-01-01 UTC.
     fn wall_ns(&self) -> i64;
 
-    /// The shares that the caller may know of, IPC$ among them.
+    /// The shares that the caller may see, including IPC$.
     fn shares(&self) -> Vec<Share>;
 
-    /// Whether the caller may see what only administrators see: paths and security descriptors of shares.
+    /// Whether the caller may see the values for administrators: paths and security descriptors of shares.
     fn caller_is_admin(&self) -> bool;
 
     /// The caller.
     fn caller(&self) -> Account;
 
-    /// The account with this SID, which is none of the well-known ones.
+    /// The account with this SID. The SID is not a well-known one.
     fn account_of_sid(&self, sid: &[u8]) -> Option<Account>;
 
-    /// The SID of this account, which is none of the well-known ones. Without a domain, that of this server is
-    /// meant. Names are compared without regard to case.
+    /// The SID of this account, which is not a well-known one. No domain means that of this server. Names
+    /// are compared without regard to case.
     fn sid_of_account(&self, domain: Option<&str>, name: &str) -> Option<Resolved>;
 }
 
-/// What a server says about itself.
+/// The values of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerFacts {
     /// Its name, as in `\\NAME`.
     pub name: String,
-    /// What it is for.
+    /// Its description.
     pub comment: String,
     /// Its workgroup or domain.
     pub domain: String,
     /// The SID of the domain of its accounts: its machine SID.
     pub account_domain_sid: Vec<u8>,
-    /// The version of Windows that it stands for, major part.
+    /// Major part of the Windows version that it reports.
     pub version_major: u32,
-    /// The version of Windows that it stands for, minor part.
+    /// Minor part of the Windows version that it reports.
     pub version_minor: u32,
-    /// Who is logged on now.
+    /// The number of users that are logged on.
     pub users: u32,
 }
 
@@ -51,42 +51,42 @@ pub struct ServerFacts {
 pub struct Share {
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Its description.
     pub remark: String,
-    /// What it shares.
+    /// Its type.
     pub kind: ShareType,
-    /// The most that may use it; `u32::MAX` for any number.
+    /// The most users, or `u32::MAX` for no limit.
     pub max_uses: u32,
-    /// How many do.
+    /// The current number of users.
     pub current_uses: u32,
-    /// Where it is; only told to administrators.
+    /// Its path. Only administrators get it.
     pub path: String,
-    /// How clients may cache and what they must do: SHI1005 flags, as in MS-SRVS 2.2.4.29.
+    /// Flags about caching and other duties of clients: SHI1005 flags, as in MS-SRVS 2.2.4.29.
     pub flags: u32,
-    /// Its security descriptor, self-relative; only told to administrators.
+    /// Its security descriptor, self-relative. Only administrators get it.
     pub security_descriptor: Option<Vec<u8>>,
 }
 
-/// MS-SRVS 2.2.2.4: what a share is.
+/// MS-SRVS 2.2.2.4: the type of a share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ShareType(pub u32);
 
 impl ShareType {
     /// A directory.
     pub const DISK: ShareType = ShareType(0x0000_0000);
-    /// IPC$, as it is always marked: special.
+    /// IPC$, which always has the mark of a special share.
     pub const IPC: ShareType = ShareType(0x8000_0003);
-    /// A directory that is not shown to people.
+    /// A directory that is hidden from users.
     pub const DISK_SPECIAL: ShareType = ShareType(0x8000_0000);
 
-    /// The number without the mark that hides the share from people.
+    /// The number without the mark that hides the share from users.
     #[must_use]
     pub const fn without_special(self) -> u32 {
         self.0 & 0x7FFF_FFFF
     }
 }
 
-/// MS-LSAT 2.2.13: what a name is the name of.
+/// MS-LSAT 2.2.13: the type of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum NameUse {
@@ -100,11 +100,11 @@ pub enum NameUse {
     Alias = 4,
     /// One of the well-known groups.
     WellKnownGroup = 5,
-    /// An account that is gone.
+    /// A deleted account.
     DeletedAccount = 6,
-    /// Nothing.
+    /// An invalid account.
     Invalid = 7,
-    /// Nobody knows.
+    /// An unknown account.
     Unknown = 8,
     /// A machine.
     Computer = 9,
@@ -112,24 +112,24 @@ pub enum NameUse {
     Label = 10,
 }
 
-/// An account, by its names.
+/// An account with its names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// Its domain; empty for names that have none, such as Everyone.
+    /// Its domain. It is empty for names without one, such as Everyone.
     pub domain: String,
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its type.
     pub kind: NameUse,
 }
 
-/// An account, by its SID.
+/// An account with its SID.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
     /// Its SID.
     pub sid: Vec<u8>,
     /// Its domain.
     pub domain: String,
-    /// What it is.
+    /// Its type.
     pub kind: NameUse,
 }

@@ -1,14 +1,14 @@
-//! Which interfaces there are, on which pipes, and how a call fails.
+//! The supported interfaces and their pipes.
 
 use super::fault::Fault;
 use super::handles::Handles;
 use super::host::Host;
-use super::ndr::{Reader, Writer};
+use super::ndr::{StubReader, Writer};
 use super::pdu::SyntaxId;
 use super::{lsarpc, srvsvc, wkssvc};
 use crate::Utf16;
 
-/// An interface that is answered.
+/// A supported interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Interface {
     /// MS-SRVS: shares and the server.
@@ -30,10 +30,10 @@ impl Interface {
         }
     }
 
-    /// Answers one call: reads its arguments from `stub` and writes its results.
+    /// Runs one call: reads its arguments from `stub` and writes its results.
     ///
     /// # Errors
-    /// The [`Fault`] to answer instead.
+    /// The [`Fault`] of the call.
     pub(super) fn call(
         self,
         opnum: u16,
@@ -41,7 +41,7 @@ impl Interface {
         host: &dyn Host,
         handles: &mut Handles,
     ) -> Result<Vec<u8>, Fault> {
-        let mut args = Reader::new(stub);
+        let mut args = StubReader::new(stub);
         let mut out = Writer::default();
         match self {
             Interface::Srvsvc => srvsvc::call(opnum, &mut args, &mut out, host)?,
@@ -64,7 +64,7 @@ pub enum PipeName {
 }
 
 impl PipeName {
-    /// The pipe of this name, without regard to case, with or without `\` or `\PIPE\` before it; `None` is
+    /// The pipe with this name, ignoring case, with or without `\` or `\PIPE\` before it. `None` means
     /// STATUS_OBJECT_NAME_NOT_FOUND.
     #[must_use]
     pub fn from_name(name: Utf16<'_>) -> Option<PipeName> {
@@ -78,7 +78,7 @@ impl PipeName {
         }
     }
 
-    /// The pipe's own name, as a bind is acknowledged with it.
+    /// The pipe's own name, as in the acknowledgment of a bind.
     #[must_use]
     pub const fn address(self) -> &'static str {
         match self {
@@ -88,7 +88,7 @@ impl PipeName {
         }
     }
 
-    /// The interface that is answered on it.
+    /// The interface of the pipe.
     #[must_use]
     pub const fn interface(self) -> Interface {
         match self {

@@ -1,7 +1,7 @@
-//! MS-LSAD and MS-LSAT: which domain this server is, and names for SIDs and SIDs for names.
+//! MS-LSAD and MS-LSAT: the domain of this server, names of SIDs and SIDs of names.
 //!
-//! Clients ask it to show owners and access lists. [`policy`] opens the way and tells of domains, [`lookup`]
-//! translates. Nothing can be changed.
+//! Clients use it to show owners and access lists. [`policy`] opens handles and returns domains, [`lookup`]
+//! translates. There are no changes.
 
 pub mod lookup;
 pub mod policy;
@@ -9,7 +9,7 @@ pub mod policy;
 use super::fault::Fault;
 use super::handles::{Handle, Handles};
 use super::host::Host;
-use super::ndr::{Reader, Writer};
+use super::ndr::{StubReader, Writer};
 
 const STATUS_SUCCESS: u32 = 0x0000_0000;
 const STATUS_SOME_NOT_MAPPED: u32 = 0x0000_0107;
@@ -17,10 +17,10 @@ const STATUS_INVALID_PARAMETER: u32 = 0xC000_000D;
 const STATUS_NONE_MAPPED: u32 = 0xC000_0073;
 const STATUS_INSUFFICIENT_RESOURCES: u32 = 0xC000_009A;
 
-/// Answers operation `opnum`.
+/// Runs operation `opnum`.
 pub(super) fn call(
     opnum: u16,
-    args: &mut Reader<'_>,
+    args: &mut StubReader<'_>,
     out: &mut Writer,
     host: &dyn Host,
     handles: &mut Handles,
@@ -36,15 +36,15 @@ pub(super) fn call(
         57 => lookup::sids(args, out, host, handles, lookup::Version::Two),
         58 => lookup::names(args, out, host, handles, lookup::Version::Two),
         68 => lookup::names(args, out, host, handles, lookup::Version::Three),
-        // MS-LSAT 3.1.4.5 and 3.1.4.9 (LsarLookupNames4 and LsarLookupSids3 are for the secure channels of domain
-        // controllers; Windows refuses other callers before anything else)
+        // MS-LSAT 3.1.4.5 and 3.1.4.9 (LsarLookupNames4 and LsarLookupSids3 are for the secure channels of
+        // domain controllers; Windows refuses other callers before anything else)
         76 | 77 => Err(Fault::ACCESS_DENIED),
         _ => Err(Fault::OP_RNG_ERROR),
     }
 }
 
-/// The policy handle that most operations begin with.
-fn policy_handle(args: &mut Reader<'_>, handles: &Handles) -> Result<Handle, Fault> {
+/// The policy handle at the start of most operations.
+fn policy_handle(args: &mut StubReader<'_>, handles: &Handles) -> Result<Handle, Fault> {
     let handle = args.handle()?;
     handles.check(&handle)?;
     Ok(handle)

@@ -1,11 +1,11 @@
-//! RPC over named pipes: enough of MS-RPCE to carry the interfaces that file clients ask on IPC$.
+//! RPC over named pipes: the part of MS-RPCE that file clients need for the interfaces on IPC$.
 //!
-//! [`pipe::Pipe`] is the server end of one open pipe, without any I/O: bytes go in by `write`, replies come
-//! out by `read`. What the interfaces say comes from a [`host::Host`]. [`srvsvc`], [`wkssvc`] and [`lsarpc`]
-//! each answer one interface; [`pdu`] has the packets, [`ndr`] the way values lie in them.
+//! [`pipe::Pipe`] is the server end of one open pipe, without any I/O. Bytes go in by `write`, and replies
+//! come out by `read`. A [`host::Host`] has the values that the interfaces return. [`srvsvc`], [`wkssvc`]
+//! and [`lsarpc`] have one interface each. [`pdu`] has the packets, and [`ndr`] the encoding of values.
 //!
-//! Only connection-oriented version 5.0, little-endian, NDR 2.0 and no authentication of its own: the SMB
-//! session has proved who the caller is.
+//! It supports only connection-oriented version 5.0, little-endian, NDR 2.0 and no authentication of its
+//! own: the SMB session has authenticated the caller.
 
 mod fault;
 mod handles;

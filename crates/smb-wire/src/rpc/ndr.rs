@@ -1,14 +1,14 @@
-//! NDR 2.0, little-endian: how the arguments and results of a call lie in its stub.
+//! NDR 2.0, little-endian: the encoding of a call's arguments and results in its stub.
 //!
-//! Values are aligned to their size from the start of the stub. A pointer is a number, 0 for none; what it
-//! points to follows after the structure that holds it. The callers of [`Reader`] and [`Writer`] keep that
-//! order by hand, next to the structures' sections.
+//! Values are aligned to their size from the start of the stub. A pointer is a number, or 0 for null. Its
+//! target follows after the structure. The callers of [`StubReader`] and [`Writer`] keep that order by hand,
+//! next to the structures' sections.
 
 use super::sid;
 use crate::Utf16;
 use wire::{Cursor, Truncated};
 
-/// The stub is not what its operation needs.
+/// The stub does not match its operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("the arguments of the call cannot be read")]
 pub struct BadStub;
@@ -21,11 +21,11 @@ impl From<Truncated> for BadStub {
 
 /// Reads a stub.
 #[derive(Debug, Clone)]
-pub struct Reader<'a> {
+pub struct StubReader<'a> {
     cursor: Cursor<'a>,
 }
 
-/// The fixed part of an RPC_UNICODE_STRING; its characters come later if there is a pointer.
+/// The fixed part of an RPC_UNICODE_STRING. Its characters come later if there is a pointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StringHead {
     /// Bytes in use.
@@ -34,11 +34,11 @@ pub struct StringHead {
     pub is_some: bool,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> StubReader<'a> {
     /// A reader at the start of `stub`.
     #[must_use]
     pub fn new(stub: &'a [u8]) -> Self {
-        Reader { cursor: Cursor::new(stub) }
+        StubReader { cursor: Cursor::new(stub) }
     }
 
     fn align(&mut self, step: usize) -> Result<(), BadStub> {
@@ -52,7 +52,7 @@ impl<'a> Reader<'a> {
     /// A 16-bit number.
     ///
     /// # Errors
-    /// [`BadStub`] when the stub ends first; so for all others.
+    /// [`BadStub`] if the stub ends first. That applies to all functions.
     pub fn u16(&mut self) -> Result<u16, BadStub> {
         self.align(2)?;
         Ok(u16::from_le_bytes(self.cursor.array()?))
@@ -67,7 +67,7 @@ impl<'a> Reader<'a> {
         Ok(self.cursor.u32_le()?)
     }
 
-    /// A pointer: whether it points to something.
+    /// A pointer: whether it is not null.
     ///
     /// # Errors
     /// [`BadStub`]
@@ -84,15 +84,15 @@ impl<'a> Reader<'a> {
         Ok(self.cursor.array()?)
     }
 
-    /// A string of 16-bit units that ends with a zero (`[string] wchar_t *`), without that zero.
+    /// A string of 16-bit units with a final zero (`[string] wchar_t *`), without that zero.
     ///
     /// # Errors
-    /// [`BadStub`] when its counts do not agree.
+    /// [`BadStub`] if its counts do not match.
     pub fn string(&mut self) -> Result<Utf16<'a>, BadStub> {
         self.varying().map(|text| text.until_nul())
     }
 
-    /// A pointer to a [`Reader::string`], and the string.
+    /// A pointer to a [`StubReader::string`], with the string.
     ///
     /// # Errors
     /// [`BadStub`]
@@ -115,7 +115,7 @@ impl<'a> Reader<'a> {
     /// The fixed part of an RPC_UNICODE_STRING.
     ///
     /// # Errors
-    /// [`BadStub`] when its lengths do not agree.
+    /// [`BadStub`] if its lengths do not match.
     pub fn string_head(&mut self) -> Result<StringHead, BadStub> {
         self.align(4)?;
         let length = self.u16()?;
@@ -128,7 +128,7 @@ impl<'a> Reader<'a> {
     /// The characters of an RPC_UNICODE_STRING.
     ///
     /// # Errors
-    /// [`BadStub`] when they are not as many as the head says.
+    /// [`BadStub`] if their number does not match the head.
     pub fn string_body(&mut self, head: StringHead) -> Result<Utf16<'a>, BadStub> {
         if !head.is_some {
             return Ok(Utf16::EMPTY);
@@ -137,10 +137,10 @@ impl<'a> Reader<'a> {
         if text.as_bytes().len() == usize::from(head.length) { Ok(text) } else { Err(BadStub) }
     }
 
-    /// An RPC_SID that a pointer leads to.
+    /// An RPC_SID behind a pointer.
     ///
     /// # Errors
-    /// [`BadStub`] when its counts do not agree.
+    /// [`BadStub`] if its counts do not match.
     pub fn sid(&mut self) -> Result<&'a [u8], BadStub> {
         let count = self.u32()? as usize;
         if count > sid::MAX_SUBAUTHORITIES {
@@ -150,7 +150,7 @@ impl<'a> Reader<'a> {
         if sid::is_sid(bytes) { Ok(bytes) } else { Err(BadStub) }
     }
 
-    /// How many bytes are left; each element of an array takes some of them.
+    /// The number of remaining bytes. Each element of an array takes some of them.
     #[must_use]
     pub fn remaining(&self) -> usize {
         self.cursor.remaining()
@@ -197,19 +197,19 @@ impl Writer {
         self.out.extend_from_slice(handle);
     }
 
-    /// A pointer that points to something, which is to be written in its turn.
+    /// A pointer that is not null. Its target must be written later.
     pub fn pointer(&mut self) {
         self.pointers += 1;
         let referent = 0x0002_0000 + 4 * (self.pointers - 1);
         self.u32(referent);
     }
 
-    /// A pointer to nothing.
+    /// A null pointer.
     pub fn null(&mut self) {
         self.u32(0);
     }
 
-    /// A string of 16-bit units with a zero at its end (`[string] wchar_t *`).
+    /// A string of 16-bit units with a final zero (`[string] wchar_t *`).
     pub fn string(&mut self, text: &str) {
         let units = text.encode_utf16().count() as u32 + 1;
         self.u32(units);
@@ -221,7 +221,7 @@ impl Writer {
 
     /// The fixed part of an RPC_UNICODE_STRING that points to `text`.
     pub fn string_head(&mut self, text: &str) {
-        // A name that does not fit into the length is cut, here and in the body.
+        // A name that is too long for the length field is cut, here and in the body.
         let bytes = fitting(text).encode_utf16().count() as u16 * 2;
         self.align(4);
         self.u16(bytes);
@@ -243,7 +243,7 @@ impl Writer {
         crate::utf16::push(text, &mut self.out);
     }
 
-    /// An RPC_SID that a pointer leads to.
+    /// An RPC_SID behind a pointer.
     pub fn sid(&mut self, sid: &[u8]) {
         self.u32((sid.len().saturating_sub(8) / 4) as u32);
         self.bytes(sid);
@@ -268,7 +268,7 @@ impl Writer {
     }
 }
 
-/// The part of `text` that an RPC_UNICODE_STRING can hold: names here are far shorter.
+/// The part of `text` that an RPC_UNICODE_STRING can hold. Names here are far shorter.
 fn fitting(text: &str) -> &str {
     const MOST: usize = 0x3FFF;
     text.get(..MOST.min(text.len())).unwrap_or("")
@@ -289,7 +289,7 @@ mod tests {
         w.u32(7);
         let bytes = w.into_bytes();
         assert_eq!(bytes, hex("0100 0000 00000200 03000000 00000000 03000000 610062000000 0000 07000000"));
-        let mut r = Reader::new(&bytes);
+        let mut r = StubReader::new(&bytes);
         assert_eq!(r.u16(), Ok(1));
         assert_eq!(r.unique_string().unwrap().unwrap(), "ab");
         assert_eq!(r.u32(), Ok(7));
@@ -304,7 +304,7 @@ mod tests {
         w.string_body("é");
         w.sid(&everyone);
         let bytes = w.into_bytes();
-        let mut r = Reader::new(&bytes);
+        let mut r = StubReader::new(&bytes);
         let head = r.string_head().unwrap();
         assert_eq!(r.string_body(head).unwrap(), "é");
         assert_eq!(r.sid(), Ok(&everyone[..]));
@@ -312,15 +312,15 @@ mod tests {
 
     #[test]
     fn counts_that_disagree_are_refused() {
-        let string = |text: &str| Reader::new(&hex(text)).string().map(|t| t.len());
+        let string = |text: &str| StubReader::new(&hex(text)).string().map(|t| t.len());
         assert_eq!(string("01000000 01000000 01000000 6100"), Err(BadStub));
         assert_eq!(string("01000000 00000000 02000000 61006200"), Err(BadStub));
         assert_eq!(string("ffffffff 00000000 ffffffff 6100"), Err(BadStub));
-        let head = |text: &str| Reader::new(&hex(text)).string_head();
+        let head = |text: &str| StubReader::new(&hex(text)).string_head();
         assert_eq!(head("0300 0400 01000000"), Err(BadStub));
         assert_eq!(head("0400 0200 01000000"), Err(BadStub));
         assert_eq!(head("0200 0200 00000000"), Err(BadStub));
-        let sid = |text: &str| Reader::new(&hex(text)).sid().map(<[u8]>::len);
+        let sid = |text: &str| StubReader::new(&hex(text)).sid().map(<[u8]>::len);
         assert_eq!(sid("02000000 01 01 000000000001 00000000 00000000"), Err(BadStub));
         assert_eq!(sid("ffffffff 01 ff 000000000001"), Err(BadStub));
     }
@@ -328,9 +328,9 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read_without_harm(data in proptest::collection::vec(any::<u8>(), 0..60)) {
-            let _ = Reader::new(&data).unique_string();
-            let _ = Reader::new(&data).sid();
-            let mut r = Reader::new(&data);
+            let _ = StubReader::new(&data).unique_string();
+            let _ = StubReader::new(&data).sid();
+            let mut r = StubReader::new(&data);
             let _ = r.string_head().and_then(|head| r.string_body(head));
         }
     }

@@ -12,23 +12,23 @@ pub const CALL_HEADER: usize = 24;
 pub struct PacketType(pub u8);
 
 impl PacketType {
-    /// A call, or a part of one.
+    /// A call, or a part of it.
     pub const REQUEST: PacketType = PacketType(0x00);
-    /// Its results, or a part of them.
+    /// The results of a call, or a part of them.
     pub const RESPONSE: PacketType = PacketType(0x02);
-    /// It failed.
+    /// The fault of a call.
     pub const FAULT: PacketType = PacketType(0x03);
-    /// Which interfaces are wanted.
+    /// A request for interfaces.
     pub const BIND: PacketType = PacketType(0x0B);
-    /// Which of them are there.
+    /// The acceptance of a bind, with a result for each interface.
     pub const BIND_ACK: PacketType = PacketType(0x0C);
-    /// None at all.
+    /// The rejection of a bind.
     pub const BIND_NAK: PacketType = PacketType(0x0D);
-    /// More interfaces are wanted.
+    /// A request for more interfaces.
     pub const ALTER_CONTEXT: PacketType = PacketType(0x0E);
-    /// Which of them are there.
+    /// The response to that, with a result for each interface.
     pub const ALTER_CONTEXT_RESP: PacketType = PacketType(0x0F);
-    /// The third leg of an authentication; has no answer.
+    /// The third message of an authentication. It has no reply.
     pub const AUTH3: PacketType = PacketType(0x10);
     /// Asks the server to stop a call.
     pub const CO_CANCEL: PacketType = PacketType(0x12);
@@ -40,15 +40,15 @@ impl PacketType {
 pub const FIRST_FRAG: u8 = 0x01;
 /// Flag: the last packet of a call.
 pub const LAST_FRAG: u8 = 0x02;
-/// Flag of a fault: the call was never begun.
+/// Flag of a fault: the call was not started.
 pub const DID_NOT_EXECUTE: u8 = 0x20;
-/// Flag of a request: an object's UUID stands before the stub.
+/// Flag of a request: an object's UUID is before the stub.
 pub const OBJECT_UUID: u8 = 0x80;
 
-/// What all packets begin with.
+/// The first fields of all packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// Which packet it is.
+    /// The type of the packet.
     pub kind: PacketType,
     /// Its flags.
     pub flags: u8,
@@ -56,20 +56,20 @@ pub struct Header {
     pub frag_length: u16,
     /// Bytes of the authentication value at its end.
     pub auth_length: u16,
-    /// Which call it belongs to.
+    /// The number of the call.
     pub call_id: u32,
 }
 
-/// Why a header was refused.
+/// The reason why a header was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum BadPdu {
-    /// The packet ends early, or its lengths do not agree.
+    /// The packet ends early, or its lengths do not match.
     #[error("the packet ends early")]
     Truncated,
-    /// It is of another version of the protocol.
+    /// The packet has another version of the protocol.
     #[error("the packet is not of version 5")]
     Version,
-    /// It is not little-endian, ASCII and IEEE.
+    /// The packet is not little-endian, ASCII and IEEE.
     #[error("the packet is not little-endian")]
     Representation,
 }
@@ -120,7 +120,7 @@ impl Header {
 /// An interface or a transfer syntax: a UUID and a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SyntaxId {
-    /// The UUID as its hex digits read.
+    /// The UUID as a number, in the order of its hex digits.
     pub uuid: u128,
     /// The version: major in the lower half, minor in the upper.
     pub version: u32,
@@ -131,7 +131,7 @@ impl SyntaxId {
     pub const NDR: SyntaxId = SyntaxId::new(0x8A88_5D04_1CEB_11C9_9FE8_0800_2B10_4860, 2);
     /// NDR64.
     pub const NDR64: SyntaxId = SyntaxId::new(0x7171_0533_BEBA_4937_8319_B5DB_EF9C_CC36, 1);
-    /// Nothing.
+    /// No syntax.
     pub const NONE: SyntaxId = SyntaxId::new(0, 0);
 
     /// A syntax.
@@ -140,7 +140,8 @@ impl SyntaxId {
         SyntaxId { uuid, version }
     }
 
-    /// Whether it stands for feature negotiation at bind time: its first half is fixed, its second half a mask.
+    /// Whether it stands for feature negotiation at bind time. Its first half is fixed, and its second half
+    /// is a mask.
     #[must_use]
     pub const fn is_feature_negotiation(&self) -> bool {
         // MS-RPCE 3.3.1.5.3
@@ -169,14 +170,14 @@ fn swapped(mut uuid: [u8; 16]) -> [u8; 16] {
 /// The most contexts in a bind, and the most transfer syntaxes in a context.
 pub const MAX_CONTEXTS: usize = 32;
 
-/// One interface that a client asks for.
+/// One interface that a client requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Context {
+pub struct PresentationContext {
     /// The client's number for it.
     pub id: u16,
     /// The interface.
     pub interface: SyntaxId,
-    /// The transfer syntaxes that the client can use.
+    /// The transfer syntaxes that the client supports.
     pub transfer: Vec<SyntaxId>,
 }
 
@@ -185,19 +186,19 @@ pub struct Context {
 pub struct Bind {
     /// The largest packet that the client sends.
     pub max_xmit_frag: u16,
-    /// The largest packet that the client takes.
+    /// The largest packet that the client accepts.
     pub max_recv_frag: u16,
-    /// The group of connections that this one joins; 0 for a new one.
+    /// The association group that the connection joins, or 0 for a new one.
     pub assoc_group: u32,
     /// The interfaces.
-    pub contexts: Vec<Context>,
+    pub contexts: Vec<PresentationContext>,
 }
 
 impl Bind {
-    /// Reads what follows the header.
+    /// Reads the body after the header.
     ///
     /// # Errors
-    /// [`BadPdu::Truncated`]; also for more than [`MAX_CONTEXTS`] contexts or syntaxes.
+    /// [`BadPdu::Truncated`], also for more than [`MAX_CONTEXTS`] contexts or syntaxes.
     pub fn parse(body: &[u8]) -> Result<Bind, BadPdu> {
         let mut c = Cursor::new(body);
         let max_xmit_frag = u16::from_le_bytes(c.array()?);
@@ -212,7 +213,7 @@ impl Bind {
             c.skip(1)?;
             let interface = SyntaxId::parse(&mut c)?;
             let transfer = (0..syntaxes).map(|_| SyntaxId::parse(&mut c)).collect::<Result<_, _>>()?;
-            contexts.push(Context { id, interface, transfer });
+            contexts.push(PresentationContext { id, interface, transfer });
         }
         Ok(Bind { max_xmit_frag, max_recv_frag, assoc_group, contexts })
     }
@@ -239,23 +240,23 @@ fn bounded(count: u8) -> Result<usize, BadPdu> {
     Some(usize::from(count)).filter(|count| *count <= MAX_CONTEXTS).ok_or(BadPdu::Truncated)
 }
 
-/// What became of one context.
+/// The result for one context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ContextResult {
     /// 0 accepted, 2 refused, 3 features negotiated.
     pub result: u16,
-    /// Why it was refused; or the features.
+    /// The reason of a refusal, or the features.
     pub reason: u16,
     /// The transfer syntax to use.
     pub transfer: SyntaxId,
 }
 
 impl ContextResult {
-    /// The interface is there.
+    /// The interface is accepted.
     pub const ACCEPTED: ContextResult = ContextResult { result: 0, reason: 0, transfer: SyntaxId::NDR };
-    /// The interface is not there.
+    /// The server does not have the interface.
     pub const NO_INTERFACE: ContextResult = ContextResult { result: 2, reason: 1, transfer: SyntaxId::NONE };
-    /// None of the transfer syntaxes is there: NDR64 alone, for one.
+    /// The server has none of the transfer syntaxes. NDR64 alone is one such case.
     pub const NO_TRANSFER: ContextResult = ContextResult { result: 2, reason: 2, transfer: SyntaxId::NONE };
     /// Too many contexts.
     pub const LIMIT: ContextResult = ContextResult { result: 2, reason: 3, transfer: SyntaxId::NONE };
@@ -268,13 +269,13 @@ impl ContextResult {
 pub struct BindAck<'a> {
     /// The largest packet that the server sends.
     pub max_xmit_frag: u16,
-    /// The largest packet that the server takes.
+    /// The largest packet that the server accepts.
     pub max_recv_frag: u16,
-    /// The group of connections that this one belongs to.
+    /// The association group of the connection.
     pub assoc_group: u32,
-    /// The name of the endpoint; empty in an alter_context_resp.
+    /// The name of the endpoint. It is empty in an alter_context_resp.
     pub address: &'a str,
-    /// One result for each context, in their order.
+    /// One result for each context, in the same order.
     pub results: Vec<ContextResult>,
 }
 
@@ -304,17 +305,17 @@ impl BindAck<'_> {
     }
 }
 
-/// Why a bind was refused altogether.
+/// The reason why a whole bind was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum NakReason {
     /// No other reason fits.
     NotSpecified = 0,
-    /// The server has no room.
+    /// The server has no capacity.
     LocalLimitExceeded = 2,
     /// Another version of the protocol.
     ProtocolVersionNotSupported = 4,
-    /// An authentication that the server does not know.
+    /// The server does not support the authentication.
     AuthenticationTypeNotRecognized = 8,
 }
 
@@ -328,19 +329,19 @@ pub fn bind_nak(call_id: u32, reason: NakReason) -> Vec<u8> {
     })
 }
 
-/// What a request says before its stub.
+/// The fields of a request before its stub, and the stub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// Which of the contexts that were bound.
+    /// The number of the bound context.
     pub context_id: u16,
-    /// Which operation.
+    /// The number of the operation.
     pub opnum: u16,
     /// The arguments in this packet.
     pub stub: &'a [u8],
 }
 
 impl<'a> Request<'a> {
-    /// Reads what follows the header.
+    /// Reads the body after the header.
     ///
     /// # Errors
     /// [`BadPdu::Truncated`]
@@ -370,7 +371,7 @@ impl<'a> Request<'a> {
 /// The packets of a response, none larger than `max_frag`.
 #[must_use]
 pub fn response(call_id: u32, context_id: u16, stub: &[u8], max_frag: u16) -> Vec<Vec<u8>> {
-    // MS-RPCE 2.2.2.6 (each packet tells how much is still to come)
+    // MS-RPCE 2.2.2.6 (each packet has the number of bytes that still follow)
     let room = usize::from(max_frag).saturating_sub(CALL_HEADER).max(8) & !7;
     let count = stub.len().div_ceil(room).max(1);
     (0..count)
@@ -400,7 +401,7 @@ pub fn fault(call_id: u32, context_id: u16, status: u32, flags: u8) -> Vec<u8> {
     })
 }
 
-/// A packet around a body.
+/// A packet with a body.
 fn packet(kind: PacketType, flags: u8, call_id: u32, body: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut out = Vec::new();
     let mut w = Writer::new(&mut out);

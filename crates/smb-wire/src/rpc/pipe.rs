@@ -1,45 +1,45 @@
 //! The server end of one open pipe: bytes in, packets out, no I/O.
 //!
-//! A client writes packets, in one piece or in several, and reads the replies; each reply packet is one
-//! message of the pipe. Everything is bounded: a packet by [`MAX_FRAGMENT`], the arguments of a call by
-//! [`MAX_CALL`], its results by [`MAX_REPLY`], replies that nobody reads by the same.
+//! A client writes packets in one or more pieces and reads the replies. Each reply packet is one message of
+//! the pipe. All sizes are bounded: a packet by [`MAX_FRAGMENT`], the arguments of a call by [`MAX_CALL`],
+//! its results and unread replies by [`MAX_REPLY`].
 
 use super::fault::Fault;
 use super::handles::Handles;
 use super::host::Host;
 use super::interface::PipeName;
 use super::pdu::{
-    BadPdu, Bind, BindAck, Context, ContextResult, DID_NOT_EXECUTE, FIRST_FRAG, HEADER, Header, LAST_FRAG,
-    MAX_CONTEXTS, NakReason, PacketType, Request, SyntaxId, bind_nak, fault, response,
+    BadPdu, Bind, BindAck, ContextResult, DID_NOT_EXECUTE, FIRST_FRAG, HEADER, Header, LAST_FRAG,
+    MAX_CONTEXTS, NakReason, PacketType, PresentationContext, Request, SyntaxId, bind_nak, fault, response,
 };
 use std::collections::VecDeque;
 
-/// The largest packet that is taken, in bytes. What is offered is [`OUR_FRAGMENT`].
+/// The largest packet that the server accepts, in bytes. It offers [`OUR_FRAGMENT`].
 pub const MAX_FRAGMENT: usize = 5840;
-/// The packet size that is offered, and the largest that is sent, in bytes: what Windows uses.
+/// The packet size that the server offers, and its largest packet, in bytes. Windows uses the same.
 pub const OUR_FRAGMENT: u16 = 4280;
-/// The smallest packet size that a peer must take, in bytes.
+/// The smallest packet size that a peer must accept, in bytes.
 pub const LEAST_FRAGMENT: u16 = 1432;
 /// The most bytes of arguments in one call.
 pub const MAX_CALL: usize = 64 * 1024;
-/// The most bytes of results of one call, and of replies that wait to be read.
+/// The most bytes of results of one call, and of unread replies.
 pub const MAX_REPLY: usize = 1024 * 1024;
 
-/// Why a pipe did not do what it was asked.
+/// The reason why an operation on a pipe failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum PipeError {
-    /// Replies wait to be read: STATUS_PIPE_BUSY.
+    /// There are unread replies: STATUS_PIPE_BUSY.
     #[error("replies wait to be read")]
     Busy,
     /// There is nothing to read: STATUS_PIPE_EMPTY.
     #[error("there is nothing to read")]
     Empty,
-    /// The client broke the protocol; the pipe is of no more use: STATUS_PIPE_DISCONNECTED.
+    /// The client violated the protocol, and the pipe cannot be used any more: STATUS_PIPE_DISCONNECTED.
     #[error("the pipe has been disconnected")]
     Disconnected,
 }
 
-/// A call of which not all packets are there yet.
+/// A call with missing packets.
 #[derive(Debug)]
 struct Call {
     id: u32,
@@ -52,14 +52,14 @@ struct Call {
 #[derive(Debug)]
 pub struct Pipe {
     name: PipeName,
-    /// The contexts that were accepted; all of them stand for the pipe's interface.
+    /// The accepted contexts. All of them stand for the pipe's interface.
     contexts: Vec<u16>,
     is_bound: bool,
     max_send: u16,
     incoming: Vec<u8>,
     call: Option<Call>,
     replies: VecDeque<Vec<u8>>,
-    /// Bytes of the first reply that have been read.
+    /// The number of read bytes of the first reply.
     read: usize,
     queued: usize,
     handles: Handles,
@@ -67,7 +67,7 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// A pipe that has just been opened.
+    /// A new pipe.
     #[must_use]
     pub fn new(name: PipeName) -> Self {
         Pipe {
@@ -85,25 +85,25 @@ impl Pipe {
         }
     }
 
-    /// Which pipe it is.
+    /// The name of the pipe.
     #[must_use]
     pub fn name(&self) -> PipeName {
         self.name
     }
 
-    /// Bytes that can be read.
+    /// The bytes that can be read.
     #[must_use]
     pub fn available(&self) -> usize {
         self.queued - self.read
     }
 
-    /// Messages that can be read, and what is left of the first of them in bytes.
+    /// The messages that can be read, and the remaining bytes of the first one.
     #[must_use]
     pub fn messages(&self) -> (usize, usize) {
         (self.replies.len(), self.replies.front().map_or(0, |reply| reply.len() - self.read))
     }
 
-    /// Whether the client broke the protocol.
+    /// Whether the client violated the protocol.
     #[must_use]
     pub fn is_disconnected(&self) -> bool {
         self.is_broken
@@ -112,9 +112,9 @@ impl Pipe {
     /// Takes bytes from the client and answers every call that they complete.
     ///
     /// # Errors
-    /// [`PipeError::Busy`] when too much waits to be read, and nothing was taken;
-    /// [`PipeError::Disconnected`] when the pipe is of no more use. A packet that makes it so is still answered,
-    /// and that answer can be read.
+    /// [`PipeError::Busy`] if there is too much unread data; no byte was taken. [`PipeError::Disconnected`]
+    /// if the pipe cannot be used any more. The packet that causes this still gets a reply, and that can be
+    /// read.
     pub fn write(&mut self, data: &[u8], host: &dyn Host) -> Result<(), PipeError> {
         if self.is_broken {
             return Err(PipeError::Disconnected);
@@ -125,7 +125,7 @@ impl Pipe {
         let mut rest = data;
         while !rest.is_empty() && !self.is_broken {
             if self.queued >= MAX_REPLY {
-                // One write asked for more than anybody reads.
+                // One write asked for more data than clients read.
                 self.break_off();
                 break;
             }
@@ -134,11 +134,11 @@ impl Pipe {
         Ok(())
     }
 
-    /// Reads the next reply, at most `max` bytes of it, to the end of `out`. Returns whether more of the same
-    /// message is left (STATUS_BUFFER_OVERFLOW).
+    /// Appends at most `max` bytes of the next reply to `out`. Returns whether the same message has more
+    /// bytes (STATUS_BUFFER_OVERFLOW).
     ///
     /// # Errors
-    /// [`PipeError::Empty`] when there is none, [`PipeError::Disconnected`] when there will be none.
+    /// [`PipeError::Empty`] if there is no reply, [`PipeError::Disconnected`] if there will be none.
     pub fn read(&mut self, max: usize, out: &mut Vec<u8>) -> Result<bool, PipeError> {
         let Some(reply) = self.replies.front() else {
             return Err(if self.is_broken { PipeError::Disconnected } else { PipeError::Empty });
@@ -155,11 +155,11 @@ impl Pipe {
         Ok(false)
     }
 
-    /// Writes a message and reads the first reply to it: FSCTL_PIPE_TRANSCEIVE.
+    /// Writes a message and reads the first reply: FSCTL_PIPE_TRANSCEIVE.
     ///
     /// # Errors
-    /// [`PipeError::Busy`] when replies to earlier messages wait, [`PipeError::Empty`] when the message does not
-    /// complete a call, [`PipeError::Disconnected`] when the pipe is of no more use.
+    /// [`PipeError::Busy`] if there are unread replies to earlier messages, [`PipeError::Empty`] if the
+    /// message does not complete a call, [`PipeError::Disconnected`] if the pipe cannot be used any more.
     pub fn transact(
         &mut self,
         data: &[u8],
@@ -174,7 +174,7 @@ impl Pipe {
         self.read(max, out)
     }
 
-    /// Takes bytes up to the end of one packet, and returns those behind it.
+    /// Takes bytes up to the end of one packet. Returns the bytes after it.
     fn take<'a>(&mut self, data: &'a [u8], host: &dyn Host) -> &'a [u8] {
         let wanted = self.wanted();
         let (now, rest) = data.split_at(wanted.min(data.len()));
@@ -197,7 +197,7 @@ impl Pipe {
         rest
     }
 
-    /// How many bytes are missing: to a header, then to the packet.
+    /// The number of missing bytes of the header, or then of the packet.
     fn wanted(&self) -> usize {
         let have = self.incoming.len();
         let Some(length) = self.incoming.get(8..10).filter(|_| have >= HEADER) else {
@@ -220,7 +220,7 @@ impl Pipe {
         self.break_off();
     }
 
-    /// The pipe is of no more use.
+    /// Ends the use of the pipe.
     fn break_off(&mut self) {
         self.is_broken = true;
         self.incoming = Vec::new();
@@ -248,7 +248,7 @@ impl Pipe {
 
     fn bind(&mut self, header: &Header, body: &[u8]) {
         if header.auth_length != 0 {
-            // MS-RPCE 2.2.2.5 (exception: callers are known by their SMB session, not by a second logon)
+            // MS-RPCE 2.2.2.5 (exception: the SMB session identifies callers, without a second logon)
             return self.reply(bind_nak(header.call_id, NakReason::AuthenticationTypeNotRecognized));
         }
         let Ok(bind) = Bind::parse(body) else {
@@ -278,7 +278,7 @@ impl Pipe {
         let ack = BindAck {
             max_xmit_frag: self.max_send,
             max_recv_frag: OUR_FRAGMENT,
-            // Groups have no meaning between pipes here; a client only wants to see a number.
+            // Groups have no meaning between pipes here. A client only expects a number.
             assoc_group: if bind.assoc_group == 0 { 1 } else { bind.assoc_group },
             address,
             results,
@@ -286,8 +286,8 @@ impl Pipe {
         self.reply(ack.packet(kind, call_id));
     }
 
-    /// Decides about one context.
-    fn accept(&mut self, context: &Context) -> ContextResult {
+    /// Decides on one context.
+    fn accept(&mut self, context: &PresentationContext) -> ContextResult {
         let wanted = self.name.interface().syntax();
         if context.transfer.iter().any(SyntaxId::is_feature_negotiation) {
             ContextResult::NO_FEATURES
@@ -334,7 +334,7 @@ impl Pipe {
         }
     }
 
-    /// Answers a fault and gives the pipe up.
+    /// Sends a fault and ends the use of the pipe.
     fn fail_for_good(&mut self, call_id: u32, context_id: u16, why: Fault) {
         self.reply(fault(call_id, context_id, why.0, DID_NOT_EXECUTE));
         self.break_off();

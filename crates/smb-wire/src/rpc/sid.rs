@@ -1,4 +1,4 @@
-//! SIDs as bytes and as text, and the ones that every Windows machine knows by name.
+//! SIDs as bytes and as text, and the well-known SIDs with their names.
 
 use super::host::{Account, NameUse, Resolved};
 use std::fmt::Write;
@@ -8,14 +8,14 @@ pub const MAX_SUBAUTHORITIES: usize = 15;
 
 pub use crate::fscc::quota::is_sid;
 
-/// `S-1-5-21-...`, as people read it. Bytes that are not a SID give `S-?`.
+/// The text form `S-1-5-21-...`. Bytes that are not a SID give `S-?`.
 #[must_use]
 pub fn to_text(sid: &[u8]) -> String {
     if !is_sid(sid) {
         return "S-?".to_string();
     }
     let authority = sid[2..8].iter().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
-    // MS-DTYP 2.4.2.1 (an authority beyond 32 bits is written in hex)
+    // MS-DTYP 2.4.2.1 (an authority of more than 32 bits is in hex)
     let mut text =
         if authority >> 32 == 0 { format!("S-1-{authority}") } else { format!("S-1-0x{authority:012x}") };
     for part in subauthorities(sid) {
@@ -24,13 +24,14 @@ pub fn to_text(sid: &[u8]) -> String {
     text
 }
 
-/// The subauthorities of a SID, the last of which is the account's RID.
+/// The subauthorities of a SID. The last one is the account's RID.
 pub fn subauthorities(sid: &[u8]) -> impl DoubleEndedIterator<Item = u32> + '_ {
     let parts = sid.get(8..).unwrap_or_default();
     parts.chunks_exact(4).map(|part| part.iter().rev().fold(0, |sum, byte| sum << 8 | u32::from(*byte)))
 }
 
-/// The SID without its last subauthority: that of the account's domain. One without any stays as it is.
+/// The SID without its last subauthority, which is the SID of the account's domain. A SID without
+/// subauthorities is unchanged.
 #[must_use]
 pub fn domain_of(sid: &[u8]) -> Vec<u8> {
     let mut domain = sid.to_vec();
@@ -57,7 +58,7 @@ const fn builtin(parts: &'static [u32], name: &'static str) -> WellKnown {
     WellKnown { authority: 5, parts, domain: "BUILTIN", name, kind: NameUse::Alias }
 }
 
-/// MS-DTYP 2.4.2.4, those that appear in security descriptors of files.
+/// MS-DTYP 2.4.2.4: the well-known SIDs in security descriptors of files.
 const WELL_KNOWN: &[WellKnown] = &[
     known(0, &[0], "", "NULL SID"),
     known(1, &[0], "", "Everyone"),
@@ -117,7 +118,7 @@ pub fn well_known_account(sid: &[u8]) -> Option<Account> {
     Some(Account { domain: found.domain.to_string(), name: found.name.to_string(), kind: found.kind })
 }
 
-/// The well-known SID of this account; without a domain, of the first that has the name.
+/// The well-known SID of this account. Without a domain it is the first one with the name.
 #[must_use]
 pub fn well_known_sid(domain: Option<&str>, name: &str) -> Option<Resolved> {
     let found = WELL_KNOWN.iter().find(|known| {

@@ -1,28 +1,28 @@
 //! MS-SRVS: shares, the server and its clock, and checks of names.
 //!
-//! [`shares`] answers what is asked about shares, [`paths`] classifies and compares paths and names. What would
-//! change the server is no operation here; what lists other people's sessions is refused.
+//! [`shares`] has the operations on shares. [`paths`] classifies and compares paths and names. Operations
+//! that change the server do not exist here. Lists of other users' sessions are refused.
 
 pub mod paths;
 pub mod shares;
 
 use super::fault::Fault;
 use super::host::Host;
-use super::ndr::{BadStub, Reader, Writer};
+use super::ndr::{BadStub, StubReader, Writer};
 
 /// The call succeeded.
 pub const NERR_SUCCESS: u32 = 0;
-/// Not for this caller.
+/// The caller is not allowed.
 pub const ERROR_ACCESS_DENIED: u32 = 5;
-/// An argument has a value that it must not have.
+/// An argument has an invalid value.
 pub const ERROR_INVALID_PARAMETER: u32 = 87;
-/// Not a name of the kind asked for.
+/// The text is not a name of the requested kind.
 pub const ERROR_INVALID_NAME: u32 = 123;
-/// No such level of information.
+/// The level of information does not exist.
 pub const ERROR_INVALID_LEVEL: u32 = 124;
-/// There is more; ask again with the resume handle.
+/// There is more data, to be requested with the resume handle.
 pub const ERROR_MORE_DATA: u32 = 234;
-/// Not even one entry fits into what the client allows.
+/// The client's limit is too small for one entry.
 pub const NERR_BUF_TOO_SMALL: u32 = 2123;
 /// The device is not shared.
 pub const NERR_DEVICE_NOT_SHARED: u32 = 2311;
@@ -32,13 +32,13 @@ pub const NERR_NET_NAME_NOT_FOUND: u32 = 2310;
 /// MS-SRVS 2.2.2.6: Windows NT and its successors.
 pub const PLATFORM_ID_NT: u32 = 500;
 
-/// MS-SRVS 2.2.2.7: workstation, server, NT, and NT server that is no domain controller.
+/// MS-SRVS 2.2.2.7: workstation, server, NT, and NT server that is not a domain controller.
 const SERVER_TYPE: u32 = 0x0000_9003;
 
-/// Answers operation `opnum`.
+/// Runs operation `opnum`.
 pub(super) fn call(
     opnum: u16,
-    args: &mut Reader<'_>,
+    args: &mut StubReader<'_>,
     out: &mut Writer,
     host: &dyn Host,
 ) -> Result<(), Fault> {
@@ -59,10 +59,10 @@ pub(super) fn call(
     }
 }
 
-/// NetrConnectionEnum, NetrFileEnum and NetrSessionEnum: what other people do is nobody's business here.
-/// Their arguments are the server, `strings` optional strings, and the wanted level.
-fn refused_enum(args: &mut Reader<'_>, out: &mut Writer, strings: u32) -> Result<(), Fault> {
-    // MS-SRVS 3.1.4.1, 3.1.4.2, 3.1.4.5 (exception: refused to everybody, as to non-administrators)
+/// NetrConnectionEnum, NetrFileEnum and NetrSessionEnum: callers may not see other users' sessions. The
+/// arguments are the server, `strings` optional strings, and the level.
+fn refused_enum(args: &mut StubReader<'_>, out: &mut Writer, strings: u32) -> Result<(), Fault> {
+    // MS-SRVS 3.1.4.1, 3.1.4.2, 3.1.4.5 (exception: all callers are refused, like non-administrators)
     for _ in 0..=strings {
         args.unique_string()?;
     }
@@ -76,7 +76,7 @@ fn refused_enum(args: &mut Reader<'_>, out: &mut Writer, strings: u32) -> Result
     Ok(())
 }
 
-fn server_get_info(args: &mut Reader<'_>, out: &mut Writer, host: &dyn Host) -> Result<(), Fault> {
+fn server_get_info(args: &mut StubReader<'_>, out: &mut Writer, host: &dyn Host) -> Result<(), Fault> {
     // MS-SRVS 3.1.4.17
     args.unique_string()?;
     let level = args.u32()?;
@@ -98,7 +98,8 @@ fn server_get_info(args: &mut Reader<'_>, out: &mut Writer, host: &dyn Host) -> 
     }
     if level == 102 {
         out.u32(facts.users);
-        // Never disconnect idle clients; visible; announced every 240 s give or take 3; no licences.
+        // Idle clients are never disconnected. The server is visible, and announced every 240 s plus or
+        // minus 3. There are no licences.
         out.u32(u32::MAX);
         out.u32(0);
         out.u32(240);
@@ -117,7 +118,7 @@ fn server_get_info(args: &mut Reader<'_>, out: &mut Writer, host: &dyn Host) -> 
     Ok(())
 }
 
-fn remote_tod(args: &mut Reader<'_>, out: &mut Writer, host: &dyn Host) -> Result<(), Fault> {
+fn remote_tod(args: &mut StubReader<'_>, out: &mut Writer, host: &dyn Host) -> Result<(), Fault> {
     // MS-SRVS 3.1.4.21
     args.unique_string()?;
     let day = TimeOfDay::new(host.wall_ns());
@@ -130,7 +131,7 @@ fn remote_tod(args: &mut Reader<'_>, out: &mut Writer, host: &dyn Host) -> Resul
         day.minute,
         day.second,
         day.hundredths,
-        // Minutes west of UTC: the clock is told in UTC.
+        // Minutes west of UTC. The clock is in UTC.
         0,
         // The clock's step in 1/10,000 s.
         310,
@@ -145,7 +146,7 @@ fn remote_tod(args: &mut Reader<'_>, out: &mut Writer, host: &dyn Host) -> Resul
     Ok(())
 }
 
-/// A moment as the calendar has it, in UTC.
+/// A time as a calendar date in UTC.
 #[derive(Debug, PartialEq, Eq)]
 struct TimeOfDay {
     unix_seconds: i64,
@@ -165,8 +166,8 @@ impl TimeOfDay {
         let unix_seconds = wall_ns.div_euclid(1_000_000_000);
         let days = unix_seconds.div_euclid(86_400);
         let in_day = unix_seconds.rem_euclid(86_400) as u32;
-        // Years are counted from March, so that the odd day comes last; 719,468 days lie between
-        // 0000-03-01 and 1970-01-01, 146,097 are in 400 years.
+        // Years start in March, so that the leap day comes last. There are 719,468 days between 0000-03-01
+        // and 1970-01-01, and 146,097 in 400 years.
         let shifted = days + 719_468;
         let era = shifted.div_euclid(146_097);
         let day_of_era = shifted.rem_euclid(146_097);
@@ -188,8 +189,8 @@ impl TimeOfDay {
     }
 }
 
-/// The server's name that every operation begins with; it is ignored.
-fn server_name(args: &mut Reader<'_>) -> Result<(), BadStub> {
+/// Reads the server's name at the start of every operation. It is ignored.
+fn server_name(args: &mut StubReader<'_>) -> Result<(), BadStub> {
     args.unique_string().map(|_| ())
 }
 

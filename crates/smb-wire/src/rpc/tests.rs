@@ -1,14 +1,15 @@
-//! The pipe as a whole: conversations with impacket, packets in pieces, and packets that must not be.
+//! Tests of the whole pipe: conversations with impacket, packets in pieces, and invalid packets.
 //!
-//! The files under `transcripts` are conversations between this module and impacket 0.13.1, over TCP. What
-//! impacket read out of the replies was compared by eye with what [`Example`] says; since then they hold both
-//! sides to it.
+//! The files under `transcripts` are conversations between this module and impacket 0.13.1 over TCP.
+//! impacket's view of the replies was compared by eye with the values of [`Example`]. Since then the
+//! transcripts bind both sides.
 
 use super::fault::Fault;
 use super::host::{Account, Host, NameUse, Resolved, ServerFacts, Share, ShareType};
 use super::interface::PipeName;
 use super::pdu::{
-    Bind, CALL_HEADER, Context, FIRST_FRAG, HEADER, Header, LAST_FRAG, PacketType, Request, SyntaxId,
+    Bind, CALL_HEADER, FIRST_FRAG, HEADER, Header, LAST_FRAG, PacketType, PresentationContext, Request,
+    SyntaxId,
 };
 use super::pipe::{LEAST_FRAGMENT, MAX_CALL, MAX_REPLY, Pipe, PipeError};
 use crate::fscc::testing::hex;
@@ -90,7 +91,7 @@ impl Host for Example {
     }
 }
 
-/// One exchange: what it is, the request, the reply.
+/// One exchange: its title, the request, the reply.
 type Exchange = (String, Vec<u8>, Vec<u8>);
 
 fn transcript(text: &str) -> Vec<Exchange> {
@@ -153,7 +154,7 @@ fn packets_may_come_byte_by_byte_or_together() {
 }
 
 fn bind_with(interface: SyntaxId, transfer: &[SyntaxId], max_recv_frag: u16) -> Vec<u8> {
-    let context = Context { id: 7, interface, transfer: transfer.to_vec() };
+    let context = PresentationContext { id: 7, interface, transfer: transfer.to_vec() };
     Bind { max_xmit_frag: 4280, max_recv_frag, assoc_group: 0, contexts: vec![context] }
         .packet(PacketType::BIND, 1)
 }
@@ -199,8 +200,11 @@ fn only_the_own_interface_in_ndr_is_accepted() {
 #[test]
 fn a_context_can_be_added_later() {
     let mut pipe = bound(PipeName::Wkssvc);
-    let context =
-        Context { id: 9, interface: PipeName::Wkssvc.interface().syntax(), transfer: vec![SyntaxId::NDR] };
+    let context = PresentationContext {
+        id: 9,
+        interface: PipeName::Wkssvc.interface().syntax(),
+        transfer: vec![SyntaxId::NDR],
+    };
     let more = Bind { max_xmit_frag: 0, max_recv_frag: 0, assoc_group: 5, contexts: vec![context] };
     let mut ack = Vec::new();
     pipe.transact(&more.packet(PacketType::ALTER_CONTEXT, 2), &ADMIN, 4096, &mut ack).unwrap();
@@ -306,7 +310,7 @@ fn a_reply_is_read_in_parts_and_blocks_the_next_exchange() {
     assert_eq!(pipe.read(1, &mut out), Err(PipeError::Empty));
 }
 
-/// Writes to a bound pipe and says what came back and whether the pipe is still of use.
+/// Writes to a bound pipe. Returns the reply and whether the pipe can still be used.
 fn after(packet: &[u8]) -> (Vec<u8>, bool) {
     let mut pipe = bound(PipeName::Srvsvc);
     pipe.write(packet, &ADMIN).unwrap();
@@ -432,7 +436,7 @@ proptest! {
         }
     }
 
-    /// A real request with some of its bytes changed, after the real ones that lead up to it.
+    /// A recorded request with some bytes changed, after the recorded requests before it.
     #[test]
     fn damaged_requests_do_no_harm((name, at) in any_exchange(),
         damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6))

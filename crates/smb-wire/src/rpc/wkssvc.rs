@@ -1,14 +1,14 @@
-//! MS-WKST: what clients ask about the machine.
+//! MS-WKST: information about the machine.
 
 use super::fault::Fault;
 use super::host::Host;
-use super::ndr::{Reader, Writer};
+use super::ndr::{StubReader, Writer};
 use super::srvsvc::{ERROR_INVALID_LEVEL, NERR_SUCCESS, PLATFORM_ID_NT};
 
-/// Answers operation `opnum`.
+/// Runs operation `opnum`.
 pub(super) fn call(
     opnum: u16,
-    args: &mut Reader<'_>,
+    args: &mut StubReader<'_>,
     out: &mut Writer,
     host: &dyn Host,
 ) -> Result<(), Fault> {
@@ -18,7 +18,7 @@ pub(super) fn call(
     }
 }
 
-fn wksta_get_info(args: &mut Reader<'_>, out: &mut Writer, host: &dyn Host) -> Result<(), Fault> {
+fn wksta_get_info(args: &mut StubReader<'_>, out: &mut Writer, host: &dyn Host) -> Result<(), Fault> {
     // MS-WKST 3.2.4.1
     args.unique_string()?;
     let level = args.u32()?;

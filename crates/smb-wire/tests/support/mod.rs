@@ -1,13 +1,13 @@
-//! What the tests share: the captured frames, and one function that hands bytes to every parser.
+//! Shared by the tests: the captured frames, and one function that passes bytes to every parser.
 
 #![allow(dead_code)]
 
 use smb_wire::header::{Chain, Packet, smb1, transform};
 use smb_wire::*;
 
-/// Who sent a frame.
+/// The sender of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum FrameSender {
     /// The client.
     Client,
     /// The server.
@@ -15,13 +15,13 @@ pub enum Side {
 }
 
 /// The frames of `tests/captured/samba.txt`.
-pub fn captured() -> Vec<(Side, Vec<u8>)> {
+pub fn captured() -> Vec<(FrameSender, Vec<u8>)> {
     let text = include_str!("../captured/samba.txt");
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines
         .map(|line| {
             let (side, hex) = line.split_once(' ').expect("side and bytes");
-            let side = if side == "C" { Side::Client } else { Side::Server };
+            let side = if side == "C" { FrameSender::Client } else { FrameSender::Server };
             let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex");
             (side, (0..hex.len()).step_by(2).map(byte).collect())
         })
@@ -29,7 +29,7 @@ pub fn captured() -> Vec<(Side, Vec<u8>)> {
 }
 
 /// The messages of the captured plain frames, each from its header on.
-pub fn captured_messages() -> Vec<(Side, Vec<u8>)> {
+pub fn captured_messages() -> Vec<(FrameSender, Vec<u8>)> {
     let mut messages = Vec::new();
     for (side, frame) in captured() {
         if Packet::classify(&frame) == Some(Packet::Smb2) {
@@ -41,7 +41,7 @@ pub fn captured_messages() -> Vec<(Side, Vec<u8>)> {
     messages
 }
 
-/// Hands `message` to every parser of whole messages, and reads what is read lazily to its end.
+/// Passes `message` to every parser of whole messages, and reads lazy lists to their end.
 pub fn parse_everything(message: &[u8]) {
     for (_, part) in Chain::new(message).flatten() {
         assert!(part.len() <= message.len());

@@ -1,4 +1,4 @@
-//! CANCEL: takes a waiting request back (MS-SMB2 3.3.5.16). It is never answered itself.
+//! CANCEL: cancels a waiting request (MS-SMB2 3.3.5.16). The CANCEL itself has no reply.
 
 use smb_wire::cancel;
 use wire::Output;
@@ -7,7 +7,7 @@ use crate::connection::Connection;
 use crate::exchange::Request;
 use crate::state::Event;
 
-/// Takes the request back that the CANCEL names: by its async id, else by its message id.
+/// Cancels the request that the CANCEL names by its async id or its message id.
 pub(crate) fn handle(connection: &mut Connection, request: &Request<'_>, out: &mut Output<Event>) {
     if cancel::Request::parse(request.message).is_err() {
         return;
@@ -23,9 +23,9 @@ pub(crate) fn handle(connection: &mut Connection, request: &Request<'_>, out: &m
     let Some((async_id, parked)) = named.filter(|(_, parked)| parked.parking.can_be_taken_back()) else {
         return;
     };
-    // A LOCK whose first copy was done just now is about to be answered, as work that has begun.
+    // A LOCK whose first copy was just done gets that result, like work that has begun.
     let id = parked.exchange.compound.related.file_id;
-    if connection.note_ended(&parked.request.header, id, parked.exchange.rest.bytes()) {
+    if connection.note_ended(&parked.request.header, id, parked.exchange.remaining.bytes()) {
         connection.cancel(async_id, out);
     }
 }

@@ -1,9 +1,9 @@
 //! CHANGE_NOTIFY: waits for changes in a directory (MS-SMB2 3.3.5.19).
 
 use share::{Change, ChangeFilter, ChangeKind, Refusal, Step};
-use smb_wire::change_notify::{self, Flags};
+use smb_wire::change_notify::{self, ChangeNotifyFlags};
 use smb_wire::fscc::names::{Syntax, to_wire};
-use smb_wire::fscc::notify::{Action, Report};
+use smb_wire::fscc::notify::{Action, NotifyBuffer};
 use smb_wire::{NtStatus, output};
 use volume::security::Rights;
 
@@ -23,10 +23,10 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
     let directory = open.on_disk().filter(|disk| disk.file.is_directory());
     let OnDisk { engine, file, .. } = directory.ok_or(NtStatus::INVALID_PARAMETER)?;
     Stop::when(!file.granted().contains(Rights::READ_DATA), NtStatus::ACCESS_DENIED)?;
-    // MS-SMB2 3.3.5.19: bits that mean nothing are ignored; without any other the request waits on.
+    // MS-SMB2 3.3.5.19: bits without a meaning are ignored. Without any other bit the request just waits.
     let filter = ChangeFilter::from_bits_truncate(asked.completion_filter.bits());
     if !request.resumed {
-        engine.watch(file, filter, asked.flags.contains(Flags::WATCH_TREE), limit)?;
+        engine.watch(file, filter, asked.flags.contains(ChangeNotifyFlags::WATCH_TREE), limit)?;
     }
     let waiter = connection.waiter_for(request);
     match engine.take_changes(file, Some(&waiter)) {
@@ -37,13 +37,13 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
     }
 }
 
-/// What is lost is told in an answer of this command and not in an error's, of whose fields the offset of the changes would be
-/// none.
+/// Reports lost changes in a response of this command. An error response would lack the offset of the
+/// changes.
 // MS-SMB2 3.3.4.4
 // MS-SMB2 2.2.36
 fn overflowed(body: &mut Vec<u8>) -> NtStatus {
     output::Response { output_buffer: &[] }.write(body);
-    // StructureSize counts a byte of the buffer.
+    // StructureSize includes one byte of the buffer.
     body.push(0);
     NtStatus::NOTIFY_ENUM_DIR
 }
@@ -51,7 +51,7 @@ fn overflowed(body: &mut Vec<u8>) -> NtStatus {
 fn respond(changes: &[Change], limit: usize, body: &mut Vec<u8>) -> Handled {
     let at = body.len();
     let written = with_output(body, |body| {
-        let mut report = Report::new(body, limit);
+        let mut report = NotifyBuffer::new(body, limit);
         let mut name = Vec::new();
         for change in changes {
             name.clear();
@@ -69,7 +69,7 @@ fn respond(changes: &[Change], limit: usize, body: &mut Vec<u8>) -> Handled {
         }
         Ok(NtStatus::SUCCESS)
     });
-    // MS-SMB2 3.3.5.19: what does not fit is lost; the client must list the directory again.
+    // MS-SMB2 3.3.5.19: changes that do not fit are lost. The client must list the directory again.
     written.or_else(|_| {
         body.truncate(at);
         Ok(overflowed(body))

@@ -6,7 +6,7 @@ use smb_wire::{NtStatus, close};
 
 use crate::connection::Connection;
 use crate::exchange::{Handled, Request};
-use crate::info::Shown;
+use crate::info::FileMetadata;
 
 /// Answers a CLOSE.
 pub fn handle(connection: &mut Connection, request: &mut Request<'_>) -> Handled {
@@ -14,15 +14,15 @@ pub fn handle(connection: &mut Connection, request: &mut Request<'_>) -> Handled
     let open = match connection.open(request, asked.file_id) {
         Ok(named) => named.share(),
         Err(stop) => {
-            connection.server.closing.wait(request.file_id(asked.file_id)?.volatile);
+            connection.server.pending_closes.wait(request.file_id(asked.file_id)?.volatile);
             return Err(stop);
         }
     };
-    connection.let_finish(request, &open)?;
-    let wanted = asked.flags.contains(close::Flags::POSTQUERY_ATTRIB);
+    connection.await_operations(request, &open)?;
+    let wanted = asked.flags.contains(close::CloseFlags::POSTQUERY_ATTRIB);
     let info = open.file().filter(|_| wanted).and_then(|(engine, file)| {
         let info = engine.info(file).ok()?;
-        Some(Shown::of_open(&info, file).file_info())
+        Some(FileMetadata::of_open(&info, file).file_info())
     });
     let session = Arc::clone(connection.session(request)?);
     if let Some(closed) = connection.server.close_open(&session, &open, request.cause()) {

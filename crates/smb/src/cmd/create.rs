@@ -1,7 +1,7 @@
-//! CREATE: opens or makes a file, a directory or a pipe (MS-SMB2 3.3.5.9).
+//! CREATE: opens or creates a file, a directory or a pipe (MS-SMB2 3.3.5.9).
 //!
-//! [`handle`] checks the fields, [`contexts`] reads what comes beside them and writes what goes back;
-//! the engine decides.
+//! [`handle`] checks the fields. [`contexts`] reads the create contexts and writes those of the response.
+//! The engine decides.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,8 +20,8 @@ use super::pipe;
 use crate::connection::{Connection, Negotiated};
 use crate::exchange::{Handled, Request, Stop};
 use crate::path;
-use crate::state::durable::{AskedFor, Made};
-use crate::state::{Object, Open, Server, Session, Target, Tree, persistent};
+use crate::state::durable::{AskedFor, CreateRecord};
+use crate::state::{Object, Open, Server, Session, Tree, TreeTarget, persistent};
 
 pub(crate) mod contexts;
 mod durability;
@@ -29,44 +29,44 @@ mod instance;
 mod reconnect;
 mod replay;
 
-use contexts::{Asked, Response};
+use contexts::{CreateContexts, Response};
 
-/// Bits of DesiredAccess that mean something (MS-SMB2 2.2.13.1.1).
+/// Bits of DesiredAccess with a meaning (MS-SMB2 2.2.13.1.1).
 const KNOWN_ACCESS: u32 = 0xf31f_01ff;
 /// Bits of FileAttributes that a client may send (MS-FSCC 2.6).
 const KNOWN_ATTRIBUTES: u32 = 0x0000_7fb7 | UNSUPPORTED_ATTRIBUTES.bits();
-/// Those among them that no file has here; a CREATE that asks for one makes the file without it.
+/// Attributes that files do not have here. A CREATE that asks for one makes the file without it.
 const UNSUPPORTED_ATTRIBUTES: FileAttributes = FileAttributes::INTEGRITY_STREAM
     .union(FileAttributes::NO_SCRUB_DATA)
     .union(FileAttributes::RECALL_ON_OPEN)
     .union(FileAttributes::PINNED)
     .union(FileAttributes::UNPINNED)
     .union(FileAttributes::RECALL_ON_DATA_ACCESS);
-/// Bits of CreateOptions that mean something (MS-SMB2 2.2.13).
+/// Bits of CreateOptions with a meaning (MS-SMB2 2.2.13).
 const KNOWN_OPTIONS: u32 = 0x00ff_ffff;
-/// The bit by which NT connects a tree, which has no meaning here; Windows refuses it like those that
-/// MS-SMB2 2.2.13 has refused.
+/// The bit by which NT connects a tree. It has no meaning here. Windows refuses it like the bits that
+/// MS-SMB2 2.2.13 refuses.
 const CREATE_TREE_CONNECTION: CreateOptions = CreateOptions::from_bits_retain(0x80);
 
-/// Rights of which an Open must have one, for its CREATE to be replayed (MS-SMB2 3.3.5.9.10).
+/// An Open must have one of these rights before its CREATE may be replayed (MS-SMB2 3.3.5.9.10).
 const REPLAYABLE: Rights = Rights::READ_DATA
     .union(Rights::EXECUTE)
     .union(Rights::WRITE_DATA)
     .union(Rights::APPEND_DATA)
     .union(Rights::DELETE);
 
-/// One CREATE on a share: who asks, for what and where.
+/// One CREATE on a share, with its session and tree.
 #[derive(Clone, Copy)]
 struct Create<'a> {
     connection: &'a Connection,
     session: &'a Arc<Session>,
     tree: &'a Arc<Tree>,
     engine: &'a Arc<Share>,
-    /// The session's user, held to the share's limits.
+    /// The session's user within the share's limits.
     identity: &'a Arc<Identity>,
     asked: &'a create::Request<'a>,
-    contexts: &'a Asked,
-    /// Whether the Open is to outlive the server, and can.
+    contexts: &'a CreateContexts,
+    /// Whether the Open is requested to outlive the server, and can.
     lasts: bool,
 }
 
@@ -75,11 +75,11 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
     let asked = &create::Request::parse(request.message)?;
     let tree = &connection.tree(request)?;
     connection.pace_metadata(request, tree)?;
-    let Target::Disk { engine, identity, .. } = &tree.target else {
+    let TreeTarget::Disk { engine, identity, .. } = &tree.target else {
         check_impersonation(asked)?;
         return pipe::create(connection, request, tree, asked);
     };
-    let contexts = &Asked::read(settled, asked)?;
+    let contexts = &CreateContexts::read(settled, asked)?;
     let connection = &*connection;
     let session = connection.session(request)?;
     // MS-SMB2 3.3.5.9.10
@@ -113,7 +113,7 @@ fn check_fields(asked: &create::Request<'_>) -> Result<(), Stop> {
     Stop::when(asked.file_attributes & !KNOWN_ATTRIBUTES != 0, INVALID)?;
     let options = asked.create_options;
     Stop::when(options.bits() & !KNOWN_OPTIONS != 0, INVALID)?;
-    // MS-SMB2 2.2.13: what no server does.
+    // MS-SMB2 2.2.13: bits that no server supports.
     let refused = CreateOptions::OPEN_BY_FILE_ID | CreateOptions::RESERVE_OPFILTER | CREATE_TREE_CONNECTION;
     Stop::when(options.intersects(refused), NtStatus::NOT_SUPPORTED)?;
     // MS-FSA 2.1.5.1
@@ -129,7 +129,7 @@ fn check_fields(asked: &create::Request<'_>) -> Result<(), Stop> {
     Stop::when(options.contains(CreateOptions::DELETE_ON_CLOSE) && !may_delete, INVALID)
 }
 
-/// The rights that are asked for. Nothing is appended past a cache that the client does not want.
+/// The requested rights. An unbuffered Open gets no right to append.
 // MS-SMB2 3.3.5.9
 fn desired_access(asked: &create::Request<'_>) -> Access {
     let is_unbuffered = asked.create_options.contains(CreateOptions::NO_INTERMEDIATE_BUFFERING);
@@ -142,16 +142,16 @@ fn create_file(create: Create<'_>, request: &mut Request<'_>) -> Handled {
     let target = target(create, request, options)?;
     target.constrain(&mut options)?;
     if lasts {
-        // MS-SMB2 3.3.5.9 (exception: an Open that ends with the server has nothing that this would save)
+        // MS-SMB2 3.3.5.9 (exception: an Open that ends with the server gains nothing from that)
         options |= Options::WRITE_THROUGH;
     }
     options |= session_options(session, contexts);
     let claim = match replay::begin(create, request)? {
-        replay::Begun::New(claim) => claim,
-        replay::Begun::Replay(open) => return replay::answer(create, request, &open),
+        replay::ReplayCheck::New(claim) => claim,
+        replay::ReplayCheck::Replay(open) => return replay::answer(create, request, &open),
     };
     instance::take_over(create, request, &target)?;
-    if let Err(stop) = connection.outlast_late(request, session, engine, &target, contexts.instance) {
+    if let Err(stop) = connection.await_late_changes(request, session, engine, &target, contexts.instance) {
         request.claim = claim;
         return Err(stop);
     }
@@ -187,8 +187,8 @@ fn create_file(create: Create<'_>, request: &mut Request<'_>) -> Handled {
     }
 }
 
-/// What the path leads to, as far as its form says.
-fn target(create: Create<'_>, request: &Request<'_>, options: Options) -> Result<path::Target, Stop> {
+/// The path of the CREATE, checked only for its form.
+fn target(create: Create<'_>, request: &Request<'_>, options: Options) -> Result<path::ParsedPath, Stop> {
     let Create { session, engine, identity, asked, contexts, .. } = create;
     let syntax = if contexts.posix_mode.is_some() { Syntax::Posix } else { Syntax::Windows };
     let has_streams = engine.config().streams;
@@ -204,14 +204,14 @@ fn target(create: Create<'_>, request: &Request<'_>, options: Options) -> Result
                 engine.exists(&caller, names, options)
             }))
         }
-        // MS-FSCC 2.1.5.2: a colon is no character of a name.
+        // MS-FSCC 2.1.5.2: a name must not have a colon.
         Ok(_) => Err(Stop::Fail(NtStatus::OBJECT_NAME_INVALID)),
         Err(stop) => Err(stop),
     }
 }
 
-/// The answer to a CREATE that has made a persistent Open. Where that cannot be made to last its client never gets to
-/// know it, unless a replay of this was answered before.
+/// Completes a CREATE with a persistent Open. If the Open cannot be recorded, its client never gets it,
+/// unless a replay was answered before.
 fn once_lasting(server: &Arc<Server>, engine: &Arc<Share>, open: Arc<Open>, cause: Cause) -> Stop {
     let (server, told) = (Arc::clone(server), Arc::clone(&open));
     let undo = move || {
@@ -219,12 +219,13 @@ fn once_lasting(server: &Arc<Server>, engine: &Arc<Share>, open: Arc<Open>, caus
             let _ = server.force_close(&open, cause);
         }
     };
-    Stop::when_lasting(engine, move || told.promise.tell(), undo)
+    Stop::when_persistent(engine, move || told.promise.tell(), undo)
 }
 
 impl Create<'_> {
-    /// What was made belongs to whom the client names by number, if that is theirs to say: chown(2). A number that is not stays
-    /// without effect, since hosts seldom agree about all of them, and a client that always sends its own could make nothing.
+    /// Gives a new file the owner and group that the client names by number, if the client may do that:
+    /// chown(2). A refused number has no effect. Hosts seldom agree about all numbers, and a client that
+    /// always sends its own could otherwise create nothing.
     fn given_by_number(&self, caller: &Caller<'_>, opened: Opened) -> Opened {
         let numbers = &self.contexts.numbers;
         if numbers.is_none() {
@@ -246,8 +247,8 @@ impl Create<'_> {
         Opened { info, ..opened }
     }
 
-    /// The request as the engine has it, for an Open under this id.
-    fn wanted<'a>(&'a self, target: &'a path::Target, options: Options, id: FileId) -> OpenRequest<'a> {
+    /// The request for the engine, for an Open with this id.
+    fn wanted<'a>(&'a self, target: &'a path::ParsedPath, options: Options, id: FileId) -> OpenRequest<'a> {
         let Create { asked, contexts, .. } = self;
         OpenRequest {
             path: &target.names,
@@ -265,7 +266,7 @@ impl Create<'_> {
         }
     }
 
-    /// What was opened becomes the Open's, with what is remembered of the request.
+    /// Completes the Open with the opened file and the record of its CREATE.
     fn settle(&self, open: &Open, opened: Opened) -> Response {
         let Create { session, engine, asked, contexts, .. } = self;
         let Opened { open: file, outcome, info, granted } = opened;
@@ -276,7 +277,7 @@ impl Create<'_> {
         if let Some(lease) = &contexts.lease {
             let _ = open.lease_key.set(lease.key.0);
         }
-        let made = Made {
+        let record = CreateRecord {
             client: session.client,
             create_guid: contexts.durability.request_v2.map(|v2| v2.create_guid),
             lease: contexts.lease,
@@ -284,8 +285,8 @@ impl Create<'_> {
             instance: contexts.instance,
             asked_for: asked_for(asked),
         };
-        let action = made.action;
-        let _ = open.made.set(made);
+        let action = record.action;
+        let _ = open.create_record.set(record);
         if durable.is_some() || contexts.durability.request_v2.is_some() {
             let mut survival = open.survival.lock();
             (survival.durable, survival.owner) = (durable, session.sid());
@@ -305,7 +306,7 @@ impl Create<'_> {
     }
 }
 
-/// What a CREATE that is sent again must ask for too.
+/// The parameters that a replay of this CREATE must repeat.
 fn asked_for(asked: &create::Request<'_>) -> AskedFor {
     AskedFor {
         options: asked.create_options.bits(),
@@ -314,7 +315,7 @@ fn asked_for(asked: &create::Request<'_>) -> AskedFor {
     }
 }
 
-fn options(asked: &create::Request<'_>, contexts: &Asked, follows_links: bool) -> Options {
+fn options(asked: &create::Request<'_>, contexts: &CreateContexts, follows_links: bool) -> Options {
     let table = [
         (CreateOptions::DIRECTORY_FILE, Options::DIRECTORY),
         (CreateOptions::NON_DIRECTORY_FILE, Options::NOT_DIRECTORY),
@@ -331,14 +332,14 @@ fn options(asked: &create::Request<'_>, contexts: &Asked, follows_links: bool) -
     }
     options.set(Options::STOP_AT_LINKS, !follows_links);
     if contexts.posix_mode.is_some() {
-        // A POSIX client resolves links itself, tells names apart by case, and unlinks by a delete on close.
+        // A POSIX client resolves links itself, uses case-sensitive names, and unlinks by a delete on close.
         options |= Options::STOP_AT_LINKS | Options::EXACT_CASE | Options::DELETE_AT_ONCE;
     }
     options
 }
 
-/// What the session's client adds to every open.
-fn session_options(session: &Session, contexts: &Asked) -> Options {
+/// Options that depend on the session's client.
+fn session_options(session: &Session, contexts: &CreateContexts) -> Options {
     if contexts.is_of_macos() {
         session.is_of_macos.store(true, Ordering::Relaxed);
     }
@@ -364,7 +365,7 @@ fn disposition(asked: create::Disposition) -> Disposition {
         create::Disposition::OpenIf => Disposition::OpenOrCreate,
         create::Disposition::Overwrite => Disposition::Overwrite,
         create::Disposition::OverwriteIf => Disposition::OverwriteOrCreate,
-        // Unknown ones were refused by `check_fields`.
+        // `check_fields` has refused unknown ones.
         create::Disposition::Open | create::Disposition::Unknown(_) => Disposition::Open,
     }
 }

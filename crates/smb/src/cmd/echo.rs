@@ -1,4 +1,4 @@
-//! ECHO: shows that the server lives (MS-SMB2 3.3.5.17).
+//! ECHO: shows that the server is alive (MS-SMB2 3.3.5.17).
 
 use smb_wire::{NtStatus, echo};
 

@@ -1,4 +1,4 @@
-//! FLUSH: returns when everything written is on stable storage (MS-SMB2 3.3.5.11).
+//! FLUSH: returns when all written data is on stable storage (MS-SMB2 3.3.5.11).
 
 use smb_wire::{NtStatus, flush};
 
@@ -6,7 +6,7 @@ use crate::connection::Connection;
 use crate::exchange::{Handled, Request, Stop};
 use crate::state::Object;
 
-/// Answers a FLUSH from the blocking pool: it waits for the device.
+/// Answers a FLUSH from the blocking pool, since it waits for the device.
 pub fn handle(connection: &mut Connection, request: &mut Request<'_>) -> Handled {
     let asked = flush::Request::parse(request.message)?;
     let named = connection.open(request, asked.file_id)?;
@@ -14,7 +14,7 @@ pub fn handle(connection: &mut Connection, request: &mut Request<'_>) -> Handled
         flush::Response.write(request.body);
         return Ok(NtStatus::SUCCESS);
     }
-    let (cause, open) = (request.cause().elsewhere(), named.look_on());
+    let (cause, open) = (request.cause().elsewhere(), named.continue_read());
     Err(Stop::work(move |body| {
         let (engine, file) = open.file().ok_or(NtStatus::FILE_CLOSED)?;
         engine.flush(file, false, cause).map_err(|refusal| crate::status::of(&refusal))?;

@@ -1,14 +1,14 @@
 //! IOCTL: control codes of files, pipes and the server (MS-SMB2 3.3.5.15).
 //!
-//! [`handle`] checks what all of them share and leads each to its own function: [`server`] for what is
-//! about the connection, [`backup`] for what programs ask that save or search whole volumes, [`copy`] for copies inside the server, [`space`] for holes and ranges,
-//! [`reparse`] for links and object ids, [`resilient`] for Opens that outlive their session, [`torture`] for
-//! what a test of the server asks. Pipes are in `cmd/pipe.rs`.
+//! [`handle`] makes the shared checks and calls the function of the control code. [`server`] has the codes
+//! about the connection, [`backup`] those of backup and search programs, and [`copy`] copies inside the
+//! server. [`space`] has holes and ranges, [`reparse`] links and object ids, [`resilient`] resilient Opens,
+//! and [`torture`] the controls of a test. Pipes are in `cmd/pipe.rs`.
 
 use std::sync::Arc;
 
 use share::Caller;
-use smb_wire::ioctl::{self, CtlCode, Flags};
+use smb_wire::ioctl::{self, CtlCode, IoctlFlags};
 use smb_wire::{FileId, NtStatus};
 use volume::security::Rights;
 
@@ -29,7 +29,7 @@ pub(crate) mod torture;
 pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
     let asked = ioctl::Request::parse(request.message)?;
     // MS-SMB2 3.3.5.15
-    Stop::when(!asked.flags.contains(Flags::IS_FSCTL), NtStatus::NOT_SUPPORTED)?;
+    Stop::when(!asked.flags.contains(IoctlFlags::IS_FSCTL), NtStatus::NOT_SUPPORTED)?;
     let largest = asked.max_output_response.max(asked.max_input_response) as usize;
     settled.check_size(request, largest.max(asked.input.len()), asked.payload_len())?;
     if let Some(handled) = torture::of_session(connection, request, &asked) {
@@ -50,7 +50,7 @@ fn answer(
     output: &mut Vec<u8>,
 ) -> Handled {
     let limit = asked.max_output_response as usize;
-    // MS-SMB2 3.3.5.15: what is asked of the server and not of a file names none.
+    // MS-SMB2 3.3.5.15: a control code of the server names no file.
     let of_server = [
         CtlCode::ValidateNegotiateInfo,
         CtlCode::QueryNetworkInterfaceInfo,
@@ -82,8 +82,8 @@ fn answer(
     let cx = Context { connection, settled, disk, input: asked.input, limit };
     match asked.ctl_code {
         CtlCode::SrvRequestResumeKey => copy::resume_key(&cx, output),
-        CtlCode::SrvCopychunk => copy::copychunk(&cx, request, copy::Target::NeedsRead, output),
-        CtlCode::SrvCopychunkWrite => copy::copychunk(&cx, request, copy::Target::WriteIsEnough, output),
+        CtlCode::SrvCopychunk => copy::copychunk(&cx, request, copy::CopyAccess::NeedsRead, output),
+        CtlCode::SrvCopychunkWrite => copy::copychunk(&cx, request, copy::CopyAccess::WriteIsEnough, output),
         CtlCode::DuplicateExtentsToFile => copy::duplicate_extents(&cx, request),
         CtlCode::SetSparse => space::set_sparse(&cx),
         CtlCode::SetZeroData => space::set_zero(&cx, request),
@@ -104,19 +104,19 @@ fn answer(
         CtlCode::GetNtfsVolumeData => backup::ntfs_volume_data(&cx, output),
         CtlCode::GetRetrievalPointers => backup::retrieval_pointers(&cx, output),
         CtlCode::LmrRequestResiliency => resilient::request(&cx, request),
-        // MS-SMB2 3.3.5.15: no earlier versions are kept, so the list of them is empty.
+        // MS-SMB2 3.3.5.15: the server keeps no earlier versions, so the list of them is empty.
         CtlCode::SrvEnumerateSnapshots => server::no_snapshots(limit, output),
         _ => Err(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST)),
     }
 }
 
-/// What the control codes of files share.
+/// The parameters of a control code on a file.
 struct Context<'a> {
     connection: &'a Connection,
     settled: &'a Negotiated,
     disk: OnDisk<'a>,
     input: &'a [u8],
-    /// Bytes of output that the client takes.
+    /// The most bytes of output that the client takes.
     limit: usize,
 }
 
@@ -126,7 +126,7 @@ impl<'a> Context<'a> {
         (self.disk.engine, self.disk.file)
     }
 
-    /// Calls the engine for this request; a wait parks it.
+    /// Calls the engine for this request. The request is put aside if it must wait.
     fn call<T>(
         &self,
         request: &mut Request<'_>,
@@ -138,7 +138,8 @@ impl<'a> Context<'a> {
         Stop::unless_done(engine, call(&caller))
     }
 
-    /// The same for the control codes whose sections take too little room for a wrong parameter.
+    /// Refuses output that is longer than the client takes, for control codes whose sections call that an
+    /// invalid parameter.
     // MS-FSA 2.1.5.10.1
     // MS-FSA 2.1.5.10.9
     // MS-FSA 2.1.5.10.13
@@ -151,7 +152,7 @@ impl<'a> Context<'a> {
         Stop::when(len > self.limit, NtStatus::BUFFER_TOO_SMALL)
     }
 
-    /// The Open must have one of `rights`.
+    /// Requires that the Open has one of `rights`.
     fn require(&self, rights: Rights) -> Result<(), Stop> {
         Stop::when(!self.disk.file.granted().intersects(rights), NtStatus::ACCESS_DENIED)
     }

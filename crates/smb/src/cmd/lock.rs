@@ -1,17 +1,17 @@
-//! LOCK: byte ranges (MS-SMB2 3.3.5.14).
+//! LOCK: takes and releases byte-range locks (MS-SMB2 3.3.5.14).
 
 use std::sync::Arc;
 
 use share::{LockRule, RangeKind, RangeNote, RangeRequest};
 use smb_wire::NtStatus;
-use smb_wire::lock::{self, Flags, LockElement};
+use smb_wire::lock::{self, LockElement, LockFlags};
 
 use crate::connection::{Connection, Negotiated};
 use crate::exchange::{Aside, Handled, Request, Stop};
 use crate::state::sequence::{LockNumber, LockSequences};
 use crate::state::{OnDisk, Open, persistent};
 
-/// Most ranges in one request.
+/// The most ranges in one request.
 const MAX_RANGES: usize = 1024;
 
 /// The ranges of one request.
@@ -19,7 +19,7 @@ const MAX_RANGES: usize = 1024;
 struct Ranges<'a> {
     disk: OnDisk<'a>,
     elements: &'a [LockElement],
-    /// What is recorded with them.
+    /// The note that is recorded with them.
     note: RangeNote<'a>,
 }
 
@@ -36,17 +36,17 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
     let engine = disk.file.is_lasting().then(|| Arc::clone(disk.engine));
     let told = Arc::clone(&open);
     let tell = move || !is_verified || told.locks.tell(numbered);
-    // Also of one that has waited: it may have been done on another channel meanwhile.
+    // A resumed request checks this too: another channel may have done the LOCK meanwhile.
     let is_done = || is_verified && open.locks.is_done(numbered);
     let replayed = |body: &mut Vec<u8>| {
         lock::Response.write(body);
         match &engine {
-            Some(engine) => Err(Stop::when_lasting(engine, tell.clone(), || ())),
+            Some(engine) => Err(Stop::when_persistent(engine, tell.clone(), || ())),
             None => Ok(NtStatus::SUCCESS),
         }
     };
     let sequence = request.header.channel_sequence();
-    let is_late = || open.refused_locks.is_late(numbered, sequence, &open.moving.sequence);
+    let is_late = || open.refused_locks.is_late(numbered, sequence, &open.per_request.sequence);
     if is_late() && !(is_verified && open.locks.was_done(numbered)) {
         return refuse_late(request, disk);
     }
@@ -54,8 +54,8 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
         return replayed(request.body);
     }
     // MS-SMB2 3.3.5.14
-    let unlocks = elements[0].flags.contains(Flags::UNLOCK);
-    // What was released stays so.
+    let unlocks = elements[0].flags.contains(LockFlags::UNLOCK);
+    // A released range stays released.
     let is_told = unlocks || engine.is_none();
     let done = |locks: &LockSequences| {
         if is_verified {
@@ -78,17 +78,18 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
     }
     lock::Response.write(request.body);
     let Some(engine) = engine else { return Ok(NtStatus::SUCCESS) };
-    // It may be taken back until it lasts.
-    let changing = named.go_on();
+    // The lock may be revoked until it is on stable storage.
+    let changing = named.continue_change();
     let sequence = settled.protection.dialect.is_smb3().then_some(sequence);
     let undo = move || {
         take_back(&open, &elements, numbered, sequence);
         drop(changing);
     };
-    Err(Stop::when_lasting(&engine, tell, undo))
+    Err(Stop::when_persistent(&engine, tell, undo))
 }
 
-/// Refuses a LOCK of which a second copy was refused before. A range that it was woken for goes to the next.
+/// Refuses a LOCK whose second copy was refused before. The next waiter gets the range that it was woken
+/// for.
 fn refuse_late(request: &Request<'_>, disk: OnDisk<'_>) -> Handled {
     if request.resumed {
         disk.engine.pass_turn(disk.file);
@@ -96,8 +97,8 @@ fn refuse_late(request: &Request<'_>, disk: OnDisk<'_>) -> Handled {
     Err(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE))
 }
 
-/// A range that was locked may have been asked for twice: who waits for the same looks again whether it is done. With `is_late` the
-/// second copy was refused meanwhile, and the first gives way.
+/// Settles two copies of a LOCK that took a range. A waiting copy checks again whether the LOCK is done.
+/// `is_late` says that the second copy was refused meanwhile. Then the first copy releases the range.
 fn settle_copies(
     OnDisk { open, engine, file, .. }: OnDisk<'_>,
     elements: &[LockElement],
@@ -115,13 +116,14 @@ fn settle_copies(
     Ok(())
 }
 
-/// Releases what was locked and is not sure to be held after a restart, unless the client was told of it as it sent
-/// this again. It was refused then under this ChannelSequence.
+/// Releases ranges that may not survive a restart, unless the client was told of them in the response to a
+/// replay. The LOCK was refused under this ChannelSequence.
 fn take_back(open: &Open, elements: &[LockElement], numbered: LockNumber, sequence: Option<u16>) {
-    if elements[0].flags.contains(Flags::UNLOCK) {
+    if elements[0].flags.contains(LockFlags::UNLOCK) {
         return;
     }
-    // Before its number is free again: a first copy that comes late takes nothing then. A note beside a number that stays says nothing.
+    // This comes before its number is free again, so that a late first copy has no effect. A note beside a
+    // number that stays does no harm.
     if let Some(sequence) = sequence {
         open.refused_locks.note(numbered, sequence, || false);
     }
@@ -130,13 +132,13 @@ fn take_back(open: &Open, elements: &[LockElement], numbered: LockNumber, sequen
     }
 }
 
-/// Releases what was locked.
+/// Releases the ranges of a LOCK.
 fn release(open: &Open, elements: &[LockElement]) {
     let Some(disk) = open.on_disk() else { return };
     let note = persistent::lock_note(open, |_| ());
     for element in elements {
         // The client may have released it already.
-        let elements = &[LockElement { flags: Flags::UNLOCK, ..*element }];
+        let elements = &[LockElement { flags: LockFlags::UNLOCK, ..*element }];
         let _ = unlock(Ranges { disk, elements, note: &note });
     }
 }
@@ -144,8 +146,8 @@ fn release(open: &Open, elements: &[LockElement]) {
 // MS-SMB2 3.3.5.14.1
 fn unlock(Ranges { disk, elements, note }: Ranges<'_>) -> Result<(), Stop> {
     let OnDisk { open, engine, file, .. } = disk;
-    // What stands before a malformed element is unlocked and stays so.
-    let well_formed = elements.iter().take_while(|element| element.flags == Flags::UNLOCK);
+    // The elements before a malformed one are unlocked and stay unlocked.
+    let well_formed = elements.iter().take_while(|element| element.flags == LockFlags::UNLOCK);
     let range = |element: &LockElement| RangeRequest {
         start: element.offset,
         len: element.length,
@@ -160,7 +162,7 @@ fn unlock(Ranges { disk, elements, note }: Ranges<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Takes ranges. False when another copy of the request has taken them.
+/// Takes ranges. Returns false if another copy of the request has taken them.
 fn take(
     connection: &mut Connection,
     request: &mut Request<'_>,
@@ -169,7 +171,7 @@ fn take(
     is_done: impl Fn() -> bool,
 ) -> Result<bool, Stop> {
     match lock(connection, request, ranges) {
-        // It was done since it was looked whether it is.
+        // The other copy has taken them since the first check.
         Err(Stop::Aside(Aside::Wait(engine, ticket))) if is_done() => {
             engine.cancel(ticket);
             Ok(false)
@@ -190,14 +192,14 @@ fn lock(
     let OnDisk { open, engine, file, identity } = disk;
     let mut ranges = Vec::with_capacity(elements.len());
     for element in elements {
-        let kind = match element.flags - Flags::FAIL_IMMEDIATELY {
-            Flags::SHARED_LOCK => RangeKind::Shared,
-            Flags::EXCLUSIVE_LOCK => RangeKind::Exclusive,
+        let kind = match element.flags - LockFlags::FAIL_IMMEDIATELY {
+            LockFlags::SHARED_LOCK => RangeKind::Shared,
+            LockFlags::EXCLUSIVE_LOCK => RangeKind::Exclusive,
             _ => return Err(Stop::Fail(NtStatus::INVALID_PARAMETER)),
         };
         ranges.push(RangeRequest { start: element.offset, len: element.length, kind });
     }
-    let waits = elements.iter().any(|element| !element.flags.contains(Flags::FAIL_IMMEDIATELY));
+    let waits = elements.iter().any(|element| !element.flags.contains(LockFlags::FAIL_IMMEDIATELY));
     Stop::when(waits && elements.len() > 1, NtStatus::INVALID_PARAMETER)?;
     let waiter = connection.waiter_for(request);
     let waiter = waits.then_some(&waiter);

@@ -7,8 +7,8 @@ use smb_wire::{NtStatus, logoff};
 use crate::connection::Connection;
 use crate::exchange::{Handled, Request};
 
-/// Answers a LOGOFF. The answer is still signed with the session's key, so the channel is forgotten by
-/// the event that the end of the session posts, which comes after it.
+/// Answers a LOGOFF. The session's key still signs the response. So the channel is removed later, by the
+/// event that the end of the session posts.
 pub fn handle(connection: &mut Connection, request: &mut Request<'_>) -> Handled {
     logoff::Request::parse(request.message)?;
     let session = Arc::clone(connection.session(request)?);

@@ -1,5 +1,5 @@
-//! One module for each command of MS-SMB2, in the order of 2.2. Each handler reads in the same order:
-//! parse, find what the request names, ask the engine, write the body.
+//! The commands of MS-SMB2, one module for each, in the order of 2.2. Each handler takes the same steps: it
+//! parses the request, looks up its objects, calls the engine and writes the body.
 
 pub mod cancel;
 pub mod change_notify;
@@ -26,7 +26,7 @@ use smb_wire::output;
 
 use crate::exchange::Handled;
 
-/// Appends output, which `write` writes, and what stands in front of it.
+/// Appends a response with the output that `write` appends.
 // MS-SMB2 2.2.34
 // MS-SMB2 2.2.36
 // MS-SMB2 2.2.38

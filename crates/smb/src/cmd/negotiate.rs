@@ -1,19 +1,20 @@
-//! NEGOTIATE: dialect, capabilities, hash, cipher and signing of a connection (MS-SMB2 3.3.5.3, 3.3.5.4).
+//! NEGOTIATE: agrees on the dialect, capabilities, hash, cipher and signing of a connection (MS-SMB2
+//! 3.3.5.3, 3.3.5.4).
 
 use std::sync::atomic::Ordering;
 
 use auth::crypto::{Cipher, SigningAlgorithm, preauth_hash, random};
 use share::ClientKey;
 use smb_wire::header::smb1;
-use smb_wire::list::List;
+use smb_wire::list::WireList;
 use smb_wire::negotiate::context::ContextType;
 use smb_wire::negotiate::{
     self, Capabilities, Context, Contexts, Dialect, HashAlgorithm, SecurityMode, context,
 };
-use smb_wire::{Command, Guid, Header, NtStatus};
+use smb_wire::{Guid, Header, NtStatus, SmbCommand};
 use wire::{Now, Output};
 
-use crate::config::account::Known;
+use crate::config::account::AccountHint;
 use crate::config::{Encryption, ServerConfig, Signing};
 use crate::connection::{Connection, Negotiated};
 use crate::exchange::{Compound, Handled, Request, Stop};
@@ -25,11 +26,11 @@ use crate::state::Event;
 const DIALECTS: [Dialect; 5] =
     [Dialect::Smb311, Dialect::Smb302, Dialect::Smb300, Dialect::Smb210, Dialect::Smb202];
 
-/// Signing algorithms in the order in which we like them (GMAC costs a tenth of CMAC).
+/// Signing algorithms in the order of the server's preference (GMAC costs a tenth of CMAC).
 const SIGNING: [SigningAlgorithm; 3] =
     [SigningAlgorithm::AesGmac, SigningAlgorithm::AesCmac, SigningAlgorithm::HmacSha256];
 
-/// What the contexts of a 3.1.1 request settle.
+/// The agreed values from the contexts of a 3.1.1 request.
 #[derive(Default)]
 struct Agreed {
     cipher: Option<Cipher>,
@@ -45,14 +46,14 @@ pub fn handle(connection: &mut Connection, request: &mut Request<'_>, out: &mut 
         return Err(Stop::Disconnect("a second NEGOTIATE"));
     }
     let asked = negotiate::Request::parse(request.message)?;
-    connection.account = known_at(connection);
+    connection.account = account_at(connection);
     let mut config = connection.settings();
     let chosen = choose(&asked.dialects, config.min_dialect, &config);
     let dialect = chosen.ok_or(NtStatus::NOT_SUPPORTED)?;
     if connection.account.is_none() && dialect == Dialect::Smb311 {
         let named =
             server_name(&asked.contexts).and_then(|name| Some(config.account_of(&name)?.name.clone()));
-        connection.account = named.map(|account| Known { account: Some(account), endpoint: None });
+        connection.account = named.map(|account| AccountHint { account: Some(account), endpoint: None });
         config = connection.settings();
     }
     let ciphers = config.ciphers(connection.account.as_ref());
@@ -86,12 +87,12 @@ pub fn handle(connection: &mut Connection, request: &mut Request<'_>, out: &mut 
     Ok(NtStatus::SUCCESS)
 }
 
-/// What is known by the address to which the client has come.
-fn known_at(connection: &Connection) -> Option<Known> {
-    connection.server.config().known_at(connection.handle.peer.local.ip())
+/// The account of the address that the connection came to.
+fn account_at(connection: &Connection) -> Option<AccountHint> {
+    connection.server.config().account_at(connection.handle.peer.local.ip())
 }
 
-/// The name under which the client found the server. What is malformed is told by who reads all contexts.
+/// The name by which the client found the server. A later check refuses malformed contexts.
 fn server_name(contexts: &Contexts<'_>) -> Option<String> {
     let names = contexts.iter().map_while(Result::ok).filter_map(|context| match context {
         Context::Netname(name) => Some(name.to_string_lossy()),
@@ -100,20 +101,20 @@ fn server_name(contexts: &Contexts<'_>) -> Option<String> {
     names.last()
 }
 
-/// The newest dialect that both sides have, from `oldest` on.
-fn choose(offered: &List<'_, Dialect>, oldest: Dialect, config: &ServerConfig) -> Option<Dialect> {
+/// The newest dialect of both sides, from `oldest` on.
+fn choose(offered: &WireList<'_, Dialect>, oldest: Dialect, config: &ServerConfig) -> Option<Dialect> {
     let ours = oldest.get()..=config.max_dialect.get();
     let mut common = DIALECTS.into_iter().filter(|dialect| ours.contains(&dialect.get()));
     common.find(|&dialect| offered.contains(dialect))
 }
 
-/// The hash by which a list of dialects is known again.
-pub(crate) fn fingerprint(offered: &List<'_, Dialect>) -> [u8; 64] {
+/// The hash that identifies a list of dialects.
+pub(crate) fn fingerprint(offered: &WireList<'_, Dialect>) -> [u8; 64] {
     let bytes: Vec<u8> = offered.iter().flat_map(|dialect| dialect.get().to_le_bytes()).collect();
     preauth_hash(&[0; 64], &bytes)
 }
 
-/// Answers the SMB1 NEGOTIATE with which older clients begin (MS-SMB2 3.3.5.3).
+/// Answers the SMB1 NEGOTIATE of older clients (MS-SMB2 3.3.5.3).
 pub(crate) fn from_smb1(connection: &mut Connection, frame: &[u8], now: Now, out: &mut Output<Event>) {
     let Ok(asked) = smb1::Negotiate::parse(frame) else {
         return connection.hang_up("an SMB1 message that is no NEGOTIATE", out);
@@ -121,7 +122,7 @@ pub(crate) fn from_smb1(connection: &mut Connection, frame: &[u8], now: Now, out
     if connection.negotiated.is_some() || connection.multi_protocol {
         return connection.hang_up("a second NEGOTIATE", out);
     }
-    connection.account = known_at(connection);
+    connection.account = account_at(connection);
     let config = connection.settings();
     // MS-SMB2 3.3.5.3.1, 3.3.5.3.2: the wildcard asks for an SMB2 NEGOTIATE with the real choice.
     let dialect =
@@ -148,14 +149,14 @@ pub(crate) fn from_smb1(connection: &mut Connection, frame: &[u8], now: Now, out
     connection.multi_protocol = true;
     if dialect == Dialect::Smb202 {
         connection.negotiated = Some(negotiated);
-        connection.offered = fingerprint(&List::EMPTY);
+        connection.offered = fingerprint(&WireList::EMPTY);
         connection.join(negotiated.client);
     }
     let mut compound = Compound::new(out.pool.take(512), None);
     let at = compound.begin();
     let started = connection.server.started;
     write_response(&config, &negotiated, dialect, &agreed, now, started, compound.frame.tail());
-    let mut header = Header::response_to(&Header::request(Command::Negotiate, 0), NtStatus::SUCCESS);
+    let mut header = Header::response_to(&Header::request(SmbCommand::Negotiate, 0), NtStatus::SUCCESS);
     // The SMB1 request stands for message id 0 (MS-SMB2 3.3.5.3.1).
     connection.window.take(0, 1);
     header.set_credit_charge(0);
@@ -177,12 +178,13 @@ fn write_response(
     let hash = [HashAlgorithm::Sha512];
     let cipher = [context::Cipher::new(agreed.cipher.map_or(0, |cipher| cipher as u16))];
     let signing = [context::SigningAlgorithm::new(negotiated.protection.signing as u16)];
-    let mut contexts = vec![Context::PreauthIntegrity { hash_algorithms: List::Values(&hash), salt: &salt }];
+    let mut contexts =
+        vec![Context::PreauthIntegrity { hash_algorithms: WireList::Values(&hash), salt: &salt }];
     if agreed.encryption_asked {
-        contexts.push(Context::Encryption(List::Values(&cipher)));
+        contexts.push(Context::Encryption(WireList::Values(&cipher)));
     }
     if agreed.signing.is_some() {
-        contexts.push(Context::Signing(List::Values(&signing)));
+        contexts.push(Context::Signing(WireList::Values(&signing)));
     }
     if agreed.posix {
         contexts.push(Context::Posix(&context::POSIX_GUID));
@@ -197,7 +199,7 @@ fn write_response(
         max_read_size: negotiated.max_io,
         max_write_size: negotiated.max_io,
         system_time: crate::time::now(now),
-        // MS-SMB2 2.2.4: Windows gives 0 since telling when it was started helps an attacker.
+        // MS-SMB2 2.2.4: Windows sends 0, since the start time of the server helps an attacker.
         server_start_time: if dialect == Dialect::Smb202 { crate::time::now(started) } else { 0 },
         security_buffer: &token,
         contexts: if dialect == Dialect::Smb311 { Contexts::Values(&contexts) } else { Contexts::EMPTY },
@@ -260,7 +262,7 @@ fn protection(
     };
     let cipher = match dialect {
         Dialect::Smb311 => agreed.cipher,
-        // MS-SMB2 3.3.5.4: 3.0 and 3.0.2 know one cipher, and a flag that says whether it is used.
+        // MS-SMB2 3.3.5.4: 3.0 and 3.0.2 have one cipher, and a flag that says whether it is used.
         dialect if dialect.is_smb3() && config.encryption != Encryption::Off => {
             let agreed = client.contains(Capabilities::ENCRYPTION) && ciphers.contains(&Cipher::Aes128Ccm);
             agreed.then_some(Cipher::Aes128Ccm)
@@ -281,7 +283,7 @@ fn capabilities(
     let mut capabilities = Capabilities::empty();
     capabilities.set(Capabilities::LEASING | Capabilities::LARGE_MTU, dialect != Dialect::Smb202);
     if dialect.is_smb3() {
-        // Told only to a client that asks for it.
+        // Only a client that asks for these gets them.
         let mut offered = Capabilities::DIRECTORY_LEASING;
         offered.set(Capabilities::MULTI_CHANNEL, multichannel);
         offered.set(Capabilities::PERSISTENT_HANDLES, persistent);
@@ -300,7 +302,7 @@ fn security(config: &ServerConfig) -> SecurityMode {
     }
 }
 
-/// The engine's key of a client. A client without a GUID (dialect 2.0.2) is known by its connection.
+/// The engine's key of a client. A client without a GUID (dialect 2.0.2) has the key of its connection.
 fn client_key(guid: Guid, connection: u64) -> ClientKey {
     if guid == Guid::ZERO {
         ClientKey(u128::from(connection))

@@ -1,4 +1,4 @@
-//! OPLOCK_BREAK: the client's answer to a notice (MS-SMB2 3.3.5.22).
+//! OPLOCK_BREAK: the client acknowledges a break (MS-SMB2 3.3.5.22).
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use share::{CacheKey, Caching, Grant, Refusal};
 use smb_wire::NtStatus;
 use smb_wire::create::OplockLevel;
 use smb_wire::create_context::LeaseState;
-use smb_wire::oplock_break::{self, Lease, Oplock};
+use smb_wire::oplock_break::{self, AcknowledgedLease, Oplock};
 
 use crate::connection::Connection;
 use crate::exchange::{Handled, Request, Stop};
-use crate::state::{OnDisk, Target, Tree};
+use crate::state::{OnDisk, Tree, TreeTarget};
 
-/// Answers an acknowledgement.
+/// Answers an acknowledgment.
 pub fn handle(connection: &mut Connection, request: &mut Request<'_>) -> Handled {
     match oplock_break::Request::parse(request.message)? {
         oplock_break::Request::Oplock(oplock) => of_oplock(connection, request, oplock),
@@ -29,8 +29,8 @@ fn of_oplock(connection: &mut Connection, request: &mut Request<'_>, oplock: Opl
     let key = open.oplock_key;
     match engine.acknowledge(open.client, key, false, keep, request.now) {
         Ok(_) => {}
-        // What was lost without being asked for an answer is answered for with the wrong protocol; there is
-        // nothing to answer for where no break was told.
+        // A right that was lost without a break to acknowledge gives the protocol error. Without any break
+        // there is nothing to acknowledge.
         Err(Refusal::NoSuchGrant) => {
             let was_lost = held.is_none() && file.asked_for_caching();
             let status =
@@ -44,8 +44,8 @@ fn of_oplock(connection: &mut Connection, request: &mut Request<'_>, oplock: Opl
     Ok(NtStatus::SUCCESS)
 }
 
-/// What an answer leaves of the right, and the level or error that is answered to it. Who wants to keep
-/// more than was offered loses everything.
+/// The part of the right that an acknowledgment keeps, and the level or error in its response. A client that
+/// wants to keep more than was offered loses everything.
 // MS-SMB2 3.3.5.22.1
 fn answered(level: OplockLevel, held: Option<Grant>) -> (Caching, Result<OplockLevel, Stop>) {
     let was_batch = held.is_some_and(|grant| grant.state.contains(Caching::WRITE | Caching::HANDLE));
@@ -63,14 +63,14 @@ fn answered(level: OplockLevel, held: Option<Grant>) -> (Caching, Result<OplockL
 }
 
 // MS-SMB2 3.3.5.22.2
-fn of_lease(connection: &mut Connection, request: &mut Request<'_>, lease: Lease) -> Handled {
+fn of_lease(connection: &mut Connection, request: &mut Request<'_>, lease: AcknowledgedLease) -> Handled {
     let session = Arc::clone(connection.session(request)?);
     let (client, tree) = (session.client, connection.tree(request)?);
     let key = CacheKey(u128::from_le_bytes(lease.key.0));
-    // A lease is its client's, through whatever tree that answers.
+    // A lease belongs to its client. Any tree may acknowledge it.
     let holds = |tree: &Arc<Tree>| match &tree.target {
-        Target::Disk { engine, .. } => engine.holds(client, key, true).then(|| Arc::clone(engine)),
-        Target::Pipes => None,
+        TreeTarget::Disk { engine, .. } => engine.holds(client, key, true).then(|| Arc::clone(engine)),
+        TreeTarget::Pipes => None,
     };
     let engine = holds(&tree).or_else(|| session.trees().iter().find_map(holds));
     let not_held = |connection: &Connection, status| unasked(connection, request, status, "a lease");
@@ -80,12 +80,12 @@ fn of_lease(connection: &mut Connection, request: &mut Request<'_>, lease: Lease
             open.used();
         }
     }
-    // Unknown bits are more than may be kept, as everything is.
+    // Unknown bits ask for too much, like all bits.
     let keep = u8::try_from(lease.state.bits()).ok().and_then(Caching::from_bits).unwrap_or(Caching::all());
     match engine.acknowledge(client, key, true, keep, request.now) {
         Ok(grant) => {
             let state = LeaseState::from_bits_retain(u32::from(grant.state.bits()));
-            oplock_break::Response::Lease(Lease { key: lease.key, state }).write(request.body);
+            oplock_break::Response::Lease(AcknowledgedLease { key: lease.key, state }).write(request.body);
             Ok(NtStatus::SUCCESS)
         }
         Err(Refusal::NoSuchGrant) if engine.holds(client, key, true) => {
@@ -96,9 +96,9 @@ fn of_lease(connection: &mut Connection, request: &mut Request<'_>, lease: Lease
     }
 }
 
-/// The client answers for what it does not hold, or was not asked to give back.
+/// Refuses an acknowledgment without a matching break of the client.
 fn unasked(connection: &Connection, request: &Request<'_>, status: NtStatus, of: &str) -> Stop {
     let what = format!("acknowledgement refused: no break of {of} that this client holds waits for one");
-    connection.complain(request.session_id, status, &what, request.now);
+    connection.log_refusal(request.session_id, status, &what, request.now);
     Stop::Fail(status)
 }

@@ -1,7 +1,7 @@
-//! Named pipes of IPC$: the server's own answers to RPC (MS-SMB2 3.3.5.9, 3.3.5.12, 3.3.5.13, 3.3.5.15.3).
+//! RequestOpen pipes of IPC$: the server's RPC services (MS-SMB2 3.3.5.9, 3.3.5.12, 3.3.5.13, 3.3.5.15.3).
 //!
-//! The RPC itself is in [`smb_wire::rpc`]; here is what it is told about this server ([`Facts`]), and how
-//! an Open of a pipe is made, read, written and asked.
+//! [`smb_wire::rpc`] has the RPC itself. This module gives it the values of this server ([`RpcHost`]). It
+//! also opens, reads, writes and queries pipes.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ use crate::connection::Connection;
 use crate::exchange::{Handled, Request, Stop};
 use crate::state::{Object, Open, Server, Session, Tree};
 
-/// FILE_ATTRIBUTE_NORMAL, which is all that a pipe has.
+/// FILE_ATTRIBUTE_NORMAL, the only attribute of a pipe.
 const NORMAL: u32 = 0x0000_0080;
-/// What a pipe says it has room for.
+/// The allocation size of a pipe.
 const ALLOCATION: u64 = 4096;
 
 /// Opens a pipe.
@@ -51,7 +51,7 @@ pub fn create(
 
 /// Answers a READ with the next reply.
 // MS-SMB2 3.3.5.12 (exception: a pipe without a reply answers PIPE_EMPTY at once instead of waiting, since
-// replies come only from what this client writes)
+// replies come only after a write of this client)
 pub fn read(pipe: &mut Pipe, length: usize, body: &mut Vec<u8>) -> Handled {
     let at = body.len();
     body.resize(at + read::RESPONSE_FIXED, 0);
@@ -63,18 +63,18 @@ pub fn read(pipe: &mut Pipe, length: usize, body: &mut Vec<u8>) -> Handled {
     Ok(if more { NtStatus::BUFFER_OVERFLOW } else { NtStatus::SUCCESS })
 }
 
-/// Takes what a WRITE brings.
+/// Writes the data of a WRITE to a pipe.
 pub fn write(
     connection: &Connection,
     request: &Request<'_>,
     pipe: &mut Pipe,
     data: &[u8],
 ) -> Result<(), Stop> {
-    let facts = Facts::new(connection, request)?;
-    Ok(pipe.write(data, &facts)?)
+    let host = RpcHost::new(connection, request)?;
+    Ok(pipe.write(data, &host)?)
 }
 
-/// FSCTL_PIPE_WAIT: whether there is such a pipe; there is always room for one more Open of it.
+/// FSCTL_PIPE_WAIT: whether the pipe exists. A pipe always takes one more Open.
 pub fn wait(connection: &mut Connection, request: &mut Request<'_>, asked: &ioctl::Request<'_>) -> Handled {
     connection.tree(request)?;
     let parsed = smb_wire::fscc::fsctl::PipeWait::parse(asked.input);
@@ -97,8 +97,8 @@ pub fn control(
     match asked.ctl_code {
         // MS-SMB2 3.3.5.15.3
         ioctl::CtlCode::PipeTransceive => {
-            let facts = Facts::new(connection, request)?;
-            let more = pipe.transact(asked.input, &facts, limit, output)?;
+            let host = RpcHost::new(connection, request)?;
+            let more = pipe.transact(asked.input, &host, limit, output)?;
             Ok(if more { NtStatus::BUFFER_OVERFLOW } else { NtStatus::SUCCESS })
         }
         ioctl::CtlCode::PipePeek => peek(&pipe, limit, output),
@@ -106,7 +106,7 @@ pub fn control(
     }
 }
 
-// MS-FSCC 2.3.48 (exception: no data is shown ahead, as the structure allows)
+// MS-FSCC 2.3.48 (exception: the response has no data of the pipe, as the structure allows)
 fn peek(pipe: &Pipe, limit: usize, output: &mut Vec<u8>) -> Handled {
     const CONNECTED: u32 = 3;
     Stop::when(limit < 16, NtStatus::BUFFER_TOO_SMALL)?;
@@ -117,17 +117,17 @@ fn peek(pipe: &Pipe, limit: usize, output: &mut Vec<u8>) -> Handled {
     Ok(NtStatus::SUCCESS)
 }
 
-/// What RPC is told about this server and its caller.
-struct Facts<'a> {
+/// The values of this server and its caller for RPC.
+struct RpcHost<'a> {
     server: &'a Server,
     session: &'a Session,
     wall_ns: i64,
 }
 
-impl<'a> Facts<'a> {
-    fn new(connection: &'a Connection, request: &Request<'_>) -> Result<Facts<'a>, Stop> {
+impl<'a> RpcHost<'a> {
+    fn new(connection: &'a Connection, request: &Request<'_>) -> Result<RpcHost<'a>, Stop> {
         let session = connection.session(request)?;
-        Ok(Facts { server: &connection.server, session, wall_ns: request.now.wall_ns })
+        Ok(RpcHost { server: &connection.server, session, wall_ns: request.now.wall_ns })
     }
 
     fn named(&self, name: &str, kind: NameUse) -> Account {
@@ -141,7 +141,7 @@ fn sid_bytes(sid: &Sid) -> Vec<u8> {
     out
 }
 
-impl Host for Facts<'_> {
+impl Host for RpcHost<'_> {
     fn facts(&self) -> ServerFacts {
         let config = self.server.config();
         ServerFacts {
@@ -193,7 +193,7 @@ impl Host for Facts<'_> {
     }
 
     fn caller_is_admin(&self) -> bool {
-        // An account's key is no right over the server.
+        // An account's key gives no right over the server.
         let by_key = self.session.standing().is_some_and(|standing| standing.by_key);
         !by_key && self.session.proved().is_some_and(|proved| proved.identity.administrator)
     }
@@ -242,7 +242,7 @@ impl Host for Facts<'_> {
             Some(user) => {
                 Some(Resolved { sid: sid_bytes(&user.identity.sid), domain: own, kind: NameUse::User })
             }
-            // What is no user of the server can be a group of the host, whose files it serves.
+            // A name that is not a user of the server may be a group of the host, whose files it serves.
             None => id_of(&host.groups, name).map(group),
         }
     }
@@ -252,12 +252,13 @@ impl Host for Facts<'_> {
 const UNIX_USER: &str = "Unix User";
 const UNIX_GROUP: &str = "Unix Group";
 
-/// The name of a number, else the number itself.
+/// The name of a number, or the number itself.
 fn name_of(all: &[(String, u32)], id: u32) -> String {
     all.iter().find(|&&(_, known)| known == id).map_or_else(|| id.to_string(), |(name, _)| name.clone())
 }
 
-/// The number of a name. The host tells names by their case and clients do not, so one of just that case goes first.
+/// The number of a name. The host's names are case-sensitive and the clients' are not, so an exact match
+/// goes first.
 fn id_of(all: &[(String, u32)], name: &str) -> Option<u32> {
     let exact = all.iter().find(|(known, _)| known == name);
     exact.or_else(|| all.iter().find(|(known, _)| same_name(known, name))).map(|&(_, id)| id)
@@ -286,8 +287,8 @@ mod tests {
         let protection =
             Protection { dialect: Dialect::Smb210, signing: SigningAlgorithm::HmacSha256, cipher: None };
         let session = server.new_session(Guid::ZERO, ClientKey(1), protection, Now::default());
-        let facts = Facts { server: &server, session: &session, wall_ns: 0 };
-        let sid = |domain, name: &str| facts.sid_of_account(domain, name).map(|found| found.sid);
+        let host = RpcHost { server: &server, session: &session, wall_ns: 0 };
+        let sid = |domain, name: &str| host.sid_of_account(domain, name).map(|found| found.sid);
         let [group, user] = [Sid::unix_group(50), Sid::unix_user(1000)].map(|sid| sid_bytes(&sid));
         for domain in [None, Some("box"), Some("unix group")] {
             assert_eq!(sid(domain, "staff"), Some(group.clone()), "{domain:?}");
@@ -305,9 +306,9 @@ mod tests {
             (&user, "Unix User", "ann"),
             (&sid_bytes(&Sid::unix_group(9)), "Unix Group", "9"),
         ] {
-            let found = facts.account_of_sid(sid).expect("an account");
+            let found = host.account_of_sid(sid).expect("an account");
             assert_eq!((found.domain.as_str(), found.name.as_str()), (domain, name));
-            assert_eq!(facts.sid_of_account(Some(domain), name).map(|found| found.sid).as_ref(), Some(sid));
+            assert_eq!(host.sid_of_account(Some(domain), name).map(|found| found.sid).as_ref(), Some(sid));
         }
     }
 }

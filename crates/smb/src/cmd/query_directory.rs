@@ -1,7 +1,7 @@
 //! QUERY_DIRECTORY: lists a directory (MS-SMB2 3.3.5.18 and MS-FSA 2.1.5.6.3).
 //!
-//! [`handle`] checks the request, [`Wanted`] says which names it wants, [`sink`] puts entries straight
-//! into the reply, and [`Listing`] remembers where the next request goes on.
+//! [`handle`] checks the request. [`NamePattern`] matches names with the pattern. [`sink`] puts entries
+//! straight into the reply. [`Listing`] keeps the position for the next request.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use share::engine::Entry;
 use share::{Caller, Info, Refusal, Share};
 use smb_wire::NtStatus;
-use smb_wire::query_directory::{Flags, Request as Asked};
+use smb_wire::query_directory::{QueryDirectoryFlags, Request as QueryRequest};
 use volume::security::Rights;
 
 use super::with_output;
@@ -18,20 +18,21 @@ use crate::connection::{Connection, Negotiated};
 use crate::exchange::{Handled, Request, Stop};
 use crate::info::names;
 use crate::state::OnDisk;
-use crate::state::open::listing::{Listing, Wanted};
+use crate::state::open::listing::{Listing, NamePattern};
 
 mod sink;
 
 use sink::{Form, Sink};
 
-/// Names that a request looks at before it lets its connection do something else, a CANCEL of it for one.
+/// The most names that a request examines before its connection may handle another message, such as its
+/// CANCEL.
 const SLICE: usize = 4096;
 
 const DOTS: [&[u8]; 2] = [b".", b".."];
 
 /// Answers a QUERY_DIRECTORY.
 pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
-    let asked = Asked::parse(request.message)?;
+    let asked = QueryRequest::parse(request.message)?;
     let open = connection.open(request, asked.file_id)?;
     // MS-SMB2 3.3.5.18
     let directory = open.on_disk().filter(|disk| disk.file.is_directory());
@@ -44,7 +45,7 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
     Stop::when(limit < form.fixed_len(), NtStatus::INFO_LENGTH_MISMATCH)?;
     let waiter = connection.waiter_for(request);
     let caller = request.caller(identity, open.client, Some(&waiter));
-    let single = asked.flags.contains(Flags::RETURN_SINGLE_ENTRY);
+    let single = asked.flags.contains(QueryDirectoryFlags::RETURN_SINGLE_ENTRY);
     let scan = Scan { engine, file, caller: &caller, single, number: (connection.handle.id, waiter.token) };
     with_output(request.body, |body| {
         let sink = Sink::new(body, form, limit, engine, names::syntax(file));
@@ -52,40 +53,41 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
     })
 }
 
-/// What one request scans.
+/// The parameters of one scan.
 struct Scan<'a> {
     engine: &'a Arc<Share>,
     file: &'a Arc<share::Open>,
     caller: &'a Caller<'a>,
     single: bool,
-    /// Names the request.
+    /// The number of the request.
     number: (u64, u64),
 }
 
-/// Why no more entries go into this reply.
+/// The reason why no more entries go into this reply.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
-    /// There are none.
+    /// There are no more entries.
     Nothing,
-    /// The reply is full, or one was asked for.
+    /// The reply is full, or one entry was requested.
     Full,
-    /// The first did not fit whole.
+    /// The first entry did not fit and was cut.
     Cut,
-    /// As many names were looked at as one turn allows.
+    /// The request has looked at as many names as it may at once.
     Slice,
 }
 
-fn list(scan: &Scan<'_>, listing: &mut Listing, asked: &Asked<'_>, mut sink: Sink<'_>) -> Handled {
+fn list(scan: &Scan<'_>, listing: &mut Listing, asked: &QueryRequest<'_>, mut sink: Sink<'_>) -> Handled {
     // SMB2_INDEX_SPECIFIED is ignored, as Windows does (MS-SMB2 3.3.5.18, note 410).
     let before = listing.under_way.take().filter(|(number, _)| *number == scan.number);
-    let restarts = before.is_none() && asked.flags.intersects(Flags::RESTART_SCANS | Flags::REOPEN);
+    let restarts = before.is_none()
+        && asked.flags.intersects(QueryDirectoryFlags::RESTART_SCANS | QueryDirectoryFlags::REOPEN);
     let is_first = match before {
         Some((_, was_first)) => was_first,
-        None => listing.wanted.is_none() || asked.flags.contains(Flags::REOPEN),
+        None => listing.pattern.is_none() || asked.flags.contains(QueryDirectoryFlags::REOPEN),
     };
-    if listing.wanted.is_none() || (restarts && !asked.file_name.is_empty()) {
+    if listing.pattern.is_none() || (restarts && !asked.file_name.is_empty()) {
         let folds = !scan.engine.config().case_sensitive;
-        listing.wanted = Some(Wanted::new(asked.file_name, names::syntax(scan.file), folds)?);
+        listing.pattern = Some(NamePattern::new(asked.file_name, names::syntax(scan.file), folds)?);
     }
     if restarts {
         (listing.dots, listing.cookie, listing.is_done) = (0, 0, false);
@@ -111,7 +113,7 @@ impl Scan<'_> {
         if let Some(end) = self.dots(listing, sink)? {
             return Ok(end);
         }
-        match listing.wanted.as_ref().and_then(Wanted::exact) {
+        match listing.pattern.as_ref().and_then(NamePattern::exact) {
             Some(name) => {
                 let end = self.one(name, sink);
                 listing.is_done = matches!(end, Ok(End::Nothing | End::Cut));
@@ -121,7 +123,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Puts the request aside until its connection has done what came meanwhile.
+    /// Puts the request aside until its connection has handled the messages that came meanwhile.
     fn go_on(&self) -> Stop {
         let Some(waiter) = self.caller.waiter else { return Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES) };
         let ticket = self.engine.wait_until(waiter, self.caller.now.mono_ns);
@@ -129,10 +131,10 @@ impl Scan<'_> {
         Stop::wait(self.engine, ticket)
     }
 
-    /// `.` and `..`, the first two entries wherever the pattern selects them.
+    /// Adds `.` and `..`, the first two entries, if the pattern matches them.
     fn dots(&self, listing: &mut Listing, sink: &mut Sink<'_>) -> Result<Option<End>, Refusal> {
         while let Some(name) = DOTS.get(listing.dots) {
-            if !listing.wanted.as_mut().is_some_and(|wanted| wanted.selects_dots(name)) {
+            if !listing.pattern.as_mut().is_some_and(|pattern| pattern.selects_dots(name)) {
                 listing.dots += 1;
                 continue;
             }
@@ -150,7 +152,8 @@ impl Scan<'_> {
         Ok(None)
     }
 
-    /// The one entry that a pattern without wildcards can select: looked up, however many there are.
+    /// Adds the one entry that a pattern without wildcards can match. It is a lookup, regardless of the
+    /// directory's size.
     fn one(&self, name: &volume::Name, sink: &mut Sink<'_>) -> Result<End, Refusal> {
         let mut end = Ok(End::Nothing);
         self.engine.find(self.caller, self.file, name, &mut |entry| {
@@ -161,14 +164,14 @@ impl Scan<'_> {
         end
     }
 
-    /// The entries behind the last one that was sent.
+    /// Adds the entries after the last sent one.
     fn entries(&self, listing: &mut Listing, sink: &mut Sink<'_>) -> Result<End, Refusal> {
-        let Listing { wanted, cookie, is_done, .. } = listing;
-        let Some(wanted) = wanted else { return Ok(End::Nothing) };
+        let Listing { pattern, cookie, is_done, .. } = listing;
+        let Some(pattern) = pattern else { return Ok(End::Nothing) };
         let from = *cookie;
         let mut end = Ok(End::Nothing);
         let mut broken = false;
-        // The last name of a slice is shown whether it is selected or not, so that the next slice begins behind it.
+        // The last name of a slice is returned even without a match, so that the next slice begins after it.
         let (mut looked, is_selected) = (0, Cell::new(false));
         self.engine.scan(
             self.caller,
@@ -176,7 +179,7 @@ impl Scan<'_> {
             from,
             &mut |name| {
                 looked += 1;
-                is_selected.set(wanted.selects(name.as_bytes()));
+                is_selected.set(pattern.selects(name.as_bytes()));
                 is_selected.get() || looked >= SLICE
             },
             &mut |entry| {
@@ -204,14 +207,14 @@ impl Scan<'_> {
     }
 }
 
-/// Puts one entry into the reply. None: it is there, or has vanished meanwhile.
+/// Adds one entry to the reply. `None` means that it was added, or has been removed meanwhile.
 fn put(entry: &Entry<'_>, sink: &mut Sink<'_>) -> Option<Result<End, Refusal>> {
     let info = if sink.needs_info() {
         match entry.info() {
             Ok(info) => Some(info),
             Err(Refusal::NotFound) => return None,
             Err(Refusal::Gone | Refusal::AccessDenied) => Some(entry.listed_info()?),
-            // What is in the reply already is told first; the next request meets the failure again.
+            // The entries in the reply go out first. The next request meets the failure again.
             Err(_) if !sink.is_empty() => return Some(Ok(End::Full)),
             Err(refusal) => return Some(Err(refusal)),
         }
@@ -221,7 +224,7 @@ fn put(entry: &Entry<'_>, sink: &mut Sink<'_>) -> Option<Result<End, Refusal>> {
     place(entry.name().as_bytes(), info.as_ref(), sink).map(Ok)
 }
 
-/// Puts a name into the reply; the first one cut, if need be.
+/// Adds a name to the reply. The first name is cut if it is too long.
 fn place(name: &[u8], info: Option<&Info>, sink: &mut Sink<'_>) -> Option<End> {
     if sink.push(name, info).is_ok() {
         return None;

@@ -1,20 +1,19 @@
-//! QUERY_INFO: what a client wants to know of a file, its volume, its descriptor or quotas (MS-SMB2
-//! 3.3.5.20).
+//! QUERY_INFO: returns metadata of a file or its volume, a descriptor or quotas (MS-SMB2 3.3.5.20).
 //!
-//! [`handle`] checks the request and measures the answer. [`file`] has the table of information classes,
-//! with [`names`] and [`extended`] for those of variable size; [`volume`], [`security`] and [`pipe`] answer
-//! the other kinds of questions.
+//! [`handle`] checks the request and the size of the response. [`file`] has the table of information
+//! classes, with [`names`] and [`extended`] for those of variable size. [`volume`], [`security`] and
+//! [`pipe`] have the other kinds.
 
 use std::sync::Arc;
 
 use share::Share;
 use smb_wire::NtStatus;
-use smb_wire::query_info::{InfoType, Request as Asked};
+use smb_wire::query_info::{InfoType, Request as QueryRequest};
 
 use super::with_output;
 use crate::connection::{Connection, Negotiated};
 use crate::exchange::{Handled, Request, Stop};
-use crate::info::Shown;
+use crate::info::FileMetadata;
 use crate::state::{OnDisk, Open};
 
 mod extended;
@@ -26,7 +25,7 @@ pub(crate) mod volume;
 
 /// Answers a QUERY_INFO.
 pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
-    let asked = Asked::parse(request.message)?;
+    let asked = QueryRequest::parse(request.message)?;
     let named = connection.open(request, asked.file_id)?;
     // MS-SMB2 3.3.5.20
     settled.check_size(request, asked.output_buffer_length as usize, asked.payload_len())?;
@@ -39,47 +38,47 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
             InfoType::File => file::answer(&query, body),
             InfoType::Filesystem => volume::answer(&query, body),
             InfoType::Security => security::answer(&query, body),
-            // MS-SMB2 3.3.5.20.4: no volume tells quotas by SID.
+            // MS-SMB2 3.3.5.20.4: no volume reports quotas by SID.
             InfoType::Quota => Err(Stop::Fail(NtStatus::NOT_SUPPORTED)),
             InfoType::Unknown(_) => Err(Stop::Fail(NtStatus::INVALID_PARAMETER)),
         }
     })
 }
 
-/// One question about a file of a share, or about its volume.
+/// One query about a file of a share, or about its volume.
 struct Query<'a> {
     engine: &'a Arc<Share>,
     file: &'a Arc<share::Open>,
     open: &'a Open,
-    asked: &'a Asked<'a>,
+    asked: &'a QueryRequest<'a>,
     settled: &'a Negotiated,
 }
 
 impl Query<'_> {
-    /// Bytes that the answer may take.
+    /// The most bytes of the response.
     fn limit(&self) -> usize {
         self.asked.output_buffer_length as usize
     }
 
-    /// What the engine knows of the file.
-    fn shown(&self) -> Result<Shown, Stop> {
-        Ok(Shown::of_open(&self.engine.info(self.file)?, self.file))
+    /// The metadata of the file.
+    fn shown(&self) -> Result<FileMetadata, Stop> {
+        Ok(FileMetadata::of_open(&self.engine.info(self.file)?, self.file))
     }
 
-    /// Writes a structure of fixed size from what is shown.
-    fn tell(&self, out: &mut Vec<u8>, write: impl FnOnce(&Shown, &mut Vec<u8>)) -> Handled {
+    /// Writes a structure of fixed size from the metadata.
+    fn tell(&self, out: &mut Vec<u8>, write: impl FnOnce(&FileMetadata, &mut Vec<u8>)) -> Handled {
         let shown = self.shown()?;
         fixed(out, |out| write(&shown, out))
     }
 }
 
-/// Writes a structure of fixed size, which is always whole.
+/// Writes a structure of fixed size, which is never cut.
 fn fixed(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) -> Handled {
     write(out);
     Ok(NtStatus::SUCCESS)
 }
 
-/// The status for an answer of variable size, of which a part may have been left out.
+/// The status for a response of variable size that may have been cut.
 // MS-SMB2 3.3.5.20.1
 fn whole_or_cut(cut: Result<bool, smb_wire::fscc::Full>) -> Handled {
     match cut {

@@ -1,8 +1,8 @@
 //! READ (MS-SMB2 3.3.5.12).
 //!
-//! Data that is in memory goes from the page cache into the reply frame on this thread; what is not is
-//! read on the blocking pool. Much of it that is in memory, and goes out as it is, need not be copied: then the
-//! reply ends with a piece of the file.
+//! Data in memory goes from the page cache into the reply frame on this thread. Other data is read on the
+//! blocking pool. A large read of data in memory, without a signature or seal, need not be copied: its reply
+//! ends with a piece of the file.
 
 use share::limits::{Charge, Work as Paced};
 use share::{LockOwner, Share};
@@ -13,17 +13,17 @@ use wire::{FileRange, Transfer};
 
 use super::pipe;
 use crate::connection::{Connection, Negotiated};
-use crate::exchange::{Handled, Request, Stop, Work};
-use crate::state::open::changing::Looking;
+use crate::exchange::{Handled, PoolWork, Request, Stop};
+use crate::state::open::pending::ReadInProgress;
 use crate::state::{Completion, Object};
 
-/// One READ, taken apart.
+/// The parameters of one READ.
 #[derive(Clone, Copy)]
-struct Wanted {
+struct ReadParameters {
     offset: u64,
     length: usize,
     minimum: usize,
-    /// Bytes between the fields of the answer and the data.
+    /// Bytes between the fields of the response and the data.
     padding: u8,
 }
 
@@ -34,7 +34,7 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
     // MS-SMB2 3.3.5.12
     Stop::when(asked.channel != read::Channel::None, NtStatus::INVALID_PARAMETER)?;
     settled.check_size(request, asked.length as usize, asked.payload_len())?;
-    let wanted = Wanted {
+    let parameters = ReadParameters {
         offset: asked.offset,
         length: asked.length as usize,
         minimum: asked.minimum_count as usize,
@@ -46,78 +46,88 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
             Err(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST))
         }
         Some(Object::File { engine, open: file }) => {
-            let end_at = wanted.offset.checked_add(wanted.length as u64);
+            let end_at = parameters.offset.checked_add(parameters.length as u64);
             Stop::when(end_at.is_none_or(|end| end > i64::MAX as u64), NtStatus::INVALID_PARAMETER)?;
-            let paced = Paced::Read { file: file.file_number(), len: wanted.length as u64 };
+            let paced = Paced::Read { file: file.file_number(), len: parameters.length as u64 };
             let charge = connection
                 .pace(request, engine, paced)
-                .inspect_err(|_| request.keeps = Some(open.look_on()))?;
+                .inspect_err(|_| request.keeps = Some(open.continue_read()))?;
             let transfer = request.bare.then_some(&connection.handle.transfer);
             let body = &mut *request.body;
-            if let Some(range) = uncopied(engine, file, open.lock_owner(), wanted, transfer)? {
-                open.moving.kept.set_position(wanted.offset + range.len as u64);
-                let at = begin(body, wanted);
-                let completion = end(body, at, range.len, wanted, charge).map_err(Stop::Fail);
+            if let Some(range) = uncopied(engine, file, open.lock_owner(), parameters, transfer)? {
+                open.per_request.position_mode.set_position(parameters.offset + range.len as u64);
+                let at = begin(body, parameters);
+                let completion = end(body, at, range.len, parameters, charge).map_err(Stop::Fail);
                 request.attached = Some(range);
                 return completion;
             }
-            let at = begin(body, wanted);
-            match engine.read(file, open.lock_owner(), wanted.offset, wanted.length, body, Patience::Cached) {
+            let at = begin(body, parameters);
+            match engine.read(
+                file,
+                open.lock_owner(),
+                parameters.offset,
+                parameters.length,
+                body,
+                Patience::Cached,
+            ) {
                 Ok(count) => {
-                    open.moving.kept.set_position(wanted.offset + count as u64);
-                    end(body, at, count, wanted, charge).map_err(Stop::Fail)
+                    open.per_request.position_mode.set_position(parameters.offset + count as u64);
+                    end(body, at, count, parameters, charge).map_err(Stop::Fail)
                 }
                 Err(share::Refusal::WouldBlock) => {
                     body.truncate(at);
-                    Err(Stop::work(later(open.look_on(), wanted, charge)))
+                    Err(Stop::work(later(open.continue_read(), parameters, charge)))
                 }
                 Err(refusal) => Err(refusal.into()),
             }
         }
-        Some(Object::Pipe(pipe)) => pipe::read(&mut pipe.lock(), wanted.length, request.body),
+        Some(Object::Pipe(pipe)) => pipe::read(&mut pipe.lock(), parameters.length, request.body),
         None => Err(Stop::Fail(NtStatus::FILE_CLOSED)),
     }
 }
 
-/// The data as a piece of the file, where that is possible and pays. `transfer`: where the answer may end with one. The transport sends what stands there
-/// then, so nothing may have been made over the bytes before.
+/// Returns the data as a piece of the file, if that is possible and saves work. `transfer` is set if the
+/// response may end with one. The transport sends the bytes that the file has then, so no signature may
+/// cover them.
 fn uncopied(
     engine: &Share,
     file: &share::Open,
     owner: LockOwner,
-    wanted: Wanted,
+    parameters: ReadParameters,
     transfer: Option<&Transfer>,
 ) -> Result<Option<FileRange>, Stop> {
-    let Some(transfer) = transfer.filter(|_| wanted.length >= UNCOPIED) else { return Ok(None) };
-    let range = engine.read_range(file, owner, wanted.offset, wanted.length, transfer)?;
-    Ok(range.filter(|range| range.len >= UNCOPIED.max(wanted.minimum)))
+    let Some(transfer) = transfer.filter(|_| parameters.length >= UNCOPIED) else { return Ok(None) };
+    let range = engine.read_range(file, owner, parameters.offset, parameters.length, transfer)?;
+    Ok(range.filter(|range| range.len >= UNCOPIED.max(parameters.minimum)))
 }
 
-/// Makes room for what stands in front of the data.
-fn begin(body: &mut Vec<u8>, wanted: Wanted) -> usize {
+/// Makes space for the fields before the data.
+fn begin(body: &mut Vec<u8>, parameters: ReadParameters) -> usize {
     let at = body.len();
-    body.resize(at + read::RESPONSE_FIXED + usize::from(wanted.padding), 0);
+    body.resize(at + read::RESPONSE_FIXED + usize::from(parameters.padding), 0);
     at
 }
 
-/// The data lies in the body, or follows it: fills in what stands before it. What is not sent is not charged.
-fn end(body: &mut [u8], at: usize, count: usize, wanted: Wanted, charge: Charge) -> Completion {
+/// Fills in the fields before the data, which is in the body or follows it. Data that is not sent is not
+/// charged.
+fn end(body: &mut [u8], at: usize, count: usize, parameters: ReadParameters, charge: Charge) -> Completion {
     // MS-SMB2 3.3.5.12
-    if (count == 0 && wanted.length > 0) || count < wanted.minimum {
+    if (count == 0 && parameters.length > 0) || count < parameters.minimum {
         return Err(NtStatus::END_OF_FILE);
     }
     if let Some(fixed) = body[at..].first_chunk_mut() {
-        read::Response::write_fixed_padded(fixed, count as u32, wanted.padding);
+        read::Response::write_fixed_padded(fixed, count as u32, parameters.padding);
     }
     charge.used(count);
     Ok(NtStatus::SUCCESS)
 }
 
-fn later(open: Looking, wanted: Wanted, charge: Charge) -> Work {
+fn later(open: ReadInProgress, parameters: ReadParameters, charge: Charge) -> PoolWork {
     Box::new(move |body| {
         let (engine, file) = open.file().ok_or(NtStatus::FILE_CLOSED)?;
-        let at = begin(body, wanted);
-        let read = engine.read(file, open.lock_owner(), wanted.offset, wanted.length, body, Patience::Block);
-        end(body, at, read.map_err(|refusal| crate::status::of(&refusal))?, wanted, charge)
+        let at = begin(body, parameters);
+        let read =
+            engine.read(file, open.lock_owner(), parameters.offset, parameters.length, body, Patience::Block);
+        end(body, at, read.map_err(|refusal| crate::status::of(&refusal))?, parameters, charge)
     })
 }

@@ -1,10 +1,10 @@
-//! SESSION_SETUP: proves who somebody is (MS-SMB2 3.3.5.5).
+//! SESSION_SETUP: authenticates a user (MS-SMB2 3.3.5.5).
 //!
-//! [`handle`] finds the log-on that a request goes on with or begins one, and hands its token on; when the user
-//! is proved, [`accept`] settles what they have: a new session, one that is renewed, or a channel more ([`bind`]).
+//! [`handle`] finds or begins the log-on of a request and passes its token on. After the authentication
+//! [`accept`] sets up the result: a new session, a reauthenticated one, or one more channel ([`bind`]).
 
+mod attempt;
 mod bind;
-mod guess;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,7 +25,7 @@ use crate::connection::{Channel, Connection, Negotiated};
 use crate::exchange::{Handled, Request, Stop};
 use crate::keys;
 use crate::limits::{MAX_SESSIONS_PER_CONNECTION, MAX_SETUPS_PER_CONNECTION};
-use crate::state::session::{Proved, State};
+use crate::state::session::{Proved, SessionState};
 use crate::state::{Server, Session};
 
 struct Users<'a>(&'a Server);
@@ -43,29 +43,29 @@ impl Credentials for Users<'_> {
 pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
     let asked = session_setup::Request::parse(request.message)?;
     let config = &*connection.settings();
-    // MS-SMB2 3.3.5.5: who must seal and cannot is told so here.
+    // MS-SMB2 3.3.5.5: a client that must seal and cannot is refused here.
     let cannot_seal = config.encryption == Encryption::Required && settled.protection.cipher.is_none();
     Stop::when(cannot_seal, NtStatus::ACCESS_DENIED)?;
     LogOn { connection, settled, request, config }.go_on(&asked)
 }
 
-/// One request of a log-on, and over which connection it came.
+/// One request of a log-on, with its connection.
 struct LogOn<'a, 'm> {
     connection: &'a mut Connection,
     settled: &'a Negotiated,
     request: &'a mut Request<'m>,
-    /// The settings that count on this connection.
+    /// The settings of this connection.
     config: &'a ServerConfig,
 }
 
 impl LogOn<'_, '_> {
     fn go_on(mut self, asked: &session_setup::Request<'_>) -> Handled {
-        // MS-SMB2 3.3.5.5: without an id it is a log-on like any other.
+        // MS-SMB2 3.3.5.5: without a session id the request is an ordinary log-on.
         let binding = asked.flags.contains(RequestFlags::BINDING) && self.request.session_id != 0;
         let at = if binding { self.find_binding()? } else { self.find_setup()? };
         let setup = &mut self.connection.setups[at];
         self.request.related.session_id = setup.session.id;
-        // What has waited was taken in when it came.
+        // A resumed request was hashed when it came.
         if self.settled.protection.dialect == Dialect::Smb311 && !self.request.resumed {
             setup.preauth = preauth_hash(&setup.preauth, &signed_message(self.request));
         }
@@ -97,7 +97,7 @@ impl LogOn<'_, '_> {
                     }
                     Purpose::Bind => {
                         let (what, now) = (format!("channel refused: {why}"), self.request.now);
-                        self.connection.complain(setup.session.id, status_of(&why), &what, now);
+                        self.connection.log_refusal(setup.session.id, status_of(&why), &what, now);
                     }
                 }
                 self.abandon(&setup);
@@ -106,7 +106,7 @@ impl LogOn<'_, '_> {
         }
     }
 
-    /// The log-on that the request goes on with, or a new one.
+    /// The log-on that the request continues, or a new one.
     fn find_setup(&mut self) -> Result<usize, Stop> {
         let id = self.request.session_id;
         let mut setups = self.connection.setups.iter();
@@ -126,20 +126,20 @@ impl LogOn<'_, '_> {
         // MS-SMB2 3.3.5.5: a session that is in use on this connection is authenticated again.
         let found = self.connection.channel_of(id);
         let found = found.map(|at| Arc::clone(&self.connection.channels[at].session));
-        match found.filter(|session| session.state() == State::Valid) {
+        match found.filter(|session| session.state() == SessionState::Valid) {
             Some(session) => {
                 let share = self.check_room()?;
                 Ok(self.begin(session, Purpose::Again, share))
             }
             None => {
-                self.connection.complain_of_stolen(self.request);
+                self.connection.log_foreign_session(self.request);
                 Err(Stop::Fail(NtStatus::USER_SESSION_DELETED))
             }
         }
     }
 
-    /// The binding that the request goes on with, or a new one. Each request of a binding is checked from the start:
-    /// the session may have ended on another connection since the last one.
+    /// The binding that the request continues, or a new one. Each request of a binding is checked from the
+    /// start, since the session may have ended on another connection meanwhile.
     fn find_binding(&mut self) -> Result<usize, Stop> {
         let id = self.request.session_id;
         let checked = self.session_to_bind();
@@ -158,7 +158,7 @@ impl LogOn<'_, '_> {
         }
     }
 
-    /// Whether one log-on more may be half done.
+    /// Checks that one more log-on may be unfinished.
     fn check_room(&self) -> Result<SetupShare, Stop> {
         let (carried, under_way) = (self.connection.channels.len(), self.connection.setups.len());
         let has_room =
@@ -167,7 +167,7 @@ impl LogOn<'_, '_> {
         share.ok_or(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES))
     }
 
-    /// Begins a log-on and says where it is in the list.
+    /// Begins a log-on and returns its index.
     fn begin(&mut self, session: Arc<Session>, purpose: Purpose, share: SetupShare) -> usize {
         let names = Names {
             netbios_computer: self.config.name.clone(),
@@ -181,7 +181,8 @@ impl LogOn<'_, '_> {
         self.connection.setups.len() - 1
     }
 
-    /// The user is proved: keys, flags, and what an earlier session of theirs leaves (MS-SMB2 3.3.5.5.3).
+    /// Sets up keys and flags after the authentication, and ends a previous session of the user (MS-SMB2
+    /// 3.3.5.5.3).
     fn accept(
         &mut self,
         asked: &session_setup::Request<'_>,
@@ -205,7 +206,7 @@ impl LogOn<'_, '_> {
         let is_owner = same_name(session.user_name(), &identity.name);
         match setup.purpose {
             Purpose::New => {
-                // Before the session can be found to be in use, so that no binding counts by anything else.
+                // This comes before the session is valid, so that a binding never sees other settings.
                 let comes = Comes { protection: session.protection, signs, key_of: key_of.as_deref() };
                 session.settle(self.standing(setup, &identity, comes)?);
                 self.log_on(setup, login, identity);
@@ -215,11 +216,12 @@ impl LogOn<'_, '_> {
                 self.take_channel(setup, &login.session_key)?;
                 self.connection.deadline = None;
             }
-            // MS-SMB2 3.3.5.5.3: another user may not take the session over; its keys and its user stay as they
-            // are, also when its client shows for once that it has no name.
+            // MS-SMB2 3.3.5.5.3: another user may not take the session over. Its keys and its user stay the
+            // same, also when its client sends an anonymous log-on.
             Purpose::Again if !is_owner && !login.is_anonymous() => {
                 let (peer, of) = (self.connection.handle.peer.remote, session.user_name());
-                tracing::info!(%peer, session = session.id, of, user = identity.name, "session ends: renewed by another");
+                let (id, user) = (session.id, &identity.name);
+                tracing::info!(%peer, session = id, of, user, "session ends: renewed by another");
                 self.connection.server.end_session(session, self.request.cause());
                 return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
             }
@@ -227,7 +229,7 @@ impl LogOn<'_, '_> {
         }
         let standing = session.standing();
         let required = signs || standing.is_some_and(|standing| standing.signs);
-        // MS-SMB2 3.3.5.5.3 (exception: a further channel does not change what the others need not do so far)
+        // MS-SMB2 3.3.5.5.3 (exception: a further channel does not change the requirements on the others)
         if required && setup.purpose != Purpose::Bind {
             session.signing_required.store(true, Ordering::Relaxed);
         }
@@ -244,7 +246,7 @@ impl LogOn<'_, '_> {
         Ok(flags)
     }
 
-    /// Who has logged on, and the account whose key they came with.
+    /// The user of a log-on, and the account whose key was used.
     fn user_of(&self, login: &Login) -> Result<(Arc<Identity>, Option<String>), Stop> {
         if login.is_anonymous() {
             let nobody = self.config.anonymous.then(|| (Arc::new(crate::config::nobody()), None));
@@ -254,7 +256,7 @@ impl LogOn<'_, '_> {
         Ok((Arc::clone(&user.identity), user.key_of.clone()))
     }
 
-    /// Who has proved a password must have meant this server by it.
+    /// Checks that a log-on with a password was meant for this server.
     fn check_target(&mut self, setup: &Setup, login: &Login) -> Result<(), Stop> {
         if login.proof != Proof::Password {
             return Ok(());
@@ -278,7 +280,8 @@ impl LogOn<'_, '_> {
         }
     }
 
-    /// What the user's account says of a new session, which ends before it begins where the account's demands are not met.
+    /// The settings of a new session from the user's account. The session ends at once if it does not meet
+    /// the account's demands.
     fn standing(&mut self, setup: &Setup, identity: &Identity, comes: Comes<'_>) -> Result<Standing, Stop> {
         let (config, user) = (self.connection.server.config().clone(), &identity.name);
         config.standing(self.connection.account.as_ref(), user, comes).map_err(|why| {
@@ -289,7 +292,8 @@ impl LogOn<'_, '_> {
         })
     }
 
-    /// A client has one dialect: a new session in another one ends before it begins.
+    /// Checks the dialect of a client. A client has one dialect, so a new session with another one ends at
+    /// once.
     // MS-SMB2 3.3.5.5.3
     fn check_dialect(&mut self, setup: &Setup) -> Result<(), Stop> {
         let client = self.connection.server.client(self.settled.client);
@@ -298,12 +302,13 @@ impl LogOn<'_, '_> {
             return Ok(());
         }
         let peer = self.connection.handle.peer.remote;
-        tracing::info!(%peer, ?dialect, "log-on refused: its client speaks another dialect on its other connections");
+        let why = "its client speaks another dialect on its other connections";
+        tracing::info!(%peer, ?dialect, "log-on refused: {why}");
         self.abandon(setup);
         Err(Stop::Fail(NtStatus::USER_SESSION_DELETED))
     }
 
-    /// Gives a new session its user and keys, and this connection as its first channel.
+    /// Gives a new session its user and keys, with this connection as its first channel.
     fn log_on(&mut self, setup: &Setup, login: &Login, identity: Arc<Identity>) {
         let Setup { session, preauth, .. } = setup;
         let protection = session.protection;
@@ -324,15 +329,15 @@ impl LogOn<'_, '_> {
     fn end_previous(&self, session: &Session, previous: u64) {
         let server = &self.connection.server;
         let Some(old) = server.session(previous).filter(|old| old.id != session.id) else { return };
-        if old.state() == State::Valid && old.user_name() == session.user_name() {
+        if old.state() == SessionState::Valid && old.user_name() == session.user_name() {
             let user = old.user_name();
             tracing::info!(session = old.id, by = session.id, user, "session replaced by its client");
             server.end_session(&old, self.request.cause());
         }
     }
 
-    /// A log-on that has failed takes its session along (MS-SMB2 3.3.5.5.3), but a channel that was refused does
-    /// nothing to the session it was for.
+    /// Ends the session of a failed log-on (MS-SMB2 3.3.5.5.3). A refused binding does not affect its
+    /// session.
     fn abandon(&mut self, setup: &Setup) {
         if !setup.binds() {
             self.connection.server.end_session(&setup.session, self.request.cause());
@@ -340,13 +345,13 @@ impl LogOn<'_, '_> {
         }
     }
 
-    /// Says in the log why somebody is not let in, or is only just.
+    /// Logs why a log-on is refused, or is allowed with a warning.
     fn warn(&self, user: &str, why: &str, what: &str) {
-        self.connection.warn_of_log_on(user, why, what, self.request.now);
+        self.connection.log_log_on(user, why, what, self.request.now);
     }
 }
 
-/// The request as it was sent: with its signature, as the pre-authentication hash wants it.
+/// The request as it was sent, with its signature. The pre-authentication hash covers it in this form.
 fn signed_message(request: &Request<'_>) -> Vec<u8> {
     let mut message = request.message.to_vec();
     if let Ok(header) = Header::parse_mut(&mut message) {
@@ -355,7 +360,7 @@ fn signed_message(request: &Request<'_>) -> Vec<u8> {
     message
 }
 
-/// Why somebody is not let in, for the client.
+/// The status for the refusal of a log-on.
 fn status_of(why: &auth::Refusal) -> NtStatus {
     use auth::Refusal;
     match why {

@@ -1,8 +1,8 @@
-//! SET_INFO: changes what is known of a file, moves it, marks it to go, sets its descriptor (MS-SMB2
-//! 3.3.5.21).
+//! SET_INFO: changes the metadata of a file, renames it, marks it for deletion, or sets its descriptor
+//! (MS-SMB2 3.3.5.21).
 //!
-//! [`handle`] checks the request. [`file`] has the table of information classes, with [`naming`] for
-//! those that change names; [`security`] sets descriptors.
+//! [`handle`] checks the request. [`file`] has the table of information classes, with [`naming`] for those
+//! that change names. [`security`] sets descriptors.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use share::{Caller, Share, Step};
 use smb_wire::NtStatus;
 use smb_wire::fscc::FsInfoClass;
 use smb_wire::query_info::InfoType;
-use smb_wire::set_info::{Request as Asked, Response};
+use smb_wire::set_info::{Request as SetRequest, Response};
 use volume::security::Rights;
 
 use crate::connection::{Connection, Negotiated};
@@ -24,7 +24,7 @@ mod security;
 
 /// Answers a SET_INFO.
 pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
-    let asked = Asked::parse(request.message)?;
+    let asked = SetRequest::parse(request.message)?;
     let open = connection.open(request, asked.file_id)?;
     // MS-SMB2 3.3.5.21
     Stop::when(asked.buffer.is_empty(), NtStatus::INVALID_PARAMETER)?;
@@ -33,12 +33,12 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
         Some(OnDisk { open, engine, file, identity }) => {
             let waiter = connection.waiter_for(request);
             let caller = request.caller(identity, open.client, Some(&waiter));
-            let change = Change { engine, file, open, caller: &caller, buffer: asked.buffer };
+            let change = InfoChange { engine, file, open, caller: &caller, buffer: asked.buffer };
             match asked.info_type {
                 InfoType::File => file::apply(&change, asked.file_info_class),
                 InfoType::Filesystem => Err(Stop::Fail(of_volume(FsInfoClass(asked.file_info_class)))),
                 InfoType::Security => security::apply(&change, asked.additional_information),
-                // MS-SMB2 3.3.5.21.4: no volume takes quotas by SID.
+                // MS-SMB2 3.3.5.21.4: no volume accepts quotas by SID.
                 InfoType::Quota => Err(Stop::Fail(NtStatus::NOT_SUPPORTED)),
                 InfoType::Unknown(_) => Err(Stop::Fail(NtStatus::INVALID_PARAMETER)),
             }
@@ -50,7 +50,7 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
 }
 
 /// One change to a file of a share.
-struct Change<'a> {
+struct InfoChange<'a> {
     engine: &'a Arc<Share>,
     file: &'a Arc<share::Open>,
     open: &'a Open,
@@ -58,20 +58,20 @@ struct Change<'a> {
     buffer: &'a [u8],
 }
 
-impl Change<'_> {
-    /// What the engine answers: done, refused, or to be tried again when the engine wakes this request.
+impl InfoChange<'_> {
+    /// Maps a step of the engine: done, refused, or a wait after which this request is tried again.
     fn settle(&self, step: Step<()>) -> Result<(), Stop> {
         Stop::unless_done(self.engine, step)
     }
 
-    /// Whether the Open was granted all of this.
+    /// Whether the Open has all of these rights.
     fn may(&self, rights: Rights) -> bool {
         self.file.granted().contains(rights)
     }
 }
 
-/// The status for an attempt to change a volume. Whoever may write gets no further than who may not, as
-/// Windows lets nobody do this over the network (note 423).
+/// The status for an attempt to change a volume. It does not depend on the user's rights, since Windows
+/// allows this to nobody over the network (note 423).
 // MS-SMB2 3.3.5.21.2
 fn of_volume(number: FsInfoClass) -> NtStatus {
     match number {

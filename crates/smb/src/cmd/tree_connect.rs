@@ -1,4 +1,4 @@
-//! TREE_CONNECT: access to one share (MS-SMB2 3.3.5.7).
+//! TREE_CONNECT: connects a session to one share (MS-SMB2 3.3.5.7).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,11 +14,11 @@ use crate::config::{Access, Encryption, ShareConfig, Signing};
 use crate::connection::{Connection, Negotiated};
 use crate::exchange::{Handled, Request, Stop};
 use crate::state::notice::Holder;
-use crate::state::{Session, Target, Tree};
+use crate::state::{Session, Tree, TreeTarget};
 
-/// What a user with write access may do: everything but changing owners and descriptors.
+/// The rights of a user with write access: all rights but those to change owners and descriptors.
 const WRITE: Rights = Rights::from_bits_retain(0x0013_01ff);
-/// What a user with read access may do.
+/// The rights of a user with read access.
 const READ: Rights = Rights::FILE_GENERIC_READ.union(Rights::FILE_GENERIC_EXECUTE);
 
 /// Answers a TREE_CONNECT.
@@ -38,7 +38,7 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
     }
     check_endpoint(connection, &session, &name)?;
     let config = connection.server.share(&name).ok_or(NtStatus::BAD_NETWORK_NAME)?;
-    request.course.place = connection.desk.place(&config.engine);
+    request.transaction.place = connection.desk.place(&config.engine);
     Stop::when(anonymous, NtStatus::ACCESS_DENIED)?;
     connect_disk(connection, request, &session, &config)
 }
@@ -47,7 +47,7 @@ fn connect_pipes(request: &mut Request<'_>, session: &Session) -> Handled {
     let maximal = READ | Rights::WRITE_DATA;
     let connected = request.now;
     let tree = session
-        .connect(|id| Tree::new(id, connected, Target::Pipes, maximal))
+        .connect(|id| Tree::new(id, connected, TreeTarget::Pipes, maximal))
         .ok_or(NtStatus::INSUFFICIENT_RESOURCES)?;
     request.related.tree_id = tree.id;
     tree_connect::Response {
@@ -77,7 +77,7 @@ fn connect_disk(
         Access::Write => WRITE,
         Access::Full => Rights::FILE_ALL,
     };
-    // A share may demand more than its account, never less.
+    // A share may demand more than its account, but not less.
     let demands = check_account(connection, session, config)?;
     let seal = config.encryption == Encryption::Required || demands.seals();
     if protection.dialect.get() < config.min_dialect.get() || (seal && protection.cipher.is_none()) {
@@ -86,7 +86,7 @@ fn connect_disk(
     let identity = limited(&proved.identity, maximal);
     let engine = Arc::clone(&config.engine);
     let connected = request.now;
-    let target = Target::Disk { config: Arc::clone(config), engine: Arc::clone(&engine), identity };
+    let target = TreeTarget::Disk { config: Arc::clone(config), engine: Arc::clone(&engine), identity };
     let signed = config.signing == Signing::Required || demands.signs();
     let tree =
         session.connect(|id| Tree { sealed: seal, signed, ..Tree::new(id, connected, target, maximal) });
@@ -94,7 +94,7 @@ fn connect_disk(
     engine.attach(session.client, Holder::new(&connection.server, &engine));
     request.related.tree_id = tree.id;
     let mut flags = ShareFlags::empty();
-    // MS-SMB2 3.3.5.7: a session that is sealed as a whole needs no word of it.
+    // MS-SMB2 3.3.5.7: a session that seals all its messages does not need the flag.
     let asks_itself = config.encryption == Encryption::Required && !config.inherits_encryption;
     let is_news = seal && !session.sealing_required.load(Ordering::Relaxed);
     flags.set(ShareFlags::ENCRYPT_DATA, asks_itself || is_news);
@@ -115,14 +115,14 @@ fn connect_disk(
     Ok(NtStatus::SUCCESS)
 }
 
-/// At an address of a share there is no other.
+/// Refuses any other share at the address of a share.
 fn check_endpoint(connection: &Connection, session: &Session, share: &str) -> Result<(), Stop> {
     let why = session.standing().and_then(|standing| standing.is_kept_from(share));
     why.map_or(Ok(()), |why| Err(refuse(connection, session, share, &why, NtStatus::BAD_NETWORK_NAME)))
 }
 
-/// What the account of the share demands. Refuses a share of another account than the session's, or of one whose demands the
-/// session does not meet.
+/// The demands of the share's account. Refuses a share of another account than the session's, and a share
+/// whose account has demands that the session does not meet.
 fn check_account(connection: &Connection, session: &Session, share: &ShareConfig) -> Result<Demands, Stop> {
     let standing = session.standing().ok_or(NtStatus::USER_SESSION_DELETED)?;
     let config = connection.server.config();
@@ -136,7 +136,7 @@ fn refuse(connection: &Connection, session: &Session, share: &str, why: &str, st
     Stop::Fail(status)
 }
 
-/// The user, held to what the share gives them.
+/// The user's identity within the rights on the share.
 fn limited(identity: &Arc<Identity>, maximal: Rights) -> Arc<Identity> {
     let limit = volume::security::Rights::from_bits_retain(maximal.bits());
     let mut limited = Identity::clone(identity);

@@ -1,4 +1,4 @@
-//! TREE_DISCONNECT: ends the access to one share (MS-SMB2 3.3.5.8).
+//! TREE_DISCONNECT: disconnects a session from one share (MS-SMB2 3.3.5.8).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! WRITE (MS-SMB2 3.3.5.13).
+//! WRITE: writes to a file or a pipe (MS-SMB2 3.3.5.13).
 
 use share::WriteAt;
 use share::limits::Work;
@@ -9,11 +9,12 @@ use crate::connection::{Connection, Negotiated};
 use crate::exchange::{Handled, Request, Stop};
 use crate::state::{Object, OnDisk};
 
-/// Largest file of NTFS, 16 TiB less 64 KiB, which clients hold to be everybody's (MS-FSA 6, note on 2.1.5.4).
+/// The largest file of NTFS, 16 TiB less 64 KiB. Clients expect that limit everywhere (MS-FSA 6, note on
+/// 2.1.5.4).
 const MAX_FILE_SIZE: u64 = 0xfff_ffff_0000;
 
-/// Answers a WRITE. Buffered data goes to the page cache on this thread; the transport moves a connection
-/// whose calls prove slow to its blocking pool.
+/// Answers a WRITE. Buffered data goes to the page cache on this thread. The transport moves a connection
+/// with slow calls to its blocking pool.
 pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
     let asked = write::Request::parse(request.message)?;
     let open = connection.open(request, asked.file_id)?;
@@ -31,19 +32,19 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
         None => return Err(Stop::Fail(NtStatus::FILE_CLOSED)),
     };
     let OnDisk { engine, file, identity, .. } = disk;
-    // MS-FSA 2.1.5.4: the offset that means the end of a file is not for the network.
+    // MS-FSA 2.1.5.4: the offset that stands for the end of the file is not valid over the network.
     let fits = match len {
         0 => asked.offset <= i64::MAX as u64,
         _ => asked.offset.checked_add(len as u64).is_some_and(|end| end <= MAX_FILE_SIZE),
     };
     Stop::when(!fits, NtStatus::INVALID_PARAMETER)?;
     let at = WriteAt::Offset(asked.offset);
-    let through = asked.flags.contains(write::Flags::WRITE_THROUGH);
+    let through = asked.flags.contains(write::WriteFlags::WRITE_THROUGH);
     let waiter = connection.waiter_for(request);
     let caller = request.caller(identity, open.client, Some(&waiter));
     let step = engine.write(&caller, file, open.lock_owner(), at, asked.data, through);
     Stop::unless_done(engine, step)?;
-    request.course.written = len;
+    request.transaction.written = len;
     write::Response { count: len as u32 }.write(request.body);
     connection.pace_answer(request, engine, Work::Write { file: file.file_number(), len: len as u64 })
 }

@@ -1,10 +1,11 @@
-//! Accounts: what a group of shares and its users have in common, what it demands of who comes, and how many
-//! channels their sessions may have.
+//! Accounts: groups of shares and users with common demands on sessions, and with a limit on the channels of
+//! a session.
 //!
-//! Nothing in SMB names an account. At NEGOTIATE a connection may have come to an address that is an account's own, or
-//! the client may say by which name it found the server, which may be an account's ([`Known`]); who logs on is only known at
-//! SESSION_SETUP. So [`ServerConfig::offers_multichannel`], [`ServerConfig::of_account`] and [`ServerConfig::ciphers`] answer
-//! NEGOTIATE by what is known then, and [`ServerConfig::standing`] decides for the session.
+//! SMB itself does not name an account. At NEGOTIATE a connection may have come to an address of one
+//! account, or the client may name the server by the name of an account ([`AccountHint`]). The user is hint
+//! only at SESSION_SETUP. So [`ServerConfig::offers_multichannel`], [`ServerConfig::of_account`] and
+//! [`ServerConfig::ciphers`] answer NEGOTIATE with that hint, and [`ServerConfig::standing`] decides for the
+//! session.
 
 mod demands;
 mod endpoint;
@@ -20,65 +21,66 @@ use crate::config::{Encryption, ServerConfig, Signing, same_name};
 use crate::keys::Protection;
 use crate::limits::MAX_CHANNELS;
 
-/// Ciphers in the order in which we like them.
+/// Ciphers in the order of the server's preference.
 const CIPHERS: [Cipher; 4] = [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::Aes128Ccm, Cipher::Aes256Ccm];
 
 /// One account.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AccountConfig {
-    /// Its name, as shown.
+    /// Its name.
     pub name: String,
-    /// The users of its shares; `*` is everyone who can log on.
+    /// The users of its shares. `*` stands for every user that can log on.
     pub users: Vec<String>,
-    /// Whether a session of its users may have more than one connection.
+    /// Whether a session of its users may have several connections.
     pub multichannel: bool,
-    /// Channels that such a session may have.
+    /// The most channels of such a session.
     pub max_channels: usize,
-    /// What a session must bring along to reach its shares.
+    /// The demands on a session that uses its shares.
     pub demands: Demands,
-    /// Addresses of this server that are its own.
+    /// Addresses of this server that belong to it.
     pub endpoint: Vec<IpAddr>,
 }
 
-/// What is known of a connection before anybody has logged on.
+/// The account of a connection before a log-on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Known {
-    /// The account, by name; none: the address is one of a share of none.
+pub struct AccountHint {
+    /// The account's name. `None` for the address of a share without an account.
     pub account: Option<String>,
-    /// Whose own address the connection came to; none: the client named the account.
+    /// The endpoint that the connection came to. `None` if the client named the account.
     pub endpoint: Option<Endpoint>,
 }
 
-/// How somebody comes who has proved who they are.
+/// The properties of a log-on that demands are checked against.
 #[derive(Debug, Clone, Copy)]
 pub struct Comes<'a> {
-    /// How the connection is protected.
+    /// The protection of the connection.
     pub protection: Protection,
-    /// Whether the client has said that it signs, or was told to.
+    /// Whether messages are signed: the client has announced it, or the server requires it.
     pub signs: bool,
-    /// The account with whose key they have logged on; none: with a password of their own.
+    /// The account whose key was used. `None` for a user's own password.
     pub key_of: Option<&'a str>,
 }
 
-/// What is settled about a session by its account.
+/// The settings of a session from its account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
-    /// How many connections it may have.
+    /// The limit on its connections.
     pub channels: ChannelRule,
-    /// The account whose shares it is held to; none: it may go wherever its user may.
+    /// The only account whose shares it may use. `None` if it may use every share of its user.
     pub account: Option<String>,
-    /// Whether it was logged on with the account's key: then all of its shares are in reach, and nothing else.
+    /// Whether it was logged on with the account's key. It may then use all shares of the account, and no
+    /// others.
     pub by_key: bool,
-    /// Whose own address its first connection came to.
+    /// The endpoint that its first connection came to.
     pub endpoint: Option<Endpoint>,
-    /// Whether it must sign or seal, since all that it can reach demands that.
+    /// Whether it must sign or seal, since all shares that it may use demand that.
     pub signs: bool,
-    /// Whether it must seal, likewise.
+    /// Whether it must seal, since all shares that it may use demand that.
     pub seals: bool,
 }
 
 impl Standing {
-    /// Why shares of `account`, or of none, are out of its reach whatever they demand, if they are.
+    /// The reason why the session may not use shares of `account` (or of no account), regardless of demands.
     #[must_use]
     pub fn holds_off(&self, account: Option<&str>) -> Option<String> {
         let own = self.account.as_deref()?;
@@ -104,7 +106,7 @@ impl AccountConfig {
         self.lists(user) || self.lists("*")
     }
 
-    /// Why who comes so does not meet its demands, if they do not.
+    /// The demand that a log-on does not meet, if any.
     fn unmet(&self, comes: Comes<'_>) -> Option<String> {
         let why = self.demands.unmet(comes)?;
         Some(format!("account `{}` {why}", self.name))
@@ -119,19 +121,19 @@ fn lists(users: &[String], user: &str) -> bool {
     users.iter().any(|name| same_name(name, user))
 }
 
-/// How many connections a session may have, and who says so.
+/// The limit on the connections of a session, and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChannelRule {
-    /// The accounts that decided; none when the server's own settings did.
+    /// The accounts that set the limit. It is empty if the server's settings apply.
     pub accounts: Vec<String>,
-    /// Whether it may have more than one.
+    /// Whether the session may have several connections.
     pub multichannel: bool,
-    /// How many it may have then.
+    /// The most connections in that case.
     pub max_channels: usize,
 }
 
 impl ChannelRule {
-    /// How many connections that makes.
+    /// The most connections of the session.
     #[must_use]
     pub fn most(&self) -> usize {
         if self.multichannel { self.max_channels } else { 1 }
@@ -139,29 +141,29 @@ impl ChannelRule {
 }
 
 impl ServerConfig {
-    /// The account that a client means by the name under which it found the server: `team` or
-    /// `team.example.net` for the account `team`. An account of just that name goes before one of its first label.
+    /// The account that a client means by the name of the server: `team` or `team.example.net` for the
+    /// account `team`. The full name goes before the first label.
     #[must_use]
     pub fn account_of(&self, server_name: &str) -> Option<&AccountConfig> {
         let label = server_name.split('.').next().unwrap_or_default();
         self.account(server_name).or_else(|| self.account(label))
     }
 
-    /// The account under this name.
+    /// The account with this name.
     #[must_use]
     pub fn account(&self, name: &str) -> Option<&AccountConfig> {
         self.accounts.iter().find(|account| same_name(&account.name, name))
     }
 
-    fn known_account(&self, known: Option<&Known>) -> Option<&AccountConfig> {
-        self.account(known?.account.as_deref()?)
+    fn hinted_account(&self, hint: Option<&AccountHint>) -> Option<&AccountConfig> {
+        self.account(hint?.account.as_deref()?)
     }
 
-    /// The settings for a connection of a known account: the server's, and what the account demands besides.
+    /// The settings for a connection of a hint account: the server's settings with the account's demands.
     #[must_use]
-    pub fn of_account(&self, known: &Known) -> ServerConfig {
+    pub fn of_account(&self, hint: &AccountHint) -> ServerConfig {
         let mut config = self.clone();
-        let Some(account) = self.known_account(Some(known)) else { return config };
+        let Some(account) = self.hinted_account(Some(hint)) else { return config };
         let demands = &account.demands;
         if let Some(dialect) = demands.min_dialect.filter(|own| own.get() > config.min_dialect.get()) {
             config.min_dialect = dialect;
@@ -180,14 +182,14 @@ impl ServerConfig {
         config
     }
 
-    /// Ciphers in the order in which one that the client has is taken: those of a known account, else first those that the
-    /// most accounts take.
+    /// Ciphers in the order of preference. For a hint account they are those that it allows. Otherwise the
+    /// ciphers that most accounts allow come first.
     #[must_use]
-    pub fn ciphers(&self, known: Option<&Known>) -> Vec<Cipher> {
+    pub fn ciphers(&self, hint: Option<&AccountHint>) -> Vec<Cipher> {
         let mut ciphers = CIPHERS.to_vec();
-        match self.known_account(known) {
+        match self.hinted_account(hint) {
             Some(account) => ciphers.retain(|&cipher| account.demands.takes(cipher)),
-            // The order among equals stays.
+            // The sort keeps the order among equals.
             None => ciphers.sort_by_key(|&cipher| {
                 self.accounts.iter().filter(|account| !account.demands.takes(cipher)).count()
             }),
@@ -195,22 +197,28 @@ impl ServerConfig {
         ciphers
     }
 
-    /// What counts for a session of `user`, who comes so. Its account is the one of the connection's address, else the one
-    /// that the client named, if that is one of the user's; it is held to that. Else it is any that has the user, and it is
-    /// enough when one of them can be reached. Who has logged on with an account's key is held to that account, and may have
-    /// come to no other.
+    /// The settings of a session of `user` with this log-on. The account of the connection's address comes
+    /// first. Next comes the account that the client named, if it has the user. The session may use only
+    /// that account. Otherwise any account with the user will do, and it is enough if one of them allows the
+    /// log-on. A log-on with an account's key is bound to that account, and may not have come to another
+    /// one.
     ///
     /// # Errors
-    /// Which demand is not met, in words for the log.
-    pub fn standing(&self, known: Option<&Known>, user: &str, comes: Comes<'_>) -> Result<Standing, String> {
-        let own = self.own_account(known, user, comes.key_of)?;
-        let endpoint = known.and_then(|known| known.endpoint.clone());
+    /// The demand that is not met, in words for the log.
+    pub fn standing(
+        &self,
+        hint: Option<&AccountHint>,
+        user: &str,
+        comes: Comes<'_>,
+    ) -> Result<Standing, String> {
+        let own = self.own_account(hint, user, comes.key_of)?;
+        let endpoint = hint.and_then(|hint| hint.endpoint.clone());
         let (signs, seals) = match (own, &endpoint) {
             (Some(account), _) => {
                 account.check(comes)?;
                 (account.demands.signs(), account.demands.seals())
             }
-            // What it can reach is one share, of no account.
+            // The session may use one share, which has no account.
             (None, Some(Endpoint::Share(_))) => (false, false),
             (None, _) => self.demanded_by_all(user, comes)?,
         };
@@ -224,15 +232,15 @@ impl ServerConfig {
         })
     }
 
-    /// The one account that a session is held to, if there is one.
+    /// The one account that a session is bound to, if any.
     fn own_account(
         &self,
-        known: Option<&Known>,
+        hint: Option<&AccountHint>,
         user: &str,
         key_of: Option<&str>,
     ) -> Result<Option<&AccountConfig>, String> {
-        let endpoint = known.and_then(|known| known.endpoint.as_ref());
-        let here = self.known_account(known);
+        let endpoint = hint.and_then(|hint| hint.endpoint.as_ref());
+        let here = self.hinted_account(hint);
         let Some(key) = key_of else {
             return Ok(here.filter(|account| endpoint.is_some() || account.admits(user)));
         };
@@ -251,7 +259,8 @@ impl ServerConfig {
         }
     }
 
-    /// Whether a session of `user` that is held to no account must sign, and seal: where all that it can reach demands it.
+    /// Whether a session of `user` without an account of its own must sign, and seal. It must if all shares
+    /// that it may use demand that.
     fn demanded_by_all(&self, user: &str, comes: Comes<'_>) -> Result<(bool, bool), String> {
         let all: Vec<&AccountConfig> = self.accounts.iter().filter(|account| account.admits(user)).collect();
         if all.is_empty() || lists(&self.free_users, user) || lists(&self.free_users, "*") {
@@ -268,10 +277,10 @@ impl ServerConfig {
         Ok((each(Demands::signs), each(Demands::seals)))
     }
 
-    /// What the account of a share demands of a session of this standing that is to reach the share, if it may.
+    /// The demands of a share's account on a session that wants to use the share.
     ///
     /// # Errors
-    /// Why it may not, in words for the log.
+    /// The reason why the session may not use it, in words for the log.
     pub fn reach(
         &self,
         standing: &Standing,
@@ -280,29 +289,29 @@ impl ServerConfig {
     ) -> Result<Demands, String> {
         standing.holds_off(account).map_or(Ok(()), Err)?;
         let Some(name) = account else { return Ok(Demands::default()) };
-        // What is demanded is not known then, so that nobody can meet it.
+        // Its demands are unknown then, so no session can meet them.
         let Some(account) = self.account(name) else {
             return Err(format!("the share is of account `{name}`, which is not there any more"));
         };
-        // Whether it signs is seen with each request.
+        // Signatures are checked on each request.
         let key_of = standing.account.as_deref().filter(|_| standing.by_key);
         account.check(Comes { protection, signs: true, key_of })?;
         Ok(account.demands.clone())
     }
 
-    /// Whether a client is told that it may open several connections to one session. As long as nobody knows
-    /// whose session it will be, one account that allows it is enough.
+    /// Whether a client is offered several connections for one session. While its account is unknown, one
+    /// account that allows it is enough.
     #[must_use]
-    pub fn offers_multichannel(&self, known: Option<&Known>) -> bool {
-        match self.known_account(known) {
+    pub fn offers_multichannel(&self, hint: Option<&AccountHint>) -> bool {
+        match self.hinted_account(hint) {
             Some(account) => account.multichannel,
             None => self.multichannel || self.accounts.iter().any(|account| account.multichannel),
         }
     }
 
-    /// What counts for a session of `user` that is held to `own`. One that is held to none goes by the account that is named
-    /// like the user, else by those that list the user, else by those that are open to everyone, else by the server's own
-    /// settings. Where several accounts fit, the widest rule counts.
+    /// The limit for a session of `user` that is bound to `own`. Without such an account the one with the
+    /// user's name counts. Next come the accounts that list the user, then those that are open to all users,
+    /// then the server's settings. Among several accounts the widest limit counts.
     fn channel_rule(&self, own: Option<&AccountConfig>, user: &str) -> ChannelRule {
         let mut deciding: Vec<&AccountConfig> = own.or_else(|| self.account(user)).into_iter().collect();
         if deciding.is_empty() {
@@ -392,8 +401,8 @@ pub(crate) mod tests {
             ],
         );
         let of = |config: &ServerConfig, name: Option<&str>, user: &str| {
-            let known = name.and_then(|name| meant(config, name));
-            config.standing(known.as_ref(), user, by(SMB3)).unwrap().channels
+            let hint = name.and_then(|name| meant(config, name));
+            config.standing(hint.as_ref(), user, by(SMB3)).unwrap().channels
         };
         let rule = |name: Option<&str>, user: &str| {
             let rule = of(&config, name, user);
@@ -401,7 +410,7 @@ pub(crate) mod tests {
         };
         let told = |accounts: &str, most: Option<usize>| (accounts.to_owned(), most);
         assert_eq!(rule(Some("slow.example.net"), "Bob"), told("slow", None));
-        // The name is not theirs to use.
+        // Ann may not use the account of that name.
         assert_eq!(rule(Some("slow"), "ann"), told("fast,wide,eve", Some(16)));
         assert_eq!(rule(None, "EVE"), told("eve", Some(2)));
         assert_eq!(rule(None, "bob"), told("fast,slow", Some(8)));
@@ -438,7 +447,7 @@ pub(crate) mod tests {
         let key = |protection| Comes { protection, signs: false, key_of: Some("LAB") };
         let lab = config.standing(None, "lab", key(SMB3)).unwrap();
         assert_eq!((lab.account.as_deref(), lab.by_key), (Some("lab"), true));
-        // Neither the name that the client gives the server nor shares of no account widen or narrow that.
+        // Neither the server name from the client nor shares without an account change that.
         assert_eq!(config.standing(Some(&named("team")), "lab", key(SMB3)).unwrap().account, lab.account);
         assert!(config.standing(None, "lab", key(SMB2)).unwrap_err().contains("demands SMB 3.0"));
         assert!(config.reach(&lab, Some("lab"), SMB3).is_ok());
@@ -449,7 +458,8 @@ pub(crate) mod tests {
         let why = config.standing(Some(&here), "lab", key(SMB3)).unwrap_err();
         assert_eq!(why, "the key is of account `lab`, the address of account `team`");
         assert!(config.standing(Some(&at("lab")), "lab", key(SMB3)).is_ok());
-        // Between a reload's new accounts and its new users: the shares of `*` are not hers who has a key.
+        // This is between the new accounts and the new users of a reload: a key does not open the shares of
+        // `*`.
         config.accounts.remove(0);
         let why = config.standing(None, "lab", key(SMB3)).unwrap_err();
         assert_eq!(why, "the key is of account `LAB`, which is not there any more");
@@ -477,11 +487,11 @@ pub(crate) mod tests {
             ("fins.eu", None),
             ("", None),
         ] {
-            assert_eq!(meant(&config, name).and_then(|known| known.account).as_deref(), wanted, "{name}");
+            assert_eq!(meant(&config, name).and_then(|hint| hint.account).as_deref(), wanted, "{name}");
         }
-        let known = meant(&config, "fin.eu");
-        assert!(config.offers_multichannel(known.as_ref()));
-        let ann = config.standing(known.as_ref(), "ann", by(SMB3)).unwrap();
+        let hint = meant(&config, "fin.eu");
+        assert!(config.offers_multichannel(hint.as_ref()));
+        let ann = config.standing(hint.as_ref(), "ann", by(SMB3)).unwrap();
         assert_eq!((ann.account.as_deref(), ann.channels.most()), (Some("fin.eu"), 8));
     }
 
@@ -527,17 +537,17 @@ pub(crate) mod tests {
         Demands { min_dialect: Some(Dialect::Smb300), ..Demands::default() }
     }
 
-    fn named(account: &str) -> Known {
-        Known { account: Some(account.to_owned()), endpoint: None }
+    fn named(account: &str) -> AccountHint {
+        AccountHint { account: Some(account.to_owned()), endpoint: None }
     }
 
-    /// Of a connection to an address of the account.
-    fn at(account: &str) -> Known {
-        Known { endpoint: Some(Endpoint::Account(account.to_owned())), ..named(account) }
+    /// The hint of a connection to an address of the account.
+    fn at(account: &str) -> AccountHint {
+        AccountHint { endpoint: Some(Endpoint::Account(account.to_owned())), ..named(account) }
     }
 
-    /// What NEGOTIATE knows by the name that a client gives the server.
-    fn meant(config: &ServerConfig, name: &str) -> Option<Known> {
+    /// The hint at NEGOTIATE from the client's name for the server.
+    fn meant(config: &ServerConfig, name: &str) -> Option<AccountHint> {
         config.account_of(name).map(|account| named(&account.name))
     }
 
@@ -550,7 +560,7 @@ pub(crate) mod tests {
         assert_eq!(why, "account `new` demands SMB 3.0 or later, and this connection speaks SMB 2.1");
         let bob = standing(&config, "bob").unwrap();
         assert_eq!((bob.account.clone(), bob.signs, bob.seals), (None, false, false));
-        // What bob reaches is the old account alone.
+        // Bob can use only the old account.
         assert!(config.reach(&bob, Some("old"), SMB2).is_ok());
         assert!(config.reach(&bob, Some("NEW"), SMB2).unwrap_err().contains("demands SMB 3.0"));
         assert!(config.reach(&bob, None, SMB2).is_ok() && config.reach(&bob, Some("new"), SMB3).is_ok());
@@ -564,8 +574,8 @@ pub(crate) mod tests {
         let mut new = demanding("new", &["ann"], from_3_0());
         new.endpoint = vec!["192.0.2.9".parse().unwrap()];
         let config = server(true, vec![new, account("old", &["ann", "bob"], None)]);
-        let known = |text: &str| config.known_at(text.parse().unwrap());
-        assert_eq!((known("::ffff:192.0.2.9"), known("192.0.2.1")), (Some(at("new")), None));
+        let hint = |text: &str| config.account_at(text.parse().unwrap());
+        assert_eq!((hint("::ffff:192.0.2.9"), hint("192.0.2.1")), (Some(at("new")), None));
         let ann = config.standing(Some(&named("old")), "ann", by(SMB2)).unwrap();
         assert_eq!((ann.account.as_deref(), ann.endpoint.clone()), (Some("old"), None));
         assert_eq!(
@@ -574,7 +584,7 @@ pub(crate) mod tests {
         );
         assert!(config.reach(&ann, Some("OLD"), SMB3).is_ok() && config.reach(&ann, None, SMB3).is_ok());
         assert!(config.standing(Some(&named("new")), "ann", by(SMB2)).is_err());
-        // A name that is not bob's to use; an address that decides whoever comes.
+        // Bob may not use the account of that name. An address decides for every user.
         let bob = config.standing(Some(&named("new")), "bob", by(SMB3)).unwrap();
         assert_eq!(bob.account, None);
         let here = at("new");
@@ -593,24 +603,24 @@ pub(crate) mod tests {
             addresses: vec![address.parse().unwrap()],
         };
         config.share_endpoints = vec![own("Docs", Some("new"), "192.0.2.1"), own("free", None, "192.0.2.2")];
-        let known = |text: &str| config.known_at(text.parse().unwrap());
-        let (docs, free) = (known("::ffff:192.0.2.1"), known("192.0.2.2"));
-        assert_eq!(known("192.0.2.3"), None);
-        // Held to the account, whoever it is, and to the one share.
+        let hint = |text: &str| config.account_at(text.parse().unwrap());
+        let (docs, free) = (hint("::ffff:192.0.2.1"), hint("192.0.2.2"));
+        assert_eq!(hint("192.0.2.3"), None);
+        // The session is bound to the account and to the one share, for any user.
         assert!(config.standing(docs.as_ref(), "bob", by(SMB2)).unwrap_err().contains("demands SMB 3.0"));
         let bob = config.standing(docs.as_ref(), "bob", by(SMB3)).unwrap();
         assert_eq!((bob.account.as_deref(), bob.is_kept_from("DOCS")), (Some("new"), None));
         let why = bob.is_kept_from("more").unwrap();
         assert_eq!(why, "the session came to an address of share `Docs`, where there is no other");
-        // A share of no account is in reach of whoever meets no account's demands, and of no key.
+        // A share without an account is open to sessions that meet no account's demands, and closed to keys.
         let ann = config.standing(free.as_ref(), "ann", by(SMB2)).unwrap();
         assert_eq!((ann.account, ann.signs, ann.seals), (None, false, false));
         let key = Comes { key_of: Some("old"), ..by(SMB3) };
-        for (known, wanted) in [
+        for (hint, wanted) in [
             (&docs, "the key is of account `old`, the address of account `new`"),
             (&free, "the key is of account `old`, the address of share `free`, which is of no account"),
         ] {
-            assert_eq!(config.standing(known.as_ref(), "old", key).unwrap_err(), wanted);
+            assert_eq!(config.standing(hint.as_ref(), "old", key).unwrap_err(), wanted);
         }
         let is_one =
             |one: &str, other: &str| config.is_one_endpoint(one.parse().unwrap(), other.parse().unwrap());

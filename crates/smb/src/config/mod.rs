@@ -1,5 +1,5 @@
-//! What the server is told to be. Plain values: reading files and telling people where a value came from
-//! is the command line's work.
+//! The settings of the server, as plain values. The command line reads the files and reports where each
+//! value came from.
 
 pub mod account;
 pub mod target;
@@ -14,32 +14,32 @@ use volume::security::{Sid, well_known};
 use account::{AccountConfig, ShareEndpoint};
 use target::TargetRule;
 
-/// Whether messages are signed.
+/// The rule for signed messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Signing {
-    /// When the client asks for it.
+    /// Messages are signed if the client asks for it.
     #[default]
     Offered,
-    /// Always.
+    /// Messages are always signed.
     Required,
 }
 
-/// Whether messages are sealed.
+/// The rule for sealed messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Encryption {
-    /// Not even when the client wants it.
+    /// Messages are never sealed, even if the client asks for it.
     Off,
-    /// When the client wants it.
+    /// Messages are sealed if the client asks for it.
     #[default]
     Enabled,
-    /// Always; clients that cannot are refused.
+    /// Messages are always sealed. Clients that cannot do so are refused.
     Required,
 }
 
-/// What a user may do on a share.
+/// The access of a user to a share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
-    /// Nothing.
+    /// No access.
     None,
     /// Read and execute.
     Read,
@@ -52,7 +52,7 @@ pub enum Access {
 /// The server as a whole.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// Identifies this server for as long as its state directory lives (MS-SMB2 3.3.1.5 ServerGuid).
+    /// The id of this server. It lasts as long as the state directory (MS-SMB2 3.3.1.5 ServerGuid).
     pub guid: Guid,
     /// NetBIOS-style name, up to 15 letters, upper case.
     pub name: String,
@@ -68,52 +68,54 @@ pub struct ServerConfig {
     pub signing: Signing,
     /// Sealing for every session.
     pub encryption: Encryption,
-    /// Connections at one time.
+    /// The most connections.
     pub max_connections: usize,
-    /// Whether a log-on without a name is let in as nobody (only to IPC$).
+    /// Whether an anonymous log-on is allowed (for IPC$ only).
     pub anonymous: bool,
-    /// Whether smbtorture's own control codes are answered, by which a test makes connections fail, answers have
-    /// padding and requests take long. Never for
-    /// a server that serves anybody: whoever reaches it may send them.
+    /// Whether the server obeys smbtorture's own control codes. With them a test can make connections fail,
+    /// pad replies and slow requests down. Do not set this on a server with real clients: any client may
+    /// send them.
     pub smbtorture_controls: bool,
-    /// Credits that a connection may hold, from 1 to [`MAX_CREDITS`](crate::limits::MAX_CREDITS). Only a test of clients has
-    /// reason to grant few.
+    /// The most credits of a connection, from 1 to [`MAX_CREDITS`](crate::limits::MAX_CREDITS). Only a test
+    /// of clients has a reason to grant few.
     pub max_credits: u16,
-    /// Whether a session may have more than one connection (MS-SMB2 3.3.1.5 IsMultiChannelCapable).
+    /// Whether a session may have several connections (MS-SMB2 3.3.1.5 IsMultiChannelCapable).
     pub multichannel: bool,
-    /// Channels that one session may have, from 1 to [`MAX_CHANNELS`](crate::limits::MAX_CHANNELS).
+    /// The most channels of a session, from 1 to [`MAX_CHANNELS`](crate::limits::MAX_CHANNELS).
     pub max_channels: usize,
-    /// Groups of users and shares, for whose sessions other numbers and demands count.
+    /// Groups of users and shares with their own limits and demands on sessions.
     pub accounts: Vec<AccountConfig>,
-    /// The users of shares that are of no account; `*` is everyone who can log on.
+    /// The users of shares without an account. `*` stands for every user that can log on.
     pub free_users: Vec<String>,
-    /// Shares that have addresses of this server for themselves.
+    /// Shares with addresses of their own.
     pub share_endpoints: Vec<ShareEndpoint>,
-    /// How a log-on is held against the names of this server.
+    /// The rule that checks a log-on against the names of this server.
     pub target: TargetRule,
-    /// How long after a wrong password the next try for the same user from the same address is judged, in nanoseconds.
+    /// The delay after a wrong password, in nanoseconds. It applies to the next attempt for the same user
+    /// from the same address.
     pub guess_delay_ns: u64,
-    /// Memory for sessions and their trees. It is not that of the shares' engines, so that a client that may open nothing more
-    /// can still log on, and take up or close what it has.
+    /// Memory for sessions and their trees. It is separate from that of the shares' engines. So a client
+    /// that may open no more files can still log on, and reconnect to or close its Opens.
     pub session_memory: Arc<ClientMemory>,
 }
 
 /// One user that may log on.
 #[derive(Debug, Clone)]
 pub struct UserConfig {
-    /// Who they are for the engine.
+    /// The user's identity for the engine.
     pub identity: Arc<Identity>,
-    /// MD4 of the password (MS-NLMP 3.3.1 NTOWFv1), from which NTLMv2 responses are checked.
+    /// MD4 of the password (MS-NLMP 3.3.1 NTOWFv1). NTLMv2 responses are checked with it.
     pub nt_hash: [u8; 16],
-    /// The same of another password that is as good.
+    /// The hash of a second valid password.
     pub second_hash: Option<[u8; 16]>,
-    /// The account whose keys these passwords are: its shares are the user's in full, and no others.
+    /// The account whose keys these passwords are. The user has full access to its shares, and none to
+    /// others.
     pub key_of: Option<String>,
-    /// Whether they may log on.
+    /// Whether the user may log on.
     pub enabled: bool,
 }
 
-/// Users and groups of the host, by which descriptors name whom the server does not know.
+/// The host's users and groups. Descriptors use them for ids that the server does not know.
 #[derive(Debug, Clone, Default)]
 pub struct HostNames {
     /// Users and their numbers.
@@ -125,38 +127,39 @@ pub struct HostNames {
 /// One share.
 #[derive(Clone)]
 pub struct ShareConfig {
-    /// Its name, as shown.
+    /// Its name.
     pub name: String,
-    /// For people.
+    /// A description for users.
     pub comment: String,
-    /// The account that it belongs to.
+    /// The account that it belongs to, if any.
     pub account: Option<String>,
-    /// The engine behind it.
+    /// The engine of the share.
     pub engine: Arc<Share>,
-    /// The lower bound for everybody and everything on it.
+    /// Whether all access to it is read-only.
     pub read_only: bool,
-    /// Who may do what; none: every user may write.
+    /// The access of each user. `None` gives write access to every user.
     pub users: Option<Vec<(String, Access)>>,
-    /// Sealing on this share.
+    /// The rule for sealed messages on this share.
     pub encryption: Encryption,
-    /// The server or the account said that for it, and not the share itself (MS-SMB2 3.3.1.6 EncryptData).
+    /// The rule comes from the server or the account, not from the share itself (MS-SMB2 3.3.1.6
+    /// EncryptData).
     pub inherits_encryption: bool,
-    /// Signing on this share.
+    /// The rule for signed messages on this share.
     pub signing: Signing,
     /// Lowest dialect on this share.
     pub min_dialect: Dialect,
     /// Whether names that differ only in case are different names.
     pub case_sensitive: bool,
-    /// Whether clients see only what they may read.
+    /// Whether clients see only the entries that they may read.
     pub hide_unreadable: bool,
     /// Whether the share is listed.
     pub hidden: bool,
-    /// Whether Opens can outlive the server (MS-SMB2 3.3.1.6 IsCA); its engine keeps opens then.
+    /// Whether Opens can outlive the server (MS-SMB2 3.3.1.6 IsCA). Its engine then records them.
     pub continuously_available: bool,
 }
 
 impl ShareConfig {
-    /// What `user` may do here.
+    /// The access of `user` to this share.
     #[must_use]
     pub fn access(&self, user: &str) -> Access {
         let given = match &self.users {
@@ -169,7 +172,7 @@ impl ShareConfig {
         given.min(self.full_access())
     }
 
-    /// The most that anybody may do here.
+    /// The most access that any user has to this share.
     #[must_use]
     pub fn full_access(&self) -> Access {
         if self.read_only { Access::Read } else { Access::Full }
@@ -182,13 +185,13 @@ impl std::fmt::Debug for ShareConfig {
     }
 }
 
-/// Whether two names are the same: case is not minded, as in the tables of users and shares.
+/// Whether two names of users or shares are the same, ignoring case.
 pub(crate) fn same_name(one: &str, other: &str) -> bool {
     let is_ascii = one.is_ascii() && other.is_ascii();
     one.eq_ignore_ascii_case(other) || !is_ascii && one.to_lowercase() == other.to_lowercase()
 }
 
-/// Who an anonymous log-on is: nobody, who may do nothing.
+/// The identity of an anonymous log-on. It has no access to any share.
 #[must_use]
 pub fn nobody() -> Identity {
     Identity {

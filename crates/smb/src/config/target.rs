@@ -1,7 +1,9 @@
-//! Whether a log-on is meant for this server (MS-NLMP 3.2.5.1.2), so that nobody can pass on what a client has sent to another.
+//! Checks that a log-on is meant for this server (MS-NLMP 3.2.5.1.2), so that no host can relay a client's
+//! log-on to another server.
 //!
-//! A client says in what its proof covers which service it meant to reach. Here that is held against what this server is
-//! called. SMB has no TLS channel, so a response that belongs to one was meant for something else.
+//! A client names its service in the part of the response that its proof covers. That name is compared with
+//! the names of this server. SMB has no TLS channel, so a response that is bound to one was meant for
+//! another service.
 
 use std::net::IpAddr;
 
@@ -9,54 +11,55 @@ use auth::Target;
 
 use crate::config::{ServerConfig, same_name};
 
-/// What is asked of the name of the service that a client gives.
+/// The requirement on the service name in a log-on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Spn {
-    /// Nothing.
+    /// The name is not checked.
     Off,
-    /// Where it is given it must be one of this server's.
+    /// A given name must be one of this server's.
     #[default]
     Accepted,
-    /// It must be given, and be one of this server's.
+    /// A name is required, and it must be one of this server's.
     Required,
 }
 
-/// How log-ons are held against the names of the server.
+/// The rule that checks a log-on against the names of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TargetRule {
-    /// What is asked.
+    /// The requirement on the service name.
     pub spn: Spn,
     /// Names of the server besides its addresses.
     pub names: Vec<String>,
-    /// Whether these are all. An unknown name may else be one that only clients know, as an alias in DNS or the address of a
-    /// container's host, and is let in.
+    /// Whether these are all names. If not, an unknown name is allowed. It may be one that only clients
+    /// know, such as a DNS alias or the address of a container's host.
     pub is_complete: bool,
 }
 
-/// What becomes of a log-on.
+/// The result of the check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is let in.
+    /// The log-on is allowed.
     Fine,
-    /// It is let in, though nobody knows this name.
+    /// The log-on is allowed with this unknown name.
     Unknown(String),
-    /// It is meant for something else.
+    /// The log-on is refused: it is meant for another service.
     Refused(String),
 }
 
-/// Kinds of services that clients of SMB name: Windows takes `host` for all that a machine has.
+/// The service classes that SMB clients use. Windows takes `host` for all services of a machine.
 const CLASSES: [&str; 2] = ["cifs", "host"];
 
-/// How far the time of a response may be from the server's, in seconds: MSV1_0_MAX_NTLM3_LIFE of Windows.
+/// The greatest difference between the time of a response and the server's time, in seconds:
+/// MSV1_0_MAX_NTLM3_LIFE of Windows.
 // MS-NLMP 3.1.1.1 MaxLifetime
 pub const MAX_LIFETIME_S: u64 = 1800;
 
-/// How much of a name is shown.
+/// The most characters of a name in a message.
 const SHOWN: usize = 128;
 
 impl ServerConfig {
-    /// What becomes of a log-on that was meant for `target`, over a connection to the address `local` of a server with the
-    /// addresses `own`.
+    /// Checks a log-on for `target` over a connection to the address `local` of a server with the addresses
+    /// `own`.
     pub(crate) fn judge_target(
         &self,
         target: &Target,
@@ -94,13 +97,14 @@ impl ServerConfig {
             None => self.is_called(host, local),
         };
         match is_own {
-            // MS-NLMP 3.2.5.1.2: it counts as none.
+            // MS-NLMP 3.2.5.1.2: an unverified name counts as none.
             true if target.is_unverified && is_required => refused(
                 "the client does not vouch for the server that it names, and `spn` requires it".to_owned(),
             ),
             true => Verdict::Fine,
             false if rule.is_complete || is_required => refused(format!(
-                "the response is meant for `{shown}`, which is none of this server's names; if it is one, add it to `spn_names`"
+                "the response is meant for `{shown}`, which is none of this server's names; \
+                 if it is one, add it to `spn_names`"
             )),
             false => Verdict::Unknown(shown),
         }
@@ -114,7 +118,7 @@ impl ServerConfig {
     }
 }
 
-/// The kind of service, if one is named, and the host; without port, instance and realm.
+/// The service class, if there is one, and the host without port, instance and realm.
 fn split(service: &str) -> (Option<&str>, &str) {
     let (class, rest) = match service.split_once('/') {
         Some((class, rest)) => (Some(class), rest),
@@ -124,14 +128,15 @@ fn split(service: &str) -> (Option<&str>, &str) {
     if let Some((inner, _)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         return (class, inner);
     }
-    // More than one colon is an IPv6 address.
+    // A host with more than one colon is an IPv6 address.
     match host.split_once(':') {
         Some((name, port)) if !port.contains(':') => (class, name),
         _ => (class, host),
     }
 }
 
-/// The address that a host is named by; Windows has a form for IPv6 that is a host name.
+/// The address of a host that is named by its address. Windows has a form of IPv6 addresses that is a host
+/// name.
 fn address(host: &str) -> Option<IpAddr> {
     const LITERAL: &str = ".ipv6-literal.net";
     let cut = host.len().checked_sub(LITERAL.len()).filter(|&at| host.is_char_boundary(at));

@@ -1,47 +1,51 @@
-//! Whether a request is looked at: its place in the credit window, its session's signature and seal
-//! (MS-SMB2 3.3.5.2.1 to 3.3.5.2.9). Start with [`Connection::admit`].
+//! Admission of a request: its place in the credit window, its session's signature and seal (MS-SMB2
+//! 3.3.5.2.1 to 3.3.5.2.9). Start with [`Connection::admit`].
 
 use std::sync::atomic::Ordering;
 
 use auth::crypto::{GmacNonce, Signer, SigningAlgorithm};
 use smb_wire::header::Packet;
 use smb_wire::header::transform::{self, TransformHeader};
-use smb_wire::{Command, Header, NtStatus};
+use smb_wire::{Header, NtStatus, SmbCommand};
 use wire::Now;
 
 use super::{Channel, Connection, Negotiated};
 use crate::exchange::Compound;
-use crate::exchange::rest::First;
+use crate::exchange::remaining::First;
 use crate::limits::MAX_COMPOUND;
-use crate::state::session::State;
+use crate::state::session::SessionState;
 
-/// Why a request is not looked at.
-pub(crate) enum Refused {
+/// The reason why a request is not admitted.
+pub(crate) enum AdmissionRefusal {
     Answer { status: NtStatus, signed: bool },
     Ignore,
     Close(&'static str),
 }
 
-impl Refused {
-    /// For a request on `channel` whose signature is wrong, or missing where there must be one.
-    fn bad_signature(header: &Header, channel: &Channel) -> Refused {
+impl AdmissionRefusal {
+    /// The refusal of a request on `channel` with a wrong signature, or without a required one.
+    fn bad_signature(header: &Header, channel: &Channel) -> AdmissionRefusal {
         match header.command() {
             // A CANCEL is never answered.
-            Command::Cancel => Refused::Ignore,
-            // MS-SMB2 3.3.4.1.1: the session's key signs this, and a client whose channel's key went astray looks
-            // for it. With GMAC the message id is the nonce, which the session's key has seen elsewhere.
-            Command::SessionSetup => {
+            SmbCommand::Cancel => AdmissionRefusal::Ignore,
+            // MS-SMB2 3.3.4.1.1: the session's key signs this reply, and a client with a wrong channel key
+            // expects it. With GMAC the message id is the nonce, and the session's key has used that id
+            // elsewhere.
+            SmbCommand::SessionSetup => {
                 let gmac = channel.session.protection.signing == SigningAlgorithm::AesGmac;
-                Refused::Answer { status: NtStatus::ACCESS_DENIED, signed: header.is_signed() && !gmac }
+                AdmissionRefusal::Answer {
+                    status: NtStatus::ACCESS_DENIED,
+                    signed: header.is_signed() && !gmac,
+                }
             }
-            // MS-SMB2 3.3.4.1.1: a signed request has a signed answer, also when its own signature is wrong.
-            _ => Refused::Answer { status: NtStatus::ACCESS_DENIED, signed: header.is_signed() },
+            // MS-SMB2 3.3.4.1.1: a signed request has a signed reply, even if its own signature is wrong.
+            _ => AdmissionRefusal::Answer { status: NtStatus::ACCESS_DENIED, signed: header.is_signed() },
         }
     }
 }
 
 impl Connection {
-    /// Opens a sealed frame in place and says whose keys it took (MS-SMB2 3.3.5.2.1).
+    /// Decrypts a sealed frame in place. Returns the session whose keys sealed it (MS-SMB2 3.3.5.2.1).
     pub(crate) fn unseal(&self, frame: &mut [u8]) -> Option<u64> {
         let (header, _) = TransformHeader::parse(frame).ok()?;
         let header = *header;
@@ -56,62 +60,62 @@ impl Connection {
         (Packet::classify(sealed) == Some(Packet::Smb2)).then_some(header.session_id())
     }
 
-    /// Whether a request may be looked at: its place in the window, its session's signature and seal
-    /// (MS-SMB2 3.3.5.2.1 to 3.3.5.2.9). Says whether the answer is to be signed.
+    /// Whether a request may be processed: its place in the window, its session's signature and seal
+    /// (MS-SMB2 3.3.5.2.1 to 3.3.5.2.9). Returns whether the reply must be signed.
     pub(crate) fn admit(
         &mut self,
         first: &First<'_>,
         compound: &Compound,
         now: Now,
-    ) -> Result<bool, Refused> {
+    ) -> Result<bool, AdmissionRefusal> {
         let header = first.header;
         if header.is_response() {
-            return Err(Refused::Close("a response where a request must be"));
+            return Err(AdmissionRefusal::Close("a response where a request must be"));
         }
         if compound.len() >= MAX_COMPOUND {
-            return Err(Refused::Close("too many requests in one frame"));
+            return Err(AdmissionRefusal::Close("too many requests in one frame"));
         }
         let command = header.command();
         // MS-SMB2 3.3.5.2: nothing but NEGOTIATE before NEGOTIATE.
-        if self.negotiated.is_none() && command != Command::Negotiate {
-            return Err(Refused::Close("a request before NEGOTIATE"));
+        if self.negotiated.is_none() && command != SmbCommand::Negotiate {
+            return Err(AdmissionRefusal::Close("a request before NEGOTIATE"));
         }
         // MS-SMB2 3.3.5.2.3
-        if command != Command::Cancel {
+        if command != SmbCommand::Cancel {
             let multi = self.negotiated.as_ref().is_some_and(Negotiated::multi_credit);
             let charge = if multi { header.credit_charge().max(1) } else { 1 };
             if !self.window.take(header.message_id(), charge) {
-                return Err(Refused::Close("a message id outside the credit window"));
+                return Err(AdmissionRefusal::Close("a message id outside the credit window"));
             }
         }
         let session_id = match header.is_related() && compound.related.any {
             true if header.session_id() == u64::MAX => compound.related.session_id,
             _ => header.session_id(),
         };
-        // MS-SMB2 3.3.5.2.1.1: what stands in a sealed frame belongs to the session whose keys sealed it.
+        // MS-SMB2 3.3.5.2.1.1: the requests in a sealed frame belong to the session whose keys sealed it.
         if compound.sealed_by.is_some_and(|sealed_by| sealed_by != session_id) {
-            return Err(Refused::Close("another session's request in a sealed frame"));
+            return Err(AdmissionRefusal::Close("another session's request in a sealed frame"));
         }
-        if compound.sealed_by.is_some() || command == Command::Negotiate {
+        if compound.sealed_by.is_some() || command == SmbCommand::Negotiate {
             return Ok(false);
         }
         match self.channel_of(session_id) {
             Some(at) => check_signature(&self.channels[at], first)
-                .inspect_err(|_| self.complain_of_signature(header, now)),
+                .inspect_err(|_| self.log_bad_signature(header, now)),
             None => Ok(self.is_signed_otherwise(session_id, first)),
         }
     }
 
-    /// A request has been refused for its signature: the log has a line.
-    fn complain_of_signature(&self, header: &Header, now: Now) {
+    /// Logs that a request was refused for its signature.
+    fn log_bad_signature(&self, header: &Header, now: Now) {
         let why = if header.is_signed() { "its signature is wrong" } else { "it is not signed" };
         let what = format!("{:?} refused: {why}", header.command());
-        self.complain(header.session_id(), NtStatus::ACCESS_DENIED, &what, now);
+        self.log_refusal(header.session_id(), NtStatus::ACCESS_DENIED, &what, now);
     }
 
-    /// Whether a request is signed with the key of a session that ended on another channel, or that only other
-    /// connections carry. The latter may be bound; else that is good for nothing but a signed refusal. A log-on
-    /// under way has no key yet.
+    /// Whether a request is signed with the key of a session that is not carried here. The session may have
+    /// ended on another channel. Its key then signs a refusal and nothing else. Or only other connections
+    /// carry it, and this one may be bound to it. A log-on under way has no key yet.
     fn is_signed_otherwise(&self, session: u64, first: &First<'_>) -> bool {
         if !first.header.is_signed() {
             return false;
@@ -127,23 +131,23 @@ impl Connection {
 }
 
 // MS-SMB2 3.3.5.2.4
-fn check_signature(channel: &Channel, first: &First<'_>) -> Result<bool, Refused> {
+fn check_signature(channel: &Channel, first: &First<'_>) -> Result<bool, AdmissionRefusal> {
     let header = first.header;
-    if channel.session.state() == State::Gone {
+    if channel.session.state() == SessionState::Gone {
         return Ok(header.is_signed() && is_signed_by(&channel.signer, first));
     }
     if header.is_signed() {
         let valid = is_signed_by(&channel.signer, first);
-        return if valid { Ok(true) } else { Err(Refused::bad_signature(header, channel)) };
+        return if valid { Ok(true) } else { Err(AdmissionRefusal::bad_signature(header, channel)) };
     }
     let anonymous = channel.session.proved().is_some_and(|proved| proved.anonymous);
     if channel.session.signing_required.load(Ordering::Relaxed) && !anonymous {
-        return Err(Refused::bad_signature(header, channel));
+        return Err(AdmissionRefusal::bad_signature(header, channel));
     }
     Ok(false)
 }
 
 fn is_signed_by(signer: &Signer, &First { header, message, signature }: &First<'_>) -> bool {
-    let nonce = GmacNonce::request(header.message_id(), header.command() == Command::Cancel);
+    let nonce = GmacNonce::request(header.message_id(), header.command() == SmbCommand::Cancel);
     signer.verify(message, nonce, &signature).is_ok()
 }

@@ -1,4 +1,4 @@
-//! What a request names: its session, its tree and its Open, each with the checks that belong to it (MS-SMB2 3.3.5.2.9 to
+//! Lookup of a request's session, tree and Open, with the checks that belong to each (MS-SMB2 3.3.5.2.9 to
 //! 3.3.5.2.11).
 
 use std::sync::Arc;
@@ -6,15 +6,15 @@ use std::sync::Arc;
 use share::{Waiter, Wake};
 use smb_wire::header::Flags;
 use smb_wire::negotiate::Dialect;
-use smb_wire::{Command, FileId, Header, NtStatus};
+use smb_wire::{FileId, Header, NtStatus, SmbCommand};
 
 use super::{Connection, Negotiated};
-use crate::exchange::{Request, Stop, UnderWay};
-use crate::state::open::changing::{Named, Outstanding};
-use crate::state::{Open, Session, Target, Tree};
+use crate::exchange::{Request, RequestState, Stop};
+use crate::state::open::pending::{Outstanding, RequestOpen};
+use crate::state::{Open, Session, Tree, TreeTarget};
 
 impl Connection {
-    /// The session of a request that was checked to have one.
+    /// The session of a request. An earlier check has found that it has one.
     pub(crate) fn session(&self, request: &Request<'_>) -> Result<&Arc<Session>, Stop> {
         let channel = request.channel.and_then(|at| self.channels.get(at));
         channel.map(|channel| &channel.session).ok_or(Stop::Fail(NtStatus::USER_SESSION_DELETED))
@@ -32,8 +32,8 @@ impl Connection {
         Ok(tree)
     }
 
-    /// The Open that a request names, found without a lock. Requests behind it inherit its id.
-    pub(crate) fn open(&mut self, request: &mut Request<'_>, id: FileId) -> Result<Named, Stop> {
+    /// The Open of a request, found without a lock. The following requests of the compound inherit its id.
+    pub(crate) fn open(&mut self, request: &mut Request<'_>, id: FileId) -> Result<RequestOpen, Stop> {
         let id = request.file_id(id)?;
         let session = self.session(request)?;
         let found =
@@ -49,7 +49,7 @@ impl Connection {
                 // MS-SMB2 3.3.5.11 to 3.3.5.22
                 open.used();
                 self.pace_metadata(request, &open.tree)?;
-                Named::new(open, request.header.command()).ok_or(Stop::Fail(NtStatus::FILE_CLOSED))
+                RequestOpen::new(open, request.header.command()).ok_or(Stop::Fail(NtStatus::FILE_CLOSED))
             }
             _ => {
                 self.tree(request)?;
@@ -58,14 +58,14 @@ impl Connection {
         }
     }
 
-    /// Says for the counts which share a request is for.
+    /// Sets the share that a request is counted for.
     fn is_for(&mut self, request: &mut Request<'_>, tree: &Tree) {
-        if let Target::Disk { engine, .. } = &tree.target {
-            request.course.place = self.desk.place(engine);
+        if let TreeTarget::Disk { engine, .. } = &tree.target {
+            request.transaction.place = self.desk.place(engine);
         }
     }
 
-    /// Whether a request comes in time for the Open, on which it counts from now on.
+    /// Checks whether a request is on time for the Open. The Open counts it from now on.
     fn check_sequence(&self, request: &mut Request<'_>, open: &Open) -> Result<(), Stop> {
         // MS-SMB2 3.3.5.2.10
         let is_known = request.resumed || request.counted.is_some();
@@ -73,34 +73,34 @@ impl Connection {
             return Ok(());
         }
         let is_replay = request.header.flags().contains(Flags::REPLAY_OPERATION);
-        if open.moving.sequence.begin(request.header.channel_sequence(), is_replay) {
+        if open.per_request.sequence.begin(request.header.channel_sequence(), is_replay) {
             request.counted = Some(open.id.volatile);
             return Ok(());
         }
         let command = request.header.command();
-        if !matches!(command, Command::Write | Command::SetInfo | Command::Ioctl) {
+        if !matches!(command, SmbCommand::Write | SmbCommand::SetInfo | SmbCommand::Ioctl) {
             return Ok(());
         }
         let late = "its ChannelSequence is an older one, as of a channel that was lost";
         let why = if is_replay { "an earlier one is still under way" } else { late };
         let (what, status) = (format!("{command:?} refused: {why}"), NtStatus::FILE_NOT_AVAILABLE);
-        self.complain(request.session_id, status, &what, request.now);
+        self.log_refusal(request.session_id, status, &what, request.now);
         Err(Stop::Fail(status))
     }
 
-    /// What keeps a request counted that is put aside.
+    /// Keeps the count of a request that is put aside.
     pub(crate) fn outstanding(&self, counted: Option<u64>, header: &Header) -> Option<Outstanding> {
         let open = self.server.opens.get(counted?)?.share();
         Some(Outstanding { open, sequence: header.channel_sequence() })
     }
 
-    /// How the engine wakes a request that may be about to wait.
-    pub(crate) fn waiter_for(&self, request: &mut UnderWay) -> Waiter {
+    /// The waiter by which the engine wakes a request that may have to wait.
+    pub(crate) fn waiter_for(&self, request: &mut RequestState) -> Waiter {
         Waiter { wake: Arc::clone(&self.handle) as Arc<dyn Wake>, token: self.async_id(request) }
     }
 
-    /// The number of a request that is about to wait.
-    pub(crate) fn async_id(&self, request: &mut UnderWay) -> u64 {
+    /// The async id of a request that may have to wait.
+    pub(crate) fn async_id(&self, request: &mut RequestState) -> u64 {
         *request.async_id.get_or_insert_with(|| {
             let id = self.next_async.get() + 1;
             self.next_async.set(id);
@@ -109,7 +109,7 @@ impl Connection {
     }
 }
 
-/// A share may ask for more protection than the session (MS-SMB2 3.3.5.2.11).
+/// Checks the protection of a request. A share may require more than the session (MS-SMB2 3.3.5.2.11).
 fn check_protection(tree: &Tree, request: &Request<'_>) -> Result<(), Stop> {
     let unsealed = tree.sealed && !request.sealed;
     let unsigned = tree.signed && !request.sealed && !request.header.is_signed();
@@ -117,8 +117,8 @@ fn check_protection(tree: &Tree, request: &Request<'_>) -> Result<(), Stop> {
 }
 
 impl Negotiated {
-    /// Whether a request may transfer `size` bytes: no more than was negotiated, and its payload no more than the credits that
-    /// it was charged (MS-SMB2 3.3.5.2.5).
+    /// Checks that a request may transfer `size` bytes: at most the negotiated size, and a payload within
+    /// the charged credits (MS-SMB2 3.3.5.2.5).
     pub(crate) fn check_size(&self, request: &Request<'_>, size: usize, payload: u32) -> Result<(), Stop> {
         Stop::when(size > self.max_io as usize, NtStatus::INVALID_PARAMETER)?;
         let paid = if self.multi_credit() { request.header.credit_charge().max(1) } else { 1 };

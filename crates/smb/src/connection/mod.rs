@@ -1,23 +1,24 @@
-//! Connection: carries bytes for the sessions bound to it (MS-SMB2 3.3.1.7).
+//! A connection carries messages for the sessions that are bound to it (MS-SMB2 3.3.1.7).
 //!
-//! Start with [`Connection::on_message`](wire::Conversation::on_message) in [`crate::service`]; here is what a connection
-//! knows, and in the files beside it what it does for whoever is above: whether a request is looked at (`admit.rs`), what it
-//! names (`lookup.rs`), how it is put aside (`parking.rs`) and answered (`answers.rs`). It calls no command.
+//! Start with [`Connection::on_message`](wire::Conversation::on_message) in [`crate::service`]. This file
+//! has the state of a connection. The files beside it have its services for the floors above: it admits a
+//! request (`admit.rs`), looks up its objects (`lookup.rs`), puts it aside (`parking.rs`) and answers it
+//! (`replies.rs`). It calls no command.
 
 mod admit;
-mod announcing;
-mod answers;
-mod complaints;
-mod controls;
+mod interim;
 mod locks;
 mod lookup;
 mod notices;
-mod noting;
-mod pacing;
 mod parking;
-mod recording;
+mod pending_changes;
+mod records;
+mod refusal_log;
+mod replies;
 pub(crate) mod setup;
-mod waits;
+mod test_controls;
+mod throttling;
+mod transactions;
 mod window;
 
 use std::collections::VecDeque;
@@ -32,39 +33,39 @@ use smb_wire::Guid;
 use smb_wire::negotiate::{Capabilities, SecurityMode};
 use wire::{Mailbox, Now, Output, Peer};
 
-pub(crate) use admit::Refused;
-use controls::Controls;
+pub(crate) use admit::AdmissionRefusal;
 use setup::Setup;
+use test_controls::Controls;
 use window::Window;
 
 use crate::config::ServerConfig;
-use crate::config::account::Known;
+use crate::config::account::AccountHint;
 use crate::exchange::parked::{Parked, ParkingLot};
 use crate::keys::Protection;
 use crate::limits::{LOGON_TIME_NS, MAX_PARTING};
 use crate::state::notice::Notice;
 use crate::state::{Event, Handle, Server, Session};
 
-/// What NEGOTIATE settled.
+/// The values that NEGOTIATE has set.
 #[derive(Debug, Clone, Copy)]
 pub struct Negotiated {
     /// Dialect, signing, cipher.
     pub protection: Protection,
-    /// The client.
+    /// The ClientGuid.
     pub client_guid: Guid,
-    /// The client for the engine.
+    /// The client's key in the engine.
     pub client: ClientKey,
-    /// What the client said it can do.
+    /// The capabilities of the client.
     pub client_capabilities: Capabilities,
-    /// How the client said it signs.
+    /// The security mode of the client.
     pub client_security: SecurityMode,
-    /// What we said.
+    /// The capabilities of the server.
     pub capabilities: Capabilities,
-    /// How we said that we sign.
+    /// The security mode of the server.
     pub security: SecurityMode,
     /// Largest READ, WRITE and TRANSACT.
     pub max_io: u32,
-    /// Whether the client speaks the POSIX extensions.
+    /// Whether the client uses the POSIX extensions.
     pub posix: bool,
 }
 
@@ -83,16 +84,16 @@ pub struct Channel {
     pub signer: Signer,
 }
 
-/// A notice that was sent on a connection and that the client may not have read.
+/// A notice that was sent on a connection. The client may not have read it yet.
 #[derive(Debug)]
 pub(crate) struct Unproved {
-    /// The question to the transport after which it goes to another connection if it has not arrived.
+    /// The receipt request after which the notice goes to another connection if it has not arrived.
     pub first: u64,
-    /// The question after which it counts as read, or this connection is given up.
+    /// The receipt request after which the notice counts as read, or this connection is closed.
     pub last: u64,
-    /// Until another connection has it.
+    /// The notice, until another connection has it.
     pub notice: Option<Notice>,
-    /// The client's host has it.
+    /// The client's host has acknowledged it.
     pub arrived: bool,
 }
 
@@ -109,40 +110,41 @@ pub struct Connection {
     pub(crate) server: Arc<Server>,
     pub(crate) handle: Arc<Handle>,
     pub(crate) negotiated: Option<Negotiated>,
-    /// Hash of the dialects that the client offered (ClientDialects of MS-SMB2 3.3.1.7), which it may offer by the thousand.
+    /// Hash of the dialects that the client offered (ClientDialects of MS-SMB2 3.3.1.7). A client may offer
+    /// thousands.
     pub(crate) offered: [u8; 64],
-    /// The client has sent an SMB1 NEGOTIATE that leads here (MS-SMB2 3.3.5.3.2).
+    /// The client has sent an SMB1 NEGOTIATE that led to this dialect (MS-SMB2 3.3.5.3.2).
     pub(crate) multi_protocol: bool,
-    /// Nobody with a name has logged on here yet (ConstrainedConnection).
+    /// No user but an anonymous one has logged on here yet (ConstrainedConnection).
     pub(crate) constrained: bool,
-    /// Its own client, and those of sessions that another client made and that are bound here.
+    /// Its own client, and the clients of sessions that were made elsewhere and are bound here.
     clients: SmallVec<[ClientKey; 1]>,
-    /// Its account, where that is known since NEGOTIATE.
-    pub(crate) account: Option<Known>,
+    /// Its account, if NEGOTIATE has named it.
+    pub(crate) account: Option<AccountHint>,
     pub(crate) preauth: [u8; 64],
-    /// Where its requests are counted.
+    /// The counters for its requests.
     pub(crate) desk: Desk,
     pub(crate) window: Window,
     pub(crate) channels: Vec<Channel>,
-    /// Channels of sessions that have ended, for answers that are still to be signed and sealed: those to requests
-    /// that were under way, and the refusals of what the client sends before it knows.
+    /// Channels of ended sessions. They sign and seal the replies to requests under way, and the refusals of
+    /// requests that the client sends before it learns of the end.
     parting: Vec<Channel>,
     pub(crate) setups: Vec<Setup>,
     /// The requests that are put aside.
     pub(crate) parked: ParkingLot,
-    /// Those of them that nobody was told of, each with when that ends.
+    /// Waiting requests without an interim response, each with the time at which it gets one.
     pub(crate) silent: Vec<(u64, u64)>,
     next_async: std::cell::Cell<u64>,
     pub(crate) deadline: Option<u64>,
-    /// Notices whose arrival is not known.
+    /// Notices that may not have arrived.
     pub(crate) unproved: VecDeque<Unproved>,
     pub(crate) next_receipt: u64,
-    /// What a test of the server has asked for.
+    /// The controls that a test of the server has set.
     pub(crate) controls: Controls,
 }
 
 impl Connection {
-    /// A connection that has just been accepted; none when there are too many.
+    /// A connection that was just accepted. Returns `None` if there are too many.
     pub fn new(
         server: &Arc<Server>,
         peer: Peer,
@@ -177,7 +179,7 @@ impl Connection {
         })
     }
 
-    /// The settings that count here: the server's, and what its account demands besides, where that is known.
+    /// The settings of this connection: the server's, and the requirements of its account if that is known.
     pub(crate) fn settings(&self) -> Arc<ServerConfig> {
         let config = self.server.config();
         match &self.account {
@@ -186,37 +188,37 @@ impl Connection {
         }
     }
 
-    /// Where the channel of a session is in the list.
+    /// The index of a session's channel.
     #[inline]
     pub(crate) fn channel_of(&self, session_id: u64) -> Option<usize> {
         self.channels.iter().position(|channel| channel.session.id == session_id)
     }
 
-    /// What the engine is told of where its requests come from.
+    /// The origin that the engine gets with the requests of this connection.
     pub(crate) fn origin(&self) -> Origin {
         Origin { connection: self.handle.id, is_itself: true }
     }
 
-    /// The client broke the protocol in a way that costs it the connection.
+    /// Closes the connection after a violation of the protocol.
     pub(crate) fn hang_up(&self, why: &str, out: &mut Output<Event>) {
         tracing::info!(peer = %self.handle.peer.remote, why, "closing the connection");
         out.close = true;
     }
 
-    /// The channel of a session, also of one that has ended while requests were under way.
+    /// The channel of a session, also of one that ended while requests were under way.
     pub(crate) fn channel_or_parting(&self, session_id: u64) -> Option<&Channel> {
         let mut all = self.channels.iter().chain(&self.parting);
         all.find(|channel| channel.session.id == session_id)
     }
 
-    /// The session has ended: nothing of it is kept here but the keys for what was asked before.
+    /// Forgets a session that has ended. Only its keys are kept, for the replies to earlier requests.
     pub(crate) fn forget_session(&mut self, session_id: u64) {
         self.parting.extend(self.channels.extract_if(.., |channel| channel.session.id == session_id));
         self.setups.retain(|setup| setup.session.id != session_id);
         self.part();
     }
 
-    /// Lets go of the keys of sessions that ended longest ago, unless a request that waits needs them.
+    /// Drops the keys of the sessions that ended the longest ago, unless a waiting request needs them.
     fn part(&mut self) {
         let mut more = self.parting.len().saturating_sub(MAX_PARTING);
         let Connection { parting, parked, .. } = self;
@@ -228,7 +230,7 @@ impl Connection {
         });
     }
 
-    /// Breaks for this client may come over this connection.
+    /// Makes this connection a path for breaks of this client.
     pub(crate) fn join(&mut self, client: ClientKey) {
         if !self.clients.contains(&client) {
             self.clients.push(client);
@@ -236,25 +238,25 @@ impl Connection {
         }
     }
 
-    /// When the connection is to be called. While a log-on waits for its turn nothing else can be expected.
+    /// When the connection must be called next. While a log-on waits, no other log-on can be expected.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
         let turns = self.parked.log_ons().filter_map(|(_, at_ns)| at_ns).min();
         let logon = if self.parked.has_log_ons() { turns } else { self.deadline };
         logon.into_iter().chain(self.silence_ends()).min()
     }
 
-    /// A connection on which nobody is logged on must see a log-on in time, also after the last LOGOFF.
+    /// Sets the deadline for a log-on if no session is left, also after the last LOGOFF.
     pub(crate) fn expect_logon(&mut self, now: Now) {
         if self.channels.is_empty() {
             self.deadline = Some(now.mono_ns.saturating_add(LOGON_TIME_NS));
         }
     }
 
-    /// Ends the connection's part in everything (MS-SMB2 3.3.7.1).
+    /// Ends all state of the connection (MS-SMB2 3.3.7.1).
     pub(crate) fn closed(&mut self, now: Now) {
         self.let_go_of_waiting();
         self.server.remove_connection(self.handle.id);
-        // A channel that was not bound yet is none of its session's.
+        // A connection whose binding is unfinished is not yet a channel of the session.
         for setup in self.setups.drain(..).filter(|setup| !setup.binds()) {
             if setup.session.remove_channel(self.handle.id) {
                 self.server.end_session(&setup.session, now.into());
@@ -270,8 +272,8 @@ impl Connection {
         for client in self.clients.drain(..) {
             self.server.leave_client(client, self.handle.id);
         }
-        self.handle.way.end();
-        // What may not have arrived goes to another connection.
+        self.handle.path.end();
+        // Notices that may not have arrived go to another connection.
         self.unproved.clear();
         drop(self.handle.own_notices.take());
     }

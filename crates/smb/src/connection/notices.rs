@@ -1,4 +1,5 @@
-//! Notices on their last way ([`crate::state::notice`]): one is sent, and the transport says whether it has arrived.
+//! The last step of a notice ([`crate::state::notice`]): it is sent, and the transport reports whether it
+//! has arrived.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,7 +9,7 @@ use smb_wire::create::OplockLevel;
 use smb_wire::create_context::LeaseState;
 use smb_wire::id::LeaseKey;
 use smb_wire::oplock_break::{Notification, NotificationFlags, Oplock};
-use smb_wire::{Command, Header};
+use smb_wire::{Header, SmbCommand};
 use wire::{Now, Output};
 
 use super::{Connection, Unproved};
@@ -18,14 +19,14 @@ use crate::state::notice::{Notice, open_of};
 use crate::state::{Event, Session};
 
 impl Connection {
-    /// Sends what the request that is being answered has broken of this client's rights.
+    /// Sends the breaks of this client's rights that its own request has caused.
     pub(crate) fn send_own_notices(&mut self, now: Now, out: &mut Output<Event>) {
         for notice in self.handle.own_notices.take() {
             self.send_notice(notice, now, out);
         }
     }
 
-    /// Sends a notice, or hands it to another connection when this one does not carry the session any more.
+    /// Sends a notice, or passes it to another connection if this one does not carry the session any more.
     pub(crate) fn send_notice(&mut self, notice: Notice, now: Now, out: &mut Output<Event>) {
         if !notice.is_wanted() && !notice.is_news() {
             return notice.settle();
@@ -55,12 +56,12 @@ impl Connection {
         }
     }
 
-    /// The transport says whether what was queued before question `token` has arrived.
+    /// Handles the transport's report on receipt request `token`: whether all earlier frames have arrived.
     pub(crate) fn take_receipt(&mut self, token: u64, arrived: bool, out: &mut Output<Event>) {
         let at = self.unproved.iter().position(|sent| sent.first == token || sent.last == token);
         let Some(at) = at else { return };
         let sent = &mut self.unproved[at];
-        if arrived && !self.controls.deaf {
+        if arrived && !self.controls.ignores_receipts {
             sent.arrived = true;
             if (sent.last == token || sent.notice.is_none())
                 && let Some(read) = self.unproved.remove(at)
@@ -69,7 +70,7 @@ impl Connection {
             }
             return;
         }
-        self.handle.way.fall_silent();
+        self.handle.path.fall_silent();
         match sent.notice.take() {
             Some(notice) if notice.is_wanted() => sent.notice = notice.pass_on(),
             Some(notice) => notice.settle(),
@@ -105,7 +106,7 @@ impl Connection {
             current_state: LeaseState::from_bits_retain(u32::from(notice.from.bits())),
             new_state: LeaseState::from_bits_retain(u32::from(notice.to.bits())),
         };
-        // The notice names no session; it is sealed where any session here asks for it.
+        // A lease break names no session. It is sealed if any session here requires that.
         let mut sessions = self.channels.iter().map(|channel| &channel.session);
         let sealing = sessions.find(|session| session.sealing_required.load(Ordering::Relaxed));
         queue(&notification, sealing, out);
@@ -115,7 +116,7 @@ impl Connection {
 
 fn queue(notification: &Notification, sealing: Option<&Arc<Session>>, out: &mut Output<Event>) {
     let mut frame = out.pool.take(128);
-    Header::notification(Command::OplockBreak).push(frame.tail());
+    Header::notification(SmbCommand::OplockBreak).push(frame.tail());
     notification.write(frame.tail());
     if let Some(session) = sealing {
         compound::seal(&mut frame, session);

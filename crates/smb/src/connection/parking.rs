@@ -1,18 +1,19 @@
-//! Requests that are not answered at once: [`Connection::put_aside`] moves one into the map of those that are parked, with its
-//! exchange; `run.rs` moves it out when it goes on, [`Connection::cancel`] when its client takes it back.
+//! Requests that are not answered at once. [`Connection::put_aside`] moves a request and its exchange into
+//! the connection's map. `run.rs` moves it out when it goes on, and [`Connection::cancel`] when its client
+//! cancels it.
 
 use share::{Share, Ticket};
-use smb_wire::{Command, FileId, NtStatus};
+use smb_wire::{FileId, NtStatus, SmbCommand};
 use wire::Output;
 
-use super::{Connection, announcing};
+use super::{Connection, interim};
 use crate::exchange::parked::{Parked, Parking};
-use crate::exchange::{Aside, Exchange, UnderWay};
+use crate::exchange::{Aside, Exchange, RequestState};
 use crate::limits::{MAX_WAITING, MAX_WAITING_BYTES, SMALL_HELD, SMALL_WAITING};
 use crate::state::Event;
 
 impl Connection {
-    /// Puts the first request that is left aside. Gives back what may not wait, and goes on.
+    /// Puts the first remaining request aside. Returns the exchange if the request may not wait.
     pub(crate) fn put_aside<'m>(
         &mut self,
         mut exchange: Exchange<'m>,
@@ -31,17 +32,17 @@ impl Connection {
                 self.announce_or_note(&mut exchange, &mut request, async_id, out);
                 Parking::Engine(engine, ticket)
             }
-            Aside::Turn(place) => {
+            Aside::LogOnDelay(place) => {
                 exchange.compound.abandon(request.at);
-                Parking::Turn(place)
+                Parking::LogOnDelay(place)
             }
-            Aside::Work(work) | Aside::Lasting(work) => {
-                exchange.rest.pass(request.course.len);
+            Aside::Work(work) | Aside::Persist(work) => {
+                exchange.remaining.pass(request.transaction.len);
                 let mut frame = std::mem::take(&mut exchange.compound.frame);
                 let outstanding = request.outstanding.take();
                 out.run(move || {
                     let completion = work(frame.tail());
-                    // Its answer may be taken late, or never, by a channel that is lost: what it does is done.
+                    // A lost channel may take the reply late or never, but the work itself is done now.
                     drop(outstanding);
                     Event::JobDone { async_id, frame, completion }
                 });
@@ -49,22 +50,22 @@ impl Connection {
             }
             Aside::Hold(hold) => {
                 exchange.compound.abandon(request.at);
-                let keeps = exchange.rest.bytes().len();
+                let keeps = exchange.remaining.bytes().len();
                 if keeps > SMALL_HELD && keeps + self.parked.bytes() > MAX_WAITING_BYTES {
-                    // There is no room to hold more of what only a client that means harm sends so much of: it is done
-                    // now, and owed.
-                    request.course.charge = hold.go();
+                    // There is no space to delay so much data. Only a hostile client sends that much. The
+                    // request is carried out now, and its charge is owed.
+                    request.transaction.charge = hold.go();
                     exchange.request = Some(request);
                     return Some(exchange);
                 }
                 if exchange.compound.is_empty() {
-                    // The room for an answer is taken when there is one.
+                    // The buffer for a reply is taken later.
                     out.pool.give_back(std::mem::take(&mut exchange.compound.frame));
                 }
                 Parking::Limits(hold)
             }
             Aside::Answer(status, hold) => {
-                exchange.rest.pass(request.course.len);
+                exchange.remaining.pass(request.transaction.len);
                 Parking::Answer(status, hold)
             }
         };
@@ -75,20 +76,25 @@ impl Connection {
         None
     }
 
-    /// Why a request may not be put aside after all.
-    fn must_not_wait(&self, aside: &Aside, exchange: &Exchange<'_>, request: &UnderWay) -> Option<NtStatus> {
-        // MS-SMB2 3.3.4.2: within a compound only what waits for a break may wait, as Windows has it.
-        let may_last = matches!(request.header.command(), Command::ChangeNotify | Command::Lock);
-        let left = exchange.rest.bytes().len();
+    /// The status of a request that may not be put aside after all.
+    fn must_not_wait(
+        &self,
+        aside: &Aside,
+        exchange: &Exchange<'_>,
+        request: &RequestState,
+    ) -> Option<NtStatus> {
+        // MS-SMB2 3.3.4.2: within a compound only a request that waits for a break may wait, as in Windows.
+        let may_last = matches!(request.header.command(), SmbCommand::ChangeNotify | SmbCommand::Lock);
+        let left = exchange.remaining.bytes().len();
         let keeps = left + exchange.compound.frame.len();
-        // Small ones are bounded by their number.
+        // The number of small requests is bounded.
         let is_too_much = keeps > SMALL_WAITING && keeps + self.parked.bytes() > MAX_WAITING_BYTES;
         let has_room = self.parked.waiting() < MAX_WAITING && !is_too_much;
         match aside {
-            // The transport bounds how much of that there is, or the credits do.
-            Aside::Lasting(_) | Aside::Hold(_) | Aside::Answer(..) => None,
+            // The transport or the credits bound the number of these.
+            Aside::Persist(_) | Aside::Hold(_) | Aside::Answer(..) => None,
             _ if !has_room => Some(NtStatus::INSUFFICIENT_RESOURCES),
-            Aside::Wait(..) if may_last && left > request.course.len => Some(NtStatus::INTERNAL_ERROR),
+            Aside::Wait(..) if may_last && left > request.transaction.len => Some(NtStatus::INTERNAL_ERROR),
             _ => None,
         }
     }
@@ -97,50 +103,50 @@ impl Connection {
     fn refuse_to_wait<'m>(
         &mut self,
         mut exchange: Exchange<'m>,
-        mut request: UnderWay,
+        mut request: RequestState,
         aside: Aside,
         status: NtStatus,
     ) -> Exchange<'m> {
         if let Aside::Wait(engine, ticket) = aside {
             engine.cancel(ticket);
         }
-        // A client that hears of it takes the first copy for refused too.
-        self.note_ended(&request.header, exchange.compound.related.file_id, exchange.rest.bytes());
+        // The client gets this refusal, so a late first copy must have no effect either.
+        self.note_ended(&request.header, exchange.compound.related.file_id, exchange.remaining.bytes());
         exchange.compound.claim = None;
-        exchange.rest.pass(request.course.len);
+        exchange.remaining.pass(request.transaction.len);
         self.answer(&mut exchange.compound, &mut request, Err(status).into());
         exchange
     }
 
-    /// Tells the client that its request waits, or notes that it is to be told later.
+    /// Sends an interim response for a waiting request, now or later.
     fn announce_or_note(
         &mut self,
         exchange: &mut Exchange<'_>,
-        request: &mut UnderWay,
+        request: &mut RequestState,
         async_id: u64,
         out: &mut Output<Event>,
     ) {
         if request.announced {
             return;
         }
-        let is_last = exchange.rest.bytes().len() == request.course.len;
-        if announcing::at_once(request.header.command(), is_last) {
+        let is_last = exchange.remaining.bytes().len() == request.transaction.len;
+        if interim::at_once(request.header.command(), is_last) {
             self.announce(&mut exchange.compound, request, async_id, out);
         } else {
-            self.announce_later(async_id, request.course.arrived_ns);
+            self.announce_later(async_id, request.transaction.arrived_ns);
         }
     }
 
-    /// Whether a small request may be put aside, and a larger one most probably too.
+    /// Whether a small request may be put aside. A larger one most probably may too.
     pub(crate) fn has_room_to_wait(&self) -> bool {
         self.parked.waiting() < MAX_WAITING && self.parked.bytes() < MAX_WAITING_BYTES / 2
     }
 
-    /// Takes a waiting request back and answers it (MS-SMB2 3.3.5.16). Work that has begun is answered when it is done. Nor is
-    /// a CLOSE taken back: its client forgets the handle all the same.
+    /// Cancels a waiting request and answers it (MS-SMB2 3.3.5.16). Work that has begun is answered when it
+    /// is done. A CLOSE is not cancelled either: its client forgets the handle in any case.
     pub(crate) fn cancel(&mut self, async_id: u64, out: &mut Output<Event>) {
         let is_meant = |parked: &Parked| {
-            parked.parking.can_be_taken_back() && parked.request.header.command() != Command::Close
+            parked.parking.can_be_taken_back() && parked.request.header.command() != SmbCommand::Close
         };
         let Some(Parked { exchange, mut request, parking }) = self.parked.remove_if(async_id, is_meant)
         else {
@@ -159,9 +165,9 @@ impl Connection {
         self.finish(compound, out);
     }
 
-    /// The connection is gone: what waits is taken back. But a CREATE that its client may replay on another
-    /// channel keeps its name while it would have waited: until then the replay is told to come back, as it
-    /// would be had the channel not been lost.
+    /// Cancels all waiting requests when the connection ends. A CREATE that its client may replay on another
+    /// channel keeps its claim as long as it would have waited. PendingUntil then the replay gets the status
+    /// for a later retry, as it would if the channel were not lost.
     // MS-SMB2 3.3.7.1
     pub(crate) fn let_go_of_waiting(&mut self) {
         self.controls.end();
@@ -172,7 +178,7 @@ impl Connection {
             match exchange.compound.claim.take().filter(|_| has_others) {
                 Some(claim) => {
                     self.handle.left.lock().insert(async_id, claim);
-                    // It may have been woken before it was there to be found.
+                    // The request may have been woken before its claim was in the map.
                     if !engine.is_waiting(ticket) {
                         self.handle.left.lock().remove(&async_id);
                     }
@@ -182,8 +188,8 @@ impl Connection {
         }
     }
 
-    /// Takes back what waits on an Open. If that was woken before, it was for a byte range that it might have had: the
-    /// next is woken in its place.
+    /// Cancels a wait on an Open. If the request was woken before, a byte range may have become free for it.
+    /// Then the next waiter is woken in its place.
     fn take_back(&self, engine: &Share, ticket: Ticket, id: Option<FileId>) {
         if engine.cancel(ticket) {
             return;

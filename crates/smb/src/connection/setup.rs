@@ -1,4 +1,4 @@
-//! Log-ons under way.
+//! Log-ons under way on a connection.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use crate::state::{Server, Session};
 
 /// A log-on under way on one connection.
 pub(crate) struct Setup {
-    /// The session it is for.
+    /// The session that it authenticates.
     pub session: Arc<Session>,
     /// The pre-authentication hash of this connection and session (MS-SMB2 3.3.1.7).
     pub preauth: [u8; 64],
@@ -19,14 +19,14 @@ pub(crate) struct Setup {
     pub _share: SetupShare,
 }
 
-/// One of the log-ons that may be half done at one time, until it is dropped.
+/// One of the unfinished log-ons that the server allows. The drop of this value ends it.
 pub(crate) struct SetupShare(Arc<Server>);
 
 impl SetupShare {
-    /// None when there are too many.
+    /// Counts a log-on. Returns `None` if there are too many.
     pub fn take(server: &Arc<Server>) -> Option<SetupShare> {
         let before = server.setups.fetch_add(1, Ordering::Relaxed);
-        // Dropped again when it is one too many.
+        // The value is dropped at once if there is one too many.
         Some(SetupShare(Arc::clone(server))).filter(|_| before < MAX_SETUPS)
     }
 }
@@ -38,19 +38,19 @@ impl Drop for SetupShare {
 }
 
 impl Setup {
-    /// Whether it adds this connection to a session that others carry.
+    /// Whether it binds this connection to a session that others carry.
     pub fn binds(&self) -> bool {
         self.purpose == Purpose::Bind
     }
 }
 
-/// What a log-on is for.
+/// The purpose of a log-on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// A new session.
     New,
-    /// The session is in use here, and its user proves themselves once more.
+    /// To reauthenticate a session that is in use here.
     Again,
-    /// The session is in use on other connections, and this one is to be a channel of it.
+    /// To bind this connection to a session of other connections.
     Bind,
 }

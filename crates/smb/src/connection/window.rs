@@ -1,34 +1,33 @@
-//! Credits: which message ids a client may still use (MS-SMB2 3.3.1.1, 3.3.5.2.3).
+//! Credits: the message ids that a client may still use (MS-SMB2 3.3.1.1, 3.3.5.2.3).
 
 use crate::limits::MAX_CREDITS;
 
 const BITS: usize = 64;
 const WORDS: usize = MAX_CREDITS as usize / BITS;
 
-/// The message ids that were granted and are not used yet: a window that slides up as its low end is
-/// used.
+/// The granted and unused message ids. It is a window that moves up when its lowest id is used.
 #[derive(Debug)]
 pub struct Window {
-    /// The most that it may be wide, up to [`MAX_CREDITS`].
+    /// Its maximum width, up to [`MAX_CREDITS`].
     most: u16,
-    /// Lowest id that is not used.
+    /// The lowest unused id.
     low: u64,
-    /// First id that is not granted.
+    /// The first id that is not granted.
     end: u64,
-    /// One bit for each id from `low` on, at place `id % MAX_CREDITS`: used already.
+    /// One bit for each id from `low` on, at index `id % MAX_CREDITS`. It is set for a used id.
     used: Box<[u64; WORDS]>,
-    /// Granted and not used.
+    /// The number of granted and unused ids.
     free: u32,
 }
 
 impl Window {
-    /// That of a new connection, which may use message id 0 (MS-SMB2 3.3.1.1).
+    /// The window of a new connection. It may use message id 0 (MS-SMB2 3.3.1.1).
     #[must_use]
     pub fn new(most: u16) -> Window {
         Window { most: most.clamp(1, MAX_CREDITS), low: 0, end: 1, used: Box::new([0; WORDS]), free: 1 }
     }
 
-    /// Takes `count` ids from `first` on; false when one of them is not granted or was used before.
+    /// Uses `count` ids from `first` on. Returns false if one of them is not granted or was used before.
     pub fn take(&mut self, first: u64, count: u16) -> bool {
         let count = u64::from(count.max(1));
         let Some(end) = first.checked_add(count) else { return false };
@@ -48,7 +47,7 @@ impl Window {
         true
     }
 
-    /// Grants up to `wanted` further ids and says how many. A client is never left without any.
+    /// Grants up to `wanted` more ids. Returns the number. A client always keeps at least one.
     pub fn grant(&mut self, wanted: u16) -> u16 {
         let room = u64::from(self.most) - (self.end - self.low);
         let least = u16::from(self.free == 0);

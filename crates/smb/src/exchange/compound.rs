@@ -1,4 +1,4 @@
-//! The answers to one frame: collected in one buffer, then chained, signed and sealed in place
+//! The replies to one frame. They are collected in one buffer, then chained, signed and sealed in place
 //! (MS-SMB2 3.3.4.1).
 
 use std::sync::Arc;
@@ -6,75 +6,76 @@ use std::sync::Arc;
 use auth::crypto::{GmacNonce, Signer};
 use smallvec::SmallVec;
 use smb_wire::header::transform::{self, TransformHeader};
-use smb_wire::{Command, FileId, Header, NtStatus, header, read};
+use smb_wire::{FileId, Header, NtStatus, SmbCommand, header, read};
 use wire::Frame;
 
 use crate::limits::MAX_IO;
 use crate::state::Session;
 use crate::state::index::Claim;
 
-/// What a related request takes over from the one before it (MS-SMB2 3.3.5.2.7.2).
+/// The values that a related request inherits from the one before it (MS-SMB2 3.3.5.2.7.2).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Related {
     /// SessionId.
     pub session_id: u64,
     /// TreeId.
     pub tree_id: u32,
-    /// FileId that the request before it made or used.
+    /// FileId that the previous request created or used.
     pub file_id: Option<FileId>,
-    /// The request before it failed with this, and made no Open.
+    /// The status of the previous request if it failed and created no Open.
     pub failed: Option<NtStatus>,
-    /// Whether there was a request before at all.
+    /// Whether there was a previous request.
     pub any: bool,
-    /// The first request of the frame claimed to be related; so all that are related to it are invalid.
+    /// The first request of the frame claimed to be related. So all requests that are related to it are
+    /// invalid.
     pub invalid: bool,
 }
 
-/// What an answer is signed with (MS-SMB2 3.3.4.1.1).
-pub enum Key<'a> {
-    /// The key of the channel it leaves on.
+/// The key that signs a reply (MS-SMB2 3.3.4.1.1).
+pub enum SigningKey<'a> {
+    /// The key of the channel that carries the reply.
     Channel(&'a Signer),
-    /// The key of the session, while a log-on or a binding is not done or has failed.
+    /// The key of the session, while a log-on or a binding is unfinished or has failed.
     Session(Arc<Session>),
 }
 
-impl Key<'_> {
+impl SigningKey<'_> {
     fn signer(&self) -> Option<&Signer> {
         match self {
-            Key::Channel(signer) => Some(signer),
-            Key::Session(session) => session.proved().map(|proved| &proved.signer),
+            SigningKey::Channel(signer) => Some(signer),
+            SigningKey::Session(session) => session.proved().map(|proved| &proved.signer),
         }
     }
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ReplyEntry {
     at: usize,
     header: Header,
     signed: bool,
 }
 
-/// The answers to one frame.
+/// The replies to one frame.
 #[derive(Debug, Default)]
 pub struct Compound {
-    /// Headers and bodies, one behind the other.
+    /// Headers and bodies, one after the other.
     pub frame: Frame,
-    entries: SmallVec<[Entry; 1]>,
-    /// What the next request may take over.
+    entries: SmallVec<[ReplyEntry; 1]>,
+    /// The values that the next request may inherit.
     pub related: Related,
-    /// The session whose keys sealed the request and seal the answers.
+    /// The session whose keys sealed the request. They seal the replies too.
     pub sealed_by: Option<u64>,
-    /// What the CREATE has begun that is waiting.
+    /// The claim of a waiting CREATE.
     pub claim: Option<Claim>,
 }
 
 impl Compound {
-    /// For the answers to a frame that was sealed with the keys of this session, or not sealed.
+    /// The replies to a frame. `sealed_by` is the session whose keys sealed it.
     pub fn new(frame: Frame, sealed_by: Option<u64>) -> Compound {
         Compound { frame, entries: SmallVec::new(), related: Related::default(), sealed_by, claim: None }
     }
 
-    /// Makes room for a header and says where; the body is appended to the frame behind it.
+    /// Makes space for a header and returns its position. The body is appended after it.
     pub fn begin(&mut self) -> usize {
         let at = self.next_header_at();
         let more = at - self.frame.len() + header::SIZE;
@@ -83,48 +84,48 @@ impl Compound {
         at
     }
 
-    /// Takes back the room that [`Compound::begin`] made and everything behind it.
+    /// Removes the space from [`Compound::begin`] and everything after it.
     pub fn abandon(&mut self, len_before: usize) {
         self.frame.truncate(len_before);
     }
 
-    /// Cuts the body behind the header at `at` away.
+    /// Removes the body after the header at `at`.
     pub fn cut_body(&mut self, at: usize) {
         self.frame.truncate(at + header::SIZE);
     }
 
-    /// Where the next header stands: answers begin at multiples of eight.
+    /// The position of the next header. Replies begin at multiples of eight.
     fn next_header_at(&self) -> usize {
         self.frame.len().next_multiple_of(8)
     }
 
-    /// The body is complete: its header at `at` will be this one.
+    /// Completes a reply with the header for position `at`.
     pub fn end(&mut self, at: usize, header: Header, signed: bool) {
         if let Some(last) = self.entries.last_mut() {
             last.header.set_next_command((at - last.at) as u32);
         }
-        self.entries.push(Entry { at, header, signed });
+        self.entries.push(ReplyEntry { at, header, signed });
     }
 
-    /// How many answers there are.
+    /// The number of replies.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is no answer.
+    /// Whether there is no reply.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Whether there is no answer, and none will be sealed.
+    /// Whether there is no reply, and none will be sealed.
     pub fn is_bare(&self) -> bool {
         self.entries.is_empty() && self.sealed_by.is_none()
     }
 
-    /// Writes the headers and signs; `key` gives the key for an answer.
-    pub fn write_headers<'a>(&mut self, key: impl Fn(&Header) -> Option<Key<'a>>) {
+    /// Writes the headers and signs. `key` returns the key for a reply.
+    pub fn write_headers<'a>(&mut self, key: impl Fn(&Header) -> Option<SigningKey<'a>>) {
         if self.entries.len() > 1 {
-            // MS-SMB2 3.3.4.1.3: Windows pads the last answer of a compound like the others.
+            // MS-SMB2 3.3.4.1.3: Windows pads the last reply of a compound like the others.
             let padding = self.next_header_at() - self.frame.len();
             let tail = self.frame.tail();
             tail.resize(tail.len() + padding, 0);
@@ -135,9 +136,10 @@ impl Compound {
             let next = entry.header.next_command() as usize;
             let stop = if next == 0 { end } else { entry.at + next };
             let message = &mut bytes[entry.at..stop];
-            // A signature is made over the message with the flag set and the field zero (MS-SMB2 3.1.4.1).
+            // A signature covers the message with the flag set and the signature field zero (MS-SMB2
+            // 3.1.4.1).
             let key = if entry.signed { key(&entry.header) } else { None };
-            let signer = key.as_ref().and_then(Key::signer);
+            let signer = key.as_ref().and_then(SigningKey::signer);
             if signer.is_some() {
                 entry.header.set_flags(entry.header.flags() | header::Flags::SIGNED);
             }
@@ -150,7 +152,7 @@ impl Compound {
         }
     }
 
-    /// Seals, if it is to be, and puts the transport's prefix in front.
+    /// Seals the replies if `sealing` is set, and prepends the transport's prefix.
     pub fn into_frame(mut self, sealing: Option<&Session>) -> Frame {
         if let Some(session) = sealing {
             seal(&mut self.frame, session);
@@ -160,7 +162,7 @@ impl Compound {
     }
 }
 
-/// Seals what is in the frame with the session's key (MS-SMB2 3.1.4.3).
+/// Seals the content of the frame with the session's key (MS-SMB2 3.1.4.3).
 pub fn seal(frame: &mut Frame, session: &Session) {
     let Some(seal) = session.proved().and_then(|proved| proved.seal.as_ref()) else { return };
     let mut transform = TransformHeader::new(session.id, frame.len() as u32);
@@ -173,24 +175,24 @@ pub fn seal(frame: &mut Frame, session: &Session) {
     }
 }
 
-/// The four bytes in front of each message on a direct TCP connection (MS-SMB2 2.1).
+/// Prepends the four bytes before each message on a direct TCP connection (MS-SMB2 2.1).
 pub fn prefix(frame: &mut Frame) {
     let len = (frame.len() as u32).to_be_bytes();
     frame.prepend(4).copy_from_slice(&len);
 }
 
-/// How much room the answers to a frame are likely to take, so that READ data needs no second buffer.
+/// The probable size of the replies to a frame, so that READ data needs no second buffer.
 pub(crate) fn expected_size(messages: &[u8]) -> usize {
     const SMALL: usize = 900;
     let Ok(header) = Header::parse(messages) else { return SMALL };
     let wanted = match header.command() {
-        Command::Read => {
+        SmbCommand::Read => {
             let length = messages.get(68..72).and_then(|bytes| bytes.first_chunk());
             length.map_or(0, |bytes| u32::from_le_bytes(*bytes)).min(MAX_IO) as usize
                 + read::RESPONSE_FIXED
                 + header::SIZE
         }
-        Command::QueryDirectory | Command::Ioctl => 16 * 1024,
+        SmbCommand::QueryDirectory | SmbCommand::Ioctl => 16 * 1024,
         _ => SMALL,
     };
     wanted.max(SMALL)

@@ -1,37 +1,38 @@
-//! The requests of one frame under way, from the first byte to the last answer.
+//! The requests of one frame, from its first byte to its last reply.
 //!
-//! [`Exchange`] owns the frame with the answers so far and what is left of the messages; [`UnderWay`] is the request that is
-//! being answered, and [`Request`] that request at its command, which ends with an [`Outcome`]. One that is not answered at
-//! once is moved into the map of those that are parked, with its exchange, and is moved out of it when it goes on: nothing of
-//! it is anywhere else.
+//! [`Exchange`] owns the frame, the replies so far and the remaining messages. [`RequestState`] is the
+//! request that is being answered. [`Request`] is that request as its command gets it. It ends with a
+//! [`CommandOutcome`]. A request that is not answered at once moves with its exchange into the connection's
+//! map of such requests, and out of it when it goes on. No other place has a part of it.
 
 pub mod compound;
-pub(crate) mod course;
 pub(crate) mod outcome;
 pub(crate) mod parked;
+pub(crate) mod remaining;
 mod request;
-pub(crate) mod rest;
-mod under_way;
+mod request_state;
+pub(crate) mod transaction;
 
 pub use compound::Compound;
-pub use outcome::{Answered, Aside, Handled, Outcome, Stop, Work};
+pub use outcome::{Answered, Aside, CommandOutcome, Handled, PoolWork, Stop};
+use remaining::RemainingMessages;
 pub use request::Request;
-use rest::Rest;
-pub use under_way::UnderWay;
+pub use request_state::RequestState;
 
-/// The requests of one frame, and the answers to them.
+/// The requests of one frame, and the replies to them.
 pub(crate) struct Exchange<'m> {
-    /// The answers so far. Its frame is away while work runs.
+    /// The replies so far. Their frame is elsewhere while work runs.
     pub compound: Compound,
-    /// What is left of the frame, from the request under way on; while its answer is all that is awaited, from the next on.
-    pub rest: Rest<'m>,
-    /// The first one, if it was looked at before.
-    pub request: Option<UnderWay>,
+    /// The remaining messages, from the current request on. If only the reply of the current request is
+    /// awaited, they start with the next one.
+    pub remaining: RemainingMessages<'m>,
+    /// The first request, if it is resumed.
+    pub request: Option<RequestState>,
 }
 
 impl Exchange<'_> {
-    /// The same with messages of its own, to be kept.
+    /// The same exchange with its own copy of the messages, to be kept.
     pub fn keep(self) -> Exchange<'static> {
-        Exchange { compound: self.compound, rest: self.rest.keep(), request: self.request }
+        Exchange { compound: self.compound, remaining: self.remaining.keep(), request: self.request }
     }
 }

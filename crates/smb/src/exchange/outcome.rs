@@ -1,4 +1,4 @@
-//! How a request ends, and why one is put aside.
+//! The outcome of a request, and the reasons why one is put aside.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use smb_wire::NtStatus;
 use smb_wire::rpc::PipeError;
 
 use crate::state::Completion;
-use crate::state::brake::Queued;
+use crate::state::password_delay::QueuedAttempt;
 
-/// Work for the blocking pool; it appends the body of the answer.
-pub type Work = Box<dyn FnOnce(&mut Vec<u8>) -> Completion + Send>;
+/// Work for the blocking pool. It appends the body of the reply.
+pub type PoolWork = Box<dyn FnOnce(&mut Vec<u8>) -> Completion + Send>;
 
-/// What is answered.
+/// The content of a reply.
 pub enum Answered {
-    /// This status, with the body that was written.
+    /// This status, with the written body.
     Done(NtStatus),
-    /// This error, with the standard error body and these data in it.
+    /// This error, with the standard error body and this data in it.
     Failed(NtStatus, Vec<u8>),
 }
 
@@ -27,104 +27,105 @@ impl From<Completion> for Answered {
     }
 }
 
-/// Why a request is put aside, and answered later.
+/// The reason why a request is put aside and answered later.
 pub enum Aside {
-    /// It is tried again when the engine wakes it. The engine, and the ticket to take the wait back with.
+    /// It waits until the engine wakes it, and is tried again. The ticket cancels the wait.
     Wait(Arc<Share>, Ticket),
-    /// It is a log-on that waits for its turn, without a word to its client.
-    Turn(Queued),
+    /// It is a delayed log-on. Its client gets no interim response.
+    LogOnDelay(QueuedAttempt),
     /// It runs on the blocking pool.
-    Work(Work),
-    /// The same for what has taken effect and is only to be made to last: it is put aside whatever else waits.
-    Lasting(Work),
-    /// It is held by the limits of its share, and then done.
+    Work(PoolWork),
+    /// It has taken effect and must reach stable storage, on the blocking pool. It is put aside however many
+    /// others wait.
+    Persist(PoolWork),
+    /// The limits of its share delay it. It is carried out afterwards.
     Hold(Hold),
-    /// It is done, and its answer is held: the status that goes with the body that was written.
+    /// It was carried out, and its reply is delayed. The status belongs to the written body.
     Answer(NtStatus, Hold),
 }
 
-/// How a request ended, or that it has not.
-pub enum Outcome {
+/// The outcome of a request so far.
+pub enum CommandOutcome {
     /// It is answered.
     Answered(Answered),
     /// It is put aside.
     Aside(Aside),
-    /// There is no answer at all.
+    /// There is no reply.
     Silent,
     /// The connection must end.
     Disconnect(&'static str),
 }
 
-impl From<Stop> for Outcome {
-    fn from(stop: Stop) -> Outcome {
+impl From<Stop> for CommandOutcome {
+    fn from(stop: Stop) -> CommandOutcome {
         match stop {
-            Stop::Fail(status) => Outcome::Answered(Answered::Failed(status, Vec::new())),
-            Stop::FailWith(status, data) => Outcome::Answered(Answered::Failed(status, data)),
-            Stop::Aside(aside) => Outcome::Aside(aside),
-            Stop::Disconnect(why) => Outcome::Disconnect(why),
+            Stop::Fail(status) => CommandOutcome::Answered(Answered::Failed(status, Vec::new())),
+            Stop::FailWith(status, data) => CommandOutcome::Answered(Answered::Failed(status, data)),
+            Stop::Aside(aside) => CommandOutcome::Aside(aside),
+            Stop::Disconnect(why) => CommandOutcome::Disconnect(why),
         }
     }
 }
 
-impl From<Handled> for Outcome {
-    fn from(handled: Handled) -> Outcome {
-        handled.map_or_else(Outcome::from, |status| Outcome::Answered(Answered::Done(status)))
+impl From<Handled> for CommandOutcome {
+    fn from(handled: Handled) -> CommandOutcome {
+        handled.map_or_else(CommandOutcome::from, |status| CommandOutcome::Answered(Answered::Done(status)))
     }
 }
 
-/// Why a command goes no further.
+/// The reason why a command stops.
 pub enum Stop {
     /// An error, with the standard error body.
     Fail(NtStatus),
     /// An error with data of its own in the error body.
     FailWith(NtStatus, Vec<u8>),
-    /// It is put aside.
+    /// The request is put aside.
     Aside(Aside),
-    /// The connection must end (MS-SMB2 asks for it by name).
+    /// The connection must end. MS-SMB2 requires that explicitly.
     Disconnect(&'static str),
 }
 
-/// What a command answers: the status that goes with the body it wrote.
+/// The result of a command: the status for the written body.
 pub type Handled = Result<NtStatus, Stop>;
 
 impl Stop {
-    /// Goes no further in this case, with this error.
+    /// Stops with this error if `case` is true.
     #[inline]
     pub fn when(case: bool, status: NtStatus) -> Result<(), Stop> {
         if case { Err(Stop::Fail(status)) } else { Ok(()) }
     }
 
-    /// It runs on the blocking pool.
+    /// Stops to run on the blocking pool.
     pub fn work(work: impl FnOnce(&mut Vec<u8>) -> Completion + Send + 'static) -> Stop {
         Stop::Aside(Aside::Work(Box::new(work)))
     }
 
-    /// It waits for the engine.
+    /// Stops to wait for the engine.
     pub fn wait(engine: &Arc<Share>, ticket: Ticket) -> Stop {
         Stop::Aside(Aside::Wait(Arc::clone(engine), ticket))
     }
 
-    /// The answer, whose body is written, once everything it says of the Open is on stable storage. To be
-    /// returned in its place where the Open is persistent. `tell` says whether what it tells still holds, since somebody
-    /// else who waited may have taken it back; when this one fails, `undo` takes back what was done.
-    pub(crate) fn when_lasting(
+    /// Stops until the values of a reply about a persistent Open are on stable storage. Return this instead
+    /// of the status; the body is written already. `tell` returns whether the reply still holds, since
+    /// another waiter may have revoked its values. If the storage fails, `undo` revokes what was done.
+    pub(crate) fn when_persistent(
         engine: &Arc<Share>,
         tell: impl FnOnce() -> bool + Send + 'static,
         undo: impl FnOnce() + Send + 'static,
     ) -> Stop {
         let engine = Arc::clone(engine);
-        Stop::Aside(Aside::Lasting(Box::new(move |_body| {
+        Stop::Aside(Aside::Persist(Box::new(move |_body| {
             if let Err(why) = engine.make_last() {
                 tracing::error!(share = %engine.name(), %why, "a persistent open could not be made to last");
                 undo();
                 return Err(crate::status::of(&why));
             }
-            // As what comes while the first is under way: it is to be tried again.
+            // The status for a request that comes while the first is under way: the client tries again.
             if tell() { Ok(NtStatus::SUCCESS) } else { Err(NtStatus::FILE_NOT_AVAILABLE) }
         })))
     }
 
-    /// What the engine answers: done, refused, or to be tried again when it wakes the request.
+    /// Maps a step of the engine: done, refused, or a wait after which the request is tried again.
     pub fn unless_done<T>(engine: &Arc<Share>, step: Step<T>) -> Result<T, Stop> {
         match step {
             Step::Done(done) => Ok(done),

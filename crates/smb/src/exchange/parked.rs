@@ -1,82 +1,83 @@
-//! The requests of one connection that are put aside, and how much memory they keep.
+//! The requests of one connection that are put aside, and the memory that they keep.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use share::limits::Hold;
 use share::{Share, Ticket};
-use smb_wire::{Command, NtStatus};
+use smb_wire::{NtStatus, SmbCommand};
 
-use super::{Exchange, UnderWay};
-use crate::state::brake::Queued;
+use super::{Exchange, RequestState};
+use crate::state::password_delay::QueuedAttempt;
 
-/// What a request that is put aside waits for.
+/// The event that a put-aside request waits for.
 pub(crate) enum Parking {
-    /// Until the engine wakes it. The ticket to take the wait back with.
+    /// A wake-up by the engine. The ticket cancels the wait.
     Engine(Arc<Share>, Ticket),
-    /// Until it is its turn to log on.
-    Turn(Queued),
-    /// Until its work on the blocking pool is done, which cannot be taken back.
+    /// The end of the delay of a log-on.
+    LogOnDelay(QueuedAttempt),
+    /// The end of its work on the blocking pool, which cannot be cancelled.
     Pool,
-    /// Until the limits of its share let it pass. Its place there; given up when dropped.
+    /// The limits of its share. The drop of the hold cancels the wait.
     Limits(Hold),
-    /// The same for the answer to what is done, which cannot be taken back: the status that goes with its body.
+    /// The limits of its share, for the reply to a request that was carried out. It cannot be cancelled. The
+    /// status belongs to its body.
     Answer(NtStatus, Hold),
 }
 
 impl Parking {
-    /// What holds it, if the limits of its share do.
+    /// The hold of the share's limits, if they delay the request.
     pub fn hold(&self) -> Option<&Hold> {
         match self {
             Parking::Limits(hold) | Parking::Answer(_, hold) => Some(hold),
-            Parking::Engine(..) | Parking::Turn(_) | Parking::Pool => None,
+            Parking::Engine(..) | Parking::LogOnDelay(_) | Parking::Pool => None,
         }
     }
 
-    /// Whether a wake-up lets it go on.
+    /// Whether a wake-up resumes it.
     pub fn ends_by_wake(&self) -> bool {
         match self {
-            Parking::Engine(..) | Parking::Turn(_) => true,
+            Parking::Engine(..) | Parking::LogOnDelay(_) => true,
             Parking::Pool => false,
             Parking::Limits(hold) | Parking::Answer(_, hold) => hold.released().is_some(),
         }
     }
 
-    /// Whether nothing of it has begun or is done that could not be taken back.
+    /// Whether it can be cancelled: no part of it has begun or is done.
     pub fn can_be_taken_back(&self) -> bool {
         !matches!(self, Parking::Pool | Parking::Answer(..))
     }
 }
 
-/// A request that is put aside, with all that it belongs to.
+/// A request that is put aside, with its exchange.
 pub(crate) struct Parked {
     pub exchange: Exchange<'static>,
-    pub request: UnderWay,
+    pub request: RequestState,
     pub parking: Parking,
 }
 
 impl Parked {
-    /// Whether others wait for what it does, and little is answered to it and nothing behind it.
+    /// Whether it is a short request that others may wait for, with no request after it in its frame.
     pub fn is_brief(&self) -> bool {
         let header = &self.request.header;
-        let changes = matches!(header.command(), Command::Create | Command::Lock | Command::SetInfo);
+        let changes = matches!(header.command(), SmbCommand::Create | SmbCommand::Lock | SmbCommand::SetInfo);
         changes && self.parking.hold().is_none() && header.next_command() == 0
     }
 
-    /// Bytes that it keeps, itself included.
+    /// Bytes that it keeps, including itself.
     fn keeps(&self) -> usize {
-        size_of::<Parked>() + self.exchange.rest.keeps() + self.exchange.compound.frame.held()
+        size_of::<Parked>() + self.exchange.remaining.keeps() + self.exchange.compound.frame.held()
     }
 }
 
-/// All of one connection, by the async id of each.
+/// All put-aside requests of one connection, by async id.
 #[derive(Default)]
 pub(crate) struct ParkingLot {
     requests: HashMap<u64, (Parked, usize)>,
     bytes: usize,
-    /// How many of them are held by limits.
+    /// The number of requests that limits delay.
     held: usize,
-    /// How many wait for their turn to log on.
+    /// The number of delayed log-ons.
     log_ons: usize,
 }
 
@@ -86,66 +87,66 @@ impl ParkingLot {
         let bytes = request.keeps();
         self.bytes += bytes;
         self.held += usize::from(request.parking.hold().is_some());
-        self.log_ons += usize::from(matches!(request.parking, Parking::Turn(_)));
+        self.log_ons += usize::from(matches!(request.parking, Parking::LogOnDelay(_)));
         self.requests.insert(async_id, (request, bytes));
     }
 
-    /// Takes one out.
+    /// Removes a request.
     pub fn remove(&mut self, async_id: u64) -> Option<Parked> {
         let (request, bytes) = self.requests.remove(&async_id)?;
         self.bytes -= bytes;
         self.held -= usize::from(request.parking.hold().is_some());
-        self.log_ons -= usize::from(matches!(request.parking, Parking::Turn(_)));
+        self.log_ons -= usize::from(matches!(request.parking, Parking::LogOnDelay(_)));
         Some(request)
     }
 
-    /// Takes one out if it is like that.
+    /// Removes a request if it meets the condition.
     pub fn remove_if(&mut self, async_id: u64, is_meant: impl Fn(&Parked) -> bool) -> Option<Parked> {
         self.get(async_id).filter(|request| is_meant(request))?;
         self.remove(async_id)
     }
 
-    /// Takes all of them out.
+    /// Removes all requests.
     pub fn take_all(&mut self) -> impl Iterator<Item = (u64, Parked)> + use<> {
         let all = std::mem::take(self);
         all.requests.into_iter().map(|(async_id, (request, _))| (async_id, request))
     }
 
-    /// One of them.
+    /// The request with this async id.
     pub fn get(&self, async_id: u64) -> Option<&Parked> {
         self.requests.get(&async_id).map(|(request, _)| request)
     }
 
-    /// All of them.
+    /// All requests.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &Parked)> {
         self.requests.iter().map(|(&async_id, (request, _))| (async_id, request))
     }
 
-    /// Those that wait for their turn to log on: each with when it is to be looked at again, if it is the next of its user.
+    /// The delayed log-ons, each with the time of its next attempt if it is the next one of its user.
     pub fn log_ons(&self) -> impl Iterator<Item = (u64, Option<u64>)> {
         let all = if self.log_ons > 0 { Some(self.iter()) } else { None };
         all.into_iter().flatten().filter_map(|(async_id, request)| match &request.parking {
-            Parking::Turn(place) => Some((async_id, place.at_ns)),
+            Parking::LogOnDelay(place) => Some((async_id, place.at_ns)),
             _ => None,
         })
     }
 
-    /// How many they are.
+    /// The number of requests.
     pub fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// How many of them are not held by limits.
+    /// The number of requests that limits do not delay.
     pub fn waiting(&self) -> usize {
         self.requests.len() - self.held
     }
 
-    /// Whether any waits for its turn to log on.
+    /// Whether there is a delayed log-on.
     pub fn has_log_ons(&self) -> bool {
         self.log_ons > 0
     }
 
-    /// Bytes that they keep.
+    /// Bytes that the requests keep.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

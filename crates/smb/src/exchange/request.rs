@@ -1,4 +1,4 @@
-//! One request at its command.
+//! A request as its command gets it.
 
 use std::sync::Arc;
 
@@ -8,71 +8,71 @@ use wire::{FileRange, Now};
 
 use super::compound::{Compound, Related};
 use super::outcome::Stop;
-use super::under_way::UnderWay;
+use super::request_state::RequestState;
 use crate::state::index::Claim;
 
-/// One request on its way to its command.
+/// A request as its command gets it.
 pub struct Request<'m> {
-    /// What its exchange knows of it, whether it is put aside or not.
-    pub under_way: &'m mut UnderWay,
-    /// The whole message from its header on, with the signature field zero.
+    /// The state of the request that outlives a wait.
+    pub state: &'m mut RequestState,
+    /// The whole message from its header on, with a zero signature field.
     pub message: &'m [u8],
-    /// Where the body of its answer is appended.
+    /// The buffer for the body of its reply.
     pub body: &'m mut Vec<u8>,
-    /// The signature that was taken out.
+    /// The signature of the message.
     pub signature: [u8; 16],
-    /// Its session, with what a related request inherits.
+    /// Its session id, including an inherited one.
     pub session_id: u64,
-    /// Its tree, with what a related request inherits.
+    /// Its tree id, including an inherited one.
     pub tree_id: u32,
-    /// Where its session is among the connection's channels.
+    /// The index of its session among the connection's channels.
     pub channel: Option<usize>,
-    /// Whether it came sealed.
+    /// Whether it was sealed.
     pub sealed: bool,
-    /// What a request behind it may inherit.
+    /// The values that the next request may inherit.
     pub related: Related,
-    /// The Open on which it counts, by its volatile id; under the request's ChannelSequence.
+    /// The volatile id of the Open that counts it, under the request's ChannelSequence.
     pub counted: Option<u64>,
-    /// The answer is signed although the request was not (a log-on's last answer).
+    /// The reply is signed although the request was not (the final reply of a log-on).
     pub sign_answer: bool,
-    /// Whether the answer is all that its frame holds, and neither signed nor sealed.
+    /// Whether its reply is alone in the frame, and neither signed nor sealed.
     pub bare: bool,
-    /// What a bare answer ends with.
+    /// The piece of a file at the end of a bare reply.
     pub attached: Option<FileRange>,
-    /// What it has begun, if it is a CREATE that has waited or is about to.
+    /// The claim of a CREATE that has waited or may have to.
     pub claim: Option<Claim>,
-    /// The connection, for the engine.
+    /// The connection as origin, for the engine.
     pub origin: Origin,
     /// The time.
     pub now: Now,
 }
 
 impl std::ops::Deref for Request<'_> {
-    type Target = UnderWay;
+    type Target = RequestState;
 
     #[inline]
-    fn deref(&self) -> &UnderWay {
-        self.under_way
+    fn deref(&self) -> &RequestState {
+        self.state
     }
 }
 
 impl std::ops::DerefMut for Request<'_> {
     #[inline]
-    fn deref_mut(&mut self) -> &mut UnderWay {
-        self.under_way
+    fn deref_mut(&mut self) -> &mut RequestState {
+        self.state
     }
 }
 
 impl<'m> Request<'m> {
-    /// A request behind those that `compound` has answered, which makes room for its answer.
+    /// The request after those that `compound` has answered. It makes space for its reply.
     pub(crate) fn new(
-        under_way: &'m mut UnderWay,
+        state: &'m mut RequestState,
         message: &'m [u8],
         compound: &'m mut Compound,
         origin: Origin,
         now: Now,
     ) -> Request<'m> {
-        let (mut related, header) = (compound.related, &under_way.header);
+        let (mut related, header) = (compound.related, &state.header);
         let (mut session_id, mut tree_id) = (header.session_id(), header.tree_id());
         if header.is_related() && related.any {
             // MS-SMB2 3.3.5.2.7.2
@@ -86,9 +86,9 @@ impl<'m> Request<'m> {
             related = Related { any: related.any, ..Related::default() };
         }
         (related.session_id, related.tree_id) = (session_id, tree_id);
-        under_way.at = compound.begin();
+        state.at = compound.begin();
         Request {
-            under_way,
+            state,
             message,
             signature: [0; 16],
             session_id,
@@ -107,12 +107,12 @@ impl<'m> Request<'m> {
         }
     }
 
-    /// When it is asked for, and over which connection.
+    /// The time and the connection of the request.
     pub(crate) fn cause(&self) -> Cause {
         Cause { now: self.now, origin: Some(self.origin) }
     }
 
-    /// Who asks the engine for it; without `waiter` it waits for nothing.
+    /// The caller for the engine. Without `waiter` the engine does not wait.
     pub(crate) fn caller<'a>(
         &self,
         identity: &'a Arc<Identity>,
@@ -122,12 +122,12 @@ impl<'m> Request<'m> {
         Caller { identity, client, waiter, now: self.now, origin: Some(self.origin) }
     }
 
-    /// The FileId of a request, with what a related one inherits (MS-SMB2 3.3.5.2.7.2).
+    /// The FileId of a request, including an inherited one (MS-SMB2 3.3.5.2.7.2).
     ///
     /// # Errors
-    /// The status with which the request before failed to make one.
+    /// The status with which the previous request failed to create an Open.
     pub fn file_id(&self, id: FileId) -> Result<FileId, Stop> {
-        // Clients set all of it (3.2.4.1.4); one half says as much, since no Open has such an id.
+        // Clients set both halves (3.2.4.1.4). One half is as clear, since no Open has such an id.
         let inherits = id.is_related() || id.persistent == u64::MAX || id.volatile == u64::MAX;
         if !(self.header.is_related() && inherits) {
             return Ok(id);

@@ -1,23 +1,24 @@
-//! What is known of a file, between the engine's values and the structures of MS-FSCC 2.4: one place for
-//! each mapping, used by QUERY_DIRECTORY, QUERY_INFO and SET_INFO alike.
+//! The metadata of a file, between the engine's values and the structures of MS-FSCC 2.4. QUERY_DIRECTORY,
+//! QUERY_INFO and SET_INFO share these mappings.
 //!
-//! [`Shown`] is a file as the classes of fixed size tell it, [`names`] its path, [`numbers`] owners and modes in descriptors, [`posix`] what the POSIX
-//! extensions add, and [`Kept`] what belongs to an Open and to no file.
+//! [`FileMetadata`] has a file in the classes of fixed size. [`names`] has its path, [`numbers`] owners and
+//! modes in descriptors, [`posix`] the POSIX extensions. [`PositionMode`] has the values that belong to an
+//! Open and not to a file.
 
-pub(crate) mod kept;
+mod metadata;
 pub(crate) mod names;
 pub(crate) mod numbers;
+pub(crate) mod position_mode;
 pub(crate) mod posix;
-mod shown;
 
 use smb_wire::NtStatus;
 use smb_wire::fscc::ea::BadEa;
 use volume::security::Parts;
 
-pub(crate) use kept::Kept;
-pub(crate) use shown::Shown;
+pub(crate) use metadata::FileMetadata;
+pub(crate) use position_mode::PositionMode;
 
-/// Parts of a descriptor that a client may ask for or set; other bits are ignored (MS-SMB2 3.3.5.20.3 and
+/// The parts of a descriptor that a client may query or set. Other bits are ignored (MS-SMB2 3.3.5.20.3 and
 /// 3.3.5.21.3).
 pub(crate) const DESCRIPTOR_PARTS: Parts = Parts::OWNER
     .union(Parts::GROUP)
@@ -28,7 +29,7 @@ pub(crate) const DESCRIPTOR_PARTS: Parts = Parts::OWNER
     .union(Parts::SCOPE)
     .union(Parts::BACKUP);
 
-/// The status for a list of extended attributes, or of their names, that is none.
+/// The status for a malformed list of extended attributes or of their names.
 // MS-SMB2 3.3.5.21.1
 pub(crate) fn ea_status(bad: BadEa) -> NtStatus {
     match bad {

@@ -1,38 +1,38 @@
-//! Names, and the path of an Open, in the form in which its client speaks.
+//! Names and the path of an Open, in the syntax of its client.
 
 use share::{Options, Share};
 use smb_wire::fscc::names::{Syntax, to_host, to_wire};
 use smb_wire::{NtStatus, Utf16};
 use volume::Name;
 
-/// How names of streams are mapped: they may hold what file names must not, wildcards and control
-/// characters among it (MS-FSCC 2.1.5.3), so nothing of it is told by other characters.
+/// The syntax of stream names. They may have characters that file names must not have, such as wildcards and
+/// control characters (MS-FSCC 2.1.5.3), so none of them is mapped.
 pub(crate) const STREAM_SYNTAX: Syntax = Syntax::Posix;
 
-/// One component of a path from the wire.
+/// Parses one component of a path from the wire.
 ///
 /// # Errors
-/// STATUS_OBJECT_NAME_INVALID for what can be none.
+/// STATUS_OBJECT_NAME_INVALID if the text is not a valid name.
 pub(crate) fn name(text: Utf16<'_>, syntax: Syntax) -> Result<Name, NtStatus> {
     let mut host = Vec::with_capacity(text.len() * 2);
     to_host(text, syntax, &mut host).map_err(|_| NtStatus::OBJECT_NAME_INVALID)?;
     Name::new(&host).map_err(|_| NtStatus::OBJECT_NAME_INVALID)
 }
 
-/// In which syntax the client of an Open speaks of names.
+/// The syntax of names that the client of an Open uses.
 pub(crate) fn syntax(file: &share::Open) -> Syntax {
-    // CREATE sets this option exactly for those Opens that carry the POSIX context.
+    // CREATE sets this option only for Opens with the POSIX context.
     if file.options().contains(Options::EXACT_CASE) { Syntax::Posix } else { Syntax::Windows }
 }
 
-/// The path from the root of the share without a leading separator, with the name of the stream behind a
-/// colon, in UTF-16LE; empty for the root.
+/// The path from the root of the share in UTF-16LE, without a leading separator. A stream's name follows a
+/// colon. It is empty for the root.
 // MS-FSCC 2.1.5
 pub(crate) fn relative(engine: &Share, file: &share::Open) -> Vec<u8> {
     write(&engine.path_of(file), file.stream().as_ref(), syntax(file))
 }
 
-/// The same with a leading separator, which for the root is all there is.
+/// The path with a leading separator. For the root it is only the separator.
 // MS-FSA 2.1.5.12.19
 pub(crate) fn rooted(engine: &Share, file: &share::Open) -> Vec<u8> {
     let mut out = separator(syntax(file)).to_vec();

@@ -1,18 +1,19 @@
 //! SIDs that stand for numbers of the host: `S-1-5-88-1-UID`, `-2-GID` and `-3-MODE`.
 //!
-//! Clients that keep POSIX owners and modes write them so into descriptors: Linux with `posix`, `modefromsid` or `idsfromsid`, and macOS.
-//! The entry of a mode allows and denies nothing, and what stands beside it in the list is for servers that do not know it.
+//! Clients that keep POSIX owners and modes write them into descriptors in this form: Linux with `posix`,
+//! `modefromsid` or `idsfromsid`, and macOS. The entry with the mode allows and denies nothing. The other
+//! entries of the list are for servers that do not know such SIDs.
 
 use volume::security::{Ace, AceFlags, AceKind, Acl, Control, Descriptor, Parts, Rights, Sid};
 
-/// The authority of the SIDs, and the first number below it.
+/// The authority of the SIDs, and their first number.
 const AUTHORITY: u64 = 5;
 const UNIX: u32 = 88;
 const USER: u32 = 1;
 const GROUP: u32 = 2;
 const MODE: u32 = 3;
 
-/// What a descriptor says in such SIDs.
+/// The numbers in a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Numbers {
     pub uid: Option<u32>,
@@ -21,8 +22,8 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// Takes them out of a descriptor. What is left names users by the server's own SIDs; where a mode was given there is
-    /// no list left, since the mode takes its place.
+    /// Removes the numbers from a descriptor. The rest names users by the server's own SIDs. If there was a
+    /// mode, no list is left, since the mode replaces it.
     pub fn take(given: &mut Descriptor) -> Numbers {
         let mut numbers = Numbers::default();
         if let Some(uid) = given.owner.as_ref().and_then(|sid| number(sid, USER)) {
@@ -45,12 +46,12 @@ impl Numbers {
         numbers
     }
 
-    /// Whether there are none.
+    /// Whether there are no numbers.
     pub fn is_none(&self) -> bool {
         *self == Numbers::default()
     }
 
-    /// The parts of `asked` that are left to a descriptor from which these were taken.
+    /// The parts of `asked` that still apply to the descriptor without these numbers.
     pub fn rest_of(&self, asked: Parts) -> Parts {
         let mut rest = asked;
         if self.uid.is_some() {
@@ -65,7 +66,8 @@ impl Numbers {
         rest
     }
 
-    /// Says the same in a descriptor of which `shown` were asked for: owner and group by number, and the mode in front of the list.
+    /// Writes the numbers into a descriptor with its queried parts: owner and group as numbers, and the mode
+    /// as first entry of the list.
     pub fn put(&self, shown: &mut Descriptor) {
         let sid = |kind, number: u32| Sid::new(AUTHORITY, &[UNIX, kind, number]);
         if let (Some(owner), Some(uid)) = (&mut shown.owner, self.uid) {
@@ -88,7 +90,8 @@ fn number(sid: &Sid, kind: u32) -> Option<u32> {
     }
 }
 
-/// Names the user or group of an entry as the server does. An entry that allows and denies nothing only tells a number.
+/// Replaces a number of an entry by the server's SID. Returns false for an entry without rights, which only
+/// carries a number.
 fn is_understood(ace: &mut Ace) -> bool {
     let (AceKind::Allow(rights, sid) | AceKind::Deny(rights, sid)) = &mut ace.kind else { return true };
     let meant = number(sid, USER).map(Sid::unix_user).or_else(|| number(sid, GROUP).map(Sid::unix_group));
@@ -145,7 +148,7 @@ mod tests {
         numbers.put(&mut shown);
         assert_eq!(shown.dacl.as_ref().map(|list| list.aces.len()), Some(2));
         assert_eq!(Numbers::take(&mut shown), numbers);
-        // Nothing is said of parts that were not asked for.
+        // Parts that were not queried stay empty.
         let mut nothing = Descriptor::default();
         numbers.put(&mut nothing);
         assert_eq!(nothing, Descriptor::default());

@@ -1,13 +1,13 @@
-//! What the POSIX extensions tell of a file, in QUERY_INFO and QUERY_DIRECTORY.
+//! The POSIX extensions' metadata of a file, for QUERY_INFO and QUERY_DIRECTORY.
 
 use share::{Info, Share};
 use smb_wire::posix::{CreateResponse, FileInfo, FileType};
 use volume::Kind;
 use wire::Writer;
 
-use super::Shown;
+use super::FileMetadata;
 
-/// Owner and group as SIDs. Kept by whoever writes many entries, so that each takes no memory of its own.
+/// Owner and group as SIDs. A listing reuses one value, so that an entry allocates no memory.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
     bytes: Vec<u8>,
@@ -22,7 +22,7 @@ impl Owners {
         owners
     }
 
-    /// Takes those of another file.
+    /// Sets the owner and group of another file.
     pub fn set(&mut self, info: &Info, engine: &Share) {
         let config = engine.config();
         self.bytes.clear();
@@ -36,15 +36,15 @@ impl Owners {
         self.bytes.len()
     }
 
-    /// What CREATE answers about the file, whose owners these are.
+    /// The response context of CREATE for a file with these owners.
     pub fn answer(&self, info: &Info) -> CreateResponse<'_> {
         let (owner, group) = self.bytes.split_at(self.group_at);
         let mode = info.mode | file_type(info.kind).bits();
         CreateResponse { nlink: info.links, reparse_tag: info.reparse_tag, mode, owner, group }
     }
 
-    /// All that a POSIX client wants to know of the file, whose owners these are.
-    pub fn view(&self, shown: &Shown) -> FileInfo<'_> {
+    /// The POSIX file information of a file with these owners.
+    pub fn view(&self, shown: &FileMetadata) -> FileInfo<'_> {
         let info = shown.info();
         let basic = shown.basic();
         FileInfo {
@@ -65,8 +65,9 @@ impl Owners {
     }
 }
 
-/// The type that goes with the mode. A directory has its attribute instead: clients that know no types (Linux before 6.12) take these bits
-/// for the mode's own and add what the attributes tell them, which makes a named pipe of it.
+/// The file type beside the mode. A directory has its attribute instead. Clients without types (Linux before
+/// 6.12) take these bits for bits of the mode and add the type from the attributes, so a directory would
+/// become a named pipe.
 fn file_type(kind: Kind) -> FileType {
     match kind {
         Kind::File | Kind::Directory => FileType::File,

@@ -1,9 +1,9 @@
-//! What a connection has done, for status: written by the connection's own thread without a locked
-//! instruction, read by anyone.
+//! The counters of a connection, for status. The connection's own thread writes them without a locked
+//! instruction. Any thread may read them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters of one connection. A connection is on one thread at a time, and only it adds.
+/// The counters of one connection. A connection is on one thread at a time, and only that thread adds.
 #[derive(Debug, Default)]
 pub struct Counters {
     requests: AtomicU64,
@@ -11,10 +11,10 @@ pub struct Counters {
     bytes_out: AtomicU64,
 }
 
-/// A reading; the numbers may be of slightly different moments.
+/// A snapshot of the counters. The numbers may be from slightly different moments.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Counted {
-    /// Requests that were taken apart, each of a compound by itself.
+pub struct CountersSnapshot {
+    /// Parsed requests. Each request of a compound counts.
     pub requests: u64,
     /// Bytes of messages received, without the transport's prefix.
     pub bytes_in: u64,
@@ -38,9 +38,9 @@ impl Counters {
         add(&self.bytes_out, bytes as u64);
     }
 
-    /// What has been counted so far.
-    pub fn read(&self) -> Counted {
-        Counted {
+    /// The values of all counters so far.
+    pub fn read(&self) -> CountersSnapshot {
+        CountersSnapshot {
             requests: self.requests.load(Ordering::Relaxed),
             bytes_in: self.bytes_in.load(Ordering::Relaxed),
             bytes_out: self.bytes_out.load(Ordering::Relaxed),
@@ -48,7 +48,7 @@ impl Counters {
     }
 }
 
-/// A plain load and store, since nobody else writes.
+/// Adds with a plain load and store, since no other thread writes.
 #[inline]
 fn add(counter: &AtomicU64, amount: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);

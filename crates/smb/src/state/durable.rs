@@ -1,8 +1,8 @@
 //! Opens that outlive their session: durable, resilient, persistent (MS-SMB2 3.3.1.10, 3.3.7.1).
 //!
-//! [`Survival`] says whether one does, and for how long; [`Made`] what is remembered of its CREATE. How clients ask is in
-//! [`crate::cmd::create`], how they come back in its `reconnect`; what is kept of those that outlive the
-//! server, in [`super::persistent`].
+//! [`Survival`] says whether an Open does, and for how long. [`CreateRecord`] is the record of its CREATE.
+//! [`crate::cmd::create`] has the contexts that ask for a durable Open, and its `reconnect` has the
+//! reconnect. [`super::persistent`] has the record of an Open that outlives the server.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -12,7 +12,7 @@ use smb_wire::create::CreateAction;
 use smb_wire::create_context::Lease;
 use volume::security::Sid;
 
-/// How an Open was asked to be durable.
+/// The create context that asked for a durable Open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
     /// SMB2_CREATE_DURABLE_HANDLE_REQUEST.
@@ -24,32 +24,34 @@ pub enum Version {
 /// A durable Open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Durable {
-    /// How it was asked for.
+    /// The context that asked for it.
     pub version: Version,
-    /// How long it is kept without a session, in milliseconds (DurableOpenTimeout).
+    /// How long the server keeps it without a session, in milliseconds (DurableOpenTimeout).
     pub timeout_ms: u32,
-    /// It outlives the server too, and gives way to nobody (IsPersistent).
+    /// It outlives the server too, and does not end for a conflicting open (IsPersistent).
     pub persistent: bool,
 }
 
 /// Whether and for how long an Open outlives its session.
 #[derive(Debug, Clone, Default)]
 pub struct Survival {
-    /// It is kept while it has the right to be kept open, until somebody needs that (IsDurable).
+    /// The server keeps it while its lease or oplock lasts, until a conflicting open comes (IsDurable).
     pub durable: Option<Durable>,
-    /// It is kept for so many milliseconds whatever others need (IsResilient, ResiliencyTimeout).
+    /// The server keeps it for this many milliseconds, also against conflicting opens (IsResilient,
+    /// ResiliencyTimeout).
     pub resilient_ms: Option<u32>,
-    /// The only user who may come back for it, or have its CREATE answered again (DurableOwner).
+    /// The only user who may reconnect to it or replay its CREATE (DurableOwner).
     pub owner: Option<Sid>,
 }
 
 impl Survival {
-    /// Whether it outlives its session at all.
+    /// Whether it outlives its session.
     pub fn survives(&self) -> bool {
         self.durable.is_some() || self.resilient_ms.is_some()
     }
 
-    /// For how many milliseconds it is kept, and whether it gives way to others; none when it is not kept.
+    /// How long it is kept, in milliseconds, and whether it ends for a conflicting open. `None` if it is not
+    /// kept.
     pub(crate) fn terms(&self) -> Option<(u32, bool)> {
         // MS-SMB2 3.3.7.1
         match (self.resilient_ms, self.durable) {
@@ -64,39 +66,39 @@ impl Survival {
         self.durable.is_some_and(|durable| durable.persistent)
     }
 
-    /// Whether this user is the one who may come back for it.
+    /// Whether this user may reconnect to it.
     pub fn is_owned_by(&self, user: Option<Sid>) -> bool {
         self.owner.is_some() && self.owner == user
     }
 }
 
-/// What is remembered of the CREATE that made an Open.
+/// The record of the CREATE that made an Open.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Made {
+pub struct CreateRecord {
     /// The client that sent it (ClientGuid).
     pub client: ClientKey,
-    /// Names it among its replays (CreateGuid).
+    /// The CREATE's identity for replays (CreateGuid).
     pub create_guid: Option<Guid>,
-    /// The lease that was asked for.
+    /// The requested lease.
     pub lease: Option<Lease>,
-    /// What became of the name.
+    /// The effect of the CREATE on its file.
     pub action: CreateAction,
-    /// The instance of an application that it is for.
+    /// The application instance that the Open belongs to.
     pub instance: Option<Instance>,
-    /// What else it asked for.
+    /// The other parameters of the CREATE.
     pub asked_for: AskedFor,
 }
 
 /// An instance of an application (AppInstanceId).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instance {
-    /// Names the application.
+    /// The application's id.
     pub id: Guid,
-    /// High and low half of what orders its instances (ApplicationInstanceVersionHigh and -Low).
+    /// The version of the instance, as high and low half (ApplicationInstanceVersionHigh and -Low).
     pub version: Option<(u64, u64)>,
 }
 
-/// What was asked for, as CREATE that is sent again must ask (MS-SMB2 3.3.5.9).
+/// The parameters that a replay of a CREATE must repeat (MS-SMB2 3.3.5.9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AskedFor {
     /// CreateOptions.
@@ -107,8 +109,8 @@ pub struct AskedFor {
     pub share: u32,
 }
 
-/// Whether the client has been told of a persistent Open. From then on it is not taken back, whether it was the CREATE
-/// that was answered or a replay of it.
+/// Whether the client was told of a persistent Open, by the response to its CREATE or to a replay of it.
+/// From then on the Open cannot be revoked.
 #[derive(Debug, Default)]
 pub(crate) struct Promise(AtomicU8);
 
@@ -116,13 +118,13 @@ const TOLD: u8 = 1;
 const TAKEN_BACK: u8 = 2;
 
 impl Promise {
-    /// The client is told of the Open; false when that was taken back before.
+    /// Marks the Open as told to the client. Returns false if it was revoked before.
     pub(crate) fn tell(&self) -> bool {
         let told = self.0.compare_exchange(0, TOLD, Ordering::AcqRel, Ordering::Acquire);
         told != Err(TAKEN_BACK)
     }
 
-    /// The Open is not to be; false when its client has been told of it.
+    /// Revokes the Open. Returns false if its client was told of it before.
     pub(crate) fn take_back(&self) -> bool {
         self.0.compare_exchange(0, TAKEN_BACK, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }

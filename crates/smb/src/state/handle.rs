@@ -1,4 +1,5 @@
-//! What others hold of a connection ([`Handle`]), and what reaches it besides messages ([`Event`]).
+//! The part of a connection that others reach ([`Handle`]), and the events that it receives besides messages
+//! ([`Event`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,52 +15,52 @@ use super::counters::Counters;
 use super::index::Claim;
 use super::notice::{Notice, OwnNotices};
 
-/// How work ended: with a body and this status, or without one and that status.
+/// The end of work on the blocking pool. `Ok` has a status with a body, `Err` a status without one.
 pub type Completion = Result<NtStatus, NtStatus>;
 
-/// Something for one connection to do, on its own thread.
+/// An event for one connection, handled on its own thread.
 #[derive(Debug)]
 pub enum Event {
-    /// A request that waits is to be tried again.
+    /// A waiting request must be tried again.
     Wake {
         /// The request's async id.
         async_id: u64,
     },
-    /// Work on the blocking pool is done.
+    /// Work on the blocking pool has ended.
     JobDone {
         /// The request's async id.
         async_id: u64,
-        /// The frame with the answers so far and this one's body.
+        /// The frame with the replies so far and the body of this one.
         frame: Frame,
-        /// How it ended.
+        /// The status of the work.
         completion: Completion,
     },
-    /// Tell the client to give a caching right back (MS-SMB2 2.2.23).
+    /// The client must be sent a break (MS-SMB2 2.2.23).
     Break(Notice),
-    /// A session has ended on another connection: forget it here.
+    /// A session has ended on another connection. This connection must forget it.
     SessionGone {
         /// The session.
         session_id: u64,
     },
-    /// Close the connection.
+    /// The connection must close.
     Close,
 }
 
-/// What is known of a connection as a way to its client.
+/// The state of a connection as a path to its client.
 #[derive(Debug, Default)]
-pub struct Way {
-    /// Sessions whose users have been proved on it.
+pub struct ClientPath {
+    /// Sessions with an authenticated user on it.
     sessions: AtomicU32,
-    /// When something last came from the client, by the clock of [`Now::mono_ns`].
+    /// When the last message came from the client, by the clock of [`Now::mono_ns`].
     heard_ns: AtomicU64,
-    /// The client's host did not acknowledge a notice in time, and nothing has come from there since.
+    /// The client's host did not acknowledge a notice in time, and nothing has come from it since.
     silent: AtomicBool,
-    /// Nothing can be sent any more.
+    /// Nothing can be sent over the connection any more.
     gone: AtomicBool,
 }
 
-impl Way {
-    /// How many sessions the connection carries.
+impl ClientPath {
+    /// Sets the number of sessions that the connection carries.
     pub(crate) fn set_sessions(&self, count: usize) {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         if self.sessions.load(Ordering::Relaxed) != count {
@@ -67,7 +68,7 @@ impl Way {
         }
     }
 
-    /// Something has come from the client.
+    /// Records that a message has come from the client.
     #[inline]
     pub(crate) fn heard(&self, now: Now) {
         self.heard_ns.store(now.mono_ns, Ordering::Relaxed);
@@ -76,22 +77,23 @@ impl Way {
         }
     }
 
-    /// When something last came from the client, by the clock of [`Now::mono_ns`].
+    /// When the last message came from the client, by the clock of [`Now::mono_ns`].
     pub fn heard_ns(&self) -> u64 {
         self.heard_ns.load(Ordering::Relaxed)
     }
 
-    /// The connection is gone.
+    /// Marks the connection as ended.
     pub(crate) fn end(&self) {
         self.gone.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a client can be told anything over it: it is not gone, and a session's user was proved on it.
+    /// Whether a notice can be sent over it: it has not ended, and it carries a session with an
+    /// authenticated user.
     pub(crate) fn is_usable(&self) -> bool {
         !self.gone.load(Ordering::Relaxed) && self.sessions.load(Ordering::Relaxed) > 0
     }
 
-    /// The client's host has not acknowledged a notice in time.
+    /// Records that the client's host has not acknowledged a notice in time.
     pub(crate) fn fall_silent(&self) {
         self.silent.store(true, Ordering::Relaxed);
     }
@@ -102,33 +104,33 @@ impl Way {
     }
 }
 
-/// The end of a connection that others hold: how to reach it, and what status shows of it.
+/// The part of a connection that others reach: its mailbox and the values that status shows.
 pub struct Handle {
-    /// Counts connections.
+    /// The connection's number.
     pub id: u64,
     /// Both addresses.
     pub peer: Peer,
-    /// When it was accepted.
+    /// When the connection was accepted.
     pub since: Now,
-    /// How good it is for reaching the client.
-    pub way: Way,
-    /// What it has done.
+    /// Its state as a path to the client.
+    pub path: ClientPath,
+    /// Its counters.
     pub counters: Counters,
-    /// What it has done on which share.
+    /// Its counters for each share.
     pub visits: Arc<Visits>,
-    /// How the data of its large reads leaves.
+    /// How the data of its large reads is sent.
     pub transfer: Transfer,
-    /// The client has said that it can have several connections (MS-SMB2 2.2.3 Capabilities).
+    /// The client has announced that it can have several connections (MS-SMB2 2.2.3 Capabilities).
     pub announced_multichannel: AtomicBool,
     mailbox: Arc<dyn Mailbox<Event>>,
-    /// What its own requests have broken of its client's rights.
+    /// Breaks of its client's rights that its own requests have caused.
     pub(crate) own_notices: OwnNotices,
-    /// What it has left under way, by async ids.
+    /// Its requests under way, by async ids.
     pub(crate) left: Mutex<HashMap<u64, Claim>>,
 }
 
 impl Handle {
-    /// The end of a connection that has just been accepted.
+    /// The handle of a new connection.
     pub fn new(
         id: u64,
         peer: Peer,
@@ -140,7 +142,7 @@ impl Handle {
             id,
             peer,
             since,
-            way: Way::default(),
+            path: ClientPath::default(),
             counters: Counters::default(),
             visits,
             transfer: Transfer::default(),
@@ -151,12 +153,12 @@ impl Handle {
         }
     }
 
-    /// Posts to the connection's own thread; false when it is gone.
+    /// Posts an event to the connection's own thread. Returns false if the connection has ended.
     pub fn post(&self, event: Event) -> bool {
         self.mailbox.post(event)
     }
 
-    /// The same for what the client there is to be told before the one that is being answered here.
+    /// Posts an event that its client must get before the reply that this thread is making.
     pub fn post_ahead(&self, event: Event) -> bool {
         self.mailbox.post_ahead(event)
     }

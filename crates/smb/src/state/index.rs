@@ -1,8 +1,8 @@
-//! Opens by other names than their volatile id: those by which clients come back for them or repeat
-//! their CREATE (MS-SMB2 3.3.1.10 DurableFileId, CreateGuid, AppInstanceId).
+//! Finds Opens by the ids that clients use for a reconnect or a replay, instead of the volatile id (MS-SMB2
+//! 3.3.1.10 DurableFileId, CreateGuid, AppInstanceId).
 //!
-//! Only Opens that need it are here, so these tables are bounded by the table of Opens and the requests
-//! that wait; what is remembered beyond that has a bound of its own.
+//! Only Opens that need it are here. So the table of Opens and the waiting requests bound these tables. The
+//! list of replays has a bound of its own.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
@@ -16,59 +16,60 @@ use crate::limits::MAX_REPLAYED;
 use crate::state::Open;
 use crate::state::sequence::is_before;
 
-/// A CREATE among all that one client sends.
+/// The identity of a CREATE among those of all clients.
 pub type CreateKey = (ClientKey, Guid);
 
-/// Volatile ids of Opens by other names.
+/// Volatile ids of Opens by their other ids.
 #[derive(Default)]
-pub struct Index(Mutex<Names>);
+pub struct Index(Mutex<OpenKeys>);
 
 #[derive(Default)]
-struct Names {
+struct OpenKeys {
     by_durable_id: HashMap<u64, u64>,
     by_create: HashMap<CreateKey, u64>,
-    /// Of persistent Opens, whichever client made them. One whose Open has been used may be given once more.
+    /// Persistent Opens of all clients. A client may use the CreateGuid of a used Open once more.
     by_create_guid: HashMap<Guid, Vec<u64>>,
-    /// CREATEs that are under way.
+    /// CREATEs under way.
     under_way: HashSet<CreateKey>,
-    replayed: Replayed,
-    /// Of those that a CREATE may be replayed for, by the lease they were opened with.
+    replayed: RecentReplays,
+    /// Opens whose CREATE may be replayed, by their lease.
     by_lease: HashMap<(ClientKey, LeaseKey), Vec<u64>>,
     by_application: HashMap<Guid, Vec<u64>>,
 }
 
-/// The latest CREATEs that came as a replay, in order, with how that was sent: what comes under such a name without
-/// being a replay, or with an earlier sequence of the same session, is an earlier one, late.
+/// The latest CREATEs that came as a replay, in order, with the parameters of their sending. A later CREATE
+/// with the same key is a late original if it is no replay, or if its sequence in the same session is
+/// earlier.
 #[derive(Default)]
-struct Replayed {
-    known: HashMap<CreateKey, Sent>,
+struct RecentReplays {
+    known: HashMap<CreateKey, CreateAttempt>,
     order: VecDeque<CreateKey>,
 }
 
 /// How a CREATE was sent.
 #[derive(Debug, Clone, Copy)]
-pub struct Sent {
-    /// Its session, since each counts from its own beginning.
+pub struct CreateAttempt {
+    /// Its session. Each session counts its own sequence.
     pub session: u64,
-    /// As a replay.
+    /// Whether it is a replay.
     pub is_replay: bool,
     /// Its ChannelSequence.
     pub sequence: u16,
 }
 
-impl Sent {
-    /// Whether it comes late, behind a replay that was sent like `known`.
-    fn is_behind(self, known: Sent) -> bool {
+impl CreateAttempt {
+    /// Whether this one is older than a replay that was sent like `known`.
+    fn is_behind(self, known: CreateAttempt) -> bool {
         !self.is_replay || (self.session == known.session && is_before(self.sequence, known.sequence))
     }
 }
 
-impl Replayed {
-    fn is_late(&self, key: CreateKey, sent: Sent) -> bool {
+impl RecentReplays {
+    fn is_late(&self, key: CreateKey, sent: CreateAttempt) -> bool {
         self.known.get(&key).is_some_and(|&known| sent.is_behind(known))
     }
 
-    fn remember(&mut self, key: CreateKey, sent: Sent) {
+    fn remember(&mut self, key: CreateKey, sent: CreateAttempt) {
         if self.known.insert(key, sent).is_none() {
             self.order.push_back(key);
         }
@@ -80,7 +81,7 @@ impl Replayed {
     }
 }
 
-/// A CREATE that is under way: until this is dropped no other of the same client may have its name.
+/// A CREATE under way. No other CREATE of its client may have the same key until this value is dropped.
 pub struct Claim {
     index: Arc<Index>,
     key: CreateKey,
@@ -98,113 +99,112 @@ impl std::fmt::Debug for Claim {
     }
 }
 
-/// What is known of a CREATE by its name.
+/// The state of a CREATE by its key.
 #[derive(Debug)]
-pub enum Known<T> {
-    /// Nothing until now.
+pub enum ClaimResult<T> {
+    /// The key is new. This CREATE has claimed it.
     Claimed(Claim),
-    /// It is under way.
+    /// Another CREATE with this key is under way.
     UnderWay,
-    /// It has made this.
-    Made(T),
-    /// It is the first one, and was carried out as a replay before it came. What that made may be gone.
+    /// The CREATE was carried out, with this Open.
+    Done(T),
+    /// This is the original, and its replay was carried out before it. The replay's Open may have ended.
     Late,
 }
 
 impl Index {
-    /// An Open that outlives its session, or that is looked for by another name, has been made or has got
-    /// another volatile id.
+    /// Adds an Open that outlives its session or has another id, or updates its volatile id.
     pub fn enter(&self, open: &Open, is_persistent: bool) {
         let mut names = self.0.lock();
         let volatile = open.id.volatile;
         names.by_durable_id.insert(open.id.persistent, volatile);
-        let Some(made) = open.made.get() else { return };
-        if let Some(create) = made.create_guid {
-            names.by_create.insert((made.client, create), volatile);
+        let Some(record) = open.create_record.get() else { return };
+        if let Some(create) = record.create_guid {
+            names.by_create.insert((record.client, create), volatile);
             if is_persistent {
                 enter_among(names.by_create_guid.entry(create).or_default(), volatile);
             }
-            if let Some(lease) = made.lease {
-                enter_among(names.by_lease.entry((made.client, lease.key)).or_default(), volatile);
+            if let Some(lease) = record.lease {
+                enter_among(names.by_lease.entry((record.client, lease.key)).or_default(), volatile);
             }
         }
-        if let Some(instance) = made.instance {
+        if let Some(instance) = record.instance {
             enter_among(names.by_application.entry(instance.id).or_default(), volatile);
         }
     }
 
-    /// An Open is gone, or is reached under another volatile id.
+    /// Removes an Open that has ended or has another volatile id now.
     pub fn remove(&self, open: &Open) {
         let mut names = self.0.lock();
         let volatile = open.id.volatile;
         if names.by_durable_id.get(&open.id.persistent) == Some(&volatile) {
             names.by_durable_id.remove(&open.id.persistent);
         }
-        let Some(made) = open.made.get() else { return };
-        if let Some(create) = made.create_guid {
-            if names.by_create.get(&(made.client, create)) == Some(&volatile) {
-                names.by_create.remove(&(made.client, create));
+        let Some(record) = open.create_record.get() else { return };
+        if let Some(create) = record.create_guid {
+            if names.by_create.get(&(record.client, create)) == Some(&volatile) {
+                names.by_create.remove(&(record.client, create));
             }
             remove_among(&mut names.by_create_guid, create, volatile);
-            if let Some(lease) = made.lease {
-                remove_among(&mut names.by_lease, (made.client, lease.key), volatile);
+            if let Some(lease) = record.lease {
+                remove_among(&mut names.by_lease, (record.client, lease.key), volatile);
             }
         }
-        if let Some(instance) = made.instance {
+        if let Some(instance) = record.instance {
             remove_among(&mut names.by_application, instance.id, volatile);
         }
     }
 
-    /// The volatile id that belongs to a persistent one.
+    /// The volatile id of the Open with this durable id.
     pub fn by_durable_id(&self, persistent: u64) -> Option<u64> {
         self.0.lock().by_durable_id.get(&persistent).copied()
     }
 
-    /// The volatile id of the Open that the latest CREATE of this name has made.
+    /// The volatile id of the Open that the latest CREATE with this key has made.
     pub fn by_create(&self, key: CreateKey) -> Option<u64> {
         self.0.lock().by_create.get(&key).copied()
     }
 
-    /// Volatile ids of the persistent Opens that CREATEs of this name have made.
+    /// Volatile ids of the persistent Opens with this CreateGuid.
     pub fn by_create_guid(&self, create: Guid) -> Vec<u64> {
         self.0.lock().by_create_guid.get(&create).cloned().unwrap_or_default()
     }
 
-    /// Volatile ids of the Opens under a lease that a CREATE may have been answered with more than once.
+    /// Volatile ids of the Opens under a lease whose CREATE may be replayed.
     pub fn by_lease(&self, client: ClientKey, key: LeaseKey) -> Vec<u64> {
         self.0.lock().by_lease.get(&(client, key)).cloned().unwrap_or_default()
     }
 
-    /// Volatile ids of the Opens of an application's instance.
+    /// Volatile ids of the Opens of an application instance.
     pub fn by_application(&self, instance: Guid) -> Vec<u64> {
         self.0.lock().by_application.get(&instance).cloned().unwrap_or_default()
     }
 
-    /// Begins a CREATE, unless one of this name is under way or has made something that `is_live` finds, or this one
-    /// comes after a replay of it.
+    /// Claims the key of a CREATE. It fails if a CREATE with this key is under way, if one has made an Open
+    /// that `is_live` finds, or if this one comes after its replay.
     pub fn claim<T>(
         self: &Arc<Self>,
         key: CreateKey,
-        sent: Sent,
+        sent: CreateAttempt,
         is_live: impl FnOnce(u64) -> Option<T>,
-    ) -> Known<T> {
+    ) -> ClaimResult<T> {
         let mut names = self.0.lock();
         if let Some(made) = names.by_create.get(&key).and_then(|&volatile| is_live(volatile)) {
             if sent.is_replay {
                 names.replayed.remember(key, sent);
             }
-            return Known::Made(made);
+            return ClaimResult::Done(made);
         }
         if names.replayed.is_late(key, sent) {
-            return Known::Late;
+            return ClaimResult::Late;
         }
         if names.under_way.insert(key) {
             if sent.is_replay {
                 names.replayed.remember(key, sent);
             }
-            Known::Claimed(Claim { index: Arc::clone(self), key })
+            ClaimResult::Claimed(Claim { index: Arc::clone(self), key })
         } else {
-            Known::UnderWay
+            ClaimResult::UnderWay
         }
     }
 }

@@ -1,21 +1,22 @@
-//! What outlives a request and a connection, and never points back at either.
+//! State that outlives a request and a connection, and never points back at either.
 //!
-//! [`server`] has the tables, [`session`] identity, keys and trees ([`tree`]), [`open`] what CREATE made, [`durable`] which of it
-//! outlives its session and [`persistent`] what is kept of it when the server ends. [`client`] has a client's connections by
-//! their [`handle`]s; [`notice`] takes a break over one of them, or the next when that fails.
+//! [`server`] has the tables. [`session`] has identity, keys and trees ([`tree`]). [`open`] has the Opens,
+//! [`durable`] the rules by which some outlive their session, and [`persistent`] the record that outlives
+//! the server. [`client`] lists a client's connections by their [`handle`]s. [`notice`] sends a break over
+//! one of them, or over the next when that fails.
 
-pub(crate) mod brake;
+pub(crate) mod channel_limit;
 pub mod client;
-pub(crate) mod closing;
-pub(crate) mod complaints;
 pub mod counters;
 pub mod durable;
 pub mod handle;
 pub mod index;
 pub mod notice;
 pub mod open;
+pub(crate) mod password_delay;
+pub(crate) mod pending_closes;
 pub(crate) mod persistent;
-pub(crate) mod room;
+pub(crate) mod rate_limited_log;
 pub mod sequence;
 pub mod server;
 pub mod session;
@@ -27,4 +28,4 @@ pub(crate) use open::OnDisk;
 pub use open::{Object, Open};
 pub use server::Server;
 pub use session::Session;
-pub use tree::{Target, Tree};
+pub use tree::{Tree, TreeTarget};

@@ -1,6 +1,6 @@
-//! Opens that outlive the server (MS-SMB2 3.3.1.10 IsPersistent): what only this protocol knows of them is
-//! kept beside the engine's record of each. [`Server::restore`](super::server::Server::restore) makes Opens of it after a
-//! restart.
+//! Opens that outlive the server (MS-SMB2 3.3.1.10 IsPersistent). The engine records each of them. This
+//! module adds the SMB part of such a record. [`Server::restore`](super::server::Server::restore) makes
+//! Opens from it after a restart.
 
 use share::ClientKey;
 use smb_wire::Guid;
@@ -9,14 +9,14 @@ use smb_wire::create_context::{Lease, LeaseFlags, LeaseState, LeaseV2};
 use smb_wire::id::LeaseKey;
 use wire::{Cursor, Truncated, Writer};
 
-use super::durable::{AskedFor, Instance, Made};
+use super::durable::{AskedFor, CreateRecord, Instance};
 use super::open::Open;
 use super::sequence::{LOCKS, LockSequences};
 
-/// What a note begins with; another is of another version.
+/// The first byte of a note. Another value is another version.
 const NOTE_VERSION: u8 = 2;
 
-/// What is kept of a persistent Open beside what the engine keeps.
+/// The SMB part of a persistent Open's record.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Note {
     pub persistent: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Note {
     pub timeout_ms: u32,
     pub is_replayable: bool,
     pub locks: [u8; LOCKS],
-    pub made: Made,
+    pub create_record: CreateRecord,
 }
 
 impl Note {
@@ -36,7 +36,7 @@ impl Note {
             timeout_ms: durable.timeout_ms,
             is_replayable: open.is_replayable(),
             locks,
-            made: open.made.get()?.clone(),
+            create_record: open.create_record.get()?.clone(),
         })
     }
 
@@ -49,7 +49,7 @@ impl Note {
         out.u32_le(self.timeout_ms);
         out.u8(u8::from(self.is_replayable));
         out.bytes(&self.locks);
-        let Made { client, create_guid, lease, action, instance, asked_for } = &self.made;
+        let CreateRecord { client, create_guid, lease, action, instance, asked_for } = &self.create_record;
         out.u128_le(client.0);
         put(&mut out, create_guid.as_ref(), |out, guid| out.bytes(&guid.0));
         put(&mut out, lease.as_ref(), |out, lease| {
@@ -75,7 +75,7 @@ impl Note {
         bytes
     }
 
-    /// Reads what [`begin`] has had recorded.
+    /// Decodes the bytes that [`begin`] has recorded.
     pub fn decode(bytes: &[u8]) -> Result<Note, Truncated> {
         let mut from = Cursor::new(bytes);
         if from.u8()? != NOTE_VERSION {
@@ -104,8 +104,8 @@ impl Note {
             Ok(Instance { id, version: take(from, |from| Ok((from.u64_le()?, from.u64_le()?)))? })
         })?;
         let asked_for = AskedFor { options: from.u32_le()?, access: from.u32_le()?, share: from.u32_le()? };
-        let made = Made { client, create_guid, lease, action, instance, asked_for };
-        Ok(Note { persistent, oplock_key, timeout_ms, is_replayable, locks, made })
+        let create_record = CreateRecord { client, create_guid, lease, action, instance, asked_for };
+        Ok(Note { persistent, oplock_key, timeout_ms, is_replayable, locks, create_record })
     }
 }
 
@@ -123,7 +123,7 @@ fn take<T>(
     if from.u8()? == 0 { Ok(None) } else { how(from).map(Some) }
 }
 
-/// Has a new Open recorded; false when it cannot be, and ends with the server.
+/// Records a new Open. Returns false if that fails. The Open then ends with the server.
 // MS-SMB2 3.3.5.9.10
 pub(crate) fn begin(open: &Open) -> bool {
     let Some((engine, file)) = open.file() else { return false };
@@ -132,16 +132,18 @@ pub(crate) fn begin(open: &Open) -> bool {
     match engine.record(file, keep_ns, note.encode()) {
         Ok(()) => true,
         Err(why) => {
-            tracing::warn!(share = %engine.name(), %why, "a persistent open could not be recorded; it is durable only");
+            let share = engine.name();
+            tracing::warn!(%share, %why, "a persistent open could not be recorded; it is durable only");
             false
         }
     }
 }
 
-/// What is recorded beside the byte ranges of a LOCK, in one step with them: which numbers are done. Built where the
-/// engine orders such changes, since several may be made at once; `change` is made to the numbers there.
+/// The note that is recorded in one step with the byte ranges of a LOCK. It says which lock sequence numbers
+/// are done. The engine builds it where it orders such changes, since several may run at once. `change` is
+/// applied to the sequence numbers there.
 pub(crate) fn lock_note(open: &Open, change: impl Fn(&LockSequences)) -> impl Fn() -> Option<Vec<u8>> {
-    // The rest of it is settled.
+    // The other values of the note do not change.
     let note =
         open.file().filter(|(_, file)| file.is_lasting()).and_then(|_| Note::of(open, open.locks.all()));
     move || {
@@ -162,7 +164,7 @@ mod tests {
             flags: LeaseFlags::PARENT_LEASE_KEY_SET,
             v2: Some(LeaseV2 { parent_key: LeaseKey([4; 16]), epoch: 7 }),
         };
-        let made = Made {
+        let create_record = CreateRecord {
             client: ClientKey(5),
             create_guid: Some(Guid([6; 16])),
             lease: Some(lease),
@@ -176,7 +178,7 @@ mod tests {
             timeout_ms: 11,
             is_replayable: true,
             locks: [1; LOCKS],
-            made,
+            create_record,
         };
         let bytes = note.encode();
         assert_eq!(Note::decode(&bytes).unwrap(), note);

@@ -1,27 +1,27 @@
-//! What tells a request that was sent again from one that comes late: the ChannelSequence of an Open
-//! (MS-SMB2 3.3.5.2.10), and the sequence numbers of its locks (MS-SMB2 3.3.5.14).
+//! Tells repeated requests from late ones, by the ChannelSequence of an Open (MS-SMB2 3.3.5.2.10) and the
+//! sequence numbers of its locks (MS-SMB2 3.3.5.14).
 //!
-//! A client counts its ChannelSequence up when it loses a channel, and then sends again what was not
-//! answered. Anything of the old sequence that still comes must change nothing any more, and nothing may be
-//! changed again while something of the old sequence is under way.
+//! A client that loses a channel increments its ChannelSequence and sends the unanswered requests again. A
+//! request with the old sequence that comes later must not change anything. A repeated request must not
+//! change anything while a request with the old sequence is under way.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 
 use parking_lot::Mutex;
 use smb_wire::lock;
 
-/// Places for the sequence numbers of locks.
+/// The size of an Open's lock sequence array.
 pub const LOCKS: usize = 64;
 
-/// Open.ChannelSequence, and how many requests of it and of those before it are under way.
+/// Open.ChannelSequence with the number of outstanding requests under it and under earlier ones.
 ///
-/// One word, since every request on an Open changes it, from any channel's thread.
+/// It is one word, since every request on an Open changes it, from any channel's thread.
 #[derive(Debug, Default)]
 pub struct ChannelSequence(AtomicU64);
 
-/// The same, taken apart.
+/// The fields of a [`ChannelSequence`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct State {
+struct SequenceCounts {
     sequence: u16,
     /// OutstandingRequestCount. Credits keep it far from its 24 bits.
     current: u32,
@@ -31,16 +31,16 @@ struct State {
 
 const COUNT: u64 = 0xff_ffff;
 
-/// Whether a ChannelSequence is an earlier one than another.
+/// Whether a ChannelSequence is earlier than another one.
 // MS-SMB2 3.3.5.2.10
 pub fn is_before(sequence: u16, other: u16) -> bool {
     sequence.wrapping_sub(other) > 0x7fff
 }
 
-impl State {
-    fn unpack(word: u64) -> State {
+impl SequenceCounts {
+    fn unpack(word: u64) -> SequenceCounts {
         let count = |shift: u32| ((word >> shift) & COUNT) as u32;
-        State { sequence: word as u16, current: count(16), earlier: count(40) }
+        SequenceCounts { sequence: word as u16, current: count(16), earlier: count(40) }
     }
 
     fn pack(self) -> u64 {
@@ -49,7 +49,7 @@ impl State {
     }
 
     // MS-SMB2 3.3.5.2.10
-    fn begin(mut self, sequence: u16, is_replay: bool) -> (State, bool) {
+    fn begin(mut self, sequence: u16, is_replay: bool) -> (SequenceCounts, bool) {
         if is_before(sequence, self.sequence) {
             return (self, false);
         }
@@ -63,7 +63,7 @@ impl State {
     }
 
     // MS-SMB2 3.3.4.1
-    fn end(mut self, sequence: u16) -> State {
+    fn end(mut self, sequence: u16) -> SequenceCounts {
         let count = if sequence == self.sequence { &mut self.current } else { &mut self.earlier };
         *count = count.saturating_sub(1);
         self
@@ -71,18 +71,20 @@ impl State {
 }
 
 impl ChannelSequence {
-    /// The sequence of the CREATE that made the Open.
+    /// Sets the sequence of the CREATE that made the Open.
     pub fn start(&self, sequence: u16) {
-        self.0.store(State { sequence, current: 0, earlier: 0 }.pack(), Ordering::Relaxed);
+        self.0.store(SequenceCounts { sequence, current: 0, earlier: 0 }.pack(), Ordering::Relaxed);
     }
 
-    /// A request begins. True when it counts until its [`end`](Self::end). False when it is late, or is sent
-    /// again while one of an earlier sequence is under way: then it may change nothing.
+    /// Begins a request. Returns true if the request counts until its [`end`](Self::end). Returns false for
+    /// a late request, and for a repeated one while a request of an earlier sequence is under way. Such a
+    /// request must not change anything.
     pub fn begin(&self, sequence: u16, is_replay: bool) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
-            let (state, is_counted) = State::unpack(word).begin(sequence, is_replay);
-            // Release and acquire: who counts up sees what those that were counted down have done.
+            let (state, is_counted) = SequenceCounts::unpack(word).begin(sequence, is_replay);
+            // Release and acquire: a thread that increments the count sees the effects of the requests that
+            // have ended.
             match self.0.compare_exchange_weak(word, state.pack(), Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return is_counted,
                 Err(other) => word = other,
@@ -90,20 +92,20 @@ impl ChannelSequence {
         }
     }
 
-    /// The latest that a request came under.
+    /// The sequence of the latest request.
     fn latest(&self) -> u16 {
-        State::unpack(self.0.load(Ordering::Relaxed)).sequence
+        SequenceCounts::unpack(self.0.load(Ordering::Relaxed)).sequence
     }
 
-    /// A request that was counted under `sequence` is answered, or never will be.
+    /// Ends a request that was counted under `sequence`. It was answered or never will be.
     pub fn end(&self, sequence: u16) {
-        let end = |word| Some(State::unpack(word).end(sequence).pack());
-        // It cannot fail, since `end` always gives a value.
+        let end = |word| Some(SequenceCounts::unpack(word).end(sequence).pack());
+        // This cannot fail, since `end` always gives a value.
         let _always = self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, end);
     }
 }
 
-/// By what a LOCK is known that may be sent again.
+/// The lock sequence of a LOCK that may be repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LockNumber {
     /// LockSequenceIndex.
@@ -113,27 +115,27 @@ pub struct LockNumber {
 }
 
 impl LockNumber {
-    /// That of a request.
+    /// The lock sequence of a request.
     pub fn of(request: &lock::Request<'_>) -> LockNumber {
         LockNumber { index: request.lock_sequence_index, number: request.lock_sequence_number }
     }
 
-    /// Whether there is a place for LOCKs of its index.
+    /// Whether the array has a place for this index.
     pub fn has_place(self) -> bool {
         usize::try_from(self.index).is_ok_and(|index| (1..=LOCKS).contains(&index))
     }
 
-    /// What stands in its place when it is done.
+    /// The value in the array when the LOCK is done.
     fn mark(self) -> u8 {
         self.number + 1
     }
 }
 
-/// Open.LockSequenceArray: which LOCK was the last to succeed in each place. Zero is none, else the number
-/// and one, with [`UNTOLD`] while that may still be taken back.
+/// Open.LockSequenceArray: the last successful LOCK of each index. Zero stands for none. Other values are
+/// the number plus one, with [`UNTOLD`] while the LOCK may still be revoked.
 pub struct LockSequences([AtomicU8; LOCKS]);
 
-/// The client has not been told of it.
+/// The client has not been told of the LOCK.
 const UNTOLD: u8 = 0x80;
 
 impl Default for LockSequences {
@@ -143,7 +145,7 @@ impl Default for LockSequences {
 }
 
 impl LockSequences {
-    /// The place of an index; the first index is 1, and one beyond the last is of no place.
+    /// The place of an index. The first index is 1. An index beyond the last has no place.
     fn place(&self, lock: LockNumber) -> Option<&AtomicU8> {
         self.0.get(usize::try_from(lock.index).ok()?.checked_sub(1)?)
     }
@@ -153,7 +155,7 @@ impl LockSequences {
         self.place(lock).is_some_and(|place| place.load(Ordering::Acquire) & !UNTOLD == lock.mark())
     }
 
-    /// The same. Another number empties the place.
+    /// Whether this LOCK was done before. Another number in its place is cleared.
     // MS-SMB2 3.3.5.14
     pub fn is_done(&self, lock: LockNumber) -> bool {
         let Some(place) = self.place(lock) else { return false };
@@ -161,24 +163,24 @@ impl LockSequences {
         if was & !UNTOLD == lock.mark() {
             return true;
         }
-        // Unless it is done on another channel just now.
+        // Another channel may have just done it.
         let emptied = place.compare_exchange(was, 0, Ordering::AcqRel, Ordering::Acquire);
         emptied.is_err_and(|now| now & !UNTOLD == lock.mark())
     }
 
-    /// What is in all places.
+    /// The values of all places.
     pub fn all(&self) -> [u8; LOCKS] {
         std::array::from_fn(|at| self.0[at].load(Ordering::Acquire) & !UNTOLD)
     }
 
-    /// Puts back what [`LockSequences::all`] has said.
+    /// Restores the values from [`LockSequences::all`].
     pub fn set_all(&self, all: [u8; LOCKS]) {
         for (place, was) in self.0.iter().zip(all) {
             place.store(was, Ordering::Release);
         }
     }
 
-    /// This LOCK is done; `is_told`: its client may be told so at once.
+    /// Marks this LOCK as done. `is_told` says that its client may be told at once.
     // MS-SMB2 3.3.5.14.1
     // MS-SMB2 3.3.5.14.2
     pub fn done(&self, lock: LockNumber, is_told: bool) {
@@ -187,32 +189,33 @@ impl LockSequences {
         }
     }
 
-    /// The client is told that this LOCK is done; false when that was taken back before.
+    /// Marks this LOCK as told to the client. Returns false if it was revoked before.
     pub fn tell(&self, lock: LockNumber) -> bool {
         let Some(place) = self.place(lock) else { return true };
         let told = |was| (was & !UNTOLD == lock.mark()).then_some(lock.mark());
         place.fetch_update(Ordering::AcqRel, Ordering::Acquire, told).is_ok()
     }
 
-    /// This LOCK is as if it had not been done; false when its client has been told of it, as the answer to a replay.
+    /// Revokes this LOCK, as if it had not been done. Returns false if its client was told of it by the
+    /// response to a replay.
     pub fn take_back(&self, lock: LockNumber) -> bool {
         let Some(place) = self.place(lock) else { return true };
         place.compare_exchange(lock.mark() | UNTOLD, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// This LOCK is as if it had not been done, whoever was told of it.
+    /// Revokes this LOCK even if its client was told of it.
     pub fn withdraw(&self, lock: LockNumber) {
         if let Some(place) = self.place(lock) {
             let emptied = |was| (was & !UNTOLD == lock.mark()).then_some(0);
-            // It fails where another number is there.
+            // This fails if another number is there.
             let _other = place.fetch_update(Ordering::AcqRel, Ordering::Acquire, emptied);
         }
     }
 }
 
-/// LOCKs that were refused since their channels' loss. A client that loses a channel sends again what was not answered, under
-/// the next ChannelSequence. When that is refused, its first copy may still come, and must not take then what the client
-/// was told that it has not.
+/// LOCKs that were refused since their channels were lost. A client that loses a channel repeats its
+/// unanswered requests under the next ChannelSequence. If a repeated LOCK is refused, its first copy may
+/// still come. That copy must not take a lock that the client believes it does not have.
 #[derive(Debug, Default)]
 pub struct RefusedLocks(Mutex<Vec<RefusedLock>>);
 
@@ -223,15 +226,15 @@ struct RefusedLock {
 }
 
 impl RefusedLocks {
-    /// This LOCK is refused under this ChannelSequence. Of each index the last one counts. False,
-    /// and nothing is noted, when `is_done` says that its first copy was done meanwhile.
+    /// Records that this LOCK was refused under this ChannelSequence. Only the last refusal of each index
+    /// counts. Returns false and records nothing if `is_done` says that the first copy was done meanwhile.
     pub fn note(&self, lock: LockNumber, sequence: u16, is_done: impl FnOnce() -> bool) -> bool {
-        // Nothing is sent again before a channel is lost.
+        // A client repeats nothing before it loses a channel.
         if sequence == 0 || !lock.has_place() {
             return true;
         }
         let mut refused = self.0.lock();
-        // The fence in `is_late` is its other half.
+        // This fence pairs with the one in `is_late`.
         fence(Ordering::SeqCst);
         if is_done() {
             return false;
@@ -241,14 +244,14 @@ impl RefusedLocks {
         true
     }
 
-    /// Whether this LOCK, which came under `sequence`, was refused under a later one. To be asked also
-    /// when it is done: its second copy may have been refused meanwhile. `open` is the sequence of the Open.
+    /// Whether this LOCK, which came under `sequence`, was refused under a later one. Call it also when the
+    /// LOCK is done: its second copy may have been refused meanwhile. `open` is the sequence of the Open.
     pub fn is_late(&self, lock: LockNumber, sequence: u16, open: &ChannelSequence) -> bool {
         if !lock.has_place() {
             return false;
         }
-        // The second copy counts the Open's sequence up before it looks whether the first is done, and the first is done before
-        // it looks at that: one of them sees the other.
+        // The second copy first increments the Open's sequence and then checks whether the first is done.
+        // The first copy is first done and then checks the sequence. So one of them sees the other.
         fence(Ordering::SeqCst);
         if open.latest() == sequence {
             return false;
@@ -257,7 +260,7 @@ impl RefusedLocks {
         refused.iter().any(|it| it.lock == lock && is_before(sequence, it.sequence))
     }
 
-    /// The ChannelSequence begins anew.
+    /// Forgets all refusals: the ChannelSequence starts again.
     pub fn forget(&self) {
         self.0.lock().clear();
     }
@@ -299,7 +302,7 @@ mod tests {
                 let sequence = &sequence;
                 scope.spawn(move || {
                     for request in 0..REQUESTS {
-                        // A sequence that goes on now and then, on one thread sooner than on another.
+                        // The sequence goes up now and then, on one thread sooner than on another.
                         let number = request / (100 + thread);
                         if sequence.begin(number, request % 3 == 0) {
                             sequence.end(number);
@@ -308,8 +311,8 @@ mod tests {
                 });
             }
         });
-        let left = State::unpack(sequence.0.load(Ordering::Relaxed));
+        let left = SequenceCounts::unpack(sequence.0.load(Ordering::Relaxed));
         let last = (REQUESTS - 1) / 100;
-        assert_eq!(left, State { sequence: last, current: 0, earlier: 0 });
+        assert_eq!(left, SequenceCounts { sequence: last, current: 0, earlier: 0 });
     }
 }

@@ -1,6 +1,6 @@
-//! Session: who somebody is, with what keys, and what they have connected (MS-SMB2 3.3.1.8).
+//! A session: its user, its keys and its trees (MS-SMB2 3.3.1.8).
 //!
-//! A session belongs to no connection. Channels come and go; with the last of them it ends.
+//! A session belongs to no connection. Channels come and go. The session ends with its last channel.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -17,39 +17,39 @@ use wire::endpoint::Principal;
 use crate::config::account::{ChannelRule, Standing};
 use crate::keys::{Protection, Seal};
 use crate::limits::{MAX_TREES_PER_SESSION, SESSION_BYTES, TREE_BYTES};
-use crate::state::room::Crowd;
+use crate::state::channel_limit::ExcessBinds;
 use crate::state::{Handle, Tree};
 use auth::crypto::Signer;
 
-/// Where a session is in its life.
+/// The state of a session (Session.SessionState).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum State {
-    /// Its user has not been proved yet.
+pub enum SessionState {
+    /// Its user is not authenticated yet.
     InProgress = 0,
     /// In use.
     Valid = 1,
-    /// Ended; its id is dead.
+    /// Ended. Its id is not valid any more.
     Gone = 2,
 }
 
-/// What is settled when its user has been proved.
+/// The values that the authentication of its user sets.
 pub struct Proved {
-    /// The user; none for an anonymous log-on.
+    /// The user.
     pub identity: Arc<Identity>,
-    /// Nobody in particular: may only use IPC$.
+    /// An anonymous session, which may use IPC$ only.
     pub anonymous: bool,
-    /// Signs what binds further channels (MS-SMB2 3.3.1.8 Session.SigningKey); the first channel's key is the
-    /// same, every other channel has its own.
+    /// Signs the requests that bind further channels (MS-SMB2 3.3.1.8 Session.SigningKey). It is also the
+    /// key of the first channel. Every other channel has its own key.
     pub signer: Signer,
-    /// Sealing keys, where the dialect has any.
+    /// Sealing keys, if the dialect has any.
     pub seal: Option<Seal>,
 }
 
-/// Why a session takes no further channel.
+/// The reason why a session takes no further channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Full {
-    /// It has as many as it may have.
+    /// It has as many channels as it may have.
     Channels,
     /// It has ended.
     Ended,
@@ -59,43 +59,43 @@ pub enum Full {
 pub struct Session {
     /// The id in every header.
     pub id: u64,
-    /// The client that made it.
+    /// The ClientGuid of its client.
     pub client_guid: Guid,
-    /// That client for the engine.
+    /// Its client's key in the engine.
     pub client: ClientKey,
-    /// Dialect, signing and cipher; every channel must have the same.
+    /// Dialect, signing and cipher. Every channel must have the same.
     pub protection: Protection,
-    /// When it was made.
+    /// When it was created.
     pub created: Now,
-    /// With whom it works for, which each turn asks.
+    /// The user's values, and the principal that each batch of requests is counted for.
     proved: OnceLock<(Proved, Principal)>,
     state: AtomicU8,
     /// Every request must be signed or sealed.
     pub signing_required: AtomicBool,
     /// Every request must be sealed.
     pub sealing_required: AtomicBool,
-    /// Counts nonces; unique for a key, whatever channel sends (MS-SMB2 3.1.4.3).
+    /// The next nonce. A nonce is unique for a key, over all channels (MS-SMB2 3.1.4.3).
     nonce: AtomicU64,
     channels: Mutex<Vec<Arc<Handle>>>,
-    /// Attempts to bind more channels than it may have.
-    crowd: Mutex<Crowd>,
+    /// Attempts to bind more channels than the limit.
+    excess_binds: Mutex<ExcessBinds>,
     standing: OnceLock<Standing>,
-    /// Connections it has lost while others carried it on.
+    /// Connections that failed while others carried the session on.
     pub failures: AtomicU64,
-    /// Its client has asked where else the server is (MS-SMB2 3.3.5.15.11).
+    /// Its client has sent FSCTL_QUERY_NETWORK_INTERFACE_INFO (MS-SMB2 3.3.5.15.11).
     pub asked_interfaces: AtomicBool,
-    /// Its client has asked by an AAPL context what the server can do for macOS.
+    /// Its client has sent an AAPL context to query the server's macOS features.
     pub is_of_macos: AtomicBool,
     trees: RwLock<Vec<Option<Arc<Tree>>>>,
     next_tree: AtomicU32,
-    /// Its part of the memory for sessions, with its trees; none before its user is proved.
+    /// Its part of the memory for sessions, including its trees. `None` before its user is authenticated.
     charge: Mutex<Option<Charge>>,
     /// Volatile ids of its Opens.
     pub opens: Mutex<BTreeSet<u64>>,
 }
 
 impl Session {
-    /// A session whose user is not proved yet.
+    /// A session whose user is not authenticated yet.
     pub fn new(
         id: u64,
         client_guid: Guid,
@@ -110,13 +110,13 @@ impl Session {
             protection,
             created,
             proved: OnceLock::new(),
-            state: AtomicU8::new(State::InProgress as u8),
+            state: AtomicU8::new(SessionState::InProgress as u8),
             signing_required: AtomicBool::new(false),
             sealing_required: AtomicBool::new(false),
             nonce: AtomicU64::new(0),
             charge: Mutex::default(),
             channels: Mutex::default(),
-            crowd: Mutex::default(),
+            excess_binds: Mutex::default(),
             standing: OnceLock::new(),
             failures: AtomicU64::new(0),
             asked_interfaces: AtomicBool::new(false),
@@ -127,44 +127,44 @@ impl Session {
         }
     }
 
-    /// Where it is in its life.
+    /// Its state.
     #[inline]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> SessionState {
         match self.state.load(Ordering::Acquire) {
-            0 => State::InProgress,
-            1 => State::Valid,
-            _ => State::Gone,
+            0 => SessionState::InProgress,
+            1 => SessionState::Valid,
+            _ => SessionState::Gone,
         }
     }
 
-    /// Its user has been proved. The first proof settles the keys; a later one, by the same user, does not.
+    /// Authenticates the session. The first call sets the keys. A later one, for the same user, does not.
     pub fn prove(&self, proved: Proved) {
         let user = || Principal::User(proved.identity.number());
         let principal = if proved.anonymous { Principal::Host } else { user() };
         let _ = self.proved.set((proved, principal));
-        let (from, to) = (State::InProgress as u8, State::Valid as u8);
+        let (from, to) = (SessionState::InProgress as u8, SessionState::Valid as u8);
         let _ = self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// For whom it works: its user, or its client's host when that is nobody in particular.
+    /// The principal of its requests: its user, or its client's host for an anonymous session.
     #[inline]
     #[must_use]
     pub fn principal(&self) -> Option<Principal> {
         self.proved.get().map(|(_, principal)| *principal)
     }
 
-    /// What was settled when the user was proved.
+    /// The values that its authentication has set.
     #[inline]
     pub fn proved(&self) -> Option<&Proved> {
         self.proved.get().map(|(proved, _)| proved)
     }
 
-    /// The end of its life. True for the one caller that ended it.
+    /// Ends the session. Returns true to the one caller that ended it.
     pub fn end(&self) -> bool {
-        self.state.swap(State::Gone as u8, Ordering::AcqRel) != State::Gone as u8
+        self.state.swap(SessionState::Gone as u8, Ordering::AcqRel) != SessionState::Gone as u8
     }
 
-    /// The user's SID; none before they are proved.
+    /// The user's SID. `None` before authentication.
     pub fn sid(&self) -> Option<Sid> {
         self.proved().map(|proved| proved.identity.sid)
     }
@@ -174,7 +174,7 @@ impl Session {
         self.proved().map_or("", |proved| &proved.identity.name)
     }
 
-    /// A nonce for sealing that no message of this session had.
+    /// A nonce for sealing that no other message of this session has.
     pub fn next_nonce(&self) -> [u8; 16] {
         let mut nonce = [0; 16];
         nonce[..8].copy_from_slice(&self.nonce.fetch_add(1, Ordering::Relaxed).to_le_bytes());
@@ -183,18 +183,19 @@ impl Session {
 
     // Channels --------------------------------------------------------------------------------------
 
-    /// A further connection carries the session, if it has fewer than `most`.
+    /// Adds a connection as a channel if the session has fewer than `most`.
     ///
     /// # Errors
-    /// Why it does not.
+    /// The reason why it was not added.
     pub fn add_channel(&self, handle: &Arc<Handle>, most: usize) -> Result<(), Full> {
         self.add(handle, most, |_| None).map(drop)
     }
 
-    /// The same for a client whose user is proved, and who may have it in the place of a channel that is most likely lost:
-    /// that one is given back, to be closed.
+    /// Adds a channel for an authenticated client. It may take the place of a channel that is most likely
+    /// lost. The result is that channel, which the caller closes.
     ///
     /// # Errors
+    /// As [`Session::add_channel`].
     /// As [`Session::add_channel`].
     pub fn add_or_replace(
         &self,
@@ -202,7 +203,7 @@ impl Session {
         most: usize,
         now: Now,
     ) -> Result<Option<Arc<Handle>>, Full> {
-        self.add(handle, most, |channels| self.room_among(channels, now))
+        self.add(handle, most, |channels| self.replaceable(channels, now))
     }
 
     fn add(
@@ -212,8 +213,9 @@ impl Session {
         room: impl FnOnce(&[Arc<Handle>]) -> Option<usize>,
     ) -> Result<Option<Arc<Handle>>, Full> {
         let mut channels = self.channels.lock();
-        // Whoever ends the session takes the list afterwards, and so finds what was added before.
-        if self.state() == State::Gone {
+        // A thread that ends the session takes the list afterwards, so it finds a channel that was added
+        // before.
+        if self.state() == SessionState::Gone {
             return Err(Full::Ended);
         }
         let mut replaced = None;
@@ -225,63 +227,63 @@ impl Session {
         Ok(replaced)
     }
 
-    /// How many connections carry it.
+    /// The number of its channels.
     pub fn channel_count(&self) -> usize {
         self.channels.lock().len()
     }
 
-    /// Whether other connections may carry its requests beside this one, or did.
+    /// Whether other connections carry its requests beside this one, or did so.
     pub(crate) fn has_several_channels(&self) -> bool {
         self.channel_count() > 1 || self.failures.load(Ordering::Relaxed) > 0
     }
 
-    /// A connection no longer carries it; true when it was the last.
+    /// Removes a connection from its channels. Returns true if it was the last one.
     pub fn remove_channel(&self, connection: u64) -> bool {
         let mut channels = self.channels.lock();
         channels.retain(|known| known.id != connection);
         channels.is_empty()
     }
 
-    /// Whether a channel that the client has most likely lost would give its place up to one that it asks for.
-    pub fn would_make_room(&self, now: Now) -> bool {
+    /// Whether a channel that is most likely lost would end for a new one.
+    pub fn can_replace(&self, now: Now) -> bool {
         let channels = self.channels.lock();
-        self.room_among(&channels, now).is_some()
+        self.replaceable(&channels, now).is_some()
     }
 
-    fn room_among(&self, channels: &[Arc<Handle>], now: Now) -> Option<usize> {
-        self.crowd.lock().ask(channels.iter().map(|channel| channel.way.heard_ns()), now)
+    fn replaceable(&self, channels: &[Arc<Handle>], now: Now) -> Option<usize> {
+        self.excess_binds.lock().ask(channels.iter().map(|channel| channel.path.heard_ns()), now)
     }
 
-    /// What its account settles; none before its user is proved.
+    /// The settings of its account. `None` before its user is authenticated.
     pub fn standing(&self) -> Option<&Standing> {
         self.standing.get()
     }
 
-    /// How many connections it may have, as its account says; none before its user is proved.
+    /// The limit on its channels from its account. `None` before its user is authenticated.
     pub fn channel_rule(&self) -> Option<&ChannelRule> {
         self.standing().map(|standing| &standing.channels)
     }
 
-    /// Takes memory for itself; false when the payer has more than is left.
+    /// Takes memory for the session. Returns false if the payer has no more left.
     pub fn take_memory(&self, memory: &Arc<ClientMemory>, payer: Payer) -> bool {
         let mut charge = self.charge.lock();
         *charge = memory.try_charge(payer, SESSION_BYTES);
         charge.is_some()
     }
 
-    /// Settles what its account says of it. Only the first call counts.
+    /// Sets the settings of its account. Only the first call counts.
     pub fn settle(&self, standing: Standing) {
         let _settled_before = self.standing.set(standing);
     }
 
-    /// The connections that carry it, the first one first.
+    /// Its channels, the oldest first.
     pub fn channels(&self) -> Vec<Arc<Handle>> {
         self.channels.lock().clone()
     }
 
     // Trees -----------------------------------------------------------------------------------------
 
-    /// Adds a tree that `make` builds for its id; none when there are too many.
+    /// Adds the tree that `make` builds for its id. Returns `None` if there are too many.
     pub fn connect(&self, make: impl FnOnce(u32) -> Tree) -> Option<Arc<Tree>> {
         let mut trees = self.trees.write();
         let place = trees.iter().position(Option::is_none).unwrap_or(trees.len());
@@ -292,20 +294,20 @@ impl Session {
         if place == trees.len() {
             trees.push(None);
         }
-        // An id is its place and a count, so that an id that was used before is not taken for a new one.
+        // An id has a place and a count, so that an old id does not name a new tree.
         let count = self.next_tree.fetch_add(1, Ordering::Relaxed) % 0xffff + 1;
         let tree = Arc::new(make((count << 16) | place as u32));
         trees[place] = Some(Arc::clone(&tree));
         Some(tree)
     }
 
-    /// The tree under `id`.
+    /// The tree with this id.
     pub fn tree(&self, id: u32) -> Option<Arc<Tree>> {
         let trees = self.trees.read();
         trees.get((id & 0xffff) as usize)?.as_ref().filter(|tree| tree.id == id).cloned()
     }
 
-    /// Takes a tree out.
+    /// Removes a tree.
     pub fn disconnect(&self, id: u32) -> Option<Arc<Tree>> {
         let mut trees = self.trees.write();
         let tree = trees.get_mut((id & 0xffff) as usize)?.take_if(|tree| tree.id == id)?;

@@ -1,6 +1,6 @@
-//! Chance that can be had again: all choices of a history follow from its seed.
+//! Repeatable chance: all choices of a history follow from its seed.
 
-/// A generator after SplitMix64 (Steele, Lea, Flood 2014): small, and every seed is a good one.
+/// A generator after SplitMix64 (Steele, Lea, Flood 2014). It is small, and every seed is good.
 #[derive(Debug, Clone)]
 pub struct Dice(u64);
 
@@ -27,7 +27,7 @@ impl Dice {
         self.below(whole) < part
     }
 
-    /// The place of one of the weights, each as likely as it is heavy; they are not all zero.
+    /// The index of one of the weights, with a chance in proportion to its weight. They are not all zero.
     pub fn weighted(&mut self, weights: &[usize]) -> usize {
         let mut left = self.below(weights.iter().sum());
         for (place, &weight) in weights.iter().enumerate() {

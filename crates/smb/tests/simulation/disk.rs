@@ -1,6 +1,6 @@
-//! The disk below the server: its calls fail, are done by half, or take long, at the dice's will.
+//! The disk below the server. Its calls fail, are half done, or take long, as the dice decide.
 //!
-//! The dice are the disk's own, so that a seed whose disk is sound has the history that it always had.
+//! The disk has its own dice, so a seed with a sound disk always has the same history.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use volume::faulty::{Call, Fault, Plan};
 use super::dice::Dice;
 use super::log;
 
-/// What goes wrong beside the network.
+/// The faults beside those of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
     Nothing,
     Disk,
-    /// The disk, and the server is killed.
+    /// The disk fails, and the server is killed.
     DiskAndKills,
 }
 
-/// Calls that fail, and how likely. The second ones also fail for want of space.
+/// Calls that fail, with their weights. Those of the second list also fail for lack of space.
 const READING: [(Call, usize); 8] = [
     (Call::Read, 4),
     (Call::ReadCached, 3),
@@ -41,13 +41,13 @@ const WRITING: [(Call, usize); 7] = [
     (Call::SetAttributes, 1),
     (Call::SetNote, 1),
 ];
-/// What needs space.
+/// The calls that need space.
 const FILLING: [Call; 4] = [Call::Write, Call::Resize, Call::Create, Call::SetNote];
 
-/// How long slow calls take, in milliseconds.
+/// The durations of slow calls, in milliseconds.
 const SLOW: [u64; 4] = [20, 300, 2000, 12_000];
 
-/// How many calls have failed, by the reason.
+/// The number of failed calls, by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Failed {
     pub io: u64,
@@ -55,12 +55,12 @@ pub struct Failed {
 }
 
 impl Failed {
-    /// Whether any call has failed since.
+    /// Whether any call has failed since `before`.
     pub fn any_since(self, before: Failed) -> bool {
         self != before
     }
 
-    /// Whether a call has failed since in a way that comes to this status.
+    /// Whether a call has failed since `before` with a failure that causes this status.
     pub fn explains(self, before: Failed, status: NtStatus) -> bool {
         match status {
             NtStatus::IO_DEVICE_ERROR => self.io > before.io,
@@ -70,19 +70,19 @@ impl Failed {
     }
 }
 
-/// Whether a status is one that a failing disk comes to.
+/// Whether a failing disk can cause this status.
 pub fn is_of_disk(status: NtStatus) -> bool {
     matches!(status, NtStatus::IO_DEVICE_ERROR | NtStatus::DISK_FULL)
 }
 
-/// What happened to the disk in a history, to show that the wanted things do happen.
+/// The events of a history's disk. They show that the intended faults happen.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tally {
     pub io: u64,
     pub no_space: u64,
     pub half: u64,
     pub slow: u64,
-    /// Requests that were answered so.
+    /// Requests that got such a status.
     pub refused: u64,
 }
 
@@ -91,7 +91,7 @@ impl Tally {
         [&mut self.io, &mut self.no_space, &mut self.half, &mut self.slow, &mut self.refused]
     }
 
-    /// Whether each of these things has happened.
+    /// Whether each of these events has happened.
     pub fn shows_all(mut self) -> bool {
         self.parts().into_iter().all(|part| *part > 0)
     }
@@ -107,11 +107,11 @@ impl std::ops::AddAssign for Tally {
 pub struct Disk {
     dice: Dice,
     plan: Arc<Plan>,
-    /// How many faults are still to come, and how often one does: at one of so many steps.
+    /// The number of faults still to come, and their rarity: one in so many steps.
     left: usize,
     rarity: usize,
     is_full: bool,
-    /// What slow calls have taken and nobody has let pass.
+    /// The duration of slow calls that has not passed yet.
     took: Duration,
     pub failed: Failed,
     pub tally: Tally,
@@ -126,13 +126,13 @@ impl Disk {
         Disk { dice, plan, left, rarity, is_full: false, took: Duration::ZERO, failed, tally }
     }
 
-    /// The server is another one, with the same disk.
+    /// Connects the disk to another server.
     pub fn serve(&mut self, plan: Arc<Plan>) {
         self.plan = plan;
         self.set_full(self.is_full);
     }
 
-    /// One step of the history: something may be about to fail.
+    /// One step of the history. A fault may be set.
     pub fn step(&mut self) {
         if self.is_full && self.dice.chance(1, 50) {
             self.set_full(false);
@@ -169,7 +169,7 @@ impl Disk {
         }
     }
 
-    /// No call fails any more.
+    /// Stops all failures.
     pub fn mend(&mut self) {
         self.left = 0;
         self.set_full(false);
@@ -177,13 +177,13 @@ impl Disk {
         log::line(|| "the disk is sound".to_owned());
     }
 
-    /// Takes in what calls have met, and gives the time that they took.
+    /// Takes in the faults that calls have met, and returns the time that they took.
     pub fn look(&mut self) -> Duration {
         self.see();
         std::mem::take(&mut self.took)
     }
 
-    /// Takes in what calls have met.
+    /// Takes in the faults that calls have met.
     pub fn see(&mut self) {
         for (call, fault) in self.plan.met() {
             log::line(|| format!("the disk: {call:?} meets {fault:?}"));
@@ -204,10 +204,10 @@ impl Disk {
         (self.tally.io, self.tally.no_space) = (self.failed.io, self.failed.no_space);
     }
 
-    /// A request was answered with a status that a failing disk comes to.
+    /// Records a request that got a status of a failing disk.
     ///
     /// # Panics
-    /// When no call has failed in that way since the request was first sent.
+    /// If no call has failed in that way since the request was first sent.
     pub fn refused(&mut self, before: Failed, status: NtStatus, what: &dyn std::fmt::Debug) {
         let explains = self.failed.explains(before, status);
         assert!(explains, "the disk did not fail: {status:?} to {what:?}; {before:?}, {:?}", self.failed);

@@ -1,14 +1,14 @@
-//! One history: workers over one session, lines that are cut, delay and replay at the dice's will, and the
-//! model beside them.
+//! One history: workers on one session. Lines are cut, and messages are delayed and replayed, as the dice
+//! decide. The model runs beside them.
 //!
-//! Nothing has a time of its own: each step picks one of the things that can happen next, so that any
-//! message may be as late as it likes on its line, and overtaken on another.
+//! There is no timing: each step picks one of the possible next events. So any message may be arbitrarily
+//! late on its line, and later messages may arrive first on another one.
 
 use std::time::Duration;
 
 use smb_wire::create::{CreateAction, OplockLevel, ShareAccess};
 use smb_wire::create_context::ResponseContext;
-use smb_wire::{Command, FileId, Guid, NtStatus, create, read};
+use smb_wire::{FileId, Guid, NtStatus, SmbCommand, create, read};
 use testkit::smb::client::{Dial, OpenFile};
 use testkit::smb::peer::Answer;
 use testkit::smb::{Peer, World};
@@ -19,32 +19,32 @@ use super::dice::Dice;
 use super::disk::{self, Disk, Failed, Trouble};
 use super::log;
 use super::model::{Model, NAMES, Op};
-use super::requests::{self, Place, Task};
+use super::requests::{self, RequestTarget, Task};
 use super::session::Session;
 
-/// A history that takes more steps than this does not end.
+/// A history with more steps than this does not end.
 const MOST_STEPS: usize = 20_000;
 
-/// More often than that the disk does not fail who takes a file up again.
+/// The disk does not fail a reconnect more often than this.
 const MOST_TIMES: usize = 20;
 
-/// What a history is made of.
+/// The parameters of a history.
 #[derive(Debug, Clone, Copy)]
-pub struct Shape {
+pub struct HistoryShape {
     pub channels: usize,
     pub workers: usize,
     pub operations: usize,
-    /// How often a line is cut, as a weight among all that happens.
+    /// The weight of line cuts among all events.
     pub cuts: usize,
-    /// After so many cuts the network holds.
+    /// After this many cuts the network does not fail any more.
     pub most_cuts: u64,
-    /// The server has nothing in memory, so that READs leave the connection's thread.
+    /// The server has no data in memory, so READs leave the connection's thread.
     pub is_cold: bool,
 }
 
-impl Shape {
-    fn roll(dice: &mut Dice) -> Shape {
-        Shape {
+impl HistoryShape {
+    fn roll(dice: &mut Dice) -> HistoryShape {
+        HistoryShape {
             channels: 1 + dice.below(8),
             workers: 1 + dice.below(6),
             operations: 10 + dice.below(30),
@@ -55,9 +55,9 @@ impl Shape {
     }
 }
 
-/// What happened in a history, to show that the wanted things do happen.
+/// The events of a history. They show that the intended events happen.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Tally {
+pub struct HistoryTally {
     pub operations: u64,
     pub cuts: u64,
     pub sessions_lost: u64,
@@ -67,8 +67,8 @@ pub struct Tally {
     pub disk: disk::Tally,
 }
 
-impl std::ops::AddAssign for Tally {
-    fn add_assign(&mut self, other: Tally) {
+impl std::ops::AddAssign for HistoryTally {
+    fn add_assign(&mut self, other: HistoryTally) {
         self.operations += other.operations;
         self.cuts += other.cuts;
         self.sessions_lost += other.sessions_lost;
@@ -79,19 +79,19 @@ impl std::ops::AddAssign for Tally {
     }
 }
 
-/// A request that is not answered yet.
+/// A request without a reply yet.
 struct Pending {
     task: Task,
-    /// The line it was last sent on and its message id there; none while it waits to be sent again.
+    /// The line of its last copy and the message id there. `None` while it waits to be sent again.
     sent: Option<(u64, u64)>,
     /// It was sent on a session that is lost.
     is_orphan: bool,
-    /// How often the disk had failed when it was begun.
+    /// The number of disk failures when it began.
     failed: Failed,
 }
 
 #[derive(Default)]
-struct Worker {
+struct HistoryWorker {
     model: Model,
     file: Option<(FileId, Guid)>,
     pending: Option<Pending>,
@@ -103,10 +103,10 @@ struct Worker {
 pub struct History {
     dice: Dice,
     world: World,
-    shape: Shape,
+    shape: HistoryShape,
     session: Session,
-    workers: Vec<Worker>,
-    tally: Tally,
+    workers: Vec<HistoryWorker>,
+    tally: HistoryTally,
     disk: Disk,
 }
 
@@ -114,10 +114,10 @@ impl History {
     /// Runs the history of a seed to its end.
     ///
     /// # Panics
-    /// When the server and the model differ.
-    pub fn run(seed: u64, trouble: Trouble) -> Tally {
+    /// If the server and the model differ.
+    pub fn run(seed: u64, trouble: Trouble) -> HistoryTally {
         let mut dice = Dice::new(seed);
-        let shape = Shape::roll(&mut dice);
+        let shape = HistoryShape::roll(&mut dice);
         let (world, plan) = World::faulty();
         if shape.is_cold {
             plan.always(Call::ReadCached, Some(Failure::WouldBlock));
@@ -128,10 +128,12 @@ impl History {
         let mut guid = *b"a simulated mach";
         guid[..8].copy_from_slice(&seed.to_le_bytes());
         let session = Session::new(&world, Guid(guid));
-        let workers =
-            (0..shape.workers).map(|_| Worker { left: shape.operations, ..Worker::default() }).collect();
+        let workers = (0..shape.workers)
+            .map(|_| HistoryWorker { left: shape.operations, ..HistoryWorker::default() })
+            .collect();
         let disk = Disk::new(seed, trouble, plan);
-        let mut history = History { dice, world, shape, session, workers, tally: Tally::default(), disk };
+        let mut history =
+            History { dice, world, shape, session, workers, tally: HistoryTally::default(), disk };
         history.play();
         history.disk.mend();
         history.check_files();
@@ -177,7 +179,7 @@ impl History {
 
     // Workers ---------------------------------------------------------------------------------------
 
-    /// A worker begins its next operation.
+    /// Begins the next operation of a worker.
     fn begin(&mut self) {
         let at = self.dice.below(self.workers.len());
         let worker = &mut self.workers[at];
@@ -199,7 +201,7 @@ impl History {
         self.send(at);
     }
 
-    /// Something that was lost or refused is sent again.
+    /// Repeats a lost or refused request.
     fn send_again(&mut self) {
         let at = self.dice.below(self.workers.len());
         if self.workers[at].pending.as_ref().is_some_and(|pending| pending.sent.is_none()) {
@@ -213,7 +215,7 @@ impl History {
         let line = &mut self.session.lines[on];
         let worker = &mut self.workers[at];
         let Some(pending) = &mut worker.pending else { return };
-        let place = Place {
+        let place = RequestTarget {
             worker: at,
             file: worker.file.map(|(id, _)| id),
             channel_sequence: self.session.channel_sequence,
@@ -231,7 +233,7 @@ impl History {
     fn arrive(&mut self) {
         let Some(on) = self.session.pick(&mut self.dice, |line| !line.requests.is_empty()) else { return };
         let line = &mut self.session.lines[on];
-        // What comes late comes late enough to be overtaken by what replaces it.
+        // A late message comes late enough for its replacement to arrive first.
         if !line.is_heard && !self.dice.chance(1, 10) {
             return;
         }
@@ -258,7 +260,7 @@ impl History {
         }
     }
 
-    /// The server goes on with something that left the connection's thread.
+    /// The server continues a job on the blocking pool.
     fn work(&mut self) {
         let Some(on) = self.session.pick(&mut self.dice, |line| line.peer.held_jobs() > 0) else { return };
         let jobs = self.session.lines[on].peer.held_jobs();
@@ -273,7 +275,7 @@ impl History {
         let number = self.session.lines[on].number;
         log::line(|| format!("line {number} is cut"));
         self.session.give_up(on);
-        // Some of what is on its way may never arrive.
+        // Some messages on their way may never arrive.
         let kept = self.dice.below(self.session.lines[on].requests.len() + 1);
         self.session.lines[on].requests.truncate(kept);
         if self.dice.chance(1, 4) {
@@ -293,7 +295,7 @@ impl History {
         }
     }
 
-    /// All channels are lost: a new session takes the Opens up again.
+    /// All channels are lost. A new session reconnects to the Opens.
     fn start_over(&mut self) {
         self.tally.sessions_lost += 1;
         log::line(|| "the session is lost; the client logs on again".to_owned());
@@ -310,23 +312,24 @@ impl History {
 
     fn take(&mut self, line: u64, answer: &Answer) {
         let id = Some((line, answer.header.message_id()));
-        let of = |worker: &&mut Worker| worker.pending.as_ref().is_some_and(|pending| pending.sent == id);
+        let of =
+            |worker: &&mut HistoryWorker| worker.pending.as_ref().is_some_and(|pending| pending.sent == id);
         let Some(worker) = self.workers.iter_mut().find(of) else { return };
         let Some(mut pending) = worker.pending.take() else { return };
         if pending.task.is_replay && answer.status() == NtStatus::FILE_NOT_AVAILABLE {
-            // MS-SMB2 3.2.5.12: the first one is still under way.
+            // MS-SMB2 3.2.5.12: the first copy is still under way.
             pending.sent = None;
             worker.pending = Some(pending);
             return;
         }
-        // What the calls have met that came to this answer.
+        // The faults of the calls that led to this reply.
         self.disk.see();
         worker.finish(&pending, answer, &mut self.disk);
         worker.left = worker.left.saturating_sub(1).max(usize::from(worker.model.held.is_some()));
         self.tally.operations += 1;
     }
 
-    /// What is left behind is what the model says.
+    /// Compares the remaining files with the model.
     fn check_files(&mut self) {
         let mut peer = self.world.dial(&Dial::elsewhere());
         for (at, worker) in self.workers.iter().enumerate() {
@@ -353,7 +356,7 @@ impl History {
         }
     }
 
-    /// Everything works, for somebody else too, and nothing is left of the session.
+    /// Checks that everything works, for another client too, and that no state of the session is left.
     fn check_nothing_left(&mut self) {
         let mut peer = self.world.dial(&Dial::elsewhere());
         self.world.advance(Duration::from_secs(61));
@@ -372,7 +375,7 @@ impl History {
     }
 }
 
-impl Worker {
+impl HistoryWorker {
     fn task(&mut self, number: usize, op: Op) -> Task {
         let mut guid = [0; 16];
         if matches!(op, Op::Make { .. } | Op::Open { .. }) {
@@ -388,7 +391,7 @@ impl Worker {
         Task { op, create_guid: Guid(guid), lock_sequence, is_replay: false }
     }
 
-    /// An answer to what was asked; it must be the model's.
+    /// Handles a reply. It must match the model.
     fn finish(&mut self, pending: &Pending, answer: &Answer, disk: &mut Disk) {
         let (task, status) = (&pending.task, answer.status());
         let disk_failed = disk.failed.any_since(pending.failed);
@@ -398,7 +401,8 @@ impl Worker {
         }
         match &task.op {
             Op::Make { name } if status == NtStatus::OBJECT_NAME_COLLISION => {
-                // The lost session made it, and nobody can take that Open up; or a CREATE made it that failed.
+                // The lost session made the file, and nobody can reconnect to that Open. Or a failed CREATE
+                // made it.
                 let may_be_there = self.model.files.contains_key(name);
                 let was_made = pending.is_orphan || (task.is_replay && disk_failed);
                 assert!(may_be_there || was_made, "nobody made it: {task:?}");
@@ -420,7 +424,7 @@ impl Worker {
         }
     }
 
-    /// A failing disk has refused the operation. Only what is to go with the CLOSE can keep that from going well.
+    /// A failing disk has refused the operation. A CLOSE can fail only because of its delete on close.
     fn failed(&mut self, task: &Task) {
         let op = &task.op;
         let is_doomed = self.model.held.as_ref().is_some_and(|held| held.doomed);
@@ -459,13 +463,13 @@ impl Worker {
         self.file = Some((response.file_id, task.create_guid));
     }
 
-    /// Takes the Open up again on a new session.
+    /// Reconnects to the Open on a new session.
     fn take_up(&mut self, number: usize, peer: &mut Peer, disk: &mut Disk) {
         let failed = self.pending.as_ref().map_or(disk.failed, |pending| pending.failed);
         if let Some(pending) = &mut self.pending {
             pending.sent = None;
             match &pending.task.op {
-                // MS-SMB2 3.3.5.9: a CREATE is replayed on its own session alone.
+                // MS-SMB2 3.3.5.9: a CREATE is replayed only on its own session.
                 Op::Make { .. } | Op::Open { .. } => {
                     let op = pending.task.op.clone();
                     let task = self.task(number, op);
@@ -476,7 +480,7 @@ impl Worker {
         }
         let (Some((old, guid)), Some(held)) = (self.file, &self.model.held) else { return };
         let mut answer = reconnect(peer, number, held.name, (old, guid));
-        // Who is refused by a failing disk asks again.
+        // The client tries again if a failing disk refuses.
         for _ in 0..MOST_TIMES {
             if !disk::is_of_disk(answer.status()) {
                 break;
@@ -500,5 +504,5 @@ impl Worker {
 }
 
 fn reconnect(peer: &mut Peer, number: usize, name: usize, (old, guid): (FileId, Guid)) -> Answer {
-    peer.call(Command::Create, |out| out.extend_from_slice(&requests::reconnect(number, name, old, guid)))
+    peer.call(SmbCommand::Create, |out| out.extend_from_slice(&requests::reconnect(number, name, old, guid)))
 }

@@ -1,6 +1,8 @@
-//! What happens in a history, one line for each thing: the time of the history, who, what was asked and what came.
+//! The events of a history, one line for each: the time in the history, the client, the request and the
+//! reply.
 //!
-//! A history runs on one thread, and its log is that thread's. Nothing is noted unless [`begin`] was called.
+//! A history runs on one thread, and its log belongs to that thread. Nothing is logged unless [`begin`] was
+//! called.
 
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -20,12 +22,12 @@ pub fn begin() {
     LOG.set(Some(Log::default()));
 }
 
-/// Ends the log of this thread, and gives what it says; none if nobody has begun it.
+/// Ends the log of this thread and returns its text, or `None` if there is no log.
 pub fn end() -> Option<String> {
     LOG.take().map(|log| log.text)
 }
 
-/// The time of the history from now on.
+/// Sets the time of the history.
 pub fn is_at(now_ns: u64) {
     LOG.with_borrow_mut(|log| {
         if let Some(log) = log {
@@ -34,7 +36,7 @@ pub fn is_at(now_ns: u64) {
     });
 }
 
-/// One line.
+/// Adds a line to the log.
 pub fn line(what: impl FnOnce() -> String) {
     LOG.with_borrow_mut(|log| {
         if let Some(Log { text, now_ns }) = log {

@@ -1,26 +1,29 @@
-//! Sessions over many channels, against a reference model, in a network that cuts, delays, duplicates and replays.
+//! Sessions over many channels, compared with a reference model, in a network that cuts, delays, duplicates
+//! and replays.
 //!
-//! Each seed is a history. There are two kinds of them, over a sound disk and over one that fails:
+//! Each seed is a history. There are two kinds, each over a sound disk and over a failing one:
 //!
-//! - [`history`]: workers open, write, read, rename and lock files of their own over one session of one to eight
-//!   channels. Channels are cut while requests and answers are under way; the server may see that at once, or after
-//!   late requests have arrived on the dead line. The client replays on another channel (MS-SMB2 3.2.7.1), and logs on
-//!   again when the last is gone. Every operation must be done exactly once: [`model`] says what is read, locked and
-//!   left behind.
-//! - [`pair`]: the workers of two clients do so with the same files, under share modes, byte ranges and leases, with data
-//!   in memory; time passes, clients are gone for a while, and the server is killed and comes back with what persistent
-//!   handles have on record. What both saw must be what one server that does everything once can have answered.
+//! - [`history`]: workers open, write, read, rename and lock files of their own, on one session of one to
+//!   eight channels. Channels are cut while requests and replies are under way. The server may see that at
+//!   once, or after late requests have arrived on the dead line. The client replays on another channel
+//!   (MS-SMB2 3.2.7.1), and logs on again after it has lost the last one. Every operation must be done
+//!   exactly once. [`model`] has the expected data, locks and files.
+//! - [`pair`]: the workers of two clients use the same files, with share modes, byte ranges and leases, and
+//!   with data in memory. Time passes, clients are gone for a while, and the server is killed and comes back
+//!   with the records of persistent handles. The observations of both must be possible with one server that
+//!   does each operation once.
 //!
-//! - [`disk`]: calls of the volume fail for want of space and otherwise, write the first half, or take long, and both
-//!   models say what may be so afterwards. When the disk is sound again everything works, and nothing is left open.
+//! - [`disk`]: calls of the volume fail for lack of space or otherwise, write the first half, or take long.
+//!   Both models know the possible states afterwards. When the disk is sound again, everything works and no
+//!   handle is left open.
 //!
-//! TCP itself delivers nothing twice: a duplicate is a late request and its replay, which come to the server in either
-//! order.
+//! TCP itself delivers nothing twice: a duplicate is a late request and its replay, which reach the server
+//! in either order.
 //!
-//! `SIMULATED_HISTORIES=FIRST+COUNT` runs those seeds of both kinds, or of those whose test is named; with
-//! `SIMULATED_LOG=1` each tells what happened in it. `cargo run -p xtask -- simulate --seed N` runs all [`PARTS`] of one
-//! seed, which is the test `one_seed_of_all_parts`. A seed that once failed stays in [`REGRESSIONS`],
-//! [`REGRESSIONS_OF_TWO`] or [`REGRESSIONS_OF_DISKS`].
+//! `SIMULATED_HISTORIES=FIRST+COUNT` runs those seeds of both kinds, or of the kinds whose test is named.
+//! With `SIMULATED_LOG=1` each prints its events. `cargo run -p xtask -- simulate --seed N` runs all
+//! [`PARTS`] of one seed, which is the test `one_seed_of_all_parts`. A seed that once failed stays in
+//! [`REGRESSIONS`], [`REGRESSIONS_OF_TWO`] or [`REGRESSIONS_OF_DISKS`].
 
 mod dice;
 mod disk;
@@ -39,7 +42,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use disk::Trouble;
 use history::History;
 
-/// Seeds that found something, by what they found.
+/// Seeds that found a defect, with its description.
 const REGRESSIONS: &[(&str, u64)] = &[
     ("a CREATE that its replay overtook made a second Open when the first was in use", 2648),
     ("the same, when the file had another name by then", 2891),
@@ -47,10 +50,10 @@ const REGRESSIONS: &[(&str, u64)] = &[
     ("a replay of a CREATE that the next replay overtook did so too", 14066),
 ];
 
-/// The same of two clients.
+/// Seeds of two clients that found a defect.
 const REGRESSIONS_OF_TWO: &[(&str, u64)] = &[];
 
-/// Seeds of all parts that found something where the disk fails.
+/// Seeds of all parts that found a defect while the disk fails.
 const REGRESSIONS_OF_DISKS: &[(&str, u64)] = &[
     ("a CREATE that failed when the file was made stood in the way of others", 4),
     ("who came back for an Open and was refused by the disk could not come back again", 23),
@@ -58,30 +61,30 @@ const REGRESSIONS_OF_DISKS: &[(&str, u64)] = &[
     ("a CREATE for a persistent handle that could only be durable was refused to the next session", 232),
 ];
 
-/// A history of a seed, of one kind.
-type Part = fn(u64);
+/// The history of a seed, of one kind.
+type SeedPart = fn(u64);
 
-/// All that one seed is: what the parts are called, and their histories.
-const PARTS: [(&str, Part); 5] = [
+/// All parts of a seed, with their names and histories.
+const PARTS: [(&str, SeedPart); 5] = [
     ("one session", |seed| _ = History::run(seed, Trouble::Nothing)),
     ("one session over a failing disk", |seed| _ = History::run(seed, Trouble::Disk)),
-    ("two clients", |seed| _ = pair::History::run(seed, Trouble::Nothing)),
-    ("two clients over a failing disk", |seed| _ = pair::History::run(seed, Trouble::Disk)),
-    ("two clients, kills and a failing disk", |seed| _ = pair::History::run(seed, Trouble::DiskAndKills)),
+    ("two clients", |seed| _ = pair::PairHistory::run(seed, Trouble::Nothing)),
+    ("two clients over a failing disk", |seed| _ = pair::PairHistory::run(seed, Trouble::Disk)),
+    ("two clients, kills and a failing disk", |seed| _ = pair::PairHistory::run(seed, Trouble::DiskAndKills)),
 ];
 
-/// How many histories are run when nobody says otherwise.
+/// The usual seeds.
 const USUAL: Range<u64> = 0..300;
 const USUAL_OF_TWO: Range<u64> = 0..200;
 const USUAL_OF_DISKS: Range<u64> = 0..100;
 
-/// So many histories show all that the network can do.
+/// This many histories show all events of the network.
 const ENOUGH_TO_SHOW: u64 = 100;
 
-/// After so many failures the rest need not be run.
+/// After this many failures the rest is not run.
 const ENOUGH: usize = 10;
 
-/// The seeds that a variable of the environment names.
+/// The seeds that an environment variable names.
 fn wanted(variable: &str, usual: Range<u64>) -> Range<u64> {
     let Ok(text) = std::env::var(variable) else { return usual };
     let (first, count) = text.split_once('+').unwrap_or_else(|| panic!("{variable} is FIRST+COUNT"));
@@ -89,7 +92,7 @@ fn wanted(variable: &str, usual: Range<u64>) -> Range<u64> {
     first..first + count.parse::<u64>().expect("a number")
 }
 
-/// Runs one history, and prints what happened in it where `SIMULATED_LOG` is set.
+/// Runs one history, and prints its events if `SIMULATED_LOG` is set.
 fn logged<T>(history: impl FnOnce() -> T + UnwindSafe) -> std::thread::Result<T> {
     if std::env::var_os("SIMULATED_LOG").is_none() {
         return catch_unwind(history);
@@ -100,7 +103,7 @@ fn logged<T>(history: impl FnOnce() -> T + UnwindSafe) -> std::thread::Result<T>
     result
 }
 
-/// Runs the wanted histories and sums up what happened in them.
+/// Runs the requested histories and adds up their events.
 fn run<T: Default + std::ops::AddAssign + std::fmt::Debug + Copy + Send>(
     history: impl Fn(u64) -> T + Sync + RefUnwindSafe,
     usual: Range<u64>,
@@ -136,7 +139,7 @@ fn run<T: Default + std::ops::AddAssign + std::fmt::Debug + Copy + Send>(
     (total, count)
 }
 
-/// The logs of all parts of a seed, and which of them differ from the model.
+/// The logs of all parts of a seed, and the parts that differ from the model.
 fn all_parts(seed: u64) -> (String, Vec<&'static str>) {
     let (mut text, mut failed) = (String::new(), Vec::new());
     for (name, part) in PARTS {
@@ -149,7 +152,7 @@ fn all_parts(seed: u64) -> (String, Vec<&'static str>) {
     (text, failed)
 }
 
-/// What `cargo run -p xtask -- simulate` runs, with the seeds of `SIMULATED_SEEDS`.
+/// The test behind `cargo run -p xtask -- simulate`, with the seeds of `SIMULATED_SEEDS`.
 #[test]
 fn one_seed_of_all_parts() {
     let mut differ = Vec::new();
@@ -193,14 +196,14 @@ fn histories_over_failing_disks_agree_with_the_model() {
 
 #[test]
 fn histories_of_two_clients_are_those_of_a_server_that_does_everything_once() {
-    let (total, count) = run(|seed| pair::History::run(seed, Trouble::Nothing), USUAL_OF_TWO);
+    let (total, count) = run(|seed| pair::PairHistory::run(seed, Trouble::Nothing), USUAL_OF_TWO);
     assert!(total.shows_all() || count < ENOUGH_TO_SHOW, "all that can happen does: {total:?}");
 }
 
 #[test]
 fn histories_of_two_clients_over_failing_disks_are_those_of_a_server_that_does_everything_once() {
     let trouble = |seed| if seed % 2 == 0 { Trouble::Disk } else { Trouble::DiskAndKills };
-    let (total, count) = run(|seed| pair::History::run(seed, trouble(seed)), USUAL_OF_DISKS);
+    let (total, count) = run(|seed| pair::PairHistory::run(seed, trouble(seed)), USUAL_OF_DISKS);
     let shows = total.shows_all() && total.disk.shows_all();
     assert!(shows || count < ENOUGH_TO_SHOW, "all that can happen does: {total:?}");
 }
@@ -215,7 +218,7 @@ fn what_was_found_once_stays_mended() {
     }
     for (what, seed) in REGRESSIONS_OF_TWO {
         assert!(
-            catch_unwind(|| pair::History::run(*seed, Trouble::Nothing)).is_ok(),
+            catch_unwind(|| pair::PairHistory::run(*seed, Trouble::Nothing)).is_ok(),
             "{what}: seed {seed} of two clients"
         );
     }

@@ -1,21 +1,21 @@
-//! What one worker's files must be: a map of names to contents, and one open file with its locks. It knows
-//! nothing of connections: an operation that succeeded was done once. One that a failing disk refused may have been
-//! done by half where it is a WRITE, or have left an empty file where it is a CREATE, and has changed nothing else.
+//! The expected files of one worker: a map of names to contents, and one open file with its locks. The model
+//! does not know connections: an operation that succeeded was done once. A WRITE that a failing disk refused
+//! may be half done, and such a CREATE may have left an empty file. No other operation has changed anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::dice::Dice;
 
-/// How many names a worker uses, and how many byte ranges it locks.
+/// The number of names of a worker, and the number of its byte ranges.
 pub const NAMES: usize = 4;
 const SLOTS: usize = 3;
-/// No file grows beyond this.
+/// The largest size of a file.
 const LARGEST: usize = 600;
 
-/// What a worker does next.
+/// The next operation of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
-    /// Makes a file that must not exist.
+    /// Creates a file that must not exist.
     Make {
         name: usize,
     },
@@ -37,7 +37,7 @@ pub enum Op {
     Rename {
         to: usize,
     },
-    /// The name goes when the file is closed.
+    /// Deletes the name when the file is closed.
     Doom,
     Flush,
     Lock {
@@ -50,7 +50,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// In a line of a log, without all the data.
+    /// The operation in a log line, without all the data.
     pub fn describe(&self) -> String {
         match self {
             Op::Write { offset, data } => format!("Write {{ {} times {} at {offset} }}", data.len(), data[0]),
@@ -59,50 +59,51 @@ impl Op {
     }
 }
 
-/// A file: all that it may hold, and whether it may not be there at all. Without a failing disk that is one thing.
+/// A file with all its possible contents, and whether it may be missing. Without a failing disk there is one
+/// possibility.
 #[derive(Debug, Clone)]
-pub struct Content {
+pub struct PossibleContents {
     pub ways: Vec<Vec<u8>>,
     pub may_be_absent: bool,
 }
 
-impl Content {
-    fn empty() -> Content {
-        Content { ways: vec![Vec::new()], may_be_absent: false }
+impl PossibleContents {
+    fn empty() -> PossibleContents {
+        PossibleContents { ways: vec![Vec::new()], may_be_absent: false }
     }
 
-    /// All that `change` makes of all that it may hold.
+    /// Applies `change` to all possible contents.
     fn change(&mut self, change: impl Fn(&[u8]) -> Vec<Vec<u8>>) {
         let ways: BTreeSet<Vec<u8>> = self.ways.iter().flat_map(|way| change(way)).collect();
         self.ways = ways.into_iter().collect();
     }
 
-    /// What was seen of it `fits` only some of what it may hold; false when none is left.
+    /// Keeps the possible contents that match an observation. Returns false if none is left.
     pub fn narrow(&mut self, fits: impl Fn(&[u8]) -> bool) -> bool {
         self.ways.retain(|way| fits(way));
         !self.ways.is_empty()
     }
 }
 
-/// The file that is open.
+/// The open file.
 #[derive(Debug, Clone)]
-pub struct Held {
+pub struct OpenInModel {
     pub name: usize,
     pub locked: BTreeSet<usize>,
     pub doomed: bool,
-    /// May have been done; it is done again before anything else.
+    /// The operation may have been done. It is repeated before any other.
     pub doubtful: Option<Op>,
 }
 
 /// One worker's files.
 #[derive(Debug, Clone, Default)]
 pub struct Model {
-    pub files: BTreeMap<usize, Content>,
-    pub held: Option<Held>,
+    pub files: BTreeMap<usize, PossibleContents>,
+    pub held: Option<OpenInModel>,
 }
 
 impl Model {
-    /// Something that can be done now.
+    /// An operation that is possible now.
     pub fn propose(&self, dice: &mut Dice) -> Op {
         let Some(held) = &self.held else { return self.propose_open(dice) };
         if let Some(op) = &held.doubtful {
@@ -149,7 +150,7 @@ impl Model {
         (!self.files.contains_key(&name)).then_some(name)
     }
 
-    /// A READ was answered with this data, which is empty at the end of the file; false when that cannot be.
+    /// Handles the data of a READ, which is empty at the end of the file. Returns false if it is impossible.
     pub fn saw(&mut self, offset: usize, length: usize, data: &[u8]) -> bool {
         self.content().narrow(|way| {
             let end = (offset + length).min(way.len());
@@ -157,7 +158,7 @@ impl Model {
         })
     }
 
-    /// A CREATE of a file that must not exist has found it. One that was sent before may have made it.
+    /// Handles a CREATE that has found a file which must not exist. An earlier copy may have made it.
     pub fn found(&mut self, name: usize, may_be_new: bool) {
         if may_be_new {
             self.may_be_made(name);
@@ -166,14 +167,14 @@ impl Model {
     }
 
     fn may_be_made(&mut self, name: usize) {
-        let absent = Content { ways: Vec::new(), may_be_absent: true };
+        let absent = PossibleContents { ways: Vec::new(), may_be_absent: true };
         let content = self.files.entry(name).or_insert(absent);
         if content.may_be_absent && !content.ways.contains(&Vec::new()) {
             content.ways.push(Vec::new());
         }
     }
 
-    /// A failing disk has refused the operation. One that was sent before may have been done then.
+    /// Handles an operation that a failing disk has refused. An earlier copy may have been done.
     pub fn failed(&mut self, op: &Op, is_replay: bool) {
         match op {
             Op::Make { name } => self.may_be_made(*name),
@@ -188,14 +189,14 @@ impl Model {
         }
     }
 
-    /// The operation has been done.
+    /// Handles an operation that was done.
     pub fn apply(&mut self, op: &Op) {
         if let Some(held) = &mut self.held {
             held.doubtful = None;
         }
         match op {
             Op::Make { name } => {
-                self.files.insert(*name, Content::empty());
+                self.files.insert(*name, PossibleContents::empty());
                 self.hold(*name);
             }
             Op::Open { name } => self.hold(*name),
@@ -215,7 +216,8 @@ impl Model {
         }
     }
 
-    /// The file is open no more. A name that was to go then may be there all the same where the disk has failed.
+    /// Closes the file. Its delete on close may have failed with the disk, and then the name may still
+    /// exist.
     pub fn let_go(&mut self, disk_failed: bool) {
         let Some(held) = self.held.take().filter(|held| held.doomed) else { return };
         if disk_failed {
@@ -226,15 +228,15 @@ impl Model {
     }
 
     fn hold(&mut self, name: usize) {
-        self.held = Some(Held { name, locked: BTreeSet::new(), doomed: false, doubtful: None });
+        self.held = Some(OpenInModel { name, locked: BTreeSet::new(), doomed: false, doubtful: None });
     }
 
-    fn held_mut(&mut self) -> &mut Held {
+    fn held_mut(&mut self) -> &mut OpenInModel {
         self.held.as_mut().expect("a file is open")
     }
 
-    /// The content of the file that is open.
-    pub fn content(&mut self) -> &mut Content {
+    /// The content of the open file.
+    pub fn content(&mut self) -> &mut PossibleContents {
         let name = self.held_mut().name;
         self.files.get_mut(&name).expect("an open file has a name")
     }

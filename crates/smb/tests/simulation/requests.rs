@@ -1,49 +1,49 @@
-//! The messages for a worker's operations: the first time and as replays (MS-SMB2 3.2.4, 3.2.7.1).
+//! The messages of a worker's operations: originals and replays (MS-SMB2 3.2.4, 3.2.7.1).
 
 use smb_wire::create::{CreateOptions, Disposition, OplockLevel};
 use smb_wire::create_context::{Contexts, DurableFlags, RequestContext};
 use smb_wire::header::Flags;
-use smb_wire::lock::{Flags as LockFlags, LockElement};
+use smb_wire::lock::{LockElement, LockFlags};
 use smb_wire::query_info::InfoType;
-use smb_wire::{Command, FileId, Guid, List, close, flush, lock, read, set_info, utf16, write};
+use smb_wire::{FileId, Guid, SmbCommand, WireList, close, flush, lock, read, set_info, utf16, write};
 use testkit::smb::Peer;
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
 
 use super::model::Op;
 
-/// Byte ranges that are locked lie beyond all data, so that they are in nobody's way.
+/// Locked byte ranges are beyond all data, so that they do not conflict with it.
 const FIRST_LOCKED: u64 = 1 << 40;
 const LOCKED: u64 = 100;
 
-/// One operation with what makes its replays known as such.
+/// One operation with the fields that identify its replays.
 #[derive(Debug, Clone)]
 pub struct Task {
     pub op: Op,
-    /// Names a CREATE.
+    /// The CreateGuid of a CREATE.
     pub create_guid: Guid,
     /// LockSequenceIndex and LockSequenceNumber.
     pub lock_sequence: (u32, u8),
-    /// It was sent before, and what became of it is not known.
+    /// It was sent before, with an unknown result.
     pub is_replay: bool,
 }
 
-/// Where a request belongs.
+/// The worker and the file of a request.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
-    /// Which worker's.
+pub struct RequestTarget {
+    /// The number of the worker.
     pub worker: usize,
     pub file: Option<FileId>,
     pub channel_sequence: u16,
 }
 
-/// The file behind a worker's name.
+/// The path of a worker's name.
 pub fn path(worker: usize, name: usize) -> String {
     format!("worker {worker} file {name}")
 }
 
-/// The request for a task, protected for this channel, and its message id.
-pub fn build(peer: &mut Peer, task: &Task, place: Place) -> (Vec<u8>, u64) {
+/// The request for a task, protected for this channel, with its message id.
+pub fn build(peer: &mut Peer, task: &Task, place: RequestTarget) -> (Vec<u8>, u64) {
     let mut header = peer.header_for(command(&task.op), payload(&task.op));
     header.set_channel_sequence(place.channel_sequence);
     if task.is_replay && is_marked(&task.op) {
@@ -54,7 +54,7 @@ pub fn build(peer: &mut Peer, task: &Task, place: Place) -> (Vec<u8>, u64) {
     (peer.compound(vec![message], false), id)
 }
 
-/// The request that takes a durable Open up again.
+/// The request that reconnects to a durable Open.
 pub fn reconnect(worker: usize, name: usize, file_id: FileId, create_guid: Guid) -> Vec<u8> {
     let flags = DurableFlags::empty();
     let contexts = [RequestContext::DurableHandleReconnectV2 { file_id, create_guid, flags }];
@@ -63,15 +63,15 @@ pub fn reconnect(worker: usize, name: usize, file_id: FileId, create_guid: Guid)
     body
 }
 
-fn command(op: &Op) -> Command {
+fn command(op: &Op) -> SmbCommand {
     match op {
-        Op::Make { .. } | Op::Open { .. } => Command::Create,
-        Op::Write { .. } => Command::Write,
-        Op::Read { .. } => Command::Read,
-        Op::Resize { .. } | Op::Rename { .. } | Op::Doom => Command::SetInfo,
-        Op::Flush => Command::Flush,
-        Op::Lock { .. } | Op::Unlock { .. } => Command::Lock,
-        Op::Close => Command::Close,
+        Op::Make { .. } | Op::Open { .. } => SmbCommand::Create,
+        Op::Write { .. } => SmbCommand::Write,
+        Op::Read { .. } => SmbCommand::Read,
+        Op::Resize { .. } | Op::Rename { .. } | Op::Doom => SmbCommand::SetInfo,
+        Op::Flush => SmbCommand::Flush,
+        Op::Lock { .. } | Op::Unlock { .. } => SmbCommand::Lock,
+        Op::Close => SmbCommand::Close,
     }
 }
 
@@ -83,12 +83,12 @@ fn payload(op: &Op) -> usize {
     }
 }
 
-/// Whether a replay says that it is one.
+/// Whether a replay is marked as one.
 fn is_marked(op: &Op) -> bool {
-    matches!(command(op), Command::Create | Command::Write | Command::SetInfo)
+    matches!(command(op), SmbCommand::Create | SmbCommand::Write | SmbCommand::SetInfo)
 }
 
-fn write_body(task: &Task, place: Place, out: &mut Vec<u8>) {
+fn write_body(task: &Task, place: RequestTarget, out: &mut Vec<u8>) {
     let file_id = place.file.unwrap_or(FileId::RELATED);
     match &task.op {
         Op::Make { name } => create(task, &path(place.worker, *name), Disposition::Create, out),
@@ -107,7 +107,7 @@ fn write_body(task: &Task, place: Place, out: &mut Vec<u8>) {
             range(task, file_id, *slot, LockFlags::EXCLUSIVE_LOCK | LockFlags::FAIL_IMMEDIATELY, out);
         }
         Op::Unlock { slot } => range(task, file_id, *slot, LockFlags::UNLOCK, out),
-        Op::Close => close::Request { flags: close::Flags::empty(), file_id }.write(out),
+        Op::Close => close::Request { flags: close::CloseFlags::empty(), file_id }.write(out),
     }
 }
 
@@ -148,6 +148,6 @@ fn range(task: &Task, file_id: FileId, slot: usize, flags: LockFlags, out: &mut 
     let offset = FIRST_LOCKED + slot as u64 * LOCKED;
     let elements = [LockElement { offset, length: LOCKED, flags }];
     let (lock_sequence_index, lock_sequence_number) = task.lock_sequence;
-    let locks = List::Values(&elements);
+    let locks = WireList::Values(&elements);
     lock::Request { lock_sequence_number, lock_sequence_index, file_id, locks }.write(out);
 }

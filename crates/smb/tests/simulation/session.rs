@@ -1,5 +1,5 @@
-//! The client's side of one session: its channels, its ChannelSequence, and what becomes of both when
-//! channels are lost (MS-SMB2 3.2.7.1).
+//! The client's side of one session: its channels, its ChannelSequence, and the changes of both after the
+//! loss of channels (MS-SMB2 3.2.7.1).
 
 use smb_wire::Guid;
 use testkit::smb::client::Dial;
@@ -9,20 +9,21 @@ use super::dice::Dice;
 
 use std::collections::VecDeque;
 
-/// A connection and what is on its way to the server. Answers on their way back wait in the [`Peer`].
-pub struct Line {
-    /// Counts connections of a history.
+/// A connection with its messages on their way to the server. Replies on their way back wait in the
+/// [`Peer`].
+pub struct NetworkLine {
+    /// The number of the connection in its history.
     pub number: u64,
     pub peer: Peer,
     pub requests: VecDeque<Vec<u8>>,
-    /// The client still takes it for alive. What it sent before may arrive all the same.
+    /// The client still takes it for alive. Earlier messages may arrive even if it does not.
     pub is_heard: bool,
 }
 
 /// A session over several lines.
 pub struct Session {
     pub dial: Dial,
-    pub lines: Vec<Line>,
+    pub lines: Vec<NetworkLine>,
     pub channel_sequence: u16,
     pub session_id: u64,
     tree_id: u32,
@@ -39,8 +40,8 @@ impl Session {
         session
     }
 
-    /// A new session in place of one that has lost its last channel. Lines of the old one may still
-    /// bring the server late requests.
+    /// Logs on again after the loss of the last channel. Lines of the old session may still bring late
+    /// requests to the server.
     pub fn log_on(&mut self, world: &World) {
         let dial = Dial { previous_session_id: self.session_id, ..self.dial.clone() };
         let mut peer = world.peer();
@@ -51,7 +52,7 @@ impl Session {
         self.add(peer);
     }
 
-    /// A further channel.
+    /// Binds one more channel.
     pub fn bind(&mut self, world: &World) {
         let Some(at) = self.lines.iter().position(|line| line.is_heard) else { return };
         let mut peer = world.bind(&self.dial, &self.lines[at].peer);
@@ -62,21 +63,26 @@ impl Session {
     fn add(&mut self, mut peer: Peer) {
         peer.holds_jobs = true;
         self.next_line += 1;
-        self.lines.push(Line { number: self.next_line, peer, requests: VecDeque::new(), is_heard: true });
+        self.lines.push(NetworkLine {
+            number: self.next_line,
+            peer,
+            requests: VecDeque::new(),
+            is_heard: true,
+        });
     }
 
-    /// How many lines the client takes for alive.
+    /// The number of lines that the client takes for alive.
     pub fn heard(&self) -> usize {
         self.lines.iter().filter(|line| line.is_heard).count()
     }
 
-    /// One of the lines that `fits`.
-    pub fn pick(&self, dice: &mut Dice, fits: impl Fn(&Line) -> bool) -> Option<usize> {
+    /// One of the lines that match `fits`.
+    pub fn pick(&self, dice: &mut Dice, fits: impl Fn(&NetworkLine) -> bool) -> Option<usize> {
         let fitting: Vec<usize> = (0..self.lines.len()).filter(|&at| fits(&self.lines[at])).collect();
         (!fitting.is_empty()).then(|| fitting[dice.below(fitting.len())])
     }
 
-    /// The client gives a line up; what is on its way to the server may arrive or not.
+    /// The client gives a line up. Messages on their way to the server may arrive or not.
     pub fn give_up(&mut self, at: usize) {
         self.lines[at].is_heard = false;
         self.channel_sequence = self.channel_sequence.wrapping_add(1);

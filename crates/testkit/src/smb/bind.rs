@@ -6,7 +6,7 @@ use auth::{Initiator, InitiatorStep, Signer, Wrap};
 use smb::keys;
 use smb_wire::negotiate::Capabilities;
 use smb_wire::session_setup::{self, RequestFlags};
-use smb_wire::{Command, Header, NtStatus};
+use smb_wire::{Header, NtStatus, SmbCommand};
 
 use super::client::Transcript;
 use super::peer::{Answer, Keys, sign_with};
@@ -48,7 +48,7 @@ impl Binding {
     pub fn step(&mut self, peer: &mut Peer) -> Answer {
         peer.session_id = self.session_id;
         let tree_id = std::mem::take(&mut peer.tree_id);
-        let mut request = peer.message(Command::SessionSetup, |out| {
+        let mut request = peer.message(SmbCommand::SessionSetup, |out| {
             session_setup::Request {
                 flags: self.flags,
                 security_mode: self.dial.security_mode(),

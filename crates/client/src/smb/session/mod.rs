@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use smb_wire::create::FileInfo;
 use smb_wire::negotiate::SecurityMode;
 use smb_wire::session_setup::SessionFlags;
-use smb_wire::{Command, NtStatus, logoff};
+use smb_wire::{NtStatus, SmbCommand, logoff};
 
 use crate::error::Result;
 use crate::patience::answered;
@@ -296,7 +296,7 @@ impl Session {
     /// When the server did not take notice.
     pub async fn log_off(self) -> Result<()> {
         self.inner.dismiss_keeper();
-        let part = Part { command: Command::Logoff, payload: 0, body: &|out| logoff::Request.write(out) };
+        let part = Part { command: SmbCommand::Logoff, payload: 0, body: &|out| logoff::Request.write(out) };
         let answer = self.inner.call(0, Protection::None, [part]).await;
         self.inner.channels.close();
         answer?.success_or(NtStatus::USER_SESSION_DELETED)

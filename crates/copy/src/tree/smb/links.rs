@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn a_refused_name_does_not_say_that_there_are_no_links() {
         let refused =
-            |status| Fault::from(client::Error::Status { command: smb_wire::Command::Create, status });
+            |status| Fault::from(client::Error::Status { command: smb_wire::SmbCommand::Create, status });
         assert!(
             has_none(&refused(NtStatus::NOT_SUPPORTED))
                 && has_none(&refused(NtStatus::INVALID_DEVICE_REQUEST))

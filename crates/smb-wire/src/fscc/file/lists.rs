@@ -1,26 +1,26 @@
-//! FileStreamInformation and FileHardLinkInformation: lists of names that belong to one file.
+//! FileStreamInformation and FileHardLinkInformation: the stream names and the hard links of a file.
 
 use crate::fscc::chain::{Chain, Full, entries};
 use crate::fscc::{BadBuffer, text};
 use wire::Cursor;
 
-/// One stream of a file, as FileStreamInformation shows it.
+/// One stream in FileStreamInformation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StreamEntry<'a> {
     /// Size in bytes.
     pub size: u64,
-    /// Bytes taken on the volume.
+    /// Bytes of its allocation.
     pub allocation_size: u64,
-    /// The whole name in UTF-16LE, `:name:$DATA`; `::$DATA` for the unnamed stream.
+    /// The full name in UTF-16LE, `:name:$DATA`, or `::$DATA` for the unnamed stream.
     pub name: &'a [u8],
 }
 
-/// MS-FSCC 2.4.49: appends the streams in at most `limit` bytes and returns whether some were left out
+/// MS-FSCC 2.4.49: appends the streams in at most `limit` bytes. Returns whether some were left out
 /// (STATUS_BUFFER_OVERFLOW, with those that fit). A file without streams (a directory) has an empty list.
 ///
 /// # Errors
-/// [`Full`] when not even the first stream fits; STATUS_INFO_LENGTH_MISMATCH below 24 bytes of room, else
-/// STATUS_BUFFER_OVERFLOW.
+/// [`Full`] if the first stream does not fit: STATUS_INFO_LENGTH_MISMATCH with less than 24 bytes of space,
+/// otherwise STATUS_BUFFER_OVERFLOW.
 pub fn write_streams<'a>(
     streams: impl IntoIterator<Item = StreamEntry<'a>>,
     limit: usize,
@@ -52,20 +52,20 @@ pub fn read_streams(data: &[u8]) -> impl Iterator<Item = Result<StreamEntry<'_>,
     })
 }
 
-/// One name of a file, as FileHardLinkInformation shows it.
+/// One name in FileHardLinkInformation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HardLink<'a> {
-    /// The 64-bit file ID of the directory that holds the name.
+    /// The 64-bit file ID of the name's directory.
     pub parent_file_id: u64,
     /// The name in UTF-16LE.
     pub name: &'a [u8],
 }
 
-/// MS-FSCC 2.4.17: appends the links in at most `limit` bytes and returns whether some were left out
-/// (STATUS_BUFFER_OVERFLOW). BytesNeeded tells what all of them take.
+/// MS-FSCC 2.4.17: appends the links in at most `limit` bytes. Returns whether some were left out
+/// (STATUS_BUFFER_OVERFLOW). BytesNeeded has the size of all of them.
 ///
 /// # Errors
-/// [`Full`] when not even the head of 8 bytes fits (STATUS_INFO_LENGTH_MISMATCH).
+/// [`Full`] if the head of 8 bytes does not fit (STATUS_INFO_LENGTH_MISMATCH).
 pub fn write_hard_links(links: &[HardLink<'_>], limit: usize, out: &mut Vec<u8>) -> Result<bool, Full> {
     let room = limit.checked_sub(8).ok_or(Full)?;
     let head = out.len();
@@ -79,7 +79,8 @@ pub fn write_hard_links(links: &[HardLink<'_>], limit: usize, out: &mut Vec<u8>)
             break;
         };
         out.extend_from_slice(&[0; 4]);
-        // MS-FSCC 2.4.17.1 (exception: Windows aligns ParentFileId to 8 bytes, which the diagram leaves out)
+        // MS-FSCC 2.4.17.1 (exception: Windows aligns ParentFileId to 8 bytes, which the diagram does not
+        // show)
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&link.parent_file_id.to_le_bytes());
         out.extend_from_slice(&((link.name.len() / 2) as u32).to_le_bytes());
@@ -94,10 +95,10 @@ fn link_len(link: &HardLink<'_>) -> usize {
     20 + link.name.len()
 }
 
-/// Reads FileHardLinkInformation: the links that were returned.
+/// Reads the links in FileHardLinkInformation.
 ///
 /// # Errors
-/// [`BadBuffer`] when the data ends before the head does.
+/// [`BadBuffer`] if the data ends before the head does.
 pub fn read_hard_links(
     data: &[u8],
 ) -> Result<impl Iterator<Item = Result<HardLink<'_>, BadBuffer>>, BadBuffer> {
@@ -120,7 +121,7 @@ mod tests {
     use crate::utf16;
     use proptest::prelude::*;
 
-    /// What the Python package smbprotocol 1.17 packs for the same stream.
+    /// The bytes that the Python package smbprotocol 1.17 packs for the same stream.
     #[test]
     fn a_stream_is_that_of_another_implementation() {
         let bytes =

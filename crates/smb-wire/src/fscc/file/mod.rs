@@ -1,16 +1,15 @@
-//! File information classes (MS-FSCC 2.4): what QUERY_INFO answers and SET_INFO takes.
+//! File information classes of QUERY_INFO and SET_INFO (MS-FSCC 2.4).
 //!
-//! [`facts`] holds the structures of fixed size, [`name`] those that carry a name, [`lists`] streams and
-//! hard links, [`pipe`] what is asked about named pipes. Directory classes are in
-//! [`directory`](super::directory).
+//! [`fixed`] has the structures of fixed size, [`name`] those with a name, [`lists`] streams and hard links,
+//! and [`pipe`] those of named pipes. Directory classes are in [`directory`](super::directory).
 
-pub mod facts;
+pub mod fixed;
 pub mod lists;
 pub mod name;
 pub mod pipe;
 
-pub use facts::{
-    Access, Alignment, All, Allocation, AttributeTag, Basic, Compression, Disposition, DispositionEx,
+pub use fixed::{
+    AccessInfo, Alignment, All, Allocation, AttributeTag, Basic, Compression, Disposition, DispositionEx,
     DispositionFlags, Ea, EndOfFile, Id, Internal, Mode, NetworkOpen, Position, Standard, StandardLink,
     ValidDataLength,
 };

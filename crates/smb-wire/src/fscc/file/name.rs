@@ -1,16 +1,16 @@
-//! Information classes that carry one name: FileNameInformation and its kin, rename and link.
+//! Information classes with one name: FileNameInformation and related classes, rename and link.
 
 use crate::Utf16;
 use crate::fscc::{BadBuffer, Full, text};
 use wire::{Cursor, Writer};
 
 /// MS-FSCC 2.1.7 FILE_NAME_INFORMATION, the reply to FileNameInformation, FileNormalizedNameInformation and
-/// FileAlternateNameInformation: appends it with `name` (UTF-16LE) in at most `limit` bytes. When the name
-/// does not fit, as many characters as fit are written, the length tells the whole name, and the result is
-/// `true`: STATUS_BUFFER_OVERFLOW.
+/// FileAlternateNameInformation. Appends it with `name` (UTF-16LE) in at most `limit` bytes. A name that
+/// does not fit is cut after a character. The length field still has the length of the whole name, and the
+/// result is `true`: STATUS_BUFFER_OVERFLOW.
 ///
 /// # Errors
-/// [`Full`] when not even the length fits (STATUS_INFO_LENGTH_MISMATCH).
+/// [`Full`] if the length field does not fit (STATUS_INFO_LENGTH_MISMATCH).
 pub fn write_name(name: &[u8], limit: usize, out: &mut Vec<u8>) -> Result<bool, Full> {
     let room = limit.checked_sub(4).ok_or(Full)?;
     let mut w = Writer::new(out);
@@ -20,29 +20,30 @@ pub fn write_name(name: &[u8], limit: usize, out: &mut Vec<u8>) -> Result<bool, 
     Ok(kept < name.len())
 }
 
-/// Reads FILE_NAME_INFORMATION; also FileShortNameInformation (MS-FSCC 2.4.46) and
-/// FileFsLabelInformation (2.5.5), which have the same shape.
+/// Reads FILE_NAME_INFORMATION. FileShortNameInformation (MS-FSCC 2.4.46) and FileFsLabelInformation (2.5.5)
+/// have the same layout.
 ///
 /// # Errors
-/// [`BadBuffer::Length`] when not even the length is there (STATUS_INFO_LENGTH_MISMATCH), [`BadBuffer::Value`] when it
-/// leads behind the end or is odd (STATUS_INVALID_PARAMETER).
+/// [`BadBuffer::Length`] if the length field is incomplete (STATUS_INFO_LENGTH_MISMATCH),
+/// [`BadBuffer::Value`] if the length is odd or goes beyond the end (STATUS_INVALID_PARAMETER).
 pub fn read_name(data: &[u8]) -> Result<Utf16<'_>, BadBuffer> {
     counted_name(&mut Cursor::new(data))
 }
 
-/// Reads FileNameLength and FileName. A length that leads behind the end is a wrong value in a buffer of the right size.
+/// Reads FileNameLength and FileName. A length beyond the end is a wrong value in a buffer of the right
+/// size.
 // MS-FSA 2.1.5.15.12
 fn counted_name<'a>(c: &mut Cursor<'a>) -> Result<Utf16<'a>, BadBuffer> {
     let length = c.u32_le()? as usize;
     text::parse(c.bytes(length).map_err(|_| BadBuffer::Value)?)
 }
 
-/// Which form of a rename or link request lies in a buffer.
+/// The layouts of a rename or link request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RenameLayout {
-    /// MS-FSCC 2.4.42.1 and 2.4.28.1: a 32-bit RootDirectory, as SMB1 and 32-bit programs have it.
+    /// MS-FSCC 2.4.42.1 and 2.4.28.1: a 32-bit RootDirectory, as in SMB1 and 32-bit programs.
     Type1,
-    /// MS-FSCC 2.4.42.2 and 2.4.28.2: a 64-bit RootDirectory. SMB2 uses only this.
+    /// MS-FSCC 2.4.42.2 and 2.4.28.2: a 64-bit RootDirectory. SMB2 uses only this layout.
     Type2,
     /// MS-FSCC 2.4.43: type 2 with flags in the place of ReplaceIfExists. Also FileLinkInformationEx.
     Ex,
@@ -52,49 +53,51 @@ bitflags::bitflags! {
     /// MS-FSCC 2.4.43: the flags of FileRenameInformationEx.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct RenameFlags: u32 {
-        /// A file that has the new name goes away.
+        /// An existing file with the new name is replaced.
         const REPLACE_IF_EXISTS = 0x0000_0001;
-        /// It may do so while it is open.
+        /// It may be replaced while it is open.
         const POSIX_SEMANTICS = 0x0000_0002;
-        /// The old file's pin state goes away.
+        /// The new file does not inherit the pin state of the old one.
         const SUPPRESS_PIN_STATE_INHERITANCE = 0x0000_0004;
-        /// Storage reserves stay as they are.
+        /// The new file does not inherit storage reserves.
         const SUPPRESS_STORAGE_RESERVE_INHERITANCE = 0x0000_0008;
-        /// The volume need not keep more space free.
+        /// The free space of the volume need not increase.
         const NO_INCREASE_AVAILABLE_SPACE = 0x0000_0010;
-        /// The volume need not keep less space free.
+        /// The free space of the volume need not decrease.
         const NO_DECREASE_AVAILABLE_SPACE = 0x0000_0020;
         /// A read-only file may be replaced too.
         const IGNORE_READONLY_ATTRIBUTE = 0x0000_0040;
         /// Files of a directory may change their storage reserve area.
         const FORCE_RESIZE_TARGET_SR = 0x0000_0080;
-        /// As the former, for the source.
+        /// The same for the source.
         const FORCE_RESIZE_SOURCE_SR = 0x0000_0100;
     }
 }
 
-/// The flags of FileLinkInformationEx, which are numbered as those of FileRenameInformationEx.
+/// The flags of FileLinkInformationEx. They have the same numbers as those of FileRenameInformationEx.
 pub type LinkFlags = RenameFlags;
 
-/// A request to rename a file or to give it another name.
+/// A request to rename a file or to add a name to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RenameRequest<'a> {
-    /// The flags; of the first two layouts only [`RenameFlags::REPLACE_IF_EXISTS`]. Unknown ones are kept.
+    /// The flags. The first two layouts have only [`RenameFlags::REPLACE_IF_EXISTS`]. Unknown flags are
+    /// kept.
     pub flags: RenameFlags,
-    /// A handle that the new name is relative to. Over the network it must be 0
-    /// (else STATUS_INVALID_PARAMETER).
+    /// A handle for a relative name. It must be 0 over the network (else STATUS_INVALID_PARAMETER).
     pub root_directory: u64,
-    /// The new name: a path from the share's root, for a stream `:name` with an optional type.
+    /// The new name: a path from the share's root, or `:name` with an optional type for a stream.
     pub name: Utf16<'a>,
 }
 
 impl<'a> RenameRequest<'a> {
-    /// Reads FileRenameInformation, FileLinkInformation or their Ex forms. MS-SMB2 3.3.5.21.1 has a type 2 buffer below 24
-    /// bytes refused; libsmb2, pysmb and smbj send 22 for a name of one letter, and Samba takes it, as this does.
+    /// Reads FileRenameInformation, FileLinkInformation or their Ex forms. MS-SMB2 3.3.5.21.1 refuses a type
+    /// 2 buffer below 24 bytes. libsmb2, pysmb and smbj send 22 for a name of one letter, and Samba accepts
+    /// that, as this does.
     ///
     /// # Errors
-    /// [`BadBuffer::Length`] when the buffer ends before the name (STATUS_INFO_LENGTH_MISMATCH), [`BadBuffer::Value`] when
-    /// the name is empty, has an odd length or would lead behind the end (STATUS_INVALID_PARAMETER).
+    /// [`BadBuffer::Length`] if the buffer ends before the name (STATUS_INFO_LENGTH_MISMATCH),
+    /// [`BadBuffer::Value`] if the name is empty, has an odd length or goes beyond the end
+    /// (STATUS_INVALID_PARAMETER).
     pub fn parse(data: &'a [u8], layout: RenameLayout) -> Result<Self, BadBuffer> {
         let mut c = Cursor::new(data);
         let (flags, root_directory) = match layout {
@@ -113,7 +116,7 @@ impl<'a> RenameRequest<'a> {
         Ok(RenameRequest { flags: RenameFlags::from_bits_retain(flags), root_directory, name })
     }
 
-    /// Appends the request, for a client; padded to 24 bytes where the layout wants it.
+    /// Appends the request, for a client. It is padded to 24 bytes if the layout needs that.
     pub fn write(&self, layout: RenameLayout, out: &mut Vec<u8>) {
         let mut w = Writer::new(out);
         let replace = u32::from(self.flags.contains(RenameFlags::REPLACE_IF_EXISTS));
@@ -146,7 +149,8 @@ mod tests {
     use crate::utf16;
     use proptest::prelude::*;
 
-    /// What the Python package smbprotocol 1.17 packs for a rename, and for a link, to the same name.
+    /// The bytes that the Python package smbprotocol 1.17 packs for a rename and for a link to the same
+    /// name.
     #[test]
     fn a_rename_is_that_of_another_implementation() {
         let bytes = hex("01 00000000000000 0000000000000000 08000000 610062002e00e900");
@@ -201,7 +205,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn requests_come_back(layout in layouts(), name in "[a-zé€]{1,30}", replace in any::<bool>(), root in any::<u32>()) {
+        fn requests_come_back(
+            layout in layouts(), name in "[a-zé€]{1,30}", replace in any::<bool>(), root in any::<u32>(),
+        ) {
             let name = utf16::encode(&name);
             let flags = if replace { RenameFlags::REPLACE_IF_EXISTS } else { RenameFlags::empty() };
             let request =
@@ -212,7 +218,9 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_without_harm(data in proptest::collection::vec(any::<u8>(), 0..64), layout in layouts()) {
+        fn any_bytes_are_read_without_harm(
+            data in proptest::collection::vec(any::<u8>(), 0..64), layout in layouts(),
+        ) {
             let _ = (RenameRequest::parse(&data, layout), read_name(&data));
         }
     }

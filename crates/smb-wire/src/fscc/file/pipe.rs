@@ -1,4 +1,4 @@
-//! What is asked about, and set on, a named pipe.
+//! The information classes of named pipes.
 
 use crate::fscc::BadBuffer;
 use crate::fscc::layout::layout;
@@ -7,9 +7,9 @@ layout! {
     /// MS-FSCC 2.4.37 FilePipeInformation
     #[derive(Default)]
     pub struct Pipe {
-        /// How reads see the data: [`Pipe::BYTE_STREAM`] or [`Pipe::MESSAGE`].
+        /// The form of the data for reads: [`Pipe::BYTE_STREAM`] or [`Pipe::MESSAGE`].
         read_mode: u32,
-        /// 0 when operations wait, 1 when they complete at once.
+        /// 0 if operations wait, 1 if they complete at once.
         completion_mode: u32,
     }
 
@@ -20,19 +20,19 @@ layout! {
         named_pipe_type: u32,
         /// 0 in, 1 out, 2 both ways.
         named_pipe_configuration: u32,
-        /// The most instances; 0xFFFFFFFF for no limit.
+        /// The most instances, or 0xFFFFFFFF for no limit.
         maximum_instances: u32,
-        /// Instances now.
+        /// The current number of instances.
         current_instances: u32,
-        /// Bytes set aside for data from the client.
+        /// Bytes of the buffer for data from the client.
         inbound_quota: u32,
         /// Bytes that can be read.
         read_data_available: u32,
-        /// Bytes set aside for data to the client.
+        /// Bytes of the buffer for data to the client.
         outbound_quota: u32,
         /// Bytes that can be written.
         write_quota_available: u32,
-        /// One of [`PipeLocal::CONNECTED`] and its kin.
+        /// A state such as [`PipeLocal::CONNECTED`].
         named_pipe_state: u32,
         /// 0 for the client's end, 1 for the server's.
         named_pipe_end: u32,
@@ -54,7 +54,7 @@ impl Pipe {
     /// Data is a sequence of messages.
     pub const MESSAGE: u32 = 1;
 
-    /// The values as they may be set.
+    /// The values after a check.
     ///
     /// # Errors
     /// [`BadBuffer::Value`] for another mode (STATUS_INVALID_PARAMETER).
@@ -64,11 +64,11 @@ impl Pipe {
 }
 
 impl PipeLocal {
-    /// NamedPipeState: nobody is at the other end any more.
+    /// NamedPipeState: the other end is closed.
     pub const DISCONNECTED: u32 = 1;
     /// NamedPipeState: the server waits for a client.
     pub const LISTENING: u32 = 2;
-    /// NamedPipeState: both ends are there.
+    /// NamedPipeState: both ends are open.
     pub const CONNECTED: u32 = 3;
     /// NamedPipeState: one end is closing.
     pub const CLOSING: u32 = 4;

@@ -1,4 +1,4 @@
-//! Controls whose bodies are lists: trimmed ranges, allocated ranges, regions.
+//! Control codes with lists in their buffers: trimmed ranges, allocated ranges, regions.
 
 use super::Range;
 use crate::fscc::layout::layout;
@@ -8,46 +8,46 @@ use wire::{Cursor, Writer};
 layout! {
     /// MS-FSCC 2.3.13.1 FILE_LEVEL_TRIM_RANGE
     pub struct TrimRange {
-        /// Where it begins.
+        /// The offset of the range.
         offset: u64,
-        /// How long it is.
+        /// The length of the range.
         length: u64,
     }
 
     /// MS-FSCC 2.3.32.1 EXTENTS
     pub struct MappedExtent {
-        /// The cluster of the file behind it.
+        /// The file's cluster after this extent.
         next_vcn: i64,
-        /// The cluster of the volume at which it begins; [`MappedExtent::NOWHERE`] for a hole.
+        /// The first cluster on the volume, or [`MappedExtent::NOWHERE`] for a hole.
         lcn: i64,
     }
 
     /// MS-FSCC 2.3.56.1 FILE_REGION_INFO
     pub struct FileRegion {
-        /// Where it begins.
+        /// The offset of the region.
         file_offset: i64,
-        /// How long it is.
+        /// The length of the region.
         length: i64,
-        /// Which usage it has; 0 for none of those asked for.
+        /// The usage of the region, or 0 for none of the requested ones.
         desired_usage: u32,
         _: 4,
     }
 }
 
-/// MS-FSCC 2.3.13 FILE_LEVEL_TRIM: ranges whose data is no longer wanted.
+/// MS-FSCC 2.3.13 FILE_LEVEL_TRIM: ranges with data that is not needed any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trim<'a> {
-    /// Tells apart the users of byte-range locks on one thread; 0 over the network.
+    /// Identifies a user of byte-range locks on a thread. It is 0 over the network.
     pub key: u32,
     ranges: &'a [u8],
 }
 
 impl<'a> Trim<'a> {
-    /// Reads the body.
+    /// Reads the buffer.
     ///
     /// # Errors
-    /// [`BadBuffer::Length`] when it ends before the ranges that it counts, [`BadBuffer::Value`] when it
-    /// counts none (both STATUS_INVALID_PARAMETER).
+    /// [`BadBuffer::Length`] if it ends before its last range, [`BadBuffer::Value`] if it has no range (both
+    /// STATUS_INVALID_PARAMETER).
     pub fn parse(data: &'a [u8]) -> Result<Self, BadBuffer> {
         let mut c = Cursor::new(data);
         let key = c.u32_le()?;
@@ -70,17 +70,17 @@ impl<'a> Trim<'a> {
 }
 
 impl MappedExtent {
-    /// The place of what has none.
+    /// The cluster of a hole.
     pub const NOWHERE: i64 = -1;
 }
 
 /// Bytes of the reply to GET_RETRIEVAL_POINTERS before its extents.
 const POINTERS_FIXED: usize = 16;
 
-/// How many extents a reply to GET_RETRIEVAL_POINTERS of at most `limit` bytes can tell.
+/// The most extents in a reply to GET_RETRIEVAL_POINTERS of at most `limit` bytes.
 ///
 /// # Errors
-/// [`Full`] when it is none (STATUS_BUFFER_TOO_SMALL).
+/// [`Full`] if there is no space for one (STATUS_BUFFER_TOO_SMALL).
 pub fn room_for_pointers(limit: usize) -> Result<usize, Full> {
     match limit.saturating_sub(POINTERS_FIXED) / MappedExtent::SIZE {
         0 => Err(Full),
@@ -88,7 +88,8 @@ pub fn room_for_pointers(limit: usize) -> Result<usize, Full> {
     }
 }
 
-/// MS-FSCC 2.3.32: appends the reply to GET_RETRIEVAL_POINTERS, which begins with a cluster of the file.
+/// MS-FSCC 2.3.32: appends the reply to GET_RETRIEVAL_POINTERS. It starts at cluster `starting_vcn` of the
+/// file.
 pub fn write_pointers(starting_vcn: i64, extents: &[MappedExtent], out: &mut Vec<u8>) {
     let mut w = Writer::new(out);
     w.u32_le(extents.len() as u32);
@@ -97,7 +98,7 @@ pub fn write_pointers(starting_vcn: i64, extents: &[MappedExtent], out: &mut Vec
     extents.iter().for_each(|extent| extent.write(out));
 }
 
-/// Appends the body of FILE_LEVEL_TRIM, for a client.
+/// Appends the buffer of FILE_LEVEL_TRIM, for a client.
 pub fn write_trim(key: u32, ranges: &[TrimRange], out: &mut Vec<u8>) {
     let mut w = Writer::new(out);
     w.u32_le(key);
@@ -105,11 +106,11 @@ pub fn write_trim(key: u32, ranges: &[TrimRange], out: &mut Vec<u8>) {
     ranges.iter().for_each(|range| range.write(out));
 }
 
-/// MS-FSCC 2.3.52: appends the reply to QUERY_ALLOCATED_RANGES, as many ranges as fit in `limit` bytes, and
-/// returns whether all did (else STATUS_BUFFER_OVERFLOW).
+/// MS-FSCC 2.3.52: appends the reply to QUERY_ALLOCATED_RANGES with as many ranges as fit in `limit` bytes.
+/// Returns whether all fit (else STATUS_BUFFER_OVERFLOW).
 ///
 /// # Errors
-/// [`Full`] when there are ranges and not even one fits (STATUS_BUFFER_TOO_SMALL).
+/// [`Full`] if there are ranges and the first one does not fit (STATUS_BUFFER_TOO_SMALL).
 pub fn write_ranges(
     ranges: impl IntoIterator<Item = Range>,
     limit: usize,
@@ -127,16 +128,16 @@ pub fn write_ranges(
     Ok(true)
 }
 
-/// Reads the reply to QUERY_ALLOCATED_RANGES, for a client. Bytes behind the last whole range do not count.
+/// Reads the reply to QUERY_ALLOCATED_RANGES, for a client. Bytes after the last complete range are ignored.
 pub fn read_ranges(data: &[u8]) -> impl Iterator<Item = Range> {
     data.chunks_exact(Range::SIZE).filter_map(|range| Range::parse(range).ok())
 }
 
-/// MS-FSCC 2.3.56: appends the reply to QUERY_FILE_REGIONS, as many regions as fit in `limit` bytes, and
-/// returns whether all did (else STATUS_BUFFER_OVERFLOW).
+/// MS-FSCC 2.3.56: appends the reply to QUERY_FILE_REGIONS with as many regions as fit in `limit` bytes.
+/// Returns whether all fit (else STATUS_BUFFER_OVERFLOW).
 ///
 /// # Errors
-/// [`Full`] when the head, or not even one of the regions, fits (STATUS_BUFFER_TOO_SMALL).
+/// [`Full`] if the head or the first region does not fit (STATUS_BUFFER_TOO_SMALL).
 pub fn write_regions(regions: &[FileRegion], limit: usize, out: &mut Vec<u8>) -> Result<bool, Full> {
     let fit = limit.checked_sub(16).ok_or(Full)? / FileRegion::SIZE;
     if fit == 0 && !regions.is_empty() {
@@ -152,10 +153,10 @@ pub fn write_regions(regions: &[FileRegion], limit: usize, out: &mut Vec<u8>) ->
     Ok(told.len() == regions.len())
 }
 
-/// Reads the reply to QUERY_FILE_REGIONS, for a client: the regions that were returned.
+/// Reads the regions in the reply to QUERY_FILE_REGIONS, for a client.
 ///
 /// # Errors
-/// [`BadBuffer::Length`] when the data ends before the regions that it counts.
+/// [`BadBuffer::Length`] if the data ends before its last region.
 pub fn read_regions(data: &[u8]) -> Result<impl Iterator<Item = FileRegion>, BadBuffer> {
     let mut c = Cursor::new(data);
     c.skip(8)?;

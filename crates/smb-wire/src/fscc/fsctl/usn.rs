@@ -1,10 +1,10 @@
-//! READ_FILE_USN_DATA: one record of a change journal about the file itself. Backup programs ask for it to
-//! learn the file's number and its parent's.
+//! READ_FILE_USN_DATA: the change journal record of one file. Backup programs use it to get the numbers of a
+//! file and its parent.
 
 use crate::fscc::{BadBuffer, FileAttributes, FileTime, Full};
 use wire::{Cursor, Writer};
 
-/// MS-FSCC 2.3.61: which versions of the record the client reads.
+/// MS-FSCC 2.3.61: the record versions that the client supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UsnRange {
     /// The oldest.
@@ -14,10 +14,10 @@ pub struct UsnRange {
 }
 
 impl UsnRange {
-    /// Reads the body; one that is too short means version 2 (MS-FSA 2.1.5.10.27).
+    /// Reads the buffer. A short buffer means version 2 (MS-FSA 2.1.5.10.27).
     ///
     /// # Errors
-    /// [`BadBuffer`] when the range holds neither version 2 nor 3 (STATUS_INVALID_PARAMETER).
+    /// [`BadBuffer`] if the range has neither version 2 nor 3 (STATUS_INVALID_PARAMETER).
     pub fn parse(data: &[u8]) -> Result<Self, BadBuffer> {
         if data.len() < 4 {
             return Ok(UsnRange { min_major_version: 2, max_major_version: 2 });
@@ -32,7 +32,7 @@ impl UsnRange {
         Ok(UsnRange { min_major_version, max_major_version })
     }
 
-    /// The newest version that both sides have.
+    /// The newest version that both sides support.
     #[must_use]
     pub fn version(self) -> u16 {
         if self.max_major_version >= 3 { 3 } else { 2 }
@@ -42,19 +42,19 @@ impl UsnRange {
 /// MS-FSCC 2.3.62.2 and 2.3.62.3: the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UsnRecord<'a> {
-    /// The file; its lower half in version 2.
+    /// The file id. Version 2 has only its lower half.
     pub file_reference_number: u128,
-    /// Its directory; its lower half in version 2.
+    /// The id of its directory. Version 2 has only its lower half.
     pub parent_file_reference_number: u128,
-    /// The number of the last change; 0 without a journal.
+    /// The number of the last change, or 0 without a journal.
     pub usn: i64,
-    /// When that was; zero without a journal.
+    /// The time of the last change, or zero without a journal.
     pub time_stamp: FileTime,
-    /// What it was; 0 without a journal.
+    /// The kind of the last change, or 0 without a journal.
     pub reason: u32,
-    /// Who made it.
+    /// The source of the last change.
     pub source_info: u32,
-    /// The server's own number for its security descriptor.
+    /// The server's number for its security descriptor.
     pub security_id: u32,
     /// Its attributes.
     pub file_attributes: FileAttributes,
@@ -66,7 +66,7 @@ impl UsnRecord<'_> {
     /// Appends the record in version 2 or 3, in at most `limit` bytes.
     ///
     /// # Errors
-    /// [`Full`] when it does not fit (STATUS_BUFFER_TOO_SMALL).
+    /// [`Full`] if it does not fit (STATUS_BUFFER_TOO_SMALL).
     pub fn write(&self, version: u16, limit: usize, out: &mut Vec<u8>) -> Result<(), Full> {
         let fixed: usize = if version >= 3 { 76 } else { 60 };
         let length = (fixed + self.file_name.len()).next_multiple_of(8);

@@ -1,7 +1,7 @@
-//! One component of a name, between UTF-16 on the wire and bytes on the host.
+//! Converts one component of a name between UTF-16 on the wire and bytes on the host.
 //!
-//! Most names are the same text in UTF-16 and UTF-8. The rest is mapped so that every name on the host
-//! has exactly one name on the wire, which leads back to it:
+//! Most names are the same text in UTF-16 and UTF-8. The others are mapped, so that every name on the host
+//! has exactly one name on the wire, which maps back to it:
 //!
 //! | on the host | on the wire |
 //! |---|---|
@@ -12,27 +12,29 @@
 //! | a lone surrogate encoded like UTF-8 (WTF-8) | that surrogate |
 //! | a character that the rows above would produce | each of its UTF-8 bytes as U+EF00 + B |
 //!
-//! The first three rows are what Services for Macintosh began and Windows, macOS, Linux and Samba's
-//! catia module agree on. A name from the wire that would lead to a host name which has another name
-//! on the wire is refused as [`BadName::Ambiguous`], except that a plain trailing dot or space is taken as it
-//! is: only clients that do not map it send it, and they mean it.
+//! Services for Macintosh began the mapping of the first three rows. Windows, macOS, Linux and Samba's catia
+//! module use it too. A name from the wire is refused as [`BadName::Ambiguous`] if its host name has another
+//! name on the wire. A plain trailing dot or space is an exception and is kept: only clients without the
+//! mapping send it, and they mean that character.
 //!
-//! With [`Syntax::Posix`] (a client that speaks the POSIX extensions) only the last three rows apply.
+//! With [`Syntax::Posix`] (for clients with the POSIX extensions) only the last three rows apply.
 
 use super::MAX_COMPONENT;
 use crate::Utf16;
 
-/// Which names are spoken on the wire.
+/// The syntax of names on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Syntax {
-    /// MS-FSCC 2.1.5: components between backslashes (or slashes), streams behind colons, ten forbidden characters.
+    /// MS-FSCC 2.1.5: components between backslashes (or slashes), streams after colons, ten forbidden
+    /// characters.
     #[default]
     Windows,
-    /// The POSIX extensions: components between slashes, everything else allowed, no streams.
+    /// The POSIX extensions: components between slashes, all other characters allowed, no streams.
     Posix,
 }
 
-/// Why a component from the wire names nothing. A server answers STATUS_OBJECT_NAME_INVALID to all.
+/// The reason why a component from the wire is not a name. A server returns STATUS_OBJECT_NAME_INVALID for
+/// all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum BadName {
     /// It has no characters.
@@ -41,13 +43,13 @@ pub enum BadName {
     /// It has more than 255 units.
     #[error("the name is longer than 255 characters")]
     TooLong,
-    /// It holds a character that a name must not.
+    /// It has a forbidden character.
     #[error("the name holds a forbidden character")]
     Forbidden,
-    /// It is, or would become, `.` or `..`.
+    /// It is `.` or `..`, or would become one.
     #[error("the name is a dot directory")]
     Dots,
-    /// It would become a host name that has another name on the wire.
+    /// It would become a host name with another name on the wire.
     #[error("the name is not the one that its file has on the wire")]
     Ambiguous,
 }
@@ -67,7 +69,7 @@ const RAW_LAST: u32 = 0xEFFF;
 /// Appends the host's name for the component `wire` to `out`.
 ///
 /// # Errors
-/// [`BadName`]; `out` is then as it was.
+/// [`BadName`]. `out` is unchanged then.
 pub fn to_host(wire: Utf16<'_>, syntax: Syntax, out: &mut Vec<u8>) -> Result<(), BadName> {
     if wire.is_empty() {
         return Err(BadName::Empty);
@@ -81,7 +83,7 @@ pub fn to_host(wire: Utf16<'_>, syntax: Syntax, out: &mut Vec<u8>) -> Result<(),
         if name == b"." || name == b".." {
             return Err(BadName::Dots);
         }
-        // Only raw bytes can join with their neighbours to something that has a shorter way.
+        // Only raw bytes can combine with their neighbours into a sequence with a shorter form.
         if raw && !is_wire_name_of(name, syntax, wire) { Err(BadName::Ambiguous) } else { Ok(()) }
     });
     if result.is_err() {
@@ -90,7 +92,7 @@ pub fn to_host(wire: Utf16<'_>, syntax: Syntax, out: &mut Vec<u8>) -> Result<(),
     result
 }
 
-/// Whether `wire` is what [`to_wire`] makes of `name`, a plain last dot or space aside.
+/// Whether [`to_wire`] makes `wire` from `name`. A plain final dot or space also matches.
 fn is_wire_name_of(name: &[u8], syntax: Syntax, wire: Utf16<'_>) -> bool {
     let mut units = wire.units();
     let mut same = true;
@@ -102,7 +104,7 @@ fn is_wire_name_of(name: &[u8], syntax: Syntax, wire: Utf16<'_>) -> bool {
     same && units.next().is_none()
 }
 
-/// The loop of [`to_host`]; says whether a raw byte was among it.
+/// The loop of [`to_host`]. Returns whether there was a raw byte.
 fn decode(wire: Utf16<'_>, syntax: Syntax, out: &mut Vec<u8>) -> Result<bool, BadName> {
     let mut raw = false;
     let mut left = wire.len();
@@ -135,7 +137,7 @@ fn decode(wire: Utf16<'_>, syntax: Syntax, out: &mut Vec<u8>) -> Result<bool, Ba
     Ok(raw)
 }
 
-/// The ASCII byte that a private character stands for at this place.
+/// The ASCII byte of a private character at this position.
 fn unmapped(code: u32, last: bool, syntax: Syntax) -> Option<u8> {
     if syntax == Syntax::Posix {
         return None;
@@ -149,7 +151,7 @@ fn unmapped(code: u32, last: bool, syntax: Syntax) -> Option<u8> {
     }
 }
 
-/// The private character that stands for an ASCII byte at this place.
+/// The private character of an ASCII byte at this position.
 fn mapped(byte: u8, last: bool, syntax: Syntax) -> Option<u16> {
     if syntax == Syntax::Posix {
         return None;
@@ -171,7 +173,7 @@ fn mapped(byte: u8, last: bool, syntax: Syntax) -> Option<u16> {
     Some(code as u16)
 }
 
-/// Whether a character below 0x80 must not stand in a component on the wire.
+/// Whether a character below 0x80 is forbidden in a component on the wire.
 fn is_forbidden(byte: u8, syntax: Syntax) -> bool {
     // MS-FSCC 2.1.5.2
     match syntax {
@@ -187,16 +189,16 @@ fn put_surrogate(unit: u16, out: &mut Vec<u8>) {
     out.extend_from_slice(&[0xED, 0x80 | middle, 0x80 | low]);
 }
 
-/// Appends the wire's name for the host name `host` to `out`, as UTF-16LE. Never longer than one unit
-/// for each byte of `host`.
+/// Appends the wire's name for the host name `host` to `out`, as UTF-16LE. It has at most one unit for each
+/// byte of `host`.
 ///
-/// `.` and `..` stay what they are, for the first two entries of a listing.
+/// `.` and `..` are unchanged, for the first two entries of a listing.
 pub fn to_wire(host: &[u8], syntax: Syntax, out: &mut Vec<u8>) {
     encode(host, syntax, |unit| out.extend_from_slice(&unit.to_le_bytes()));
 }
 
-/// Appends the wire's form of a path of the host, component by component: what stands between `/` on the
-/// host stands between backslashes on the wire (with [`Syntax::Posix`] between slashes).
+/// Appends the wire's form of a host path, component by component. A `/` becomes a backslash, or stays a
+/// slash with [`Syntax::Posix`].
 pub fn path_to_wire(host: &[u8], syntax: Syntax, out: &mut Vec<u8>) {
     let separator = match syntax {
         Syntax::Windows => b'\\',
@@ -215,8 +217,8 @@ pub fn to_wire_units(host: &[u8], syntax: Syntax, out: &mut Vec<u16>) {
     encode(host, syntax, |unit| out.push(unit));
 }
 
-/// The dot or space that the last unit of a wire name stands for; none for any other unit. A client that does not map these
-/// sends them plain.
+/// The dot or space for the last unit of a wire name, or `None` for any other unit. A client without the
+/// mapping sends the plain character.
 #[must_use]
 pub fn plain_end(unit: u16) -> Option<u16> {
     match u32::from(unit) {
@@ -226,7 +228,7 @@ pub fn plain_end(unit: u16) -> Option<u16> {
     }
 }
 
-/// How many 16-bit units [`to_wire`] writes for `host`.
+/// The number of 16-bit units that [`to_wire`] writes for `host`.
 #[must_use]
 pub fn wire_units(host: &[u8], syntax: Syntax) -> usize {
     if host.is_ascii() {
@@ -267,17 +269,17 @@ fn encode(host: &[u8], syntax: Syntax, mut put: impl FnMut(u16)) {
     }
 }
 
-/// Whether a character of the host would come back as something else and must go byte by byte.
+/// Whether a host character would not map back to itself, so that its bytes must be mapped one by one.
 fn needs_escape(code: u32, rest: &[u8], syntax: Syntax) -> bool {
     match code {
         RAW_FIRST..=RAW_LAST => true,
-        // A low surrogate behind a high one would be read as one character.
+        // A low surrogate after a high one would be read as one character.
         0xD800..=0xDBFF => matches!(wtf8(rest), Some((0xDC00..=0xDFFF, _))),
         _ => unmapped(code, rest.is_empty(), syntax).is_some(),
     }
 }
 
-/// The character beyond ASCII that `bytes` begin with, and its length; surrogates count as characters.
+/// The character beyond ASCII at the start of `bytes`, and its length. Surrogates count as characters.
 fn wtf8(bytes: &[u8]) -> Option<(u32, usize)> {
     let (&lead, rest) = bytes.split_first()?;
     let (len, bits, least) = match lead {
@@ -374,7 +376,7 @@ mod tests {
 
     #[test]
     fn a_second_way_to_a_plain_name_is_refused() {
-        // The bytes of é one by one: its name on the wire is é.
+        // The bytes of é one by one. The name on the wire is é.
         assert_eq!(host_of("\u{efc3}\u{efa9}"), Err(BadName::Ambiguous));
         assert_eq!(host_of("\u{efff}.").unwrap(), b"\xff.");
     }

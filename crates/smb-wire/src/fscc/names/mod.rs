@@ -1,7 +1,8 @@
-//! Names: between the UTF-16 of SMB and the bytes of the host, folded for comparing, split into parts.
+//! Names: converts between SMB's UTF-16 and bytes of the host, folds case, and splits paths.
 //!
-//! [`to_host`] and [`to_wire`] map one component; [`path::Path`] splits a whole path; [`fold()`] makes
-//! names comparable without regard to case; [`target`] maps what symbolic links hold. None of them knows a file system.
+//! [`to_host`] and [`to_wire`] map one component. [`path::Path`] splits a whole path. [`fold()`] makes names
+//! comparable without regard to case. [`target`] maps the targets of symbolic links. None of them uses a
+//! file system.
 
 pub mod host;
 pub mod path;
@@ -13,8 +14,8 @@ pub use path::{BadPath, BadStream, Path, Stream, StreamType};
 pub use short::is_short_name;
 pub use wire::fold::{eq_folded, fold, fold_host, fold_units};
 
-/// MS-FSCC 2.1.5.2: the most 16-bit units that a file name, or a stream's, may have.
+/// MS-FSCC 2.1.5.2: the most 16-bit units of a file name or a stream name.
 pub const MAX_COMPONENT: usize = 255;
 
-/// MS-FSCC 2.1.5: the most 16-bit units that a path may have.
+/// MS-FSCC 2.1.5: the most 16-bit units of a path.
 pub const MAX_PATH: usize = 32_760;

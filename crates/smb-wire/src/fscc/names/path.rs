@@ -1,7 +1,7 @@
-//! A path from the wire, split into components and, behind the last, a stream.
+//! Splits a path from the wire into components and a stream after the last one.
 //!
-//! [`Path::parse`] checks everything that can be checked without a file system, so that what it returns
-//! cannot climb, cannot be absolute and names at most one stream.
+//! [`Path::parse`] makes all checks that need no file system. So its result never has `..`, is never
+//! absolute, and has at most one stream.
 
 use super::{BadName, MAX_COMPONENT, MAX_PATH, Syntax, to_host};
 use crate::Utf16;
@@ -11,47 +11,48 @@ const SEPARATOR: u16 = b'\\' as u16;
 const SLASH: u16 = b'/' as u16;
 const COLON: u16 = b':' as u16;
 
-/// Why a path was refused, by the status that answers it.
+/// The reason why a path was refused, with its status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum BadPath {
     /// It begins with a separator: STATUS_INVALID_PARAMETER.
     #[error("the path begins with a separator")]
     Absolute,
-    /// It holds `..`, which only a climbing path needs: STATUS_OBJECT_PATH_SYNTAX_BAD.
+    /// It has `..`: STATUS_OBJECT_PATH_SYNTAX_BAD.
     #[error("the path climbs")]
     Climbs,
-    /// It, one of its components or its stream is not a name: STATUS_OBJECT_NAME_INVALID.
+    /// The path, one of its components or its stream is not a valid name: STATUS_OBJECT_NAME_INVALID.
     #[error("a part of the path is not a name: {0}")]
     Name(BadName),
-    /// What follows a colon is no stream's name: STATUS_OBJECT_NAME_INVALID.
+    /// The text after a colon is not a stream name: STATUS_OBJECT_NAME_INVALID.
     #[error("the path names no possible stream")]
     Stream,
-    /// It has the form of a path and names a stream that nothing has. That is said once the way to it was found.
+    /// It has the form of a path, but no object can have its stream. The status is returned only after a
+    /// lookup of the parent.
     #[error("the path names a stream that nothing has: {why}")]
     Misnamed {
-        /// What is wrong.
+        /// The reason.
         why: BadStream,
-        /// How many units of the text name the file or directory that the stream would belong to.
+        /// The number of units of the text before the stream.
         named: usize,
     },
 }
 
-/// Why what follows a file name can be no stream of it.
+/// The reason why the text after a file name cannot be a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum BadStream {
-    /// It has neither a name nor a type, too many of them, or a type that is empty.
+    /// It has neither a name nor a type, too many parts, or an empty type.
     #[error("the colons do not fit")]
     Form,
-    /// Its name is none.
+    /// Its name is invalid.
     #[error("{0}")]
     Name(BadName),
     /// No stream has this type: STATUS_OBJECT_NAME_INVALID.
     #[error("no stream has this type")]
     Type,
-    /// No directory has an index of this name: STATUS_INVALID_PARAMETER.
+    /// No directory has an index with this name: STATUS_INVALID_PARAMETER.
     #[error("no directory has this index")]
     Index,
-    /// Something is to be found below it, which is so of directories only: STATUS_OBJECT_NAME_INVALID.
+    /// There are components after it, but only a directory can have those: STATUS_OBJECT_NAME_INVALID.
     #[error("nothing lies below a stream")]
     OnTheWay,
 }
@@ -62,32 +63,32 @@ impl From<BadName> for BadPath {
     }
 }
 
-/// MS-FSCC 2.1.5.4: what kind of stream a name asks for.
+/// MS-FSCC 2.1.5.4: the type of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StreamType {
-    /// `$DATA`, also when no type was given.
+    /// `$DATA`, also without a type.
     Data,
     /// `$INDEX_ALLOCATION`: the directory itself.
     IndexAllocation,
 }
 
-/// The stream behind a path's last component.
+/// The stream after a path's last component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Stream<'a> {
-    /// Its name; empty for the unnamed stream of that type.
+    /// Its name, or empty for the unnamed stream of that type.
     pub name: Utf16<'a>,
     /// Its type.
     pub kind: StreamType,
 }
 
-/// A path that has been checked.
+/// A valid path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Path<'a> {
     text: Utf16<'a>,
     syntax: Syntax,
-    /// The stream that was named, `::$DATA` included; `None` when there was no colon.
+    /// The stream, including `::$DATA`. It is `None` without a colon.
     pub stream: Option<Stream<'a>>,
-    /// Whether a separator stood at the end: then only a directory may be meant.
+    /// Whether there was a separator at the end. The path then means a directory only.
     pub trailing_separator: bool,
 }
 
@@ -95,7 +96,7 @@ impl<'a> Path<'a> {
     /// Checks the path `text`, which is relative to the root of a share. The empty path is the root.
     ///
     /// # Errors
-    /// [`BadPath`], by the status to answer.
+    /// [`BadPath`], which gives the status.
     pub fn parse(text: Utf16<'a>, syntax: Syntax) -> Result<Path<'a>, BadPath> {
         // MS-SMB2 3.3.5.9
         if unit_at(text, 0).is_some_and(|unit| separates(unit, syntax)) {
@@ -126,14 +127,15 @@ impl<'a> Path<'a> {
             if last {
                 path.stream = stream;
             } else if stream.is_some_and(|s| s.kind != StreamType::IndexAllocation) {
-                // MS-FSA 2.1.5.1 (on the way, only the directory itself may be named as a stream)
+                // MS-FSA 2.1.5.1 (before the last component, only the directory itself may be named as a
+                // stream)
                 return Err(misnamed(BadStream::OnTheWay));
             }
         }
         Ok(path)
     }
 
-    /// Checks one component and returns the stream behind it.
+    /// Checks one component and returns its stream.
     fn check_component(&self, part: Utf16<'a>) -> Result<Result<Option<Stream<'a>>, BadStream>, BadPath> {
         let name = file_name(part, self.syntax);
         let stream = match self.syntax {
@@ -159,16 +161,16 @@ impl<'a> Path<'a> {
         self.components().next().is_none()
     }
 
-    /// The file names on the way, the last one included and without streams.
+    /// The file names of the path, including the last one, without streams.
     pub fn components(&self) -> impl Iterator<Item = Utf16<'a>> + use<'a> {
         let syntax = self.syntax;
         parts(self.text, syntax).map(move |part| file_name(part, syntax)).filter(|name| !name.is_empty())
     }
 
-    /// Appends the host's form of the path, components separated by `/`; nothing for the root.
+    /// Appends the host's form of the path with `/` between components. It is empty for the root.
     ///
     /// # Errors
-    /// The first [`BadName`] among the components; `out` is then as it was.
+    /// The first [`BadName`] of a component. `out` is unchanged then.
     pub fn to_host(&self, out: &mut Vec<u8>) -> Result<(), BadName> {
         let start = out.len();
         for name in self.components() {
@@ -191,13 +193,14 @@ pub(super) fn separator(syntax: Syntax) -> u16 {
     }
 }
 
-/// Whether a unit stands between two components. Samba takes a slash too, and some clients count on it; no name may contain one.
+/// Whether a unit separates components. Samba accepts a slash too, and some clients rely on that. No name
+/// may contain one.
 // MS-FSCC 2.1.5.2 (exception: the slash)
 fn separates(unit: u16, syntax: Syntax) -> bool {
     unit == separator(syntax) || unit == SLASH
 }
 
-/// The components of a path, with the streams behind them.
+/// The components of a path with their streams.
 fn parts<'a>(text: Utf16<'a>, syntax: Syntax) -> impl Iterator<Item = Utf16<'a>> + use<'a> {
     split_where(text, move |unit| separates(unit, syntax))
 }
@@ -210,7 +213,7 @@ fn file_name(part: Utf16<'_>, syntax: Syntax) -> Utf16<'_> {
     }
 }
 
-/// MS-FSCC 2.1.5: what follows the first colon of a component: `name`, `name:type` or `:type`.
+/// MS-FSCC 2.1.5: the part after the first colon of a component: `name`, `name:type` or `:type`.
 ///
 /// # Errors
 /// [`BadStream`].
@@ -231,7 +234,7 @@ pub fn parse_stream(component: Utf16<'_>) -> Result<Option<Stream<'_>>, BadStrea
         return Err(BadStream::Name(BadName::Forbidden));
     }
     let kind = kind.map_or(Ok(StreamType::Data), |kind| stream_type(kind).ok_or(BadStream::Type))?;
-    // MS-FSA 2.1.5.1 ($I30 is the one index that a directory has)
+    // MS-FSA 2.1.5.1 ($I30 is the only index of a directory)
     if kind == StreamType::IndexAllocation && !name.is_empty() && !eq_ascii(name, "$I30") {
         return Err(BadStream::Index);
     }
@@ -263,24 +266,24 @@ mod tests {
     use proptest::prelude::*;
 
     #[derive(Debug, PartialEq)]
-    struct Seen {
+    struct ParsedNames {
         parts: Vec<String>,
         stream: Option<(String, StreamType)>,
         trailing: bool,
     }
 
-    fn parse(text: &str) -> Result<Seen, BadPath> {
+    fn parse(text: &str) -> Result<ParsedNames, BadPath> {
         let bytes = bytes_of(text);
         let path = Path::parse(Utf16::new(&bytes).unwrap(), Syntax::Windows)?;
-        Ok(Seen {
+        Ok(ParsedNames {
             parts: path.components().map(|part| part.to_string_lossy()).collect(),
             stream: path.stream.map(|s| (s.name.to_string_lossy(), s.kind)),
             trailing: path.trailing_separator,
         })
     }
 
-    fn plain(parts: &[&str]) -> Seen {
-        Seen { parts: parts.iter().map(ToString::to_string).collect(), stream: None, trailing: false }
+    fn plain(parts: &[&str]) -> ParsedNames {
+        ParsedNames { parts: parts.iter().map(ToString::to_string).collect(), stream: None, trailing: false }
     }
 
     #[test]
@@ -289,9 +292,9 @@ mod tests {
         assert_eq!(parse("a"), Ok(plain(&["a"])));
         assert_eq!(parse("a\\b c\\d"), Ok(plain(&["a", "b c", "d"])));
         assert_eq!(parse("a\\\\b"), Ok(plain(&["a", "b"])));
-        assert_eq!(parse("a\\"), Ok(Seen { trailing: true, ..plain(&["a"]) }));
+        assert_eq!(parse("a\\"), Ok(ParsedNames { trailing: true, ..plain(&["a"]) }));
         assert_eq!(parse("..."), Ok(plain(&["..."])));
-        assert_eq!(parse("a/b c\\d/"), Ok(Seen { trailing: true, ..plain(&["a", "b c", "d"]) }));
+        assert_eq!(parse("a/b c\\d/"), Ok(ParsedNames { trailing: true, ..plain(&["a", "b c", "d"]) }));
     }
 
     #[test]
@@ -316,7 +319,7 @@ mod tests {
         assert_eq!(parse("f::$DATA").unwrap().stream, stream("", StreamType::Data));
         assert_eq!(parse("d::$INDEX_ALLOCATION").unwrap().stream, stream("", StreamType::IndexAllocation));
         assert_eq!(parse("f:?Stream*").unwrap().stream, stream("?Stream*", StreamType::Data));
-        assert_eq!(parse(":s").unwrap(), Seen { stream: stream("s", StreamType::Data), ..plain(&[]) });
+        assert_eq!(parse(":s").unwrap(), ParsedNames { stream: stream("s", StreamType::Data), ..plain(&[]) });
         assert_eq!(parse("d:$I30:$INDEX_ALLOCATION\\f"), Ok(plain(&["d", "f"])));
         for bad in [
             "f:",

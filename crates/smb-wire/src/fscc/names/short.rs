@@ -1,10 +1,10 @@
-//! 8.3 names: which names are already short ones. None are made up for files that have no such name.
+//! 8.3 names: checks whether a name is a short name. Files with other names get no short name.
 
 use crate::Utf16;
 use crate::fscc::text::split;
 
-/// MS-FSCC 2.1.5.2.1: whether `name` is a legal 8.3 name: up to eight characters, then perhaps a dot and
-/// up to three more, all of them ASCII that DOS allowed.
+/// MS-FSCC 2.1.5.2.1: whether `name` is a legal 8.3 name. It has up to eight characters, then optionally a
+/// dot and up to three more. All are ASCII characters that DOS allowed.
 #[must_use]
 pub fn is_short_name(name: Utf16<'_>) -> bool {
     let mut parts = split(name, u16::from(b'.'));

@@ -1,8 +1,8 @@
-//! The text inside a symbolic link: backslashes on the wire become slashes on the host.
+//! The target of a symbolic link: backslashes on the wire become slashes on the host.
 //!
-//! Unlike a path of a request it may hold `.` and `..`. Only relative targets have a meaning on both
-//! sides; a link that is absolute on the host would mean another place to a client, and the other way
-//! round. Clients with the POSIX extensions send slashes.
+//! Unlike the path of a request it may have `.` and `..`. Only relative targets have a meaning on both
+//! sides. An absolute target on the host would be another path for a client, and vice versa. Clients with
+//! the POSIX extensions send slashes.
 
 use super::path::separator;
 use super::{BadName, Syntax, to_host};
@@ -12,8 +12,8 @@ use crate::fscc::text::split;
 /// Appends the host's form of a relative target from the wire, for a link in the host's file system.
 ///
 /// # Errors
-/// [`BadName::Empty`] when it is empty, [`BadName::Forbidden`] when it is absolute or names a drive; else
-/// what is wrong with the first bad component. `out` is then as it was.
+/// [`BadName::Empty`] for an empty target, [`BadName::Forbidden`] for an absolute one or one with a drive.
+/// Otherwise the error of the first bad component. `out` is unchanged then.
 pub fn target_to_host(wire: Utf16<'_>, syntax: Syntax, out: &mut Vec<u8>) -> Result<(), BadName> {
     let start = out.len();
     let mut result = Ok(());

@@ -1,32 +1,33 @@
-//! All places of a pattern at once, as bits: bit 0 is before its first token, bit `n` behind its `n`th.
+//! All positions of a pattern at once, as bits. Bit 0 is before the first token, bit `n` after the `n`th.
 
 use super::{DOT, Token};
 
-/// A row of bits, the lowest first.
-type Row = Vec<u64>;
+/// A row of bits, with the lowest bit first.
+type PositionBits = Vec<u64>;
 
-/// A pattern that is run over names.
+/// A pattern that is matched with names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Automaton {
-    /// How many words a row has.
+    /// The number of words in a row.
     words: usize,
-    /// Behind the last token.
+    /// The position after the last token.
     end: usize,
-    /// The fewest characters of a name that is selected.
+    /// The fewest characters of a matching name.
     least: usize,
-    /// Places before each kind of token.
-    stars: Row,
-    dos_stars: Row,
-    dos_questions: Row,
-    dos_dots: Row,
-    questions: Row,
-    /// The characters that stand for themselves, in rising order, with the places before them.
-    units: Vec<(u16, Row)>,
-    /// Places that are passed without a character: before a dot, before another character, and at the end of the name.
-    passed: [Row; 3],
+    /// The positions before each kind of token.
+    stars: PositionBits,
+    dos_stars: PositionBits,
+    dos_questions: PositionBits,
+    dos_dots: PositionBits,
+    questions: PositionBits,
+    /// The literal characters in rising order, with the positions before them.
+    units: Vec<(u16, PositionBits)>,
+    /// The positions that take no character: before a dot, before another character, and at the end of the
+    /// name.
+    passed: [PositionBits; 3],
 }
 
-/// What the places are passed at.
+/// The kind of the next character.
 #[derive(Clone, Copy)]
 enum At {
     Dot = 0,
@@ -70,7 +71,7 @@ impl Automaton {
         }
     }
 
-    /// Whether the pattern selects the name.
+    /// Whether the pattern matches the name.
     pub fn matches(&self, name: &[u16]) -> bool {
         if name.len() < self.least {
             return false;
@@ -89,8 +90,8 @@ impl Automaton {
         now[self.end / 64] >> (self.end % 64) & 1 == 1
     }
 
-    /// Adds the places that are reached without a character. In each run of places that are passed, adding the lowest one that
-    /// was reached carries through to the end of the run.
+    /// Adds the positions that are reachable without a character. In each run of such positions, the
+    /// addition of the lowest reached one carries through to the end of the run.
     fn pass(&self, now: &mut [u64], at: At) {
         let passed = &self.passed[at as usize];
         let mut carry = false;
@@ -102,7 +103,7 @@ impl Automaton {
         }
     }
 
-    /// Takes one character; false when no place is left.
+    /// Takes one character. Returns false if no position is left.
     fn step(&self, now: &mut [u64], unit: u16, is_last_dot: bool) -> bool {
         let own = self.units.binary_search_by_key(&unit, |(unit, _)| *unit).ok().map(|at| &self.units[at].1);
         let (mut carry, mut any) = (0, 0);

@@ -1,4 +1,4 @@
-//! LsarLookupSids and LsarLookupNames in their versions.
+//! The versions of LsarLookupSids and LsarLookupNames.
 
 use super::{
     STATUS_INVALID_PARAMETER, STATUS_NONE_MAPPED, STATUS_SOME_NOT_MAPPED, STATUS_SUCCESS, policy_handle,
@@ -6,10 +6,10 @@ use super::{
 use crate::rpc::fault::Fault;
 use crate::rpc::handles::Handles;
 use crate::rpc::host::{Account, Host, NameUse, Resolved, ServerFacts};
-use crate::rpc::ndr::{BadStub, Reader, StringHead, Writer};
+use crate::rpc::ndr::{BadStub, StringHead, StubReader, Writer};
 use crate::rpc::sid;
 
-/// Which version of an operation: they differ in what they return for each entry.
+/// The version of an operation. The versions differ in the fields of each result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     /// The first.
@@ -24,12 +24,13 @@ pub(super) enum Version {
 const MAX_NAMES: u32 = 1000;
 /// MS-LSAT 2.2.17: the most SIDs in a call.
 const MAX_SIDS: u32 = 20_480;
-/// MS-LSAT 2.2.16 LsapLookupWksta: look everywhere; the only level of a server that is no domain controller.
+/// MS-LSAT 2.2.16 LsapLookupWksta: look everywhere. It is the only level of a server that is not a domain
+/// controller.
 const LOOKUP_WKSTA: u16 = 1;
-/// The index of no domain.
+/// The index for an account without a domain.
 const NO_DOMAIN: u32 = u32::MAX;
 
-/// The domains that the entries of an answer refer to.
+/// The domains of the entries in a result.
 #[derive(Default)]
 struct Domains {
     list: Vec<(String, Vec<u8>)>,
@@ -45,7 +46,7 @@ impl Domains {
         index as u32
     }
 
-    /// MS-LSAT 2.2.12 LSAPR_REFERENCED_DOMAIN_LIST, behind its pointer.
+    /// Writes MS-LSAT 2.2.12 LSAPR_REFERENCED_DOMAIN_LIST, after its pointer.
     fn write(&self, out: &mut Writer) {
         let count = self.list.len() as u32;
         out.pointer();
@@ -69,12 +70,12 @@ impl Domains {
     }
 }
 
-/// The domain of an account: for a domain its own SID, else the SID without its last part.
+/// The domain of an account. A domain has its own SID, any other account the SID without its last part.
 fn domain_sid(kind: NameUse, sid: &[u8]) -> Vec<u8> {
     if kind == NameUse::Domain { sid.to_vec() } else { sid::domain_of(sid) }
 }
 
-/// The status by how many of the entries were found.
+/// The status for the number of found entries.
 fn status(mapped: usize, asked: usize) -> u32 {
     match mapped {
         _ if mapped == asked => STATUS_SUCCESS,
@@ -85,7 +86,7 @@ fn status(mapped: usize, asked: usize) -> u32 {
 
 /// LsarLookupSids and LsarLookupSids2
 pub(super) fn sids(
-    args: &mut Reader<'_>,
+    args: &mut StubReader<'_>,
     out: &mut Writer,
     host: &dyn Host,
     handles: &Handles,
@@ -126,7 +127,7 @@ pub(super) fn sids(
     Ok(())
 }
 
-/// The account of a SID and the index of its domain; an unknown one is called by its SID.
+/// The account of a SID and the index of its domain. The name of an unknown one is its SID.
 fn name_of(sid: &[u8], host: &dyn Host, facts: &ServerFacts, domains: &mut Domains) -> (Account, u32) {
     let own_domain = || {
         let is_own = sid == facts.account_domain_sid.as_slice();
@@ -149,8 +150,8 @@ fn name_of(sid: &[u8], host: &dyn Host, facts: &ServerFacts, domains: &mut Domai
     }
 }
 
-/// MS-LSAT 2.2.17 LSAPR_SID_ENUM_BUFFER
-fn read_sids<'a>(args: &mut Reader<'a>) -> Result<Vec<&'a [u8]>, BadStub> {
+/// Reads MS-LSAT 2.2.17 LSAPR_SID_ENUM_BUFFER.
+fn read_sids<'a>(args: &mut StubReader<'a>) -> Result<Vec<&'a [u8]>, BadStub> {
     let entries = args.u32()?;
     if !args.pointer()? {
         return if entries == 0 { Ok(Vec::new()) } else { Err(BadStub) };
@@ -167,13 +168,13 @@ fn read_sids<'a>(args: &mut Reader<'a>) -> Result<Vec<&'a [u8]>, BadStub> {
     (0..count).map(|_| args.sid()).collect()
 }
 
-/// The in and out argument that will hold the results: on its way in it is empty.
-fn skip_translated(args: &mut Reader<'_>) -> Result<(), BadStub> {
+/// Skips the argument for the results. It is empty in a request.
+fn skip_translated(args: &mut StubReader<'_>) -> Result<(), BadStub> {
     args.u32()?;
     if args.pointer()? { Err(BadStub) } else { Ok(()) }
 }
 
-/// An answer without entries.
+/// Writes a result without entries.
 fn nothing(out: &mut Writer, status: u32) {
     out.null();
     out.u32(0);
@@ -184,7 +185,7 @@ fn nothing(out: &mut Writer, status: u32) {
 
 /// LsarLookupNames, LsarLookupNames2 and LsarLookupNames3
 pub(super) fn names(
-    args: &mut Reader<'_>,
+    args: &mut StubReader<'_>,
     out: &mut Writer,
     host: &dyn Host,
     handles: &Handles,
@@ -226,7 +227,7 @@ pub(super) fn names(
     Ok(())
 }
 
-/// MS-LSAT 2.2.15, 2.2.23 and 2.2.25: the fixed part of one result.
+/// Writes MS-LSAT 2.2.15, 2.2.23 and 2.2.25: the fixed part of one result.
 fn write_translated_sid(entry: Option<&(Resolved, u32)>, version: Version, out: &mut Writer) {
     let (kind, domain) = entry.map_or((NameUse::Unknown, NO_DOMAIN), |(found, domain)| (found.kind, *domain));
     out.u16(kind as u16);
@@ -245,7 +246,7 @@ fn write_translated_sid(entry: Option<&(Resolved, u32)>, version: Version, out: 
     }
 }
 
-/// The SID of a name: `DOMAIN\name`, `name@domain`, or `name` alone, which may also be that of the server.
+/// The SID of a name: `DOMAIN\name`, `name@domain`, or only `name`, which may also be the server's name.
 fn sid_of(name: &str, host: &dyn Host, facts: &ServerFacts) -> Option<Resolved> {
     let (domain, account) = match (name.split_once('\\'), name.rsplit_once('@')) {
         (Some((domain, account)), _) => (Some(domain), account),
@@ -264,8 +265,8 @@ fn sid_of(name: &str, host: &dyn Host, facts: &ServerFacts) -> Option<Resolved> 
     sid::well_known_sid(domain, account).or_else(own_domain).or_else(|| host.sid_of_account(domain, account))
 }
 
-/// The names of a call: their number, then an array of strings.
-fn read_names(args: &mut Reader<'_>) -> Result<Vec<String>, BadStub> {
+/// Reads the names of a call: their number, then an array of strings.
+fn read_names(args: &mut StubReader<'_>) -> Result<Vec<String>, BadStub> {
     let entries = args.u32()?;
     let count = args.u32()?;
     if entries > MAX_NAMES || count != entries || count as usize > args.remaining() / 8 {

@@ -4,9 +4,9 @@ use super::{STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER, STATUS_SUCC
 use crate::rpc::fault::Fault;
 use crate::rpc::handles::Handles;
 use crate::rpc::host::Host;
-use crate::rpc::ndr::{Reader, Writer};
+use crate::rpc::ndr::{StubReader, Writer};
 
-/// In which form the name of the server comes, which is ignored.
+/// The form of the server's name, which is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SystemName {
     /// A pointer to its first character: LsarOpenPolicy.
@@ -17,7 +17,7 @@ pub(super) enum SystemName {
 
 /// LsarOpenPolicy and LsarOpenPolicy2
 pub(super) fn open(
-    args: &mut Reader<'_>,
+    args: &mut StubReader<'_>,
     out: &mut Writer,
     handles: &mut Handles,
     form: SystemName,
@@ -33,7 +33,7 @@ pub(super) fn open(
             }
         }
     }
-    // Of the object attributes only RootDirectory counts: there must be none.
+    // Only RootDirectory of the object attributes counts: there must be none.
     args.u32()?;
     let (handle, status) = if args.pointer()? {
         (Handles::NONE, STATUS_INVALID_PARAMETER)
@@ -49,7 +49,7 @@ pub(super) fn open(
 }
 
 /// LsarClose
-pub(super) fn close(args: &mut Reader<'_>, out: &mut Writer, handles: &mut Handles) -> Result<(), Fault> {
+pub(super) fn close(args: &mut StubReader<'_>, out: &mut Writer, handles: &mut Handles) -> Result<(), Fault> {
     // MS-LSAD 3.1.4.3
     handles.close(&args.handle()?)?;
     out.handle(&Handles::NONE);
@@ -59,7 +59,7 @@ pub(super) fn close(args: &mut Reader<'_>, out: &mut Writer, handles: &mut Handl
 
 /// LsarQueryInformationPolicy and LsarQueryInformationPolicy2
 pub(super) fn query(
-    args: &mut Reader<'_>,
+    args: &mut StubReader<'_>,
     out: &mut Writer,
     host: &dyn Host,
     handles: &Handles,
@@ -76,7 +76,7 @@ pub(super) fn query(
     out.pointer();
     out.u16(class);
     match class {
-        // MS-LSAD 2.2.4.5: the domain that the machine belongs to. A workgroup has no SID.
+        // MS-LSAD 2.2.4.5: the domain of the machine. A workgroup has no SID.
         3 => {
             out.string_head(&facts.domain);
             out.null();
@@ -89,7 +89,7 @@ pub(super) fn query(
             out.string_body(&facts.name);
             out.sid(&facts.account_domain_sid);
         }
-        // MS-LSAD 2.2.4.14: the domain again, with the names in the DNS that a workgroup does not have.
+        // MS-LSAD 2.2.4.14: the domain again, with DNS names, which a workgroup does not have.
         _ => {
             out.string_head(&facts.domain);
             out.string_head("");
@@ -106,7 +106,11 @@ pub(super) fn query(
 }
 
 /// LsarGetUserName
-pub(super) fn get_user_name(args: &mut Reader<'_>, out: &mut Writer, host: &dyn Host) -> Result<(), Fault> {
+pub(super) fn get_user_name(
+    args: &mut StubReader<'_>,
+    out: &mut Writer,
+    host: &dyn Host,
+) -> Result<(), Fault> {
     // MS-LSAT 3.1.4.4
     args.unique_string()?;
     if args.pointer()? {

@@ -1,10 +1,10 @@
-//! NetprPathType, NetprPathCompare and NetprNameValidate: checks of names that clients leave to the server.
+//! NetprPathType, NetprPathCompare and NetrNameValidate: checks of names that clients leave to the server.
 
 use super::{ERROR_INVALID_NAME, ERROR_INVALID_PARAMETER, NERR_SUCCESS, server_name};
 use crate::rpc::fault::Fault;
-use crate::rpc::ndr::{Reader, Writer};
+use crate::rpc::ndr::{StubReader, Writer};
 
-/// MS-SRVS 2.2.2.9: what kind of path it is, as far as the algorithm of 3.1.1.9 can say.
+/// MS-SRVS 2.2.2.9: the type of a path, by the algorithm of 3.1.1.9.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 enum PathType {
@@ -23,7 +23,7 @@ enum PathType {
     Com = 16416,
 }
 
-pub(super) fn path_type(args: &mut Reader<'_>, out: &mut Writer) -> Result<(), Fault> {
+pub(super) fn path_type(args: &mut StubReader<'_>, out: &mut Writer) -> Result<(), Fault> {
     // MS-SRVS 3.1.4.29
     server_name(args)?;
     let path = args.string()?.to_string_lossy();
@@ -38,7 +38,7 @@ pub(super) fn path_type(args: &mut Reader<'_>, out: &mut Writer) -> Result<(), F
     Ok(())
 }
 
-/// MS-SRVS 3.1.1.9; `None` is ERROR_INVALID_NAME.
+/// MS-SRVS 3.1.1.9. `None` means ERROR_INVALID_NAME.
 fn classify(path: &str) -> Option<PathType> {
     if path.is_empty() || path.contains(['<', '>', '"', '|']) {
         return None;
@@ -74,7 +74,7 @@ fn classify(path: &str) -> Option<PathType> {
     device(path).or_else(|| pick(path, PathType::Relative, PathType::RelativeWildcard))
 }
 
-/// `LPT1`, `com4:` and the like.
+/// Devices such as `LPT1` and `com4:`.
 fn device(name: &str) -> Option<PathType> {
     let name = name.strip_suffix(':').unwrap_or(name);
     let is_number = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
@@ -92,7 +92,7 @@ fn strip_ignore_case<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
     head.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
-pub(super) fn path_compare(args: &mut Reader<'_>, out: &mut Writer) -> Result<(), Fault> {
+pub(super) fn path_compare(args: &mut StubReader<'_>, out: &mut Writer) -> Result<(), Fault> {
     // MS-SRVS 3.1.4.31
     server_name(args)?;
     let first = args.string()?.to_string_lossy();
@@ -112,7 +112,7 @@ pub(super) fn path_compare(args: &mut Reader<'_>, out: &mut Writer) -> Result<()
     Ok(())
 }
 
-/// -1, 0 or 1 by the values of the 16-bit units.
+/// The order by the values of the 16-bit units: -1, 0 or 1.
 fn order(first: &str, second: &str) -> u32 {
     match first.encode_utf16().cmp(second.encode_utf16()) {
         std::cmp::Ordering::Less => u32::MAX,
@@ -121,7 +121,8 @@ fn order(first: &str, second: &str) -> u32 {
     }
 }
 
-/// The path with backslashes only and without `.` and `..`; `None` when it is no path or climbs.
+/// The path with backslashes only and without `.` and `..`. `None` if it is not a path or goes above the
+/// root.
 fn canonical(path: &str) -> Option<String> {
     classify(path)?;
     let path = path.replace('/', "\\");
@@ -142,8 +143,8 @@ fn canonical(path: &str) -> Option<String> {
     Some(format!("{lead}{dot}{}", parts.join("\\")))
 }
 
-/// MS-SRVS 2.2.2.8: what kinds of names there are, by their numbers from 1 on: least and most characters,
-/// and characters that are forbidden.
+/// MS-SRVS 2.2.2.8: the kinds of names by their numbers from 1 on. Each has its least and most characters,
+/// and its forbidden characters.
 const NAME_TYPES: [(usize, usize, Forbidden); 13] = [
     (1, 256, Forbidden::Default),
     (0, 256, Forbidden::Nul),
@@ -164,17 +165,17 @@ const NAME_TYPES: [(usize, usize, Forbidden); 13] = [
 enum Forbidden {
     /// Control characters and `"/\[]:|<>+=;,?`.
     Default,
-    /// Nothing; a string cannot hold a zero.
+    /// No characters. A string cannot have a zero.
     Nul,
-    /// The default and `*`, and no blanks at either end.
+    /// The default and `*`, and blanks at either end.
     Computer,
     /// The default, `*` and blanks.
     Domain,
-    /// The default; `*` only at the end, and there in names of the greatest length.
+    /// The default. `*` is allowed only at the end of names of the greatest length.
     Destination,
 }
 
-pub(super) fn name_validate(args: &mut Reader<'_>, out: &mut Writer) -> Result<(), Fault> {
+pub(super) fn name_validate(args: &mut StubReader<'_>, out: &mut Writer) -> Result<(), Fault> {
     // MS-SRVS 3.1.4.32
     server_name(args)?;
     let name = args.string()?.to_string_lossy();
@@ -182,7 +183,7 @@ pub(super) fn name_validate(args: &mut Reader<'_>, out: &mut Writer) -> Result<(
     let flags = args.u32()?;
     let rules = (kind as usize).checked_sub(1).and_then(|index| NAME_TYPES.get(index));
     let status = match rules {
-        // MS-SRVS 3.1.4.32 (Windows lets the highest bit pass, which asks for old rules)
+        // MS-SRVS 3.1.4.32 (Windows allows the highest bit, which asks for old rules)
         _ if flags & 0x7FFF_FFFF != 0 => ERROR_INVALID_PARAMETER,
         None => ERROR_INVALID_PARAMETER,
         Some(rules) if is_valid(&name, *rules) => NERR_SUCCESS,

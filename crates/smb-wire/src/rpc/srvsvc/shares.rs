@@ -7,22 +7,22 @@ use super::{
 use crate::fscc::names::eq_folded;
 use crate::rpc::fault::Fault;
 use crate::rpc::host::{Host, Share, ShareType};
-use crate::rpc::ndr::{BadStub, Reader, Writer};
+use crate::rpc::ndr::{BadStub, StubReader, Writer};
 
-/// MS-SRVS 2.2.4.22 and following: how much is told about a share.
+/// MS-SRVS 2.2.4.22 and following: the level of information about a share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
     /// Its name.
     Zero,
-    /// And what it is.
+    /// The name and type.
     One,
-    /// And where it is, and how it is used.
+    /// The fields of level 1, the path and the use.
     Two,
-    /// Level 1 and its flags.
+    /// The fields of level 1 and the flags.
     FiveZeroOne,
-    /// Level 2 and its security descriptor.
+    /// The fields of level 2 and the security descriptor.
     FiveZeroTwo,
-    /// Its flags alone.
+    /// The flags alone.
     OneThousandFive,
 }
 
@@ -39,12 +39,12 @@ impl Level {
         })
     }
 
-    /// Whether only administrators are told.
+    /// Whether the level is for administrators only.
     fn is_for_admins(self) -> bool {
         matches!(self, Level::Two | Level::FiveZeroTwo)
     }
 
-    /// Bytes of one entry, near enough for PreferedMaximumLength.
+    /// The approximate bytes of one entry, for PreferedMaximumLength.
     fn entry_len(self, share: &Share) -> usize {
         let text = |text: &str| text.encode_utf16().count() * 2 + 2;
         let fixed = match self {
@@ -73,7 +73,7 @@ impl Level {
         match self {
             Level::FiveZeroOne => out.u32(share.flags),
             Level::Two | Level::FiveZeroTwo => {
-                // Permissions are of share-level security, which no server has any more.
+                // Permissions belong to share-level security, which no server has any more.
                 out.u32(0);
                 out.u32(share.max_uses);
                 out.u32(share.current_uses);
@@ -89,7 +89,7 @@ impl Level {
         }
     }
 
-    /// What the pointers of the fixed part lead to.
+    /// The targets of the pointers in the fixed part.
     fn write_rest(self, share: &Share, out: &mut Writer) {
         if self == Level::OneThousandFive {
             return;
@@ -110,9 +110,9 @@ impl Level {
     }
 }
 
-/// NetrShareEnum; with `sticky` NetrShareEnumSticky, which tells only shares that outlive a restart.
+/// NetrShareEnum, or with `sticky` NetrShareEnumSticky, which lists only shares that outlive a restart.
 pub(super) fn share_enum(
-    args: &mut Reader<'_>,
+    args: &mut StubReader<'_>,
     out: &mut Writer,
     host: &dyn Host,
     sticky: bool,
@@ -167,7 +167,7 @@ pub(super) fn share_enum(
     Ok(())
 }
 
-/// How many of the shares fit into what the client wants at most.
+/// The number of shares within the client's limit.
 fn fitting(level: Level, shares: &[Share], preferred: u32) -> usize {
     let mut left = preferred as usize;
     let fits = |share: &&Share| {
@@ -179,20 +179,20 @@ fn fitting(level: Level, shares: &[Share], preferred: u32) -> usize {
     if preferred == u32::MAX { shares.len() } else { shares.iter().take_while(fits).count() }
 }
 
-/// The InfoStruct that comes with an enumeration: a union that holds an empty container.
-fn read_container(args: &mut Reader<'_>) -> Result<(), BadStub> {
+/// Reads the InfoStruct of an enumeration: a union with an empty container.
+fn read_container(args: &mut StubReader<'_>) -> Result<(), BadStub> {
     args.u32()?;
     if args.pointer()? {
         args.u32()?;
         if args.pointer()? {
-            // What it holds is for the server to fill in; a client that sends entries sends nonsense.
+            // The server fills the container. A request with entries is invalid.
             return Err(BadStub);
         }
     }
     Ok(())
 }
 
-/// The rest of an answer without entries.
+/// The end of a response without entries.
 fn refuse(out: &mut Writer, resume: Option<u32>, status: u32) -> Result<(), Fault> {
     out.null();
     out.u32(0);
@@ -212,7 +212,11 @@ fn write_resume(out: &mut Writer, resume: Option<u32>) {
 }
 
 /// NetrShareGetInfo
-pub(super) fn share_get_info(args: &mut Reader<'_>, out: &mut Writer, host: &dyn Host) -> Result<(), Fault> {
+pub(super) fn share_get_info(
+    args: &mut StubReader<'_>,
+    out: &mut Writer,
+    host: &dyn Host,
+) -> Result<(), Fault> {
     // MS-SRVS 3.1.4.10
     server_name(args)?;
     let name = args.string()?.to_string_lossy();
@@ -241,10 +245,10 @@ pub(super) fn share_get_info(args: &mut Reader<'_>, out: &mut Writer, host: &dyn
     Ok(())
 }
 
-/// NetrShareCheck: whether a directory of the server is shared. It tells where shares are, so only
-/// administrators learn it.
-pub(super) fn share_check(args: &mut Reader<'_>, out: &mut Writer, host: &dyn Host) -> Result<(), Fault> {
-    // MS-SRVS 3.1.4.16 (exception: refused to non-administrators, who are not told paths elsewhere either)
+/// NetrShareCheck: whether a directory of the server is shared. It exposes the paths of shares, so it is for
+/// administrators only.
+pub(super) fn share_check(args: &mut StubReader<'_>, out: &mut Writer, host: &dyn Host) -> Result<(), Fault> {
+    // MS-SRVS 3.1.4.16 (exception: refused to non-administrators, who get no paths elsewhere either)
     server_name(args)?;
     let device = args.string()?.to_string_lossy();
     let is_there = |share: &Share| eq_folded(share.path.as_bytes(), device.as_bytes());

@@ -1,5 +1,4 @@
-//! The contexts of CREATE: what is asked beside the fixed fields, and what is answered (MS-SMB2 3.3.5.9.1
-//! to 3.3.5.9.14).
+//! The create contexts of requests and responses (MS-SMB2 3.3.5.9.1 to 3.3.5.9.14).
 
 use share::{Attributes, CacheKey, Caching, CachingRequest, Grant, Info};
 use smb_wire::create::{self, Access, CreateAction, OplockLevel, ResponseFlags};
@@ -15,46 +14,48 @@ use volume::security::Descriptor;
 use super::durability::Durability;
 use crate::connection::Negotiated;
 use crate::exchange::{Handled, Stop};
-use crate::info::Shown;
+use crate::info::FileMetadata;
 use crate::info::numbers::Numbers;
 use crate::info::posix::Owners;
 use crate::state::Open;
 use crate::state::durable::{Durable, Instance};
 use crate::state::open::oplock_key;
 
-/// What Linux sends where it has no mode: with `idsfromsid` alone, and with the empty file of which it makes a link.
+/// The mode that Linux sends when it has none: with `idsfromsid` alone, and with the empty file that it
+/// turns into a link.
 const NO_MODE: u32 = 0o7777;
 
-/// What the contexts of a request ask.
+/// The contexts of a request.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct CreateContexts {
     pub extended: Vec<(Vec<u8>, Vec<u8>)>,
     pub descriptor: Option<Descriptor>,
     pub allocation: u64,
-    /// The lease, if one can be had.
+    /// The requested lease, if the client may have one.
     pub lease: Option<Lease>,
-    /// The lease as it was sent, whatever the request's other fields say.
+    /// The lease as it was sent, regardless of the other fields.
     pub lease_context: Option<Lease>,
     pub durability: Durability,
-    /// The instance of an application that opens.
+    /// The application instance of the Open.
     pub instance: Option<Instance>,
     pub posix_mode: Option<u32>,
-    /// The client speaks the POSIX extensions.
+    /// The client uses the POSIX extensions.
     pub posix: bool,
-    /// The client takes Opens that outlive the server.
+    /// The server's capabilities on the connection. With PERSISTENT_HANDLES the client accepts Opens that
+    /// outlive the server.
     pub capabilities: Capabilities,
-    /// What the descriptor said by number.
+    /// The numbers in the descriptor.
     pub numbers: Numbers,
     maximal_access: bool,
     on_disk_id: bool,
     aapl: Option<aapl::Request>,
 }
 
-impl Asked {
+impl CreateContexts {
     /// Reads the contexts of a request.
-    pub fn read(negotiated: &Negotiated, request: &create::Request<'_>) -> Result<Asked, Stop> {
+    pub fn read(negotiated: &Negotiated, request: &create::Request<'_>) -> Result<CreateContexts, Stop> {
         let (posix, capabilities) = (negotiated.posix, negotiated.capabilities);
-        let mut asked = Asked { posix, capabilities, ..Asked::default() };
+        let mut asked = CreateContexts { posix, capabilities, ..CreateContexts::default() };
         let dialect = negotiated.protection.dialect;
         let (mut instance, mut version) = (None, None);
         for context in request.contexts.requests() {
@@ -71,7 +72,7 @@ impl Asked {
                 }
                 RequestContext::AllocationSize(bytes) => asked.allocation = bytes,
                 RequestContext::QueryMaximalAccess(_) => asked.maximal_access = true,
-                // MS-SMB2 3.3.5.9.4: no earlier versions are kept.
+                // MS-SMB2 3.3.5.9.4: the server keeps no earlier versions.
                 RequestContext::TimewarpToken(0) => {}
                 RequestContext::TimewarpToken(_) => return Err(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND)),
                 RequestContext::QueryOnDiskId => asked.on_disk_id = true,
@@ -95,7 +96,7 @@ impl Asked {
             }
         }
         asked.durability.check()?;
-        // MS-SMB2 3.3.5.9.13: dialect 3.0 knows instances, 3.1.1 orders them.
+        // MS-SMB2 3.3.5.9.13: dialect 3.0 has instances, and 3.1.1 has their versions.
         let version = version.filter(|_| dialect == Dialect::Smb311);
         asked.instance = instance.filter(|_| dialect.is_smb3()).map(|id| Instance { id, version });
         Ok(asked)
@@ -108,18 +109,18 @@ impl Asked {
         self.descriptor = (self.numbers.is_none() || !is_empty).then_some(given);
     }
 
-    /// The mode of what is to be made.
+    /// The mode of a new file or directory.
     pub fn mode(&self) -> Option<u32> {
         let sent = |mode: &u32| *mode != NO_MODE;
         self.numbers.mode.filter(sent).or(self.posix_mode.filter(sent))
     }
 
-    /// Whether the client asks what the server can do for macOS.
+    /// Whether the client queries the server's macOS features.
     pub fn is_of_macos(&self) -> bool {
         matches!(self.aapl, Some(aapl::Request::ServerQuery { .. }))
     }
 
-    /// The caching right that is asked for over the connection `via`, as the engine has it.
+    /// The requested lease or oplock in the engine's form. `via` is the connection of the request.
     pub fn caching(&self, request: &create::Request<'_>, id: FileId, via: u64) -> Option<CachingRequest> {
         if let Some(lease) = &self.lease {
             return Some(CachingRequest {
@@ -154,7 +155,7 @@ impl Asked {
     }
 }
 
-/// The oplock level that is answered for what was granted.
+/// The oplock level in the response.
 pub(crate) fn level(lease: Option<Lease>, granted: Option<Grant>) -> OplockLevel {
     match granted.map(|grant| grant.state) {
         _ if lease.is_some() => OplockLevel::Lease,
@@ -165,7 +166,7 @@ pub(crate) fn level(lease: Option<Lease>, granted: Option<Grant>) -> OplockLevel
     }
 }
 
-/// The lease that a request may have: dialect 2.1 knows the first version, a directory needs the second.
+/// The lease that a request may have. Dialect 2.1 has version 1 only, and a directory needs version 2.
 fn usable(lease: Lease, negotiated: &Negotiated, request: &create::Request<'_>) -> Option<Lease> {
     let dialect = negotiated.protection.dialect;
     // MS-SMB2 3.3.5.9.8, 3.3.5.9.11
@@ -173,8 +174,7 @@ fn usable(lease: Lease, negotiated: &Negotiated, request: &create::Request<'_>) 
     (known && request.requested_oplock_level == OplockLevel::Lease).then_some(lease)
 }
 
-/// The lease as it is now. Its version and its parent are those of the request that made it, whatever
-/// this one has.
+/// The current lease. Its version and its parent come from the request that created it, not from this one.
 // MS-SMB2 3.3.5.9.8
 // MS-SMB2 3.3.5.9.11
 fn granted_lease(asked: Lease, granted: Option<Grant>) -> Lease {
@@ -190,25 +190,25 @@ fn granted_lease(asked: Lease, granted: Option<Grant>) -> Lease {
     Lease { key: asked.key, state: LeaseState::from_bits_retain(u32::from(grant.state.bits())), flags, v2 }
 }
 
-/// What macOS is told that the server can do. OSX_COPYFILE is not among it: a client that is told so sends a COPYCHUNK without
-/// chunks, and takes SUCCESS for a whole copy with streams and attributes.
+/// The server capabilities for macOS. OSX_COPYFILE is not among them. With it a client sends a COPYCHUNK
+/// without chunks, and takes SUCCESS for a complete copy with streams and attributes.
 const AAPL_SERVER_CAPS: aapl::ServerCaps = aapl::ServerCaps::UNIX_BASED;
 
-/// What the answer to a CREATE is made of.
+/// The values of the response to a CREATE.
 pub(super) struct Response {
     pub info: Info,
     pub action: CreateAction,
     pub oplock_level: OplockLevel,
     pub lease: Option<Lease>,
     pub granted: Option<Grant>,
-    /// What is said of the Open being durable.
+    /// The durability in the response, if any.
     pub durable: Option<Durable>,
 }
 
 impl Response {
-    /// Appends it for this Open, with the contexts that were asked for.
+    /// Appends the response for this Open, with the requested contexts.
     // MS-SMB2 3.3.5.9
-    pub fn write(&self, open: &Open, asked: &Asked, body: &mut Vec<u8>) -> Handled {
+    pub fn write(&self, open: &Open, asked: &CreateContexts, body: &mut Vec<u8>) -> Handled {
         let (engine, file) = open.file().ok_or(NtStatus::FILE_CLOSED)?;
         let info = &self.info;
         let owners = asked.posix_mode.map(|_| Owners::of(info, engine));
@@ -243,7 +243,7 @@ impl Response {
             oplock_level: self.oplock_level,
             flags,
             create_action: self.action,
-            info: Shown::of_open(info, file).file_info(),
+            info: FileMetadata::of_open(info, file).file_info(),
             file_id: open.id,
             contexts: Contexts::Responses(&list),
         }

@@ -1,5 +1,5 @@
-//! The durable contexts of CREATE: which of them may stand together, and what is granted
-//! (MS-SMB2 3.3.5.9.6, 3.3.5.9.7, 3.3.5.9.10, 3.3.5.9.12).
+//! The durable contexts of CREATE: the valid combinations, and the durability that is granted (MS-SMB2
+//! 3.3.5.9.6, 3.3.5.9.7, 3.3.5.9.10, 3.3.5.9.12).
 
 use share::{Caching, Grant};
 use smb_wire::create::OplockLevel;
@@ -15,19 +15,19 @@ use crate::state::durable::{Durable, Version};
 pub(crate) struct RequestV2 {
     pub timeout_ms: u32,
     pub create_guid: Guid,
-    /// The Open is to outlive the server.
+    /// Whether the Open is requested to outlive the server.
     pub persistent: bool,
 }
 
-/// A client comes back for an Open.
+/// A reconnect to an Open.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reconnect {
     pub file_id: FileId,
-    /// What only the second version says.
+    /// The fields of version 2.
     pub v2: Option<ReconnectV2>,
 }
 
-/// What SMB2_CREATE_DURABLE_HANDLE_RECONNECT_V2 says beside the FileId.
+/// The fields of SMB2_CREATE_DURABLE_HANDLE_RECONNECT_V2 beside the FileId.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReconnectV2 {
     pub create_guid: Guid,
@@ -37,19 +37,19 @@ pub(crate) struct ReconnectV2 {
 /// The durable contexts of one request.
 #[derive(Debug, Default)]
 pub(crate) struct Durability {
-    /// Whether a reconnect of the first version was sent.
+    /// Whether a reconnect of version 1 was sent.
     sent_v1_reconnect: bool,
-    /// Which of the second version were sent, whatever the dialect makes of them: a request, a reconnect.
+    /// Whether a request and a reconnect of version 2 were sent, in any dialect.
     sent_v2: [bool; 2],
     pub request: bool,
     pub request_v2: Option<RequestV2>,
-    /// The Open that the client comes back for. A request to make one durable beside it means nothing.
+    /// The Open for a reconnect. A request for durability beside it is ignored.
     // MS-SMB2 3.3.5.9.7
     pub reconnect: Option<Reconnect>,
 }
 
 impl Durability {
-    /// Takes a context if it is one of these. A dialect before 3.0 knows no second version.
+    /// Takes a context if it is a durable one. A dialect before 3.0 has no version 2.
     pub fn take(&mut self, context: &RequestContext<'_>, is_smb3: bool) {
         let [request, reconnect] = &mut self.sent_v2;
         *request |= matches!(context, RequestContext::DurableHandleRequestV2 { .. });
@@ -73,7 +73,7 @@ impl Durability {
         }
     }
 
-    /// Refuses contexts that may not stand together. Each section has this for every dialect.
+    /// Refuses invalid combinations of contexts. Each section requires that in every dialect.
     // MS-SMB2 3.3.5.9.6
     // MS-SMB2 3.3.5.9.7
     // MS-SMB2 3.3.5.9.10
@@ -86,7 +86,7 @@ impl Durability {
         Ok(())
     }
 
-    /// What is granted to a new Open. `lasts`: the share can make it outlive the server.
+    /// The durability of a new Open. `lasts` says that the share can make it outlive the server.
     // MS-SMB2 3.3.5.9.6
     // MS-SMB2 3.3.5.9.10
     pub fn grant(
@@ -103,7 +103,7 @@ impl Durability {
         };
         let has = granted.is_some_and(|grant| grant.state.contains(Caching::HANDLE));
         let persistent = lasts && self.request_v2.is_some_and(|v2| v2.persistent);
-        // A persistent Open needs no right to be kept open, since nothing makes it give way.
+        // A persistent Open needs no lease or oplock, since no conflicting open ends it.
         if is_directory || !(persistent || wants && has) {
             return None;
         }
@@ -119,7 +119,7 @@ impl Durability {
     }
 }
 
-/// What a client is told of an Open that was made durable.
+/// The response context of a durable Open.
 pub(crate) fn answer(durable: Durable) -> ResponseContext<'static> {
     match durable.version {
         Version::One => ResponseContext::DurableHandle,

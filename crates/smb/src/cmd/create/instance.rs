@@ -1,27 +1,29 @@
-//! The instances of an application: a newer one on another machine takes the place of an older one, whose
-//! Open of the same file is closed (MS-SMB2 3.3.5.9.13).
+//! Application instances. A newer instance on another machine replaces an older one, and the server closes
+//! the older one's Open of the same file (MS-SMB2 3.3.5.9.13).
 
 use smb_wire::NtStatus;
 use volume::security::Rights;
 
 use super::Create;
 use crate::exchange::{Request, Stop};
-use crate::path::Target;
+use crate::path::ParsedPath;
 
-/// Closes what an earlier instance has open, or refuses when it is not the earlier one.
+/// Closes the Opens of an earlier instance. Fails if the other instance is not earlier.
 // MS-SMB2 3.3.5.9.13
-pub(super) fn take_over(create: Create<'_>, request: &Request<'_>, target: &Target) -> Result<(), Stop> {
+pub(super) fn take_over(create: Create<'_>, request: &Request<'_>, target: &ParsedPath) -> Result<(), Stop> {
     let Some(instance) = create.contexts.instance else { return Ok(()) };
     let (session, server) = (create.session, &create.connection.server);
     let forced = Err(Stop::Fail(NtStatus::FILE_FORCED_CLOSED));
     for volatile in server.index.by_application(instance.id) {
         let Some(open) = server.opens.get(volatile).map(|open| open.share()) else { continue };
-        let (Some((engine, file)), Some(made)) = (open.file(), open.made.get()) else { continue };
-        if made.client == session.client || !create.tree.leads_to(engine) || !target.is_path_of(engine, file)
+        let (Some((engine, file)), Some(record)) = (open.file(), open.create_record.get()) else { continue };
+        if record.client == session.client
+            || !create.tree.leads_to(engine)
+            || !target.is_path_of(engine, file)
         {
             continue;
         }
-        match (made.instance.and_then(|made| made.version), instance.version) {
+        match (record.instance.and_then(|record| record.version), instance.version) {
             (Some(older), Some(newer)) if older >= newer => return forced,
             (Some(_), None) => return forced,
             _ => {}

@@ -1,4 +1,4 @@
-//! CREATE that takes an Open up again whose session is gone (MS-SMB2 3.3.5.9.7, 3.3.5.9.12).
+//! Reconnects a CREATE to an Open whose session has ended (MS-SMB2 3.3.5.9.7, 3.3.5.9.12).
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use super::contexts::{self, Response};
 use super::durability::Reconnect;
 use crate::exchange::{Handled, Request, Stop};
 use crate::path;
-use crate::state::durable::{Made, Survival};
+use crate::state::durable::{CreateRecord, Survival};
 use crate::state::open::NO_SESSION;
 use crate::state::{Open, Server};
 
-/// What the CreateGuid of an Open is that was made without one.
+/// The CreateGuid of an Open that was created without one.
 const NO_GUID: Guid = Guid([0; 16]);
 
 const NOT_FOUND: Stop = Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND);
 
-/// Answers a CREATE that comes back for an Open.
+/// Answers a CREATE with a reconnect.
 pub(super) fn handle(create: Create<'_>, request: &mut Request<'_>, wanted: Reconnect) -> Handled {
     let Create { connection, session, tree, asked, contexts, .. } = create;
     let server = &connection.server;
@@ -33,18 +33,19 @@ pub(super) fn handle(create: Create<'_>, request: &mut Request<'_>, wanted: Reco
     let found = at(server, wanted.file_id.persistent).or_else(|| server.persistent_open(by_guid?));
     let found = found.ok_or(NOT_FOUND)?;
     let survival = found.survival.lock();
-    // Another request may have been quicker.
+    // Another request may have reconnected to it first.
     let found = at(server, found.id.persistent).ok_or(NOT_FOUND)?;
-    let (Some((engine, file)), Some(made)) = (found.file(), found.made.get()) else {
+    let (Some((engine, file)), Some(create_record)) = (found.file(), found.create_record.get()) else {
         return Err(NOT_FOUND);
     };
-    create.check(&Candidate { open: &found, file, made, survival: &survival }, wanted)?;
-    // MS-SMB2 3.3.5.9.7 (exception: an Open is taken up on the share on which it was made)
+    create.check(&Candidate { open: &found, file, create_record, survival: &survival }, wanted)?;
+    // MS-SMB2 3.3.5.9.7 (exception: a reconnect must come on the share of the Open)
     if !tree.leads_to(engine) {
         return Err(NOT_FOUND);
     }
-    let goes = |lease: Lease| engine.goes(made.client, CacheKey(u128::from_le_bytes(lease.key.0)), true);
-    let is_lost = made.lease.is_some_and(|lease| !goes(lease));
+    let goes =
+        |lease: Lease| engine.goes(create_record.client, CacheKey(u128::from_le_bytes(lease.key.0)), true);
+    let is_lost = create_record.lease.is_some_and(|lease| !goes(lease));
     Stop::when(is_lost && !is_named(engine, file, asked), NtStatus::INVALID_PARAMETER)?;
     // MS-SMB2 3.3.5.9.12
     let asks_to_last = wanted.v2.is_some_and(|v2| v2.persistent);
@@ -54,66 +55,66 @@ pub(super) fn handle(create: Create<'_>, request: &mut Request<'_>, wanted: Reco
         tracing::info!(user, open, "refused to take up another user's open");
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }
-    connection.outlast(request, &found)?;
-    // Nothing may fail once it is taken up: its client could not come back for it a second time.
+    connection.await_changes(request, &found)?;
+    // Nothing may fail after the reconnect: the client could not reconnect a second time.
     let info = engine.info(file)?;
     let open = create.take_up(request, &found, &survival)?;
     drop(survival);
     request.related.file_id = Some(open.id);
-    let (lease, granted) = (made.lease, file.caching());
+    let (lease, granted) = (create_record.lease, file.caching());
     let response = Response {
         info,
         action: CreateAction::Opened,
         oplock_level: contexts::level(lease, granted),
         lease,
         granted,
-        // MS-SMB2 3.3.5.9.7: no context says again that it is durable, as Windows has it.
+        // MS-SMB2 3.3.5.9.7: the response does not repeat the durable context, as in Windows.
         durable: None,
     };
     response.write(&open, contexts, request.body)
 }
 
-/// The Open under the persistent half of its id, as it is reached now.
+/// The Open with this persistent id, as it is now.
 pub(super) fn at(server: &Server, persistent: u64) -> Option<Arc<Open>> {
     Some(server.opens.get(server.index.by_durable_id(persistent)?)?.share())
 }
 
-/// What is looked at before an Open is taken up.
+/// The values that are checked before a reconnect.
 struct Candidate<'a> {
     open: &'a Open,
     file: &'a share::Open,
-    made: &'a Made,
+    create_record: &'a CreateRecord,
     survival: &'a Survival,
 }
 
-/// Whether the request names the file as it is called now.
+/// Whether the request has the current name of the file.
 fn is_named(engine: &Share, file: &share::Open, asked: &create::Request<'_>) -> bool {
     path::parse(asked.name, Syntax::Windows).is_ok_and(|target| target.is_path_of(engine, file))
 }
 
 impl Create<'_> {
     fn check(&self, found: &Candidate<'_>, wanted: Reconnect) -> Result<(), Stop> {
-        let Candidate { open, file, made, survival } = found;
+        let Candidate { open, file, create_record, survival } = found;
         let given = self.contexts.lease_context;
         let key = |lease: Option<Lease>| lease.map(|lease| lease.key);
         let version = |lease: Option<Lease>| lease.map(|lease| lease.v2.is_some());
         let held = file.caching().map_or(Caching::empty(), |grant| grant.state);
         // MS-SMB2 3.3.5.9.7
         // MS-SMB2 3.3.5.9.12
-        let fits = (made.lease.is_none() || made.client == self.session.client)
-            && wanted.v2.is_none_or(|v2| v2.create_guid == made.create_guid.unwrap_or(NO_GUID))
+        let fits = (create_record.lease.is_none() || create_record.client == self.session.client)
+            && wanted.v2.is_none_or(|v2| v2.create_guid == create_record.create_guid.unwrap_or(NO_GUID))
             && survival.survives()
             && (!survival.is_persistent() || wanted.v2.is_some_and(|v2| v2.persistent))
             && open.session_id == NO_SESSION
-            && key(made.lease) == key(given)
-            && version(made.lease) == version(given)
-            // A batch oplock is the only one that has it, too. A persistent Open is kept without (exception: as
-            // Windows has it).
+            && key(create_record.lease) == key(given)
+            && version(create_record.lease) == version(given)
+            // A batch oplock is the only one with it, too. A persistent Open is kept without (exception: as
+            // in Windows).
             && (survival.durable.is_none() || survival.is_persistent() || held.contains(Caching::HANDLE));
         if fits { Ok(()) } else { Err(NOT_FOUND) }
     }
 
-    /// Gives the Open a new id, session and tree. Called with its survival locked.
+    /// Gives the Open a new id, session and tree. The caller has its survival locked.
     pub(super) fn take_up(
         &self,
         request: &Request<'_>,
@@ -125,7 +126,7 @@ impl Create<'_> {
         let (engine, file) = found.file().ok_or(NOT_FOUND)?;
         let volatile = server.opens.reserve().ok_or(NtStatus::INSUFFICIENT_RESOURCES)?;
         let open = Arc::new(found.rebound(volatile, session.id, session.client, Arc::clone(tree)));
-        // A break that comes at once must find it.
+        // An immediate break must find it.
         server.opens.fill(Arc::clone(&open));
         server.index.enter(&open, survival.is_persistent());
         let caller = request.caller(identity, session.client, None);
@@ -137,7 +138,7 @@ impl Create<'_> {
         server.opens.remove(found.id.volatile);
         server.index.remove(found);
         server.join_session(session, &open, request.cause())?;
-        // A session counts from its own beginning, and nothing of the old one can be late any more.
+        // A session counts from its own start, and no request of the old one can come late any more.
         open.start_sequence(request.header.channel_sequence());
         Ok(open)
     }

@@ -1,8 +1,7 @@
-//! CREATE that is sent again, since its answer may have been lost with a channel (MS-SMB2 3.3.5.9,
-//! 3.3.5.9.10).
+//! Replays of a CREATE whose response may have been lost with a channel (MS-SMB2 3.3.5.9, 3.3.5.9.10).
 //!
-//! A CREATE is known by its client and its CreateGuid: while it is under way, and as long as the Open it
-//! made has not been used. Sent again as a replay it is answered from that Open, and changes nothing.
+//! A CREATE is identified by its client and its CreateGuid while it is under way, and until its Open is
+//! used. A replay is answered from that Open and changes nothing.
 
 use std::sync::Arc;
 
@@ -15,33 +14,33 @@ use super::{Create, reconnect};
 use crate::exchange::{Handled, Request, Stop};
 use crate::state::Open;
 use crate::state::durable::{Durable, Survival, Version};
-use crate::state::index::{Claim, Known, Sent};
+use crate::state::index::{Claim, ClaimResult, CreateAttempt};
 use crate::state::open::NO_SESSION;
 
-/// The Open that is taken up again, if one is.
+/// The reconnected Open, if there is one.
 type TakenUp = Result<Option<Arc<Open>>, Stop>;
 
-/// What is wrong with a CREATE that is sent again: the status, and a word for the log.
-type Wrong = (NtStatus, &'static str);
+/// The reason why a replay is refused: the status, and words for the log.
+type ReplayRefusal = (NtStatus, &'static str);
 
-/// How a CREATE goes on.
-pub(super) enum Begun {
-    /// It is carried out; the claim keeps its name until it is done.
+/// The result of the check for a replay.
+pub(super) enum ReplayCheck {
+    /// It is a new CREATE. The claim keeps its key until it is done.
     New(Option<Claim>),
-    /// It was carried out before and made this.
+    /// It is a replay of the CREATE that made this Open.
     Replay(Arc<Open>),
 }
 
-/// Looks a CREATE up by its name.
-pub(super) fn begin(create: Create<'_>, request: &mut Request<'_>) -> Result<Begun, Stop> {
+/// Checks whether a CREATE is new or a replay.
+pub(super) fn begin(create: Create<'_>, request: &mut Request<'_>) -> Result<ReplayCheck, Stop> {
     if let Some(claim) = request.claim.take() {
-        return Ok(Begun::New(Some(claim)));
+        return Ok(ReplayCheck::New(Some(claim)));
     }
-    let Some(v2) = create.contexts.durability.request_v2 else { return Ok(Begun::New(None)) };
+    let Some(v2) = create.contexts.durability.request_v2 else { return Ok(ReplayCheck::New(None)) };
     let (session, server) = (create.session, &create.connection.server);
     let is_replay = request.header.flags().contains(Flags::REPLAY_OPERATION);
     let take_up = |request: &mut Request<'_>| match (is_replay, create.lasts) {
-        // What could not be made to outlive the server was opened as one that does not.
+        // An Open that could not be recorded was opened as a durable one.
         (true, true) => match create.take_up_persistent(request, v2.create_guid)? {
             None => create.take_up_durable(request, v2.create_guid),
             taken => Ok(taken),
@@ -50,41 +49,42 @@ pub(super) fn begin(create: Create<'_>, request: &mut Request<'_>) -> Result<Beg
         (false, _) => Ok(None),
     };
     if let Some(open) = take_up(request)? {
-        return Ok(Begun::Replay(open));
+        return Ok(ReplayCheck::Replay(open));
     }
     let find = |volatile| server.opens.get(volatile).filter(|open| open.is_replayable());
-    let sent = Sent { session: session.id, is_replay, sequence: request.header.channel_sequence() };
+    let sent = CreateAttempt { session: session.id, is_replay, sequence: request.header.channel_sequence() };
     match server.index.claim((session.client, v2.create_guid), sent, find) {
-        // Its Open may have been used since it was looked for.
-        Known::Claimed(claim) => match take_up(request)? {
-            Some(open) => Ok(Begun::Replay(open)),
-            None => Ok(Begun::New(Some(claim))),
+        // The Open may have been used since the first lookup.
+        ClaimResult::Claimed(claim) => match take_up(request)? {
+            Some(open) => Ok(ReplayCheck::Replay(open)),
+            None => Ok(ReplayCheck::New(Some(claim))),
         },
         // MS-SMB2 3.3.5.9.10
-        Known::Made(_) | Known::UnderWay if !is_replay => {
+        ClaimResult::Done(_) | ClaimResult::UnderWay if !is_replay => {
             let why = "another of its client has its CreateGuid";
             Err(create.refuse(request, (NtStatus::DUPLICATE_OBJECTID, why)))
         }
-        // A replay of it was quicker. No section knows that; it is a late request of a lost channel like those of
-        // MS-SMB2 3.3.5.2.10, and would be done twice.
-        Known::Late => {
+        // Its replay was carried out first. No section describes this. It is a late request of a lost
+        // channel like those of MS-SMB2 3.3.5.2.10, and would be carried out twice.
+        ClaimResult::Late => {
             Err(create.refuse(request, (NtStatus::DUPLICATE_OBJECTID, "it came after a replay of it")))
         }
-        // No section knows a CREATE that is under way; the client is told, as for other replays that come
-        // too early (MS-SMB2 3.3.5.2.10), to try again.
-        Known::UnderWay => Err(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE)),
-        Known::Made(open) => {
+        // No section describes a replay of a CREATE under way. The client is asked to try again, as for
+        // other early replays (MS-SMB2 3.3.5.2.10).
+        ClaimResult::UnderWay => Err(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE)),
+        ClaimResult::Done(open) => {
             create.check_replay(&open).map_err(|wrong| create.refuse(request, wrong))?;
-            Ok(Begun::Replay(open.share()))
+            Ok(ReplayCheck::Replay(open.share()))
         }
     }
 }
 
 impl Create<'_> {
-    /// The persistent Open that this CREATE made before its session ended or the server was started anew: it is
-    /// taken up again. None where it made none, or one that is answered from as of any other CREATE.
-    // MS-SMB2 3.3.5.9 (exception: what has no session is looked for before the Opens of this client, since it would be
-    // refused there)
+    /// The persistent Open that this CREATE made before its session ended or the server restarted. The
+    /// CREATE is reconnected to it. The result is `None` if it made none, or if the Open is answered like
+    /// that of any CREATE.
+    // MS-SMB2 3.3.5.9 (exception: an Open without a session is looked up before the Opens of this client,
+    // since it would be refused there)
     fn take_up_persistent(&self, request: &mut Request<'_>, create_guid: Guid) -> TakenUp {
         let replayed = self.made_before(create_guid);
         if replayed.is_some_and(|open| open.is_replayable() && open.session_id != NO_SESSION) {
@@ -93,17 +93,18 @@ impl Create<'_> {
         let server = &self.connection.server;
         let Some(found) = server.persistent_open(create_guid) else { return Ok(None) };
         let survival = found.survival.lock();
-        // Another request may have been quicker.
+        // Another request may have reconnected to it first.
         let Some(found) = reconnect::at(server, found.id.persistent) else { return Ok(None) };
-        let (Some(made), Some((engine, _))) = (found.made.get(), found.file()) else {
+        let (Some(record), Some((engine, _))) = (found.create_record.get(), found.file()) else {
             return Err(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE));
         };
-        // Somebody has it. A client that does has used it, and so knows how its CREATE went, which would be done twice.
+        // A session has it. The client has used it there, and so has the result of its CREATE. The CREATE
+        // would be carried out twice.
         let wrong = if found.session_id != NO_SESSION || !self.tree.leads_to(engine) {
             Some((NtStatus::FILE_NOT_AVAILABLE, "the handle that it made is in use"))
         } else if !survival.is_owned_by(self.session.sid()) {
             Some((NtStatus::ACCESS_DENIED, "the handle that it made is another user's"))
-        } else if made.asked_for != super::asked_for(self.asked) {
+        } else if record.asked_for != super::asked_for(self.asked) {
             Some((NtStatus::CONTEXT_MISMATCH, "it asks for something else than at first"))
         } else {
             None
@@ -111,17 +112,18 @@ impl Create<'_> {
         if let Some(wrong) = wrong {
             return Err(self.refuse(request, wrong));
         }
-        self.connection.outlast(request, &found)?;
+        self.connection.await_changes(request, &found)?;
         self.take_up(request, &found, &survival).map(Some)
     }
 
-    /// The same for a durable Open that nobody has used since: it waits for its client.
+    /// The durable Open that waits for its client and was not used since its CREATE. The CREATE is
+    /// reconnected to it.
     // MS-SMB2 3.3.5.9 (exception: an Open without a session is not one of another session)
     fn take_up_durable(&self, request: &mut Request<'_>, create_guid: Guid) -> TakenUp {
         let waits = |open: &Arc<Open>| open.is_replayable() && open.session_id == NO_SESSION;
         let Some(found) = self.made_before(create_guid).filter(waits) else { return Ok(None) };
         let survival = found.survival.lock();
-        // Another request may have been quicker.
+        // Another request may have reconnected to it first.
         let found = reconnect::at(&self.connection.server, found.id.persistent).filter(waits);
         let leads_here = |open: &Arc<Open>| open.file().is_some_and(|(engine, _)| self.tree.leads_to(engine));
         let Some(found) = found.filter(leads_here) else { return Ok(None) };
@@ -129,25 +131,25 @@ impl Create<'_> {
         self.take_up(request, &found, &survival).map(Some)
     }
 
-    /// What the latest CREATE of this name has made.
+    /// The Open of the latest CREATE with this key.
     fn made_before(&self, create_guid: Guid) -> Option<Arc<Open>> {
         let server = &self.connection.server;
         Some(server.opens.get(server.index.by_create((self.session.client, create_guid))?)?.share())
     }
 
-    /// Whether it is the user and the lease that a CREATE came with at first.
+    /// Checks that user and lease are those of the original CREATE.
     // MS-SMB2 3.3.5.9
-    fn check_owner(&self, open: &Open, survival: &Survival) -> Result<(), Wrong> {
-        // An Open without a lease is not taken for one with a lease either, as Windows has it.
-        let made = open.made.get().and_then(|made| made.lease);
-        let same_lease = made.map(|lease| lease.key) == self.contexts.lease.map(|lease| lease.key);
+    fn check_owner(&self, open: &Open, survival: &Survival) -> Result<(), ReplayRefusal> {
+        // An Open without a lease does not match one with a lease either, as in Windows.
+        let record = open.create_record.get().and_then(|record| record.lease);
+        let same_lease = record.map(|lease| lease.key) == self.contexts.lease.map(|lease| lease.key);
         let is_same = survival.is_owned_by(self.session.sid()) && same_lease;
         is_same.then_some(()).ok_or((NtStatus::ACCESS_DENIED, "it has another user or lease than at first"))
     }
 
     // MS-SMB2 3.3.5.9
-    fn check_replay(&self, open: &Open) -> Result<(), Wrong> {
-        open.made.get().ok_or((NtStatus::FILE_NOT_AVAILABLE, "it is not done yet"))?;
+    fn check_replay(&self, open: &Open) -> Result<(), ReplayRefusal> {
+        open.create_record.get().ok_or((NtStatus::FILE_NOT_AVAILABLE, "it is not done yet"))?;
         let survival = open.survival.lock();
         self.check_owner(open, &survival)?;
         if open.session_id != self.session.id {
@@ -159,33 +161,34 @@ impl Create<'_> {
         Ok(())
     }
 
-    fn refuse(&self, request: &Request<'_>, (status, why): Wrong) -> Stop {
+    fn refuse(&self, request: &Request<'_>, (status, why): ReplayRefusal) -> Stop {
         let what = format!("CREATE refused: {why}");
-        self.connection.complain(request.session_id, status, &what, request.now);
+        self.connection.log_refusal(request.session_id, status, &what, request.now);
         Stop::Fail(status)
     }
 }
 
-/// Answers from the Open that was made, once what is said of it lasts.
+/// Answers from the existing Open, once its values are on stable storage.
 pub(super) fn answer(create: Create<'_>, request: &mut Request<'_>, open: &Arc<Open>) -> Handled {
     let (engine, file) = open.file().ok_or(NtStatus::FILE_CLOSED)?;
-    let made = open.made.get().ok_or(NtStatus::FILE_CLOSED)?;
+    let record = open.create_record.get().ok_or(NtStatus::FILE_CLOSED)?;
     let granted = file.caching();
-    let held = contexts::level(made.lease, granted);
+    let held = contexts::level(record.lease, granted);
     let oplock_level = match create.asked.requested_oplock_level {
-        _ if made.lease.is_some() => held,
-        // Who asks for less this time is answered so, and keeps what they have, as with Windows.
+        _ if record.lease.is_some() => held,
+        // A replay that asks for a lower level gets that level in the response and keeps the actual one, as
+        // in Windows.
         less if rank(less) < rank(held) => less,
         _ => held,
     };
-    // The Open is there, and a client that were told otherwise would leave it behind: it tries again, as while a CREATE
-    // is under way.
+    // The Open exists, and a client that gets an error would leave it behind. It must try again, as while a
+    // CREATE is under way.
     let info = engine.info(file).map_err(|_| NtStatus::FILE_NOT_AVAILABLE)?;
     let response = Response {
         info,
-        action: made.action,
+        action: record.action,
         oplock_level,
-        lease: made.lease,
+        lease: record.lease,
         granted,
         durable: durable(open, oplock_level, granted),
     };
@@ -195,10 +198,10 @@ pub(super) fn answer(create: Create<'_>, request: &mut Request<'_>, open: &Arc<O
         return Ok(status);
     }
     let open = Arc::clone(open);
-    Err(Stop::when_lasting(engine, move || open.promise.tell(), || ()))
+    Err(Stop::when_persistent(engine, move || open.promise.tell(), || ()))
 }
 
-/// What is said of the Open being durable: only that it is so by what is answered beside it.
+/// The durability in the response. It must match the oplock level there.
 // MS-SMB2 3.3.5.9.10
 fn durable(open: &Open, level: OplockLevel, granted: Option<share::Grant>) -> Option<Durable> {
     let keeps = granted.is_some_and(|grant| grant.state.contains(share::Caching::HANDLE));

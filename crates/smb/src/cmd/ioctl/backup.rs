@@ -1,4 +1,5 @@
-//! What programs that save, search or measure a whole volume ask of NTFS, as far as the host has it (MS-FSCC 2.3.22, 2.3.62).
+//! NTFS control codes of programs that back up, search or measure a whole volume, as far as the host has the
+//! data (MS-FSCC 2.3.22, 2.3.62).
 
 use share::{Info, Refusal};
 use smb_wire::NtStatus;
@@ -11,11 +12,11 @@ use volume::Extent;
 use super::Context;
 use crate::cmd::query_info::volume::Units;
 use crate::exchange::{Handled, Stop};
-use crate::info::Shown;
+use crate::info::FileMetadata;
 use crate::info::names::syntax;
 
-/// FSCTL_READ_FILE_USN_DATA (MS-FSCC 2.3.61): the file's number, its directory's and its name. There is no journal, so nothing
-/// is said of its last record.
+/// FSCTL_READ_FILE_USN_DATA (MS-FSCC 2.3.61): the numbers of the file and its directory, and its name. There
+/// is no journal, so the fields of its last record are zero.
 // MS-FSA 2.1.5.10.27
 pub(super) fn file_usn_data(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
     let asked = UsnRange::parse(cx.input).map_err(|_| NtStatus::INVALID_PARAMETER)?;
@@ -26,7 +27,7 @@ pub(super) fn file_usn_data(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
     if let Some(own) = open.name() {
         names::to_wire(own.as_bytes(), syntax(open), &mut name);
     }
-    // Version 2 has room for half of an id.
+    // Version 2 has space for half of an id.
     let id = |info: &Info| if asked.version() < 3 { info.number().into() } else { info.wide_number() };
     let record = UsnRecord {
         file_reference_number: id(&info),
@@ -36,7 +37,7 @@ pub(super) fn file_usn_data(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
         reason: 0,
         source_info: 0,
         security_id: 0,
-        file_attributes: Shown::of_open(&info, open).attributes(),
+        file_attributes: FileMetadata::of_open(&info, open).attributes(),
         file_name: &name,
     };
     let written = record.write(asked.version(), cx.limit, output);
@@ -44,8 +45,9 @@ pub(super) fn file_usn_data(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
     Ok(NtStatus::SUCCESS)
 }
 
-/// FSCTL_GET_NTFS_VOLUME_DATA (MS-FSCC 2.3.21): the room of the file system. A host has no table of files that clients could
-/// read, so its size is zero; a cluster stands for what is kept of one file, since programs divide by that.
+/// FSCTL_GET_NTFS_VOLUME_DATA (MS-FSCC 2.3.21): the space of the file system. A host has no file table that
+/// clients could read, so its size is zero. The size of a file's record is one cluster, since programs
+/// divide by it.
 // MS-FSA 2.1.5.10.11
 pub(super) fn ntfs_volume_data(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
     cx.fits(NtfsVolume::SIZE)?;
@@ -67,11 +69,11 @@ pub(super) fn ntfs_volume_data(cx: &Context<'_>, output: &mut Vec<u8>) -> Handle
     Ok(NtStatus::SUCCESS)
 }
 
-/// Extents that are looked up for one answer.
+/// The most extents in one response.
 const MAX_EXTENTS: usize = 4096;
 
-/// FSCTL_GET_RETRIEVAL_POINTERS (MS-FSCC 2.3.31): where the host's store has a file's data. Data that the host has not given a
-/// place yet has none.
+/// FSCTL_GET_RETRIEVAL_POINTERS (MS-FSCC 2.3.31): the positions of a file's data in the host's storage. Data
+/// that the host has not allocated yet has none.
 // MS-FSA 2.1.5.10.15
 pub(super) fn retrieval_pointers(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
     let from = cx.input.first_chunk().map(|bytes| i64::from_le_bytes(*bytes));
@@ -83,7 +85,7 @@ pub(super) fn retrieval_pointers(cx: &Context<'_>, output: &mut Vec<u8>) -> Hand
     let cluster = u64::from(units.per_unit * units.sector);
     let room = room.min(MAX_EXTENTS);
     let (extents, more) = match engine.extents(open, from.saturating_mul(cluster), room) {
-        // A control code that the host has no answer to.
+        // The host does not support this control code.
         Err(Refusal::NotSupported) => return Err(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST)),
         found => found?,
     };
@@ -96,7 +98,7 @@ pub(super) fn retrieval_pointers(cx: &Context<'_>, output: &mut Vec<u8>) -> Hand
     Ok(if is_cut { NtStatus::BUFFER_OVERFLOW } else { NtStatus::SUCCESS })
 }
 
-/// Runs of storage in clusters, with the holes between them.
+/// The extents in clusters, with the holes between them.
 fn mapped(extents: &[Extent], start: u64, cluster: u64) -> Vec<MappedExtent> {
     let (mut out, mut at) = (Vec::with_capacity(extents.len()), start);
     for extent in extents {

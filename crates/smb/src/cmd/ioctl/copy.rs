@@ -14,23 +14,23 @@ use crate::exchange::{Handled, Request, Stop};
 use crate::state::Open;
 use crate::table::Held;
 
-/// Chunks in one request, as Windows Server has it (MS-SMB2 3.3.3).
+/// The most chunks in one request, as in Windows Server (MS-SMB2 3.3.3).
 const MAX_CHUNKS: usize = 256;
-/// Bytes of one chunk.
+/// The most bytes of one chunk.
 const MAX_CHUNK: u32 = 1 << 20;
-/// Bytes of one request.
+/// The most bytes of one request.
 const MAX_TOTAL: u64 = 16 << 20;
 
-/// What the target must be open for.
+/// The access that the target Open must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Target {
-    /// FSCTL_SRV_COPYCHUNK: reading and writing.
+pub(super) enum CopyAccess {
+    /// FSCTL_SRV_COPYCHUNK: read and write.
     NeedsRead,
-    /// FSCTL_SRV_COPYCHUNK_WRITE: writing.
+    /// FSCTL_SRV_COPYCHUNK_WRITE: write.
     WriteIsEnough,
 }
 
-/// FSCTL_SRV_REQUEST_RESUME_KEY: a name for this Open in a later copy (MS-SMB2 3.3.5.15.5).
+/// FSCTL_SRV_REQUEST_RESUME_KEY: a key for this Open in a later copy (MS-SMB2 3.3.5.15.5).
 pub(super) fn resume_key(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
     let mut key: ResumeKey = [0; 24];
     key[..8].copy_from_slice(&cx.disk.open.id.persistent.to_le_bytes());
@@ -46,7 +46,7 @@ fn key_id(key: &ResumeKey) -> FileId {
     FileId { persistent: half(0), volatile: half(8) }
 }
 
-/// An Open of the same session.
+/// The source Open, in the same session.
 fn source(cx: &Context<'_>, id: FileId) -> Option<Held<Open>> {
     let found = cx.connection.server.opens.get(id.volatile)?;
     (found.id == id && found.session_id == cx.disk.open.session_id && found.file().is_some()).then_some(found)
@@ -56,7 +56,7 @@ fn source(cx: &Context<'_>, id: FileId) -> Option<Held<Open>> {
 pub(super) fn copychunk(
     cx: &Context<'_>,
     request: &mut Request<'_>,
-    target: Target,
+    target: CopyAccess,
     output: &mut Vec<u8>,
 ) -> Handled {
     Stop::when(cx.limit < 12, NtStatus::INVALID_PARAMETER)?;
@@ -69,7 +69,7 @@ pub(super) fn copychunk(
     let writable = Rights::WRITE_DATA | Rights::APPEND_DATA;
     if !source.granted().intersects(readable)
         || !to.granted().intersects(writable)
-        || (target == Target::NeedsRead && !to.granted().contains(Rights::READ_DATA))
+        || (target == CopyAccess::NeedsRead && !to.granted().contains(Rights::READ_DATA))
     {
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }
@@ -104,7 +104,7 @@ pub(super) fn copychunk(
     Ok(NtStatus::SUCCESS)
 }
 
-/// Copies one chunk; a refusal is told with what was copied before it.
+/// Copies one chunk. A refusal is reported with the count of the chunks before it.
 fn one_chunk(
     cx: &Context<'_>,
     request: &mut Request<'_>,
@@ -116,7 +116,7 @@ fn one_chunk(
     let copied = cx.call(request, |caller| {
         let from = Side { open: source, owner: from.lock_owner(), at: chunk.source_offset };
         let to = Side { open: to, owner: cx.disk.open.lock_owner(), at: chunk.target_offset };
-        // Between two shares of the session the engines know nothing of each other: each does its side.
+        // The engines of two shares do not know each other, so each does its own part.
         if std::sync::Arc::ptr_eq(engine, from_engine) {
             engine.copy(caller, from, to, u64::from(chunk.length))
         } else {
@@ -131,7 +131,7 @@ fn one_chunk(
     }
 }
 
-/// Copies a chunk from a file of one share to one of another.
+/// Copies a chunk between files of two shares.
 fn copy_between(
     caller: &Caller<'_>,
     from_engine: &Share,
@@ -142,7 +142,7 @@ fn copy_between(
 ) -> Step<u64> {
     let mut data = Vec::new();
     let len = len as usize;
-    // The host may give less than is asked for before the end.
+    // The host may return less than requested before the end.
     while data.len() < len {
         let at = from.at + data.len() as u64;
         match from_engine.read(from.open, from.owner, at, len - data.len(), &mut data, Patience::Block) {
@@ -155,7 +155,7 @@ fn copy_between(
     written.map(|()| data.len() as u64)
 }
 
-/// FSCTL_DUPLICATE_EXTENTS_TO_FILE: both files share storage (MS-FSCC 2.3.7).
+/// FSCTL_DUPLICATE_EXTENTS_TO_FILE: makes both files share storage (MS-FSCC 2.3.7).
 pub(super) fn duplicate_extents(cx: &Context<'_>, request: &mut Request<'_>) -> Handled {
     let asked = DuplicateExtents::parse(cx.input).map_err(|_| NtStatus::INVALID_PARAMETER)?;
     let (from_at, to_at, len) = asked.checked().map_err(|_| NtStatus::INVALID_PARAMETER)?;

@@ -14,7 +14,7 @@ use crate::path;
 /// Largest reparse buffer (MS-FSCC 2.1.2.2).
 const MAX_REPARSE: usize = 16 * 1024;
 
-/// Whoever may write may make a file into a link.
+/// A user that may write a file may turn it into a link.
 const WRITE: Rights = Rights::WRITE_DATA.union(Rights::WRITE_ATTRIBUTES);
 
 /// FSCTL_GET_REPARSE_POINT (MS-FSCC 2.3.25).
@@ -41,9 +41,9 @@ fn symlink_of(text: &[u8], posix: bool) -> Vec<u8> {
     out
 }
 
-/// The text of the host's symbolic link that a reparse point asks for; none when it is no link or leads
-/// to a place that only the client knows. Linux with the POSIX extensions sends the text as it is, with slashes, and older ones with
-/// backslashes.
+/// The text for a symbolic link of the host from a reparse point. `None` if it is not a link, or its target
+/// is known to the client only. Linux with the POSIX extensions sends the text unchanged, with slashes.
+/// Older versions send backslashes.
 fn link_text_of(reparse: &Reparse<'_>, posix: bool) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     match reparse {
@@ -66,7 +66,7 @@ pub(super) fn set(cx: &Context<'_>, request: &mut Request<'_>) -> Handled {
         return Err(Stop::Fail(NtStatus::IO_REPARSE_DATA_INVALID));
     }
     let (engine, open) = cx.file();
-    // A link becomes one of the host, so that everybody follows it.
+    // A link becomes a symbolic link of the host, so that all clients follow it.
     let posix = cx.settled.posix;
     match Reparse::parse(cx.input).ok().and_then(|reparse| link_text_of(&reparse, posix)) {
         Some(text) => cx.call(request, |caller| engine.make_link(caller, open, &text).into())?,

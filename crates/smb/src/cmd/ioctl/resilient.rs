@@ -1,5 +1,5 @@
-//! FSCTL_LMR_REQUEST_RESILIENCY: makes an Open outlive its session whatever others need
-//! (MS-SMB2 3.3.5.15.9).
+//! FSCTL_LMR_REQUEST_RESILIENCY: makes an Open outlive its session, also against conflicting opens (MS-SMB2
+//! 3.3.5.15.9).
 
 use smb_wire::NtStatus;
 use smb_wire::ioctl::body::NetworkResiliencyRequest;
@@ -9,7 +9,7 @@ use super::Context;
 use crate::exchange::{Handled, Request, Stop};
 use crate::limits::{MAX_RESILIENT_TIME_MS, RESILIENT_TIME_MS};
 
-/// Makes the Open resilient, for the time asked for.
+/// Makes the Open resilient for the requested time.
 // MS-SMB2 3.3.5.15.9
 pub(super) fn request(cx: &Context<'_>, request: &Request<'_>) -> Handled {
     Stop::when(cx.settled.protection.dialect == Dialect::Smb202, NtStatus::INVALID_DEVICE_REQUEST)?;
@@ -21,7 +21,7 @@ pub(super) fn request(cx: &Context<'_>, request: &Request<'_>) -> Handled {
     };
     let user = cx.connection.session(request)?.proved().map(|proved| proved.identity.sid);
     let mut survival = cx.disk.open.survival.lock();
-    // What outlives the server goes on to, since nothing else would be known of it then.
+    // A persistent Open stays persistent. Otherwise it could not outlive the server.
     survival.durable = survival.durable.filter(|durable| durable.persistent);
     (survival.resilient_ms, survival.owner) = (Some(ms), user);
     drop(survival);

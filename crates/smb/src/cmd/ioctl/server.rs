@@ -1,4 +1,4 @@
-//! Control codes about the connection: whether NEGOTIATE was tampered with, and where else the server is.
+//! Control codes about the connection: the check of NEGOTIATE, and the server's other addresses.
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +12,7 @@ use crate::connection::{Connection, Negotiated};
 use crate::exchange::{Handled, Request, Stop};
 use crate::interfaces;
 
-/// Size of the answer (MS-SMB2 2.2.32.6).
+/// Size of the response (MS-SMB2 2.2.32.6).
 const VALIDATED: usize = 24;
 
 /// FSCTL_VALIDATE_NEGOTIATE_INFO (MS-SMB2 3.3.5.15.12).
@@ -24,7 +24,7 @@ pub(super) fn validate_negotiate(
     output: &mut Vec<u8>,
 ) -> Handled {
     connection.tree(request)?;
-    // MS-SMB2 3.3.5.15.12: 3.1.1 has its pre-authentication hash for this.
+    // MS-SMB2 3.3.5.15.12: 3.1.1 has the pre-authentication hash instead.
     if settled.protection.dialect == Dialect::Smb311 {
         return Err(Stop::Disconnect("FSCTL_VALIDATE_NEGOTIATE_INFO in dialect 3.1.1"));
     }
@@ -32,7 +32,7 @@ pub(super) fn validate_negotiate(
         return Err(Stop::Disconnect("FSCTL_VALIDATE_NEGOTIATE_INFO without room for its answer"));
     }
     let claimed = ValidateNegotiateInfoRequest::parse(asked.input)?;
-    // With the list that was offered the choice is the one that was made, whatever settings came to demand since then.
+    // With the offered list the choice is the one that was made, even if settings have changed since.
     if fingerprint(&claimed.dialects) != connection.offered
         || claimed.capabilities != settled.client_capabilities
         || claimed.guid != settled.client_guid
@@ -50,7 +50,7 @@ pub(super) fn validate_negotiate(
     Ok(NtStatus::SUCCESS)
 }
 
-/// FSCTL_QUERY_NETWORK_INTERFACE_INFO (MS-SMB2 3.3.5.15.11): the addresses to which more channels can lead.
+/// FSCTL_QUERY_NETWORK_INTERFACE_INFO (MS-SMB2 3.3.5.15.11): the addresses for further channels.
 pub(super) fn interfaces(
     connection: &mut Connection,
     settled: &Negotiated,
@@ -62,7 +62,8 @@ pub(super) fn interfaces(
     let session = connection.session(request)?;
     session.asked_interfaces.store(true, Ordering::Relaxed);
     let allowed = session.channel_rule().is_none_or(|rule| rule.multichannel);
-    // MS-SMB2 3.3.5.15.11: only 3.x has the capability. Where NEGOTIATE could not know the account, it is known now.
+    // MS-SMB2 3.3.5.15.11: only 3.x has the capability. The account may have been unknown at NEGOTIATE, but
+    // is known now.
     if !settled.capabilities.contains(Capabilities::MULTI_CHANNEL) || !allowed {
         return Err(Stop::Fail(NtStatus::NOT_SUPPORTED));
     }
@@ -72,7 +73,7 @@ pub(super) fn interfaces(
     let mut known = connection.server.interfaces().to_vec();
     known.retain(|at| config.is_one_endpoint(at.address, own));
     let list = interfaces::answer(&known, own);
-    // MS-SMB2 3.3.5.15: never more than the client takes, and half a list would hide addresses.
+    // MS-SMB2 3.3.5.15: the response must fit, and half a list would hide addresses.
     Stop::when(limit < list.len() * wire_interfaces::SIZE, NtStatus::BUFFER_TOO_SMALL)?;
     wire_interfaces::write(&list, output);
     Ok(NtStatus::SUCCESS)

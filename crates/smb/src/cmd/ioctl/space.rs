@@ -10,14 +10,14 @@ use volume::security::Rights;
 use super::Context;
 use crate::exchange::{Handled, Request, Stop};
 
-/// Ranges that are looked up for one answer.
+/// The most ranges in one response.
 const MAX_RANGES: usize = 4096;
 
 fn invalid<E>(_: E) -> Stop {
     Stop::Fail(NtStatus::INVALID_PARAMETER)
 }
 
-/// A directory has no data, whatever the range is and whoever asks.
+/// Refuses a directory. It has no data, for any range and any user.
 // MS-FSA 2.1.5.10.22
 // MS-FSA 2.1.5.10.38
 // MS-FSA 2.1.5.10.39
@@ -66,7 +66,7 @@ pub(super) fn allocated_ranges(cx: &Context<'_>, output: &mut Vec<u8>) -> Handle
     Ok(if is_whole && !more { NtStatus::SUCCESS } else { NtStatus::BUFFER_OVERFLOW })
 }
 
-/// FSCTL_QUERY_FILE_REGIONS (MS-FSCC 2.3.55): all of a file is valid data.
+/// FSCTL_QUERY_FILE_REGIONS (MS-FSCC 2.3.55): the whole file is valid data.
 pub(super) fn regions(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
     let (engine, open) = cx.file();
     require_stream(cx)?;
@@ -88,12 +88,12 @@ pub(super) fn regions(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
     Ok(if is_whole { NtStatus::SUCCESS } else { NtStatus::BUFFER_OVERFLOW })
 }
 
-/// FSCTL_FILE_LEVEL_TRIM (MS-FSCC 2.3.13): data that is no longer wanted gives its storage back.
+/// FSCTL_FILE_LEVEL_TRIM (MS-FSCC 2.3.13): frees the storage of data that is not needed any more.
 pub(super) fn trim(cx: &Context<'_>, request: &mut Request<'_>, output: &mut Vec<u8>) -> Handled {
     let asked = Trim::parse(cx.input).map_err(invalid)?;
     require_stream(cx)?;
     cx.require(Rights::WRITE_DATA)?;
-    // MS-FSA 2.1.5.10.6: no room at all is none that is too small.
+    // MS-FSA 2.1.5.10.6: an empty buffer is not too small.
     Stop::when(asked.key != 0 || (1..4).contains(&cx.limit), NtStatus::INVALID_PARAMETER)?;
     let (engine, open) = cx.file();
     let size = engine.info(open)?.size;
@@ -107,21 +107,21 @@ pub(super) fn trim(cx: &Context<'_>, request: &mut Request<'_>, output: &mut Vec
         }
         done += 1;
     }
-    // MS-FSCC 2.3.14: how many ranges were processed.
+    // MS-FSCC 2.3.14: the number of processed ranges.
     if cx.limit >= 4 {
         output.extend_from_slice(&done.to_le_bytes());
     }
     Ok(NtStatus::SUCCESS)
 }
 
-/// FSCTL_GET_COMPRESSION (MS-FSCC 2.3.17): nothing is compressed.
+/// FSCTL_GET_COMPRESSION (MS-FSCC 2.3.17): no file is compressed.
 pub(super) fn get_compression(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
     cx.has_room(2)?;
     Compression { compression_state: Compression::NONE }.write(output);
     Ok(NtStatus::SUCCESS)
 }
 
-/// FSCTL_GET_INTEGRITY_INFORMATION (MS-FSCC 2.3.20): no checksums are kept, and so none are enforced.
+/// FSCTL_GET_INTEGRITY_INFORMATION (MS-FSCC 2.3.20): there are no checksums, so none are enforced.
 pub(super) fn get_integrity(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
     let (engine, _) = cx.file();
     let cluster_size_in_bytes = engine.volume().space().map_err(share::Refusal::from)?.block;
@@ -130,7 +130,7 @@ pub(super) fn get_integrity(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
     Ok(NtStatus::SUCCESS)
 }
 
-/// FSCTL_SET_COMPRESSION (MS-FSCC 2.3.67): only what is so already can be asked for.
+/// FSCTL_SET_COMPRESSION (MS-FSCC 2.3.67): only the current state can be set.
 pub(super) fn set_compression(cx: &Context<'_>) -> Handled {
     let asked = Compression::parse(cx.input).map_err(invalid)?;
     cx.require(Rights::WRITE_DATA)?;

@@ -1,8 +1,10 @@
-//! What smbtorture asks of a server that it tests, where the configuration lets it (`smbtorture_controls`):
-//! what it could bring about otherwise only by changing the host's packet filter, or never for certain.
+//! The control codes of smbtorture for a server under test, if the configuration allows them
+//! (`smbtorture_controls`). Without them a test could reach the same states only with the host's packet
+//! filter, or not reliably.
 //!
-//! The control codes are smbtorture's own; no specification has them. None of them changes what a request comes to:
-//! a connection counts as silent, an answer has padding that every client must skip, and a request takes longer.
+//! The codes are smbtorture's own. No specification has them. They do not change the outcome of a request.
+//! They make a connection count as silent, add padding that every client must skip, or make a request take
+//! longer.
 
 use smb_wire::ioctl;
 use smb_wire::{FileId, NtStatus};
@@ -10,21 +12,22 @@ use smb_wire::{FileId, NtStatus};
 use crate::connection::Connection;
 use crate::exchange::{Handled, Request, Stop};
 
-/// FSCTL_SMBTORTURE_FORCE_UNACKED_TIMEOUT: from now on the client's host counts as silent. It names neither
-/// a session nor a tree, as it is about the connection.
+/// FSCTL_SMBTORTURE_FORCE_UNACKED_TIMEOUT: the client's host counts as silent from now on. The code is about
+/// the connection, so it has no session or tree.
 const FORCE_UNACKED_TIMEOUT: u32 = 0x8384_8003;
-/// FSCTL_SMBTORTURE_IOCTL_RESPONSE_BODY_PADDING8: the answer to this has as many bytes as are taken, behind padding.
+/// FSCTL_SMBTORTURE_IOCTL_RESPONSE_BODY_PADDING8: the response has as many bytes as the client takes, after
+/// padding.
 const IOCTL_RESPONSE_BODY_PADDING8: u32 = 0x8384_8013;
-/// FSCTL_SMBTORTURE_GLOBAL_READ_RESPONSE_BODY_PADDING8: from now on each answer to a READ has padding.
+/// FSCTL_SMBTORTURE_GLOBAL_READ_RESPONSE_BODY_PADDING8: each READ response has padding from now on.
 const GLOBAL_READ_RESPONSE_BODY_PADDING8: u32 = 0x8384_8023;
-/// FSCTL_SMBTORTURE_FSP_ASYNC_SLEEP: this request takes as many milliseconds as its one byte says, and then must find its
-/// Open as it was: a CLOSE behind it has waited.
+/// FSCTL_SMBTORTURE_FSP_ASYNC_SLEEP: this request takes as many milliseconds as its one byte says. Then its
+/// Open must still exist: a later CLOSE has to wait.
 const FSP_ASYNC_SLEEP: u32 = 0x8384_8043;
 
-/// How many bytes of padding there are; it is also the value of each byte of output behind it.
+/// The number of padding bytes, and the value of each output byte after them.
 const PADDING: u8 = 8;
 
-/// Whether a request that names no session is one of these, and the server is one to be tested.
+/// Whether a request without a session has such a code, and the server is under test.
 pub(crate) fn is_asked(connection: &Connection, request: &Request<'_>) -> bool {
     request.session_id == 0
         && connection.server.config().smbtorture_controls
@@ -32,15 +35,16 @@ pub(crate) fn is_asked(connection: &Connection, request: &Request<'_>) -> bool {
             .is_ok_and(|asked| asked.ctl_code.get() == FORCE_UNACKED_TIMEOUT)
 }
 
-/// Answers it.
+/// Answers a code about the connection.
 pub fn handle(connection: &mut Connection, request: &mut Request<'_>) -> Handled {
     let asked = ioctl::Request::parse(request.message)?;
     takes_no_input(&asked)?;
-    connection.controls.deaf = true;
+    connection.controls.ignores_receipts = true;
     answer(&asked, asked.file_id, request.body)
 }
 
-/// Answers one that a session sends; nothing where it is none of these, or the server is not one to be tested.
+/// Answers a code within a session. Returns `None` if it is not one of these codes, or the server is not
+/// under test.
 pub(super) fn of_session(
     connection: &mut Connection,
     request: &mut Request<'_>,
@@ -58,7 +62,7 @@ pub(super) fn of_session(
     })
 }
 
-// MS-SMB2 2.2.32: OutputOffset says where the output begins.
+// MS-SMB2 2.2.32: OutputOffset gives the start of the output.
 fn pad_this(asked: &ioctl::Request<'_>, body: &mut Vec<u8>) -> Handled {
     takes_no_input(asked)?;
     let output = vec![PADDING; asked.max_output_response as usize];
@@ -67,26 +71,26 @@ fn pad_this(asked: &ioctl::Request<'_>, body: &mut Vec<u8>) -> Handled {
     Ok(NtStatus::SUCCESS)
 }
 
-// MS-SMB2 2.2.20: DataOffset says where the data begins.
+// MS-SMB2 2.2.20: DataOffset gives the start of the data.
 fn pad_reads(connection: &mut Connection, asked: &ioctl::Request<'_>, body: &mut Vec<u8>) -> Handled {
     takes_no_input(asked)?;
     connection.controls.read_padding = PADDING;
     answer(asked, asked.file_id, body)
 }
 
-/// The request is parked as a change that is being carried out, like one that stands in a slow volume.
+/// Puts the request aside as a change under way, like one that is stuck in a slow volume.
 fn sleep(connection: &mut Connection, request: &mut Request<'_>, asked: &ioctl::Request<'_>) -> Handled {
     let async_id = connection.async_id(request);
-    // Until this has looked at its Open.
+    // The earlier change lasts until this function has looked up the Open.
     let _slept = connection.controls.wake(async_id);
     let &[time_ms] = asked.input else { return Err(Stop::Fail(NtStatus::INVALID_PARAMETER)) };
     let named = connection.open(request, asked.file_id)?;
     let open = named.share();
     let (engine, _) = open.file().ok_or(NtStatus::INVALID_DEVICE_REQUEST)?;
-    let until_ns = request.course.arrived_ns.saturating_add(u64::from(time_ms) * 1_000_000);
+    let until_ns = request.transaction.arrived_ns.saturating_add(u64::from(time_ms) * 1_000_000);
     if request.now.mono_ns < until_ns {
         let ticket = engine.wait_until(&connection.waiter_for(request), until_ns);
-        connection.controls.sleep(async_id, named.go_on());
+        connection.controls.sleep(async_id, named.continue_change());
         return Err(Stop::wait(engine, ticket));
     }
     answer(asked, open.id, request.body)

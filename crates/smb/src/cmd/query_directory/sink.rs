@@ -1,32 +1,32 @@
-//! Entries of a listing, written where the reply wants them.
+//! Writes the entries of a listing into the reply.
 
 use share::{Info, Share};
 use smb_wire::Utf16;
 use smb_wire::fscc::chain::Chain;
-use smb_wire::fscc::directory::{DirectoryClass, Entry, EntryName, Listing};
+use smb_wire::fscc::directory::{DirectoryClass, EntryName, Listing, ListingEntry};
 use smb_wire::fscc::names::{Syntax, to_wire};
 use smb_wire::fscc::{FileInfoClass, Full};
 use smb_wire::posix::{DirectoryEntry, FILE_POSIX_INFORMATION};
 
-use crate::info::Shown;
+use crate::info::FileMetadata;
 use crate::info::posix::Owners;
 
-/// Bytes of a POSIX entry before the owner's SID, and those of the shortest two SIDs behind it: links,
-/// times, sizes, mode, and the length of the name at the end.
+/// Bytes of a POSIX entry before the owner's SID: links, times, sizes, mode, and the length of the name at
+/// the end. The two shortest SIDs follow.
 const POSIX_FIXED: usize = 8 + 80 + 4;
 const SHORTEST_SIDS: usize = 2 * 8;
 
-/// In which form entries are asked for.
+/// The form of the entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// A class of MS-FSCC 2.4.
     Class(DirectoryClass),
-    /// That of the POSIX extensions.
+    /// The form of the POSIX extensions.
     Posix,
 }
 
 impl Form {
-    /// The form with this number; none when no server lists directories in it.
+    /// The form with this number. `None` if it is not a class for directories.
     pub fn of(class: u8, posix: bool) -> Option<Form> {
         if class == FILE_POSIX_INFORMATION {
             return posix.then_some(Form::Posix);
@@ -34,7 +34,7 @@ impl Form {
         DirectoryClass::from_class(FileInfoClass(class)).map(Form::Class)
     }
 
-    /// Bytes that an entry takes without its name.
+    /// Bytes of an entry without its name.
     pub fn fixed_len(self) -> usize {
         match self {
             Form::Class(class) => class.fixed_len(),
@@ -43,7 +43,7 @@ impl Form {
     }
 }
 
-/// Takes the entries of one reply.
+/// The entries of one reply.
 pub(super) struct Sink<'a> {
     to: To<'a>,
     syntax: Syntax,
@@ -55,7 +55,7 @@ enum To<'a> {
 }
 
 impl<'a> Sink<'a> {
-    /// Entries at the end of `body`, in at most `limit` bytes.
+    /// Appends entries to `body`, in at most `limit` bytes.
     pub fn new(
         body: &'a mut Vec<u8>,
         form: Form,
@@ -75,7 +75,7 @@ impl<'a> Sink<'a> {
         Sink { to, syntax }
     }
 
-    /// Whether nothing was put in.
+    /// Whether there is no entry.
     pub fn is_empty(&self) -> bool {
         match &self.to {
             To::Class(listing, _) => listing.is_empty(),
@@ -83,20 +83,20 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Whether entries tell more than names.
+    /// Whether entries have more than names.
     pub fn needs_info(&self) -> bool {
         !matches!(self.to, To::Class(_, DirectoryClass::Names))
     }
 
-    /// Puts an entry in.
+    /// Adds an entry.
     ///
     /// # Errors
-    /// [`Full`] when it does not fit; nothing is changed then.
+    /// [`Full`] if it does not fit. Nothing is changed then.
     pub fn push(&mut self, host_name: &[u8], info: Option<&Info>) -> Result<(), Full> {
-        let shown = info.map(Shown::of_entry);
+        let shown = info.map(FileMetadata::of_entry);
         match &mut self.to {
             To::Class(listing, _) => {
-                let entry = shown.map_or_else(Entry::default, |shown| shown.entry());
+                let entry = shown.map_or_else(ListingEntry::default, |shown| shown.entry());
                 listing.push(&entry, EntryName::Host(host_name, self.syntax))
             }
             To::Posix { chain, engine, owners, name } => {
@@ -112,12 +112,12 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Puts the first entry in with as much of its name as fits. The POSIX form has no such entry.
+    /// Adds the first entry with as much of its name as fits. The POSIX form has no such entry.
     ///
     /// # Errors
-    /// [`Full`] when not even that fits.
+    /// [`Full`] if not even that fits.
     pub fn push_cut(&mut self, host_name: &[u8], info: Option<&Info>) -> Result<(), Full> {
-        let entry = info.map_or_else(Entry::default, |info| Shown::of_entry(info).entry());
+        let entry = info.map_or_else(ListingEntry::default, |info| FileMetadata::of_entry(info).entry());
         match &mut self.to {
             To::Class(listing, _) => listing.push_cut(&entry, EntryName::Host(host_name, self.syntax)),
             To::Posix { .. } => Err(Full),

@@ -1,25 +1,25 @@
-//! The information classes of files: one table from the number to what is needed and who answers
-//! (MS-SMB2 3.3.5.20.1 and MS-FSA 2.1.5.12).
+//! The information classes of files. One table gives the rights and the function for each number (MS-SMB2
+//! 3.3.5.20.1 and MS-FSA 2.1.5.12).
 
 use smb_wire::NtStatus;
 use smb_wire::fscc::FileInfoClass;
-use smb_wire::fscc::file::{Access, Alignment, All, Ea, Id, Mode, Position};
+use smb_wire::fscc::file::{AccessInfo, Alignment, All, Ea, Id, Mode, Position};
 use smb_wire::negotiate::Dialect;
 use volume::security::Rights;
 
 use super::{Query, extended, fixed, names, whole_or_cut};
 use crate::connection::Negotiated;
 use crate::exchange::{Handled, Stop};
-use crate::info::Shown;
+use crate::info::FileMetadata;
 use crate::info::names::rooted;
 use crate::info::posix::Owners;
 
-/// How one class is answered.
+/// One class.
 struct Class {
     number: FileInfoClass,
-    /// What the Open must have been granted.
+    /// The rights that the Open must have.
     needs: Rights,
-    /// The smallest buffer in which Windows answers: the structure as its compiler laid it out.
+    /// The smallest buffer that Windows accepts: the size of its C structure.
     least: usize,
     write: Write,
 }
@@ -32,7 +32,7 @@ const fn class(number: FileInfoClass, needs: Rights, least: usize, write: Write)
 
 const NO_RIGHT: Rights = Rights::empty();
 
-/// Every class that is answered.
+/// All supported classes.
 const CLASSES: [Class; 18] = [
     // MS-FSA 2.1.5.12.6
     class(FileInfoClass::BASIC, Rights::READ_ATTRIBUTES, 40, |query, out| {
@@ -73,10 +73,10 @@ const CLASSES: [Class; 18] = [
     class(FileInfoClass::POSIX, Rights::READ_ATTRIBUTES, 0, posix),
 ];
 
-/// Buffers may lie anywhere.
+/// Buffers need no alignment.
 const ANY_ALIGNMENT: Alignment = Alignment { alignment_requirement: 0 };
 
-/// Answers for the class that is asked for.
+/// Writes the requested class.
 pub(super) fn answer(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     let number = FileInfoClass(query.asked.file_info_class);
     let is_spoken = is_spoken(number, query.settled);
@@ -88,7 +88,7 @@ pub(super) fn answer(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     (class.write)(query, out)
 }
 
-/// Whether the connection's dialect knows the class.
+/// Whether the connection's dialect has the class.
 // MS-SMB2 3.3.5.20.1
 fn is_spoken(number: FileInfoClass, negotiated: &Negotiated) -> bool {
     let dialect = negotiated.protection.dialect;
@@ -100,7 +100,7 @@ fn is_spoken(number: FileInfoClass, negotiated: &Negotiated) -> bool {
     }
 }
 
-/// The status for a class that is not answered.
+/// The status for an unsupported class.
 // MS-SMB2 3.3.5.20.1
 fn refusal(number: FileInfoClass) -> NtStatus {
     match number {
@@ -115,17 +115,19 @@ fn refusal(number: FileInfoClass) -> NtStatus {
         | FileInfoClass::NORMALIZED_NAME
         | FileInfoClass::STANDARD_LINK
         | FileInfoClass::ID
-        // Note 416: what Windows answers to classes that no document names.
+        // Note 416: the status of Windows for classes that no document names.
         | FileInfoClass(41 | 43 | 47 | 49 | 51 | 53) => NtStatus::NOT_SUPPORTED,
         FileInfoClass(52) => NtStatus::INFO_LENGTH_MISMATCH,
-        // MS-FSA 2.1.5.12: these ask about a pipe, and this is none.
-        FileInfoClass::PIPE | FileInfoClass::PIPE_LOCAL | FileInfoClass::PIPE_REMOTE => NtStatus::INVALID_PARAMETER,
-        // Note 415 has those that list directories or can only be set among these.
+        // MS-FSA 2.1.5.12: these classes are for pipes, and this is a file.
+        FileInfoClass::PIPE | FileInfoClass::PIPE_LOCAL | FileInfoClass::PIPE_REMOTE => {
+            NtStatus::INVALID_PARAMETER
+        }
+        // Note 415 includes the classes that list directories or can only be set.
         _ => NtStatus::INVALID_INFO_CLASS,
     }
 }
 
-fn ea(shown: &Shown) -> Ea {
+fn ea(shown: &FileMetadata) -> Ea {
     Ea { ea_size: shown.info().extended_size }
 }
 
@@ -136,19 +138,19 @@ fn id(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
 }
 
 // MS-FSA 2.1.5.12.1
-fn access(query: &Query<'_>) -> Access {
-    Access { access_flags: query.file.granted().bits() }
+fn access(query: &Query<'_>) -> AccessInfo {
+    AccessInfo { access_flags: query.file.granted().bits() }
 }
 
 // MS-FSA 2.1.5.12.23
 fn position(query: &Query<'_>) -> Position {
-    Position { current_byte_offset: query.open.moving.kept.position() as i64 }
+    Position { current_byte_offset: query.open.per_request.position_mode.position() as i64 }
 }
 
 // MS-FSA 2.1.5.12.18
 fn mode(query: &Query<'_>) -> Mode {
-    let asked = query.open.made.get().map_or(0, |made| made.asked_for.options);
-    Mode { mode: query.open.moving.kept.mode(query.file.options(), asked) }
+    let asked = query.open.create_record.get().map_or(0, |record| record.asked_for.options);
+    Mode { mode: query.open.per_request.position_mode.mode(query.file.options(), asked) }
 }
 
 // MS-FSA 2.1.5.12.3

@@ -1,4 +1,4 @@
-//! Classes that tell names: the normalized one, the short one, and those of streams.
+//! Classes with names: the normalized name, the short name, and names of streams.
 
 use smb_wire::fscc::file::{StreamEntry, write_name, write_streams};
 use smb_wire::fscc::names::{Syntax, is_short_name, to_wire};
@@ -8,7 +8,7 @@ use super::{Query, whole_or_cut};
 use crate::exchange::{Handled, Stop};
 use crate::info::names::{self, STREAM_SYNTAX};
 
-/// FileNormalizedNameInformation: the path from the root of the share, as its names really are.
+/// FileNormalizedNameInformation: the path from the root of the share with the actual names.
 // MS-SMB2 3.3.5.20.1
 // MS-FSA 2.1.5.12.30
 pub(super) fn normalized(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
@@ -16,7 +16,7 @@ pub(super) fn normalized(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     whole_or_cut(write_name(&name, query.limit(), out))
 }
 
-/// FileAlternateNameInformation: a name that is an 8.3 name is its own; none is made up for the others.
+/// FileAlternateNameInformation: a name in the 8.3 form is its own short name. Other names have none.
 // MS-FSA 2.1.5.12.4
 pub(super) fn alternate(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     let mut name = Vec::new();
@@ -27,7 +27,7 @@ pub(super) fn alternate(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     whole_or_cut(write_name(&name, query.limit(), out))
 }
 
-/// FileStreamInformation: the unnamed stream of a file, and all that have names.
+/// FileStreamInformation: the unnamed stream of a file, and its named streams.
 // MS-FSA 2.1.5.12.29
 pub(super) fn streams(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     let mut named = Vec::new();
@@ -46,7 +46,7 @@ pub(super) fn streams(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
         name,
     });
     match write_streams(entries, query.limit(), out) {
-        // MS-FSA 2.1.5.12.29: too small for the first one is an overflow too.
+        // MS-FSA 2.1.5.12.29: a buffer too small for the first stream is an overflow too.
         Err(smb_wire::fscc::Full) => Ok(NtStatus::BUFFER_OVERFLOW),
         written => whole_or_cut(written),
     }

@@ -1,4 +1,4 @@
-//! What can be asked about a named pipe of IPC$ (MS-FSCC 2.4.37 and 2.4.38).
+//! The information classes of the named pipes of IPC$ (MS-FSCC 2.4.37 and 2.4.38).
 
 use smb_wire::NtStatus;
 use smb_wire::fscc::file::{Pipe, PipeLocal, Standard};
@@ -8,10 +8,10 @@ use smb_wire::query_info::{InfoType, Request};
 
 use crate::exchange::{Handled, Stop};
 
-/// Bytes that a pipe says it sets aside in each direction.
+/// The quota of a pipe in each direction, in bytes.
 const QUOTA: u32 = 4096;
 
-/// All pipes here carry messages, both ways, to a server that is always there.
+/// All pipes here are message pipes in both directions, with a server that is always connected.
 const LOCAL: PipeLocal = PipeLocal {
     named_pipe_type: Pipe::MESSAGE,
     named_pipe_configuration: 2,
@@ -25,7 +25,7 @@ const LOCAL: PipeLocal = PipeLocal {
     named_pipe_end: 0,
 };
 
-/// What Windows says of a pipe: one link, which goes with it.
+/// The standard information of a pipe in Windows: one link, which is deleted with the pipe.
 const STANDARD: Standard = Standard {
     allocation_size: QUOTA as u64,
     end_of_file: 0,
@@ -34,7 +34,7 @@ const STANDARD: Standard = Standard {
     directory: false,
 };
 
-/// Answers a question about a pipe.
+/// Writes the requested class of a pipe.
 pub(super) fn answer(asked: &Request<'_>, out: &mut Vec<u8>) -> Handled {
     let start = out.len();
     match (asked.info_type, FileInfoClass(asked.file_info_class)) {

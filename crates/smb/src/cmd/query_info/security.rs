@@ -1,4 +1,4 @@
-//! Security descriptors: the parts that are asked for and may be seen (MS-SMB2 3.3.5.20.3 and MS-FSA
+//! Security descriptors: writes the requested parts that the Open may read (MS-SMB2 3.3.5.20.3 and MS-FSA
 //! 2.1.5.14).
 
 use std::sync::atomic::Ordering;
@@ -12,10 +12,10 @@ use crate::exchange::{Handled, Stop};
 use crate::info::DESCRIPTOR_PARTS;
 use crate::info::numbers::Numbers;
 
-/// Entries of the audit list that are no audit entries (MS-DTYP 2.4.4.1), each with the part that it is.
+/// Entries of the audit list that are not audit entries (MS-DTYP 2.4.4.1), each with its part.
 const SPECIAL: [(u8, Parts); 3] = [(0x11, Parts::LABEL), (0x12, Parts::ATTRIBUTE), (0x13, Parts::SCOPE)];
 
-/// Answers with a descriptor.
+/// Writes a descriptor.
 pub(super) fn answer(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     let parts = Parts::from_bits_retain(query.asked.additional_information) & DESCRIPTOR_PARTS;
     Stop::when(!query.file.granted().contains(needed(parts)), NtStatus::ACCESS_DENIED)?;
@@ -35,14 +35,14 @@ pub(super) fn answer(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     Ok(NtStatus::SUCCESS)
 }
 
-/// Whether the client keeps POSIX owners and modes: it opened with the POSIX extensions, or has set such numbers itself. To
-/// others the entry of a mode would be one of an unknown user.
+/// Whether the client keeps POSIX owners and modes: it uses the POSIX extensions, or has set such numbers.
+/// Other clients would show the entry with the mode as an unknown user.
 fn wants_numbers(query: &Query<'_>) -> bool {
     query.file.options().contains(Options::STOP_AT_LINKS)
         || query.open.tree.speaks_numbers.load(Ordering::Relaxed)
 }
 
-/// What an Open must have been granted to see these parts.
+/// The rights that an Open needs to read these parts.
 // MS-FSA 2.1.5.14
 fn needed(parts: Parts) -> Rights {
     let mut needed = Rights::empty();
@@ -51,7 +51,7 @@ fn needed(parts: Parts) -> Rights {
     needed
 }
 
-/// The parts of a descriptor that are asked for. Whoever asks for a label only sees no audit entry.
+/// The requested parts of a descriptor. A request for a label returns no audit entry.
 fn select(whole: &Descriptor, parts: Parts) -> Descriptor {
     let mut shown = whole.only(parts);
     if !parts.intersects(Parts::SACL | Parts::BACKUP)

@@ -1,4 +1,4 @@
-//! The information classes of volumes, from what the file system really is and has (MS-SMB2 3.3.5.20.2 and
+//! The information classes of volumes, with the actual values of the file system (MS-SMB2 3.3.5.20.2 and
 //! MS-FSA 2.1.5.13).
 
 use smb_wire::fscc::fs::{
@@ -13,10 +13,10 @@ use volume::Space;
 use super::{Query, fixed, whole_or_cut};
 use crate::exchange::{Handled, Stop};
 
-/// How one class is answered.
+/// One class.
 struct Class {
     number: FsInfoClass,
-    /// The smallest buffer in which Windows answers.
+    /// The smallest buffer that Windows accepts.
     least: usize,
     write: fn(&Query<'_>, &mut Vec<u8>) -> Handled,
 }
@@ -25,7 +25,7 @@ const fn class(number: FsInfoClass, least: usize, write: fn(&Query<'_>, &mut Vec
     Class { number, least, write }
 }
 
-/// Every class that is answered.
+/// All supported classes.
 const CLASSES: [Class; 9] = [
     class(FsInfoClass::VOLUME, 24, label),
     class(FsInfoClass::SIZE, Size::SIZE, size),
@@ -38,7 +38,7 @@ const CLASSES: [Class; 9] = [
     class(FsInfoClass::POSIX, 56, posix),
 ];
 
-/// Nobody has a limit here, and content is not indexed.
+/// There are no quotas and no content index.
 const NO_QUOTAS: Control = Control {
     free_space_start_filtering: 0,
     free_space_threshold: 0,
@@ -48,16 +48,16 @@ const NO_QUOTAS: Control = Control {
     file_system_control_flags: 0,
 };
 
-/// The name by which file systems with descriptors, streams and links go among Windows programs.
+/// The file system name. Windows programs expect it for file systems with descriptors, streams and links.
 const FILE_SYSTEM_NAME: &str = "NTFS";
 
 /// The most characters of a component (MS-FSCC 2.1.5.2).
 const NAME_MAX: u32 = 255;
 
-/// Bytes in a sector, as every disk tells them.
+/// Bytes in a sector, as every disk reports it.
 const SECTOR: u32 = 512;
 
-/// Answers for the class that is asked for.
+/// Writes the requested class.
 pub(super) fn answer(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     let number = FsInfoClass(query.asked.file_info_class);
     let is_spoken = number != FsInfoClass::POSIX || query.settled.posix;
@@ -70,7 +70,7 @@ pub(super) fn answer(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     (class.write)(query, out)
 }
 
-/// The status for a class that is not answered.
+/// The status for an unsupported class.
 // MS-SMB2 3.3.5.20.2
 fn refusal(number: FsInfoClass) -> NtStatus {
     match number {
@@ -124,7 +124,7 @@ fn device(query: &Query<'_>) -> Device {
 fn attributes(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     let facts = query.engine.volume().facts();
     let config = query.engine.config();
-    // Names are kept in their case and can be told apart by it, as on NTFS, even where the share does not.
+    // Names keep their case and can differ by case alone, as on NTFS, even if the share ignores case.
     let mut bits = FsAttributes::CASE_SENSITIVE_SEARCH
         | FsAttributes::CASE_PRESERVED_NAMES
         | FsAttributes::UNICODE_ON_DISK
@@ -147,7 +147,7 @@ fn attributes(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     whole_or_cut(attribute.write(query.limit(), out))
 }
 
-/// FileFsObjectIdInformation: what tells the volume from others for good.
+/// FileFsObjectIdInformation: a lasting identity of the volume.
 // MS-FSA 2.1.5.13.8
 fn object_id(query: &Query<'_>) -> ObjectId {
     let facts = query.engine.volume().facts();
@@ -174,12 +174,12 @@ fn posix(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     fixed(out, |out| info.write(out))
 }
 
-/// Room, counted in allocation units of the file system.
+/// The space of a file system in allocation units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Units {
-    /// In all.
+    /// Total units.
     pub total: u64,
-    /// Free for somebody.
+    /// Free units.
     pub free: u64,
     available: u64,
     /// Sectors in a unit.
@@ -190,13 +190,13 @@ pub(crate) struct Units {
 
 impl Units {
     fn of(query: &Query<'_>) -> Result<Units, Stop> {
-        // Of what is mounted below the share, where the file is there.
+        // The space of the file system that has the file, which may be mounted below the share.
         Ok(Units::count(query.engine.space_of(query.file)?))
     }
 
-    /// From what the file system says.
+    /// From the file system's values.
     pub fn count(space: Space) -> Units {
-        // A file system with odd blocks has sectors as large as they are.
+        // If the block size is not a multiple of a sector, a sector is one block.
         let block = space.block.max(1);
         let (per_unit, sector) =
             if block.is_multiple_of(SECTOR) { (block / SECTOR, SECTOR) } else { (1, block) };
@@ -235,7 +235,7 @@ impl Units {
         SectorSize {
             logical_bytes_per_sector: self.sector,
             physical_bytes_per_sector_for_atomicity: self.sector,
-            // MS-FSA 2.1.5.13.10: the same as the one before.
+            // MS-FSA 2.1.5.13.10: the same value as above.
             physical_bytes_per_sector_for_performance: self.sector,
             file_system_effective_physical_bytes_per_sector_for_atomicity: self.sector,
             flags: flags.bits(),
@@ -270,9 +270,9 @@ mod tests {
             files: 0,
             files_free: 0,
         });
-        let said = |can_trim| SectorFlags::from_bits_retain(units.sectors(can_trim).flags);
-        assert!(said(true).contains(SectorFlags::TRIM_ENABLED));
-        assert!(!said(false).contains(SectorFlags::TRIM_ENABLED));
+        let flags = |can_trim| SectorFlags::from_bits_retain(units.sectors(can_trim).flags);
+        assert!(flags(true).contains(SectorFlags::TRIM_ENABLED));
+        assert!(!flags(false).contains(SectorFlags::TRIM_ENABLED));
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! Binding: whether a session may take a further connection as a channel (MS-SMB2 3.3.5.5).
+//! Session binding: checks whether a session may take a further connection as a channel (MS-SMB2 3.3.5.5).
 //!
-//! [`LogOn::session_to_bind`] holds a request with the binding flag against everything that can be known before its
-//! token is looked at, [`LogOn::take_channel`] makes the channel once its user is proved. A refusal changes nothing.
+//! [`LogOn::session_to_bind`] makes all checks of a binding request that are possible before its token.
+//! [`LogOn::take_channel`] adds the channel after the authentication. A refusal changes nothing.
 
 use std::sync::Arc;
 
@@ -15,23 +15,23 @@ use crate::connection::setup::Setup;
 use crate::connection::{Channel, Negotiated};
 use crate::exchange::Stop;
 use crate::keys;
-use crate::state::session::{Full, State};
+use crate::state::session::{Full, SessionState};
 use crate::state::{Event, Handle, Session};
 
-/// A refusal with the line that tells an administrator about it.
-type Refused = (NtStatus, &'static str);
+/// A refusal with its log line for the administrator.
+type BindRefusal = (NtStatus, &'static str);
 
-const TOO_MANY: Refused =
+const TOO_MANY: BindRefusal =
     (NtStatus::INSUFFICIENT_RESOURCES, "the session has as many channels as max_channels lets it have");
 
-const ENDED: Refused = (NtStatus::USER_SESSION_DELETED, "there is no session of this id; it may have ended");
+const ENDED: BindRefusal =
+    (NtStatus::USER_SESSION_DELETED, "there is no session of this id; it may have ended");
 
 impl LogOn<'_, '_> {
-    /// The session that a binding request is for, if it may be bound to this connection as far as can be told
-    /// before its user is proved.
+    /// The session of a binding request, if it passes the checks before the authentication.
     ///
     /// # Errors
-    /// The status that MS-SMB2 3.3.5.5 has for what is wrong.
+    /// The status of MS-SMB2 3.3.5.5 for the failed check.
     pub(super) fn session_to_bind(&self) -> Result<Arc<Session>, Stop> {
         let id = self.request.session_id;
         let session = self.connection.server.session(id);
@@ -39,7 +39,7 @@ impl LogOn<'_, '_> {
         checked.map_err(|refused| self.refuse(id, refused))
     }
 
-    fn check(&self, session: Option<&Arc<Session>>) -> Result<(), Refused> {
+    fn check(&self, session: Option<&Arc<Session>>) -> Result<(), BindRefusal> {
         let settled = self.settled;
         if let Some(session) = session.filter(|session| is_named(session) && self.request.header.is_signed())
         {
@@ -66,9 +66,9 @@ impl LogOn<'_, '_> {
         if !self.request.header.is_signed() {
             return Err((NtStatus::INVALID_PARAMETER, "the request is not signed"));
         }
-        // MS-SMB2 3.3.5.5 (exception: the ClientGuid is not compared, which is left to the server; as with Windows,
-        // the session's key is what tells its client)
-        let Some(proved) = session.proved().filter(|_| session.state() == State::Valid) else {
+        // MS-SMB2 3.3.5.5 (exception: the ClientGuid is not compared, which the section leaves to the
+        // server; as in Windows, the session's key identifies its client)
+        let Some(proved) = session.proved().filter(|_| session.state() == SessionState::Valid) else {
             return Err((NtStatus::REQUEST_NOT_ACCEPTED, "the session's own log-on is not done yet"));
         };
         if proved.anonymous {
@@ -84,19 +84,19 @@ impl LogOn<'_, '_> {
                 "the connection came to an address of another account or share than the session's first one",
             ));
         }
-        // MS-SMB2 3.3.5.5 (exception: no word on ciphers there; since the sealing keys are the session's, a
-        // connection with another cipher could not use them)
+        // MS-SMB2 3.3.5.5 (exception: the section does not mention ciphers; the sealing keys belong to the
+        // session, so a connection with another cipher could not use them)
         if session.protection.cipher != settled.protection.cipher {
             return Err((NtStatus::INVALID_PARAMETER, "the session was made with another cipher"));
         }
         let most = self.rule_of(Some(session)).most();
-        // It gives its place up only when the user is proved.
-        let has_room = session.channel_count() < most || session.would_make_room(self.request.now);
+        // That channel ends only after the authentication.
+        let has_room = session.channel_count() < most || session.can_replace(self.request.now);
         if has_room { Ok(()) } else { Err(TOO_MANY) }
     }
 
-    /// What the account of a session says. Where there is no session, or nobody knows yet whose it is, what
-    /// NEGOTIATE went by counts.
+    /// The limit from the session's account. Without a session, or before its authentication, the settings
+    /// of NEGOTIATE count.
     fn rule_of(&self, session: Option<&Arc<Session>>) -> ChannelRule {
         let known = session.and_then(|session| session.channel_rule().cloned());
         known.unwrap_or_else(|| ChannelRule {
@@ -106,10 +106,11 @@ impl LogOn<'_, '_> {
         })
     }
 
-    /// The user is proved: the connection becomes a channel of the session, with a signing key of its own.
+    /// Makes the connection a channel of the session after the authentication, with a signing key of its
+    /// own.
     ///
     /// # Errors
-    /// The status when another channel was faster, or the session has ended meanwhile.
+    /// The status if another channel was faster, or the session has ended meanwhile.
     pub(super) fn take_channel(&mut self, setup: &Setup, session_key: &[u8; 16]) -> Result<(), Stop> {
         let (session, now) = (&setup.session, self.request.now);
         let most = self.rule_of(Some(session)).most();
@@ -128,45 +129,46 @@ impl LogOn<'_, '_> {
         self.connection.channels.push(Channel { session: Arc::clone(session), signer });
         self.connection.join(session.client);
         let (peer, user) = (self.connection.handle.peer.remote, session.user_name());
-        tracing::info!(%peer, user, session = session.id, channels = session.channel_count(), "channel added");
+        let (session, channels) = (session.id, session.channel_count());
+        tracing::info!(%peer, user, session, channels, "channel added");
         Ok(())
     }
 
-    /// Another user wants to bind the session.
+    /// Refuses a binding of another user.
     pub(super) fn other_user(&self, session: &Session, user: &str) -> Stop {
         let what =
             format!("channel refused: the session belongs to another user than {user}, who asks for it");
-        // MS-SMB2 3.3.5.5 (exception: STATUS_ACCESS_DENIED as Windows Server answers, not STATUS_NOT_SUPPORTED)
+        // MS-SMB2 3.3.5.5 (exception: STATUS_ACCESS_DENIED as in Windows Server, not STATUS_NOT_SUPPORTED)
         let status = NtStatus::ACCESS_DENIED;
-        self.connection.complain(session.id, status, &what, self.request.now);
+        self.connection.log_refusal(session.id, status, &what, self.request.now);
         Stop::Fail(status)
     }
 
-    fn refuse(&self, session: u64, (status, why): Refused) -> Stop {
+    fn refuse(&self, session: u64, (status, why): BindRefusal) -> Stop {
         let what = format!("channel refused: {why}");
-        self.connection.complain(session, status, &what, self.request.now);
+        self.connection.log_refusal(session, status, &what, self.request.now);
         Stop::Fail(status)
     }
 }
 
-/// A silent channel has given its place up for one that its client has asked for (`state/room.rs`).
+/// Closes a silent channel that was replaced at its client's request (`state/channel_limit.rs`).
 fn close_silent(silent: &Handle, session: &Session, now: Now) {
-    let silent_ms = now.mono_ns.saturating_sub(silent.way.heard_ns()) / 1_000_000;
+    let silent_ms = now.mono_ns.saturating_sub(silent.path.heard_ns()) / 1_000_000;
     let (peer, what) = (silent.peer.remote, "it is silent, and its client has asked for one in its place");
     tracing::info!(%peer, session = session.id, silent_ms, "channel closed: {what}");
-    // It is counted as lost when it is closed.
+    // The close counts it as a lost connection.
     silent.post(Event::Close);
 }
 
-/// Whether the session is one of a user who is proved and has a name.
+/// Whether the session has an authenticated user that is not anonymous.
 fn is_named(session: &Session) -> bool {
     session.proved().is_some_and(|proved| !proved.anonymous)
 }
 
-/// Whether a session that was made with one signing algorithm can be bound to a connection with another.
+/// Whether the signing algorithms of a session and a connection allow a binding.
 ///
-/// GMAC and the two algorithms before it do not mix, as Windows Server has it; MS-SMB2 has no word on this.
-fn can_sign(session: &Session, here: &Negotiated) -> Result<(), Refused> {
+/// GMAC and the two algorithms before it do not mix, as in Windows Server. MS-SMB2 does not mention this.
+fn can_sign(session: &Session, here: &Negotiated) -> Result<(), BindRefusal> {
     let is_gmac = |algorithm| algorithm == SigningAlgorithm::AesGmac;
     match (is_gmac(session.protection.signing), is_gmac(here.protection.signing)) {
         (false, true) => {

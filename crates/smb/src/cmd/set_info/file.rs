@@ -1,5 +1,5 @@
-//! The information classes that can be set on a file: one table from the number to what is needed and who
-//! does it (MS-SMB2 3.3.5.21.1 and MS-FSA 2.1.5.15).
+//! The information classes that can be set on a file. One table gives the rights and the function for each
+//! number (MS-SMB2 3.3.5.21.1 and MS-FSA 2.1.5.15).
 
 use share::engine::{Basic, TimeSet};
 use share::{Attributes, Options};
@@ -9,28 +9,28 @@ use smb_wire::fscc::time::SetTime;
 use smb_wire::fscc::{BadBuffer, FileAttributes, FileInfoClass, FileTime, ea};
 use volume::security::Rights;
 
-use super::{Change, naming};
+use super::{InfoChange, naming};
 use crate::exchange::Stop;
 use crate::info::ea_status;
-use crate::info::kept::mode;
+use crate::info::position_mode::mode;
 
 type Applied = Result<(), Stop>;
 
-/// How one class is set.
+/// One class.
 struct Class {
     number: FileInfoClass,
-    /// What the Open must have been granted.
+    /// The rights that the Open must have.
     needs: Rights,
-    apply: fn(&Change<'_>) -> Applied,
+    apply: fn(&InfoChange<'_>) -> Applied,
 }
 
-const fn class(number: FileInfoClass, needs: Rights, apply: fn(&Change<'_>) -> Applied) -> Class {
+const fn class(number: FileInfoClass, needs: Rights, apply: fn(&InfoChange<'_>) -> Applied) -> Class {
     Class { number, needs, apply }
 }
 
 const NO_RIGHT: Rights = Rights::empty();
 
-/// Every class that can be set.
+/// All classes that can be set.
 const CLASSES: [Class; 15] = [
     class(FileInfoClass::BASIC, Rights::WRITE_ATTRIBUTES, basic),
     class(FileInfoClass::RENAME, Rights::DELETE, |c| naming::rename(c, RenameLayout::Type2)),
@@ -49,8 +49,8 @@ const CLASSES: [Class; 15] = [
     class(FileInfoClass::LINK_EX, NO_RIGHT, |c| naming::link(c, RenameLayout::Ex)),
 ];
 
-/// Sets the class that is asked for.
-pub(super) fn apply(change: &Change<'_>, number: u8) -> Applied {
+/// Sets the requested class.
+pub(super) fn apply(change: &InfoChange<'_>, number: u8) -> Applied {
     let number = FileInfoClass(number);
     let class = CLASSES.iter().find(|class| class.number == number).ok_or_else(|| refusal(number))?;
     // MS-SMB2 3.3.5.21.1
@@ -62,7 +62,7 @@ pub(super) fn apply(change: &Change<'_>, number: u8) -> Applied {
 // MS-SMB2 3.3.5.21.1
 fn refusal(number: FileInfoClass) -> NtStatus {
     match number {
-        // Note 428: what Windows answers to classes that no document names.
+        // Note 428: the status of Windows for classes that no document names.
         FileInfoClass::QUOTA | FileInfoClass(30 | 41 | 42 | 43) => NtStatus::NOT_SUPPORTED,
         _ => NtStatus::INVALID_INFO_CLASS,
     }
@@ -82,7 +82,7 @@ fn invalid() -> Stop {
 }
 
 // MS-FSA 2.1.5.15.2
-fn basic(change: &Change<'_>) -> Applied {
+fn basic(change: &InfoChange<'_>) -> Applied {
     let given = file::Basic::parse(change.buffer).map_err(status_of)?;
     let attributes = given.file_attributes;
     let is_directory = change.file.is_directory();
@@ -101,7 +101,7 @@ fn basic(change: &Change<'_>) -> Applied {
     change.settle(change.engine.set_basic(change.caller, change.file, basic))
 }
 
-/// What a time field asks for; nothing for a zero.
+/// The change in a time field. Zero makes no change.
 fn time(given: FileTime) -> Result<Option<TimeSet>, Stop> {
     Ok(match given.to_set().map_err(status_of)? {
         SetTime::Keep => None,
@@ -111,7 +111,7 @@ fn time(given: FileTime) -> Result<Option<TimeSet>, Stop> {
     })
 }
 
-/// The attribute bits to set: those that a client may, NORMAL for none of them; nothing for a zero.
+/// The settable attribute bits, or NORMAL if there is none of them. Zero makes no change.
 fn settable(given: FileAttributes) -> Option<Attributes> {
     if given.is_empty() {
         return None;
@@ -121,13 +121,13 @@ fn settable(given: FileAttributes) -> Option<Attributes> {
 }
 
 // MS-FSA 2.1.5.15.3
-fn disposition(change: &Change<'_>) -> Applied {
+fn disposition(change: &InfoChange<'_>) -> Applied {
     let given = Disposition::parse(change.buffer).map_err(status_of)?;
     mark(change, given.delete_pending, false, false)
 }
 
 // MS-FSA 2.1.5.15.4
-fn disposition_ex(change: &Change<'_>) -> Applied {
+fn disposition_ex(change: &InfoChange<'_>) -> Applied {
     let given = DispositionEx::parse(change.buffer).map_err(status_of)?;
     let flags = given.checked().map_err(|_| NtStatus::NOT_SUPPORTED)?;
     let deletes = flags.contains(DispositionFlags::DELETE);
@@ -138,21 +138,21 @@ fn disposition_ex(change: &Change<'_>) -> Applied {
     mark(change, deletes, flags.contains(DispositionFlags::POSIX_SEMANTICS), ignores)
 }
 
-fn mark(change: &Change<'_>, deletes: bool, posix: bool, ignores_read_only: bool) -> Applied {
+fn mark(change: &InfoChange<'_>, deletes: bool, posix: bool, ignores_read_only: bool) -> Applied {
     let step = change.engine.set_delete(change.caller, change.file, deletes, posix, ignores_read_only);
     change.settle(step)
 }
 
 // MS-FSA 2.1.5.15.10
-fn position(change: &Change<'_>) -> Applied {
+fn position(change: &InfoChange<'_>) -> Applied {
     let given = file::Position::parse(change.buffer).map_err(status_of)?;
     let position = u64::try_from(given.current_byte_offset).map_err(|_| invalid())?;
-    change.open.moving.kept.set_position(position);
+    change.open.per_request.position_mode.set_position(position);
     Ok(())
 }
 
 // MS-FSA 2.1.5.15.6
-fn extended(change: &Change<'_>) -> Applied {
+fn extended(change: &InfoChange<'_>) -> Applied {
     if change.file.known_attributes().is_some_and(|bits| bits.contains(Attributes::REPARSE)) {
         return Err(Stop::Fail(NtStatus::EAS_NOT_SUPPORTED));
     }
@@ -165,43 +165,44 @@ fn extended(change: &Change<'_>) -> Applied {
 }
 
 // MS-FSA 2.1.5.15.8
-fn set_mode(change: &Change<'_>) -> Applied {
+fn set_mode(change: &InfoChange<'_>) -> Applied {
     const SYNCHRONOUS: u32 = mode::SYNCHRONOUS_ALERT | mode::SYNCHRONOUS_NONALERT;
     let given = file::Mode::parse(change.buffer).map_err(status_of)?.mode;
     let known = mode::WRITE_THROUGH | mode::SEQUENTIAL_ONLY | SYNCHRONOUS;
-    // No Open of a network client is synchronous, so none can become so.
+    // No Open of a network client is synchronous, and none can become so.
     if given & !known != 0 || given & SYNCHRONOUS != 0 {
         return Err(invalid());
     }
-    change.open.moving.kept.set_mode(given);
+    change.open.per_request.position_mode.set_mode(given);
     Ok(())
 }
 
 // MS-FSA 2.1.5.15.1
-fn allocation(change: &Change<'_>) -> Applied {
+fn allocation(change: &InfoChange<'_>) -> Applied {
     let given = file::Allocation::parse(change.buffer).map_err(status_of)?;
     let bytes = size(change, given.allocation_size)?;
     change.settle(change.engine.set_allocation(change.caller, change.file, bytes))
 }
 
 // MS-FSA 2.1.5.15.5
-fn end_of_file(change: &Change<'_>) -> Applied {
+fn end_of_file(change: &InfoChange<'_>) -> Applied {
     let given = EndOfFile::parse(change.buffer).map_err(status_of)?;
     let bytes = size(change, given.end_of_file)?;
     change.settle(change.engine.set_size(change.caller, change.file, bytes))
 }
 
-/// A size that a file can be asked to have.
-fn size(change: &Change<'_>, given: i64) -> Result<u64, Stop> {
+/// A valid size for a file.
+fn size(change: &InfoChange<'_>, given: i64) -> Result<u64, Stop> {
     if change.file.is_directory() {
         return Err(invalid());
     }
     u64::try_from(given).map_err(|_| invalid())
 }
 
-/// Shows bytes that were never written, so it takes a privilege that nobody has over the network.
+/// Refuses the class. It would expose bytes that were never written, so it needs a privilege that nobody has
+/// over the network.
 // MS-FSA 2.1.5.15.15
-fn valid_data_length(change: &Change<'_>) -> Applied {
+fn valid_data_length(change: &InfoChange<'_>) -> Applied {
     file::ValidDataLength::parse(change.buffer).map_err(status_of)?;
     Err(Stop::Fail(NtStatus::PRIVILEGE_NOT_HELD))
 }

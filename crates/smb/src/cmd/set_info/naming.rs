@@ -1,4 +1,4 @@
-//! Renaming, linking and short names (MS-FSA 2.1.5.15.7, 2.1.5.15.12 and 2.1.5.15.14).
+//! Renames, links and short names (MS-FSA 2.1.5.15.7, 2.1.5.15.12 and 2.1.5.15.14).
 
 use smb_wire::fscc::file::{RenameFlags, RenameLayout, RenameRequest, read_name};
 use smb_wire::fscc::names::BadStream;
@@ -7,16 +7,16 @@ use smb_wire::fscc::names::{Syntax, is_short_name};
 use smb_wire::{NtStatus, Utf16};
 use volume::security::Rights;
 
-use super::Change;
+use super::InfoChange;
 use super::file::status_of;
 use crate::exchange::Stop;
 use crate::info::names::{STREAM_SYNTAX, name, syntax};
-use crate::path::{self, Target};
+use crate::path::{self, ParsedPath};
 
-/// Renames what is open: a stream by a name that begins with a colon, else the file.
+/// Renames the object of the Open. A name with a leading colon renames a stream, any other the file.
 // MS-SMB2 3.3.5.21.1
 // MS-FSA 2.1.5.15.12
-pub(super) fn rename(change: &Change<'_>, layout: RenameLayout) -> Result<(), Stop> {
+pub(super) fn rename(change: &InfoChange<'_>, layout: RenameLayout) -> Result<(), Stop> {
     let asked = RenameRequest::parse(change.buffer, layout).map_err(status_of)?;
     check_root(&asked)?;
     let replaces = asked.flags.contains(RenameFlags::REPLACE_IF_EXISTS);
@@ -33,9 +33,9 @@ pub(super) fn rename(change: &Change<'_>, layout: RenameLayout) -> Result<(), St
     change.settle(step)
 }
 
-/// Gives what is open a further name.
+/// Adds a hard link to the file.
 // MS-FSA 2.1.5.15.7
-pub(super) fn link(change: &Change<'_>, layout: RenameLayout) -> Result<(), Stop> {
+pub(super) fn link(change: &InfoChange<'_>, layout: RenameLayout) -> Result<(), Stop> {
     let asked = RenameRequest::parse(change.buffer, layout).map_err(status_of)?;
     check_root(&asked)?;
     Stop::when(change.file.stream().is_some(), NtStatus::INVALID_PARAMETER)?;
@@ -45,26 +45,27 @@ pub(super) fn link(change: &Change<'_>, layout: RenameLayout) -> Result<(), Stop
     change.settle(change.engine.link(change.caller, change.file, &to.names, replaces))
 }
 
-/// Handles that a name could be relative to exist on one machine only.
+/// Refuses a root handle for a relative name, since such handles exist on one machine only.
 // MS-SMB2 3.3.5.21.1
 fn check_root(asked: &RenameRequest<'_>) -> Result<(), Stop> {
     if asked.root_directory == 0 { Ok(()) } else { Err(Stop::Fail(NtStatus::INVALID_PARAMETER)) }
 }
 
-/// The new place of a file.
-fn target(name: Utf16<'_>, syntax: Syntax) -> Result<Target, Stop> {
+/// The new path of a file.
+fn target(name: Utf16<'_>, syntax: Syntax) -> Result<ParsedPath, Stop> {
     let target = path::parse(name, syntax)?;
     if target.stream.is_some() {
-        // MS-FSA 2.1.5.15.12 (exception: Windows takes the path of a stream for one that is in use)
+        // MS-FSA 2.1.5.15.12 (exception: Windows treats the path of a stream like one that is in use)
         return Err(Stop::Fail(NtStatus::SHARING_VIOLATION));
     }
     Stop::when(target.names.is_empty(), NtStatus::OBJECT_NAME_INVALID)?;
     Ok(target)
 }
 
-/// A path without the separator that it may begin with: smbclient links with one, pysmb, smbj, jcifs-ng and node-smb2 rename
-/// with one, of either kind, and Samba takes it.
-// MS-FSA 2.1.5.15.7, 2.1.5.15.12 (exception: Windows takes such a name for one of the host and refuses a rename to it)
+/// A path without a leading separator. smbclient links with one. pysmb, smbj, jcifs-ng and node-smb2 rename
+/// with one, of either kind, and Samba accepts it.
+// MS-FSA 2.1.5.15.7, 2.1.5.15.12 (exception: Windows takes such a name for one of the host and refuses a
+// rename to it)
 fn without_separator(name: Utf16<'_>) -> Utf16<'_> {
     match name.as_bytes() {
         [b'\\' | b'/', 0, rest @ ..] => Utf16::new(rest).unwrap_or(name),
@@ -72,7 +73,7 @@ fn without_separator(name: Utf16<'_>) -> Utf16<'_> {
     }
 }
 
-/// The new name of a stream; of the file's own data, or the directory, when that is open.
+/// The new name of a stream. If the Open has the file's own data or a directory, it names those.
 // MS-FSA 2.1.5.15.12.1
 fn new_stream(text: Utf16<'_>, is_directory: bool) -> Result<volume::Name, Stop> {
     let fail = |status| Err(Stop::Fail(status));
@@ -88,7 +89,7 @@ fn new_stream(text: Utf16<'_>, is_directory: bool) -> Result<volume::Name, Stop>
         (StreamType::IndexAllocation, false) | (StreamType::Data, true) => {
             fail(NtStatus::OBJECT_TYPE_MISMATCH)
         }
-        // A named stream cannot take the place of the file's own data.
+        // A named stream cannot replace the file's own data.
         (StreamType::Data, false) if stream.name.is_empty() => fail(NtStatus::NOT_SUPPORTED),
         (StreamType::Data, false) => {
             name(stream.name, STREAM_SYNTAX).map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))
@@ -96,9 +97,9 @@ fn new_stream(text: Utf16<'_>, is_directory: bool) -> Result<volume::Name, Stop>
     }
 }
 
-/// Files have no short names beside their own, as on a volume where they are switched off.
+/// Refuses all short names, as on a volume without them.
 // MS-FSA 2.1.5.15.14
-pub(super) fn short_name(change: &Change<'_>) -> Result<(), Stop> {
+pub(super) fn short_name(change: &InfoChange<'_>) -> Result<(), Stop> {
     let name = read_name(change.buffer).map_err(status_of)?;
     let is_root = change.file.name().is_none();
     let is_allowed = name.is_empty() || is_short_name(name);
@@ -126,7 +127,7 @@ mod tests {
         new_stream(Utf16::new(&utf16::encode(text)).unwrap(), false)
     }
 
-    fn place(text: &str, syntax: Syntax) -> Result<Target, Stop> {
+    fn place(text: &str, syntax: Syntax) -> Result<ParsedPath, Stop> {
         target(Utf16::new(&utf16::encode(text)).unwrap(), syntax)
     }
 

@@ -1,4 +1,4 @@
-//! What can be set on a named pipe of IPC$ (MS-FSCC 2.4.37).
+//! The information class that can be set on a named pipe of IPC$ (MS-FSCC 2.4.37).
 
 use smb_wire::NtStatus;
 use smb_wire::fscc::FileInfoClass;
@@ -9,7 +9,7 @@ use smb_wire::set_info::Request;
 use super::file::status_of;
 use crate::exchange::Stop;
 
-/// Sets how a pipe is read. Clients ask for what the pipes here always do: messages, and calls that wait.
+/// Sets the mode of a pipe. Only the mode that the pipes have is valid: messages, and calls that wait.
 pub(super) fn apply(asked: &Request<'_>) -> Result<(), Stop> {
     match (asked.info_type, FileInfoClass(asked.file_info_class)) {
         (InfoType::File, FileInfoClass::PIPE) => {

@@ -1,17 +1,17 @@
-//! Setting parts of a security descriptor (MS-SMB2 3.3.5.21.3 and MS-FSA 2.1.5.17).
+//! Sets parts of a security descriptor (MS-SMB2 3.3.5.21.3 and MS-FSA 2.1.5.17).
 
 use std::sync::atomic::Ordering;
 
 use smb_wire::NtStatus;
 use volume::security::{Descriptor, Parts, Rights};
 
-use super::Change;
+use super::InfoChange;
 use crate::exchange::Stop;
 use crate::info::DESCRIPTOR_PARTS;
 use crate::info::numbers::Numbers;
 
-/// Sets the parts that are asked for.
-pub(super) fn apply(change: &Change<'_>, additional_information: u32) -> Result<(), Stop> {
+/// Sets the requested parts.
+pub(super) fn apply(change: &InfoChange<'_>, additional_information: u32) -> Result<(), Stop> {
     let parts = Parts::from_bits_retain(additional_information) & DESCRIPTOR_PARTS;
     Stop::when(!change.may(needed(parts)), NtStatus::ACCESS_DENIED)?;
     let given = Descriptor::parse(change.buffer);
@@ -27,7 +27,7 @@ pub(super) fn apply(change: &Change<'_>, additional_information: u32) -> Result<
 }
 
 /// Sets owner, group and mode as chown(2) and chmod(2) do.
-fn apply_numbers(change: &Change<'_>, parts: Parts, numbers: Numbers) -> Result<(), Stop> {
+fn apply_numbers(change: &InfoChange<'_>, parts: Parts, numbers: Numbers) -> Result<(), Stop> {
     change.open.tree.speaks_numbers.store(true, Ordering::Relaxed);
     let uid = numbers.uid.filter(|_| parts.contains(Parts::OWNER));
     let gid = numbers.gid.filter(|_| parts.contains(Parts::GROUP));
@@ -40,7 +40,7 @@ fn apply_numbers(change: &Change<'_>, parts: Parts, numbers: Numbers) -> Result<
     }
 }
 
-/// What an Open must have been granted to set these parts.
+/// The rights that an Open needs to set these parts.
 // MS-SMB2 3.3.5.21.3
 fn needed(parts: Parts) -> Rights {
     let mut needed = Rights::empty();

@@ -1,4 +1,4 @@
-//! What an account demands of a session, and why one does not meet it.
+//! The demands of an account on a session, and the reason why a session does not meet them.
 
 use auth::crypto::Cipher;
 use smb_wire::negotiate::Dialect;
@@ -7,7 +7,7 @@ use super::Comes;
 use crate::config::{Encryption, Signing};
 use crate::keys::Protection;
 
-/// Demands of an account; what is none, it has no word on.
+/// The demands of an account. `None` stands for no demand.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Demands {
     /// Oldest dialect.
@@ -16,34 +16,34 @@ pub struct Demands {
     pub encryption: Option<Encryption>,
     /// Signing.
     pub signing: Option<Signing>,
-    /// Ciphers by which may be sealed.
+    /// Allowed ciphers.
     pub ciphers: Option<Vec<Cipher>>,
-    /// Whether nobody is let in by a password of their own.
+    /// Whether users may not log on with their own passwords.
     pub refuses_passwords: bool,
-    /// Whether nobody is let in by the account's keys.
+    /// Whether users may not log on with the account's keys.
     pub refuses_keys: bool,
 }
 
 impl Demands {
-    /// Whether a session may be sealed so.
+    /// Whether the account allows this cipher.
     #[must_use]
     pub fn takes(&self, cipher: Cipher) -> bool {
         self.ciphers.as_ref().is_none_or(|ciphers| ciphers.contains(&cipher))
     }
 
-    /// Whether all must be sealed.
+    /// Whether all messages must be sealed.
     #[must_use]
     pub fn seals(&self) -> bool {
         self.encryption == Some(Encryption::Required)
     }
 
-    /// Whether all must be signed or sealed.
+    /// Whether all messages must be signed or sealed.
     #[must_use]
     pub fn signs(&self) -> bool {
         self.signing == Some(Signing::Required)
     }
 
-    /// Why who comes so does not meet them, in words behind the account's name.
+    /// The demand that a log-on does not meet, in words that follow the account's name.
     #[must_use]
     pub fn unmet(&self, comes: Comes<'_>) -> Option<String> {
         let Comes { protection: Protection { dialect, cipher, .. }, signs, key_of } = comes;
@@ -62,7 +62,7 @@ impl Demands {
             None if self.seals() => {
                 Some("demands encryption, and its client has none that both sides know".to_owned())
             }
-            // A client that could seal may be about to, which is as good.
+            // A client that could seal may do so, and that is as good as signing.
             None if self.signs() && !signs => {
                 Some("demands signed messages, and its client has not said that it signs".to_owned())
             }

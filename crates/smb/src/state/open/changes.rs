@@ -1,63 +1,64 @@
-//! What is being carried out on an Open: how many changes, how many requests that only look, and who waits for their end
-//! ([`super::changing`]).
+//! Counts of the operations under way on an Open: changes and reads. It also keeps the waiters for their end
+//! ([`super::pending`]).
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use share::Ticket;
 
-/// Which life of an Open this is, and how many changes are being carried out on it. A life ends when the Open is closed,
-/// or left by its session; taken up again it begins another one.
+/// The current life of an Open, and the number of changes under way on it. A life ends when the Open is
+/// closed or its session detaches it. A reconnect begins another life.
 ///
-/// One word, so that a change begins either before the end of its life, and is waited for, or not at all.
+/// It is one word. So a change either begins before the end of its life, and is awaited, or does not begin.
 #[derive(Debug, Default)]
 pub(crate) struct Changes(pub(super) AtomicU64);
 
-/// How many there are.
+/// The bits of the number of changes.
 pub(super) const COUNT: u64 = 0x7fff_ffff;
-/// Somebody waits for the last of them.
+/// The bit for waiters on the last change.
 pub(super) const AWAITED: u64 = 0x8000_0000;
-/// Where the number of the life stands.
+/// The position of the life's number.
 const LIFE: u32 = 32;
 
 impl Changes {
-    /// The life of this moment.
+    /// The number of the current life.
     pub fn life(&self) -> u32 {
         (self.0.load(Ordering::Acquire) >> LIFE) as u32
     }
 
-    /// A change of this life begins; false when that is over, and nothing may be changed.
+    /// Begins a change of this life. Returns false if the life has ended. Then nothing may be changed.
     #[inline]
     pub(super) fn begin(&self, life: u32) -> bool {
         let begin = |word: u64| ((word >> LIFE) as u32 == life).then_some(word + 1);
         self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, begin).is_ok()
     }
 
-    /// A change is over; true when it was the last one, and somebody waits for that.
+    /// Ends a change. Returns true if it was the last one and there are waiters.
     #[inline]
     pub(super) fn end(&self) -> bool {
-        // Release and acquire: who has waited sees what it has changed.
+        // Release and acquire: a waiter sees the effects of the change.
         self.0.fetch_sub(1, Ordering::AcqRel) & (COUNT | AWAITED) == AWAITED | 1
     }
 
-    /// A life is over; whether changes of it still are being carried out.
+    /// Ends a life. Returns whether changes of it are still under way.
     pub fn end_life(&self) -> bool {
         self.0.fetch_add(1 << LIFE, Ordering::AcqRel) & COUNT != 0
     }
 
-    /// Whether changes are being carried out.
+    /// Whether changes are under way.
     pub(super) fn are_under_way(&self) -> bool {
         self.0.load(Ordering::Acquire) & COUNT != 0
     }
 }
 
-/// How many requests that only look are being carried out elsewhere on an Open: a READ of what is not in memory, a FLUSH.
+/// The number of read-only operations of an Open on the blocking pool, such as a READ of data that is not in
+/// memory, or a FLUSH.
 #[derive(Debug, Default)]
-pub(crate) struct Looks(pub(super) AtomicU32);
+pub(crate) struct PendingReads(pub(super) AtomicU32);
 
-/// Who waits until the last change of an Open is over, or until nothing looks at it any more.
+/// The waiters for the end of the changes, or of all operations, of an Open.
 #[derive(Debug, Default)]
-pub(crate) struct Awaiting(pub(super) Mutex<Vec<Ticket>>);
+pub(crate) struct EndWaiters(pub(super) Mutex<Vec<Ticket>>);
 
 #[cfg(test)]
 mod tests {
@@ -71,7 +72,7 @@ mod tests {
         assert!(changes.end_life());
         assert!(!changes.begin(first));
         assert!(changes.are_under_way());
-        // Whoever takes the Open up is in the next one.
+        // A reconnected Open is in the next life.
         let second = changes.life();
         assert_ne!(first, second);
         assert!(!changes.end());

@@ -1,4 +1,4 @@
-//! The listing of a directory that is open: which names it wants, and where it stands.
+//! The directory listing of an Open: the pattern of names, and the position in the directory.
 
 use smb_wire::fscc::names::{Syntax, fold_units, plain_end, to_wire_units};
 use smb_wire::fscc::wildcard::Pattern;
@@ -7,40 +7,40 @@ use volume::Name;
 
 use crate::info::names::name;
 
-/// Where the listing of one Open stands (MS-FSA 2.1.1.6 QueryPattern and QueryLastEntry).
+/// The position in the listing of an Open (MS-FSA 2.1.1.6 QueryPattern and QueryLastEntry).
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
-    /// What the first request asked for; none before it.
-    pub wanted: Option<Wanted>,
-    /// How many of `.` and `..` are behind us.
+    /// The pattern of the first request. `None` before that.
+    pub pattern: Option<NamePattern>,
+    /// How many of `.` and `..` were sent.
     pub dots: usize,
-    /// Resumes behind the last entry that was sent.
+    /// The position after the last sent entry.
     pub cookie: u64,
-    /// Whether nothing is left.
+    /// Whether the listing is complete.
     pub is_done: bool,
-    /// The request that has looked at many names without finding one, by its connection and number, and whether it was
-    /// the first: it goes on here.
+    /// A request that has tried many names without a match, by its connection and number, and whether it was
+    /// the first one. It continues here.
     pub under_way: Option<((u64, u64), bool)>,
 }
 
-/// A pattern, ready to be held against names of the host.
+/// A pattern in the form that is matched against names of the host.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct NamePattern {
     pattern: Pattern,
-    /// The only name that it can select.
+    /// The only name that the pattern can match.
     exact: Option<Name>,
     syntax: Syntax,
-    /// A name on its way through the mapping, kept for the next one.
+    /// A buffer for a name in wire form, kept for the next one.
     units: Vec<u16>,
 }
 
-impl Wanted {
-    /// What `text` selects; nothing at all stands for everything.
+impl NamePattern {
+    /// Parses the pattern `text`. An empty text matches all names.
     ///
     /// # Errors
-    /// STATUS_OBJECT_NAME_INVALID for what can be no name even with wildcards in it.
+    /// STATUS_OBJECT_NAME_INVALID if the text cannot be a name even with wildcards in it.
     // MS-FSA 2.1.5.6.3
-    pub fn new(text: Utf16<'_>, syntax: Syntax, folds: bool) -> Result<Wanted, NtStatus> {
+    pub fn new(text: Utf16<'_>, syntax: Syntax, folds: bool) -> Result<NamePattern, NtStatus> {
         let all = utf16::encode("*");
         let text = if text.is_empty() { Utf16::new(&all).unwrap_or_default() } else { text };
         let invalid = NtStatus::OBJECT_NAME_INVALID;
@@ -51,15 +51,16 @@ impl Wanted {
         let Ok(pattern) = Pattern::new(text, folds) else { return Err(invalid) };
         let is_dots = text == "." || text == "..";
         let exact = if pattern.has_wildcards() || is_dots { None } else { Some(name(text, syntax)?) };
-        Ok(Wanted { pattern, exact, syntax, units: Vec::new() })
+        Ok(NamePattern { pattern, exact, syntax, units: Vec::new() })
     }
 
-    /// The only name that can be selected, where there is only one.
+    /// The only name that the pattern can match, if there is just one.
     pub fn exact(&self) -> Option<&Name> {
         self.exact.as_ref()
     }
 
-    /// Whether this name of the host is wanted, as it is listed or with the dot or space at its end with which it was made.
+    /// Whether the pattern matches this name of the host. It may match the listed name, or the name with its
+    /// original final dot or space.
     // MS-FSA 2.1.4.4
     pub fn selects(&mut self, name: &[u8]) -> bool {
         if self.pattern.selects_all() {
@@ -81,15 +82,15 @@ impl Wanted {
         self.pattern.matches(&self.units)
     }
 
-    /// Whether `.` or `..` is wanted. Wildcards cannot tell the two apart, as on Windows: the second has a
-    /// dot that looks like the one before an extension.
+    /// Whether the pattern matches `.` or `..`. Wildcards cannot tell the two apart, as on Windows: the
+    /// second one has a dot that looks like the one before an extension.
     pub fn selects_dots(&mut self, name: &[u8]) -> bool {
         let looks_like: &[u8] = if self.pattern.has_wildcards() { b"." } else { name };
         self.selects(looks_like)
     }
 }
 
-// MS-FSCC 2.1.5.2, but for the wildcards
+// MS-FSCC 2.1.5.2, except the wildcards
 fn is_forbidden(unit: u16, syntax: Syntax) -> bool {
     match (u8::try_from(unit), syntax) {
         (Err(_), _) => false,
@@ -102,9 +103,9 @@ fn is_forbidden(unit: u16, syntax: Syntax) -> bool {
 mod tests {
     use super::*;
 
-    fn wanted(text: &str, syntax: Syntax, folds: bool) -> Result<Wanted, NtStatus> {
+    fn wanted(text: &str, syntax: Syntax, folds: bool) -> Result<NamePattern, NtStatus> {
         let bytes = utf16::encode(text);
-        Wanted::new(Utf16::new(&bytes).unwrap(), syntax, folds)
+        NamePattern::new(Utf16::new(&bytes).unwrap(), syntax, folds)
     }
 
     #[test]
@@ -119,7 +120,7 @@ mod tests {
 
     #[test]
     fn names_are_compared_as_the_client_sees_them() {
-        // A colon of the host is U+F022 on the wire, so a question mark stands for it.
+        // A colon of the host is U+F022 on the wire, so a question mark matches it.
         assert!(wanted("a?b", Syntax::Windows, true).unwrap().selects(b"A:B"));
         assert!(wanted("\u{e9}*", Syntax::Windows, true).unwrap().selects("\u{c9}t\u{c9}".as_bytes()));
         assert!(!wanted("a*", Syntax::Windows, false).unwrap().selects(b"ABC"));
@@ -135,7 +136,7 @@ mod tests {
         }
         assert!(selects("* ", b"x ") && selects("?\u{f028}", b"x "));
         assert!(!selects("*.", b"x ") && !selects("* ", b"x.") && !selects("?.", b"x"));
-        // Inside of a name nothing is mapped.
+        // Characters inside a name are not mapped.
         assert!(!selects("*\u{f029}y", b"x.y"));
         assert!(wanted("*.", Syntax::Posix, true).unwrap().selects(b"x."));
         assert!(!wanted("*\u{f029}", Syntax::Posix, true).unwrap().selects(b"x."));

@@ -1,13 +1,12 @@
-//! Open: what CREATE made (MS-SMB2 3.3.1.10).
+//! An Open, the result of a CREATE (MS-SMB2 3.3.1.10).
 //!
-//! An Open has two halves. [`Body`] is what it is and stays for its whole life; [`Open`] says by which id
-//! and through which session and tree it is reached, and is made anew when a client comes back for it
-//! ([`Open::rebound`]). The table of Opens holds the newest, so that READ and WRITE find session, tree and
-//! file by one load and no lock.
+//! An Open has two halves. [`Body`] keeps its values for the Open's whole life. [`Open`] has the id, the
+//! session and the tree. A reconnect makes a new [`Open`] ([`Open::rebound`]) with the same body. The table
+//! of Opens has the newest one. So READ and WRITE find session, tree and file with one load and no lock.
 
 mod changes;
-pub(crate) mod changing;
 pub(crate) mod listing;
+pub(crate) mod pending;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -18,16 +17,16 @@ use smb_wire::FileId;
 use smb_wire::rpc::Pipe;
 use wire::Now;
 
-use changes::{Awaiting, Changes, Looks};
+use changes::{Changes, EndWaiters, PendingReads};
 use listing::Listing;
 
-use super::durable::{Made, Promise, Survival};
+use super::durable::{CreateRecord, Promise, Survival};
 use super::sequence::{ChannelSequence, LockSequences, RefusedLocks};
 use super::tree::Tree;
-use crate::info::Kept;
+use crate::info::PositionMode;
 use crate::table::Keyed;
 
-/// What an Open leads to.
+/// The object that an Open leads to.
 pub enum Object {
     /// A file or directory of a share.
     File {
@@ -40,25 +39,25 @@ pub enum Object {
     Pipe(Mutex<Pipe>),
 }
 
-/// The session of an Open that has none, since its client is gone: no session's id is zero.
+/// The session id of an Open whose client is gone. No session has the id zero.
 pub const NO_SESSION: u64 = 0;
 
-/// One Open, as one session reaches it.
+/// One Open as a session reaches it.
 pub struct Open {
-    /// Both halves of its id. The volatile one is another after a reconnect.
+    /// Both halves of its id. The volatile half changes at a reconnect.
     pub id: FileId,
     /// The session it belongs to, or [`NO_SESSION`].
     pub session_id: u64,
     /// The client of that session.
     pub client: ClientKey,
-    /// Which of its lives this is: only in that anything is changed through it.
+    /// The number of its life. It can change the file only in that life.
     pub(crate) life: u32,
-    /// The tree it is reached through; of an Open without session, the one it was last reached through.
+    /// The tree that it belongs to, or did if it has no session.
     pub tree: Arc<Tree>,
     body: Arc<Body>,
 }
 
-/// An Open that leads to a file of a share, taken apart. What has one needs no answer for pipes.
+/// An Open of a file on a share, with its parts. Code that has one needs no case for pipes.
 #[derive(Clone, Copy)]
 pub(crate) struct OnDisk<'a> {
     pub open: &'a Open,
@@ -66,51 +65,52 @@ pub(crate) struct OnDisk<'a> {
     pub engine: &'a Arc<Share>,
     /// The engine's side of the Open.
     pub file: &'a Arc<share::Open>,
-    /// The session's user, held to the share's limits.
+    /// The session's user within the share's limits.
     pub identity: &'a Arc<Identity>,
 }
 
-/// What every READ and WRITE on an Open changes, on one cache line and with nothing else on it: requests come on the
-/// threads of several channels, and what they only look at should not go from thread to thread with it.
+/// The values that every READ and WRITE on an Open changes. They are alone on one cache line. Requests come
+/// on the threads of several channels, and values that they only read should not move between the threads
+/// with this line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub(crate) struct Moving {
-    /// Which requests are late.
+pub(crate) struct PerRequestState {
+    /// Detects late requests.
     pub(crate) sequence: ChannelSequence,
-    /// What is being changed through it.
+    /// The changes under way.
     pub(crate) changes: Changes,
-    /// What some information classes ask for.
-    pub(crate) kept: Kept,
+    /// Values for some information classes.
+    pub(crate) position_mode: PositionMode,
 }
 
-/// What of an Open stays the same whoever reaches it.
+/// The part of an Open that stays the same after a reconnect.
 pub struct Body {
-    /// When it was made.
+    /// When it was created.
     pub created: Now,
     object: OnceLock<Object>,
     /// Its directory listing.
     pub(crate) listing: Mutex<Listing>,
-    /// What its requests change.
-    pub(crate) moving: Moving,
-    /// What only looks at it elsewhere.
-    pub(crate) looks: Looks,
-    /// Who waits for the last change through it, or until nothing looks at it any more.
-    pub(crate) awaiting: Awaiting,
-    /// The numbers of its LOCK requests.
+    /// The values that its requests change.
+    pub(crate) per_request: PerRequestState,
+    /// The read-only operations on the blocking pool.
+    pub(crate) pending_reads: PendingReads,
+    /// The waiters for the end of its operations.
+    pub(crate) end_waiters: EndWaiters,
+    /// The lock sequence numbers of its LOCK requests.
     pub(crate) locks: LockSequences,
-    /// Those of them whose first copies take nothing any more.
+    /// Refused LOCKs whose late first copies must have no effect.
     pub(crate) refused_locks: RefusedLocks,
-    /// The lease it was opened with.
+    /// The key of the lease that it was opened with.
     pub lease_key: OnceLock<[u8; 16]>,
-    /// How it was asked for, where that is needed later.
-    pub made: OnceLock<Made>,
-    /// Whether and for how long it outlives its session. Held while a client comes back for it.
+    /// The record of its CREATE, if that is needed later.
+    pub create_record: OnceLock<CreateRecord>,
+    /// Whether and for how long it outlives its session. It is locked during a reconnect.
     pub survival: Mutex<Survival>,
-    /// Whether its client knows of it, where it is persistent.
+    /// Whether its client was told of it, if it is persistent.
     pub(crate) promise: Promise,
-    /// Whether the CREATE that made it may be replayed (IsReplayEligible).
+    /// Whether its CREATE may be replayed (IsReplayEligible).
     replayable: AtomicBool,
-    /// The key of its own caching right.
+    /// The key of its oplock in the engine.
     pub oplock_key: share::CacheKey,
     lock_owner: LockOwner,
 }
@@ -125,14 +125,14 @@ impl std::ops::Deref for Open {
 }
 
 impl Open {
-    /// An Open whose object is not known yet: the id must exist before the engine is asked, since a
-    /// break may come before its answer.
+    /// An Open whose object is not set yet. Its id must exist before the call of the engine, since a break
+    /// may come before that returns.
     pub fn new(id: FileId, session_id: u64, client: ClientKey, tree: Arc<Tree>, created: Now) -> Open {
         let body = Arc::new(Body::new(id, oplock_key(id), client, created));
         Open { id, session_id, client, life: 0, tree, body }
     }
 
-    /// One from before a restart, without a session.
+    /// An Open from before a restart, without a session.
     pub(crate) fn made_again(
         id: FileId,
         oplock_key: share::CacheKey,
@@ -144,15 +144,15 @@ impl Open {
         Open { id, session_id: NO_SESSION, client, life: 0, tree, body }
     }
 
-    /// The same Open under another volatile id, reached through another session and tree, in the life that it is in now.
+    /// The same Open with another volatile id, session and tree, in the current life.
     #[must_use]
     pub fn rebound(&self, volatile: u64, session_id: u64, client: ClientKey, tree: Arc<Tree>) -> Open {
         let id = FileId { volatile, ..self.id };
-        let life = self.moving.changes.life();
+        let life = self.per_request.changes.life();
         Open { id, session_id, client, life, tree, body: Arc::clone(&self.body) }
     }
 
-    /// What it leads to, if that is a file of a share.
+    /// The parts of the Open, if it leads to a file of a share.
     pub(crate) fn on_disk(&self) -> Option<OnDisk<'_>> {
         let ((engine, file), identity) = self.file().zip(self.tree.identity())?;
         Some(OnDisk { open: self, engine, file, identity })
@@ -171,13 +171,13 @@ impl Body {
             created,
             object: OnceLock::new(),
             listing: Mutex::default(),
-            moving: Moving::default(),
-            looks: Looks::default(),
-            awaiting: Awaiting::default(),
+            per_request: PerRequestState::default(),
+            pending_reads: PendingReads::default(),
+            end_waiters: EndWaiters::default(),
             locks: LockSequences::default(),
             refused_locks: RefusedLocks::default(),
             lease_key: OnceLock::new(),
-            made: OnceLock::new(),
+            create_record: OnceLock::new(),
             survival: Mutex::default(),
             promise: Promise::default(),
             replayable: AtomicBool::new(false),
@@ -186,24 +186,24 @@ impl Body {
         }
     }
 
-    /// Its session is a new one, which sends its first request for it under this ChannelSequence.
+    /// Starts the ChannelSequence again for a new session, at the sequence of its first request.
     pub(crate) fn start_sequence(&self, sequence: u16) {
         self.refused_locks.forget();
-        self.moving.sequence.start(sequence);
+        self.per_request.sequence.start(sequence);
     }
 
-    /// What it leads to has been opened.
+    /// Sets the object that was opened.
     pub fn settle(&self, object: Object) {
         let _ = self.object.set(object);
     }
 
-    /// What it leads to; none while CREATE is under way.
+    /// Its object. `None` while the CREATE is under way.
     #[inline]
     pub fn object(&self) -> Option<&Object> {
         self.object.get()
     }
 
-    /// The engine's side, if it leads to a file.
+    /// The engine's side, if the Open leads to a file.
     #[inline]
     pub fn file(&self) -> Option<(&Arc<Share>, &Arc<share::Open>)> {
         match self.object.get() {
@@ -212,23 +212,23 @@ impl Body {
         }
     }
 
-    /// Who owns the byte ranges that are locked through it: the same before and after a reconnect.
+    /// The owner of its byte-range locks. It stays the same at a reconnect.
     #[inline]
     pub fn lock_owner(&self) -> LockOwner {
         self.lock_owner
     }
 
-    /// Whether the CREATE that made it may be replayed.
+    /// Whether its CREATE may be replayed.
     pub fn is_replayable(&self) -> bool {
         self.replayable.load(Ordering::Acquire)
     }
 
-    /// The CREATE that made it may be replayed until it is used.
+    /// Allows a replay of its CREATE until the Open is used.
     pub(crate) fn set_replayable(&self) {
         self.replayable.store(true, Ordering::Release);
     }
 
-    /// It is used, so the client knows that its CREATE has been answered.
+    /// Records the first use. The client knows by then that its CREATE was answered.
     #[inline]
     pub(crate) fn used(&self) {
         if self.replayable.load(Ordering::Relaxed) {
@@ -243,7 +243,7 @@ impl Keyed for Open {
     }
 }
 
-/// The key of a caching right that belongs to one Open: the FileId under which it was made.
+/// The engine's key of an Open's oplock: the FileId at its creation.
 #[must_use]
 pub fn oplock_key(id: FileId) -> share::CacheKey {
     share::CacheKey((u128::from(id.persistent) << 64) | u128::from(id.volatile))

@@ -1,5 +1,5 @@
-//! What all connections share: settings, users, shares, and the tables of sessions, Opens and clients
-//! (MS-SMB2 3.3.1.5).
+//! The state that all connections share: settings, users, shares, and the tables of sessions, Opens and
+//! clients (MS-SMB2 3.3.1.5). Start with [`Server`].
 
 mod durable;
 mod restore;
@@ -20,13 +20,13 @@ use crate::counting::FAMILY;
 use crate::interfaces::NetworkAddress;
 use crate::keys::Protection;
 use crate::limits::MAX_OPENS;
-use crate::state::brake::Brake;
-use crate::state::closing::Closing;
-use crate::state::complaints::Complaints;
 use crate::state::index::Index;
-use crate::state::open::changing::Late;
-use crate::state::session::State;
-use crate::state::{Client, Event, Handle, Object, Open, Session, Target, Tree};
+use crate::state::open::pending::LateChanges;
+use crate::state::password_delay::PasswordDelays;
+use crate::state::pending_closes::PendingCloses;
+use crate::state::rate_limited_log::RateLimitedLog;
+use crate::state::session::SessionState;
+use crate::state::{Client, Event, Handle, Object, Open, Session, Tree, TreeTarget};
 use crate::table::Table;
 
 /// The SMB server.
@@ -37,32 +37,32 @@ pub struct Server {
     shares: ArcSwap<HashMap<String, Arc<ShareConfig>>>,
     interfaces: ArcSwap<Vec<NetworkAddress>>,
     host_names: ArcSwap<HostNames>,
-    /// When it was started.
+    /// When the server was started.
     pub started: Now,
-    /// Transactions that are of no share.
+    /// Counts of transactions that belong to no share.
     pub counts: Arc<Counts>,
     sessions: RwLock<HashMap<u64, Arc<Session>>>,
     /// All Opens, by their volatile id.
     pub opens: Table<Open>,
-    /// Opens by their other names.
+    /// Opens by their other ids.
     pub index: Arc<Index>,
-    /// Those that were let go while something was being changed through them.
-    pub(crate) late: Late,
-    pub(crate) closing: Closing,
-    /// Hears when an engine closes an Open whose client is gone.
+    /// Opens that were closed or detached while a change was under way through them.
+    pub(crate) late: LateChanges,
+    pub(crate) pending_closes: PendingCloses,
+    /// Removes an Open when an engine closes it after its client is gone.
     pub(crate) reaper: Arc<dyn Keeper>,
     clients: Mutex<HashMap<ClientKey, Arc<Client>>>,
     connections: Mutex<HashMap<u64, Arc<Handle>>>,
     next_connection: AtomicU64,
     next_open: AtomicU64,
-    /// Log-ons that are half done.
+    /// Unfinished log-ons.
     pub(crate) setups: AtomicUsize,
-    /// What the log has said of refused requests.
-    pub(crate) complaints: Complaints,
-    /// The same of log-ons.
-    pub(crate) log_ons: Complaints,
-    /// Holds who tries passwords.
-    pub(crate) brake: Arc<Brake>,
+    /// The rate-limited log of refused requests.
+    pub(crate) request_log: RateLimitedLog,
+    /// The rate-limited log of refused log-ons.
+    pub(crate) log_on_log: RateLimitedLog,
+    /// Delays password attempts after a failure.
+    pub(crate) password_delays: Arc<PasswordDelays>,
 }
 
 impl Server {
@@ -80,44 +80,45 @@ impl Server {
             sessions: RwLock::default(),
             opens: Table::new(MAX_OPENS),
             index: Arc::default(),
-            late: Late::default(),
-            closing: Closing::default(),
+            late: LateChanges::default(),
+            pending_closes: PendingCloses::default(),
             reaper: Arc::new(Reaper(Weak::clone(server))),
             clients: Mutex::default(),
             connections: Mutex::default(),
             next_connection: AtomicU64::new(1),
             next_open: AtomicU64::new(first_open(now)),
             setups: AtomicUsize::new(0),
-            complaints: Complaints::default(),
-            log_ons: Complaints::default(),
-            brake: Arc::default(),
+            request_log: RateLimitedLog::default(),
+            log_on_log: RateLimitedLog::default(),
+            password_delays: Arc::default(),
         })
     }
 
     // Settings --------------------------------------------------------------------------------------
 
-    /// The settings of this moment.
+    /// The current settings.
     pub fn config(&self) -> arc_swap::Guard<Arc<ServerConfig>> {
         self.config.load()
     }
 
-    /// Takes new settings; they count for new connections and sessions.
+    /// Sets new settings. They apply to new connections and sessions.
     pub fn set_config(&self, config: ServerConfig) {
         self.config.store(Arc::new(config));
     }
 
-    /// Takes the users that may log on from now on. Sessions go on.
+    /// Sets the users that may log on. Existing sessions go on.
     pub fn set_users(&self, users: impl IntoIterator<Item = UserConfig>) {
         let by_name = users.into_iter().map(|user| (user.identity.name.to_lowercase(), Arc::new(user)));
         self.users.store(Arc::new(by_name.collect()));
     }
 
-    /// A user by name, case not minded.
+    /// The user with this name, ignoring case.
     pub fn user(&self, name: &str) -> Option<Arc<UserConfig>> {
         self.users.load().get(&name.to_lowercase()).cloned()
     }
 
-    /// Whether this very user may log on. One that has come to their name since, as an account that has keys now, is another.
+    /// Whether exactly this user may log on. Another user may have the name by now, such as an account that
+    /// has keys now.
     pub fn knows(&self, identity: &Identity) -> bool {
         self.user(&identity.name).is_some_and(|user| user.identity.sid == identity.sid)
     }
@@ -127,7 +128,7 @@ impl Server {
         self.users.load().values().cloned().collect()
     }
 
-    /// Takes the users and groups of the host as they are named from now on.
+    /// Sets the names of the host's users and groups.
     pub fn set_host_names(&self, names: HostNames) {
         self.host_names.store(Arc::new(names));
     }
@@ -137,13 +138,13 @@ impl Server {
         self.host_names.load_full()
     }
 
-    /// Takes the shares that can be connected from now on. Trees that are connected go on.
+    /// Sets the shares that clients may connect. Connected trees go on.
     pub fn set_shares(&self, shares: impl IntoIterator<Item = ShareConfig>) {
         let by_name = shares.into_iter().map(|share| (share.name.to_lowercase(), Arc::new(share)));
         self.shares.store(Arc::new(by_name.collect()));
     }
 
-    /// A share by name, case not minded.
+    /// The share with this name, ignoring case.
     pub fn share(&self, name: &str) -> Option<Arc<ShareConfig>> {
         self.shares.load().get(&name.to_lowercase()).cloned()
     }
@@ -158,19 +159,19 @@ impl Server {
         self.shares.load().values().cloned().collect()
     }
 
-    /// Takes the addresses at which the server can be found from now on.
+    /// Sets the addresses at which clients can reach the server.
     pub fn set_interfaces(&self, addresses: Vec<NetworkAddress>) {
         self.interfaces.store(Arc::new(addresses));
     }
 
-    /// The addresses at which the server can be found.
+    /// The addresses at which clients can reach the server.
     pub fn interfaces(&self) -> Arc<Vec<NetworkAddress>> {
         self.interfaces.load_full()
     }
 
     // Connections and clients -----------------------------------------------------------------------
 
-    /// A number for a new connection.
+    /// The number of a new connection.
     pub(crate) fn next_connection(&self) -> u64 {
         self.next_connection.fetch_add(1, Ordering::Relaxed)
     }
@@ -195,7 +196,7 @@ impl Server {
         self.connections.lock().values().cloned().collect()
     }
 
-    /// A negotiated connection joins its client.
+    /// Adds a negotiated connection to its client.
     pub(crate) fn join_client(self: &Arc<Self>, key: ClientKey, handle: &Arc<Handle>) {
         let mut clients = self.clients.lock();
         clients.entry(key).or_default().add(handle);
@@ -209,14 +210,14 @@ impl Server {
         }
     }
 
-    /// A client by its key.
+    /// The client with this key.
     pub fn client(&self, key: ClientKey) -> Option<Arc<Client>> {
         self.clients.lock().get(&key).cloned()
     }
 
     // Sessions --------------------------------------------------------------------------------------
 
-    /// A new session under an id that no other has.
+    /// A new session with a unique id.
     pub(crate) fn new_session(
         &self,
         guid: Guid,
@@ -226,8 +227,8 @@ impl Server {
     ) -> Arc<Session> {
         let mut sessions = self.sessions.write();
         loop {
-            // Half of the field, since clients are known that keep only half of it. An id is no secret: what
-            // a session may do is bound to its connections and keys.
+            // The id takes half of the field, since some clients keep only half of it. An id is no secret:
+            // the rights of a session depend on its connections and keys.
             let id = u64::from(u32::from_le_bytes(auth::crypto::random()));
             if id != 0 && !sessions.contains_key(&id) {
                 let session = Arc::new(Session::new(id, guid, client, with, now));
@@ -237,7 +238,7 @@ impl Server {
         }
     }
 
-    /// A session by its id.
+    /// The session with this id.
     pub fn session(&self, id: u64) -> Option<Arc<Session>> {
         self.sessions.read().get(&id).cloned()
     }
@@ -247,7 +248,7 @@ impl Server {
         self.sessions.read().values().cloned().collect()
     }
 
-    /// Ends a session: its trees and its id are gone, and its Opens are closed but for those that outlive it
+    /// Ends a session. Its trees and its id end too. Its Opens are closed except those that outlive it
     /// (MS-SMB2 3.3.7.1, 3.3.5.6).
     pub(crate) fn end_session(&self, session: &Arc<Session>, cause: Cause) {
         if !session.end() {
@@ -272,19 +273,19 @@ impl Server {
 
     // Trees and Opens -------------------------------------------------------------------------------
 
-    /// Takes a tree out of its session and closes what was opened on it (MS-SMB2 3.3.5.8).
+    /// Removes a tree from its session and closes its Opens (MS-SMB2 3.3.5.8).
     pub(crate) fn drop_tree(&self, session: &Session, tree_id: u32, cause: Cause) -> Option<Arc<Tree>> {
         let tree = session.disconnect(tree_id)?;
         for open in self.opens_of(session).iter().filter(|open| open.tree.id == tree_id) {
             self.close_open(session, open, cause);
         }
-        if let Target::Disk { engine, .. } = &tree.target {
+        if let TreeTarget::Disk { engine, .. } = &tree.target {
             engine.detach(session.client);
         }
         Some(tree)
     }
 
-    /// Lets go of an Open that has just been taken out of its session.
+    /// Detaches or closes an Open that has just been removed from its session.
     fn part(&self, session: &Session, id: u64, cause: Cause) {
         let Some(open) = self.opens.get(id).map(|open| open.share()) else { return };
         if !self.preserve(&open, cause) {
@@ -292,10 +293,10 @@ impl Server {
         }
     }
 
-    /// A new Open becomes its session's.
+    /// Adds a new Open to its session.
     ///
     /// # Errors
-    /// When that, or its tree, has ended meanwhile on another channel, and the Open with it.
+    /// The session or the tree has ended meanwhile on another channel. The Open has ended with it.
     pub(crate) fn join_session(
         &self,
         session: &Session,
@@ -303,13 +304,13 @@ impl Server {
         cause: Cause,
     ) -> Result<(), NtStatus> {
         session.opens.lock().insert(open.id.volatile);
-        if session.state() != State::Valid {
+        if session.state() != SessionState::Valid {
             if session.opens.lock().remove(&open.id.volatile) {
                 self.part(session, open.id.volatile, cause);
             }
             return Err(NtStatus::USER_SESSION_DELETED);
         }
-        // Whoever disconnects it takes it out first and looks for its Opens then.
+        // A thread that disconnects the tree removes it first, and then looks for its Opens.
         if session.tree(open.tree.id).is_none() {
             if session.opens.lock().remove(&open.id.volatile) {
                 self.close(open, cause);
@@ -319,9 +320,9 @@ impl Server {
         Ok(())
     }
 
-    /// Takes a share that is not offered any more from whoever is connected to it: their trees are gone with all that was
-    /// opened on them, and who names one gets NETWORK_NAME_DELETED. Sessions and their other trees go on. Gives how many
-    /// trees it were.
+    /// Disconnects all trees of a share that is not offered any more, and closes their Opens. A request that
+    /// names such a tree fails with NETWORK_NAME_DELETED. Sessions and their other trees go on. The result
+    /// is the number of trees.
     // MS-SMB2 3.3.4.15
     pub fn disconnect_share(&self, name: &str, now: Now) -> usize {
         let cause = Cause::from(now);
@@ -334,7 +335,7 @@ impl Server {
         count
     }
 
-    /// How many trees lead to a share.
+    /// The number of trees of a share.
     #[must_use]
     pub fn trees_of_share(&self, name: &str) -> usize {
         let count =
@@ -342,20 +343,20 @@ impl Server {
         self.sessions().iter().map(count).sum()
     }
 
-    /// Whether any session is connected to the share behind this engine.
+    /// Whether any session has a tree on the share of this engine.
     #[must_use]
     pub fn is_connected(&self, engine: &Arc<share::Share>) -> bool {
         self.sessions().iter().any(|session| session.trees().iter().any(|tree| tree.leads_to(engine)))
     }
 
-    /// The session's Opens.
+    /// The Opens of a session.
     fn opens_of(&self, session: &Session) -> Vec<Arc<Open>> {
         let ids: Vec<u64> = session.opens.lock().iter().copied().collect();
         ids.into_iter().filter_map(|id| Some(self.opens.get(id)?.share())).collect()
     }
 
-    /// A new Open under an id of its own, so that a break that comes at once finds it; none when there are too many. Its CREATE came
-    /// under this ChannelSequence.
+    /// Creates an Open with an id of its own, so that an immediate break finds it. Returns `None` if there
+    /// are too many. `sequence` is the ChannelSequence of its CREATE.
     pub(crate) fn new_open(
         &self,
         session: &Session,
@@ -364,7 +365,7 @@ impl Server {
         now: Now,
     ) -> Option<Arc<Open>> {
         let reserve = || self.opens.reserve();
-        // What is kept for clients that are gone is in nobody's way.
+        // Opens that wait for a lost client must not block new ones.
         let volatile = reserve().or_else(|| if tree.relieve(now) { reserve() } else { None })?;
         let id = FileId { persistent: self.next_open.fetch_add(1, Ordering::Relaxed), volatile };
         let open = Arc::new(Open::new(id, session.id, session.client, Arc::clone(tree), now));
@@ -373,20 +374,21 @@ impl Server {
         Some(open)
     }
 
-    /// New Opens get higher ids than this.
+    /// Sets a lower bound for the ids of new Opens.
     pub(crate) fn reserve_above(&self, persistent: u64) {
         self.next_open.fetch_max(persistent.saturating_add(1), Ordering::Relaxed);
     }
 
-    /// Takes an Open out of the tables and closes it; how that went, if it is a file that was open.
+    /// Removes an Open from the tables and closes it. The result is that of the close, if the Open was a
+    /// file.
     pub(crate) fn close_open(
         &self,
         session: &Session,
         open: &Arc<Open>,
         cause: Cause,
     ) -> Option<Result<(), share::Refusal>> {
-        // With one channel its requests come one after the other.
-        let _closing = session.has_several_channels().then(|| self.closing.begin(open.id.volatile));
+        // With one channel the session's requests come one after the other.
+        let _closing = session.has_several_channels().then(|| self.pending_closes.begin(open.id.volatile));
         session.opens.lock().remove(&open.id.volatile);
         self.close(open, cause)
     }
@@ -401,7 +403,7 @@ impl Server {
         }
     }
 
-    /// Closes an Open whatever its client does with it, and whether it has one (MS-SMB2 3.3.4.17).
+    /// Closes an Open regardless of its client and session (MS-SMB2 3.3.4.17).
     pub(crate) fn force_close(&self, open: &Arc<Open>, cause: Cause) -> Option<Result<(), share::Refusal>> {
         if let Some(session) = self.session(open.session_id) {
             session.opens.lock().remove(&open.id.volatile);
@@ -409,7 +411,7 @@ impl Server {
         self.close(open, cause)
     }
 
-    /// Ends every connection in order; sessions end with them.
+    /// Ends every connection. Sessions end with them.
     pub fn close_all(&self) {
         for handle in self.connections() {
             handle.post(Event::Close);
@@ -417,7 +419,7 @@ impl Server {
     }
 }
 
-/// Takes Opens out of the server's tables that an engine has closed.
+/// Removes Opens from the server's tables when an engine closes them.
 struct Reaper(Weak<Server>);
 
 impl Keeper for Reaper {
@@ -431,8 +433,8 @@ impl Keeper for Reaper {
     }
 }
 
-/// The persistent half of the first FileId: higher than any that an earlier run can have given out, since
-/// none makes an Open each nanosecond, so that one that was kept is not taken for a new one.
+/// The persistent half of the first FileId. It is higher than any id of an earlier run, since no run creates
+/// one Open each nanosecond. So a kept Open's id never names a new one.
 fn first_open(now: Now) -> u64 {
     u64::try_from(now.wall_ns).unwrap_or(0).max(1)
 }

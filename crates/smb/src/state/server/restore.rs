@@ -1,4 +1,4 @@
-//! After a restart: Opens are made of what shares have kept ([`Server::restore`]).
+//! Restores the persistent Opens of a share after a restart ([`Server::restore`]).
 
 use std::sync::Arc;
 
@@ -11,32 +11,33 @@ use super::Server;
 use crate::config::ShareConfig;
 use crate::state::durable::{Durable, Survival, Version};
 use crate::state::persistent::Note;
-use crate::state::{Object, Open, Target, Tree};
+use crate::state::{Object, Open, Tree, TreeTarget};
 
 impl Server {
-    /// Takes in what a share has kept over a restart: each Open waits for its client from now on.
+    /// Restores the recorded Opens of a share. Each of them waits for its client from now on.
     ///
-    /// To be called before clients can connect the share.
+    /// Call this before clients can connect the share.
     // MS-SMB2 3.3.7.1
     pub fn restore(&self, config: &Arc<ShareConfig>, restored: Vec<Restored>, now: Now) {
-        let mut taken = 0;
+        let (share, mut taken) = (&config.name, 0);
         for Restored { open, keep_ns, note, is_doubtful, .. } in restored {
             match self.restore_one(config, &open, keep_ns, &note, now) {
                 Ok(()) => taken += 1,
                 Err(why) => {
                     if is_doubtful {
-                        tracing::info!(share = %config.name, why, "an open from before the restart is closed; what it lacks may stand in a damaged record");
+                        let lack = "what it lacks may stand in a damaged record";
+                        tracing::info!(%share, why, "an open from before the restart is closed; {lack}");
                     } else {
-                        tracing::warn!(share = %config.name, why, "an open from before the restart is closed");
+                        tracing::warn!(%share, why, "an open from before the restart is closed");
                     }
                     if let Err(why) = config.engine.close(&open, now) {
-                        tracing::warn!(share = %config.name, %why, "it was closed with an error");
+                        tracing::warn!(%share, %why, "it was closed with an error");
                     }
                 }
             }
         }
         if taken > 0 {
-            tracing::info!(share = %config.name, opens = taken, "opens from before the restart wait for their clients");
+            tracing::info!(%share, opens = taken, "opens from before the restart wait for their clients");
         }
     }
 
@@ -52,11 +53,11 @@ impl Server {
         if self.index.by_durable_id(note.persistent).is_some() {
             return Err("another has its id");
         }
-        // Should the host's clock have gone back.
+        // The host's clock may have gone back.
         self.reserve_above(note.persistent);
         let volatile = self.opens.reserve().ok_or("there are too many")?;
         let identity = file.identity();
-        let target = Target::Disk {
+        let target = TreeTarget::Disk {
             config: Arc::clone(config),
             engine: Arc::clone(&config.engine),
             identity: Arc::clone(&identity),
@@ -64,8 +65,8 @@ impl Server {
         let maximal = Access::from_bits_retain(file.granted().bits());
         let tree = Arc::new(Tree::new(0, now, target, maximal));
         let id = FileId { persistent: note.persistent, volatile };
-        let open = Open::made_again(id, CacheKey(note.oplock_key), note.made.client, tree, now);
-        if let Some(lease) = &note.made.lease {
+        let open = Open::made_again(id, CacheKey(note.oplock_key), note.create_record.client, tree, now);
+        if let Some(lease) = &note.create_record.lease {
             let _ = open.lease_key.set(lease.key.0);
         }
         let durable = Durable { version: Version::Two, timeout_ms: note.timeout_ms, persistent: true };
@@ -75,7 +76,7 @@ impl Server {
             open.set_replayable();
         }
         open.locks.set_all(note.locks);
-        let _ = open.made.set(note.made);
+        let _ = open.create_record.set(note.create_record);
         open.settle(Object::File { engine: Arc::clone(&config.engine), open: Arc::clone(file) });
         let open = Arc::new(open);
         self.opens.fill(Arc::clone(&open));

@@ -1,5 +1,4 @@
-//! What one client has in memory of one file, and what it believes that its lease lets it do with that
-//! (MS-SMB2 3.2.5.7.5, 3.2.5.19.2).
+//! One client's cached data of one file, and its view of its lease (MS-SMB2 3.2.5.7.5, 3.2.5.19.2).
 
 use std::collections::BTreeMap;
 
@@ -7,7 +6,7 @@ use smb_wire::LeaseKey;
 use smb_wire::create_context::{Lease, LeaseFlags, LeaseState};
 
 use super::CELLS;
-use super::record::{Record, Time};
+use super::record::{Observations, Time};
 use super::watch::View;
 
 pub const READ: LeaseState = LeaseState::READ_CACHING;
@@ -19,20 +18,19 @@ pub const WRITE: LeaseState = LeaseState::WRITE_CACHING;
 pub struct FileCache {
     pub file: usize,
     pub key: LeaseKey,
-    /// What the client believes.
+    /// The lease state in the client's view.
     pub state: LeaseState,
     pub epoch: u16,
     clean: [Option<u64>; CELLS],
-    /// Written and not sent, or not answered.
+    /// Values that were written but not sent, or not answered.
     pub dirty: BTreeMap<usize, u64>,
-    /// All of a cell that were written since the last one that the server has.
+    /// All values of a cell that were written since the last one on the server.
     unsent: BTreeMap<usize, Vec<u64>>,
-    /// Counts what may have made an answer under way too old to be kept.
+    /// Counts the events after which a reply under way may be too old to keep.
     pub generation: u64,
-    /// An answer is owed to a break.
+    /// The client owes an acknowledgment of a break.
     pub owes: bool,
-    /// Since when the server does not count on the client to be told of changes any more, though that does
-    /// not know yet.
+    /// Since when the server does not count on this client to get breaks. The client does not know yet.
     lost_since: Option<Time>,
 }
 
@@ -57,16 +55,17 @@ impl FileCache {
         self.lost_since = None;
     }
 
-    /// A CREATE was answered with this.
+    /// Handles the lease in a CREATE response.
     // MS-SMB2 3.2.5.7.5
     pub fn granted(&mut self, lease: Lease) {
         let epoch = lease.v2.expect("what was asked for has a second version").epoch;
         let ahead = epoch.wrapping_sub(self.epoch) as i16;
-        // While it is broken, the notice says what is left.
+        // During a break the notice has the remaining state.
         if lease.flags.contains(LeaseFlags::BREAK_IN_PROGRESS) || ahead < 0 {
             return;
         }
-        // Who had no answer in time took all of it away, and counts no epoch for that (MS-SMB2 3.3.6.5).
+        // A server that got no acknowledgment in time has revoked everything, without a new epoch for that
+        // (MS-SMB2 3.3.6.5).
         if ahead == 0 {
             return self.lower(self.state & lease.state);
         }
@@ -77,7 +76,7 @@ impl FileCache {
         self.generation += 1;
     }
 
-    /// A notice has come; it is answered when nothing is left to be written back.
+    /// Handles a break notice. It is acknowledged when no data is left to write back.
     // MS-SMB2 3.2.5.19.2
     pub fn broken(&mut self, epoch: u16, to: LeaseState, answer: bool) {
         let ahead = epoch.wrapping_sub(self.epoch) as i16;
@@ -91,7 +90,7 @@ impl FileCache {
         self.owes |= answer;
     }
 
-    /// The client believes less from now on.
+    /// Lowers the client's view of its state.
     pub fn lower(&mut self, to: LeaseState) {
         self.state = to;
         self.generation += 1;
@@ -100,46 +99,46 @@ impl FileCache {
         }
     }
 
-    /// What is in memory of a cell: the value, and whether it has not been sent yet.
+    /// The cached value of a cell, and whether it has not been sent yet.
     pub fn get(&self, cell: usize) -> Option<(u64, bool)> {
         let dirty = self.dirty.get(&cell).map(|&value| (value, true));
         dirty.or_else(|| Some((self.clean[cell].filter(|_| self.state.contains(READ))?, false)))
     }
 
-    /// Keeps what was read, if nothing has come in between since `generation`.
+    /// Keeps a read value if nothing has happened since `generation`.
     pub fn keep(&mut self, cell: usize, value: u64, generation: u64) {
         if self.state.contains(READ) && self.generation == generation {
             self.clean[cell] = Some(value);
         }
     }
 
-    /// Forgets what a write of its own is about to replace, or has.
+    /// Forgets a value that an own write replaces or has replaced.
     pub fn forget(&mut self, cell: usize) {
         self.clean[cell] = None;
         self.generation += 1;
     }
 
-    /// From when on what is in memory may have been what was there.
+    /// Since when the cached data may have been outdated.
     pub fn true_since(&self, now: Time) -> Time {
         self.lost_since.unwrap_or(now)
     }
 
-    /// Writes to memory.
+    /// Writes to the cache.
     pub fn write(&mut self, cell: usize, value: u64) {
         self.forget(cell);
         self.dirty.insert(cell, value);
         self.unsent.entry(cell).or_default().push(value);
     }
 
-    /// The server has what is written of a cell.
+    /// The server has the written value of a cell.
     pub fn is_sent(&mut self, cell: usize, value: u64, generation: u64) {
         assert_eq!(self.dirty.remove(&cell), Some(value), "nothing is written over what is being sent");
         self.unsent.remove(&cell);
         self.keep(cell, value, generation);
     }
 
-    /// What was not sent never will be.
-    pub fn lose_writes(&mut self, record: &mut Record, now: Time) {
+    /// The unsent values are lost.
+    pub fn lose_writes(&mut self, record: &mut Observations, now: Time) {
         self.unsure(record);
         self.unsent().for_each(|(cell, value)| record.gives_up((self.file, cell), value, now));
         self.dirty.clear();
@@ -147,7 +146,7 @@ impl FileCache {
         self.generation += 1;
     }
 
-    fn unsure(&self, record: &mut Record) {
+    fn unsure(&self, record: &mut Observations) {
         self.unsent().for_each(|(cell, value)| record.unsure((self.file, cell), value));
     }
 
@@ -155,9 +154,9 @@ impl FileCache {
         self.unsent.iter().flat_map(|(&cell, values)| values.iter().map(move |&value| (cell, value)))
     }
 
-    /// Compares with what the server has at this moment: from when it has taken a right away, what its holder
-    /// does in spite of that counts for no more than what it is.
-    pub fn look(&mut self, view: Option<View>, now: Time, record: &mut Record) {
+    /// Compares with the server's current view. From the time when the server has revoked a right, reads and
+    /// writes with that right count only as what they are.
+    pub fn look(&mut self, view: Option<View>, now: Time, record: &mut Observations) {
         if self.state.contains(READ) && !view.is_some_and(View::lets_read) {
             self.lost_since.get_or_insert(now);
         }

@@ -1,16 +1,16 @@
-//! One of the clients: its session, its workers with their open files, what it keeps in memory, and what it
-//! makes of the server's answers.
+//! One of the clients: its session, its workers with their open files, its cache, and its handling of the
+//! server's replies.
 
 use smb_wire::create_context::{DurableFlags, LeaseState, ResponseContext};
 use smb_wire::oplock_break::{Notification, NotificationFlags};
-use smb_wire::{Command, FileId, Guid, LeaseKey, NtStatus, create, read};
+use smb_wire::{FileId, Guid, LeaseKey, NtStatus, SmbCommand, create, read};
 use testkit::smb::World;
 use testkit::smb::peer::Answer;
 
 use super::cache::{FileCache, HANDLE, READ, WRITE};
-use super::record::{NEVER, Record, Time, What};
-use super::requests::{self, Op, Place, Task, Wish};
-use super::{CELLS, FILES, SLOTS, Shape, Tally};
+use super::record::{HoldKind, NEVER, Observations, Time};
+use super::requests::{self, CellLayout, Op, Task, Wish};
+use super::{CELLS, FILES, PairShape, PairTally, SLOTS};
 use crate::dice::Dice;
 use crate::disk::{self, Disk, Failed};
 use crate::log;
@@ -21,32 +21,32 @@ use std::collections::BTreeMap;
 /// How long a handle is kept for its client, in seconds.
 const KEPT: u64 = 60;
 
-/// More often than that the disk does not fail who takes a handle up again.
+/// The disk does not fail a reconnect more often than this.
 const MOST_TIMES: usize = 20;
 
-/// Whose a request is.
+/// The owner of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Owner {
+enum RequestOwner {
     Worker(usize),
-    /// Through this worker's handle something is written back.
+    /// A value is written back through this worker's handle.
     Back(usize),
-    /// Of this file.
+    /// A break of this file is acknowledged.
     Acknowledgement(usize),
 }
 
-/// A request that is not answered yet.
+/// A request without a reply yet.
 #[derive(Debug)]
-struct Pending {
-    owner: Owner,
+struct PendingRequest {
+    owner: RequestOwner,
     task: Task,
-    /// The line it was last sent on and its message id there; none while it waits to be sent again.
+    /// The line of its last copy and the message id there. `None` while it waits to be sent again.
     sent: Option<(u64, u64)>,
     start: Time,
-    /// Of the file's memory, when it was begun.
+    /// The generation of the file's cache when it began.
     generation: u64,
-    /// What is asked for.
+    /// The requested hold.
     hold: Option<usize>,
-    /// How often the disk had failed when it was begun.
+    /// The number of disk failures when it began.
     failed: Failed,
 }
 
@@ -56,13 +56,13 @@ struct Handle {
     id: FileId,
     create_guid: Guid,
     wish: Wish,
-    /// Tells it from all others.
+    /// The unique number of the handle.
     number: usize,
     is_durable: bool,
     hold: usize,
     ranges: BTreeMap<usize, usize>,
-    /// Ranges that were refused to a LOCK that was sent again: the first may still come. It is not one of those requests
-    /// that are refused for an old ChannelSequence (MS-SMB2 3.3.5.2.10).
+    /// Ranges of a repeated LOCK that was refused. The first copy may still come. LOCK is not one of the
+    /// requests that are refused for an old ChannelSequence (MS-SMB2 3.3.5.2.10).
     strays: Vec<usize>,
 }
 
@@ -73,27 +73,27 @@ impl Handle {
 }
 
 #[derive(Debug, Default)]
-struct Worker {
+struct ClientWorker {
     handle: Option<Handle>,
     left: usize,
     locks: u32,
 }
 
-/// Where and when a client acts.
-pub struct Scene<'a> {
+/// The surroundings of a client: the time, the disk and the shared record.
+pub struct ClientEnvironment<'a> {
     pub dice: &'a mut Dice,
-    pub record: &'a mut Record,
-    pub tally: &'a mut Tally,
-    pub shape: &'a Shape,
+    pub record: &'a mut Observations,
+    pub tally: &'a mut PairTally,
+    pub shape: &'a PairShape,
     pub now: Time,
-    /// The server's clock, in seconds, over its restarts.
+    /// The server's clock in seconds, including the time before restarts.
     pub seconds: u64,
-    /// Gives values and numbers of handles that are nobody else's.
+    /// The source of unique values and handle numbers.
     pub next: &'a mut u64,
     pub disk: &'a mut Disk,
 }
 
-impl Scene<'_> {
+impl ClientEnvironment<'_> {
     fn fresh(&mut self) -> u64 {
         *self.next += 1;
         *self.next
@@ -103,8 +103,8 @@ impl Scene<'_> {
 pub struct Client {
     pub session: Session,
     pub files: Vec<FileCache>,
-    workers: Vec<Worker>,
-    pending: Vec<Pending>,
+    workers: Vec<ClientWorker>,
+    pending: Vec<PendingRequest>,
     number: u8,
     created: u32,
     /// Since when no channel is left, in the history's time and in seconds.
@@ -112,12 +112,12 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn new(world: &World, number: u8, seed: u64, shape: &Shape) -> Client {
+    pub fn new(world: &World, number: u8, seed: u64, shape: &PairShape) -> Client {
         let mut guid = *b"simulated pair: ";
         guid[..8].copy_from_slice(&seed.to_le_bytes());
         guid[15] = number;
         let key = |file: usize| LeaseKey([number, file as u8, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7]);
-        let worker = || Worker { left: shape.operations, ..Worker::default() };
+        let worker = || ClientWorker { left: shape.operations, ..ClientWorker::default() };
         Client {
             session: Session::new(world, Guid(guid)),
             files: (0..FILES).map(|file| FileCache::new(file, key(file))).collect(),
@@ -129,21 +129,21 @@ impl Client {
         }
     }
 
-    // What is to be done ----------------------------------------------------------------------------
+    // Actions -----------------------------------------------------------------------------------------
 
-    /// Whether there is nothing left to do but to close.
+    /// Whether only the closes are left.
     pub fn is_done(&self) -> bool {
         self.pending.is_empty() && self.workers.iter().all(|worker| worker.left == 0)
     }
 
-    /// Whether nothing is on its way, in either direction, and nothing waits to be written back or answered.
+    /// Whether no message is on its way in either direction, and no data or acknowledgment is due.
     pub fn is_quiet(&self) -> bool {
         let sent = self.session.lines.iter().all(|line| line.requests.is_empty());
         let kept = self.files.iter().any(|file| file.owes || !file.dirty.is_empty());
         self.pending.is_empty() && sent && !kept && self.down.is_none()
     }
 
-    /// What is open is to be closed.
+    /// Makes all workers close their files.
     pub fn wind_up(&mut self) {
         for worker in &mut self.workers {
             worker.left = usize::from(worker.handle.is_some());
@@ -159,11 +159,11 @@ impl Client {
         handles.filter(move |(_, handle)| handle.wish.file == file)
     }
 
-    fn is_busy(&self, owner: Owner) -> bool {
+    fn is_busy(&self, owner: RequestOwner) -> bool {
         self.pending.iter().any(|pending| pending.owner == owner)
     }
 
-    /// Whether something is being written there.
+    /// Whether a write of this cell is under way.
     fn is_written(&self, at: (usize, usize)) -> bool {
         self.pending.iter().any(|pending| match pending.task.op {
             Op::Write { file, cell, .. } | Op::WriteBack { file, cell, .. } => (file, cell) == at,
@@ -171,11 +171,11 @@ impl Client {
         })
     }
 
-    /// A worker begins its next operation; true when it is the last, which closes.
-    pub fn begin(&mut self, scene: &mut Scene<'_>) {
+    /// Begins the next operation of a worker. Returns true if it is the last one, a close.
+    pub fn begin(&mut self, scene: &mut ClientEnvironment<'_>) {
         let at = scene.dice.below(self.workers.len());
         let left = self.workers[at].left;
-        if left == 0 || self.is_busy(Owner::Worker(at)) || self.session.heard() == 0 {
+        if left == 0 || self.is_busy(RequestOwner::Worker(at)) || self.session.heard() == 0 {
             return;
         }
         let Some(handle) = &self.workers[at].handle else { return self.begin_open(at, scene) };
@@ -190,10 +190,11 @@ impl Client {
         }
     }
 
-    fn begin_open(&mut self, at: usize, scene: &mut Scene<'_>) {
+    fn begin_open(&mut self, at: usize, scene: &mut ClientEnvironment<'_>) {
         let file = scene.dice.below(FILES);
-        // MS-SMB2 3.3.5.22.2: nor with an answer to a break, after which it could not be sent again.
-        if self.is_crossed(file, |op| *op == Op::Close) || self.is_busy(Owner::Acknowledgement(file)) {
+        // MS-SMB2 3.3.5.22.2: it does not go together with an acknowledgment of a break either, since it
+        // could not be replayed after that.
+        if self.is_crossed(file, |op| *op == Op::Close) || self.is_busy(RequestOwner::Acknowledgement(file)) {
             return;
         }
         let states = [LeaseState::empty(), READ, READ | HANDLE, READ | WRITE, READ | HANDLE | WRITE];
@@ -206,16 +207,16 @@ impl Client {
             lease: scene.shape.leases.then_some((self.files[file].key, state)),
             persistent: scene.shape.is_lasting && scene.dice.chance(2, 3),
         };
-        let what = What::Open { writes: wish.writes, shares };
+        let what = HoldKind::Open { writes: wish.writes, shares };
         let number = scene.fresh() as usize;
         let hold = scene.record.asks(file, number, what, scene.now);
-        self.push(Owner::Worker(at), Op::Open(wish), Some(hold), scene);
+        self.push(RequestOwner::Worker(at), Op::Open(wish), Some(hold), scene);
     }
 
-    fn begin_read(&mut self, at: usize, (file, cell): (usize, usize), scene: &mut Scene<'_>) {
+    fn begin_read(&mut self, at: usize, (file, cell): (usize, usize), scene: &mut ClientEnvironment<'_>) {
         let kept = self.files[file].get(cell);
         let Some((value, is_dirty)) = kept else {
-            return self.push(Owner::Worker(at), Op::Read { file, cell }, None, scene);
+            return self.push(RequestOwner::Worker(at), Op::Read { file, cell }, None, scene);
         };
         if !is_dirty {
             let since = self.files[file].true_since(scene.now);
@@ -226,7 +227,7 @@ impl Client {
         self.workers[at].left -= 1;
     }
 
-    fn begin_write(&mut self, at: usize, (file, cell): (usize, usize), scene: &mut Scene<'_>) {
+    fn begin_write(&mut self, at: usize, (file, cell): (usize, usize), scene: &mut ClientEnvironment<'_>) {
         let cache = &mut self.files[file];
         let in_memory = cache.state.contains(WRITE) && !cache.owes;
         if !in_memory && cache.dirty.contains_key(&cell) || self.is_written((file, cell)) {
@@ -242,40 +243,41 @@ impl Client {
             self.workers[at].left -= 1;
         } else {
             cache.forget(cell);
-            self.push(Owner::Worker(at), Op::Write { file, cell, value }, None, scene);
+            self.push(RequestOwner::Worker(at), Op::Write { file, cell, value }, None, scene);
         }
     }
 
-    fn begin_range(&mut self, at: usize, scene: &mut Scene<'_>) {
+    fn begin_range(&mut self, at: usize, scene: &mut ClientEnvironment<'_>) {
         let Some(handle) = &self.workers[at].handle else { return };
         let slot = scene.dice.below(SLOTS);
         if let Some(&hold) = handle.ranges.get(&slot) {
             scene.record.holds[hold].until.0 = scene.now;
-            return self.push(Owner::Worker(at), Op::Unlock { slot }, Some(hold), scene);
+            return self.push(RequestOwner::Worker(at), Op::Unlock { slot }, Some(hold), scene);
         }
         let exclusive = scene.dice.chance(2, 3);
-        let what = What::Range { slot, exclusive };
+        let what = HoldKind::Range { slot, exclusive };
         let hold = scene.record.asks(handle.wish.file, handle.number, what, scene.now);
-        self.push(Owner::Worker(at), Op::Lock { slot, exclusive }, Some(hold), scene);
+        self.push(RequestOwner::Worker(at), Op::Lock { slot, exclusive }, Some(hold), scene);
     }
 
-    fn begin_close(&mut self, at: usize, scene: &mut Scene<'_>) {
+    fn begin_close(&mut self, at: usize, scene: &mut ClientEnvironment<'_>) {
         let Some(handle) = &self.workers[at].handle else { return };
         let file = handle.wish.file;
-        let closes = |at| self.pending.iter().any(|p| p.owner == Owner::Worker(at) && p.task.op == Op::Close);
+        let closes =
+            |at| self.pending.iter().any(|p| p.owner == RequestOwner::Worker(at) && p.task.op == Op::Close);
         let others = self.handles_of(file).filter(|&(other, _)| other != at && !closes(other));
         let is_last_to_write = !others.into_iter().any(|(_, other)| other.wish.writes);
         let is_opened = self.is_crossed(file, |op| matches!(op, Op::Open(_)));
         let keeps = is_last_to_write && !self.files[file].dirty.is_empty();
-        if is_opened || keeps || self.is_busy(Owner::Back(at)) {
+        if is_opened || keeps || self.is_busy(RequestOwner::Back(at)) {
             return;
         }
         handle.holds().for_each(|hold| scene.record.holds[hold].until.0 = scene.now);
-        self.push(Owner::Worker(at), Op::Close, None, scene);
+        self.push(RequestOwner::Worker(at), Op::Close, None, scene);
     }
 
-    /// Writes back, and answers breaks when nothing is left to be written back. It must when `now_or_never`.
-    pub fn tend(&mut self, scene: &mut Scene<'_>, now_or_never: bool) {
+    /// Writes data back, and acknowledges breaks when none is left. With `now_or_never` it must do so now.
+    pub fn tend(&mut self, scene: &mut ClientEnvironment<'_>, now_or_never: bool) {
         if self.session.heard() == 0 {
             return;
         }
@@ -288,25 +290,25 @@ impl Client {
         } else if cache.dirty.is_empty() && cache.owes && self.may_acknowledge(file) {
             let (key, state) = (cache.key, cache.state);
             self.files[file].owes = false;
-            self.push(Owner::Acknowledgement(file), Op::Acknowledge { key, state }, None, scene);
+            self.push(RequestOwner::Acknowledgement(file), Op::Acknowledge { key, state }, None, scene);
         }
     }
 
-    /// An answer to a break says of all that was opened under the lease that the client knows of it, and could not be
-    /// sent for again.
+    /// Whether a break may be acknowledged. An acknowledgment tells the server that the client knows all
+    /// Opens under the lease, so they could not be replayed after it.
     // MS-SMB2 3.2.5.19.2, note 202
     // MS-SMB2 3.3.5.22.2
     fn may_acknowledge(&self, file: usize) -> bool {
         let is_opened = self.is_crossed(file, |op| matches!(op, Op::Open(_)));
-        !self.is_busy(Owner::Acknowledgement(file)) && !is_opened
+        !self.is_busy(RequestOwner::Acknowledgement(file)) && !is_opened
     }
 
-    /// Whether such an operation on a file is under way. An OPEN and a CLOSE of it are not at the same time: whether the
-    /// lease ends between them is nothing that a client could tell, which takes a new key for a new lease
-    /// (MS-SMB2 3.2.4.3).
+    /// Whether such an operation on a file is under way. An OPEN and a CLOSE of a file do not run at the
+    /// same time: the client could not tell whether the lease ends between them, and it uses a new key for a
+    /// new lease (MS-SMB2 3.2.4.3).
     fn is_crossed(&self, file: usize, fits: impl Fn(&Op) -> bool) -> bool {
         self.pending.iter().filter(|pending| fits(&pending.task.op)).any(|pending| match pending.owner {
-            Owner::Worker(at) => match (pending.task.op, &self.workers[at].handle) {
+            RequestOwner::Worker(at) => match (pending.task.op, &self.workers[at].handle) {
                 (Op::Open(wish), _) => wish.file == file,
                 (_, Some(handle)) => handle.wish.file == file,
                 (_, None) => false,
@@ -315,19 +317,20 @@ impl Client {
         })
     }
 
-    fn write_back(&mut self, (file, cell): (usize, usize), value: u64, scene: &mut Scene<'_>) {
+    fn write_back(&mut self, (file, cell): (usize, usize), value: u64, scene: &mut ClientEnvironment<'_>) {
         let writers = self.handles_of(file).filter(|(_, handle)| handle.wish.writes);
         let writers: Vec<usize> = writers.map(|(at, _)| at).collect();
-        let closes = |at| self.pending.iter().any(|p| p.owner == Owner::Worker(at) && p.task.op == Op::Close);
-        let fit = |at: &&usize| !closes(**at) && !self.is_busy(Owner::Back(**at));
+        let closes =
+            |at| self.pending.iter().any(|p| p.owner == RequestOwner::Worker(at) && p.task.op == Op::Close);
+        let fit = |at: &&usize| !closes(**at) && !self.is_busy(RequestOwner::Back(**at));
         if let Some(&at) = writers.iter().find(fit) {
-            self.push(Owner::Back(at), Op::WriteBack { file, cell, value }, None, scene);
+            self.push(RequestOwner::Back(at), Op::WriteBack { file, cell, value }, None, scene);
         } else if writers.is_empty() {
             self.files[file].lose_writes(scene.record, scene.now);
         }
     }
 
-    fn push(&mut self, owner: Owner, op: Op, hold: Option<usize>, scene: &mut Scene<'_>) {
+    fn push(&mut self, owner: RequestOwner, op: Op, hold: Option<usize>, scene: &mut ClientEnvironment<'_>) {
         let (mut guid, mut lock_sequence) = ([self.number; 16], (0, 0));
         let (mut epoch, mut generation) = (0, 0);
         match op {
@@ -337,7 +340,7 @@ impl Client {
                 epoch = self.files[wish.file].epoch;
             }
             Op::Lock { .. } | Op::Unlock { .. } => {
-                if let Owner::Worker(at) = owner {
+                if let RequestOwner::Worker(at) = owner {
                     let locks = &mut self.workers[at].locks;
                     lock_sequence = (1 + *locks % 64, (*locks / 64 % 16) as u8);
                     *locks += 1;
@@ -349,12 +352,20 @@ impl Client {
         let task = Task { op, create_guid: Guid(guid), epoch, lock_sequence, is_replay: false };
         scene.disk.see();
         let failed = scene.disk.failed;
-        self.pending.push(Pending { owner, task, sent: None, start: scene.now, generation, hold, failed });
+        self.pending.push(PendingRequest {
+            owner,
+            task,
+            sent: None,
+            start: scene.now,
+            generation,
+            hold,
+            failed,
+        });
         self.send(self.pending.len() - 1, scene);
     }
 
-    /// Something that was lost or refused is sent again.
-    pub fn send_again(&mut self, scene: &mut Scene<'_>) {
+    /// Repeats a lost or refused request.
+    pub fn send_again(&mut self, scene: &mut ClientEnvironment<'_>) {
         if self.pending.is_empty() {
             return;
         }
@@ -370,14 +381,14 @@ impl Client {
         }
     }
 
-    fn send(&mut self, at: usize, scene: &mut Scene<'_>) {
+    fn send(&mut self, at: usize, scene: &mut ClientEnvironment<'_>) {
         let Some(on) = self.session.pick(scene.dice, |line| line.is_heard) else { return };
         let pending = &mut self.pending[at];
         let through = match pending.owner {
-            Owner::Worker(at) | Owner::Back(at) => self.workers[at].handle.as_ref(),
-            Owner::Acknowledgement(_) => None,
+            RequestOwner::Worker(at) | RequestOwner::Back(at) => self.workers[at].handle.as_ref(),
+            RequestOwner::Acknowledgement(_) => None,
         };
-        let place = Place {
+        let place = CellLayout {
             file: through.map(|handle| handle.id),
             channel_sequence: self.session.channel_sequence,
             slot_cells: scene.shape.slot_cells(),
@@ -395,8 +406,8 @@ impl Client {
 
     // Channels --------------------------------------------------------------------------------------
 
-    /// A line is given up; what was sent on it is to be sent again.
-    pub fn give_up(&mut self, on: usize, scene: &mut Scene<'_>) {
+    /// Gives a line up. Its requests must be sent again.
+    pub fn give_up(&mut self, on: usize, scene: &mut ClientEnvironment<'_>) {
         let number = self.session.lines[on].number;
         self.session.give_up(on);
         for pending in self.pending.iter_mut().filter(|p| p.sent.is_some_and(|(line, _)| line == number)) {
@@ -406,20 +417,20 @@ impl Client {
         self.see_channels(scene);
     }
 
-    /// All lines are gone with the server.
-    pub fn lose_server(&mut self, scene: &mut Scene<'_>) {
+    /// Loses all lines with the server.
+    pub fn lose_server(&mut self, scene: &mut ClientEnvironment<'_>) {
         self.session.lines.clear();
         self.see_channels(scene);
     }
 
-    fn see_channels(&mut self, scene: &mut Scene<'_>) {
+    fn see_channels(&mut self, scene: &mut ClientEnvironment<'_>) {
         if self.session.heard() == 0 {
             self.down.get_or_insert((scene.now, scene.seconds));
         }
     }
 
-    /// A new session in the place of one whose channels are all lost: what was opened is taken up again.
-    pub fn come_back(&mut self, world: &World, scene: &mut Scene<'_>) {
+    /// Logs on again after all channels are lost, and reconnects to the handles.
+    pub fn come_back(&mut self, world: &World, scene: &mut ClientEnvironment<'_>) {
         let Some(down) = self.down.take() else { return };
         scene.tally.sessions_lost += 1;
         self.session.log_on(world);
@@ -432,15 +443,15 @@ impl Client {
             }
         }
         let is_lasting = scene.shape.is_lasting;
-        // MS-SMB2 3.3.5.9: only a CREATE for a persistent handle is known on another session. Who still waits for an
-        // answer to a break asks for it again.
-        let abandoned = |p: &Pending| match p.task.op {
+        // MS-SMB2 3.3.5.9: only a CREATE for a persistent handle is known on another session. A client that
+        // still waits for a break's acknowledgment requests it again.
+        let abandoned = |p: &PendingRequest| match p.task.op {
             Op::Open(wish) => !(wish.persistent && is_lasting),
             Op::Acknowledge { .. } => true,
             _ => false,
         };
         for pending in self.pending.extract_if(.., |pending| abandoned(pending)) {
-            if let Owner::Worker(at) = pending.owner {
+            if let RequestOwner::Worker(at) = pending.owner {
                 self.workers[at].left = self.workers[at].left.saturating_sub(1);
             }
         }
@@ -456,8 +467,8 @@ impl Client {
         }
     }
 
-    /// Takes a worker's handle up again, if it can be.
-    fn take_up(&mut self, at: usize, down: (Time, u64), scene: &mut Scene<'_>) -> bool {
+    /// Reconnects to a worker's handle, if possible.
+    fn take_up(&mut self, at: usize, down: (Time, u64), scene: &mut ClientEnvironment<'_>) -> bool {
         let Some(handle) = self.workers[at].handle.as_mut().filter(|handle| handle.is_durable) else {
             return false;
         };
@@ -465,7 +476,7 @@ impl Client {
         let epoch = self.files[wish.file].epoch;
         let failed = scene.disk.failed;
         let mut answer = self.reconnect(wish, epoch, old);
-        // Who is refused by a failing disk asks again.
+        // The client tries again if a failing disk refuses.
         for _ in 0..MOST_TIMES {
             if !disk::is_of_disk(answer.status()) {
                 break;
@@ -479,7 +490,8 @@ impl Client {
             format!("client {} takes file {} up again: {:?}", self.number, wish.file, answer.status())
         });
         if answer.status() == NtStatus::OBJECT_NAME_NOT_FOUND {
-            let closes = self.pending.iter().any(|p| p.owner == Owner::Worker(at) && p.task.op == Op::Close);
+            let closes =
+                self.pending.iter().any(|p| p.owner == RequestOwner::Worker(at) && p.task.op == Op::Close);
             let is_over = scene.seconds - down.1 >= KEPT;
             assert!(!wish.persistent || closes || is_over, "a persistent handle is gone: {handle:?}");
             return false;
@@ -495,10 +507,10 @@ impl Client {
     fn reconnect(&mut self, wish: Wish, epoch: u16, old: (FileId, Guid)) -> Answer {
         let line = self.session.lines.last_mut().expect("the line that has just logged on");
         line.peer.holds_jobs = false;
-        let create = line.peer.start(Command::Create, |out| requests::reconnect(wish, epoch, old, out));
+        let create = line.peer.start(SmbCommand::Create, |out| requests::reconnect(wish, epoch, old, out));
         let mut answer = line.peer.answer(create).expect("an answer at once");
         if answer.status() == NtStatus::PENDING {
-            // What the ended session still changes lands first.
+            // The changes of the ended session take effect first.
             for line in &mut self.session.lines {
                 (0..line.peer.held_jobs()).for_each(|_| line.peer.run_job(0));
             }
@@ -509,12 +521,13 @@ impl Client {
         answer
     }
 
-    /// A handle is gone that nobody has closed, or whose CLOSE was not answered.
-    fn lose(&mut self, at: usize, handle: &Handle, since: Time, scene: &mut Scene<'_>) {
+    /// Handles a handle that ended without a CLOSE, or whose CLOSE was not answered.
+    fn lose(&mut self, at: usize, handle: &Handle, since: Time, scene: &mut ClientEnvironment<'_>) {
         scene.tally.handles_lost += 1;
-        let through =
-            |pending: &mut Pending| matches!(pending.owner, Owner::Worker(w) | Owner::Back(w) if w == at);
-        let pending: Vec<Pending> = self.pending.extract_if(.., through).collect();
+        let through = |pending: &mut PendingRequest| {
+            matches!(pending.owner, RequestOwner::Worker(w) | RequestOwner::Back(w) if w == at)
+        };
+        let pending: Vec<PendingRequest> = self.pending.extract_if(.., through).collect();
         for pending in &pending {
             if let Op::Write { file, cell, value } = pending.task.op {
                 scene.record.gives_up((file, cell), value, scene.now);
@@ -531,8 +544,8 @@ impl Client {
 
     // Answers ---------------------------------------------------------------------------------------
 
-    /// An answer or a notice has come on a line that the client hears.
-    pub fn take(&mut self, line: u64, answer: &Answer, scene: &mut Scene<'_>) {
+    /// Handles a reply or a notice on a line that the client hears.
+    pub fn take(&mut self, line: u64, answer: &Answer, scene: &mut ClientEnvironment<'_>) {
         if answer.header.message_id() == u64::MAX {
             return self.take_notice(answer, scene);
         }
@@ -544,13 +557,14 @@ impl Client {
             format!("client {} {owner:?} hears {status:?} to {of} on line {line}: {op:?}", self.number)
         });
         if status == NtStatus::FILE_NOT_AVAILABLE {
-            // MS-SMB2 3.2.5.12: an earlier one is still under way, or what was sent after a cut was quicker.
+            // MS-SMB2 3.2.5.12: an earlier copy is still under way, or a request that was sent after a cut
+            // was faster.
             (pending.sent, pending.task.is_replay) = (None, true);
             self.pending.push(pending);
             return;
         }
         scene.tally.operations += 1;
-        if let Owner::Worker(at) = pending.owner {
+        if let RequestOwner::Worker(at) = pending.owner {
             self.workers[at].left = self.workers[at].left.saturating_sub(1);
         }
         if disk::is_of_disk(status) {
@@ -560,7 +574,7 @@ impl Client {
         self.finish(&pending, status, answer, scene);
     }
 
-    fn take_notice(&mut self, answer: &Answer, scene: &mut Scene<'_>) {
+    fn take_notice(&mut self, answer: &Answer, scene: &mut ClientEnvironment<'_>) {
         let notice = Notification::parse(&answer.message).expect("a notification");
         let Notification::Lease { new_epoch, flags, key, current_state, new_state } = notice else {
             panic!("nobody has an oplock: {notice:?}");
@@ -572,8 +586,9 @@ impl Client {
         file.broken(new_epoch, new_state, flags.contains(NotificationFlags::ACK_REQUIRED));
     }
 
-    /// A failing disk has refused a request: a write may have been done, and nothing else was.
-    fn refused_by_disk(&mut self, pending: &Pending, scene: &mut Scene<'_>) {
+    /// Handles a request that a failing disk has refused. A write may have been done, and no other request
+    /// was.
+    fn refused_by_disk(&mut self, pending: &PendingRequest, scene: &mut ClientEnvironment<'_>) {
         match pending.task.op {
             Op::Open(_) => {
                 let hold = pending.hold.expect("an open is held against others");
@@ -583,7 +598,7 @@ impl Client {
                 self.files[file].forget(cell);
                 scene.record.gives_up((file, cell), value, scene.now);
             }
-            // It is still to be written back.
+            // The value must still be written back.
             Op::WriteBack { file, cell, value } => scene.record.sends_again((file, cell), value),
             Op::Read { .. } => {}
             Op::Lock { .. } | Op::Unlock { .. } | Op::Close | Op::Acknowledge { .. } => {
@@ -592,24 +607,30 @@ impl Client {
         }
     }
 
-    fn finish(&mut self, pending: &Pending, status: NtStatus, answer: &Answer, scene: &mut Scene<'_>) {
+    fn finish(
+        &mut self,
+        pending: &PendingRequest,
+        status: NtStatus,
+        answer: &Answer,
+        scene: &mut ClientEnvironment<'_>,
+    ) {
         let asked = (pending.start, scene.now);
         let is_done = status == NtStatus::SUCCESS;
         match (pending.task.op, pending.owner) {
-            (Op::Open(wish), Owner::Worker(at)) => self.opened(at, wish, (pending, answer), scene),
-            (Op::Read { file, cell }, Owner::Worker(at)) => {
+            (Op::Open(wish), RequestOwner::Worker(at)) => self.opened(at, wish, (pending, answer), scene),
+            (Op::Read { file, cell }, RequestOwner::Worker(at)) => {
                 self.accessed(at, (file, cell), (false, status), asked, scene);
                 if is_done {
                     let data = read::Response::parse(&answer.message).expect("a READ response").data;
                     let value = u64::from_le_bytes(data.try_into().expect("a whole cell"));
                     scene.record.read((file, cell), value, asked);
-                    // What it is about to replace itself is not told to the client.
+                    // The client gets no break for a value that it is about to replace.
                     if !self.is_written((file, cell)) {
                         self.files[file].keep(cell, value, pending.generation);
                     }
                 }
             }
-            (Op::Write { file, cell, value }, Owner::Worker(at)) => {
+            (Op::Write { file, cell, value }, RequestOwner::Worker(at)) => {
                 self.accessed(at, (file, cell), (true, status), asked, scene);
                 self.files[file].forget(cell);
                 match is_done {
@@ -622,15 +643,15 @@ impl Client {
                 scene.record.wrote((file, cell), value, scene.now);
                 self.files[file].is_sent(cell, value, pending.generation);
             }
-            (Op::Lock { .. } | Op::Unlock { .. }, Owner::Worker(at)) => {
+            (Op::Lock { .. } | Op::Unlock { .. }, RequestOwner::Worker(at)) => {
                 self.finish_range(at, pending, status, scene);
             }
-            (Op::Close, Owner::Worker(at)) => {
+            (Op::Close, RequestOwner::Worker(at)) => {
                 let was_closed = pending.task.is_replay && status == NtStatus::FILE_CLOSED;
                 assert!(is_done || was_closed, "{pending:?}: {status:?}");
                 self.closed(at, scene);
             }
-            (Op::Acknowledge { .. }, Owner::Acknowledgement(file)) if !is_done => {
+            (Op::Acknowledge { .. }, RequestOwner::Acknowledgement(file)) if !is_done => {
                 let late =
                     [NtStatus::UNSUCCESSFUL, NtStatus::OBJECT_NAME_NOT_FOUND, NtStatus::REQUEST_NOT_ACCEPTED];
                 assert!(late.contains(&status), "{pending:?}: {status:?}");
@@ -643,14 +664,14 @@ impl Client {
         }
     }
 
-    /// A cell was read or written, or that was refused since somebody has locked it.
+    /// Records a read or write of a cell, or its refusal because of a lock.
     fn accessed(
         &self,
         at: usize,
         cell: (usize, usize),
         (writes, status): (bool, NtStatus),
         asked: (Time, Time),
-        scene: &mut Scene<'_>,
+        scene: &mut ClientEnvironment<'_>,
     ) {
         let is_refused = status == NtStatus::FILE_LOCK_CONFLICT;
         assert!(is_refused || status == NtStatus::SUCCESS, "{cell:?}, to write: {writes}: {status:?}");
@@ -663,8 +684,8 @@ impl Client {
         &mut self,
         at: usize,
         wish: Wish,
-        (pending, answer): (&Pending, &Answer),
-        scene: &mut Scene<'_>,
+        (pending, answer): (&PendingRequest, &Answer),
+        scene: &mut ClientEnvironment<'_>,
     ) {
         let hold = pending.hold.expect("an open is held against others");
         if answer.status() == NtStatus::SHARING_VIOLATION {
@@ -678,7 +699,7 @@ impl Client {
             _ => None,
         });
         let (is_durable, flags) = (durable.is_some(), durable.unwrap_or(DurableFlags::empty()));
-        // What cannot be recorded is opened without outliving the server.
+        // A handle that cannot be recorded does not outlive the server.
         let outlives = flags.contains(DurableFlags::PERSISTENT);
         let may_fail = scene.disk.failed.any_since(pending.failed);
         assert!(outlives || !wish.persistent || may_fail, "{pending:?} outlives the server");
@@ -703,7 +724,13 @@ impl Client {
         }
     }
 
-    fn finish_range(&mut self, at: usize, pending: &Pending, status: NtStatus, scene: &mut Scene<'_>) {
+    fn finish_range(
+        &mut self,
+        at: usize,
+        pending: &PendingRequest,
+        status: NtStatus,
+        scene: &mut ClientEnvironment<'_>,
+    ) {
         let hold = pending.hold.expect("a range is held against others");
         let handle = self.workers[at].handle.as_mut().expect("what is locked is open");
         match (pending.task.op, status) {
@@ -727,13 +754,13 @@ impl Client {
         }
     }
 
-    fn closed(&mut self, at: usize, scene: &mut Scene<'_>) {
+    fn closed(&mut self, at: usize, scene: &mut ClientEnvironment<'_>) {
         let handle = self.workers[at].handle.take().expect("what is closed was open");
         handle.holds().for_each(|hold| scene.record.holds[hold].until.1 = scene.now);
         self.see_open(handle.wish.file);
     }
 
-    /// A client that has closed all of a file keeps nothing of it, and owes nothing.
+    /// A client that has closed all its handles of a file keeps no data of it, and owes no acknowledgment.
     // MS-SMB2 3.2.5.19.2
     fn see_open(&mut self, file: usize) {
         if !self.has_open(file) {

@@ -1,9 +1,10 @@
-//! One history of two clients with the same files: workers over a session of each, lines that are cut, time
-//! that passes, a server that is killed, and the record that all of it is held against.
+//! One history of two clients with the same files: workers on a session of each, lines that are cut, time
+//! that passes, a server that is killed, and the record that checks all of it.
 //!
-//! [`client`] is what a client does, [`cache`] what it keeps in memory and believes of its leases, [`record`]
-//! what both have seen and whether that can be. As in [`crate::history`] nothing has a time of its own, so that
-//! any message may be as late as it likes. What a seed's history has at all, its [`Shape`] says.
+//! [`client`] has the client's actions, [`cache`] its data in memory and its view of its leases, and
+//! [`record`] the observations of both and the check that they are possible. As in [`crate::history`] there
+//! is no timing, so any message may be arbitrarily late. The [`PairShape`] of a seed's history says which
+//! events it has.
 
 mod cache;
 mod client;
@@ -25,25 +26,25 @@ use crate::dice::Dice;
 use crate::disk::{self, Disk, Trouble};
 use crate::log;
 
-use client::{Client, Scene};
-use record::Record;
-use watch::{Reach, View, Watch};
+use client::{Client, ClientEnvironment};
+use record::Observations;
+use watch::{LeaseWatch, Reach, View};
 
-/// Files that both clients have, the cells of each, and the byte ranges that are locked.
+/// The files of both clients, their cells, and the byte ranges for locks.
 const FILES: usize = 2;
 const CELLS: usize = 6;
 const SLOTS: usize = 3;
 
-/// A history that takes more steps than this does not end.
+/// A history with more steps than this does not end.
 const MOST_STEPS: usize = 60_000;
 
-/// How long time passes when it does, in seconds: as a notice waits to be acknowledged by a host, as a silent
-/// host is given up, and as a break and a handle without its client last.
+/// The lengths of pauses in seconds: the time for a host to acknowledge a notice, the time after which a
+/// silent host is given up, and the times of a break and of a handle without its client.
 const PAUSES: [u64; 5] = [1, 3, 11, 36, 61];
 
-/// What a history has, and how much of it.
+/// The events of a history, and their number.
 #[derive(Debug, Clone, Copy)]
-pub struct Shape {
+pub struct PairShape {
     channels: [usize; 2],
     workers: usize,
     operations: usize,
@@ -51,22 +52,22 @@ pub struct Shape {
     most_cuts: u64,
     /// Files are opened with leases.
     leases: bool,
-    /// The share is continuously available, and handles are asked for that outlive the server.
+    /// The share is continuously available, and clients request persistent handles.
     is_lasting: bool,
-    /// How often the server is killed at most.
+    /// The most kills of the server.
     kills: u64,
-    /// How often a client loses all its channels, and how often time passes, as weights.
+    /// The weights of a client's loss of all channels, and of a pause.
     losses: usize,
     pauses: usize,
     is_cold: bool,
-    /// All that is left is to close.
+    /// The history has only closes left.
     closes: bool,
 }
 
-impl Shape {
-    fn roll(dice: &mut Dice, trouble: Trouble) -> Shape {
+impl PairShape {
+    fn roll(dice: &mut Dice, trouble: Trouble) -> PairShape {
         let is_lasting = dice.chance(1, 3);
-        let shape = Shape {
+        let shape = PairShape {
             channels: [1 + dice.below(8), 1 + dice.below(8)],
             workers: 1 + dice.below(3),
             operations: 10 + dice.below(40),
@@ -82,21 +83,21 @@ impl Shape {
         };
         match trouble {
             Trouble::DiskAndKills => {
-                Shape { is_lasting: true, is_cold: false, kills: 1 + dice.below(3) as u64, ..shape }
+                PairShape { is_lasting: true, is_cold: false, kills: 1 + dice.below(3) as u64, ..shape }
             }
             Trouble::Nothing | Trouble::Disk => shape,
         }
     }
 
-    /// How many cells a byte range covers: none where clients keep data in memory.
+    /// The cells of a byte range: none if clients keep data in memory.
     fn slot_cells(&self) -> usize {
         if self.leases { 0 } else { CELLS / SLOTS }
     }
 }
 
-/// What happened in a history, to show that the wanted things do happen.
+/// The events of a history. They show that the intended events happen.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Tally {
+pub struct PairTally {
     pub operations: u64,
     pub cuts: u64,
     pub sessions_lost: u64,
@@ -109,7 +110,7 @@ pub struct Tally {
     pub acknowledgements: u64,
     pub refused_acknowledgements: u64,
     pub cached_reads: u64,
-    /// Of those, what the server had let others replace by then.
+    /// Those reads whose value the server had let others replace by then.
     pub stale_reads: u64,
     pub cached_writes: u64,
     pub refused_opens: u64,
@@ -118,7 +119,7 @@ pub struct Tally {
     pub disk: disk::Tally,
 }
 
-impl Tally {
+impl PairTally {
     fn parts(&mut self) -> [&mut u64; 17] {
         [
             &mut self.operations,
@@ -141,44 +142,44 @@ impl Tally {
         ]
     }
 
-    /// Whether each of these things has happened.
+    /// Whether each of these events has happened.
     pub fn shows_all(mut self) -> bool {
         self.parts().into_iter().all(|part| *part > 0)
     }
 }
 
-impl std::ops::AddAssign for Tally {
-    fn add_assign(&mut self, mut other: Tally) {
+impl std::ops::AddAssign for PairTally {
+    fn add_assign(&mut self, mut other: PairTally) {
         self.parts().into_iter().zip(other.parts()).for_each(|(part, more)| *part += *more);
         self.disk += other.disk;
     }
 }
 
-pub struct History {
+pub struct PairHistory {
     dice: Dice,
     world: World,
     store: Store,
-    shape: Shape,
+    shape: PairShape,
     clients: [Client; 2],
-    record: Record,
-    tally: Tally,
+    record: Observations,
+    tally: PairTally,
     now: u64,
     seconds: u64,
     next: u64,
-    watch: Watch,
+    watch: LeaseWatch,
     disk: Disk,
-    /// The time before the server was started, over its restarts.
+    /// The time before the server's last start, including earlier starts.
     before_ns: u64,
 }
 
-impl History {
+impl PairHistory {
     /// Runs the history of a seed to its end.
     ///
     /// # Panics
-    /// When what the clients saw cannot be.
-    pub fn run(seed: u64, trouble: Trouble) -> Tally {
+    /// If the observations of the clients are impossible.
+    pub fn run(seed: u64, trouble: Trouble) -> PairTally {
         let mut dice = Dice::new(seed);
-        let shape = Shape::roll(&mut dice, trouble);
+        let shape = PairShape::roll(&mut dice, trouble);
         let mut store = Store::new();
         let (world, plan) = if shape.is_lasting { store.serve_faulty() } else { World::faulty() };
         if shape.is_cold {
@@ -187,21 +188,21 @@ impl History {
         log::is_at(world.clock.time().mono_ns);
         log::line(|| format!("two clients, seed {seed}, {trouble:?}: {shape:?}"));
         allow_channels(&world);
-        let mut record = Record::default();
+        let mut record = Observations::default();
         make_files(&world, &mut record);
         let clients = [1, 2].map(|number| Client::new(&world, number, seed, &shape));
-        let mut history = History {
+        let mut history = PairHistory {
             dice,
             world,
             store,
             shape,
             clients,
             record,
-            tally: Tally::default(),
+            tally: PairTally::default(),
             now: 1,
             seconds: 0,
             next: 0,
-            watch: Watch::default(),
+            watch: LeaseWatch::default(),
             disk: Disk::new(seed, trouble, plan),
             before_ns: 0,
         };
@@ -219,9 +220,9 @@ impl History {
         history.tally
     }
 
-    /// A client, and what it acts with.
-    fn scene(&mut self, of: usize) -> (&mut Client, &World, Scene<'_>) {
-        let scene = Scene {
+    /// A client with its surroundings.
+    fn scene(&mut self, of: usize) -> (&mut Client, &World, ClientEnvironment<'_>) {
+        let scene = ClientEnvironment {
             dice: &mut self.dice,
             record: &mut self.record,
             tally: &mut self.tally,
@@ -250,7 +251,7 @@ impl History {
         self.see_disk();
         self.disk.step();
         let of = self.dice.below(2);
-        let Shape { cuts, losses, pauses, .. } = self.shape;
+        let PairShape { cuts, losses, pauses, .. } = self.shape;
         let cuts = if self.tally.cuts < self.shape.most_cuts { cuts } else { 0 };
         let (losses, kills) = match self.shape.closes {
             true => (0, 0),
@@ -278,7 +279,7 @@ impl History {
         }
     }
 
-    /// The disk has taken time, and whole seconds are seen by all.
+    /// Passes the time that the disk has taken. Whole seconds pass for all.
     fn see_disk(&mut self) {
         let took = self.disk.look();
         self.world.clock.advance(Duration::from_nanos(u64::from(took.subsec_nanos())));
@@ -288,7 +289,7 @@ impl History {
         }
     }
 
-    fn act(&mut self, of: usize, what: impl FnOnce(&mut Client, &World, &mut Scene<'_>)) {
+    fn act(&mut self, of: usize, what: impl FnOnce(&mut Client, &World, &mut ClientEnvironment<'_>)) {
         let (client, world, mut scene) = self.scene(of);
         what(client, world, &mut scene);
     }
@@ -305,7 +306,7 @@ impl History {
     fn arrive(&mut self, of: usize) {
         let session = &mut self.clients[of].session;
         let Some(on) = session.pick(&mut self.dice, |line| !line.requests.is_empty()) else { return };
-        // What comes late comes late enough to be overtaken by what replaces it.
+        // A late message comes late enough for its replacement to arrive first.
         if !session.lines[on].is_heard && !self.dice.chance(1, 10) {
             return;
         }
@@ -325,7 +326,7 @@ impl History {
         let before = answered.and_then(|file| self.view(of, file));
         self.clients[of].session.lines[on].peer.deliver(frame);
         answered.into_iter().for_each(|file| self.watch.answered((of, file)));
-        // MS-SMB2 3.3.5.22.2: who answers what is not asked, or not any more, changes nothing.
+        // MS-SMB2 3.3.5.22.2: an acknowledgment without a break changes nothing.
         if let (Some(file), Some(before)) = (answered, before.filter(|view| !view.is_breaking)) {
             let view = self.view(of, file);
             let keeps = view.is_some_and(|view| view.state.contains(before.state));
@@ -338,13 +339,13 @@ impl History {
         self.hear(of, on);
     }
 
-    /// The client takes the next message of a line; false when there is none.
+    /// The client takes the next message of a line. Returns false if there is none.
     fn hear(&mut self, of: usize, on: usize) -> bool {
         let (client, _, mut scene) = self.scene(of);
         let line = &mut client.session.lines[on];
         let (number, is_heard) = (line.number, line.is_heard);
         let Some(answer) = line.peer.next() else { return false };
-        // What the calls have met that came to this answer counts; the time they took passes later.
+        // The faults of the calls that led to this reply count. Their time passes later.
         scene.disk.see();
         if is_heard && answer.status() != NtStatus::PENDING {
             client.take(number, &answer, &mut scene);
@@ -352,7 +353,7 @@ impl History {
         true
     }
 
-    /// The server goes on with something that left the connection's thread.
+    /// The server continues a job on the blocking pool.
     fn work(&mut self, of: usize) {
         let session = &mut self.clients[of].session;
         let Some(on) = session.pick(&mut self.dice, |line| line.peer.held_jobs() > 0) else { return };
@@ -371,7 +372,7 @@ impl History {
         let (client, _, mut scene) = self.scene(of);
         log::line(|| format!("line {} of client {} is cut", client.session.lines[on].number, of + 1));
         client.give_up(on, &mut scene);
-        // Some of what is on its way may never arrive.
+        // Some messages on their way may never arrive.
         let kept = scene.dice.below(client.session.lines[on].requests.len() + 1);
         client.session.lines[on].requests.truncate(kept);
         if scene.dice.chance(1, 4) {
@@ -392,7 +393,7 @@ impl History {
         }
     }
 
-    /// The server is gone from one moment to the next, and is started again.
+    /// The server is killed without warning and started again.
     fn kill(&mut self) {
         log::line(|| "the server is killed, and started again".to_owned());
         self.tally.kills += 1;
@@ -408,7 +409,8 @@ impl History {
         self.watch.forget();
     }
 
-    /// Time passes. What comes to a client's host is read, and what is on its way to the server stays there.
+    /// Lets time pass. The client's host reads the messages that arrive, and messages to the server stay on
+    /// their way.
     fn pause(&mut self, seconds: u64) {
         log::line(|| format!("{seconds} s pass"));
         for _ in 0..seconds {
@@ -428,15 +430,15 @@ impl History {
         }
     }
 
-    fn each_line(&mut self, mut what: impl FnMut(&mut History, usize, usize)) {
+    fn each_line(&mut self, mut what: impl FnMut(&mut PairHistory, usize, usize)) {
         for of in 0..2 {
             (0..self.clients[of].session.lines.len()).for_each(|on| what(self, of, on));
         }
     }
 
-    // What is looked at -----------------------------------------------------------------------------
+    // Observation -----------------------------------------------------------------------------------
 
-    /// What the server has of a client's lease.
+    /// The server's view of a client's lease.
     fn view(&self, of: usize, file: usize) -> Option<View> {
         let client = &self.clients[of];
         let key = ClientKey(u128::from_be_bytes(client.session.dial.guid.0));
@@ -449,7 +451,7 @@ impl History {
         Some(View { state, is_breaking: grant.breaking.is_some(), epoch: grant.epoch?, oldest, newest })
     }
 
-    /// Compares what the clients believe with what the server has.
+    /// Compares the clients' views with the server's.
     fn look(&mut self) {
         if !self.shape.leases {
             return;
@@ -468,7 +470,7 @@ impl History {
         }
     }
 
-    /// Everything comes to rest.
+    /// Lets everything come to rest.
     fn settle(&mut self) {
         for _ in 0..MOST_STEPS {
             self.now += 1;
@@ -503,7 +505,7 @@ impl History {
         }
     }
 
-    /// At rest nobody believes to hold more than the server knows of.
+    /// At rest, no client believes that it has more rights than the server knows of.
     fn check_beliefs(&self) {
         for (of, client) in self.clients.iter().enumerate() {
             for (file, cache) in client.files.iter().enumerate().filter(|(file, _)| client.has_open(*file)) {
@@ -514,7 +516,7 @@ impl History {
         }
     }
 
-    /// What is left behind is what was seen, and nothing is open any more.
+    /// The remaining data must match the observations, and no handle is open any more.
     fn check_end(&mut self) {
         let mut peer = self.world.dial(&Dial::elsewhere());
         self.world.advance(Duration::from_secs(61));
@@ -539,8 +541,8 @@ fn allow_channels(world: &World) {
     world.configure_server(|config| config.max_channels = 32);
 }
 
-/// Makes the files, with nothing but zeros.
-fn make_files(world: &World, record: &mut Record) {
+/// Creates the files, filled with zeros.
+fn make_files(world: &World, record: &mut Observations) {
     let mut peer = world.dial(&Dial::elsewhere());
     for file in 0..FILES {
         peer.make(&requests::path(file), &[0; CELLS * requests::CELL as usize]);

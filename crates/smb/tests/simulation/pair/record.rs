@@ -1,38 +1,38 @@
-//! What both clients saw, and whether one server that does everything once, at one moment each, can have
-//! answered so.
+//! The observations of both clients, and the check that they are possible with one server that does each
+//! operation once, at one moment each.
 //!
-//! It knows nothing of connections, leases or restarts. Data is written in cells, each write with a value of
-//! its own; who keeps data in memory reads and writes there as everywhere, since nobody may tell the
-//! difference. What is held against others (a share mode, a byte range) is held for sure between two moments
-//! and perhaps for longer at both ends: two that exclude each other are never both held for sure, and a
-//! refusal needs one that was perhaps held.
+//! The record does not know connections, leases or restarts. Data is written in cells, each write with a
+//! unique value. A client with data in memory reads and writes there like anywhere else, since nobody may
+//! see a difference. A hold against others (a share mode, a byte range) is certain between two moments, and
+//! possible for longer at both ends. Two conflicting holds are never both certain, and a refusal needs a
+//! possible hold.
 
 use std::collections::BTreeMap;
 
 /// A moment of the history.
 pub type Time = u64;
-/// It has no end yet, or never.
+/// It has no end yet, or will never have one.
 pub const NEVER: Time = Time::MAX;
 
 /// A cell of a file.
 pub type Cell = (usize, usize);
 
-/// One write of a value, and all reads of it.
+/// One write of a value, with all reads of it.
 #[derive(Debug, Clone)]
 struct Value {
-    /// When its write began, and by when it was done, or never would be.
+    /// The start of its write, and the time by which it was done or never would be.
     written: (Time, Time),
-    /// Whoever wrote it was told that it is done.
+    /// The writer knows that it is done.
     is_sure: bool,
-    /// It was sent more than once, and may have been done as often: no server can know that it was done, and that
-    /// another client has written since (MS-SMB2 3.3.5.2.10).
+    /// It was sent more than once, and may have been done as often. No server can know that it was done and
+    /// that another client has written since (MS-SMB2 3.3.5.2.10).
     is_resent: bool,
     reads: Vec<(Time, Time)>,
 }
 
 impl Value {
-    /// The first end and the last beginning of all that saw it, the write included; none when nobody did. Where it
-    /// may have come more than once, this is of the last time.
+    /// The first end and the last start of all operations that saw the value, including the write. `None` if
+    /// there are none. For a value that may have been written more than once, this is the last time.
     fn seen(&self) -> Option<(Time, Time)> {
         let (start, end) = self.written;
         let reads = || self.reads.iter().filter(|(from, _)| !self.is_resent || *from >= end);
@@ -47,23 +47,23 @@ impl Value {
     }
 }
 
-/// What is held against others.
+/// A hold against others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum HoldKind {
     /// An open: whether it writes, and whether it lets others read and write.
     Open { writes: bool, shares: (bool, bool) },
     /// A byte range.
     Range { slot: usize, exclusive: bool },
 }
 
-impl What {
-    fn excludes(self, other: What) -> bool {
+impl HoldKind {
+    fn excludes(self, other: HoldKind) -> bool {
         match (self, other) {
-            (What::Open { writes, shares }, What::Open { writes: others, shares: theirs }) => {
+            (HoldKind::Open { writes, shares }, HoldKind::Open { writes: others, shares: theirs }) => {
                 // Both read.
                 !shares.0 || !theirs.0 || (others && !shares.1) || (writes && !theirs.1)
             }
-            (What::Range { slot, exclusive }, What::Range { slot: theirs, exclusive: others }) => {
+            (HoldKind::Range { slot, exclusive }, HoldKind::Range { slot: theirs, exclusive: others }) => {
                 slot == theirs && (exclusive || others)
             }
             _ => false,
@@ -71,28 +71,28 @@ impl What {
     }
 }
 
-/// Something held, by which open, and when.
+/// A hold, with its open and its time.
 #[derive(Debug, Clone)]
 pub struct Hold {
     pub file: usize,
     pub by: usize,
-    pub what: What,
-    /// From when on perhaps, and for sure.
+    pub what: HoldKind,
+    /// The earliest possible start, and the start of certainty.
     pub from: (Time, Time),
-    /// Until when for sure, and perhaps.
+    /// The end of certainty, and the latest possible end.
     pub until: (Time, Time),
 }
 
-/// A refusal, of what, and from when to when it was asked.
+/// A refusal, with its hold and the time of the request.
 #[derive(Debug)]
-struct Refused {
+struct HoldRefusal {
     hold: usize,
     asked: (Time, Time),
 }
 
-/// A read or write of a cell that a byte range might have forbidden.
+/// A read or write of a cell that a byte range may forbid.
 #[derive(Debug)]
-struct Access {
+struct CellAccess {
     cell: Cell,
     by: usize,
     writes: bool,
@@ -100,46 +100,47 @@ struct Access {
     refused: bool,
 }
 
-/// All that was seen.
+/// All observations.
 #[derive(Debug, Default)]
-pub struct Record {
+pub struct Observations {
     cells: BTreeMap<Cell, BTreeMap<u64, Value>>,
     pub holds: Vec<Hold>,
-    refused: Vec<Refused>,
-    accesses: Vec<Access>,
+    refused: Vec<HoldRefusal>,
+    accesses: Vec<CellAccess>,
 }
 
-impl Record {
-    /// A write begins; nobody is sure of it until [`Record::wrote`] says that it is done.
+impl Observations {
+    /// Begins a write. It is not certain until [`Observations::wrote`] says that it is done.
     pub fn writes(&mut self, cell: Cell, value: u64, start: Time) {
         let fresh = Value { written: (start, NEVER), is_sure: false, is_resent: false, reads: Vec::new() };
         assert!(self.cells.entry(cell).or_default().insert(value, fresh).is_none(), "each value is new");
     }
 
-    /// It is sent once more.
+    /// Records that the write was sent once more.
     pub fn sends_again(&mut self, cell: Cell, value: u64) {
         self.value(cell, value).is_resent = true;
     }
 
-    /// Whoever wrote this was told so.
+    /// Records that the writer knows the write to be done.
     pub fn wrote(&mut self, cell: Cell, value: u64, end: Time) {
         self.gives_up(cell, value, end);
         self.value(cell, value).is_sure = true;
     }
 
-    /// Whoever wrote this was told that it is not done, or lost the handle: if it is not done by now, it never will be.
+    /// Records that the writer knows the write not to be done, or has lost the handle. If it is not done by
+    /// now, it never will be.
     pub fn gives_up(&mut self, cell: Cell, value: u64, end: Time) {
         let known = self.value(cell, value);
         known.written.1 = known.written.1.min(end);
     }
 
-    /// It is not sure any more that it has been written, or ever will be.
+    /// Records that the write may not be done, now or later.
     pub fn unsure(&mut self, cell: Cell, value: u64) {
         let known = self.value(cell, value);
         (known.is_sure, known.written.1) = (false, NEVER);
     }
 
-    /// A read between two moments.
+    /// Records a read between two moments.
     pub fn read(&mut self, cell: Cell, value: u64, (start, end): (Time, Time)) {
         let values = self.cells.entry(cell).or_default();
         let read = values.get_mut(&value).unwrap_or_else(|| panic!("{cell:?}: nobody wrote {value}"));
@@ -147,22 +148,22 @@ impl Record {
         read.reads.push((start, end));
     }
 
-    /// A cell was read or written through an open, or that was refused for a byte range.
+    /// Records a read or write of a cell through an open, or its refusal because of a byte range.
     pub fn accessed(&mut self, cell: Cell, by: usize, writes: bool, asked: (Time, Time), refused: bool) {
-        self.accesses.push(Access { cell, by, writes, asked, refused });
+        self.accesses.push(CellAccess { cell, by, writes, asked, refused });
     }
 
-    /// Something is asked for that others may not have meanwhile.
-    pub fn asks(&mut self, file: usize, by: usize, what: What, start: Time) -> usize {
+    /// Records a request for a hold that excludes others.
+    pub fn asks(&mut self, file: usize, by: usize, what: HoldKind, start: Time) -> usize {
         let (from, until) = ((start, NEVER), (NEVER, NEVER));
         self.holds.push(Hold { file, by, what, from, until });
         self.holds.len() - 1
     }
 
-    /// It was refused; sent more than once, it may have been held before that.
+    /// Records the refusal of a request. If it was sent more than once, it may have been granted before.
     pub fn refused(&mut self, hold: usize, end: Time, is_resent: bool) {
         let asked = (self.holds[hold].from.0, end);
-        self.refused.push(Refused { hold, asked });
+        self.refused.push(HoldRefusal { hold, asked });
         let hold = &mut self.holds[hold];
         if !is_resent {
             hold.from.0 = NEVER;
@@ -174,10 +175,10 @@ impl Record {
         self.cells.get_mut(&cell).and_then(|values| values.get_mut(&value)).expect("it was begun")
     }
 
-    /// Looks at all of it.
+    /// Checks all observations.
     ///
     /// # Panics
-    /// When no server that does everything once can have answered so.
+    /// If they are impossible with one server that does each operation once.
     pub fn check(&self, slots_cover_cells: usize) {
         self.cells.iter().for_each(|(&cell, values)| check_cell(cell, values));
         for (at, one) in self.holds.iter().enumerate() {
@@ -190,9 +191,9 @@ impl Record {
         for refused in &self.refused {
             let asked = &self.holds[refused.hold];
             let in_the_way = |&(at, hold): &(usize, &Hold)| {
-                // An open is in its own way with what it has locked, and not with itself.
-                let apart =
-                    hold.by != asked.by || (at != refused.hold && matches!(hold.what, What::Range { .. }));
+                // An open conflicts with its own locks, but not with itself.
+                let apart = hold.by != asked.by
+                    || (at != refused.hold && matches!(hold.what, HoldKind::Range { .. }));
                 hold.file == asked.file
                     && apart
                     && hold.what.excludes(asked.what)
@@ -204,14 +205,14 @@ impl Record {
         self.accesses.iter().for_each(|access| self.check_access(access, slots_cover_cells));
     }
 
-    fn check_access(&self, access: &Access, slots_cover_cells: usize) {
+    fn check_access(&self, access: &CellAccess, slots_cover_cells: usize) {
         let forbids = |hold: &&Hold| match hold.what {
-            What::Range { slot, exclusive } => {
+            HoldKind::Range { slot, exclusive } => {
                 let covers = slots_cover_cells > 0 && access.cell.1 / slots_cover_cells == slot;
                 let others = hold.by != access.by;
                 covers && hold.file == access.cell.0 && if exclusive { others } else { access.writes }
             }
-            What::Open { .. } => false,
+            HoldKind::Open { .. } => false,
         };
         let mut ranges = self.holds.iter().filter(forbids);
         if access.refused {
@@ -224,16 +225,16 @@ impl Record {
     }
 }
 
-/// Whether it was perhaps held at some time between two moments.
+/// Whether the hold was possible at some time between two moments.
 fn is_perhaps(hold: &Hold, (start, end): (Time, Time)) -> bool {
     hold.from.0 <= end && start <= hold.until.1
 }
 
-/// Whether the reads and writes of a cell can be put in an order that keeps what came after what.
+/// Whether the reads and writes of a cell have an order that respects their times.
 ///
-/// After P. B. Gibbons and E. Korach, Testing Shared Memories (1997): where each value is written once, a value
-/// lies in the cell at least from the first end of all its reads and its write to the last beginning. No two
-/// such times overlap, and no value comes and goes within that of another.
+/// After P. B. Gibbons and E. Korach, Testing Shared Memories (1997): each value is written once. So a value
+/// is in the cell at least from the first end of its write and reads to the last start of them. No two such
+/// times overlap, and no value comes and goes within the time of another.
 fn check_cell(cell: Cell, values: &BTreeMap<u64, Value>) {
     let mut lasting = Vec::new();
     let mut passing = Vec::new();

@@ -1,12 +1,14 @@
-//! The messages of two clients that share files: the first time and as replays (MS-SMB2 3.2.4, 3.2.7.1).
+//! The messages of two clients with the same files: originals and replays (MS-SMB2 3.2.4, 3.2.7.1).
 
 use smb_wire::create::{Access, CreateOptions, Disposition, OplockLevel, ShareAccess};
 use smb_wire::create_context::{
     Contexts, DurableFlags, Lease, LeaseFlags, LeaseState, LeaseV2, RequestContext,
 };
 use smb_wire::header::Flags;
-use smb_wire::lock::{Flags as LockFlags, LockElement};
-use smb_wire::{Command, FileId, Guid, Header, LeaseKey, List, close, lock, oplock_break, read, write};
+use smb_wire::lock::{LockElement, LockFlags};
+use smb_wire::{
+    FileId, Guid, Header, LeaseKey, SmbCommand, WireList, close, lock, oplock_break, read, write,
+};
 
 use testkit::smb::Peer;
 use testkit::smb::client::OpenFile;
@@ -14,23 +16,23 @@ use testkit::smb::peer::whole;
 
 /// The bytes of a cell.
 pub const CELL: u64 = 8;
-/// Byte ranges lie beyond all data where clients keep data in memory, so that they are in nobody's way there.
+/// Byte ranges are beyond all data if clients keep data in memory, so that they do not conflict there.
 const FAR: u64 = 1 << 40;
 
-/// How a file is opened.
+/// The parameters of an open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wish {
     pub file: usize,
     pub writes: bool,
     /// Whether others may read and write.
     pub shares: (bool, bool),
-    /// The key and what is asked for under it.
+    /// The lease key and the requested state.
     pub lease: Option<(LeaseKey, LeaseState)>,
-    /// The handle is to outlive the server.
+    /// The handle is requested to outlive the server.
     pub persistent: bool,
 }
 
-/// What is asked of the server.
+/// An operation on the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
     Open(Wish),
@@ -43,7 +45,7 @@ pub enum Op {
         cell: usize,
         value: u64,
     },
-    /// What was written in memory before.
+    /// Writes a cached value back.
     WriteBack {
         file: usize,
         cell: usize,
@@ -63,23 +65,23 @@ pub enum Op {
     },
 }
 
-/// One operation with what makes its replays known as such.
+/// One operation with the fields that identify its replays.
 #[derive(Debug, Clone)]
 pub struct Task {
     pub op: Op,
-    /// Names a CREATE.
+    /// The CreateGuid of a CREATE.
     pub create_guid: Guid,
     /// The epoch that the client knows.
     pub epoch: u16,
     /// LockSequenceIndex and LockSequenceNumber.
     pub lock_sequence: (u32, u8),
-    /// It was sent before, and what became of it is not known.
+    /// It was sent before, with an unknown result.
     pub is_replay: bool,
 }
 
-/// Which cells a byte range covers: so many for each slot, or none at all.
+/// The cells of a byte range: a number for each slot, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct CellLayout {
     pub file: Option<FileId>,
     pub channel_sequence: u16,
     pub slot_cells: usize,
@@ -89,12 +91,12 @@ pub fn path(file: usize) -> String {
     format!("file {file}")
 }
 
-/// The request for a task, protected for this channel, and its message id.
-pub fn build(peer: &mut Peer, task: &Task, place: Place) -> (Vec<u8>, u64) {
+/// The request for a task, protected for this channel, with its message id.
+pub fn build(peer: &mut Peer, task: &Task, place: CellLayout) -> (Vec<u8>, u64) {
     let mut header = peer.header_for(command(&task.op), CELL as usize);
     header.set_channel_sequence(place.channel_sequence);
     // MS-SMB2 3.2.4.1.5
-    if task.is_replay && matches!(header.command(), Command::Create | Command::Write) {
+    if task.is_replay && matches!(header.command(), SmbCommand::Create | SmbCommand::Write) {
         header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
     }
     let id = header.message_id();
@@ -102,25 +104,28 @@ pub fn build(peer: &mut Peer, task: &Task, place: Place) -> (Vec<u8>, u64) {
     (peer.compound(vec![message], false), id)
 }
 
-/// Whether a message answers a break of this lease.
+/// Whether a message acknowledges a break of this lease.
 pub fn acknowledges(message: &[u8], key: LeaseKey) -> bool {
-    let is_answer = Header::parse(message).is_ok_and(|header| header.command() == Command::OplockBreak);
+    let is_answer = Header::parse(message).is_ok_and(|header| header.command() == SmbCommand::OplockBreak);
     is_answer
-        && matches!(oplock_break::Request::parse(message), Ok(oplock_break::Request::Lease(lease)) if lease.key == key)
+        && matches!(
+            oplock_break::Request::parse(message),
+            Ok(oplock_break::Request::Lease(lease)) if lease.key == key
+        )
 }
 
-fn command(op: &Op) -> Command {
+fn command(op: &Op) -> SmbCommand {
     match op {
-        Op::Open(_) => Command::Create,
-        Op::Read { .. } => Command::Read,
-        Op::Write { .. } | Op::WriteBack { .. } => Command::Write,
-        Op::Lock { .. } | Op::Unlock { .. } => Command::Lock,
-        Op::Close => Command::Close,
-        Op::Acknowledge { .. } => Command::OplockBreak,
+        Op::Open(_) => SmbCommand::Create,
+        Op::Read { .. } => SmbCommand::Read,
+        Op::Write { .. } | Op::WriteBack { .. } => SmbCommand::Write,
+        Op::Lock { .. } | Op::Unlock { .. } => SmbCommand::Lock,
+        Op::Close => SmbCommand::Close,
+        Op::Acknowledge { .. } => SmbCommand::OplockBreak,
     }
 }
 
-fn write_body(task: &Task, place: Place, out: &mut Vec<u8>) {
+fn write_body(task: &Task, place: CellLayout, out: &mut Vec<u8>) {
     let file_id = place.file.unwrap_or(FileId::RELATED);
     match task.op {
         Op::Open(wish) => {
@@ -139,14 +144,14 @@ fn write_body(task: &Task, place: Place, out: &mut Vec<u8>) {
             range(task, file_id, (slot, place.slot_cells), kind | LockFlags::FAIL_IMMEDIATELY, out);
         }
         Op::Unlock { slot } => range(task, file_id, (slot, place.slot_cells), LockFlags::UNLOCK, out),
-        Op::Close => close::Request { flags: close::Flags::empty(), file_id }.write(out),
+        Op::Close => close::Request { flags: close::CloseFlags::empty(), file_id }.write(out),
         Op::Acknowledge { key, state } => {
-            oplock_break::Request::Lease(oplock_break::Lease { key, state }).write(out);
+            oplock_break::Request::Lease(oplock_break::AcknowledgedLease { key, state }).write(out);
         }
     }
 }
 
-/// The body of the request that takes a handle up again (MS-SMB2 3.2.4.4).
+/// The body of the request that reconnects to a handle (MS-SMB2 3.2.4.4).
 pub fn reconnect(wish: Wish, epoch: u16, (file_id, create_guid): (FileId, Guid), out: &mut Vec<u8>) {
     let mut flags = DurableFlags::empty();
     flags.set(DurableFlags::PERSISTENT, wish.persistent);
@@ -183,6 +188,6 @@ fn range(task: &Task, file_id: FileId, (slot, cells): (usize, usize), flags: Loc
     let offset = slot as u64 * length + if cells == 0 { FAR } else { 0 };
     let elements = [LockElement { offset, length, flags }];
     let (lock_sequence_index, lock_sequence_number) = task.lock_sequence;
-    let locks = List::Values(&elements);
+    let locks = WireList::Values(&elements);
     lock::Request { lock_sequence_number, lock_sequence_index, file_id, locks }.write(out);
 }

@@ -1,16 +1,16 @@
-//! What the server has of the clients' leases, from moment to moment: epochs only grow, and a right that its holder
-//! must give back is taken from it only when it cannot be told, or has had its time to answer.
+//! The server's view of the clients' leases over time. Epochs only grow. The server revokes a right only if
+//! its holder cannot be notified, or has had its time to acknowledge.
 
 use smb_wire::create_context::LeaseState;
 
 use super::FILES;
 use super::cache::{HANDLE, READ, WRITE};
 
-/// How long the holder of a right has to give it back (MS-SMB2 3.3.2.5: 35 s), seen from the first look after its
-/// beginning, which may come a second late.
+/// How long the holder of a right has to acknowledge a break (MS-SMB2 3.3.2.5: 35 s), from the first check
+/// after its start, which may be a second late.
 const TIME_TO_ANSWER_NS: u64 = 34_000_000_000;
 
-/// What the server has of a lease.
+/// The server's view of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct View {
     pub state: LeaseState,
@@ -18,22 +18,23 @@ pub struct View {
     pub epoch: u16,
     /// The persistent id of the oldest open under it.
     pub oldest: u64,
-    /// The same of the newest.
+    /// The persistent id of the newest open under it.
     pub newest: u64,
 }
 
 impl View {
-    /// Whether what the holder has read is still what is there: nobody waits for the holder of a right that is
-    /// less than to write, who may be told one step of a break only when it has answered the step before.
+    /// Whether the holder's cached data is still current. Other clients do not wait for the holder of a
+    /// right without write caching, and the holder may get the next step of a break only after its
+    /// acknowledgment of the previous one.
     // MS-FSA 2.1.4.12
     pub fn lets_read(self) -> bool {
         self.state.contains(READ) && (self.state.contains(WRITE) || !self.is_breaking)
     }
 }
 
-/// When a break began.
+/// The start of a break.
 #[derive(Debug, Clone, Copy)]
-struct Begun {
+struct BreakStart {
     at_ns: u64,
     /// The newest line of the client at that time.
     newest: u64,
@@ -43,16 +44,16 @@ struct Begun {
 #[derive(Debug, Clone, Copy, Default)]
 struct Watched {
     view: Option<View>,
-    begun: Option<Begun>,
-    /// The client's answer to a break has come to the server since it was looked at last.
+    begun: Option<BreakStart>,
+    /// The client's acknowledgment has reached the server since the last check.
     is_answered: bool,
 }
 
 /// All leases, by client and file.
 #[derive(Debug, Default)]
-pub struct Watch([[Watched; FILES]; 2]);
+pub struct LeaseWatch([[Watched; FILES]; 2]);
 
-/// A client as the server may reach it now.
+/// The paths from the server to a client at present.
 #[derive(Debug, Clone, Copy)]
 pub struct Reach {
     pub now_ns: u64,
@@ -61,13 +62,13 @@ pub struct Reach {
     pub newest: u64,
 }
 
-impl Watch {
-    /// An answer to a break has come to the server.
+impl LeaseWatch {
+    /// Records that an acknowledgment has reached the server.
     pub fn answered(&mut self, (client, file): (usize, usize)) {
         self.0[client][file].is_answered = true;
     }
 
-    /// The server is another one, whose clock has begun anew.
+    /// Records a new server, whose clock has started again.
     pub fn forget(&mut self) {
         for watched in self.0.as_flattened_mut() {
             watched.begun = None;
@@ -75,24 +76,24 @@ impl Watch {
         }
     }
 
-    /// What the server has now.
+    /// Checks the server's current view.
     ///
     /// # Panics
-    /// When it may not have come to that from what it had before.
+    /// If the change from its previous view is not allowed.
     pub fn see(&mut self, (client, file): (usize, usize), view: Option<View>, reach: Reach) {
         let watched = &mut self.0[client][file];
         let is_answered = std::mem::take(&mut watched.is_answered);
         let before = std::mem::replace(&mut watched.view, view);
         let begun = watched.begun;
         watched.begun = view.filter(|view| view.is_breaking).map(|_| {
-            let now = Begun { at_ns: reach.now_ns, newest: reach.newest };
+            let now = BreakStart { at_ns: reach.now_ns, newest: reach.newest };
             // Each step of a break has its time.
             begun
                 .filter(|_| before.is_some_and(|before| before.epoch == view.map_or(0, |v| v.epoch)))
                 .unwrap_or(now)
         });
         let (Some(before), Some(view)) = (before, view) else { return };
-        // All that was open under it has been closed, and something was opened since.
+        // All opens under it have been closed, and a new one was opened since.
         if view.oldest > before.newest {
             return;
         }

@@ -75,7 +75,7 @@ const SWEEP_FILES: usize = 1000;
 
 struct Wired {
     server: Arc<smb::Server>,
-    transport: Mutex<Option<net::Handle<smb::service::Smb>>>,
+    transport: Mutex<Option<net::Handle<smb::service::SmbService>>>,
     nfs: Arc<Servers>,
     nfs_transport: Mutex<Option<net::Handle<nfs::connection::service::Endpoints>>>,
     /// What connections of both hold for clients that do not read.
@@ -164,7 +164,7 @@ pub fn start(
         let handle = net::serve(listeners, Arc::new(nfs.service()), config.clone())?;
         *held(&wired.nfs_transport) = Some(handle);
     }
-    let handle = net::serve(listeners, Arc::new(smb::service::Smb(server)), config)?;
+    let handle = net::serve(listeners, Arc::new(smb::service::SmbService(server)), config)?;
     *held(&wired.transport) = Some(handle);
     Ok(Box::new(wired))
 }

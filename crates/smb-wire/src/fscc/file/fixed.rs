@@ -1,4 +1,4 @@
-//! File information classes of fixed size, and FileAllInformation, which puts eight of them together.
+//! File information classes of fixed size, and FileAllInformation, which combines eight of them.
 
 use super::name::{read_name, write_name};
 use crate::Utf16;
@@ -7,20 +7,20 @@ use crate::fscc::{BadBuffer, FileAttributes, FileTime, Full, ReparseTag};
 
 layout! {
     /// MS-FSCC 2.4.1 FileAccessInformation
-    pub struct Access {
-        /// The access that was granted when the file was opened.
+    pub struct AccessInfo {
+        /// The granted access of the Open.
         access_flags: u32,
     }
 
     /// MS-FSCC 2.4.3 FileAlignmentInformation
     pub struct Alignment {
-        /// What the address of a buffer must be a multiple of, less one; 0 for no requirement.
+        /// A mask: the required alignment of buffers less one, or 0 for none.
         alignment_requirement: u32,
     }
 
     /// MS-FSCC 2.4.4 FileAllocationInformation, set only
     pub struct Allocation {
-        /// The wanted allocation in bytes, a signed number.
+        /// The requested allocation in bytes, as a signed number.
         allocation_size: i64,
     }
 
@@ -41,9 +41,9 @@ layout! {
         last_access_time: FileTime,
         /// When its data last changed.
         last_write_time: FileTime,
-        /// When anything of it last changed.
+        /// When the file was last changed in any way.
         change_time: FileTime,
-        /// The attributes; empty leaves them as they are when set.
+        /// The attributes. In SET_INFO an empty value changes nothing.
         file_attributes: FileAttributes,
         _: 4,
     }
@@ -66,7 +66,7 @@ layout! {
 
     /// MS-FSCC 2.4.11 FileDispositionInformation, set only
     pub struct Disposition {
-        /// Whether the file goes away when its last handle closes.
+        /// Whether the file is deleted when its last handle closes.
         delete_pending: bool,
     }
 
@@ -79,7 +79,7 @@ layout! {
 
     /// MS-FSCC 2.4.14 FileEndOfFileInformation, set only
     pub struct EndOfFile {
-        /// The new size in bytes, a signed number.
+        /// The new size in bytes, as a signed number.
         end_of_file: i64,
     }
 
@@ -101,7 +101,7 @@ layout! {
     /// MS-FSCC 2.4.31 FileModeInformation
     #[derive(Default)]
     pub struct Mode {
-        /// The create options that say how the file is read and written.
+        /// The create options about reads and writes.
         mode: u32,
     }
 
@@ -114,9 +114,9 @@ layout! {
         last_access_time: FileTime,
         /// When its data last changed.
         last_write_time: FileTime,
-        /// When anything of it last changed.
+        /// When the file was last changed in any way.
         change_time: FileTime,
-        /// Bytes taken on the volume.
+        /// Bytes of its allocation.
         allocation_size: u64,
         /// Size in bytes.
         end_of_file: u64,
@@ -128,20 +128,20 @@ layout! {
     /// MS-FSCC 2.4.40 FilePositionInformation
     #[derive(Default)]
     pub struct Position {
-        /// Where the next read or write without an offset would begin, a signed number.
+        /// The position of the next read or write without an offset, as a signed number.
         current_byte_offset: i64,
     }
 
     /// MS-FSCC 2.4.47 FileStandardInformation
     #[derive(Default)]
     pub struct Standard {
-        /// Bytes taken on the volume.
+        /// Bytes of its allocation.
         allocation_size: u64,
         /// Size in bytes.
         end_of_file: u64,
-        /// Hard links that are not about to be deleted.
+        /// Hard links that are not marked for deletion.
         number_of_links: u32,
-        /// Whether the file goes away when its last handle closes.
+        /// Whether the file is deleted when its last handle closes.
         delete_pending: bool,
         /// Whether it is a directory.
         directory: bool,
@@ -155,7 +155,7 @@ layout! {
         number_of_accessible_links: u32,
         /// All links.
         total_number_of_links: u32,
-        /// Whether the file goes away when its last handle closes.
+        /// Whether the file is deleted when its last handle closes.
         delete_pending: bool,
         /// Whether it is a directory.
         directory: bool,
@@ -164,13 +164,13 @@ layout! {
 
     /// MS-FSCC 2.4.50 FileValidDataLengthInformation, set only
     pub struct ValidDataLength {
-        /// The new valid data length in bytes, a signed number.
+        /// The new valid data length in bytes, as a signed number.
         valid_data_length: i64,
     }
 
     /// MS-FSCC 2.4.12 FileDispositionInformationEx, set only
     pub struct DispositionEx {
-        /// [`DispositionFlags`] as they were sent.
+        /// [`DispositionFlags`] as the client sent them.
         flags: u32,
     }
 }
@@ -179,13 +179,13 @@ bitflags::bitflags! {
     /// MS-FSCC 2.4.12: the flags of FileDispositionInformationEx.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub struct DispositionFlags: u32 {
-        /// Mark for deletion; without it a mark is taken away.
+        /// Marks the file for deletion. Without it the mark is removed.
         const DELETE = 0x0000_0001;
-        /// The name goes away with this handle, whoever else has the file open.
+        /// The name is removed when this handle closes, even if others have the file open.
         const POSIX_SEMANTICS = 0x0000_0002;
         /// Check for mapped views first.
         const FORCE_IMAGE_SECTION_CHECK = 0x0000_0004;
-        /// Set or take away the mark that CREATE's delete-on-close made.
+        /// Sets or removes the mark of CREATE's delete-on-close.
         const ON_CLOSE = 0x0000_0008;
         /// A read-only file may be deleted too.
         const IGNORE_READONLY_ATTRIBUTE = 0x0000_0010;
@@ -193,16 +193,16 @@ bitflags::bitflags! {
 }
 
 impl DispositionEx {
-    /// The flags, checked.
+    /// The flags after a check.
     ///
     /// # Errors
-    /// [`BadBuffer::Value`] for a flag that does not exist (STATUS_INVALID_PARAMETER).
+    /// [`BadBuffer::Value`] for an unknown flag (STATUS_INVALID_PARAMETER).
     pub fn checked(&self) -> Result<DispositionFlags, BadBuffer> {
         DispositionFlags::from_bits(self.flags).ok_or(BadBuffer::Value)
     }
 }
 
-/// MS-FSCC 2.4.2 FileAllInformation, all but the name.
+/// MS-FSCC 2.4.2 FileAllInformation without the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct All {
     /// Times and attributes.
@@ -213,13 +213,13 @@ pub struct All {
     pub internal: Internal,
     /// The size of the extended attributes.
     pub ea: Ea,
-    /// The access granted.
-    pub access: Access,
+    /// The granted access.
+    pub access: AccessInfo,
     /// The current position.
     pub position: Position,
-    /// The mode of the open.
+    /// The mode of the Open.
     pub mode: Mode,
-    /// The alignment that buffers need.
+    /// The required alignment of buffers.
     pub alignment: Alignment,
 }
 
@@ -227,11 +227,11 @@ impl All {
     /// Bytes before the characters of the name.
     pub const FIXED: usize = 100;
 
-    /// Appends the structure with `name`, the path from the share's root with a leading backslash in
-    /// UTF-16LE, in at most `limit` bytes. Returns whether the name was cut (STATUS_BUFFER_OVERFLOW).
+    /// Appends the structure in at most `limit` bytes. `name` is the path from the share's root with a
+    /// leading backslash in UTF-16LE. Returns whether the name was cut (STATUS_BUFFER_OVERFLOW).
     ///
     /// # Errors
-    /// [`Full`] when not even the fixed part fits (STATUS_INFO_LENGTH_MISMATCH).
+    /// [`Full`] if the fixed part does not fit (STATUS_INFO_LENGTH_MISMATCH).
     pub fn write(&self, name: &[u8], limit: usize, out: &mut Vec<u8>) -> Result<bool, Full> {
         let limit = limit.checked_sub(Self::FIXED).ok_or(Full)? + 4;
         self.basic.write(out);
@@ -248,7 +248,7 @@ impl All {
     /// Reads the structure and its name.
     ///
     /// # Errors
-    /// [`BadBuffer`] when the data ends early or the name has an odd length.
+    /// [`BadBuffer`] if the data ends early or the name has an odd length.
     pub fn parse(data: &[u8]) -> Result<(All, Utf16<'_>), BadBuffer> {
         let (fixed, name) = data.split_at_checked(Self::FIXED - 4).ok_or(BadBuffer::Length)?;
         let all = All {
@@ -256,7 +256,7 @@ impl All {
             standard: Standard::parse(&fixed[40..])?,
             internal: Internal::parse(&fixed[64..])?,
             ea: Ea::parse(&fixed[72..])?,
-            access: Access::parse(&fixed[76..])?,
+            access: AccessInfo::parse(&fixed[76..])?,
             position: Position::parse(&fixed[80..])?,
             mode: Mode::parse(&fixed[88..])?,
             alignment: Alignment::parse(&fixed[92..])?,
@@ -272,7 +272,7 @@ mod tests {
     use crate::utf16;
     use proptest::prelude::*;
 
-    /// What the Python package smbprotocol 1.17 packs for the same values.
+    /// The bytes that the Python package smbprotocol 1.17 packs for the same values.
     #[test]
     fn structures_are_those_of_another_implementation() {
         let basic = Basic {
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(Standard::parse(&bytes), Ok(standard));
     }
 
-    /// What impacket 0.13 packs for the same values.
+    /// The bytes that impacket 0.13 packs for the same values.
     #[test]
     fn all_information_is_that_of_another_implementation() {
         let bytes =
@@ -327,7 +327,7 @@ mod tests {
             },
             internal: Internal { index_number: 0x1122_3344_5566_7788 },
             ea: Ea { ea_size: 0x19 },
-            access: Access { access_flags: 0x001F_01FF },
+            access: AccessInfo { access_flags: 0x001F_01FF },
             position: Position { current_byte_offset: 0x77 },
             mode: Mode { mode: 0x20 },
             alignment: Alignment { alignment_requirement: 3 },

@@ -1,4 +1,5 @@
-//! Judging a password: at once, or in its turn where one for the same user from the same address has failed (`state/brake.rs`).
+//! Judges a password, with a delay if one has failed for the same user from the same address
+//! (`state/password_delay.rs`).
 
 use auth::{Refusal, Step, fold_name};
 use smb_wire::NtStatus;
@@ -6,41 +7,44 @@ use smb_wire::NtStatus;
 use super::{LogOn, Users};
 use crate::connection::setup::Purpose;
 use crate::exchange::{Aside, Stop};
-use crate::state::brake::{Tried, Try};
+use crate::state::password_delay::{AttemptOutcome, PasswordAttempt};
 
 impl LogOn<'_, '_> {
-    /// Hands a token to the log-on at `at`, and says besides for which user it is one that proves a password.
+    /// Passes a token to the log-on at `at`. Also returns the user if the token proves a password.
     ///
     /// # Errors
-    /// [`Aside::Turn`] when it is not its turn yet, and the refusal when too many wait.
+    /// [`Aside::LogOnDelay`] if the attempt must wait, and a refusal if too many wait.
     pub(super) fn judge(&mut self, at: usize, token: &[u8]) -> Result<(Step, Option<String>), Stop> {
         let (server, from) = (self.connection.server.clone(), self.connection.handle.peer.remote.ip());
         let (users, now) = (Users(&server), self.request.now);
         let setup = &mut self.connection.setups[at];
         let claimed = setup.acceptor.claimed(token, &users);
-        // A channel is asked for with the session's key, which its user alone has. But it must not serve to try the passwords of
-        // others.
+        // A binding is signed with the session's key, which only its user has. But it must not serve to try
+        // the passwords of other users.
         let is_own = |user: &String| setup.binds() && fold_name(setup.session.user_name()) == *user;
         let delay_ns = server.config().guess_delay_ns;
         let Some(user) = claimed.clone().filter(|user| !is_own(user) && delay_ns > 0) else {
             return Ok((setup.acceptor.step(token, &users, now), claimed));
         };
         let waiter = self.connection.waiter_for(self.request);
-        let (key, place) = (server.brake.key(&user, from), self.request.turn.take());
+        let (key, place) = (server.password_delays.key(&user, from), self.request.queued_attempt.take());
         let acceptor = &mut self.connection.setups[at].acceptor;
-        let tried = server.brake.judge(Try { key, place, waiter, delay_ns, now_ns: now.mono_ns }, || {
-            let step = acceptor.step(token, &users, now);
-            let has_failed = matches!(step, Step::Refused(Refusal::WrongCredentials));
-            (step, has_failed)
-        });
+        let tried = server.password_delays.judge(
+            PasswordAttempt { key, place, waiter, delay_ns, now_ns: now.mono_ns },
+            || {
+                let step = acceptor.step(token, &users, now);
+                let has_failed = matches!(step, Step::Refused(Refusal::WrongCredentials));
+                (step, has_failed)
+            },
+        );
         match tried {
-            Tried::Judged(step) => Ok((step, Some(user))),
-            Tried::Later(place) => Err(Stop::Aside(Aside::Turn(place))),
-            Tried::Refused => {
+            AttemptOutcome::Judged(step) => Ok((step, Some(user))),
+            AttemptOutcome::Later(place) => Err(Stop::Aside(Aside::LogOnDelay(place))),
+            AttemptOutcome::Refused => {
                 let why = "too many tries for this user from this address wait already";
                 self.warn(&user, why, "log-on refused");
                 let setup = self.connection.setups.remove(at);
-                // Nothing was said about the password, so a session that was to be renewed goes on.
+                // The password was not judged, so a session that was to be reauthenticated goes on.
                 if setup.purpose == Purpose::New {
                     self.abandon(&setup);
                 }

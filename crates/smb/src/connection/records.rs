@@ -1,6 +1,6 @@
-//! Records of single requests: what stands in one beside what is counted. It is gathered of a request that is recorded and
-//! of no other: what it asks for when it is taken up, since a CLOSE leaves nothing to look at, and what came of a CREATE with
-//! its answer.
+//! Records of sampled requests: the values that a record has beside the counts. They are collected only for
+//! a request that is sampled. The request itself is read at the start, since a CLOSE leaves nothing to read
+//! later. The result of a CREATE is read from its response.
 
 use share::counts::{About, Noted, Sampled, path_text, range_text};
 use smb_wire::close;
@@ -9,32 +9,32 @@ use smb_wire::fscc::FileInfoClass;
 use smb_wire::negotiate::Dialect;
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::{
-    Command, FileId, Header, NtStatus, change_notify, flush, header, ioctl, lock, oplock_break,
+    FileId, Header, NtStatus, SmbCommand, change_notify, flush, header, ioctl, lock, oplock_break,
     query_directory, read, set_info, tree_connect, write,
 };
 
 use super::Connection;
 use crate::exchange::Request;
-use crate::exchange::course::Sample;
+use crate::exchange::transaction::Sample;
 
-/// What a request says itself.
+/// The values from the request itself.
 #[derive(Debug, Default)]
-struct Asked {
+struct RequestSummary {
     file_id: Option<FileId>,
-    /// A path that it names.
+    /// The path in the request.
     name: Option<String>,
     minor: Option<String>,
     detail: Option<String>,
 }
 
 impl Connection {
-    /// Gathers what is known of a request that is taken up for the first time, if it is one to be recorded.
+    /// Samples a new request, and collects its values if it is chosen.
     #[inline]
     pub(crate) fn sample(&mut self, request: &mut Request<'_>) {
         if !request.resumed
             && let Some(sampled) = self.desk.sample(1)
         {
-            request.course.sample = Some(self.sample_of(sampled, request));
+            request.transaction.sample = Some(self.sample_of(sampled, request));
         }
     }
 
@@ -49,7 +49,7 @@ impl Connection {
         let id = asked.file_id.and_then(|id| if id.is_related() { inherited } else { Some(id) });
         if let Some(id) = id {
             let goes = self.look_at(&mut sample, id);
-            if header.command() == Command::Close {
+            if header.command() == SmbCommand::Close {
                 let kind = if sample.is_directory { "Directory" } else { "File" };
                 sample.minor = Some(format!("{kind}Close{}", if goes { "AndDelete" } else { "" }));
             }
@@ -57,7 +57,7 @@ impl Connection {
         sample
     }
 
-    /// What came of a CREATE, by its answer.
+    /// Adds the result of a CREATE from its response.
     #[cold]
     pub(crate) fn sample_create(&self, sample: &mut Sample, answer: &[u8]) {
         let Ok(response) = create::Response::parse(answer) else { return };
@@ -73,7 +73,7 @@ impl Connection {
         sample.minor = Some(format!("{kind}{did}"));
     }
 
-    /// Fills in what an Open leads to; answers whether that goes when it is closed by all.
+    /// Adds the object of an Open. Returns whether the object is deleted when its last Open is closed.
     fn look_at(&self, sample: &mut Sample, id: FileId) -> bool {
         sample.file_id = Some(id);
         let open = self.server.opens.get(id.volatile).filter(|open| open.id == id);
@@ -86,7 +86,7 @@ impl Connection {
         engine.goes_when_closed(file)
     }
 
-    /// What a record says of a request beside what is counted.
+    /// The values of a record beside the counts.
     #[cold]
     pub(crate) fn about(&self, header: &Header, status: NtStatus, noted: &Noted, sample: Sample) -> About {
         let sizes = |all: u64| (all.min(header::SIZE as u64), all.saturating_sub(header::SIZE as u64));
@@ -126,16 +126,16 @@ impl Connection {
     }
 }
 
-/// What a request says; none where it cannot be read.
-fn asked(command: Command, message: &[u8], is_311: bool, with_paths: bool) -> Option<Asked> {
-    let of = |file_id: FileId| Asked { file_id: Some(file_id), ..Asked::default() };
+/// The values from a request. `None` if it cannot be parsed.
+fn asked(command: SmbCommand, message: &[u8], is_311: bool, with_paths: bool) -> Option<RequestSummary> {
+    let of = |file_id: FileId| RequestSummary { file_id: Some(file_id), ..RequestSummary::default() };
     let named = |text: smb_wire::Utf16<'_>| with_paths.then(|| text.to_string_lossy().replace('\\', "/"));
     Some(match command {
-        Command::TreeConnect => {
+        SmbCommand::TreeConnect => {
             let request = tree_connect::Request::parse(message, is_311).ok()?;
-            Asked { detail: named(request.path), ..Asked::default() }
+            RequestSummary { detail: named(request.path), ..RequestSummary::default() }
         }
-        Command::Create => {
+        SmbCommand::Create => {
             let it = create::Request::parse(message).ok()?;
             let detail = format!(
                 "{:?}, access {:#x}, share access {:#x}, options {:#x}",
@@ -144,61 +144,70 @@ fn asked(command: Command, message: &[u8], is_311: bool, with_paths: bool) -> Op
                 it.share_access.bits(),
                 it.create_options.bits()
             );
-            Asked { name: named(it.name), detail: Some(detail), ..Asked::default() }
+            RequestSummary { name: named(it.name), detail: Some(detail), ..RequestSummary::default() }
         }
-        Command::Close => of(close::Request::parse(message).ok()?.file_id),
-        Command::Flush => of(flush::Request::parse(message).ok()?.file_id),
-        Command::Read => {
+        SmbCommand::Close => of(close::Request::parse(message).ok()?.file_id),
+        SmbCommand::Flush => of(flush::Request::parse(message).ok()?.file_id),
+        SmbCommand::Read => {
             let it = read::Request::parse(message).ok()?;
-            Asked { detail: Some(range_text(it.length.into(), it.offset)), ..of(it.file_id) }
+            RequestSummary { detail: Some(range_text(it.length.into(), it.offset)), ..of(it.file_id) }
         }
-        Command::Write => {
+        SmbCommand::Write => {
             let it = write::Request::parse(message).ok()?;
-            Asked { detail: Some(range_text(it.data.len() as u64, it.offset)), ..of(it.file_id) }
+            RequestSummary { detail: Some(range_text(it.data.len() as u64, it.offset)), ..of(it.file_id) }
         }
-        Command::Lock => asked_of_lock(&lock::Request::parse(message).ok()?),
-        Command::Ioctl => {
+        SmbCommand::Lock => asked_of_lock(&lock::Request::parse(message).ok()?),
+        SmbCommand::Ioctl => {
             let it = ioctl::Request::parse(message).ok()?;
-            Asked { minor: Some(format!("{:?}", it.ctl_code)), ..of(it.file_id) }
+            RequestSummary { minor: Some(format!("{:?}", it.ctl_code)), ..of(it.file_id) }
         }
-        Command::QueryDirectory => {
+        SmbCommand::QueryDirectory => {
             let it = query_directory::Request::parse(message).ok()?;
             let minor = Some(class(InfoType::File, it.file_information_class));
-            Asked { minor, detail: named(it.file_name), ..of(it.file_id) }
+            RequestSummary { minor, detail: named(it.file_name), ..of(it.file_id) }
         }
-        Command::ChangeNotify => of(change_notify::Request::parse(message).ok()?.file_id),
-        Command::QueryInfo => {
+        SmbCommand::ChangeNotify => of(change_notify::Request::parse(message).ok()?.file_id),
+        SmbCommand::QueryInfo => {
             let it = query_info::Request::parse(message).ok()?;
-            Asked { minor: Some(class(it.info_type, it.file_info_class)), ..of(it.file_id) }
+            RequestSummary { minor: Some(class(it.info_type, it.file_info_class)), ..of(it.file_id) }
         }
-        Command::SetInfo => {
+        SmbCommand::SetInfo => {
             let it = set_info::Request::parse(message).ok()?;
             let minor = Some(class(it.info_type, it.file_info_class));
-            Asked { minor, detail: length_that_is_set(&it), ..of(it.file_id) }
+            RequestSummary { minor, detail: length_that_is_set(&it), ..of(it.file_id) }
         }
-        Command::OplockBreak => match oplock_break::Request::parse(message).ok()? {
-            oplock_break::Request::Oplock(it) => Asked { minor: Some("Oplock".to_owned()), ..of(it.file_id) },
-            oplock_break::Request::Lease(_) => Asked { minor: Some("Lease".to_owned()), ..Asked::default() },
+        SmbCommand::OplockBreak => match oplock_break::Request::parse(message).ok()? {
+            oplock_break::Request::Oplock(it) => {
+                RequestSummary { minor: Some("Oplock".to_owned()), ..of(it.file_id) }
+            }
+            oplock_break::Request::Lease(_) => {
+                RequestSummary { minor: Some("Lease".to_owned()), ..RequestSummary::default() }
+            }
         },
-        _ => Asked::default(),
+        _ => RequestSummary::default(),
     })
 }
 
-fn asked_of_lock(request: &lock::Request<'_>) -> Asked {
+fn asked_of_lock(request: &lock::Request<'_>) -> RequestSummary {
     let mut all = request.locks.iter();
-    let Some(first) = all.next() else { return Asked::default() };
-    let minor = if first.flags.contains(lock::Flags::UNLOCK) { "Unlock" } else { "Lock" };
+    let Some(first) = all.next() else { return RequestSummary::default() };
+    let minor = if first.flags.contains(lock::LockFlags::UNLOCK) { "Unlock" } else { "Lock" };
     let (detail, more) = (range_text(first.length, first.offset), all.count());
     let detail = if more == 0 { detail } else { format!("{detail} and {more} more") };
-    Asked { file_id: Some(request.file_id), name: None, minor: Some(minor.to_owned()), detail: Some(detail) }
+    RequestSummary {
+        file_id: Some(request.file_id),
+        name: None,
+        minor: Some(minor.to_owned()),
+        detail: Some(detail),
+    }
 }
 
-/// The kind and number of an information class.
+/// The type and number of an information class.
 fn class(info_type: InfoType, number: u8) -> String {
     format!("{info_type:?} {number}")
 }
 
-/// Of FileEndOfFileInformation and FileAllocationInformation (MS-FSCC 2.4.14 and 2.4.4).
+/// The length in a FileEndOfFileInformation or FileAllocationInformation (MS-FSCC 2.4.14 and 2.4.4).
 fn length_that_is_set(request: &set_info::Request<'_>) -> Option<String> {
     let sets = [FileInfoClass::END_OF_FILE.0, FileInfoClass::ALLOCATION.0];
     let is_one = request.info_type == InfoType::File && sets.contains(&request.file_info_class);

@@ -1,4 +1,4 @@
-//! What an Open keeps because some class of MS-FSCC 2.4 asks for it, and nothing else needs.
+//! Values of an Open that only some classes of MS-FSCC 2.4 use.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -23,29 +23,30 @@ pub(crate) mod mode {
 /// Marks a mode that was set, so that zero stands for one that never was.
 const WAS_SET: u32 = 0x8000_0000;
 
-/// Position, mode and place in the list of extended attributes. All of it is advice to clients, so plain
-/// atomics do.
+/// Position, mode and the position in the list of extended attributes. All of it is advice to clients, so
+/// plain atomics are enough.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct PositionMode {
     position: AtomicU64,
     mode: AtomicU32,
     next_extended: AtomicUsize,
 }
 
-impl Kept {
-    /// Where a read or write without an offset would begin (MS-FSA 2.1.1.6 CurrentByteOffset).
+impl PositionMode {
+    /// The position of a read or write without an offset (MS-FSA 2.1.1.6 CurrentByteOffset).
     #[inline]
     pub fn position(&self) -> u64 {
         self.position.load(Ordering::Relaxed)
     }
 
-    /// A read or write has ended here, or the client says so.
+    /// Sets the position after a read or write, or as the client asks.
     #[inline]
     pub fn set_position(&self, position: u64) {
         self.position.store(position, Ordering::Relaxed);
     }
 
-    /// How the Open reads and writes (MS-FSA 2.1.1.6 Mode). `options` are those it was made with, `asked` the CreateOptions.
+    /// The mode of the Open (MS-FSA 2.1.1.6 Mode). `options` are its options in the engine, `asked` its
+    /// CreateOptions.
     // MS-FSA 2.1.5.1
     // MS-FSA 2.1.5.15.8
     pub fn mode(&self, options: Options, asked: u32) -> u32 {
@@ -66,18 +67,18 @@ impl Kept {
         }
     }
 
-    /// Changes how the Open reads and writes.
+    /// Sets the mode.
     pub fn set_mode(&self, mode: u32) {
         self.mode.store(mode | WAS_SET, Ordering::Relaxed);
     }
 
-    /// How many extended attributes were told since the scan began (MS-SMB2 3.3.5.20.1
+    /// How many extended attributes were returned since the scan began (MS-SMB2 3.3.5.20.1
     /// Open.CurrentEaIndex, less one).
     pub fn next_extended(&self) -> usize {
         self.next_extended.load(Ordering::Relaxed)
     }
 
-    /// The scan of extended attributes goes on here.
+    /// Sets where the scan of extended attributes continues.
     pub fn set_next_extended(&self, next: usize) {
         self.next_extended.store(next, Ordering::Relaxed);
     }
@@ -89,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_mode_is_that_of_the_open_until_it_is_set() {
-        let kept = Kept::default();
+        let kept = PositionMode::default();
         assert_eq!(kept.mode(Options::empty(), 0), 0);
         assert_eq!(kept.mode(Options::WRITE_THROUGH | Options::DELETE_ON_CLOSE, 0), 0x1002);
         assert_eq!(kept.mode(Options::empty(), 0x7c), 0x0c);

@@ -1,4 +1,4 @@
-//! What limits, counts and records know of a request until it is answered.
+//! The values that limits, counts and records need of a request until it is answered.
 
 use share::counts::{Place, Sampled};
 use share::limits::{Charge, ResponseType};
@@ -7,35 +7,35 @@ use wire::Now;
 
 use crate::counting::NOT_PROVED;
 
-/// What is known of a request until it is answered.
+/// The state of a request for limits, counts and records, until it is answered.
 #[derive(Debug)]
-pub struct Course {
-    /// The limits of its share have let it pass, or hold it just now.
+pub struct TransactionState {
+    /// The limits of its share have let it pass, or they delay it now.
     pub has_passed: bool,
-    /// What it has taken from them while it waited for its turn.
+    /// The charge that it took from the limits while it waited.
     pub(crate) charge: Charge,
-    /// The share that it is for.
+    /// The share that it is counted for.
     pub place: Place,
-    /// Which limit it has met.
+    /// The limit that it has met.
     pub met: ResponseType,
-    /// When it was taken up (monotonic ns).
+    /// When it arrived (monotonic ns).
     pub(crate) arrived_ns: u64,
-    /// Its bytes.
+    /// Its length in bytes.
     pub(crate) len: usize,
-    /// Bytes of data that it has written.
+    /// The bytes of data that it has written.
     pub written: usize,
-    /// Bytes of data behind what is in its answer's frame.
+    /// The bytes of data that follow its reply's frame.
     pub attached: usize,
-    /// How its session was logged on: a place in [`FAMILY`]'s authentications.
+    /// The authentication of its session: an index into [`FAMILY`]'s authentications.
     pub authentication: u8,
-    /// What its record says further; none: it is not recorded.
+    /// The values of its record, if it is sampled.
     pub(crate) sample: Option<Box<Sample>>,
 }
 
-impl Course {
-    /// Of a request of so many bytes.
-    pub fn new(len: usize, now: Now) -> Course {
-        Course {
+impl TransactionState {
+    /// The state of a request of `len` bytes.
+    pub fn new(len: usize, now: Now) -> TransactionState {
+        TransactionState {
             has_passed: false,
             charge: Charge::default(),
             place: Place::default(),
@@ -50,7 +50,7 @@ impl Course {
     }
 }
 
-/// What is known of a request that is recorded.
+/// The values of a sampled request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sample {
     pub with_paths: bool,
@@ -59,14 +59,14 @@ pub(crate) struct Sample {
     /// The file's number on its file system.
     pub file: Option<u64>,
     pub is_directory: bool,
-    /// What kind of its command it is, or what came of it.
+    /// The variant of its command, or its result.
     pub minor: Option<String>,
-    /// What it says further.
+    /// Further details of it.
     pub detail: Option<String>,
 }
 
 impl Sample {
-    /// Of a request of which nothing is looked at.
+    /// The sample of a request that was not read.
     pub(crate) fn unseen(sampled: Sampled) -> Box<Sample> {
         Box::new(Sample { with_paths: sampled.with_paths, ..Sample::default() })
     }

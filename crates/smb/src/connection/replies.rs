@@ -1,34 +1,34 @@
-//! Answers: [`Connection::answer`] completes the one to a request, [`Connection::finish`] signs, seals and queues those of a
-//! frame.
+//! Replies: [`Connection::answer`] completes the reply to a request, [`Connection::finish`] signs, seals and
+//! queues the replies of a frame.
 
 use std::sync::Arc;
 
 use smb_wire::error::{self, ErrorId};
 use smb_wire::negotiate::Dialect;
-use smb_wire::{Command, Header, NtStatus};
+use smb_wire::{Header, NtStatus, SmbCommand};
 use wire::Output;
 
 use super::Connection;
-use crate::exchange::compound::Key;
-use crate::exchange::course::Sample;
-use crate::exchange::{Answered, Compound, UnderWay};
+use crate::exchange::compound::SigningKey;
+use crate::exchange::transaction::Sample;
+use crate::exchange::{Answered, Compound, RequestState};
 use crate::state::Event;
 
 impl Connection {
-    /// Refuses a request that is not looked at; the answer may be signed.
-    pub(crate) fn refuse(&mut self, compound: &mut Compound, mut request: UnderWay, status: NtStatus) {
+    /// Refuses a request that was not admitted. The reply may be signed.
+    pub(crate) fn refuse(&mut self, compound: &mut Compound, mut request: RequestState, status: NtStatus) {
         if request.header.session_id() != u64::MAX {
             compound.related.session_id = request.header.session_id();
         }
-        request.course.sample = self.desk.sample(1).map(Sample::unseen);
+        request.transaction.sample = self.desk.sample(1).map(Sample::unseen);
         request.at = compound.begin();
         self.answer(compound, &mut request, Err(status).into());
     }
 
-    /// Completes the answer to a request, and counts it.
-    pub(crate) fn answer(&mut self, compound: &mut Compound, request: &mut UnderWay, answered: Answered) {
-        let told = request.told();
-        let UnderWay { header, signed, course, at, .. } = request;
+    /// Completes the reply to a request and counts it.
+    pub(crate) fn answer(&mut self, compound: &mut Compound, request: &mut RequestState, answered: Answered) {
+        let pending_id = request.pending_id();
+        let RequestState { header, signed, transaction, at, .. } = request;
         let at = *at;
         let status = match answered {
             Answered::Done(status) => status,
@@ -38,29 +38,29 @@ impl Connection {
                 status
             }
         };
-        // A log-on that goes on is refused nothing.
+        // A log-on that goes on is not a refusal.
         if status.is_error() && status != NtStatus::MORE_PROCESSING_REQUIRED {
             let (command, message, session) = (header.command(), header.message_id(), header.session_id());
             tracing::debug!(?command, %status, message, session, "refused");
         }
         let mut response = Header::response_to(header, status);
-        if header.command() == Command::SessionSetup || header.session_id() == u64::MAX {
+        if header.command() == SmbCommand::SessionSetup || header.session_id() == u64::MAX {
             response.set_session_id(compound.related.session_id);
         }
-        match told {
+        match pending_id {
             Some(async_id) => response.set_async_id(async_id),
             None => {
-                if header.command() == Command::TreeConnect || header.tree_id() == u32::MAX {
+                if header.command() == SmbCommand::TreeConnect || header.tree_id() == u32::MAX {
                     response.set_tree_id(compound.related.tree_id);
                 }
-                // MS-SMB2 3.3.4.1.2: what an interim response granted is not granted again.
+                // MS-SMB2 3.3.4.1.2: the interim response has granted the credits already.
                 response.set_credits(self.window.grant(header.credits()));
             }
         }
         compound.related.any = true;
         compound.end(at, response, *signed);
-        let len = compound.frame.len() - at + course.attached;
-        if let Some(sample) = course.sample.as_mut().filter(|_| header.command() == Command::Create)
+        let len = compound.frame.len() - at + transaction.attached;
+        if let Some(sample) = transaction.sample.as_mut().filter(|_| header.command() == SmbCommand::Create)
             && !status.is_error()
         {
             self.sample_create(sample, &compound.frame.bytes()[at..]);
@@ -68,7 +68,7 @@ impl Connection {
         self.note(request, status, len);
     }
 
-    /// Signs, seals and queues the answers.
+    /// Signs, seals and queues the replies.
     pub(crate) fn finish(&mut self, mut compound: Compound, out: &mut Output<Event>) {
         if compound.is_empty() {
             return out.pool.give_back(compound.frame);
@@ -83,28 +83,28 @@ impl Connection {
         out.frames.push(compound.into_frame(sealing));
     }
 
-    /// What an answer is signed with.
-    fn key_for(&self, header: &Header) -> Option<Key<'_>> {
+    /// The key that signs a reply.
+    fn key_for(&self, header: &Header) -> Option<SigningKey<'_>> {
         // MS-SMB2 3.3.4.1.1
-        let failed = header.command() == Command::SessionSetup && header.status() != NtStatus::SUCCESS;
+        let failed = header.command() == SmbCommand::SessionSetup && header.status() != NtStatus::SUCCESS;
         match self.channel_or_parting(header.session_id()) {
-            Some(channel) if failed => Some(Key::Session(Arc::clone(&channel.session))),
-            Some(channel) => Some(Key::Channel(&channel.signer)),
-            // A session that is not carried here, and may be bound or is refused.
-            None => self.server.session(header.session_id()).map(Key::Session),
+            Some(channel) if failed => Some(SigningKey::Session(Arc::clone(&channel.session))),
+            Some(channel) => Some(SigningKey::Channel(&channel.signer)),
+            // A session that is not carried here. It may be bound or refused.
+            None => self.server.session(header.session_id()).map(SigningKey::Session),
         }
     }
 
-    /// The first three messages of a connection and those of a log-on go into hashes (MS-SMB2 3.3.5.4,
-    /// 3.3.5.5).
+    /// Adds a message to the pre-authentication hashes: the first messages of a connection and those of a
+    /// log-on (MS-SMB2 3.3.5.4, 3.3.5.5).
     fn note_preauth(&mut self, compound: &Compound) {
         let Ok(header) = Header::parse(compound.frame.bytes()) else { return };
         match header.command() {
-            Command::Negotiate => {
+            SmbCommand::Negotiate => {
                 self.preauth = auth::crypto::preauth_hash(&self.preauth, compound.frame.bytes())
             }
-            // What ends a log-on is no part of its keys.
-            Command::SessionSetup if header.status() == NtStatus::MORE_PROCESSING_REQUIRED => {
+            // The final response of a log-on is not part of its keys.
+            SmbCommand::SessionSetup if header.status() == NtStatus::MORE_PROCESSING_REQUIRED => {
                 let id = header.session_id();
                 if let Some(setup) = self.setups.iter_mut().find(|setup| setup.session.id == id) {
                     setup.preauth = auth::crypto::preauth_hash(&setup.preauth, compound.frame.bytes());

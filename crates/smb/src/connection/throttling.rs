@@ -1,10 +1,11 @@
-//! Requests to a limited share: each asks its share, and is held by time when it is not its turn, never refused. Other
-//! requests of the connection are answered meanwhile.
+//! Throttling on a limited share. Each request asks the limits of its share. It may be delayed but is never
+//! refused. Other requests of the connection are answered meanwhile.
 //!
-//! READ and what works on names and Opens waits before it is done; of a WRITE the answer waits, since its data is here
-//! already. The client is not told STATUS_PENDING: it would have to keep more of a request that is only late.
+//! A READ and a request on names or Opens waits before it is carried out. The response to a WRITE waits
+//! after the write, since its data is here already. The client gets no STATUS_PENDING: it would have to keep
+//! more state for a request that is only late.
 //!
-//! What breaks, cancels, or waits itself is never held, and neither is FLUSH.
+//! A request that breaks, cancels or waits by itself is never throttled, and neither is FLUSH.
 
 use share::Share;
 use share::limits::{Answer, Ask, Charge, Hold, ShareLimits, Work};
@@ -13,31 +14,32 @@ use smb_wire::NtStatus;
 use super::Connection;
 use crate::counting::is_metadata;
 use crate::exchange::{Aside, Request, Stop};
-use crate::state::{Target, Tree};
+use crate::state::{Tree, TreeTarget};
 
 impl Connection {
-    /// Lets a request pass that works on names or Opens of a tree, or has it held.
+    /// Passes or throttles a request on names or Opens of a tree.
     pub(crate) fn pace_metadata(&self, request: &mut Request<'_>, tree: &Tree) -> Result<(), Stop> {
         match &tree.target {
-            Target::Disk { engine, .. } if is_metadata(request.header.command()) => {
+            TreeTarget::Disk { engine, .. } if is_metadata(request.header.command()) => {
                 self.pace(request, engine, Work::Metadata).map(drop)
             }
             _ => Ok(()),
         }
     }
 
-    /// Lets a request pass, with what it takes, or has it held: it is done again when its time has come, and passes then.
+    /// Passes or throttles a request. A throttled one is tried again when its time has come, and passes
+    /// then.
     #[inline]
     pub(crate) fn pace(&self, request: &mut Request<'_>, engine: &Share, work: Work) -> Result<Charge, Stop> {
-        if request.course.has_passed {
-            return Ok(std::mem::take(&mut request.course.charge));
+        if request.transaction.has_passed {
+            return Ok(std::mem::take(&mut request.transaction.charge));
         }
         let Some(limits) = engine.limits() else { return Ok(Charge::default()) };
-        request.course.has_passed = true;
+        request.transaction.has_passed = true;
         self.ask(request, &limits, work).map_err(|hold| Stop::Aside(Aside::Hold(hold)))
     }
 
-    /// The same for a request that is done: its answer is held.
+    /// Throttles the response of a request that was carried out.
     #[inline]
     pub(crate) fn pace_answer(
         &self,
@@ -51,7 +53,7 @@ impl Connection {
                 charge.used_up();
                 Ok(NtStatus::SUCCESS)
             }
-            // It is owed also if the connection is lost before its time has come.
+            // The charge is owed even if the connection is lost before the time has come.
             Err(hold) => Err(Stop::Aside(Aside::Answer(NtStatus::SUCCESS, hold.is_done()))),
         }
     }
@@ -63,7 +65,7 @@ impl Connection {
         let ask = Ask { client, connection: self.handle.id, work, waiter: &waiter };
         match limits.ask(&ask, request.now) {
             Answer::Go(met, charge) => {
-                request.course.met = met;
+                request.transaction.met = met;
                 Ok(charge)
             }
             Answer::Held(hold) => Err(hold),

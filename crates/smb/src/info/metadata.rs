@@ -1,17 +1,17 @@
-//! A file as the classes of fixed size show it.
+//! A file in the information classes of fixed size.
 
 use share::Info;
 use smb_wire::create::FileInfo;
-use smb_wire::fscc::directory::Entry;
+use smb_wire::fscc::directory::ListingEntry;
 use smb_wire::fscc::file::{AttributeTag, Basic, Compression, Internal, NetworkOpen, Standard};
 use smb_wire::fscc::{FileAttributes, FileTime, ReparseTag};
 use volume::{Kind, Time};
 
 use crate::time::to_file_time;
 
-/// What the engine knows of a file, ready to be put into any class.
+/// The metadata of a file, ready for any class.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shown {
+pub(crate) struct FileMetadata {
     info: Info,
     is_directory: bool,
 }
@@ -20,23 +20,23 @@ fn time(time: Time) -> FileTime {
     FileTime(i64::try_from(to_file_time(time)).unwrap_or(i64::MAX))
 }
 
-impl Shown {
+impl FileMetadata {
     /// An entry of a directory.
-    pub fn of_entry(info: &Info) -> Shown {
-        Shown { info: *info, is_directory: info.kind == Kind::Directory }
+    pub fn of_entry(info: &Info) -> FileMetadata {
+        FileMetadata { info: *info, is_directory: info.kind == Kind::Directory }
     }
 
-    /// What an Open leads to: the file, or a named stream of it, which is never a directory.
-    pub fn of_open(info: &Info, open: &share::Open) -> Shown {
-        Shown { info: *info, is_directory: open.is_directory() }
+    /// The object of an Open: the file, or one of its named streams. A stream is never a directory.
+    pub fn of_open(info: &Info, open: &share::Open) -> FileMetadata {
+        FileMetadata { info: *info, is_directory: open.is_directory() }
     }
 
-    /// What the engine says.
+    /// The engine's metadata.
     pub fn info(&self) -> &Info {
         &self.info
     }
 
-    /// The attributes, as they are shown of a stream or of a directory.
+    /// The attributes, as shown for a stream or a directory.
     // MS-FSA 2.1.5.12.6
     pub fn attributes(&self) -> FileAttributes {
         let mut attributes = FileAttributes::from_bits_retain(self.info.attributes.bits());
@@ -44,22 +44,23 @@ impl Shown {
         attributes.shown()
     }
 
-    /// The reparse tag; 0 without the attribute.
+    /// The reparse tag, or 0 without the attribute.
     pub fn tag(&self) -> ReparseTag {
         ReparseTag(self.info.reparse_tag)
     }
 
-    /// Size in bytes. That of a directory is the host's own business, and Windows shows none.
+    /// Size in bytes. It is 0 for a directory, as on Windows: the host's size of a directory has no meaning
+    /// for clients.
     pub fn size(&self) -> u64 {
         if self.is_directory { 0 } else { self.info.size }
     }
 
-    /// Bytes on the volume; none for a directory, as above.
+    /// Bytes on the volume. It is 0 for a directory too.
     pub fn allocated(&self) -> u64 {
         if self.is_directory { 0 } else { self.info.allocated }
     }
 
-    /// The 64-bit file ID, the same that the QFid context tells.
+    /// The 64-bit file ID, as in the QFid context.
     pub fn file_id(&self) -> u64 {
         self.info.number()
     }
@@ -69,7 +70,7 @@ impl Shown {
         self.info.wide_number()
     }
 
-    /// The times, sizes and attributes that CREATE and CLOSE answer with.
+    /// The times, sizes and attributes in the responses of CREATE and CLOSE.
     pub fn file_info(&self) -> FileInfo {
         FileInfo {
             creation_time: to_file_time(self.info.created),
@@ -99,7 +100,7 @@ impl Shown {
         Standard {
             allocation_size: self.allocated(),
             end_of_file: self.size(),
-            // A directory has one name; what the host counts are those of the directories in it.
+            // A directory has one name. The host also counts the names inside its subdirectories.
             number_of_links: if self.is_directory { self.info.links.min(1) } else { self.info.links },
             delete_pending: self.info.delete_pending || self.info.links == 0,
             directory: self.is_directory,
@@ -130,17 +131,17 @@ impl Shown {
         AttributeTag { file_attributes: self.attributes(), reparse_tag: self.tag() }
     }
 
-    /// FileCompressionInformation: nothing is compressed.
+    /// FileCompressionInformation: no file is compressed.
     // MS-FSA 2.1.5.12.8
     pub fn compression(&self) -> Compression {
         Compression { compressed_file_size: self.allocated(), ..Compression::default() }
     }
 
-    /// An entry of any directory class.
-    pub fn entry(&self) -> Entry {
+    /// An entry for any directory class.
+    pub fn entry(&self) -> ListingEntry {
         let basic = self.basic();
-        Entry {
-            // MS-FSCC 2.4.8: places in a directory are not fixed.
+        ListingEntry {
+            // MS-FSCC 2.4.8: positions in a directory are not fixed.
             file_index: 0,
             creation_time: basic.creation_time,
             last_access_time: basic.last_access_time,
@@ -192,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_directory_shows_no_size_and_always_its_attribute() {
-        let shown = Shown::of_entry(&info(Kind::Directory, Attributes::HIDDEN));
+        let shown = FileMetadata::of_entry(&info(Kind::Directory, Attributes::HIDDEN));
         assert_eq!(shown.attributes().bits(), 0x12);
         let standard = shown.standard();
         assert_eq!((standard.end_of_file, standard.allocation_size, standard.directory), (0, 0, true));
@@ -202,7 +203,7 @@ mod tests {
     #[test]
     fn a_stream_of_a_directory_is_no_directory() {
         let info = info(Kind::Directory, Attributes::DIRECTORY);
-        let shown = Shown { info, is_directory: false };
+        let shown = FileMetadata { info, is_directory: false };
         assert_eq!(shown.attributes(), FileAttributes::NORMAL);
         assert_eq!((shown.size(), shown.standard().directory), (4097, false));
     }
@@ -210,14 +211,14 @@ mod tests {
     #[test]
     fn a_file_without_a_link_is_about_to_go() {
         let info = Info { links: 0, ..info(Kind::File, Attributes::ARCHIVE) };
-        assert!(Shown::of_entry(&info).standard().delete_pending);
+        assert!(FileMetadata::of_entry(&info).standard().delete_pending);
     }
 
     #[test]
     fn the_ids_of_another_file_system_are_no_ids_of_the_shares_own() {
         let own = info(Kind::File, Attributes::ARCHIVE);
-        let shown = |file_system| Shown::of_entry(&Info { file_system, ..own });
-        let ids = |shown: Shown| (shown.file_id(), shown.file_id_128());
+        let shown = |file_system| FileMetadata::of_entry(&Info { file_system, ..own });
+        let ids = |shown: FileMetadata| (shown.file_id(), shown.file_id_128());
         assert_eq!(ids(shown(0)), (0x1_0000_0002, 0x1_0000_0002));
         assert_eq!(ids(shown(7)), (0xd135_44f7_1fdd_e111, 7 << 64 | 0x1_0000_0002));
         assert_ne!(ids(shown(8)), ids(shown(7)));
@@ -228,7 +229,7 @@ mod tests {
 
     #[test]
     fn all_four_times_keep_their_places() {
-        let basic = Shown::of_entry(&info(Kind::File, Attributes::ARCHIVE)).basic();
+        let basic = FileMetadata::of_entry(&info(Kind::File, Attributes::ARCHIVE)).basic();
         let steps = |time: FileTime| time.0 - 116_444_736_000_000_000;
         let times = [basic.creation_time, basic.last_access_time, basic.last_write_time, basic.change_time];
         assert_eq!(times.map(steps), [1, 10_000_001, 20_000_001, 30_000_001]);

@@ -1,0 +1,60 @@
+//! Counts and records each request when it is answered ([`crate::counting`]).
+
+use share::counts::{Kind, Noted};
+use smb_wire::{NtStatus, SmbCommand, header, read};
+use wire::{Frame, Now, Output};
+
+use super::Connection;
+use crate::counting::{FAMILY, is_metadata, response};
+use crate::exchange::RequestState;
+use crate::state::Event;
+
+impl Connection {
+    /// Counts a request. `answer` is the length of its reply.
+    pub(crate) fn note(&mut self, request: &mut RequestState, status: NtStatus, answer: usize) {
+        let has_waited = request.pending_id().is_some();
+        let RequestState { header, transaction, .. } = request;
+        let command = header.command();
+        let response = response(status, transaction.met);
+        let kind = match command {
+            SmbCommand::Read => Kind::Read,
+            SmbCommand::Write => Kind::Write,
+            command if is_metadata(command) => Kind::Metadata,
+            _ => Kind::Other,
+        };
+        let data = match kind {
+            Kind::Read if response.is_success() => answer.saturating_sub(header::SIZE + read::RESPONSE_FIXED),
+            Kind::Write if response.is_success() => transaction.written,
+            _ => 0,
+        };
+        let last = FAMILY.operations.len() as u16 - 1;
+        let noted = Noted {
+            operation: command.get().min(last) as u8,
+            authentication: transaction.authentication,
+            kind,
+            response,
+            ingress: transaction.len as u64,
+            egress: answer as u64,
+            data: data as u64,
+        };
+        // The latency of a request that waits for other clients says nothing about the server.
+        let is_patient = match command {
+            SmbCommand::ChangeNotify | SmbCommand::Cancel => true,
+            SmbCommand::Lock => has_waited,
+            _ => false,
+        };
+        self.desk.note(transaction.place, &noted, (!is_patient).then_some(transaction.arrived_ns));
+        if let Some(sample) = transaction.sample.take() {
+            let about = self.about(header, status, &noted, *sample);
+            self.desk.record(transaction.place, &noted, transaction.arrived_ns, !is_patient, about);
+        }
+    }
+
+    /// Sends the remaining notices of this batch, and counts the frames that were queued after the first
+    /// `before`.
+    pub(crate) fn end_turn(&mut self, before: usize, now: Now, out: &mut Output<Event>) {
+        self.send_own_notices(now, out);
+        let queued = out.frames.get(before..).unwrap_or_default();
+        self.handle.counters.sent(queued.iter().map(Frame::len).sum());
+    }
+}
