@@ -1,5 +1,6 @@
-//! Transactions: each operation of a COMPOUND is one. A COMPOUND may be done on other threads than its connection's, so
-//! it takes along what is to be noted ([`Course`]), and its connection notes it with the answer.
+//! The transactions of a COMPOUND: each operation counts as one. A COMPOUND may run on other threads than its
+//! connection's. It therefore collects its transactions in [`CompoundTransactions`], and its connection
+//! counts them when the reply is sent.
 
 use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
@@ -9,59 +10,59 @@ use smallvec::SmallVec;
 
 use crate::counting::{Count, count};
 
-/// Operations of the usual COMPOUND.
+/// Number of operations in a common COMPOUND.
 const USUAL: usize = 8;
 
-/// An operation that was done.
+/// An operation that has ended.
 #[derive(Debug)]
 pub(crate) struct Done {
     /// The share's number; zero for none.
     pub share: u64,
-    /// What is counted.
+    /// The values to count.
     pub noted: Noted,
-    /// How it ended.
+    /// The status with which it ended.
     pub status: NfsStat,
-    /// What its record says further; none: it is not recorded.
+    /// Further values for its record. None if the operation is not recorded.
     pub sample: Option<Box<Sample>>,
 }
 
-/// What is known of an operation that is recorded.
+/// The details of an operation that is recorded.
 #[derive(Debug, Default)]
 pub(crate) struct Sample {
     /// The version of the protocol.
     pub version: Option<&'static str>,
-    /// The path of what it was done with.
+    /// The path of the object that it worked on.
     pub path: Option<String>,
-    /// Numbers by their names in the record.
+    /// Numeric fields of the record, by name.
     pub numbers: Vec<(&'static str, u64)>,
-    /// Words by their names in the record.
+    /// Text fields of the record, by name.
     pub words: Vec<(&'static str, String)>,
 }
 
-/// What is known of a COMPOUND until it is answered.
+/// The transactions of a COMPOUND that is not answered yet.
 #[derive(Debug, Default)]
 pub struct Course {
-    /// When it was taken up (monotonic ns).
+    /// The time at which the COMPOUND was received (monotonic ns).
     pub(crate) arrived_ns: u64,
     pub(super) authentication: u8,
-    /// Its operations, in their order.
+    /// The operations that have ended, in order.
     pub(crate) done: SmallVec<[Done; USUAL]>,
-    /// Something in it has counted among the operations on data or metadata.
+    /// True once an operation of the COMPOUND has counted as data or metadata.
     has_counted: bool,
-    /// Which of its operations are recorded.
+    /// Selects the operations to record.
     pub(crate) sampled: Option<Sampled>,
-    /// Bytes of data that the operation which is done now has read or written.
+    /// Bytes of data that the current operation has read or written.
     pub data: usize,
 }
 
 impl Course {
-    /// Of a COMPOUND that begins.
+    /// Begins the log of a new COMPOUND.
     #[must_use]
     pub fn new(arrived_ns: u64, is_sys: bool) -> Course {
         Course { arrived_ns, authentication: u8::from(!is_sys), ..Course::default() }
     }
 
-    /// The operation that was done last has met a limit after all.
+    /// Marks the last operation as throttled by a limit, although it has ended already.
     pub fn last_has_met(&mut self, met: ResponseType) {
         if let Some(last) = self.done.last_mut()
             && last.noted.response.is_success()
@@ -70,7 +71,7 @@ impl Course {
         }
     }
 
-    /// What kind of transaction the operation is that is done now.
+    /// The kind of transaction that the current operation counts as.
     pub(super) fn kind(&mut self, number: OpNum) -> Kind {
         let kind = match (number, count(number)) {
             (OpNum::Read | OpNum::ReadPlus, _) => Kind::Read,

@@ -1,4 +1,4 @@
-//! The way of a COMPOUND: its operations one after the other.
+//! Runs the operations of a COMPOUND, one after the other. Start with [`Run::dispatch`].
 
 use nfs_wire::NfsStat;
 use nfs_wire::compound::Operations;
@@ -8,14 +8,14 @@ use super::{Flow, Run, Stop};
 use crate::op;
 
 impl Run {
-    /// Does operations until they end, one fails, or one must wait for the device.
+    /// Runs operations until all are done, one fails, or one must wait.
     pub fn go<'a>(&mut self, mut operations: Operations<'a, Args<'a>>) -> Flow {
         loop {
             let (position, left, from) = (operations.position(), operations.left(), self.writer.len());
             let args = match operations.next() {
                 None => return Flow::Done,
                 Some(Ok(Args::Illegal(_))) => {
-                    // Wherever it stands (RFC 8881 15.1.3.4).
+                    // At any position (RFC 8881 15.1.3.4).
                     self.status = NfsStat::OpIllegal;
                     self.writer.put_illegal();
                     self.note(OpNum::Unknown(0), None, 0, self.writer.len() - from);
@@ -73,7 +73,7 @@ impl Run {
         }
     }
 
-    /// Whether an operation may stand where it does.
+    /// Checks that an operation is allowed at its position in the COMPOUND.
     // RFC 8881 2.6.3.1.1.1, 18.46.3
     fn check_place(&self, number: OpNum) -> Result<(), NfsStat> {
         let is_first = self.writer.is_empty();
@@ -96,7 +96,7 @@ impl Run {
         }
     }
 
-    /// Why the reply is longer than the session allows, when it is.
+    /// The error for a reply that is longer than the session allows.
     fn too_big(&self) -> Option<NfsStat> {
         let (serving, session) = (self.serving?, self.session.as_ref()?);
         let len = self.writer.len();

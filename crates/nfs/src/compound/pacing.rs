@@ -1,9 +1,11 @@
-//! Operations on a limited share: each that counts asks its share, and its COMPOUND is held by time when it is not its
-//! turn; never refused. Its slot stays busy meanwhile, and other requests of the connection are answered.
+//! Throttling on a share with provisioned limits. Each operation that counts asks its share first. If the
+//! limit is used up, the COMPOUND waits; it is never refused. Its slot stays busy meanwhile, and the
+//! connection answers other requests.
 //!
-//! READ and operations on names and state wait before they are done; of a WRITE what follows waits, since its data is
-//! here already. A COMPOUND that has asked another client something waits in the same place (`crate::state::question`).
-//! A COMPOUND that asks for attributes, names or access only beside something else counts once.
+//! READ and operations on names and state wait before they run. The data of a WRITE has arrived already, so
+//! the operations after it wait instead. A COMPOUND that waits for another client's reply uses the same
+//! mechanism (`crate::state::attribute_query`). A COMPOUND counts once if it asks for attributes, names or
+//! access only beside something else.
 
 use std::sync::Arc;
 
@@ -14,44 +16,44 @@ use share::{Share, Waiter, Wake};
 use crate::compound::{Run, Stop};
 use crate::counting::{Count, count};
 
-/// How far a COMPOUND is with its shares.
+/// The state of a COMPOUND's throttling.
 #[derive(Debug, Default)]
 pub struct Pacing {
-    /// What it is held by.
+    /// The wait for a limit.
     hold: Option<Hold>,
-    /// How it is told from others of its connection.
+    /// Identifies the COMPOUND among those of its connection.
     token: Option<u64>,
-    /// The operation that is done now has passed.
+    /// The current operation has been admitted.
     has_passed: bool,
-    /// What that has taken; with the COMPOUND it goes to the blocking pool and back.
+    /// The charge of that operation. It goes to the blocking pool and back with the COMPOUND.
     charge: Charge,
-    /// Which limit the operation that is done now has met.
+    /// The limit that the current operation has met.
     met: ResponseType,
-    /// Something in it has counted.
+    /// An operation of the COMPOUND has counted.
     has_counted: bool,
-    /// Nothing of it is held any more: what it does is owed.
+    /// The COMPOUND waits no more. Further operations run into debt.
     is_over: bool,
 }
 
 impl Pacing {
-    /// An operation has been done.
+    /// Call this when an operation has ended.
     pub fn operation_done(&mut self) {
         self.has_passed = false;
         self.charge = Charge::default();
     }
 
-    /// So many bytes of the operation have gone in or out; what else it has taken is given back.
+    /// Settles the charge: the operation has moved this many bytes. The rest of the charge is returned.
     #[inline]
     pub fn used(&mut self, bytes: usize) {
         std::mem::take(&mut self.charge).used(bytes);
     }
 
-    /// Which limit the operation has met that is over now.
+    /// Takes the limit that the operation which has just ended had met.
     pub fn take_met(&mut self) -> ResponseType {
         std::mem::take(&mut self.met)
     }
 
-    /// How the COMPOUND is told from others of its connection, once it was held.
+    /// Identifies the COMPOUND among those of its connection, once it has waited.
     pub fn token(&self) -> Option<u64> {
         self.token
     }
@@ -63,10 +65,10 @@ impl Pacing {
 }
 
 impl Run {
-    /// Lets an operation on names or state pass, or has it held.
+    /// Admits an operation on names or state, or makes its COMPOUND wait.
     ///
     /// # Errors
-    /// [`Stop::Hold`] when it is held.
+    /// [`Stop::Hold`] if it must wait.
     #[inline]
     pub fn pace_metadata(&mut self, number: OpNum) -> Result<(), Stop> {
         let Some(export) = self.current.as_ref().and_then(|current| current.export()) else { return Ok(()) };
@@ -81,10 +83,11 @@ impl Run {
         }
     }
 
-    /// Lets an operation pass, or has it held: it is done again when its time has come, and passes then.
+    /// Admits an operation, or makes its COMPOUND wait. After the wait the operation runs again and is
+    /// admitted.
     ///
     /// # Errors
-    /// [`Stop::Hold`] when it is held.
+    /// [`Stop::Hold`] if it must wait.
     #[inline]
     pub fn pace(&mut self, engine: &Share, work: Work) -> Result<(), Stop> {
         if engine.limits().is_none() || self.pacing.has_passed {
@@ -95,18 +98,18 @@ impl Run {
         if self.pacing.is_held() { Err(Stop::Hold) } else { Ok(()) }
     }
 
-    /// The same for an operation that is done: what follows is held.
+    /// The same for an operation that has ended: the operations after it wait.
     #[inline]
     pub fn pace_rest(&mut self, engine: &Share, work: Work) {
         if engine.limits().is_some() {
             self.ask_to_pass(engine, work);
             std::mem::take(&mut self.pacing.charge).used_up();
-            // It is owed also if the connection is lost before its time has come.
+            // The charge remains due if the connection is lost before the wait is over.
             self.pacing.hold = self.pacing.hold.take().map(Hold::is_done);
         }
     }
 
-    /// Who is to be woken for this COMPOUND; none when nothing of it is held any more.
+    /// The waiter to wake for this COMPOUND. None if it waits no more.
     pub fn waiter(&mut self) -> Option<Waiter> {
         if self.pacing.is_over {
             return None;
@@ -115,12 +118,12 @@ impl Run {
         Some(Waiter { wake: Arc::clone(&self.way) as Arc<dyn Wake>, token })
     }
 
-    /// Whether nothing keeps it any more.
+    /// Whether nothing makes it wait any more.
     pub(crate) fn may_go_on(&self) -> bool {
         self.pacing.hold.as_ref().is_none_or(|hold| hold.released().is_some()) && !self.waits_for_answer()
     }
 
-    /// Its time has come: what it was held by is over.
+    /// Ends the wait.
     pub(crate) fn go_on(&mut self) {
         let Some(hold) = self.pacing.hold.take() else { return };
         match hold.released() {
@@ -133,8 +136,8 @@ impl Run {
         }
     }
 
-    /// Its connection is gone, so that nothing of it is held any more. True when the operation that it stands before is to be
-    /// done all the same, since those before it are done and only not answered.
+    /// Ends the wait because the connection is gone. Returns true if the next operation is to run
+    /// nevertheless: the operations before it have ended and only lack a reply.
     pub(crate) fn end_waiting(&mut self) -> bool {
         if self.pacing.has_passed {
             return false;
@@ -144,7 +147,7 @@ impl Run {
         true
     }
 
-    /// Whether it waits for what it has asked a client.
+    /// Whether it waits for the reply of another client.
     fn waits_for_answer(&self) -> bool {
         self.question.as_ref().is_some_and(|question| question.answered().is_none())
     }

@@ -1,16 +1,16 @@
-//! Opens that answers tell of and that are recorded before those leave: what a client is told it has it can come back for
-//! after a restart. One write records all of a batch (`Conversation::before_leaving`).
+//! Opens that a reply tells the client of. They are recorded before the reply is sent, because the client may
+//! reclaim them after a restart. One write records all opens of a batch (`Conversation::before_leaving`).
 
 use std::sync::Arc;
 
 use crate::config::Export;
 
-/// The share in which they were made; they are of one share nearly always.
+/// The export of the opens. Nearly always there is only one.
 #[derive(Debug, Default)]
 pub struct Promised(Option<Arc<Export>>);
 
 impl Promised {
-    /// Has what was opened in a share recorded before the answer leaves; what is promised of another share is recorded now.
+    /// Adds the new opens of an export. If opens of another export are waiting, those are recorded now.
     pub fn add(&mut self, export: &Arc<Export>) {
         if self.0.as_ref().is_some_and(|promised| !Arc::ptr_eq(promised, export)) {
             self.keep();
@@ -18,14 +18,14 @@ impl Promised {
         self.0 = Some(Arc::clone(export));
     }
 
-    /// Takes over what another one has.
+    /// Takes the opens of another set.
     pub fn take_over(&mut self, other: &mut Promised) {
         if let Some(export) = other.0.take() {
             self.add(&export);
         }
     }
 
-    /// Records it now.
+    /// Records the opens now.
     pub fn keep(&mut self) {
         if let Some(export) = self.0.take() {
             export.engine.write_changes();

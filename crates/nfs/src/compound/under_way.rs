@@ -1,4 +1,4 @@
-//! A COMPOUND from outside: under way, held, or over.
+//! A COMPOUND as its connection sees it: active, suspended, or finished.
 
 use std::sync::Arc;
 
@@ -14,39 +14,39 @@ use crate::compound::course::Course;
 use crate::limits::MAX_CACHED_REPLY;
 use crate::state::session::Session;
 
-/// Bytes of a finished reply in front of what a slot keeps: record mark and RPC header.
+/// Bytes of a finished reply before the part that a slot keeps: record mark and RPC header.
 pub const REPLY_HEAD: usize = MARK + SUCCESS_HEADER;
 
-/// A COMPOUND that ends in its slot whatever becomes of the thread that does it, or of the connection it came on: a
-/// slot that stayed busy would be lost to its session.
+/// An active COMPOUND. It always ends in its slot, whatever happens to its thread or its connection. A slot
+/// that stayed busy would be lost to its session.
 pub struct UnderWay(Option<Run>);
 
 impl UnderWay {
-    /// One that begins.
+    /// Wraps a COMPOUND that begins.
     #[must_use]
     pub fn new(run: Run) -> UnderWay {
         UnderWay(Some(run))
     }
 
-    /// What is under way; none when it is over.
+    /// The COMPOUND. None once it has ended.
     pub fn run(&mut self) -> Option<&mut Run> {
         self.0.as_mut()
     }
 
-    /// How it has ended; none when it was over before.
+    /// Ends it. None if it had ended before.
     #[must_use]
     pub fn finish(mut self) -> Option<Finished> {
         self.0.take().map(Run::finish)
     }
 }
 
-/// A COMPOUND that is over.
+/// A COMPOUND that has ended.
 pub struct Finished {
     /// The reply.
     pub frame: Frame,
     /// The session that it used.
     pub session: Option<Arc<Session>>,
-    /// What is counted of it.
+    /// Its transactions.
     pub course: Course,
 }
 
@@ -59,36 +59,36 @@ impl std::fmt::Debug for Finished {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         let Some(run) = self.0.take() else { return };
-        // What was never begun, since nobody would have heard of it, can be asked for again.
+        // An operation that did not begin, because nobody would see its reply, can be sent again.
         run.abandon(if std::thread::panicking() { NfsStat::ServerFault } else { NfsStat::Delay });
     }
 }
 
-/// A COMPOUND that is held.
+/// A COMPOUND that waits.
 pub struct Held {
-    /// What of it has been done.
+    /// The operations that have run, and their results.
     pub under_way: UnderWay,
-    /// The operations that are left.
+    /// The operations that are left, encoded.
     pub rest: Vec<u8>,
-    /// How many they are.
+    /// Number of operations left.
     pub left: u32,
 }
 
 impl Held {
-    /// Bytes that it keeps.
+    /// Bytes of memory that it holds.
     pub(crate) fn keeps(&mut self) -> usize {
         let frame = self.under_way.run().map_or(0, |run| run.writer.held());
         size_of::<Run>() + self.rest.capacity() + frame
     }
 
-    /// Goes on with what is left.
+    /// Runs the operations that are left.
     pub fn go(&mut self) -> Option<Flow> {
         let run = self.under_way.run()?;
         let flow = run.go(Operations::<Args<'_>>::new(&self.rest, run.minor, self.left));
         Some(flow)
     }
 
-    /// What is left from where it has stopped.
+    /// Drops the operations that have run since.
     pub fn cut(mut self, position: usize, left: u32) -> Held {
         self.rest.drain(..position.min(self.rest.len()));
         Held { left, ..self }
@@ -96,8 +96,8 @@ impl Held {
 }
 
 impl Run {
-    /// Ends a COMPOUND that nothing more is done of: what it came to is kept in its slot, so that a retry is told of it
-    /// and does nothing again.
+    /// Ends a COMPOUND of which nothing more will run. Its slot keeps the outcome, so a retry gets that reply
+    /// and repeats nothing.
     // RFC 8881 2.10.6.1.3
     fn abandon(mut self, status: NfsStat) {
         let (Some(serving), Some((mark, number))) = (&mut self.serving, self.doing) else { return };
@@ -108,7 +108,7 @@ impl Run {
         drop(self.finish());
     }
 
-    /// Ends it; the slot keeps the reply where the client wants that.
+    /// Ends it. The slot keeps the reply if the client asked for that.
     #[must_use]
     fn finish(self) -> Finished {
         let course = self.course;

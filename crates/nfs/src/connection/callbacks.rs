@@ -1,4 +1,4 @@
-//! Calls to the client over a connection, and its answers (RFC 8881 20).
+//! Callbacks to the client over a connection, and their replies (RFC 8881 20).
 
 use nfs_wire::callback;
 use nfs_wire::compound::{CallWriter, Target};
@@ -14,7 +14,7 @@ use crate::state::callback::{Calling, End, What, attributes_of};
 use crate::state::question::Question;
 
 impl Connection {
-    /// Calls the client.
+    /// Sends a callback.
     pub(super) fn call_client(&mut self, call: Call, now: Now, out: &mut Output<Event>) {
         if !call.session.calls.sends(&call, self.way.id, now) {
             return;
@@ -50,7 +50,7 @@ impl Connection {
         self.send(frame, out);
     }
 
-    /// The client has answered a call. What it has to give back comes by itself.
+    /// Handles the client's reply to a callback. A recalled delegation comes back by a request of its own.
     pub(super) fn called(&mut self, reply: &Reply<'_>, now: Now) {
         let Some(call) = self.calls.remove(&reply.xid) else { return };
         let end = End::of(reply);

@@ -1,5 +1,5 @@
-//! COMPOUNDs that are held by the limits of a share, or wait for what another client is asked: they stay with their
-//! connection until their time has come.
+//! COMPOUNDs that wait for the limits of a share or for the reply of another client. They stay with their
+//! connection until the wait is over.
 
 use volume::Patience;
 use wire::{Now, Output};
@@ -10,11 +10,11 @@ use crate::compound::under_way::Held;
 use crate::connection::event::Event;
 
 impl Connection {
-    /// Puts a held COMPOUND aside.
+    /// Suspends a COMPOUND.
     pub(super) fn hold(&mut self, mut held: Held, now: Now, out: &mut Output<Event>) {
         let Some(run) = held.under_way.run() else { return };
         let Some(token) = run.pacing.token() else { return };
-        // It may have been let go before it was there to be found.
+        // Its wake-up may have come before it was in the table.
         let may_go_on = run.may_go_on();
         self.held.insert(token, held);
         if may_go_on {
@@ -22,7 +22,7 @@ impl Connection {
         }
     }
 
-    /// The time of a held COMPOUND has come.
+    /// Resumes a suspended COMPOUND, if its wait is over.
     pub(super) fn let_go(&mut self, token: u64, now: Now, out: &mut Output<Event>) {
         let Some(mut held) = self.held.remove(&token) else { return };
         let Some(run) = held.under_way.run() else { return };
@@ -43,12 +43,12 @@ impl Connection {
         }
     }
 
-    /// The connection is gone. What was done and only not answered ends in its slot, where a retry finds it; what was
-    /// not begun can be asked for again.
+    /// Ends all suspended COMPOUNDs, because the connection is gone. One that has run and only lacks its
+    /// reply ends in its slot, where a retry finds it. One that has not begun can be sent again.
     pub(super) fn end_held(&mut self, now: Now) {
         for (_, mut held) in std::mem::take(&mut self.held) {
             let Some(run) = held.under_way.run() else { continue };
-            // A retry is told of it, out of the slot.
+            // A retry gets the reply from the slot.
             run.promised.keep();
             if !run.end_waiting() {
                 continue;

@@ -1,7 +1,8 @@
-//! Connection: carries bytes, and owns nothing that outlives it (RFC 8881 2.10.3.1).
+//! A connection: it carries bytes, and owns nothing that outlives it (RFC 8881 2.10.3.1).
 //!
-//! A call is read here up to its COMPOUND, which then runs at once; what must wait for the device goes on on the
-//! blocking pool and comes back as [`Event::Answered`].
+//! The connection reads a call up to its COMPOUND, which then runs at once. Work that must wait for the
+//! device continues on the blocking pool and comes back as [`Event::Answered`]. Start with
+//! [`Connection::receive`].
 
 mod callbacks;
 pub mod event;
@@ -35,40 +36,40 @@ use crate::state::session::Session;
 use crate::state::way::Way;
 use crate::state::who::Who;
 
-/// Room for a reply without data in bytes.
+/// Bytes to reserve for a reply without data.
 const SMALL_REPLY: usize = 900;
-/// Room around data in bytes.
+/// Bytes to reserve for a reply beside its data.
 const AROUND_DATA: usize = 400;
-/// Operations that are looked at to see how much room the reply needs.
+/// Operations to look at when the size of a reply is estimated.
 const LOOKED_AT: usize = 4;
 
 /// One connection.
 pub struct Connection {
     pub(crate) server: Near,
     pub(crate) way: Arc<Way>,
-    /// Credentials that it was used with, the last one first.
+    /// Credentials that it was used with, the most recent first.
     known: Vec<Arc<Who>>,
     /// The session that it carried last.
     session: Option<Arc<Session>>,
-    /// The exports' version that its handles were checked against.
+    /// The version of the exports that its filehandles were checked against.
     exports: u64,
     working: usize,
-    /// Opens that answers of this batch tell of. A retry on another connection may be told a moment earlier, out of the
-    /// slot; what it is told is then recorded within that moment.
+    /// Opens that the replies of this batch tell of. A retry on another connection may get such a reply from
+    /// the slot a moment earlier; its open is then recorded within that moment.
     pub(crate) promised: Promised,
-    /// Where its operations are counted.
+    /// The counters of its operations.
     pub(crate) desk: Desk,
-    /// What is held by the limits of shares.
+    /// COMPOUNDs that wait for the limits of shares.
     pub(crate) held: HashMap<u64, Held>,
-    /// Bytes that these keep.
+    /// Bytes of memory that those hold.
     pub(crate) held_bytes: usize,
-    /// Calls that the client has not answered yet.
+    /// Callbacks that the client has not answered yet.
     calls: HashMap<u32, ClientCall>,
     next_xid: u32,
 }
 
 impl Connection {
-    /// A connection that has just been accepted; none when there are too many.
+    /// A connection that has just been accepted. None if there are too many.
     pub fn new(
         server: &Arc<Server>,
         peer: Peer,
@@ -95,18 +96,19 @@ impl Connection {
         })
     }
 
-    /// Whether it carries requests of a session that is there.
+    /// Whether it carries requests of a live session.
     pub(crate) fn carries_session(&self) -> bool {
         self.session.as_ref().is_some_and(|session| !session.has_ended()) || self.way.carries_session()
     }
 
-    /// Whether the session that was used here last is of a client that has opened something.
+    /// Whether the session that was used here last belongs to a client that has opened something.
     pub(crate) fn works_for_known_client(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.client.is_proved())
     }
 
-    /// Whether a message that begins so is a COMPOUND that begins with a SEQUENCE. Its session need not be there: a client whose
-    /// server has begun anew sends its WRITE until it is told NFS4ERR_BADSESSION, and would send it for ever to one that closes.
+    /// Whether the head of a message is a COMPOUND that begins with SEQUENCE. Its session need not exist.
+    /// After a restart of the server a client sends its WRITE until it gets NFS4ERR_BADSESSION, and would
+    /// send it for ever if the connection were closed instead.
     pub(crate) fn names_session(&self, head: &[u8]) -> bool {
         let Ok(Message::Call(Ok(call))) = Message::parse(head) else { return false };
         let is_compound =
@@ -117,7 +119,7 @@ impl Connection {
         matches!(request.operations().next(), Some(Ok(Args::Sequence(_))))
     }
 
-    /// Answers one message.
+    /// Handles one message.
     pub(crate) fn receive(&mut self, message: &[u8], now: Now, out: &mut Output<Event>) {
         self.way.received(message.len(), now);
         match Message::parse(message) {
@@ -197,7 +199,7 @@ impl Connection {
         }
     }
 
-    /// Who a call's credential says that makes it.
+    /// The credentials of a call.
     fn who(&mut self, call: &Call<'_>) -> Result<Arc<Who>, Rejected> {
         if let Some(at) = self.known.iter().position(|who| who.is(&call.credential)) {
             self.known[..=at].rotate_right(1);
@@ -221,7 +223,7 @@ impl Connection {
         let Some(run) = under_way.run() else { return };
         self.session.clone_from(&run.session);
         if self.working >= MAX_WORKING {
-            // The operation is answered with "come again", as a client can bear; nothing was done by it.
+            // The operation gets NFS4ERR_DELAY, which a client can handle. The operation has done nothing.
             run.status = NfsStat::Delay;
             let number = rest.first_chunk().map_or(0, |word| u32::from_be_bytes(*word));
             run.writer.put_status(number, NfsStat::Delay);
@@ -243,7 +245,7 @@ impl Connection {
         });
     }
 
-    /// A COMPOUND is over: its answer leaves with the others.
+    /// A COMPOUND has ended. Its reply leaves with the others of the batch.
     pub(crate) fn finish(&mut self, mut under_way: UnderWay, out: &mut Output<Event>) {
         if let Some(run) = under_way.run() {
             self.promised.take_over(&mut run.promised);
@@ -254,7 +256,7 @@ impl Connection {
         self.send(frame, out);
     }
 
-    /// What ran on the blocking pool is answered.
+    /// A COMPOUND on the blocking pool has ended.
     pub(crate) fn answered(&mut self, finished: Option<Box<Finished>>, out: &mut Output<Event>) {
         self.working = self.working.saturating_sub(1);
         if let Some(finished) = finished {
@@ -264,27 +266,27 @@ impl Connection {
         }
     }
 
-    /// What ran on the blocking pool is held by the limits of a share.
+    /// A COMPOUND on the blocking pool must wait for the limits of a share.
     pub(crate) fn held_by_a_job(&mut self, held: Held, now: Now, out: &mut Output<Event>) {
         self.working = self.working.saturating_sub(1);
         self.hold(held, now, out);
     }
 
-    /// How many of its requests are neither answered nor being answered.
+    /// The number of its requests that run on the blocking pool or wait.
     pub(crate) fn under_way(&self) -> usize {
         self.working + self.held.len()
     }
 
-    /// A session is gone.
+    /// Forgets a session that has ended.
     pub(crate) fn forget_session(&mut self, key: u64) {
         use wire::table::Keyed;
         self.session = self.session.take().filter(|session| session.key() != key);
     }
 
-    /// The connection is gone: sessions go on without it.
+    /// The connection is gone. Its sessions continue without it.
     pub(crate) fn closed(&mut self, now: Now) {
         self.way.leave_sessions();
-        // Who was called here is called elsewhere, or when they are there again.
+        // Callbacks of this connection are sent over another one, or once the client has one again.
         for (_, call) in self.calls.drain() {
             back_channel::lost(&call, self.way.id, now);
         }
@@ -306,7 +308,7 @@ impl Connection {
     }
 }
 
-/// Room that the reply is likely to need.
+/// The bytes that the reply is likely to need.
 fn room_for(request: &compound::Call<'_>) -> usize {
     let data = request.operations().take(LOOKED_AT).find_map(|operation| match operation {
         Ok(Args::Read(read)) => Some(read.count),

@@ -1,4 +1,4 @@
-//! What is counted and recorded of a COMPOUND when it is answered.
+//! Counts and records the operations of a COMPOUND when its reply is sent.
 
 use nfs_wire::NfsStat;
 use share::counts::{About, Kind};
@@ -7,8 +7,8 @@ use super::Connection;
 use crate::compound::course::{Course, Done, Sample};
 
 impl Connection {
-    /// Notes what was done of a COMPOUND that is answered now. How long it took counts for its operations on data and
-    /// metadata: the answers of all of them leave together.
+    /// Counts the operations of a COMPOUND whose reply is sent now. The latency counts for its operations on
+    /// data and metadata, since one reply carries all of them.
     pub(super) fn note(&mut self, course: Course) {
         for (at, Done { share, noted, status, sample }) in course.done.into_iter().enumerate() {
             let known = self.desk.known(share);
@@ -27,7 +27,7 @@ impl Connection {
         }
     }
 
-    /// What a record says of the operation at this place of its COMPOUND beside what is counted.
+    /// The details for the record of the operation at this position.
     #[cold]
     fn about(&self, at: usize, status: NfsStat, sample: Sample) -> About {
         let mut numbers = vec![("nfsPlaceInCompound", at as u64)];

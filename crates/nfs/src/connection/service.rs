@@ -1,4 +1,5 @@
-//! The NFS server for the transport: [`Nfs`] is a service, [`Connection`] its conversation; [`Endpoints`] are several.
+//! The interface to the transport: [`NfsService`] is the service, [`Connection`] its conversation.
+//! [`Endpoints`] combines several servers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::limits::{MAX_CHANNEL_MESSAGE, MAX_MESSAGE_WITHOUT_SESSION};
 use crate::server::Server;
 use crate::state::way::Mail;
 
-/// [`Server`] as the transport wants it.
+/// A [`Server`] as a service of the transport.
 #[derive(Debug, Clone)]
 pub struct Nfs(pub Arc<Server>);
 
@@ -32,22 +33,23 @@ impl Service for Nfs {
 
 /// Several servers behind one transport, each at addresses of its own.
 ///
-/// To a client they are servers that have nothing to do with each other: owner, scope, client IDs and sessions are each
-/// server's own (RFC 8881 2.10.5), and so is what it mounts with.
+/// To a client they are unrelated servers. Each has an owner, a scope, client IDs and sessions of its own
+/// (RFC 8881 2.10.5), and the client mounts them separately.
 #[derive(Debug)]
 pub struct Endpoints {
-    /// The servers and where clients reach them. An unspecified address stands for all that nobody else has.
+    /// The servers and their addresses. An unspecified address stands for all addresses that no other server
+    /// has.
     routes: Vec<(SocketAddr, Nfs)>,
 }
 
 impl Endpoints {
-    /// These.
+    /// Creates the service from pairs of address and server.
     #[must_use]
     pub fn new(routes: Vec<(SocketAddr, Nfs)>) -> Endpoints {
         Endpoints { routes }
     }
 
-    /// Who is meant by a connection that came to this address of ours.
+    /// The server for a connection that arrived at this local address.
     fn at(&self, local: SocketAddr) -> Option<&Nfs> {
         let ip = local.ip().to_canonical();
         let here = || self.routes.iter().filter(|(at, _)| at.port() == local.port());
@@ -101,7 +103,8 @@ impl Conversation for Connection {
         if self.is_proved() { MAX_CHANNEL_MESSAGE as usize } else { MAX_MESSAGE_WITHOUT_SESSION }
     }
 
-    // The first message of a connection may be a WRITE of a session that others carry: Linux binds none after a cut.
+    // The first message of a connection may be a WRITE of a session on other connections: Linux binds none
+    // after a cut.
     fn vouches_for(&self, head: &[u8]) -> bool {
         self.names_session(head)
     }
@@ -110,7 +113,8 @@ impl Conversation for Connection {
         self.carries_session()
     }
 
-    // Users of AUTH_SYS are what a client says. One that has opened nothing yet may be anybody.
+    // The client alone says who the users of AUTH_SYS are. A client that has opened nothing yet may be
+    // anybody.
     fn principal(&self) -> Option<Principal> {
         self.works_for_known_client().then_some(Principal::Host)
     }

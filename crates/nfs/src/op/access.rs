@@ -11,10 +11,10 @@ use volume::security::Rights;
 use crate::compound::{Done, Run, Stop};
 use crate::config::Export;
 
-/// Does it.
+/// Answers which of the requested accesses the user has.
 ///
 /// # Errors
-/// NFS4ERR_STALE; as the engine says.
+/// NFS4ERR_STALE, or the status of the engine's error.
 pub fn run(run: &mut Run, args: &Args) -> Done {
     let Some((export, item)) = run.found()? else {
         let told = AccessBits::READ | AccessBits::LOOKUP;
@@ -30,10 +30,10 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
     run.answer(OpNum::Access, ResOk { supported, access: access & supported })
 }
 
-/// What the caller may do with an item.
+/// The accesses that the user has to an item.
 ///
 /// # Errors
-/// As the engine says.
+/// The status of the engine's error.
 pub fn given(run: &Run, export: &Arc<Export>, item: &Item) -> Result<AccessBits, Stop> {
     let info = export.engine.item_info(item)?;
     let rights = run.tell(export, |engine, caller| engine.item_rights(caller, item))?;
@@ -41,11 +41,12 @@ pub fn given(run: &Run, export: &Arc<Export>, item: &Item) -> Result<AccessBits,
     Ok(bits_of(rights, &info, &run.identity(export), runs))
 }
 
-/// What can be told of an object of this kind.
+/// The accesses that the server can report for an object of this kind.
 // RFC 8276 8.5
 fn supported_for(kind: Kind, minor: u32) -> AccessBits {
     let mut all = AccessBits::READ | AccessBits::MODIFY | AccessBits::EXTEND;
-    // Nothing else has extended attributes here (`xattr::subject`); a client that is told that it may list them asks.
+    // No other object has extended attributes here (`xattr::subject`). A client that hears that it may list
+    // them would ask.
     if minor >= 2 && matches!(kind, Kind::File | Kind::Directory) {
         all |= AccessBits::XAREAD | AccessBits::XAWRITE | AccessBits::XALIST;
     }

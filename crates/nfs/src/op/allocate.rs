@@ -11,10 +11,10 @@ use std::sync::Arc;
 use super::io::{owner, through};
 use crate::compound::{Done, Run};
 
-/// Backs a range with storage; the file grows where it goes beyond the end.
+/// Allocates storage for a range. The file grows if the range ends after it.
 ///
 /// # Errors
-/// As [`through`]; NFS4ERR_INVAL for an empty range, NFS4ERR_FBIG, NFS4ERR_NOSPC, NFS4ERR_ROFS.
+/// As for [`io_open`]; NFS4ERR_INVAL for an empty range, NFS4ERR_FBIG, NFS4ERR_NOSPC, NFS4ERR_ROFS.
 pub fn run(run: &mut Run, args: &Args) -> Done {
     let allocate = |engine: &Share, caller: &Caller<'_>, open: &Arc<Open>, _: LockOwner, range| {
         engine.allocate(caller, open, range)
@@ -22,10 +22,10 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
     change(run, args, OpNum::Allocate, allocate)
 }
 
-/// Gives the storage of a range back, which reads as zeros then; the length stays.
+/// Frees the storage of a range, which then reads as zeros. The length of the file stays.
 ///
 /// # Errors
-/// As [`run`].
+/// As for [`run`].
 pub fn run_deallocate(run: &mut Run, args: &Args) -> Done {
     let zero = |engine: &Share, caller: &Caller<'_>, open: &Arc<Open>, owner, range| {
         engine.zero(caller, open, owner, range)

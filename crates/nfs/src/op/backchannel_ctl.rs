@@ -7,10 +7,10 @@ use nfs_wire::op::backchannel_ctl::Args;
 use crate::compound::{Done, Run};
 use crate::state::callback::Caller;
 
-/// Does it.
+/// Changes the program number and the security parameters of the session's callbacks.
 ///
 /// # Errors
-/// NFS4ERR_INVAL when no way to call is offered that is known here.
+/// NFS4ERR_INVAL if the server supports none of the offered security parameters.
 pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     let caller = Caller::first_of(&args.sec_parms).ok_or(NfsStat::Inval)?;
     run.session()?.call_as(args.cb_program, caller);

@@ -1,9 +1,9 @@
-//! Taking up again, after a restart, what a client had (RFC 8881 8.4.2): opens, delegations, byte ranges.
+//! Reclaim of opens, delegations and byte ranges after a restart (RFC 8881 8.4.2).
 //!
-//! A claim is first looked for among what was kept. One that is not there may still be right: a client opens files under its
-//! delegation without telling, and the end of the record is lost with the power of the host. So it is done like any other
-//! open or lock, by somebody of whom it is certain that they were there and that nothing was taken away from them, and is
-//! refused when it meets somebody else's.
+//! A reclaim first looks among the opens that were kept. A reclaim that is not found there may still be
+//! valid: a client opens files under its delegation without telling the server, and a power failure of the
+//! host loses the last records. Such a reclaim runs like any other open or lock. Its client is known to have
+//! been there, and nothing was revoked from it. The reclaim fails if it conflicts with another client.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::state::record::What;
 use crate::state::share_reservation::Reservation;
 use crate::state::stateid::{Place, State};
 
-/// Whether the client that asks may claim anything now.
+/// Checks that the client may reclaim now.
 ///
 /// # Errors
 /// NFS4ERR_NO_GRACE.
@@ -33,7 +33,7 @@ pub fn check(run: &Run) -> Result<(), NfsStat> {
     }
 }
 
-/// What a claim meets that others hold.
+/// Maps a conflict with other clients to the status for a reclaim.
 // RFC 8881 15.1.9.4
 pub fn conflict(stop: Stop) -> Stop {
     match stop {
@@ -44,7 +44,7 @@ pub fn conflict(stop: Stop) -> Stop {
     }
 }
 
-/// Takes up the open of an open-owner; none when there is none that was kept.
+/// Reclaims the open of an open-owner. None if no such open was kept.
 ///
 /// # Errors
 /// NFS4ERR_DELAY, NFS4ERR_ROFS.
@@ -63,7 +63,7 @@ pub fn take_open(
     let Some(kept) = taken else { return Ok(None) };
     let is_within = kept.note.access.contains(access) && kept.note.deny.contains(deny);
     if !is_within {
-        // It was opened for less, as far as is known: to be opened anew, which may meet others.
+        // The recorded open allows less. Open the file anew, which may conflict with others.
         close(&target.export.engine, &kept.open, run.now);
         return Ok(None);
     }
@@ -75,23 +75,23 @@ pub fn take_open(
     Ok(Some(state))
 }
 
-/// What has become of a delegation that a client claims.
+/// The outcome of reclaiming a delegation.
 pub enum Again {
-    /// It has it.
+    /// The client has the delegation again.
     Held(Arc<State>),
-    /// It was taken away before the restart, so that others may have changed the file since.
+    /// The delegation was revoked before the restart, so others may have changed the file since.
     Lost,
-    /// It was not recorded.
+    /// The delegation was not recorded.
     Unknown,
 }
 
-/// Whether the right of a delegation is there.
+/// Whether an open holds the right of a delegation.
 pub fn is_held(open: &Open, write: bool) -> bool {
     open.caching()
         .is_some_and(|grant| grant.state.contains(if write { Caching::WRITE } else { Caching::READ }))
 }
 
-/// Takes up a delegation, for writing or for reading.
+/// Reclaims a delegation, for writing or for reading.
 ///
 /// # Errors
 /// NFS4ERR_DELAY.
@@ -114,7 +114,7 @@ pub fn take_delegation(run: &Run, target: Target<'_>, write: bool) -> Result<Aga
     Ok(Again::Held(state))
 }
 
-/// Makes a state of an open that was kept.
+/// Turns an open that was kept into a state of its client.
 fn take_up(
     run: &Run,
     target: Target<'_>,
@@ -134,7 +134,7 @@ fn take_up(
     let place = Place { key, client: client.id, export: Arc::clone(export), handle, node };
     let state = run.server.enter_state(make(place, Arc::clone(&kept.open)));
     if state.delegation().is_some() {
-        // Before it is the client's again, since others may be waiting for it.
+        // Add it before it belongs to the client again, since other requests may wait for it.
         enter(run, &state, client.add_delegation(&state))?;
     }
     let identity = run.identity(export);

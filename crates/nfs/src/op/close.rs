@@ -12,10 +12,10 @@ use super::io::meant;
 use crate::compound::{Done, Run};
 use crate::state::stateid::Of;
 
-/// How long a client may take to give its own delegation back before a CLOSE goes on without, in nanoseconds.
+/// The longest wait of a CLOSE for a recall of the client's own delegation, in nanoseconds.
 const AWAITED_NS: u64 = 2_000_000_000;
 
-/// Does it. Locks that were taken through the open go with it.
+/// Closes an open, together with the locks that were taken through it.
 ///
 /// # Errors
 /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID.
@@ -29,7 +29,7 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
     if state.handle != handle {
         return Err(NfsStat::BadStateId.into());
     }
-    // What was written is to be seen by the client's other mounts when they open the file next.
+    // Other mounts of the client must see the written data when they next open the file.
     let is_awaited = state.holding().access.contains(ShareAccess::WRITE)
         && client.delegation_of(state.export.id, state.node).is_some_and(|held| {
             held.delegation().is_some_and(|d| d.was_recalled_by_own_within(AWAITED_NS, run.now.mono_ns))

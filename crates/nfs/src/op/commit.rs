@@ -7,10 +7,10 @@ use nfs_wire::op::commit::{Args, ResOk};
 use super::io::check_data;
 use crate::compound::{Done, Run};
 
-/// Does it: everything that was written to the file is safe, whoever wrote it.
+/// Brings all data of the file to stable storage, whoever wrote it.
 ///
 /// # Errors
-/// NFS4ERR_ISDIR, NFS4ERR_WRONG_TYPE, NFS4ERR_INVAL; as the host says.
+/// NFS4ERR_ISDIR, NFS4ERR_WRONG_TYPE, NFS4ERR_INVAL, or the host's error.
 pub fn run(run: &mut Run, args: &Args) -> Done {
     let (export, item) = run.item(NfsStat::IsDir)?;
     check_data(item.kind())?;

@@ -1,4 +1,4 @@
-//! COPY inside the server (RFC 7862 15.2).
+//! COPY within the server (RFC 7862 15.2).
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use share::Step;
 use super::io::{Through, owner, through, through_saved};
 use crate::compound::{Done, Run, Stop};
 
-/// Most bytes of one copy; who asks for more is told how many were copied, and goes on.
+/// The most bytes of one copy. A client that asks for more learns how many were copied, and continues.
 const MOST: u64 = 256 << 20;
 
-/// Does it, before it answers: the saved filehandle is the source.
+/// Copies a range of the saved filehandle, and replies when the copy is complete.
 ///
 /// # Errors
-/// As [`through`]; NFS4ERR_INVAL beyond the source's end and for ranges of one file that overlap, NFS4ERR_NOTSUPP
-/// from another server, NFS4ERR_XDEV between exports.
+/// As for [`io_open`]; NFS4ERR_INVAL after the end of the source and for overlapping ranges of one file,
+/// NFS4ERR_NOTSUPP for a source on another server, NFS4ERR_XDEV between exports.
 pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     run.current()?;
     if run.saved.is_none() {
@@ -67,10 +67,10 @@ fn copy(run: &Run, args: &Args<'_>, from: &Through, to: &Through) -> Result<u64,
     })
 }
 
-/// How many bytes are meant; zero means up to the end.
+/// The number of bytes to copy. A count of zero means up to the end.
 ///
 /// # Errors
-/// NFS4ERR_INVAL beyond the end.
+/// NFS4ERR_INVAL if the range goes beyond the end.
 // RFC 7862 15.2.3, 15.13.3
 pub fn length(from: &Through, at: u64, count: u64) -> Result<u64, Stop> {
     let size = from.export().engine.info(from.open())?.size;

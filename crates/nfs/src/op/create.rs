@@ -17,10 +17,10 @@ use crate::compound::current::Current;
 use crate::compound::{Done, Run, Stop};
 use crate::limits::MAX_LINK_TEXT;
 
-/// Permission bits of what is made when the client says nothing about them.
+/// The mode of a new object if the client sends none.
 const DEFAULT_MODE: u32 = 0o700;
 
-/// Does it.
+/// Creates a directory, a link or a special file.
 ///
 /// # Errors
 /// NFS4ERR_BADTYPE, NFS4ERR_EXIST, NFS4ERR_NOTDIR, NFS4ERR_ACCESS, NFS4ERR_ROFS and others.
@@ -74,7 +74,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
             with_open(run, &export, &item, access, |open| setattr::apply_to(run, &export, open, &rest));
         match done {
             Ok(()) => {}
-            // It stands; the client sees what of it is as it was asked for.
+            // The object exists. The result tells the client which of its attributes are set.
             Err(Stop::Fail(_) | Stop::Told(_)) => {
                 set = set.and(&Bitmap::of(&[AttrNum::Mode.get(), AttrNum::ModeUmask.get()]));
             }
@@ -87,7 +87,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     run.answer(OpNum::Create, ResOk { cinfo, attrset: set })
 }
 
-/// The text of a new symbolic link.
+/// Checks the text of a new symbolic link.
 ///
 /// # Errors
 /// NFS4ERR_INVAL, NFS4ERR_NAMETOOLONG, NFS4ERR_BADCHAR.

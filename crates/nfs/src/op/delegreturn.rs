@@ -9,10 +9,10 @@ use nfs_wire::op::delegation::ReturnArgs;
 use super::io::meant;
 use crate::compound::{Done, Run};
 
-/// Does it: whoever has waited for it may go on.
+/// Ends the delegation. Requests that wait for it continue.
 ///
 /// # Errors
-/// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID; NFS4ERR_DELEG_REVOKED for one that was taken away.
+/// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID; NFS4ERR_DELEG_REVOKED for a revoked one.
 pub fn run(run: &mut Run, args: &ReturnArgs) -> Done {
     let handle = run.handle()?;
     let id = meant(run, &args.deleg_stateid)?;

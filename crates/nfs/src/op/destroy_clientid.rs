@@ -8,10 +8,10 @@ use nfs_wire::op::destroy::ClientIdArgs;
 
 use crate::compound::{Done, Run};
 
-/// Does it.
+/// Ends a client.
 ///
 /// # Errors
-/// NFS4ERR_STALE_CLIENTID; NFS4ERR_CLIENTID_BUSY while it has sessions or state.
+/// NFS4ERR_STALE_CLIENTID; NFS4ERR_CLIENTID_BUSY while the client has sessions or state.
 pub fn run(run: &mut Run, args: &ClientIdArgs) -> Done {
     let client = run.server.clients.get(args.clientid).ok_or(NfsStat::StaleClientId)?;
     let is_own = run.serving.is_some()
@@ -19,7 +19,7 @@ pub fn run(run: &mut Run, args: &ClientIdArgs) -> Done {
     if is_own || !client.sessions().is_empty() || client.has_state() {
         return Err(NfsStat::ClientIdBusy.into());
     }
-    // That it is gone is on stable storage before it is told so.
+    // The end of the client is recorded on stable storage before the reply.
     if client.is_confirmed() && run.server.roll.is_kept() {
         run.may_wait()?;
     }

@@ -8,7 +8,7 @@ use nfs_wire::types::Identity;
 use crate::compound::{Done, Run};
 use crate::state::client::Introduction;
 
-/// What a client may say.
+/// The flags that a client may send.
 const TAKEN: ExchangeFlags = ExchangeFlags::SUPP_MOVED_REFER
     .union(ExchangeFlags::SUPP_MOVED_MIGR)
     .union(ExchangeFlags::SUPP_FENCE_OPS)
@@ -18,12 +18,12 @@ const TAKEN: ExchangeFlags = ExchangeFlags::SUPP_MOVED_REFER
     .union(ExchangeFlags::USE_PNFS_DS)
     .union(ExchangeFlags::UPD_CONFIRMED_REC_A);
 
-/// Does it.
+/// Finds or creates the record of a client.
 ///
 /// # Errors
 /// See [`crate::state::clients::Clients::introduce`].
 pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
-    // RFC 7862 4.8: a flag that 4.1 does not have
+    // RFC 7862 4.8: version 4.1 does not have this flag.
     let is_later = run.minor < 2 && args.flags.contains(ExchangeFlags::SUPP_FENCE_OPS);
     if !TAKEN.contains(args.flags) || is_later {
         return Err(NfsStat::Inval.into());
@@ -44,7 +44,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     };
     let introduce = || run.server.clients.introduce(&introduction, &run.server.grace);
     let (client, gone) = match introduce() {
-        // There are too many, of whom some are long gone.
+        // The table is full, but the lease of some clients has expired.
         Err(NfsStat::Delay) if run.server.end_expired(run.now) => introduce(),
         other => other,
     }?;

@@ -11,17 +11,17 @@ use super::lock::holds_any;
 use crate::compound::{Done, Run};
 use crate::state::stateid::Of;
 
-/// Does it: the locks of an owner that holds none any more are forgotten.
+/// Frees a lock state without locks, or a revoked delegation.
 ///
 /// # Errors
-/// NFS4ERR_LOCKS_HELD for an open, and while ranges are held; NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID.
+/// NFS4ERR_LOCKS_HELD for an open, and while ranges are locked; NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID.
 pub fn run(run: &mut Run, args: &FreeArgs) -> Done {
     let client = Arc::clone(&run.session()?.client);
     let id = meant(run, &args.stateid)?;
     if let Some(state) = run.server.revoked(client.id, &id) {
         let server = Arc::clone(&run.server);
         let turn = server.turn(&client, &state.export, state.node);
-        // Another request may have freed it first.
+        // Another request may have freed it meanwhile.
         server.revoked(client.id, &id).ok_or(NfsStat::BadStateId)?;
         server.end_delegation(&client, &state, run.now);
         drop(turn);

@@ -16,10 +16,10 @@ use crate::state::back_channel;
 use crate::state::callback::Errand;
 use crate::state::delegated_times::{Before, Told};
 
-/// Does it.
+/// Reads attributes.
 ///
 /// # Errors
-/// NFS4ERR_INVAL for attributes that can only be set; NFS4ERR_STALE; as the engine says.
+/// NFS4ERR_INVAL for attributes that can only be set; NFS4ERR_STALE, or the status of the engine's error.
 pub fn run(run: &mut Run, args: &Args) -> Done {
     run.current()?;
     if attributes::names_write_only(&args.attr_request, run.minor) {
@@ -53,19 +53,19 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
     Ok(())
 }
 
-/// What another client has told that keeps the times of a file.
+/// The report of another client that keeps the times of a file.
 struct Kept {
     told: Told,
     before: Before,
-    /// It has data that is not here yet.
+    /// The client has modified data that the server has not received yet.
     is_news: bool,
 }
 
-/// Asks the client that keeps the times of a file, if it is another one, for what it has; none when nobody can be asked, or
-/// has told nothing.
+/// Queries the client that keeps the times of a file, if that is another client. None if it cannot be asked,
+/// or has reported nothing.
 ///
 /// # Errors
-/// [`Stop::Hold`] until it has answered.
+/// [`Stop::Hold`] until it has replied.
 // RFC 9754 5, RFC 8881 10.4.3
 fn ask_keeper(
     run: &mut Run,
@@ -100,12 +100,13 @@ fn ask_keeper(
     let Some(told) = told else { return Ok(None) };
     let is_news = told.is_news(&before, &export.engine.item_info(item)?);
     if is_news {
-        // The change attribute moves, and with it the time where the client has said it: what is told now holds also later.
+        // The change attribute advances, and the modification time too if the client has reported it. The values
+        // of this reply therefore remain valid.
         let modified = told.modified(&before, run.now).unwrap_or(Time::from_wall_ns(run.now.wall_ns));
         let open = Arc::clone(&state.holding().open);
         let kept =
             run.tell(export, |engine, caller| engine.set_kept_times(caller, &open, None, Some(modified)));
-        // It was given back at this moment.
+        // The client has just returned the delegation.
         if kept.is_err() {
             return Ok(None);
         }
@@ -113,10 +114,10 @@ fn ask_keeper(
     Ok(Some(Kept { told, before, is_news }))
 }
 
-/// Has another client's delegation to write recalled before anybody is told what changes with the data.
+/// Recalls another client's write delegation before attributes are reported that change with the data.
 ///
 /// # Errors
-/// NFS4ERR_DELAY until it is given back.
+/// NFS4ERR_DELAY until it is returned.
 // RFC 8881 10.4.3
 pub fn recall_writers(run: &Run, export: &Arc<Export>, item: NodeId, wanted: &Bitmap) -> Result<(), Stop> {
     if !attributes::changes_with_data(wanted) {

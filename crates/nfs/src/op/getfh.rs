@@ -6,7 +6,7 @@ use nfs_wire::types::FileHandle;
 
 use crate::compound::{Done, Run};
 
-/// Does it.
+/// Returns the current filehandle.
 ///
 /// # Errors
 /// NFS4ERR_NOFILEHANDLE.

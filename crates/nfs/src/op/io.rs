@@ -1,4 +1,4 @@
-//! What READ, WRITE and their kin have in common: which open a stateid stands for.
+//! Common parts of READ, WRITE and related operations: the open behind a stateid. Start with [`io_open`].
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use crate::state::stateid::State;
 
 /// An open to read or write through.
 pub enum Through {
-    /// The client's own, which stands behind its stateid. Both are held without counting references, which all
-    /// connections of the client would do in one place.
+    /// The client's own open behind its stateid. Neither part counts references: all connections of the
+    /// client would change the same counter.
     Held(Held<State>, arc_swap::Guard<Arc<Holding>>),
-    /// One that was made for a special stateid, to be closed.
+    /// An open that was made for a special stateid, and is closed afterwards.
     Own(Arc<Export>, Arc<Open>),
 }
 
@@ -44,7 +44,7 @@ impl Through {
         }
     }
 
-    /// Where the file was last seen not to end, when that is remembered.
+    /// The client's open, which remembers the size of the file. None for a special stateid.
     #[inline]
     pub fn holding(&self) -> Option<&Holding> {
         match self {
@@ -53,24 +53,24 @@ impl Through {
         }
     }
 
-    /// It as one side of a copy.
+    /// This open as the source or destination of a copy.
     pub fn side(&self, owner: LockOwner, at: u64) -> Side<'_> {
         Side { open: self.open(), owner, at }
     }
 
-    /// Ends it.
+    /// Closes an open that was made for a special stateid.
     pub fn end(self, run: &Run) {
         if let Through::Own(export, open) = self {
-            // What could go wrong is the removal of a name, which such an open never asks for.
+            // Closing can only fail if it removes a name, and this open removes none.
             let _ = export.engine.close(&open, run.now);
         }
     }
 }
 
-/// The stateid that is meant.
+/// Replaces the special stateid that stands for the current one.
 ///
 /// # Errors
-/// NFS4ERR_BAD_STATEID when the current one is meant and there is none.
+/// NFS4ERR_BAD_STATEID if there is no current stateid.
 // RFC 8881 8.2.3
 #[inline]
 pub fn meant(run: &Run, id: &StateId) -> Result<StateId, NfsStat> {
@@ -80,11 +80,11 @@ pub fn meant(run: &Run, id: &StateId) -> Result<StateId, NfsStat> {
     Ok(*id)
 }
 
-/// What to read or write through.
+/// The open to read or write through.
 ///
 /// # Errors
-/// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_OPENMODE; NFS4ERR_ISDIR and NFS4ERR_WRONG_TYPE for what has no
-/// data; NFS4ERR_ACCESS, NFS4ERR_SHARE_DENIED and NFS4ERR_DELAY for special stateids.
+/// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_OPENMODE; NFS4ERR_ISDIR and NFS4ERR_WRONG_TYPE for
+/// objects without data; NFS4ERR_ACCESS, NFS4ERR_SHARE_DENIED and NFS4ERR_DELAY for special stateids.
 // RFC 8881 8.2.3, 9.1.2
 pub fn through(run: &mut Run, id: &StateId, access: ShareAccess) -> Result<Through, Stop> {
     let id = meant(run, id)?;
@@ -95,7 +95,7 @@ pub fn through(run: &mut Run, id: &StateId, access: ShareAccess) -> Result<Throu
             return Err(NfsStat::BadStateId.into());
         }
         let holding = state.holding();
-        // Whoever may write may read, too, what its own writing needs.
+        // An open for writing may also read, as far as the client needs that to write.
         if access == ShareAccess::WRITE && !holding.access.contains(access) {
             return Err(NfsStat::OpenMode.into());
         }
@@ -115,7 +115,7 @@ pub fn through(run: &mut Run, id: &StateId, access: ShareAccess) -> Result<Throu
         run.ask(&export, |engine, caller| engine.create_from(caller, &item, &request))
     };
     let opened = match open(rights) {
-        // RFC 8881 6.2.1.3.1: what may be run is read to run it.
+        // RFC 8881 6.2.1.3.1: a file that may be executed can be read to execute it.
         Err(Stop::Fail(NfsStat::Access)) if access == ShareAccess::READ => open(Rights::EXECUTE),
         other => other,
     };
@@ -126,10 +126,10 @@ pub fn through(run: &mut Run, id: &StateId, access: ShareAccess) -> Result<Throu
     Ok(Through::Own(export, opened.open))
 }
 
-/// The same for the saved filehandle, and the stateid that was saved with it.
+/// The same for the saved filehandle and the saved stateid.
 ///
 /// # Errors
-/// As [`through`].
+/// As for [`io_open`].
 pub fn through_saved(run: &mut Run, id: &StateId, access: ShareAccess) -> Result<Through, Stop> {
     let swap = |run: &mut Run| {
         std::mem::swap(&mut run.current, &mut run.saved);
@@ -141,7 +141,7 @@ pub fn through_saved(run: &mut Run, id: &StateId, access: ShareAccess) -> Result
     found
 }
 
-/// Refuses what has no data.
+/// Refuses objects without data.
 ///
 /// # Errors
 /// NFS4ERR_ISDIR, NFS4ERR_SYMLINK, NFS4ERR_WRONG_TYPE.
@@ -154,8 +154,8 @@ pub fn check_data(kind: Kind) -> Result<(), NfsStat> {
     }
 }
 
-/// The owner of byte ranges on whose behalf data is read and written: the ranges of NFS clients do not stand in
-/// their way, and nobody else's are ever theirs.
+/// The lock-owner on whose behalf data is read and written. Its requests do not conflict with the ranges of
+/// NFS clients, and it never owns a range.
 #[must_use]
 pub fn owner(run: &Run) -> LockOwner {
     let client = run.session.as_ref().map_or(share::ClientKey(0), |session| session.client.key);

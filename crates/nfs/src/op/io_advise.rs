@@ -1,4 +1,4 @@
-//! IO_ADVISE (RFC 7862 15.5): the host reads ahead by what it sees, so that no hint is followed.
+//! IO_ADVISE (RFC 7862 15.5). The host reads ahead by the accesses that it sees, so no hint is followed.
 
 use nfs_wire::attr::Bitmap;
 use nfs_wire::op::OpNum;
@@ -8,10 +8,10 @@ use nfs_wire::op::open::ShareAccess;
 use super::io::through;
 use crate::compound::{Done, Run};
 
-/// Does it.
+/// Checks the stateid and replies that no hint is followed.
 ///
 /// # Errors
-/// As [`through`].
+/// As for [`io_open`].
 pub fn run(run: &mut Run, args: &Args) -> Done {
     run.current()?;
     let from = through(run, &args.stateid, ShareAccess::READ)?;

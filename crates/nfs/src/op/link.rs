@@ -12,7 +12,7 @@ use super::lookup::check_directory;
 use super::names::{changed, name, version, with_open};
 use crate::compound::{Done, Run};
 
-/// Does it.
+/// Creates a hard link to the saved filehandle.
 ///
 /// # Errors
 /// NFS4ERR_XDEV, NFS4ERR_ISDIR, NFS4ERR_NOTDIR, NFS4ERR_EXIST, NFS4ERR_MLINK, NFS4ERR_ACCESS.

@@ -1,4 +1,4 @@
-//! LOCK (RFC 8881 18.10).
+//! LOCK (RFC 8881 18.10). LOCKT and LOCKU use some of its functions.
 
 use std::sync::Arc;
 
@@ -18,19 +18,18 @@ use crate::state::client::Client;
 use crate::state::filehandle::Handle;
 use crate::state::stateid::{LockState, Of, Place, State};
 
-/// The locks of an owner on the file.
+/// The lock state of an owner on the file.
 struct OwnerLocks {
     state: Arc<State>,
-    /// They were made by this request.
+    /// This request has created it.
     is_new: bool,
 }
 
-/// Does it.
+/// Locks a byte range.
 ///
 /// # Errors
-/// NFS4ERR_DENIED with the lock that is in the way; NFS4ERR_OPENMODE, NFS4ERR_INVAL, NFS4ERR_GRACE, NFS4ERR_NO_GRACE,
-/// NFS4ERR_RECLAIM_CONFLICT,
-/// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_DELAY.
+/// NFS4ERR_DENIED with the lock in conflict; NFS4ERR_OPENMODE, NFS4ERR_INVAL, NFS4ERR_GRACE,
+/// NFS4ERR_NO_GRACE, NFS4ERR_RECLAIM_CONFLICT, NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_DELAY.
 pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     let handle = run.handle()?;
     let range = range_of(args.locktype, args.offset, args.length)?;
@@ -49,8 +48,8 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
             let taken = take_or_expire(run, &client, &own, handle, &range)?.ok_or(NfsStat::BadStateId)?;
             (own, taken)
         }
-        // A client frees the stateid of an owner that holds nothing any more, and may lock under that owner again
-        // before the answer has come: what was freed meanwhile is made anew.
+        // A client frees the stateid of an owner without locks, and may lock under that owner again before
+        // the reply. A state that was freed meanwhile is created again.
         Locker::New(new) => loop {
             let own = of_new(run, &client, new, handle)?;
             if let Some(taken) = take_or_expire(run, &client, &own, handle, &range)? {
@@ -80,11 +79,11 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// Takes the range, once more when whoever was in the way had been gone for long; none when the state was freed
-/// meanwhile. What holds nothing in the end and is new is forgotten.
+/// Locks the range, and tries again if the holder of a conflicting lock has expired. None if the state was
+/// freed meanwhile. A new state that fails to get the lock is removed.
 ///
 /// # Errors
-/// NFS4ERR_BAD_STATEID for what is no lock, or not of the current file.
+/// NFS4ERR_BAD_STATEID for a stateid of another kind or another file.
 fn take_or_expire(
     run: &Run,
     client: &Client,
@@ -110,7 +109,7 @@ fn take_or_expire(
     Ok(Some(taken))
 }
 
-/// Whether what is in the way of a range is of a client that is not back yet.
+/// Whether a client that has not returned yet may reclaim the range in conflict.
 // RFC 8881 8.4.2.1
 fn may_be_claimed(run: &Run, state: &State, locks: &LockState, range: &RangeRequest) -> bool {
     if !run.server.grace.covers(state.node) {
@@ -121,10 +120,11 @@ fn may_be_claimed(run: &Run, state: &State, locks: &LockState, range: &RangeRequ
     held.is_none_or(|(owner, _)| run.server.grace.may_claim(owner.client))
 }
 
-/// The locks of an owner that comes with an open; they may be there already.
+/// The lock state of an owner for an open. It may exist already.
 ///
 /// # Errors
-/// NFS4ERR_BAD_STATEID for what is no open, or not of the current file; NFS4ERR_OLD_STATEID, NFS4ERR_DELAY.
+/// NFS4ERR_BAD_STATEID for a stateid that is not an open, or of another file; NFS4ERR_OLD_STATEID,
+/// NFS4ERR_DELAY.
 fn of_new(
     run: &Run,
     client: &Arc<Client>,
@@ -163,7 +163,7 @@ fn take(run: &Run, state: &State, locks: &LockState, range: &RangeRequest) -> Re
     if !holding.access.contains(needs) {
         return Err(NfsStat::OpenMode.into());
     }
-    // It does not wait for the range, but has to know that a caching right is being broken.
+    // The request does not wait for the range, but must know if a caching right is being broken.
     run.tell(&state.export, |engine, caller| {
         let ranges = std::slice::from_ref(range);
         match engine.lock(caller, &holding.open, locks.number, LockRule::Merging, ranges) {
@@ -176,10 +176,10 @@ fn take(run: &Run, state: &State, locks: &LockState, range: &RangeRequest) -> Re
     })
 }
 
-/// The range that is meant.
+/// The range of a request.
 ///
 /// # Errors
-/// NFS4ERR_INVAL for an empty one, or one that runs over the end of the numbers.
+/// NFS4ERR_INVAL for an empty range, or one that exceeds the largest offset.
 // RFC 8881 18.10.3
 pub fn range_of(kind: LockType, offset: u64, length: u64) -> Result<RangeRequest, NfsStat> {
     let kind = match kind {
@@ -196,10 +196,10 @@ pub fn range_of(kind: LockType, offset: u64, length: u64) -> Result<RangeRequest
     Ok(RangeRequest { start: offset, len, kind })
 }
 
-/// Answers with the lock that is in the way.
+/// Replies with the lock in conflict.
 ///
 /// # Errors
-/// Always: the operation did not end well.
+/// Always NFS4ERR_DENIED, with its result written.
 pub fn denied(
     run: &mut Run,
     number: OpNum,
@@ -208,7 +208,7 @@ pub fn denied(
     owner: LockOwner,
     range: &RangeRequest,
 ) -> Done {
-    // Who was in the way may be gone by now; then the range itself is named.
+    // If the lock in conflict is gone by now, the reply names the requested range.
     let found = export.engine.range_in_the_way(node, owner, LockRule::Merging, range);
     let (holder, held) = found.unwrap_or((owner, *range));
     let client = run.server.clients.all().into_iter().find(|client| client.key == holder.client);
@@ -228,7 +228,7 @@ pub fn denied(
     Err(Stop::Told(NfsStat::Denied))
 }
 
-/// Whether an owner holds any range of its file.
+/// Whether an owner has any range of its file locked.
 #[must_use]
 pub fn holds_any(state: &State, locks: &LockState) -> bool {
     state.export.engine.holds_ranges(state.node, locks.number)

@@ -9,7 +9,7 @@ use super::io::meant;
 use super::lock::range_of;
 use crate::compound::{Done, Run};
 
-/// Does it. A range that is not held, wholly or in part, is free afterwards like any other.
+/// Unlocks a range, even if it is locked only in part or not at all.
 ///
 /// # Errors
 /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_INVAL.

@@ -9,10 +9,10 @@ use super::names::name;
 use crate::compound::current::Current;
 use crate::compound::{Done, Run};
 
-/// Does it.
+/// Makes the object with this name the current filehandle.
 ///
 /// # Errors
-/// NFS4ERR_NOENT, NFS4ERR_NOTDIR, NFS4ERR_SYMLINK, NFS4ERR_ACCESS; as the name says.
+/// NFS4ERR_NOENT, NFS4ERR_NOTDIR, NFS4ERR_SYMLINK, NFS4ERR_ACCESS; and the errors of [`name`].
 pub fn run(run: &mut Run, args: &LookupArgs<'_>) -> Done {
     let found = run.found()?;
     let name = name(args.objname)?;
@@ -37,7 +37,7 @@ pub fn run(run: &mut Run, args: &LookupArgs<'_>) -> Done {
     run.plain(OpNum::Lookup)
 }
 
-/// Whether names can be looked up in something of this kind.
+/// Checks that names can be looked up in an object of this kind.
 ///
 /// # Errors
 /// NFS4ERR_SYMLINK, NFS4ERR_NOTDIR.

@@ -7,7 +7,7 @@ use super::lookup::check_directory;
 use crate::compound::current::Current;
 use crate::compound::{Done, Run};
 
-/// Does it.
+/// Makes the parent directory the current filehandle.
 ///
 /// # Errors
 /// NFS4ERR_NOENT above the pseudo root; NFS4ERR_NOTDIR, NFS4ERR_SYMLINK, NFS4ERR_ACCESS.
@@ -19,7 +19,7 @@ pub fn run(run: &mut Run) -> Done {
     let above = run.tell(&export, |engine, caller| engine.item_above(caller, &item))?;
     run.current = Some(match above {
         Some(above) => Current::found(&export, above),
-        // The root of an export stands in the pseudo root.
+        // The parent of an export's root is the pseudo root.
         None => Current::root(&run.server)?,
     });
     run.stateid = None;

@@ -1,4 +1,4 @@
-//! OPEN (RFC 8881 18.16).
+//! OPEN (RFC 8881 18.16). Start with [`run`].
 
 use std::sync::Arc;
 
@@ -29,37 +29,37 @@ use crate::state::record::enlist;
 use crate::state::share_reservation::{Reservation, denial, rights};
 use crate::state::stateid::{Place, State};
 
-/// Permission bits of a file whose maker says nothing about them.
+/// The mode of a new file if the client sends none.
 const DEFAULT_MODE: u32 = 0o600;
-/// Wishes for delegations.
+/// The bits by which a client asks for delegations.
 const WANTS: ShareAccess = ShareAccess::from_bits_retain(0x0003_ff00);
-/// The same of minor version 2 (RFC 9754).
+/// The further bits of minor version 2 (RFC 9754).
 const WANTS_IN_2: ShareAccess = ShareAccess::WANT_DELEG_TIMESTAMPS;
 
-/// How a file is made that is not there.
+/// The parameters for creating a file.
 struct Making {
     wanted: Wanted,
-    /// It may be there already.
+    /// Whether the file may exist already.
     unchecked: bool,
-    /// Tells a retry from another request.
+    /// Recognises a retry.
     verifier: Option<Verifier>,
 }
 
-/// What has come of it so far.
+/// The file of an OPEN, found or created.
 struct Found {
     export: Arc<Export>,
     item: Item,
-    /// The engine's open, when the file was made with this very request.
+    /// The engine's open, if this request has created the file.
     made: Option<Opened>,
-    /// It was looked up by this request.
+    /// Whether this request has looked the file up.
     just_found: bool,
-    /// It is to be cut to nothing once it is open.
+    /// Whether to truncate the file once it is open.
     cut: bool,
     cinfo: ChangeInfo,
     attrset: Bitmap,
 }
 
-/// Does it.
+/// Opens a file, and creates it if asked to.
 ///
 /// # Errors
 /// NFS4ERR_INVAL, NFS4ERR_NOENT, NFS4ERR_EXIST, NFS4ERR_ISDIR, NFS4ERR_SYMLINK, NFS4ERR_SHARE_DENIED, NFS4ERR_ACCESS,
@@ -101,7 +101,7 @@ fn open(run: &mut Run, args: &Args<'_>) -> Done {
     };
     let handle = current.handle(&run.server, run.now)?;
     let (export, mut item) = (Arc::clone(&found.export), found.item.clone());
-    // From looking up what the owner has of the file to having changed it.
+    // From the lookup of the owner's state on the file to its change.
     let server = Arc::clone(&run.server);
     let client = Arc::clone(&run.session()?.client);
     let turn = server.turn(&client, &export, item.id());
@@ -126,14 +126,15 @@ fn open(run: &mut Run, args: &Args<'_>) -> Done {
     };
     drop(turn);
     run.promised.add(&export);
-    // RFC 8881 18.16.3: not PRESERVE_UNLINKED, which promises that a file without a name is there also after a restart. Clients
-    // that are not told so give what they have open a name of its own in place of removing it.
+    // RFC 8881 18.16.3: not PRESERVE_UNLINKED, which promises that a file without a name survives a restart.
+    // Clients that do not get this flag rename an open file instead of removing it.
     let rflags = ResultFlags::LOCKTYPE_POSIX;
     run.answer(OpNum::Open, ResOk { stateid, cinfo, rflags, attrset, delegation })
 }
 
-/// A client that opens a file for writing past its own READ delegation may have it open through another mount, whose
-/// copy does not know of that: it is asked to give the delegation back. Nobody waits for it here.
+/// Recalls the client's own READ delegation when it opens the file for writing outside that delegation.
+/// Another mount of the client may have the file open, and its cache does not know of the writes. This
+/// request does not wait for the recall.
 fn recall_own(target: Target<'_>, now: wire::Now) {
     let Target { client, export, item, .. } = target;
     let Some(state) = client.delegation_of(export.id, item.id()) else { return };
@@ -157,17 +158,17 @@ fn recall_own(target: Target<'_>, now: wire::Now) {
         origin: None,
     };
     drop(holds);
-    // Without a back channel the delegation goes when the engine next needs it.
+    // Without a back channel the delegation ends when the engine next needs that.
     back_channel::call(client, &Errand::recall(&state, notice));
 }
 
-/// The delegation of the client that something is opened under.
+/// The client's delegation under which a file is opened.
 fn delegation(run: &Run, id: &StateId) -> Result<Arc<State>, NfsStat> {
     let state = run.server.state(run.session()?.client.id, id)?;
     if state.delegation().is_some() { Ok(state.share()) } else { Err(NfsStat::BadStateId) }
 }
 
-/// What is opened under a delegation, when it is a delegation of that file.
+/// Checks that the delegation is for this file.
 fn check_delegated(state: &State, found: Found) -> Result<Found, NfsStat> {
     let is_its_file = (state.export.id, state.node) == (found.export.id, found.item.id());
     if is_its_file { Ok(found) } else { Err(NfsStat::BadStateId) }
@@ -187,7 +188,7 @@ fn check(args: &Args<'_>, ask: Reservation, minor: u32) -> Result<(), NfsStat> {
     Ok(())
 }
 
-/// Whether an item can be opened.
+/// Checks that an item can be opened.
 // RFC 8881 18.16.4
 fn check_kind(item: &Item) -> Result<(), NfsStat> {
     match item.kind() {
@@ -214,7 +215,7 @@ fn making(run: &Run, args: &Args<'_>, export: &Export) -> Result<Option<Making>,
         }
         CreateHow::Exclusive41(given) => {
             let wanted = read(&given.attrs)?;
-            // The times hold the verifier (RFC 8881 18.16.3).
+            // The verifier is stored in the times (RFC 8881 18.16.3).
             if wanted.accessed.is_some() || wanted.modified.is_some() {
                 return Err(NfsStat::Inval);
             }
@@ -236,13 +237,13 @@ fn by_handle(run: &mut Run, args: &Args<'_>) -> Result<Found, Stop> {
     Ok(Found { export, item, made: None, just_found: false, cut: false, cinfo, attrset })
 }
 
-/// A file that the client says it had open before the server began anew.
+/// Finds a file that the client had open before the restart.
 fn by_claim(run: &mut Run, args: &Args<'_>) -> Result<Found, Stop> {
     claim::check(run)?;
     by_handle(run, args)
 }
 
-/// Whether others may come back for a file, so that nothing new is opened on it.
+/// Refuses a new open on a file that other clients may reclaim.
 // RFC 8881 8.4.2.1
 fn check_grace(run: &Run, item: &Item) -> Result<(), NfsStat> {
     if run.server.grace.covers(item.id()) { Err(NfsStat::Grace) } else { Ok(()) }
@@ -251,7 +252,7 @@ fn check_grace(run: &Run, item: &Item) -> Result<(), NfsStat> {
 fn by_name(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -> Result<Found, Stop> {
     let takes_any = matches!(args.openhow, OpenHow::Create(CreateHow::Unchecked(_)));
     match find_or_make(run, args, ask, file) {
-        // Somebody has made it since it was looked for.
+        // Another request has created the file since the lookup.
         Err(Stop::Fail(NfsStat::Exist)) if takes_any => find_or_make(run, args, ask, file),
         other => other,
     }
@@ -272,7 +273,7 @@ fn find_or_make(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -
     check_directory(above.kind())?;
     let making = making(run, args, &export)?;
     let before = version(&export, &above)?;
-    // What must not be there is only looked at.
+    // A file that must not exist is only looked up.
     let access = match &making {
         Some(making) if !making.unchecked => Rights::empty(),
         _ => rights(ask.access),
@@ -281,7 +282,7 @@ fn find_or_make(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -
     let is_new = matches!(args.claim, Claim::Null(_));
     match &there {
         Ok(item) if is_new => check_grace(run, item)?,
-        // What the end of the record was of is not known.
+        // The lost end of the records may have been about any file.
         Err(_) if run.server.grace.covers_all() => return Err(NfsStat::Grace.into()),
         _ => {}
     }
@@ -303,7 +304,7 @@ fn find_or_make(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -
     if made.is_none() {
         check_kind(&item)?;
     }
-    // The directory is as it was where nothing was made.
+    // If nothing was created, the directory did not change.
     let cinfo = match &made {
         Some(_) => changed(&export, &above, before)?,
         None => ChangeInfo { atomic: false, before, after: before },
@@ -311,7 +312,8 @@ fn find_or_make(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -
     Ok(Found { export, item, made, just_found: true, cut, cinfo, attrset })
 }
 
-/// Whether a request to make a file may have one that is there; what of it is set. It is cut only when it is open.
+/// Whether a create request may use an existing file. Returns the attributes that it sets. The file is
+/// truncated once it is open.
 fn take_existing(run: &Run, export: &Arc<Export>, item: &Item, making: &Making) -> Result<Bitmap, Stop> {
     if let Some(verifier) = &making.verifier {
         let info = export.engine.item_info(item)?;
@@ -329,7 +331,7 @@ fn take_existing(run: &Run, export: &Arc<Export>, item: &Item, making: &Making) 
     Ok(Bitmap::of(&[AttrNum::Size.get()]))
 }
 
-/// Makes the file and opens it.
+/// Creates the file and opens it.
 fn make(
     run: &Run,
     export: &Arc<Export>,
@@ -369,8 +371,8 @@ fn make(
     Ok((opened, set_by(making)))
 }
 
-/// Takes back a file that was made and that its maker cannot have, so that it is made when it is asked for again. One that
-/// somebody else has opened meanwhile stays.
+/// Removes a new file that its client cannot get, so that a second attempt creates it again. The file stays
+/// if another client has opened it meanwhile.
 fn unmake(run: &Run, export: &Arc<Export>, made: &Opened) {
     let engine = &export.engine;
     let item = engine.item_of(&made.open);
@@ -389,7 +391,8 @@ fn unmake(run: &Run, export: &Arc<Export>, made: &Opened) {
     }
 }
 
-/// Which attributes a request has set, and for an exclusive one those that the client should set itself now.
+/// The attributes that a request has set. For an exclusive one they include those that the client should set
+/// itself now.
 // RFC 8881 18.16.3
 fn set_by(making: &Making) -> Bitmap {
     let mut set = making.wanted.mask;
@@ -400,7 +403,7 @@ fn set_by(making: &Making) -> Bitmap {
     set
 }
 
-/// The times that hold a verifier.
+/// The times that store a verifier.
 fn times_of(verifier: &Verifier) -> (Time, Time) {
     let (low, high) = verifier.split_at(4);
     let seconds =
@@ -416,12 +419,12 @@ fn keep_verifier(run: &Run, export: &Arc<Export>, opened: &Opened, verifier: &Ve
         ..Basic::default()
     };
     run.tell(export, |engine, caller| engine.set_first_basic(caller, &opened.open, basic))?;
-    // What is written through the open moves the times again.
+    // Writes through the open change the times again.
     let thaw = Basic { accessed: Some(TimeSet::Thaw), modified: Some(TimeSet::Thaw), ..Basic::default() };
     run.tell(export, |engine, caller| engine.set_first_basic(caller, &opened.open, thaw))
 }
 
-/// Opens what was found for the open-owner, or amends what it has.
+/// Opens the file for the open-owner, or extends the owner's open.
 fn hold(run: &Run, args: &Args<'_>, ask: Reservation, handle: Handle, found: Found) -> Result<StateId, Stop> {
     let client = Arc::clone(&run.session()?.client);
     let owner = args.owner.owner.0;
@@ -429,7 +432,7 @@ fn hold(run: &Run, args: &Args<'_>, ask: Reservation, handle: Handle, found: Fou
     let of = target.of(owner);
     if let Some(state) = client.open_of(of) {
         if let Some(made) = &found.made {
-            // The owner's old open is of a file that had the same number.
+            // The file of the owner's old open had the same inode number.
             let _ = found.export.engine.close(&made.open, run.now);
         }
         return amend(run, ask, found.cut, &state);
@@ -505,13 +508,13 @@ fn open_existing(run: &Run, found: &Found, ask: Reservation) -> Result<Opened, S
     Ok(opened)
 }
 
-/// Whether the caller may run a file, and so may read it: it is not run otherwise.
+/// Whether the user may execute the file and may therefore read it. It could not be executed otherwise.
 // RFC 8881 6.2.1.3.1
 fn may_run(run: &Run, export: &Arc<Export>, item: &Item) -> Result<bool, Stop> {
     Ok(access::given(run, export, item)?.contains(AccessBits::EXECUTE))
 }
 
-/// Cuts what is open to nothing: only now is it certain that the request can have it.
+/// Truncates the open file. Only now is it certain that the request succeeds.
 fn cut(run: &Run, export: &Arc<Export>, open: &Arc<share::Open>) -> Result<(), Stop> {
     run.ask(export, |engine, caller| engine.set_size(caller, open, 0))
 }
@@ -527,14 +530,14 @@ fn again(
     run.ask(export, |engine, caller| engine.amend(caller, open, access, deny))
 }
 
-/// Widens what an open-owner has, and cuts the file where that is asked for.
+/// Extends an owner's open, and truncates the file if asked to.
 fn amend(run: &Run, ask: Reservation, cuts: bool, state: &Arc<State>) -> Result<StateId, Stop> {
     let open = state.opened().ok_or(NfsStat::ServerFault)?;
     let mut modes = open.changing.lock();
     let holding = state.holding();
     let (access, deny) = (holding.access | ask.access, holding.deny | ask.deny);
     let (export, before) = (&state.export, &holding.open);
-    // Reading may rest on the right to run the file, and is not asked for again.
+    // Read access may rest on the right to execute the file, so it is not requested again.
     let reads_again = ask.access == ShareAccess::READ && holding.access.contains(ShareAccess::READ);
     let adds = if reads_again { Rights::empty() } else { rights(ask.access) };
     let (mut wanted, denied) = (adds | before.granted(), denial(deny)?);
@@ -557,7 +560,7 @@ fn amend(run: &Run, ask: Reservation, cuts: bool, state: &Arc<State>) -> Result<
         };
     }
     if cuts && let Err(stop) = cut(run, export, &amended) {
-        // As it was; to give up what was added meets nobody.
+        // Restore the open. Releasing what was added conflicts with nobody.
         if !Arc::ptr_eq(&amended, before) {
             let back = again(run, export, &amended, before.granted(), before.deny()).unwrap_or(amended);
             open.hold(Holding::new(back, holding.access, holding.deny));

@@ -10,10 +10,10 @@ use crate::state::open::Holding;
 use crate::state::record::enlist;
 use crate::state::share_reservation::{denial, narrowed};
 
-/// Does it.
+/// Narrows the access and the denials of an open.
 ///
 /// # Errors
-/// NFS4ERR_INVAL for what was never opened so; NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID.
+/// NFS4ERR_INVAL if the file was never opened that way; NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID.
 pub fn run(run: &mut Run, args: &DowngradeArgs) -> Done {
     let handle = run.handle()?;
     let id = meant(run, &args.open_stateid)?;

@@ -1,11 +1,11 @@
-//! PUTROOTFH and PUTPUBFH: the pseudo root, which holds every export (RFC 8881 18.21 and 18.20).
+//! PUTROOTFH and PUTPUBFH: the pseudo root, which contains every export (RFC 8881 18.21 and 18.20).
 
 use nfs_wire::op::OpNum;
 
 use crate::compound::current::Current;
 use crate::compound::{Done, Run};
 
-/// Does it.
+/// Makes the pseudo root the current filehandle.
 ///
 /// # Errors
 /// None in practice.

@@ -11,10 +11,10 @@ use super::io::{Through, owner, through};
 use crate::compound::{Done, Run, Stop};
 use crate::limits::MAX_IO;
 
-/// Does it.
+/// Reads data.
 ///
 /// # Errors
-/// As [`through`]; NFS4ERR_LOCKED where a byte range of somebody is in the way that counts for all.
+/// As for [`io_open`]; NFS4ERR_LOCKED if a mandatory byte-range lock conflicts.
 pub fn run(run: &mut Run, args: &Args) -> Done {
     run.current()?;
     let from = through(run, &args.stateid, ShareAccess::READ)?;
@@ -58,12 +58,12 @@ fn read(run: &mut Run, args: &Args, from: &Through) -> Done {
     Ok(())
 }
 
-/// Whether what was read reaches the end of the file.
+/// Whether the data that was read ends at the end of the file.
 fn is_end(engine: &share::Share, from: &Through, asked: usize, got: usize, end: u64) -> Result<bool, Stop> {
     if got < asked {
         return Ok(true);
     }
-    // Where the file was seen to go on it goes on, or a later read will be short.
+    // A file that was seen to be longer than this still is, or a later read will be short.
     let seen = from.holding().map(|holding| &holding.seen);
     if seen.is_some_and(|seen| end < seen.load(Ordering::Relaxed)) {
         return Ok(false);
@@ -77,14 +77,14 @@ fn is_end(engine: &share::Share, from: &Through, asked: usize, got: usize, end: 
 
 /// Reads no bytes.
 fn nothing(run: &mut Run, args: &Args, from: &Through, len: usize) -> Done {
-    // No file reaches as far as offsets do that cannot be counted.
+    // No file is so long that its offsets cannot be represented.
     let is_end = len > 0 || args.offset >= from.export().engine.info(from.open())?.size;
     let place = run.writer.begin_read();
     run.writer.finish_read(place, is_end);
     Ok(())
 }
 
-/// What the session leaves for data.
+/// The bytes that the session leaves for data.
 pub fn room_left(run: &Run) -> usize {
     let most = run.session.as_ref().map_or(0, |session| session.fore.maxresponsesize as usize);
     most.saturating_sub(run.writer.len() + 20)

@@ -1,15 +1,18 @@
 //! READDIR (RFC 8881 18.23).
 //!
-//! Of a file on which another client has a delegation to write, size and times are not known until that is given back (RFC
-//! 8881 10.4.3). It is recalled, and the error stands for the attributes of that one entry where the client has asked for
-//! rdattr_error (5.8.1.12), as every client does that can go on without. For any other the list ends before the entry,
-//! and one that begins with it is NFS4ERR_DELAY. Linux' knfsd does the same, but gives up the whole list then.
+//! The size and the times of a file are unknown while another client has a write delegation of it (RFC 8881
+//! 10.4.3). The delegation is recalled. The entry gets the error in place of its attributes if the client has
+//! asked for rdattr_error (5.8.1.12), as every client does that can continue without them. For other clients
+//! the listing ends before the entry, and a listing that begins with it fails with NFS4ERR_DELAY. Linux'
+//! knfsd does the same, but fails the whole listing then.
 //!
-//! A directory that the host only lists, since the process behind what is mounted there is gone, is an entry with an error, too, or with no
-//! attributes for who has not asked for that.
+//! A directory may be listed by the host but otherwise unusable, because the process behind a mount on it is
+//! gone. It too becomes an entry with an error, or without attributes if the client has not asked for
+//! rdattr_error.
 //!
-//! A file without a filehandle, as on a file system below the export whose files the host finds by their names alone, is the same kind of
-//! entry. A client that has not asked for rdattr_error is told all of it but the filehandle.
+//! A file may have no filehandle, for example on a file system below the export whose files the host finds by
+//! name alone. It becomes the same kind of entry. A client that has not asked for rdattr_error gets all
+//! attributes but the filehandle.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -30,12 +33,12 @@ use crate::config::Export;
 use crate::server::Server;
 use crate::state::filehandle::Handle;
 
-/// Cookies do not depend on anything that the server could forget.
+/// Cookies depend on nothing that the server could forget.
 const VERIFIER: [u8; 8] = [0; 8];
-/// Cookies below this are the protocol's own.
+/// The protocol reserves smaller cookies.
 const FIRST_COOKIE: u64 = 3;
 
-/// Does it.
+/// Lists a directory.
 ///
 /// # Errors
 /// NFS4ERR_NOTDIR, NFS4ERR_TOOSMALL, NFS4ERR_BAD_COOKIE, NFS4ERR_NOT_SAME, NFS4ERR_ACCESS.
@@ -68,8 +71,9 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
     }
 }
 
-/// The reply's bytes apart from the rest of the COMPOUND, so that entries are written straight into it while the rest is asked. They
-/// are put back when it is dropped; a COMPOUND takes back what an operation that failed has written.
+/// The bytes of the reply, apart from the rest of the COMPOUND. Entries are written into them directly while
+/// the rest of the COMPOUND stays usable. They are put back on drop. If the operation fails, the COMPOUND
+/// drops what it has written.
 struct Reply<'a> {
     run: &'a mut Run,
     out: Vec<u8>,
@@ -88,13 +92,13 @@ impl Drop for Reply<'_> {
     }
 }
 
-/// What the session leaves for the list.
+/// The bytes that the session leaves for the listing.
 fn room_left(run: &Run) -> usize {
     let most = run.session.as_ref().map_or(0, |session| session.fore.maxresponsesize as usize);
     most.saturating_sub(run.writer.len() + 16)
 }
 
-/// A list under way.
+/// A listing in progress.
 struct List<'a> {
     server: &'a Server,
     minor: u32,
@@ -145,7 +149,7 @@ impl List<'_> {
             let (cookie, name) = (found.cookie(), found.name().as_bytes());
             let listed = Listed { cookie, name, server, minor, wanted };
             let (inode, kind) = (found.inode(), found.kind());
-            // Who wants names alone is told them without a look at what they lead to.
+            // For the names alone, the objects are not looked at.
             if attributes::is_in_directory(&wanted, kind) {
                 let put = |out: &mut AttrWriter<'_>| attributes::write_in_directory(out, inode, kind);
                 is_whole = writer.entry(cookie, name, wanted, put);
@@ -160,7 +164,7 @@ impl List<'_> {
                     is_whole = listed.write_failed(&mut writer, crate::status::of(&why));
                     return if is_whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
                 }
-                // What has vanished since is not shown.
+                // An object that has vanished since is left out.
                 Err(_) => return ControlFlow::Continue(()),
             };
             let recalled = if is_open { recall_writers(run, export, id, &wanted) } else { Ok(()) };
@@ -173,7 +177,7 @@ impl List<'_> {
             });
             match listed.write(&mut writer, handle, what) {
                 Ok(fits) => is_whole = fits,
-                // What comes before it is told now; the next call begins with it.
+                // This reply holds the entries before it. The next request begins with it.
                 Err(NfsStat::Delay) if writer.count() > 0 => is_whole = false,
                 Err(why) => failed = Err(why),
             }
@@ -188,7 +192,7 @@ impl List<'_> {
     }
 }
 
-/// An entry that is listed, and what is wanted of it.
+/// An entry, and the attributes that were asked for.
 struct Listed<'a> {
     cookie: u64,
     name: &'a [u8],
@@ -198,10 +202,10 @@ struct Listed<'a> {
 }
 
 impl Listed<'_> {
-    /// Writes it, with its filehandle if that is wanted; false when it does not fit.
+    /// Writes the entry, with its filehandle if that was asked for. Returns false if it does not fit.
     ///
     /// # Errors
-    /// What became of attributes that the client wants without wanting to know that of each entry.
+    /// The error of the attributes, if the client has not asked for errors of single entries.
     fn write(
         &self,
         writer: &mut EntriesWriter<'_>,
@@ -224,7 +228,7 @@ impl Listed<'_> {
                 let subject = Subject { server, minor, handle: handle.as_ref(), what };
                 attributes::write(attributes, &subject);
             })),
-            // An entry that has vanished since has no attributes, and is not shown the next time.
+            // An object that has vanished since has no attributes, and is left out the next time.
             Err(why) if self.wanted.has(error) || matches!(why, NfsStat::Stale | NfsStat::NoEnt) => {
                 Ok(self.write_failed(writer, why))
             }
@@ -232,8 +236,8 @@ impl Listed<'_> {
         }
     }
 
-    /// Writes it where its attributes cannot be told; false when it does not fit. Where the client has asked for it, the error
-    /// stands for them.
+    /// Writes an entry whose attributes are not available. The error takes their place if the client has
+    /// asked for that. Returns false if the entry does not fit.
     // RFC 8881 18.23.3
     fn write_failed(&self, writer: &mut EntriesWriter<'_>, why: NfsStat) -> bool {
         let error = AttrNum::RdattrError.get();

@@ -7,10 +7,10 @@ use volume::Kind;
 
 use crate::compound::{Done, Run};
 
-/// Does it.
+/// Reads the text of a symbolic link.
 ///
 /// # Errors
-/// NFS4ERR_WRONG_TYPE for anything else than a symbolic link.
+/// NFS4ERR_WRONG_TYPE for any other object.
 pub fn run(run: &mut Run) -> Done {
     let (_, item) = run.item(NfsStat::WrongType)?;
     if item.kind() != Kind::Link {

@@ -6,13 +6,13 @@ use nfs_wire::op::destroy::ReclaimCompleteArgs;
 
 use crate::compound::{Done, Run};
 
-/// Does it.
+/// Ends the reclaims of a client.
 ///
 /// # Errors
 /// NFS4ERR_COMPLETE_ALREADY, NFS4ERR_NOFILEHANDLE.
 pub fn run(run: &mut Run, args: &ReclaimCompleteArgs) -> Done {
     if args.one_fs {
-        // Nothing is reclaimed for one file system alone.
+        // A client reclaims all file systems together.
         run.current()?;
         return run.plain(OpNum::ReclaimComplete);
     }

@@ -15,7 +15,7 @@ use crate::compound::current::handle_of;
 use crate::compound::{Done, Run, Stop};
 use crate::config::Export;
 
-/// Does it. Whoever has a file open goes on with it, unless they said that nobody may delete it.
+/// Removes a name. Clients that have the file open keep it, unless one of them denies deletion.
 ///
 /// # Errors
 /// NFS4ERR_NOENT, NFS4ERR_NOTEMPTY, NFS4ERR_FILE_OPEN, NFS4ERR_ACCESS, NFS4ERR_DELAY.

@@ -22,7 +22,7 @@ struct Entry<'a> {
     name: &'a Name,
 }
 
-/// Does it.
+/// Renames an object.
 ///
 /// # Errors
 /// NFS4ERR_XDEV, NFS4ERR_NOENT, NFS4ERR_EXIST, NFS4ERR_INVAL, NFS4ERR_FILE_OPEN, NFS4ERR_ACCESS, NFS4ERR_DELAY.
@@ -51,7 +51,8 @@ pub fn run(run: &mut Run, args: &RenameArgs<'_>) -> Done {
     run.answer(OpNum::Rename, RenameResOk { source_cinfo, target_cinfo })
 }
 
-/// Whether both names lead to one file, so that nothing is done; refuses to replace what cannot be.
+/// Whether both names lead to the same file, so that nothing is to be done. Refuses a replacement between a
+/// directory and another object.
 // RFC 8881 18.26.3
 fn is_one_file(run: &Run, export: &Arc<Export>, from: Entry<'_>, to: Entry<'_>) -> Result<bool, Stop> {
     let moved = run.tell(export, |engine, caller| engine.item_in(caller, from.directory, from.name))?;
@@ -81,8 +82,8 @@ fn move_it(run: &Run, export: &Arc<Export>, from: Entry<'_>, to: Entry<'_>) -> R
     let request = opening_own(run, export, moved.id(), path, Rights::DELETE)?;
     let kind = moved.kind();
     drop(moved);
-    // RFC 8881 18.26.3 has EXIST for a directory that holds something (exception: NOTEMPTY, as Linux' own server answers; its
-    // clients tell programs what they were told).
+    // RFC 8881 18.26.3 has EXIST for a directory that is not empty (exception: NOTEMPTY, as the Linux server
+    // replies; its clients pass the status on to programs)
     let held = |stop| in_the_way(stop, kind);
     let opened = run
         .ask(export, |engine, caller| engine.create_from(caller, from.directory, &request))

@@ -5,10 +5,10 @@ use nfs_wire::op::OpNum;
 
 use crate::compound::{Done, Run};
 
-/// Does it.
+/// Makes the saved filehandle the current one.
 ///
 /// # Errors
-/// NFS4ERR_NOFILEHANDLE when nothing was saved.
+/// NFS4ERR_NOFILEHANDLE if none was saved.
 pub fn run(run: &mut Run) -> Done {
     run.current = Some(run.saved.clone().ok_or(NfsStat::NoFileHandle)?);
     run.stateid = run.saved_stateid;

@@ -4,7 +4,7 @@ use nfs_wire::op::OpNum;
 
 use crate::compound::{Done, Run};
 
-/// Does it.
+/// Saves the current filehandle.
 ///
 /// # Errors
 /// NFS4ERR_NOFILEHANDLE.

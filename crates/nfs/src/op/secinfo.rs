@@ -9,13 +9,13 @@ use super::lookup::check_directory;
 use super::names::name;
 use crate::compound::{Done, Run};
 
-/// The credentials that are taken everywhere.
+/// The security flavors that every export accepts.
 const TAKEN: [SecInfo<'static>; 2] = [SecInfo::Sys, SecInfo::None];
 
-/// Does SECINFO.
+/// Handles SECINFO.
 ///
 /// # Errors
-/// NFS4ERR_NOENT, NFS4ERR_NOTDIR, NFS4ERR_ACCESS; as the name says.
+/// NFS4ERR_NOENT, NFS4ERR_NOTDIR, NFS4ERR_ACCESS; and the errors of [`name`].
 pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     let found = run.found()?;
     let name = name(args.name)?;
@@ -33,10 +33,10 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     run.answer(OpNum::SecInfo, ResOk { flavors: List::of(&TAKEN) })
 }
 
-/// Does SECINFO_NO_NAME.
+/// Handles SECINFO_NO_NAME.
 ///
 /// # Errors
-/// NFS4ERR_NOENT for what is above the pseudo root, NFS4ERR_NOTDIR, NFS4ERR_INVAL.
+/// NFS4ERR_NOENT for the parent of the pseudo root, NFS4ERR_NOTDIR, NFS4ERR_INVAL.
 pub fn run_no_name(run: &mut Run, args: &NoNameArgs) -> Done {
     let found = run.found()?;
     match (args.style, found) {

@@ -8,10 +8,10 @@ use nfs_wire::op::seek::{Args, ContentType, ResOk};
 use super::io::{Through, through};
 use crate::compound::{Done, Run, Stop};
 
-/// Finds the next data or hole at or behind an offset. Behind the last byte there is a hole, which nobody sees.
+/// Finds the next data or hole at or after an offset. The end of the file counts as a hole.
 ///
 /// # Errors
-/// As [`through`]; NFS4ERR_NXIO behind the end, NFS4ERR_UNION_NOTSUPP for anything but data and holes.
+/// As for [`io_open`]; NFS4ERR_NXIO after the end, NFS4ERR_UNION_NOTSUPP for anything but data and holes.
 pub fn run(run: &mut Run, args: &Args) -> Done {
     run.current()?;
     run.may_wait()?;
@@ -44,7 +44,7 @@ fn seek(args: &Args, from: &Through) -> Result<ResOk, Stop> {
     }
 }
 
-/// Where data that reaches `end` really ends: what the host tells in pieces may be one.
+/// The end of the data that reaches `end`. The host may report one run of data in several pieces.
 fn end_of_data(from: &Through, mut end: u64, size: u64) -> Result<u64, Stop> {
     while end < size {
         match from.export().engine.next_data(from.open(), end)? {

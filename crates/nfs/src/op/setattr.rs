@@ -17,11 +17,11 @@ use crate::attributes::set::{Delegated, Wanted, When};
 use crate::compound::{Done, Run, Stop};
 use crate::config::Export;
 
-/// Does it.
+/// Sets attributes.
 ///
 /// # Errors
-/// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL, NFS4ERR_BADOWNER, NFS4ERR_PERM, NFS4ERR_ACCESS, NFS4ERR_ROFS; for the size as
-/// WRITE.
+/// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL, NFS4ERR_BADOWNER, NFS4ERR_PERM, NFS4ERR_ACCESS, NFS4ERR_ROFS; for the
+/// size the errors of WRITE.
 pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     run.current()?;
     let mut set = Bitmap::EMPTY;
@@ -37,7 +37,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
 fn apply(run: &mut Run, args: &Args<'_>, set: &mut Bitmap) -> Result<(), Stop> {
     let (export, item) = run.item(NfsStat::RoFs)?;
     let wanted = Wanted::read(&args.obj_attributes, run.minor, export.engine.config().accounts.as_ref())?;
-    // RFC 8275 4.2: it is for what is made.
+    // RFC 8275 4.2: it is for new objects only.
     if wanted.umask.is_some() {
         return Err(NfsStat::Inval.into());
     }
@@ -80,7 +80,7 @@ fn apply(run: &mut Run, args: &Args<'_>, set: &mut Bitmap) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Takes in the times that a client has kept with its delegation, as far as they can be true.
+/// Takes over the times that a client has kept under its delegation, as far as they are plausible.
 ///
 /// # Errors
 /// NFS4ERR_BAD_STATEID without such a delegation of the file, NFS4ERR_OLD_STATEID, NFS4ERR_DELEG_REVOKED.
@@ -102,7 +102,7 @@ fn keep(run: &mut Run, args: &Args<'_>, export: &Arc<Export>, kept: Delegated) -
     Ok(())
 }
 
-/// NFS4ERR_PERM for a caller who may not: only the owner may, unless a list says otherwise.
+/// Maps a denied access to NFS4ERR_PERM. Only the owner has the right, unless an access list grants it.
 fn owners(stop: Stop) -> Stop {
     match stop {
         Stop::Fail(NfsStat::Access) => Stop::Fail(NfsStat::Perm),
@@ -110,12 +110,12 @@ fn owners(stop: Stop) -> Stop {
     }
 }
 
-/// Whether a time is to be another one than that of the server.
+/// Whether a time is set to a value of the client.
 fn says_when(wanted: &Wanted) -> bool {
     [wanted.accessed, wanted.modified].iter().any(|when| matches!(when, Some(When::At(_))))
 }
 
-/// Only its owner says at which time a file was used; whoever may write it may say that it is now.
+/// Only the owner may set a time of a file freely. A user who may write the file may set it to the present.
 fn check_times(run: &Run, export: &Arc<Export>, info: &Info, wanted: &Wanted) -> Result<(), NfsStat> {
     let identity = run.identity(export);
     if says_when(wanted) && identity.uid != info.uid && !identity.unbound {
@@ -124,10 +124,11 @@ fn check_times(run: &Run, export: &Arc<Export>, info: &Info, wanted: &Wanted) ->
     Ok(())
 }
 
-/// Sets everything through an open that has the right to; for the size one of a file's data.
+/// Sets all attributes through an open with the rights for them. For the size, the open needs the right to
+/// write data.
 ///
 /// # Errors
-/// As the engine says; NFS4ERR_PERM where only the owner may.
+/// The status of the engine's error; NFS4ERR_PERM if only the owner may.
 pub fn apply_to(run: &Run, export: &Arc<Export>, open: &Arc<Open>, wanted: &Wanted) -> Result<(), Stop> {
     if let Some(size) = wanted.size {
         run.ask(export, |engine, caller| engine.set_size(caller, open, size))?;

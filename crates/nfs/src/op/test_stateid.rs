@@ -7,7 +7,7 @@ use nfs_wire::xdr::List;
 
 use crate::compound::{Done, Run};
 
-/// Does it.
+/// Tests whether stateids are valid.
 ///
 /// # Errors
 /// None of its own.

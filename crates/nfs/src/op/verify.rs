@@ -1,4 +1,4 @@
-//! VERIFY and NVERIFY: attributes compared (RFC 8881 18.31 and 18.15).
+//! VERIFY and NVERIFY: comparison of attributes (RFC 8881 18.31 and 18.15).
 
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{AttrNum, AttrWriter, Fattr};
@@ -11,10 +11,10 @@ use super::getattr::recall_writers;
 use crate::attributes::{self, Subject, What};
 use crate::compound::{Done, Run, Stop};
 
-/// Goes on when all are the same.
+/// Continues if all attributes are equal.
 ///
 /// # Errors
-/// NFS4ERR_NOT_SAME; as [`is_same`].
+/// NFS4ERR_NOT_SAME; and the errors of [`is_same`].
 pub fn run(run: &mut Run, args: &VerifyArgs<'_>) -> Done {
     if !is_same(run, args)? {
         return Err(NfsStat::NotSame.into());
@@ -22,10 +22,10 @@ pub fn run(run: &mut Run, args: &VerifyArgs<'_>) -> Done {
     run.plain(OpNum::Verify)
 }
 
-/// Goes on when one differs.
+/// Continues if an attribute differs.
 ///
 /// # Errors
-/// NFS4ERR_SAME; as [`is_same`].
+/// NFS4ERR_SAME; and the errors of [`is_same`].
 pub fn run_nverify(run: &mut Run, args: &VerifyArgs<'_>) -> Done {
     if is_same(run, args)? {
         return Err(NfsStat::Same.into());
@@ -36,8 +36,8 @@ pub fn run_nverify(run: &mut Run, args: &VerifyArgs<'_>) -> Done {
 /// Whether the current object has these attributes.
 ///
 /// # Errors
-/// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL for attributes that cannot be compared, NFS4ERR_BADXDR, NFS4ERR_DELAY; as the
-/// engine says.
+/// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL for attributes that cannot be compared, NFS4ERR_BADXDR, NFS4ERR_DELAY,
+/// or the status of the engine's error.
 fn is_same(run: &mut Run, args: &VerifyArgs<'_>) -> Result<bool, Stop> {
     let given = &args.obj_attributes;
     let found = run.found()?;

@@ -11,10 +11,10 @@ use share::limits::Work;
 use super::io::{owner, through};
 use crate::compound::{Done, Run};
 
-/// Does it.
+/// Writes data.
 ///
 /// # Errors
-/// As [`through`]; NFS4ERR_LOCKED, NFS4ERR_DELAY, NFS4ERR_FBIG, NFS4ERR_NOSPC, NFS4ERR_ROFS.
+/// As for [`io_open`]; NFS4ERR_LOCKED, NFS4ERR_DELAY, NFS4ERR_FBIG, NFS4ERR_NOSPC, NFS4ERR_ROFS.
 pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     run.current()?;
     if args.offset.checked_add(args.data.len() as u64).is_none_or(|end| end > i64::MAX as u64) {

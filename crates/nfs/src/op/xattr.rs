@@ -15,12 +15,12 @@ use super::names::{changed, version, with_open};
 use crate::compound::{Done, Run, Stop};
 use crate::config::Export;
 
-/// Longest name in bytes, without the namespace that the host puts in front.
+/// The longest name in bytes, without the namespace that the host puts in front.
 const MAX_NAME: usize = 250;
 /// Bytes of a LISTXATTRS4resok without names.
 const LIST_AROUND: usize = 16;
 
-/// Tells a value.
+/// Reads a value.
 ///
 /// # Errors
 /// NFS4ERR_NOXATTR, NFS4ERR_ACCESS, NFS4ERR_WRONG_TYPE.
@@ -53,7 +53,7 @@ pub fn run_set(run: &mut Run, args: &SetArgs<'_>) -> Done {
     run.answer(OpNum::SetXattr, Changed { info })
 }
 
-/// Removes one.
+/// Removes an attribute.
 ///
 /// # Errors
 /// NFS4ERR_NOXATTR, NFS4ERR_ACCESS, NFS4ERR_ROFS, NFS4ERR_WRONG_TYPE.
@@ -65,10 +65,10 @@ pub fn run_remove(run: &mut Run, args: &NameArgs<'_>) -> Done {
     run.answer(OpNum::RemoveXattr, Changed { info })
 }
 
-/// Tells the names, from the one on that the cookie counts to.
+/// Lists the names, beginning with the one whose index is the cookie.
 ///
 /// # Errors
-/// NFS4ERR_TOOSMALL when not even one fits, NFS4ERR_ACCESS, NFS4ERR_WRONG_TYPE.
+/// NFS4ERR_TOOSMALL if no name fits, NFS4ERR_ACCESS, NFS4ERR_WRONG_TYPE.
 pub fn run_list(run: &mut Run, args: &ListArgs) -> Done {
     let (export, item) = subject(run)?;
     let all = with_open(run, &export, &item, Rights::READ_EA, |open| Ok(export.engine.extended(open)?))?;
@@ -90,7 +90,7 @@ pub fn run_list(run: &mut Run, args: &ListArgs) -> Done {
     run.answer(OpNum::ListXattrs, told)
 }
 
-/// What has extended attributes: files and directories of an export that keeps them.
+/// The current object, if it has extended attributes: a file or directory of an export that supports them.
 fn subject(run: &mut Run) -> Result<(Arc<Export>, Item), Stop> {
     let (export, item) = run.item(NfsStat::NotSupp)?;
     if !matches!(item.kind(), Kind::File | Kind::Directory) {
@@ -102,7 +102,7 @@ fn subject(run: &mut Run) -> Result<(Arc<Export>, Item), Stop> {
     Ok((export, item))
 }
 
-/// Changes one; the object around the change.
+/// Changes an attribute. Returns the change_info4 of the object.
 fn change(
     run: &mut Run,
     act: impl FnOnce(&Run, &Arc<Export>, &Arc<Open>) -> Result<(), Stop>,

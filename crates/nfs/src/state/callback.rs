@@ -1,4 +1,4 @@
-//! Why and as whom the server calls a client, and how that ends (RFC 8881 20).
+//! Callbacks: their purpose, the credentials that they use, and their results (RFC 8881 20).
 
 use std::sync::Arc;
 
@@ -13,24 +13,25 @@ use crate::state::delegated_times::Told;
 use crate::state::question::Question;
 use crate::state::stateid::State;
 
-/// Who the server is when it calls.
+/// The credentials that the server uses for callbacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Caller {
-    /// Nobody.
+    /// AUTH_NONE.
     None,
-    /// A user whom the client has named.
+    /// AUTH_SYS, with the user that the client has asked for.
     Sys {
-        /// The name of the host.
+        /// The host name.
         machine: Box<[u8]>,
-        /// User.
+        /// The user ID.
         uid: u32,
-        /// Group.
+        /// The group ID.
         gid: u32,
     },
 }
 
 impl Caller {
-    /// The first way that a client offers and we know; none when there is none.
+    /// The first of the offered security parameters that the server supports. None if it supports none of
+    /// them.
     #[must_use]
     pub fn first_of(offered: &List<'_, SecParms<'_>>) -> Option<Caller> {
         offered.iter().find_map(|one| match one {
@@ -42,7 +43,7 @@ impl Caller {
         })
     }
 
-    /// As it goes over the wire.
+    /// The credentials in wire format.
     #[must_use]
     pub fn credential(&self) -> Credential<'_> {
         match self {
@@ -52,49 +53,49 @@ impl Caller {
     }
 }
 
-/// How the server calls a client.
+/// The parameters of callbacks in a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Calling {
-    /// Program number of callbacks.
+    /// The RPC program number of callbacks.
     pub program: u32,
-    /// Minor version: that of the session.
+    /// The minor version: that of the session.
     pub minor: u32,
-    /// Who calls.
+    /// The credentials.
     pub caller: Caller,
 }
 
-/// Why a client is called.
+/// A request to call a client.
 #[derive(Clone)]
 pub struct Errand {
-    /// The delegation.
+    /// The delegation that the callback is about.
     pub state: Arc<State>,
-    /// The reason.
+    /// The purpose of the callback.
     pub what: What,
 }
 
-/// The reason for which a client is called.
+/// The purpose of a callback.
 #[derive(Clone)]
 pub enum What {
-    /// To give the delegation back (CB_RECALL), as the engine has said.
+    /// The client is to return the delegation (CB_RECALL), because the engine breaks it.
     Recall(BreakNotice),
-    /// To tell what it keeps of the file (CB_GETATTR).
+    /// The client is to report the attributes that it keeps of the file (CB_GETATTR).
     Attributes(Arc<Question>),
 }
 
 impl Errand {
-    /// To recall a delegation.
+    /// A recall of a delegation.
     #[must_use]
     pub fn recall(state: &Arc<State>, notice: BreakNotice) -> Errand {
         Errand { state: Arc::clone(state), what: What::Recall(notice) }
     }
 
-    /// To ask for what the holder keeps.
+    /// A request for the attributes that the holder keeps.
     #[must_use]
     pub fn ask(question: &Arc<Question>) -> Errand {
         Errand { state: Arc::clone(&question.state), what: What::Attributes(Arc::clone(question)) }
     }
 
-    /// Whether the answer is still of use.
+    /// Whether the reply would still be of use.
     #[must_use]
     pub fn is_of_use(&self) -> bool {
         match &self.what {
@@ -103,8 +104,8 @@ impl Errand {
         }
     }
 
-    /// Nobody has heard the call: a recall is made again, not before this time (monotonic ns); who has asked something is told
-    /// that there will be no answer.
+    /// Handles a callback that reached nobody. A recall is sent again, not before this time (monotonic ns). A
+    /// query ends without a result.
     pub fn keep(&self, at_ns: u64) {
         match &self.what {
             What::Recall(_) => {
@@ -117,23 +118,23 @@ impl Errand {
     }
 }
 
-/// How a call ended.
+/// The result of a callback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The client has done what it was called for.
+    /// The client has taken the callback and done what it asked for.
     Done,
-    /// It has taken the call, and refused what it was called for.
+    /// The client has taken the callback, and refused what it asked for.
     Refused,
-    /// It has not taken the call: the number is not used up.
+    /// The client has not taken the callback. Its sequence ID is still unused.
     NotTaken,
-    /// It has not taken the call because of its number.
+    /// The client has not taken the callback because of its sequence ID.
     Misordered,
-    /// It has not taken the call because it does not know the session or the slot.
+    /// The client has not taken the callback, because it does not know the session or the slot.
     Unknown,
 }
 
 impl End {
-    /// What a client's reply says.
+    /// Reads the result from a client's reply.
     // RFC 8881 20.9.3
     #[must_use]
     pub fn of(reply: &rpc::Reply<'_>) -> End {
@@ -154,7 +155,7 @@ impl End {
     }
 }
 
-/// What a client's reply to CB_GETATTR tells; none when it tells nothing.
+/// The attributes in a client's reply to CB_GETATTR. None if there are none.
 #[must_use]
 pub fn attributes_of(reply: &rpc::Reply<'_>) -> Option<Told> {
     let Ok(Accepted::Success(body)) = reply.outcome else { return None };

@@ -1,4 +1,4 @@
-//! The table of clients: who is who when somebody introduces itself (RFC 8881 18.35.4).
+//! The table of clients, and the rules by which EXCHANGE_ID finds or creates a record (RFC 8881 18.35.4).
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use crate::limits::{GIVES_PLACE_NS, MAX_CLIENTS, MAX_CLIENTS_PER_ADDRESS, MAX_UN
 use crate::state::client::{Client, Introduction};
 use crate::state::grace::{Came, Grace};
 
-/// Every client that is known.
+/// All clients.
 pub struct Clients {
     instance: u64,
     lease_ns: u64,
@@ -25,11 +25,11 @@ pub struct Clients {
 struct Known {
     by_id: HashMap<u64, Arc<Client>>,
     by_owner: HashMap<Box<[u8]>, Records>,
-    /// How many there are of each address.
+    /// Number of clients at each address.
     of_address: HashMap<IpAddr, usize>,
 }
 
-/// What one owner has: RFC 8881 18.35.4 calls them records.
+/// The client records of one owner (RFC 8881 18.35.4).
 #[derive(Default, Clone, Copy)]
 struct Records {
     confirmed: Option<u64>,
@@ -37,7 +37,8 @@ struct Records {
 }
 
 impl Known {
-    /// An id that nobody has and nobody else can know: with it a session of the client can be made, or the client be ended.
+    /// An unused client ID that nobody can guess: whoever knows one can create a session of the client, or
+    /// end the client.
     fn new_id(&self) -> u64 {
         loop {
             let id = u64::from_le_bytes(auth::crypto::random());
@@ -56,7 +57,7 @@ impl Known {
         *self.of_address.entry(client.address).or_default() += 1;
     }
 
-    /// Takes a client out of the table of IDs.
+    /// Removes a client from the table of IDs.
     fn leave(&mut self, id: u64) -> Option<Arc<Client>> {
         let client = self.by_id.remove(&id)?;
         self.by_id.shrink();
@@ -70,17 +71,18 @@ impl Known {
         Some(client)
     }
 
-    /// The client that has to go for one more when there are as many as there may be.
+    /// The client to remove for a new one if the table is full.
     ///
     /// # Errors
-    /// NFS4ERR_DELAY when no address has more than twice as many as this one, or all of the one that has most have had something open.
+    /// NFS4ERR_DELAY if no address has more than twice as many clients as this one, or if all clients of the
+    /// largest address have had something open.
     fn one_too_many(&self, address: IpAddr, now: Now) -> Result<Option<Arc<Client>>, NfsStat> {
         if self.by_id.len() < MAX_CLIENTS {
             return Ok(None);
         }
-        // The address that has most clients gives one up, so that nobody who introduces himself again and again keeps others out.
-        // A client that has not made a session has nothing to lose, and introduces itself once more; so does one that has never
-        // opened anything.
+        // The address with most clients gives one up. Nobody can then keep others out by sending EXCHANGE_ID
+        // again and again. A client without a session loses nothing and sends EXCHANGE_ID once more. The same
+        // holds for one that has never opened anything.
         let own = self.of_address.get(&address).copied().unwrap_or_default();
         let counts = self.of_address.iter().map(|(address, count)| (*count, Reverse(*address)));
         let (most, Reverse(crowded)) = counts.max().ok_or(NfsStat::Delay)?;
@@ -93,10 +95,10 @@ impl Known {
         leaves.map(|client| Some(Arc::clone(client))).ok_or(NfsStat::Delay)
     }
 
-    /// The client that has to go for one more of this address, when it has as many as it may have.
+    /// The client to remove for a new one of the same address, if that address has as many as it may have.
     ///
     /// # Errors
-    /// NFS4ERR_DELAY when all of them have something open or have just been heard.
+    /// NFS4ERR_DELAY if all of them have something open or have just sent a request.
     fn crowded_out(&self, address: IpAddr, now: Now) -> Result<Option<Arc<Client>>, NfsStat> {
         let count = self.of_address.get(&address).copied().unwrap_or_default();
         if count < MAX_UNPROVED_CLIENTS_PER_ADDRESS {
@@ -108,7 +110,7 @@ impl Known {
         if unproved.len() < MAX_UNPROVED_CLIENTS_PER_ADDRESS && !is_full {
             return Ok(None);
         }
-        // A client that has not made a session goes first, then one that has never opened anything.
+        // A client without a session goes first, then one that has never opened anything.
         let rank = |client: &&Arc<Client>| (!client.is_confirmed(), client.silent_ns(now));
         let may_go = |client: &&Arc<Client>| {
             let is_busy = || client.sessions().iter().any(|session| session.busy_slots() > 0);
@@ -134,13 +136,13 @@ impl Known {
 }
 
 impl Clients {
-    /// Nobody yet.
+    /// An empty table.
     #[must_use]
     pub fn new(instance: u64, lease_ns: u64) -> Clients {
         Clients { instance, lease_ns, known: Mutex::default() }
     }
 
-    /// Takes an introduction: the client it leads to, and clients that are gone because of it.
+    /// Handles EXCHANGE_ID. Returns the client, and the clients that end because of it.
     ///
     /// # Errors
     /// NFS4ERR_CLID_INUSE, NFS4ERR_NOENT, NFS4ERR_NOT_SAME, NFS4ERR_PERM; NFS4ERR_DELAY when there are too many.
@@ -168,7 +170,7 @@ impl Clients {
             if confirmed.principal != who.principal {
                 // Case 3.
                 let is_there = confirmed.has_state() && confirmed.silent_ns(who.now) < self.lease_ns;
-                // What it may still claim is its own, too.
+                // The state that the owner may still reclaim counts too.
                 if is_there || came == Came::Stranger {
                     return Err(NfsStat::ClidInUse);
                 }
@@ -178,9 +180,9 @@ impl Clients {
                 // Case 2.
                 return Ok((confirmed, gone));
             }
-            // Case 5 goes on: the new record stands beside the confirmed one until it is confirmed.
+            // In case 5 the new record stays beside the confirmed one until it is confirmed.
         }
-        // Case 3, of a record from before a restart: its lease lasts as long as it may come back.
+        // Case 3 for a record from before a restart: its lease lasts as long as the client may reclaim.
         if came == Came::Stranger {
             return Err(NfsStat::ClidInUse);
         }
@@ -197,7 +199,7 @@ impl Clients {
         }
         // Case 1.
         let id = known.new_id();
-        // What it had before a restart is kept under the key that it had then.
+        // Its state from before a restart is kept under the key of that time.
         let key = match came {
             Came::Back(key) => key,
             Came::New | Came::Anew(_) | Came::Stranger => {
@@ -213,10 +215,11 @@ impl Clients {
         Ok((client, gone))
     }
 
-    /// A client has made its first session: an older one with the same name is gone.
+    /// Confirms a client that has created its first session. Returns the older client of the same owner,
+    /// which ends.
     ///
     /// # Errors
-    /// NFS4ERR_STALE_CLIENTID when it had to make room for another one meanwhile.
+    /// NFS4ERR_STALE_CLIENTID if the client was removed meanwhile to make room for another.
     // RFC 8881 18.36.4
     pub fn confirm(&self, client: &Arc<Client>) -> Result<Option<Arc<Client>>, NfsStat> {
         let mut known = self.known.lock();
@@ -231,13 +234,13 @@ impl Clients {
         Ok(before.and_then(|before| known.leave(before)))
     }
 
-    /// The client with this ID.
+    /// The client with this client ID.
     #[must_use]
     pub fn get(&self, id: u64) -> Option<Arc<Client>> {
         self.known.lock().by_id.get(&id).map(Arc::clone)
     }
 
-    /// Takes a client out; true when it was there.
+    /// Removes a client. Returns true if it was in the table.
     pub fn remove(&self, client: &Client) -> bool {
         let mut known = self.known.lock();
         let is_there = known.by_id.contains_key(&client.id);
@@ -245,7 +248,7 @@ impl Clients {
         is_there
     }
 
-    /// Every client.
+    /// All clients.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<Client>> {
         self.known.lock().by_id.values().map(Arc::clone).collect()

@@ -1,8 +1,9 @@
-//! What a client is asked that keeps times with its delegation to write (RFC 9754 5, RFC 8881 10.4.3).
+//! The query to a client that keeps times under its write delegation (RFC 9754 5, RFC 8881 10.4.3).
 //!
-//! The holder of such a delegation is asked (CB_GETATTR) before another client is told of what it may have changed: the times,
-//! the size, the change attribute. The GETATTR waits meanwhile (`Stop::Hold`), for a while at most. Without an answer the
-//! delegation is recalled, as any other; a holder that was asked to give it back already is not asked for anything else.
+//! The server asks the holder of such a delegation (CB_GETATTR) before it tells another client an attribute
+//! that the holder may have changed: the times, the size, the change attribute. The GETATTR waits meanwhile
+//! (`Stop::Hold`), up to a limit. If the holder does not reply, the delegation is recalled like any other. A
+//! holder that is already being recalled is not asked.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,29 +19,29 @@ use crate::limits::QUESTION_NS;
 use crate::state::delegated_times::Told;
 use crate::state::stateid::State;
 
-/// What is asked of the holder.
+/// The attributes that the holder is asked for.
 pub const ASKED: [AttrNum; 4] =
     [AttrNum::Change, AttrNum::Size, AttrNum::TimeDelegAccess, AttrNum::TimeDelegModify];
 
-/// A question to the holder, and who waits for the answer.
+/// A query to the holder, and the request that waits for the reply.
 pub struct Question {
     /// The delegation.
     pub state: Arc<State>,
     waiter: Waiter,
-    /// When it was asked (monotonic ns).
+    /// The time of the query (monotonic ns).
     since_ns: u64,
-    /// None as long as it is open; then what was told, when anything was.
+    /// None while the query is open. Then the attributes that the holder reported, if any.
     answer: Mutex<Option<Option<Told>>>,
 }
 
 impl Question {
-    /// Which attributes are asked for.
+    /// The attributes that the holder is asked for.
     #[must_use]
     pub fn asked() -> Bitmap {
         Bitmap::of(&ASKED.map(AttrNum::get))
     }
 
-    /// The answer, or that there will be none. The first one counts.
+    /// Ends the query, with or without attributes. The first result counts.
     pub fn answer(&self, told: Option<Told>) {
         let mut answer = self.answer.lock();
         if answer.is_none() {
@@ -50,31 +51,31 @@ impl Question {
         }
     }
 
-    /// What it came to; none as long as it is open.
+    /// The result. None while the query is open.
     #[must_use]
     pub fn answered(&self) -> Option<Option<Told>> {
         *self.answer.lock()
     }
 }
 
-/// The delegations of a server whose holders keep the times, and what they are asked.
+/// The delegations whose holders keep the times of their files, and the open queries to them.
 #[derive(Default)]
 pub struct Proxies {
-    /// How many files there are: nobody looks for one where there is none.
+    /// The number of files. It saves the lookup if there are none.
     count: AtomicUsize,
     by_file: Mutex<HashMap<(u32, NodeId), Weak<State>>>,
     open: Mutex<Vec<Weak<Question>>>,
 }
 
 impl Proxies {
-    /// The holder of this delegation keeps the times of its file.
+    /// Adds a delegation whose holder keeps the times of its file.
     pub fn add(&self, state: &Arc<State>) {
         let mut by_file = self.by_file.lock();
         by_file.insert((state.export.id, state.node), Arc::downgrade(state));
         self.count.store(by_file.len(), Ordering::Release);
     }
 
-    /// It does not any more.
+    /// Removes a delegation.
     pub fn remove(&self, state: &State) {
         if self.count.load(Ordering::Acquire) == 0 {
             return;
@@ -88,7 +89,7 @@ impl Proxies {
         }
     }
 
-    /// The delegation of a file whose holder can be asked.
+    /// The delegation of a file, if its holder can be asked.
     #[must_use]
     pub fn of(&self, export: u32, node: NodeId) -> Option<Arc<State>> {
         if self.count.load(Ordering::Acquire) == 0 {
@@ -99,7 +100,7 @@ impl Proxies {
         can_be_asked.then_some(state)
     }
 
-    /// A new question, which `waiter` waits for.
+    /// Creates a query on behalf of `waiter`.
     #[must_use]
     pub fn question(&self, state: Arc<State>, waiter: Waiter, now: Now) -> Arc<Question> {
         let question = Arc::new(Question { state, waiter, since_ns: now.mono_ns, answer: Mutex::new(None) });
@@ -107,7 +108,7 @@ impl Proxies {
         question
     }
 
-    /// Gives up questions that nobody has answered in time, and forgets what is over.
+    /// Ends queries that nobody has answered in time, and forgets delegations that have ended.
     pub fn tick(&self, now: Now) {
         let mut late = Vec::new();
         self.open.lock().retain(|question| {

@@ -1,7 +1,8 @@
-//! What is kept of clients over a restart, as bytes: who they are ([`ClientRecord`], in a journal of the server), and what
-//! only this protocol knows of an open ([`Note`], beside the engine's own record of it).
+//! The binary format of everything that is kept over a restart: the client records ([`ClientRecord`], in a
+//! journal of the server), and the NFS part of an open's record ([`Note`], beside the engine's own record of
+//! the open).
 //!
-//! Numbers are little-endian; bytes have their length in front.
+//! Numbers are little-endian. Byte strings have their length in front.
 
 use share::ClientKey;
 use wire::{Cursor, Truncated, Writer};
@@ -12,12 +13,12 @@ use nfs_wire::types::Verifier;
 use crate::state::stateid::State;
 use crate::state::who::Principal;
 
-/// What a note of ours begins with; other servers of the same share write others.
+/// The first byte of a note of this server. Other servers of the same share begin theirs with other bytes.
 const NOTE: u8 = b'N';
-/// Which layout of the clients' journal this is.
+/// The version of the journal's layout.
 pub const VERSION: u32 = 1;
 
-/// What an open of the engine is to a client.
+/// The kind of NFS state that an engine's open belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// The open of an open-owner.
@@ -26,29 +27,29 @@ pub enum What {
     Delegation,
 }
 
-/// What is kept of an open beside what the engine keeps.
+/// The part of an open's record that the engine does not keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// Open or delegation.
+    /// The kind of state.
     pub what: What,
-    /// The open-owner, as the client calls it; empty for a delegation.
+    /// The client's name of the open-owner. Empty for a delegation.
     pub owner: Box<[u8]>,
-    /// Through which export.
+    /// The number of the export.
     pub export: u32,
-    /// What it is for.
+    /// The access that it allows.
     pub access: ShareAccess,
-    /// What others may not do.
+    /// The access that it denies to others.
     pub deny: ShareDeny,
 }
 
 impl Note {
-    /// Whether bytes beside an open are a note of this server.
+    /// Whether these bytes are a note of this server.
     #[must_use]
     pub fn is_one(bytes: &[u8]) -> bool {
         bytes.first() == Some(&NOTE)
     }
 
-    /// Its bytes.
+    /// Encodes the note.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(16 + self.owner.len());
@@ -62,10 +63,10 @@ impl Note {
         bytes
     }
 
-    /// Reads a note.
+    /// Decodes a note.
     ///
     /// # Errors
-    /// [`Truncated`] when it is none.
+    /// [`Truncated`] if the bytes are no note.
     pub fn decode(bytes: &[u8]) -> Result<Note, Truncated> {
         let mut from = Cursor::new(bytes);
         if from.u8()? != NOTE {
@@ -84,7 +85,7 @@ impl Note {
     }
 }
 
-/// Has the engine record what a client holds, so that it can come back for it after a restart.
+/// Has the engine record an open, so that its client can reclaim it after a restart.
 pub fn enlist(state: &State) {
     let engine = &state.export.engine;
     if !engine.keeps_opens() {
@@ -101,37 +102,37 @@ pub fn enlist(state: &State) {
     }
 }
 
-/// One record of the journal of clients.
+/// One record in the journal of clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientRecord {
-    /// Always the first: the layout, and which start of the host this was.
+    /// Always the first record: the layout, and the boot of the host.
     Head {
         /// [`VERSION`].
         version: u32,
-        /// The host's own name for this time that it runs.
+        /// The host's own identifier of the boot.
         boot: Box<[u8]>,
     },
-    /// A client has made its first session.
+    /// A client has created its first session.
     Known(Known),
-    /// It is gone, or has nothing to come back to.
+    /// A client has ended, or has nothing to reclaim.
     Gone(ClientKey),
 }
 
-/// By what a client is known again (RFC 8881 2.4).
+/// The identity by which a client is recognised after a restart (RFC 8881 2.4).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
-    /// Under which its opens are kept.
+    /// The key under which its opens are kept.
     pub key: ClientKey,
-    /// What it calls itself (co_ownerid).
+    /// The client's own name for itself (co_ownerid).
     pub owner: Box<[u8]>,
-    /// Changes when it begins anew.
+    /// Changes when the client restarts.
     pub verifier: Verifier,
-    /// Who may speak of it.
+    /// The principal that may change the client's record.
     pub principal: Principal,
 }
 
 impl ClientRecord {
-    /// Its bytes.
+    /// Encodes the record.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64);
@@ -160,10 +161,10 @@ impl ClientRecord {
         bytes
     }
 
-    /// Reads a record.
+    /// Decodes a record.
     ///
     /// # Errors
-    /// [`Truncated`] when it is none.
+    /// [`Truncated`] if the bytes are no record.
     pub fn decode(bytes: &[u8]) -> Result<ClientRecord, Truncated> {
         let mut from = Cursor::new(bytes);
         Ok(match from.u8()? {

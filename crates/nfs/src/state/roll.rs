@@ -1,8 +1,8 @@
-//! The roll: who is a client, in a journal that outlives the process, so that they are known again after a restart
-//! (RFC 8881 8.4.2.1).
+//! The client records: a journal of all clients that outlives the process, so that the server recognises them
+//! after a restart (RFC 8881 8.4.2.1).
 //!
-//! A client is entered when it makes its first session, before that is answered, and struck off when it is gone. Both are
-//! rare, and both are on stable storage before anybody relies on them.
+//! A client is added when it creates its first session, before the reply. It is removed when it ends. Both
+//! are rare, and both are on stable storage before anybody relies on them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -14,18 +14,18 @@ use wire::Shrink;
 
 use crate::state::record::{ClientRecord, Known, VERSION};
 
-/// The journal is not written anew before it has so many bytes.
+/// The journal is not compacted below this many bytes.
 const SMALLEST_COMPACTED: u64 = 64 * 1024;
-/// Bytes of journal for each client above which it is written anew.
+/// The journal is compacted above this many bytes for each client.
 const WASTE: u64 = 1024;
 
-/// Why the roll cannot be read.
+/// The reason why the client records cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// It was written by another version.
+    /// Another version of the program wrote them.
     #[error("its records are of version {0}, this program knows {VERSION}")]
     Version(u32),
-    /// A record means nothing.
+    /// A record cannot be decoded.
     #[error("record {0} cannot be read")]
     Broken(usize),
     /// The host refused to write.
@@ -33,16 +33,16 @@ pub enum Unreadable {
     Host(#[from] volume::Failure),
 }
 
-/// Who was there before the restart.
+/// The clients from before the restart.
 #[derive(Debug, Default)]
 pub struct Before {
     /// The clients.
     pub clients: Vec<Known>,
-    /// The host has begun anew too, so that the end of what was recorded of opens may be lost.
+    /// Whether the host has restarted too. The last records of opens may be lost then.
     pub is_host_new: bool,
 }
 
-/// The roll.
+/// The journal and the clients in it.
 #[derive(Default)]
 pub struct Roll {
     journal: OnceLock<Arc<dyn Journal>>,
@@ -64,10 +64,10 @@ impl Kept {
 }
 
 impl Roll {
-    /// Goes on with what `journal` has, which is `records`. `boot` tells this time that the host runs from any other.
+    /// Continues a journal that holds `records`. `boot` identifies the present boot of the host.
     ///
     /// # Errors
-    /// [`Unreadable`]; nothing was changed.
+    /// [`Unreadable`]. Nothing was changed then.
     pub fn begin(
         &self,
         journal: Arc<dyn Journal>,
@@ -96,13 +96,13 @@ impl Roll {
         Ok(before)
     }
 
-    /// Whether clients are kept at all.
+    /// Whether clients are recorded at all.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         self.journal.get().is_some()
     }
 
-    /// Enters a client; it is on stable storage when this returns. May block.
+    /// Adds a client. The record is on stable storage when this returns. May block.
     pub fn enter(&self, known: Known) {
         let record = ClientRecord::Known(known.clone());
         if self.kept.lock().clients.insert(known.key, known.clone()).as_ref() != Some(&known) {
@@ -110,7 +110,7 @@ impl Roll {
         }
     }
 
-    /// Strikes clients off. May block, once for all of them.
+    /// Removes clients. May block, once for all of them.
     pub fn strike(&self, keys: &[ClientKey]) {
         let mut kept = self.kept.lock();
         let known = keys.iter().filter(|key| kept.clients.remove(key).is_some());
@@ -129,7 +129,7 @@ impl Roll {
         let kept = self.kept.lock();
         let live = WASTE * kept.clients.len() as u64;
         let written = match written {
-            // What cannot be appended is in what is written anew.
+            // The new journal holds the records that could not be appended.
             Err(_) => journal.replace(&mut kept.snapshot().into_iter()),
             Ok(()) if journal.size() > SMALLEST_COMPACTED.max(live) => {
                 journal.replace(&mut kept.snapshot().into_iter())

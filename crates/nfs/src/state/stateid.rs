@@ -1,4 +1,4 @@
-//! State: what a stateid stands for, an open or the locks of an owner in it (RFC 8881 8.2).
+//! The state behind a stateid: an open, the locks of an owner, or a delegation (RFC 8881 8.2).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -16,26 +16,27 @@ use crate::state::delegation::DelegationState;
 use crate::state::filehandle::Handle;
 use crate::state::open::{Holding, OpenState};
 
-/// One state.
+/// The state that one stateid names.
 pub struct State {
     key: u64,
     /// The client ID of its client.
     pub client: u64,
-    /// Of which export.
+    /// Its export.
     pub export: Arc<Export>,
-    /// Of which file.
+    /// Its file.
     pub handle: Handle,
     /// The file within its volume.
     pub node: NodeId,
     seqid: AtomicU32,
     kind: Kind,
-    /// Its part of the memory for clients.
+    /// Its charge on the memory for clients.
     _charge: Charge,
 }
 
-/// Bytes of a state without the names of its owner.
+/// Bytes of a state without the name of its owner.
 const STATE_BYTES: usize = 1024;
-/// The state, the table of its client by owner, and that of owners by number each have the name.
+/// Copies of the owner's name: in the state, in its client's table by owner, and in the table of owners by
+/// number.
 const OWNER_COPIES: usize = 3;
 
 /// Bytes of a state whose owner has this name.
@@ -54,13 +55,13 @@ enum Kind {
 pub struct LockState {
     /// The lock-owner, as the client calls it.
     pub owner: Box<[u8]>,
-    /// The same for the engine.
+    /// The lock-owner as the engine names it.
     pub number: LockOwner,
-    /// The open they were taken through.
+    /// The open through which the locks were taken.
     pub open: Arc<State>,
     opened: Arc<OpenState>,
-    /// Held while ranges are taken and while it is freed, so that none is taken under what is freed at that moment; true
-    /// once it is freed.
+    /// Locked while ranges are taken and while the state is freed. No range can then be taken under a state
+    /// that is being freed. True once it is freed.
     pub freed: Mutex<bool>,
 }
 
@@ -70,7 +71,7 @@ impl Keyed for State {
     }
 }
 
-/// Whose state: an owner of the client, and a file of an export.
+/// The owner and the file that a state belongs to.
 #[derive(Debug, Clone, Copy)]
 pub struct Of<'a> {
     /// The owner, as the client calls it.
@@ -81,15 +82,15 @@ pub struct Of<'a> {
     pub node: NodeId,
 }
 
-/// Where a new state belongs.
+/// The arguments that all kinds of a new state have in common.
 pub struct Place {
-    /// Its key in the table.
+    /// Its key in the table of states.
     pub key: u64,
-    /// Whose it is.
+    /// The client ID of its client.
     pub client: u64,
-    /// Of which export.
+    /// Its export.
     pub export: Arc<Export>,
-    /// Of which file.
+    /// Its file.
     pub handle: Handle,
     /// The file within its volume.
     pub node: NodeId,
@@ -113,7 +114,7 @@ impl State {
         State::new(place, Kind::Open(Arc::new(OpenState::new(owner, holding))))
     }
 
-    /// The first lock of an owner through an open; none when `open` is something else.
+    /// The first lock of an owner through an open. None if `open` is not an open.
     #[must_use]
     pub fn first_lock(place: Place, owner: &[u8], number: LockOwner, open: Arc<State>) -> Option<State> {
         let Kind::Open(opened) = &open.kind else { return None };
@@ -124,13 +125,13 @@ impl State {
         ))
     }
 
-    /// A new delegation of a client that counts in `revoked` how many were taken away from it.
+    /// A new delegation. `revoked` counts the revoked delegations of its client.
     #[must_use]
     pub fn delegated(place: Place, revoked: &Arc<AtomicU64>, holding: Holding) -> State {
         State::new(place, Kind::Delegation(DelegationState::new(revoked, holding)))
     }
 
-    /// When it is a delegation.
+    /// The delegation, if it is one.
     #[must_use]
     pub fn delegation(&self) -> Option<&DelegationState> {
         match &self.kind {
@@ -139,7 +140,7 @@ impl State {
         }
     }
 
-    /// When it is an open.
+    /// The open, if it is one.
     #[must_use]
     pub fn opened(&self) -> Option<&OpenState> {
         match &self.kind {
@@ -148,7 +149,7 @@ impl State {
         }
     }
 
-    /// When it is the locks of an owner.
+    /// The locks of an owner, if it is those.
     #[must_use]
     pub fn locks(&self) -> Option<&LockState> {
         match &self.kind {
@@ -157,7 +158,7 @@ impl State {
         }
     }
 
-    /// What the open behind it holds.
+    /// The engine's open behind the state.
     #[inline]
     #[must_use]
     pub fn holding(&self) -> arc_swap::Guard<Arc<Holding>> {
@@ -168,7 +169,7 @@ impl State {
         }
     }
 
-    /// Its stateid now.
+    /// Its current stateid.
     #[must_use]
     pub fn id(&self, instance: u64) -> StateId {
         StateId { seqid: self.seqid.load(Ordering::Acquire), other: other_of(instance, self.key) }
@@ -186,7 +187,7 @@ impl State {
         StateId { seqid, other: other_of(instance, self.key) }
     }
 
-    /// Whether a stateid's seqid may be used now.
+    /// Checks that the seqid of a stateid may be used now.
     ///
     /// # Errors
     /// NFS4ERR_OLD_STATEID, NFS4ERR_BAD_STATEID.
@@ -203,7 +204,7 @@ impl State {
     }
 }
 
-/// The part of a stateid that names the state: which run of the server, and the key in its table.
+/// The `other` part of a stateid: the instance of the server, and the key in its table of states.
 #[must_use]
 pub fn other_of(instance: u64, key: u64) -> [u8; 12] {
     let mut other = [0; 12];
@@ -212,7 +213,7 @@ pub fn other_of(instance: u64, key: u64) -> [u8; 12] {
     other
 }
 
-/// The key that a stateid names, if it is of this run of the server.
+/// The key that a stateid names, if it is of this instance of the server.
 #[inline]
 #[must_use]
 pub fn key_of(instance: u64, other: &[u8; 12]) -> Option<u64> {
@@ -220,7 +221,7 @@ pub fn key_of(instance: u64, other: &[u8; 12]) -> Option<u64> {
     (*run == run_of(instance)).then(|| key.try_into().map(u64::from_be_bytes).ok())?
 }
 
-/// Four bytes of the instance, never those that special stateids begin with.
+/// Four bytes of the instance. They never equal the beginning of a special stateid.
 fn run_of(instance: u64) -> [u8; 4] {
     let run = (instance as u32) & 0x7fff_ffff | 1;
     run.to_be_bytes()

@@ -1,28 +1,29 @@
-//! One at a time: what one client changes of its states of one file.
+//! Mutual exclusion between changes of one client's states of one file.
 //!
-//! Version 4.1 has no numbers of open-owners, so that a client sends OPEN, CLOSE and DELEGRETURN of one file at the same
-//! time over several connections. Each looks up what the client has of the file and then changes it; a turn is held over both.
+//! NFSv4.1 does not number the requests of an open-owner. A client therefore sends OPEN, CLOSE and
+//! DELEGRETURN of one file at the same time over several connections. Each of them looks up the client's
+//! states of the file and then changes them. It holds a lock over both steps.
 //!
-//! A turn comes before `OpenState::changing`, `LockState::freed` and every lock of the engine. Who holds one takes no other,
-//! and what the engine calls back (a recall, a wake) takes none.
+//! Lock order: this lock comes before `OpenState::changing`, `LockState::freed` and every lock of the engine.
+//! A thread holds at most one of them. Callbacks of the engine (a recall, a wake) take none.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use parking_lot::{Mutex, MutexGuard};
 use volume::NodeId;
 
-/// Locks among which the files of all clients are spread.
+/// Number of locks. The files of all clients are spread over them.
 const LOCKS: usize = 256;
 
-/// One lock, alone in its cache line.
+/// One lock on a cache line of its own.
 #[derive(Default)]
 #[repr(align(64))]
 struct Lock(Mutex<()>);
 
-/// The locks.
+/// The locks for the states of all clients.
 pub struct Turns(Box<[Lock]>);
 
-/// A client's turn with a file; over when dropped.
+/// The exclusive right to change the states of a client on a file. It ends when the guard is dropped.
 pub struct Turn<'a>(#[expect(dead_code, reason = "held, not used")] MutexGuard<'a, ()>);
 
 impl Default for Turns {
@@ -32,7 +33,7 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Waits for the turn of a client, by its client ID, with a file of an export.
+    /// Waits for the lock on the states that a client (by its client ID) has of a file in an export.
     pub fn take(&self, client: u64, export: u32, node: NodeId) -> Turn<'_> {
         let mut hasher = DefaultHasher::new();
         (client, export, node).hash(&mut hasher);
