@@ -40,7 +40,7 @@ pub const MAX_WORKING: usize = 1024;
 pub const MAX_REMEMBERED_CREDENTIALS: usize = 32;
 /// Checked filehandles that a connection remembers.
 pub const REMEMBERED_HANDLES: usize = 32;
-/// Items in the cache. Each may hold a descriptor of the host.
+/// ItemCache in the cache. Each may hold a descriptor of the host.
 pub const MAX_KEPT_ITEMS: usize = 4096;
 /// The time for which an unused item stays in the cache, in nanoseconds.
 pub const ITEM_IDLE_NS: u64 = 2_000_000_000;
@@ -50,7 +50,7 @@ pub const RECALL_AGAIN_NS: u64 = 1_000_000_000;
 pub const RECALL_SILENT_NS: u64 = 5_000_000_000;
 /// The time that a client has to report the times that it keeps, in nanoseconds. After that its delegation is
 /// recalled.
-pub const QUESTION_NS: u64 = 2_000_000_000;
+pub const HOLDER_QUERY_NS: u64 = 2_000_000_000;
 /// The longest symbolic link in bytes.
 pub const MAX_LINK_TEXT: usize = 4095;
 /// The time for which a silent client keeps its state if nobody else needs the room, in nanoseconds.

@@ -566,7 +566,7 @@ fn a_listing_tells_no_size_that_a_writer_may_have_changed() {
         scene.other.on(&mut scene.second, &made, &[closing(open)]).ok();
     }
     let (_, given) = with_writer(&mut scene);
-    // Who can go on without is told of the others.
+    // RpcCredentials can go on without is told of the others.
     let (mut entries, eof) = list(&mut scene, 0, &[AttrNum::RdattrError, AttrNum::Size]).unwrap();
     entries.sort_by(|one, other| one.0.cmp(&other.0));
     let shown: Vec<_> = entries.iter().map(|(name, _, first)| (&name[..], *first)).collect();
@@ -575,7 +575,7 @@ fn a_listing_tells_no_size_that_a_writer_may_have_changed() {
         [(&b"file"[..], Some(Ok(0))), (b"made", delayed), (b"second", Some(Ok(0))), (b"third", Some(Ok(0)))];
     assert_eq!((shown, eof), (wanted.to_vec(), true));
     assert_eq!(scene.call().stateid, given);
-    // Who cannot is told up to there, and then to come again.
+    // RpcCredentials cannot is told up to there, and then to come again.
     let mut cookie = 0;
     while let Ok((entries, eof)) = list(&mut scene, cookie, &[AttrNum::Size]) {
         assert!(!eof && entries.iter().all(|(name, ..)| name != b"made"), "{entries:?}");

@@ -181,7 +181,7 @@ fn what_is_open_goes_on_when_its_export_is_served_from_elsewhere_and_all_else_th
     assert_ne!(made, file);
     client.on(&mut wire, &made, &[writing(new, 0, b"new"), closing(new)]).ok();
     assert_eq!((old.open_count(), elsewhere.engine.open_count()), (before, after));
-    // Who may use the export now counts for the old directory too, and the last close ends it.
+    // RpcCredentials may use the export now counts for the old directory too, and the last close ends it.
     let only = |address: &str| vec![Network { address: address.parse().expect("an address"), bits: 32 }];
     change(&world, |export| export.clients = only("203.0.113.1"));
     assert_eq!(client.on(&mut wire, &file, &[writing(stateid, 0, b"x")]).status(), NfsStat::Stale);

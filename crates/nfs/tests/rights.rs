@@ -281,7 +281,7 @@ fn the_mode_of_a_symbolic_link_is_set_without_effect() {
     let Res::SetAttr(told) = answer.last() else { panic!("{answer:?}") };
     assert!(told.attrsset.iter().any(|number| number == AttrNum::Mode.get()));
     assert_eq!(owners(&world, b"l"), before);
-    // Who may not change it is told so all the same.
+    // RpcCredentials may not change it is told so all the same.
     wire.uid = 7;
     let set = Args::SetAttr(setattr::Args { stateid: StateId::ANONYMOUS, obj_attributes });
     let answer = client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), lookup(b"l"), set]);

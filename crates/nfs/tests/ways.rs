@@ -153,7 +153,7 @@ fn sixteen_connections_and_every_slot_of_a_session_are_used_at_once() {
     }
     let session = world.server.session(&client.session).expect("the session");
     assert_eq!(session.busy_slots(), slots);
-    assert_eq!(session.ways().len(), 16);
+    assert_eq!(session.connections().len(), 16);
     let answers: usize = wires.iter_mut().map(|wire| wire.work().len()).sum();
     assert_eq!((answers, session.busy_slots()), (slots, 0));
     // Every retry, on the connection after that of the request, gets the reply and writes nothing.
@@ -198,7 +198,7 @@ fn one_connection_more_than_a_client_may_have_takes_the_place_of_the_most_silent
     let closed: Vec<_> = (0..CONNECTIONS).filter(|at| wires[*at].is_closed()).collect();
     assert_eq!(closed, [7]);
     let known = world.server.clients.get(client.clientid).expect("the client");
-    assert_eq!((known.ways().len(), known.crowded_out()), (CONNECTIONS, 1));
+    assert_eq!((known.connections().len(), known.crowded_out()), (CONNECTIONS, 1));
     // Another client's do not count.
     let mut other = world.connect();
     Client::new(&mut other, b"somebody else", 1);

@@ -26,29 +26,29 @@ const SPECIAL: &[(&[u8], Sid)] = &[
 
 /// An access list that a client sets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Given {
-    entries: Vec<Entry>,
+pub struct AclToSet {
+    entries: Vec<AceToSet>,
     /// The flags of the attribute dacl. None for the attribute acl, which leaves the flags as they are.
     flags: Option<AclFlags>,
 }
 
 /// One entry as the client sent it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Entry {
+struct AceToSet {
     allows: bool,
     flags: AceFlags,
     mask: AceMask,
     who: Box<[u8]>,
 }
 
-impl Given {
+impl AclToSet {
     /// Reads a list.
     ///
     /// # Errors
     /// NFS4ERR_ATTRNOTSUPP for entries that are not supported (audit, alarm, retention), NFS4ERR_INVAL for
     /// undefined bits, NFS4ERR_FBIG for too many entries, NFS4ERR_BADXDR.
     // RFC 8881 6.2.1.1
-    pub fn read(aces: &List<'_, Ace<'_>>, flags: Option<AclFlags>) -> Result<Given, NfsStat> {
+    pub fn read(aces: &List<'_, Ace<'_>>, flags: Option<AclFlags>) -> Result<AclToSet, NfsStat> {
         let mut entries = Vec::new();
         for ace in aces.iter() {
             let allows = match ace.ace_type {
@@ -66,9 +66,9 @@ impl Given {
             if entries.len() == MAX_ENTRIES {
                 return Err(NfsStat::FBig);
             }
-            entries.push(Entry { allows, flags: ace.flag, mask: ace.access_mask, who: ace.who.into() });
+            entries.push(AceToSet { allows, flags: ace.flag, mask: ace.access_mask, who: ace.who.into() });
         }
-        Ok(Given { entries, flags })
+        Ok(AclToSet { entries, flags })
     }
 
     /// Converts the list into a descriptor for a file with this owner and group. Only the descriptor's access
@@ -101,7 +101,7 @@ impl Given {
     }
 }
 
-impl Entry {
+impl AceToSet {
     /// Appends the entries for the descriptor. An inheritable entry for the owner becomes two: one for the
     /// present owner, and one for the creator of a new object below.
     fn put(
@@ -124,7 +124,7 @@ impl Entry {
         };
         let Some((own, creator)) = own else {
             let is_group = self.flags.contains(AceFlags::IDENTIFIER_GROUP);
-            out.push(make(who(&self.who, is_group, accounts)?, flags));
+            out.push(make(sid_of(&self.who, is_group, accounts)?, flags));
             return Ok(());
         };
         let inherits = security::AceFlags::OBJECT_INHERIT | security::AceFlags::CONTAINER_INHERIT;
@@ -156,7 +156,7 @@ fn kept_flags(flags: AceFlags, is_directory: bool) -> security::AceFlags {
 }
 
 /// The SID for a name.
-fn who(name: &[u8], is_group: bool, accounts: &dyn Accounts) -> Result<Sid, NfsStat> {
+fn sid_of(name: &[u8], is_group: bool, accounts: &dyn Accounts) -> Result<Sid, NfsStat> {
     if let Some((_, sid)) = SPECIAL.iter().find(|(special, _)| *special == name) {
         return Ok(*sid);
     }
@@ -200,18 +200,18 @@ fn numbered(who: &[u8], named: impl Fn(&str, &str) -> Option<u32>) -> Result<u32
 
 /// An entry in NFS form, with its name.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct AceView {
     ace_type: AceType,
     flag: AceFlags,
     access_mask: AceMask,
     who: String,
 }
 
-impl Shown {
+impl AceView {
     /// The entry in wire format.
     #[must_use]
     pub fn ace(&self) -> Ace<'_> {
-        let Shown { ace_type, flag, access_mask, who } = self;
+        let AceView { ace_type, flag, access_mask, who } = self;
         Ace { ace_type: *ace_type, flag: *flag, access_mask: *access_mask, who: who.as_bytes() }
     }
 }
@@ -219,7 +219,7 @@ impl Shown {
 /// The access list of a descriptor in NFS form. A descriptor without a list grants everybody everything, and
 /// is shown as such an entry.
 #[must_use]
-pub fn shown(descriptor: &Descriptor, accounts: &dyn Accounts) -> Vec<Shown> {
+pub fn shown(descriptor: &Descriptor, accounts: &dyn Accounts) -> Vec<AceView> {
     let Some(list) = &descriptor.dacl else {
         let all = security::Ace::allow(well_known::EVERYONE, Rights::ALL, security::AceFlags::empty());
         return one(&all, descriptor, accounts).into_iter().collect();
@@ -228,7 +228,7 @@ pub fn shown(descriptor: &Descriptor, accounts: &dyn Accounts) -> Vec<Shown> {
 }
 
 /// Converts one entry. Types that only Windows knows are left out.
-fn one(ace: &security::Ace, of: &Descriptor, accounts: &dyn Accounts) -> Option<Shown> {
+fn one(ace: &security::Ace, of: &Descriptor, accounts: &dyn Accounts) -> Option<AceView> {
     let (ace_type, rights, sid) = match &ace.kind {
         security::AceKind::Allow(rights, sid) => (AceType::Allowed, *rights, *sid),
         security::AceKind::Deny(rights, sid) => (AceType::Denied, *rights, *sid),
@@ -261,7 +261,7 @@ fn one(ace: &security::Ace, of: &Descriptor, accounts: &dyn Accounts) -> Option<
         sid.to_string()
     };
     let access_mask = AceMask::from_bits_retain((rights.mapped() & Rights::ALL).bits());
-    Some(Shown { ace_type, flag, access_mask, who })
+    Some(AceView { ace_type, flag, access_mask, who })
 }
 
 /// The flags of the attribute dacl.

@@ -143,14 +143,14 @@ pub struct Subject<'a> {
     /// The filehandle, if it was asked for.
     pub handle: Option<&'a Handle>,
     /// The object itself.
-    pub what: What<'a>,
+    pub source: AttributeSource<'a>,
 }
 
 /// An object in an export, or the pseudo root.
 #[expect(clippy::large_enum_variant, reason = "one at a time, on the stack")]
-pub enum What<'a> {
+pub enum AttributeSource<'a> {
     /// An object in an export.
-    Of {
+    Object {
         /// The export.
         export: &'a Export,
         /// Its information from the engine.
@@ -163,7 +163,7 @@ pub enum What<'a> {
         mounted_on: u64,
     },
     /// The pseudo root.
-    Root,
+    PseudoRoot,
 }
 
 /// The fileid of an export's entry in the pseudo root.
@@ -231,7 +231,7 @@ fn wants_list(wanted: &Bitmap) -> bool {
 ///
 /// # Errors
 /// The status of the engine's error.
-pub fn of_item<'a>(export: &'a Export, item: &Item, wanted: &Bitmap) -> Result<What<'a>, NfsStat> {
+pub fn of_item<'a>(export: &'a Export, item: &Item, wanted: &Bitmap) -> Result<AttributeSource<'a>, NfsStat> {
     let info = export.engine.item_info(item);
     let is_below = info.as_ref().is_ok_and(|info| info.file_system != 0);
     let covered = if is_below && wanted.has(AttrNum::MountedOnFileid.get()) {
@@ -253,7 +253,7 @@ pub fn of_known<'a>(
     item: impl Fn() -> Result<Item, share::Refusal>,
     covered: Option<u64>,
     wanted: &Bitmap,
-) -> Result<What<'a>, NfsStat> {
+) -> Result<AttributeSource<'a>, NfsStat> {
     let told = |why: share::Refusal| crate::status::of(&why);
     let info = info.map_err(told)?;
     let space = match info.file_system {
@@ -269,7 +269,7 @@ pub fn of_known<'a>(
     };
     let descriptor = || Ok(export.engine.item_descriptor(&item()?)?.0);
     let descriptor = if wants_list(wanted) { Some(descriptor().map_err(told)?) } else { None };
-    Ok(What::Of { export, info, space, descriptor, mounted_on })
+    Ok(AttributeSource::Object { export, info, space, descriptor, mounted_on })
 }
 
 /// Whether a directory entry alone holds all the attributes that were asked for.
@@ -322,8 +322,8 @@ fn one(number: AttrNum, subject: &Subject<'_>, mut put: impl FnMut(Attr<'_>)) {
         AttrNum::CasePreserving => put(Attr::CasePreserving(true)),
         AttrNum::ChownRestricted => put(Attr::ChownRestricted(true)),
         AttrNum::Homogeneous => put(Attr::Homogeneous(true)),
-        AttrNum::Maxfilesize => put(Attr::Maxfilesize(match &subject.what {
-            What::Of { export, .. } => export.engine.largest_file().unwrap_or(MAX_FILE),
+        AttrNum::Maxfilesize => put(Attr::Maxfilesize(match &subject.source {
+            AttributeSource::Object { export, .. } => export.engine.largest_file().unwrap_or(MAX_FILE),
             _ => MAX_FILE,
         })),
         AttrNum::Maxlink => put(Attr::Maxlink(MAX_LINKS)),
@@ -345,23 +345,23 @@ fn one(number: AttrNum, subject: &Subject<'_>, mut put: impl FnMut(Attr<'_>)) {
                 put(Attr::Filehandle(FileHandle(handle.bytes())));
             }
         }
-        _ => match &subject.what {
-            What::Of { export, descriptor: Some(descriptor), .. }
+        _ => match &subject.source {
+            AttributeSource::Object { export, descriptor: Some(descriptor), .. }
                 if matches!(number, AttrNum::Acl | AttrNum::Dacl) =>
             {
                 list_of(number, export, descriptor, put);
             }
-            What::Of { export, info, space, mounted_on, .. } => {
+            AttributeSource::Object { export, info, space, mounted_on, .. } => {
                 one_of(number, export, info, space.as_ref(), *mounted_on, put);
             }
-            What::Root => one_of_root(number, subject.server, put),
+            AttributeSource::PseudoRoot => one_of_root(number, subject.server, put),
         },
     }
 }
 
 fn list_of(number: AttrNum, export: &Export, descriptor: &Descriptor, mut put: impl FnMut(Attr<'_>)) {
     let shown = acl::shown(descriptor, export.engine.config().accounts.as_ref());
-    let aces: Vec<_> = shown.iter().map(acl::Shown::ace).collect();
+    let aces: Vec<_> = shown.iter().map(acl::AceView::ace).collect();
     match number {
         AttrNum::Acl => put(Attr::Acl(List::of(&aces))),
         _ => put(Attr::Dacl(Acl41 { flag: acl::flags(descriptor), aces: List::of(&aces) })),

@@ -7,14 +7,14 @@ use share::engine::Accounts;
 use share::{Item, Options};
 use volume::Time;
 
-use super::acl::{self, Given};
+use super::acl::{self, AclToSet};
 use super::time::time_of;
 use super::{MAX_FILE, supported};
 use crate::config::Export;
 
 /// The new value of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
+pub enum TimeToSet {
     /// The server's present time.
     Now,
     /// A time that the client names.
@@ -23,24 +23,24 @@ pub enum When {
 
 /// Times that a client has kept under a delegation (RFC 9754 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Delegated {
+pub struct DelegatedTimes {
     /// The last access.
     pub accessed: Option<Time>,
     /// The last modification of the data.
     pub modified: Option<Time>,
 }
 
-impl Delegated {
+impl DelegatedTimes {
     /// Whether no time is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        *self == Delegated::default()
+        *self == DelegatedTimes::default()
     }
 }
 
 /// The attributes that a request sets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Wanted {
+pub struct SetAttributes {
     /// The length in bytes.
     pub size: Option<u64>,
     /// The permission bits.
@@ -50,27 +50,27 @@ pub struct Wanted {
     /// The group.
     pub gid: Option<u32>,
     /// The last access.
-    pub accessed: Option<When>,
+    pub accessed: Option<TimeToSet>,
     /// The last modification of the data.
-    pub modified: Option<When>,
+    pub modified: Option<TimeToSet>,
     /// The same times from the holder of a delegation that keeps them.
-    pub delegated: Delegated,
+    pub delegated: DelegatedTimes,
     /// The access list.
-    pub list: Option<Given>,
+    pub list: Option<AclToSet>,
     /// Bits that a new file's mode loses, unless the file inherits an access list.
     pub umask: Option<u32>,
     /// The numbers of all attributes that are set.
     pub mask: Bitmap,
 }
 
-impl Wanted {
+impl SetAttributes {
     /// Reads the attributes of a request.
     ///
     /// # Errors
     /// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL for attributes that can only be read, NFS4ERR_BADOWNER,
     /// NFS4ERR_BADXDR.
-    pub fn read(given: &Fattr<'_>, minor: u32, accounts: &dyn Accounts) -> Result<Wanted, NfsStat> {
-        let mut wanted = Wanted::default();
+    pub fn read(given: &Fattr<'_>, minor: u32, accounts: &dyn Accounts) -> Result<SetAttributes, NfsStat> {
+        let mut wanted = SetAttributes::default();
         let supported = supported(minor);
         if given.mask.beyond() || !given.mask.without(&supported).is_empty() {
             return Err(NfsStat::AttrNotSupp);
@@ -87,8 +87,8 @@ impl Wanted {
                 Attr::Mode(mode) if mode <= 0o7777 => wanted.mode = Some(mode),
                 Attr::Owner(who) => wanted.uid = Some(acl::user(who, accounts)?),
                 Attr::OwnerGroup(who) => wanted.gid = Some(acl::group(who, accounts)?),
-                Attr::Acl(aces) => wanted.list = Some(Given::read(&aces, None)?),
-                Attr::Dacl(list) => wanted.list = Some(Given::read(&list.aces, Some(list.flag))?),
+                Attr::Acl(aces) => wanted.list = Some(AclToSet::read(&aces, None)?),
+                Attr::Dacl(list) => wanted.list = Some(AclToSet::read(&list.aces, Some(list.flag))?),
                 Attr::ModeUmask(given) if given.mode <= 0o7777 && given.umask <= 0o777 => {
                     (wanted.mode, wanted.umask) = (Some(given.mode), Some(given.umask));
                 }
@@ -114,8 +114,8 @@ impl Wanted {
     ///
     /// # Errors
     /// As for [`SetAttributes::read`]; NFS4ERR_INVAL.
-    pub fn read_for_new(given: &Fattr<'_>, minor: u32, accounts: &dyn Accounts) -> Result<Wanted, NfsStat> {
-        let wanted = Wanted::read(given, minor, accounts)?;
+    pub fn read_for_new(given: &Fattr<'_>, minor: u32, accounts: &dyn Accounts) -> Result<SetAttributes, NfsStat> {
+        let wanted = SetAttributes::read(given, minor, accounts)?;
         if wanted.delegated.is_empty() { Ok(wanted) } else { Err(NfsStat::Inval) }
     }
 
@@ -138,10 +138,10 @@ impl Wanted {
     }
 }
 
-fn when_of(when: SetTime) -> Result<When, NfsStat> {
+fn when_of(when: SetTime) -> Result<TimeToSet, NfsStat> {
     match when {
-        SetTime::Server => Ok(When::Now),
-        SetTime::Client(time) => time_of(time).map(When::At),
+        SetTime::Server => Ok(TimeToSet::Now),
+        SetTime::Client(time) => time_of(time).map(TimeToSet::At),
     }
 }
 
@@ -156,7 +156,7 @@ mod tests {
     fn what_can_only_be_read_is_not_set() {
         let read = |attributes: &[Attr<'_>]| {
             let mut room = Vec::new();
-            Wanted::read(&Fattr::of(attributes, &mut room), 1, &NoAccounts)
+            SetAttributes::read(&Fattr::of(attributes, &mut room), 1, &NoAccounts)
         };
         assert_eq!(
             read(&[Attr::Size(5), Attr::Mode(0o640)]).map(|w| (w.size, w.mode)),

@@ -47,7 +47,7 @@ impl Current {
 
     /// From an item that was found in an export.
     #[must_use]
-    pub fn found(export: &Arc<Export>, item: Item) -> Current {
+    pub fn of_item(export: &Arc<Export>, item: Item) -> Current {
         Current { origin: Origin::Named(Arc::clone(export)), handle: None, item: Some(item) }
     }
 

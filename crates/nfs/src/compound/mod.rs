@@ -9,13 +9,13 @@
 //! wait for the limits of a share, [`opens_to_record`] the opens to record before the reply is sent, and
 //! [`transactions`] the counting.
 
-pub mod course;
+pub mod transactions;
 pub mod current;
-pub mod go;
-mod noting;
-pub mod pacing;
-pub mod promised;
-pub mod under_way;
+pub mod dispatch;
+mod sampling;
+pub mod throttling;
+pub mod opens_to_record;
+pub mod active;
 
 use std::sync::Arc;
 
@@ -27,18 +27,18 @@ use share::{Caller, Identity, Step};
 use volume::Patience;
 use wire::{Frame, Now};
 
-use crate::compound::course::Course;
+use crate::compound::transactions::CompoundTransactions;
 use crate::compound::current::Current;
-use crate::compound::pacing::Pacing;
-use crate::compound::promised::Promised;
+use crate::compound::throttling::ThrottleState;
+use crate::compound::opens_to_record::OpensToRecord;
 use crate::config::Export;
-use crate::server::Near;
+use crate::server::ServerRef;
 use crate::state::filehandle::Handle;
-use crate::state::question::Question;
+use crate::state::attribute_query::AttributeQuery;
 use crate::state::session::Session;
 use crate::state::slot;
-use crate::state::way::Way;
-use crate::state::who::Who;
+use crate::state::connection_handle::ConnectionHandle;
+use crate::state::credentials::RpcCredentials;
 
 /// The reason why an operation did not succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub enum Stop {
     /// It failed with this status. Its result holds nothing else.
     Fail(NfsStat),
     /// It failed with this status. Its result is written already.
-    Told(NfsStat),
+    Written(NfsStat),
     /// It would have to wait for the device. It runs again where waiting is allowed.
     Work,
     /// It waits for the limits of a share, or for the reply of another client. It then runs again.
@@ -54,7 +54,7 @@ pub enum Stop {
 }
 
 /// The outcome of an operation. On success its result is written.
-pub type Done = Result<(), Stop>;
+pub type OpResult = Result<(), Stop>;
 
 impl From<NfsStat> for Stop {
     fn from(status: NfsStat) -> Stop {
@@ -70,7 +70,7 @@ impl From<share::Refusal> for Stop {
 
 /// The point that a COMPOUND has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flow {
+pub enum CompoundProgress {
     /// All operations are done.
     Done,
     /// The next operation waits for the limits of a share or for another client.
@@ -103,11 +103,11 @@ pub struct Serving {
 /// A COMPOUND while it runs.
 pub struct Run {
     /// The server.
-    pub server: Near,
+    pub server: ServerRef,
     /// The connection on which it arrived.
-    pub way: Arc<Way>,
+    pub connection: Arc<ConnectionHandle>,
     /// The RPC credentials of the request.
-    pub who: Arc<Who>,
+    pub credentials: Arc<RpcCredentials>,
     /// The session. Before SEQUENCE, the one that the connection used last.
     pub session: Option<Arc<Session>>,
     /// The slot, once SEQUENCE has run.
@@ -135,7 +135,7 @@ pub struct Run {
     /// The reply.
     pub writer: ReplyWriter,
     /// Opens that the reply tells of and that are to be recorded first.
-    pub promised: Promised,
+    pub opens_to_record: OpensToRecord,
     /// The status of the whole COMPOUND.
     pub status: NfsStat,
     /// The stored reply for a retry. It replaces everything else.
@@ -145,26 +145,26 @@ pub struct Run {
     /// The operation that follows SEQUENCE.
     pub next_number: Option<OpNum>,
     /// The state of its throttling.
-    pub pacing: Pacing,
+    pub throttle: ThrottleState,
     /// The query to the holder of a delegation that it waits for.
-    pub question: Option<Arc<Question>>,
+    pub query: Option<Arc<AttributeQuery>>,
     /// Its transactions.
-    pub course: Course,
+    pub transactions: CompoundTransactions,
     /// The client that the connection turned out to belong to, if that is new.
     pub placement: Option<u128>,
     /// The current operation, or the last one that began, and the position of its result.
-    doing: Option<(Mark, OpNum)>,
+    current_op: Option<(Mark, OpNum)>,
     xid: u32,
 }
 
 /// The arguments of [`Run::new`].
 pub struct Begin {
     /// The server.
-    pub server: Near,
+    pub server: ServerRef,
     /// The connection.
-    pub way: Arc<Way>,
+    pub connection: Arc<ConnectionHandle>,
     /// The RPC credentials of the request.
-    pub who: Arc<Who>,
+    pub credentials: Arc<RpcCredentials>,
     /// The session that the connection used last.
     pub session: Option<Arc<Session>>,
     /// The XID of the call.
@@ -177,13 +177,13 @@ impl Run {
     /// Begins the reply to a call, in `frame`.
     #[must_use]
     pub fn new(begin: Begin, call: &compound::Call<'_>, request_len: usize, frame: Frame) -> Run {
-        let Begin { server, way, who, session, xid, now } = begin;
-        let mark = slot::mark(call.argarray, who.mark());
-        let is_sys = who.is_sys();
+        let Begin { server, connection, credentials, session, xid, now } = begin;
+        let mark = slot::mark(call.argarray, credentials.mark());
+        let is_sys = credentials.is_sys();
         Run {
             server,
-            way,
-            who,
+            connection,
+            credentials,
             session,
             serving: None,
             minor: call.minorversion,
@@ -197,22 +197,22 @@ impl Run {
             now,
             patience: Patience::Cached,
             writer: ReplyWriter::begin(frame, xid, call.tag),
-            promised: Promised::default(),
+            opens_to_record: OpensToRecord::default(),
             status: NfsStat::Ok,
             replay: None,
             is_last: false,
             next_number: None,
-            pacing: Pacing::default(),
-            question: None,
-            course: Course::new(now.mono_ns, is_sys),
+            throttle: ThrottleState::default(),
+            query: None,
+            transactions: CompoundTransactions::new(now.mono_ns, is_sys),
             placement: None,
-            doing: None,
+            current_op: None,
             xid,
         }
     }
 
     /// Writes the result of an operation that succeeded.
-    pub fn answer<'d, T>(&mut self, number: OpNum, ok: T) -> Done
+    pub fn reply<'d, T>(&mut self, number: OpNum, ok: T) -> OpResult
     where
         Result<T, NfsStat>: Outcome<'d>,
     {
@@ -221,7 +221,7 @@ impl Run {
     }
 
     /// The same for an operation whose result is only a status.
-    pub fn plain(&mut self, number: OpNum) -> Done {
+    pub fn reply_status(&mut self, number: OpNum) -> OpResult {
         self.writer.put_status(number, NfsStat::Ok);
         Ok(())
     }
@@ -230,14 +230,14 @@ impl Run {
     /// was silent for longest.
     // RFC 8881 2.10.3.1
     pub fn bind(&mut self, session: &Arc<Session>, fore: bool, back: bool) {
-        let is_new = session.bind(&self.way, fore, back);
-        self.way.remember(session);
+        let is_new = session.bind(&self.connection, fore, back);
+        self.connection.remember(session);
         if back {
-            self.server.look_after_recalls(&session.client, self.now);
+            self.server.retry_recalls(&session.client, self.now);
         }
         if is_new {
             self.placement = Some(session.client.key.0);
-            session.client.make_room(&self.way, self.server.config().connections_per_client);
+            session.client.make_room(&self.connection, self.server.config().connections_per_client);
         }
     }
 
@@ -254,7 +254,7 @@ impl Run {
     ///
     /// # Errors
     /// NFS4ERR_NOFILEHANDLE, NFS4ERR_STALE, or the status of the engine's error.
-    pub fn found(&mut self) -> Result<Option<(Arc<Export>, share::Item)>, NfsStat> {
+    pub fn current_item(&mut self) -> Result<Option<(Arc<Export>, share::Item)>, NfsStat> {
         let current = self.current.as_mut().ok_or(NfsStat::NoFileHandle)?;
         current.item(&self.server, self.now)
     }
@@ -264,7 +264,7 @@ impl Run {
     /// # Errors
     /// As above; and `on_root` for the pseudo root.
     pub fn item(&mut self, on_root: NfsStat) -> Result<(Arc<Export>, share::Item), NfsStat> {
-        self.found()?.ok_or(on_root)
+        self.current_item()?.ok_or(on_root)
     }
 
     /// The current filehandle in wire format.
@@ -295,7 +295,7 @@ impl Run {
     /// The identity of the requester in an export.
     #[must_use]
     pub fn identity(&self, export: &Arc<Export>) -> Arc<Identity> {
-        self.who.identity(export)
+        self.credentials.identity(export)
     }
 
     /// Sends the engine of an export a request that may conflict with the rights of another client. A request
@@ -307,14 +307,14 @@ impl Run {
     pub fn ask<T>(
         &self,
         export: &Arc<Export>,
-        question: impl Fn(&share::Share, &Caller<'_>) -> Step<T>,
+        request: impl Fn(&share::Share, &Caller<'_>) -> Step<T>,
     ) -> Result<T, Stop> {
         let identity = self.identity(export);
         let client = self.session()?.client.key;
         let waiter = self.server.nobody();
         let caller =
             Caller { identity: &identity, client, waiter: Some(waiter), now: self.now, origin: None };
-        match question(&export.engine, &caller) {
+        match request(&export.engine, &caller) {
             Step::Done(done) => Ok(done),
             Step::Wait(ticket) => {
                 let is_for_absent = self.server.grace.is_on() && export.engine.waits_for_absent(ticket);
@@ -329,15 +329,15 @@ impl Run {
     ///
     /// # Errors
     /// The status of the engine's error.
-    pub fn tell<T>(
+    pub fn ask_now<T>(
         &self,
         export: &Arc<Export>,
-        question: impl FnOnce(&share::Share, &Caller<'_>) -> Result<T, share::Refusal>,
+        request: impl FnOnce(&share::Share, &Caller<'_>) -> Result<T, share::Refusal>,
     ) -> Result<T, Stop> {
         let identity = self.identity(export);
         let client = self.session()?.client.key;
         let caller = Caller { identity: &identity, client, waiter: None, now: self.now, origin: None };
-        Ok(question(&export.engine, &caller)?)
+        Ok(request(&export.engine, &caller)?)
     }
 
     /// The verifier by which a client sees that unstable writes to an export may be lost. Read it before a

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use wire::Mailbox;
 
-use crate::compound::under_way::{Finished, Held};
-use crate::state::way::Mail;
+use crate::compound::active::{Finished, SuspendedCompound};
+use crate::state::connection_handle::Mail;
 
 /// An event that a connection handles on its own thread.
 #[derive(Debug)]
@@ -16,15 +16,15 @@ pub enum Event {
         finished: Option<Box<Finished>>,
     },
     /// A COMPOUND on the blocking pool waits for the limits of a share.
-    Held(Box<Held>),
+    Suspended(Box<SuspendedCompound>),
     /// A message from another part of the server.
     Mail(Mail),
 }
 
 /// Adapts the transport's mailbox for the layers below, which know no COMPOUND.
-pub(crate) struct Letterbox(pub Arc<dyn Mailbox<Event>>);
+pub(crate) struct EventMailbox(pub Arc<dyn Mailbox<Event>>);
 
-impl Mailbox<Mail> for Letterbox {
+impl Mailbox<Mail> for EventMailbox {
     fn post(&self, mail: Mail) -> bool {
         self.0.post(Event::Mail(mail))
     }

@@ -8,18 +8,18 @@ use nfs_wire::rpc::record::RecordMark;
 use wire::endpoint::{Principal, Record, Service};
 use wire::{Conversation, Mailbox, Now, Output, Peer, Transfer};
 
-use crate::compound::under_way::Held;
+use crate::compound::active::SuspendedCompound;
 use crate::connection::Connection;
 use crate::connection::event::Event;
 use crate::limits::{MAX_CHANNEL_MESSAGE, MAX_MESSAGE_WITHOUT_SESSION};
 use crate::server::Server;
-use crate::state::way::Mail;
+use crate::state::connection_handle::Mail;
 
 /// A [`Server`] as a service of the transport.
 #[derive(Debug, Clone)]
-pub struct Nfs(pub Arc<Server>);
+pub struct NfsService(pub Arc<Server>);
 
-impl Service for Nfs {
+impl Service for NfsService {
     type Conversation = Connection;
 
     fn record(&self, prefix: [u8; 4]) -> Record {
@@ -39,18 +39,18 @@ impl Service for Nfs {
 pub struct Endpoints {
     /// The servers and their addresses. An unspecified address stands for all addresses that no other server
     /// has.
-    routes: Vec<(SocketAddr, Nfs)>,
+    routes: Vec<(SocketAddr, NfsService)>,
 }
 
 impl Endpoints {
     /// Creates the service from pairs of address and server.
     #[must_use]
-    pub fn new(routes: Vec<(SocketAddr, Nfs)>) -> Endpoints {
+    pub fn new(routes: Vec<(SocketAddr, NfsService)>) -> Endpoints {
         Endpoints { routes }
     }
 
     /// The server for a connection that arrived at this local address.
-    fn at(&self, local: SocketAddr) -> Option<&Nfs> {
+    fn at(&self, local: SocketAddr) -> Option<&NfsService> {
         let ip = local.ip().to_canonical();
         let here = || self.routes.iter().filter(|(at, _)| at.port() == local.port());
         let own = here().find(|(at, _)| at.ip().to_canonical() == ip);
@@ -84,15 +84,15 @@ impl Conversation for Connection {
     type Event = Event;
 
     fn on_message(&mut self, message: &mut [u8], now: Now, out: &mut Output<Event>) {
-        self.desk.begin();
+        self.counters.begin();
         self.receive(message, now, out);
     }
 
     fn on_event(&mut self, event: Event, now: Now, out: &mut Output<Event>) {
         match event {
             Event::Answered { finished } => self.answered(finished, out),
-            Event::Held(held) => self.held_by_a_job(*held, now, out),
-            Event::Mail(Mail::LetGo { token }) => self.let_go(token, now, out),
+            Event::Suspended(suspended) => self.suspended_on_pool(*suspended, now, out),
+            Event::Mail(Mail::Resume { token }) => self.resume(token, now, out),
             Event::Mail(Mail::Call(call)) => self.call_client(*call, now, out),
             Event::Mail(Mail::SessionGone { session }) => self.forget_session(session),
             Event::Mail(Mail::Close) => out.close = true,
@@ -120,12 +120,12 @@ impl Conversation for Connection {
     }
 
     fn holds(&self) -> usize {
-        self.held_bytes
+        self.suspended_bytes
     }
 
     fn event_bytes(&self, event: &Event) -> usize {
         match event {
-            Event::Answered { finished: Some(finished) } => finished.frame.held(),
+            Event::Answered { finished: Some(finished) } => finished.frame.suspended(),
             _ => 0,
         }
     }
@@ -137,24 +137,24 @@ impl Conversation for Connection {
     fn on_deadline(&mut self, _now: Now, _out: &mut Output<Event>) {}
 
     fn before_leaving(&mut self) {
-        self.promised.keep();
+        self.opens_to_record.record();
     }
 
     fn turned(&mut self, ended_ns: u64, end: u64) {
-        self.desk.turned(ended_ns, end, self.under_way());
-        self.held_bytes = self.held.values_mut().map(Held::keeps).sum();
+        self.counters.turned(ended_ns, end, self.requests_in_progress());
+        self.suspended_bytes = self.suspended.values_mut().map(SuspendedCompound::memory_bytes).sum();
     }
 
     fn sent(&mut self, taken: u64, at_ns: u64) {
-        self.desk.sent(taken, at_ns);
+        self.counters.sent(taken, at_ns);
     }
 
     fn transfer(&self) -> Option<&Transfer> {
-        Some(&self.way.transfer)
+        Some(&self.handle.transfer)
     }
 
     fn on_close(&mut self, now: Now) {
-        self.end_held(now);
+        self.end_suspended(now);
         self.closed(now);
     }
 }

@@ -8,26 +8,26 @@ use share::{Identity, Info, Item};
 use volume::Kind;
 use volume::security::Rights;
 
-use crate::compound::{Done, Run, Stop};
+use crate::compound::{OpResult, Run, Stop};
 use crate::config::Export;
 
 /// Answers which of the requested accesses the user has.
 ///
 /// # Errors
 /// NFS4ERR_STALE, or the status of the engine's error.
-pub fn run(run: &mut Run, args: &Args) -> Done {
-    let Some((export, item)) = run.found()? else {
+pub fn run(run: &mut Run, args: &Args) -> OpResult {
+    let Some((export, item)) = run.current_item()? else {
         let told = AccessBits::READ | AccessBits::LOOKUP;
         let supported = told | AccessBits::MODIFY | AccessBits::EXTEND | AccessBits::DELETE;
         return run
-            .answer(OpNum::Access, ResOk { supported: args.access & supported, access: args.access & told });
+            .reply(OpNum::Access, ResOk { supported: args.access & supported, access: args.access & told });
     };
     let mut access = given(run, &export, &item)?;
     if export.read_only {
         access -= AccessBits::MODIFY | AccessBits::EXTEND | AccessBits::DELETE | AccessBits::XAWRITE;
     }
     let supported = supported_for(item.kind(), run.minor) & args.access;
-    run.answer(OpNum::Access, ResOk { supported, access: access & supported })
+    run.reply(OpNum::Access, ResOk { supported, access: access & supported })
 }
 
 /// The accesses that the user has to an item.
@@ -36,8 +36,8 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
 /// The status of the engine's error.
 pub fn given(run: &Run, export: &Arc<Export>, item: &Item) -> Result<AccessBits, Stop> {
     let info = export.engine.item_info(item)?;
-    let rights = run.tell(export, |engine, caller| engine.item_rights(caller, item))?;
-    let runs = run.tell(export, |engine, caller| engine.item_runs(caller, item))?;
+    let rights = run.ask_now(export, |engine, caller| engine.item_rights(caller, item))?;
+    let runs = run.ask_now(export, |engine, caller| engine.item_runs(caller, item))?;
     Ok(bits_of(rights, &info, &run.identity(export), runs))
 }
 
@@ -56,7 +56,7 @@ fn supported_for(kind: Kind, minor: u32) -> AccessBits {
     }
 }
 
-fn bits_of(rights: Rights, info: &Info, who: &Identity, runs: bool) -> AccessBits {
+fn bits_of(rights: Rights, info: &Info, identity: &Identity, runs: bool) -> AccessBits {
     let mut out = AccessBits::empty();
     out.set(AccessBits::READ, rights.contains(Rights::READ_DATA));
     out.set(AccessBits::MODIFY, rights.contains(Rights::WRITE_DATA));
@@ -65,7 +65,7 @@ fn bits_of(rights: Rights, info: &Info, who: &Identity, runs: bool) -> AccessBit
     out.set(AccessBits::XAWRITE, rights.contains(Rights::WRITE_EA));
     if info.kind == Kind::Directory {
         out.set(AccessBits::LOOKUP, rights.contains(Rights::TRAVERSE));
-        let deletes = rights.contains(Rights::DELETE_CHILD) || who.unbound;
+        let deletes = rights.contains(Rights::DELETE_CHILD) || identity.unbound;
         out.set(AccessBits::DELETE, deletes);
     } else {
         out.set(AccessBits::EXECUTE, rights.contains(Rights::EXECUTE) && runs);

@@ -11,13 +11,13 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
 use share::{Caching, Caller, Open};
 
-use super::states::{Target, enter, reserve};
+use super::states::{StateTarget, enter, reserve};
 use crate::compound::{Run, Stop};
-use crate::state::grace::{Kept, close};
+use crate::state::grace::{UnclaimedOpen, close};
 use crate::state::open::Holding;
-use crate::state::record::What;
+use crate::state::record::RecordedKind;
 use crate::state::share_reservation::Reservation;
-use crate::state::stateid::{Place, State};
+use crate::state::stateid::{NewState, LockingState};
 
 /// Checks that the client may reclaim now.
 ///
@@ -50,16 +50,16 @@ pub fn conflict(stop: Stop) -> Stop {
 /// NFS4ERR_DELAY, NFS4ERR_ROFS.
 pub fn take_open(
     run: &Run,
-    target: Target<'_>,
+    target: StateTarget<'_>,
     owner: &[u8],
     wanted: Reservation,
-) -> Result<Option<Arc<State>>, Stop> {
+) -> Result<Option<Arc<LockingState>>, Stop> {
     let (client, of) = (target.client, target.of(owner));
     let Reservation { access, deny } = wanted;
     if access.contains(ShareAccess::WRITE) {
         run.check_writable(target.export)?;
     }
-    let taken = run.server.grace.take(client.key, What::Open, of);
+    let taken = run.server.grace.take(client.key, RecordedKind::Open, of);
     let Some(kept) = taken else { return Ok(None) };
     let is_within = kept.note.access.contains(access) && kept.note.deny.contains(deny);
     if !is_within {
@@ -68,7 +68,7 @@ pub fn take_open(
         return Ok(None);
     }
     let state = take_up(run, target, &kept, |place, holding| {
-        State::open(place, owner, Holding::new(holding, access, deny))
+        LockingState::open(place, owner, Holding::new(holding, access, deny))
     })?;
     enter(run, &state, client.add_open(of, &state))?;
     run.server.grace.claimed(client.key, &state, run.now);
@@ -76,9 +76,9 @@ pub fn take_open(
 }
 
 /// The outcome of reclaiming a delegation.
-pub enum Again {
+pub enum DelegationReclaim {
     /// The client has the delegation again.
-    Held(Arc<State>),
+    Held(Arc<LockingState>),
     /// The delegation was revoked before the restart, so others may have changed the file since.
     Lost,
     /// The delegation was not recorded.
@@ -95,33 +95,33 @@ pub fn is_held(open: &Open, write: bool) -> bool {
 ///
 /// # Errors
 /// NFS4ERR_DELAY.
-pub fn take_delegation(run: &Run, target: Target<'_>, write: bool) -> Result<Again, Stop> {
-    let taken = run.server.grace.take(target.client.key, What::Delegation, target.of(&[]));
-    let Some(kept) = taken else { return Ok(Again::Unknown) };
+pub fn take_delegation(run: &Run, target: StateTarget<'_>, write: bool) -> Result<DelegationReclaim, Stop> {
+    let taken = run.server.grace.take(target.client.key, RecordedKind::Delegation, target.of(&[]));
+    let Some(kept) = taken else { return Ok(DelegationReclaim::Unknown) };
     if kept.note.access.contains(ShareAccess::WRITE) != write {
         close(&target.export.engine, &kept.open, run.now);
-        return Ok(Again::Unknown);
+        return Ok(DelegationReclaim::Unknown);
     }
     // It stays recorded until its client has freed it.
     if !is_held(&kept.open, write) {
         close(&target.export.engine, &kept.open, run.now);
-        return Ok(Again::Lost);
+        return Ok(DelegationReclaim::Lost);
     }
     let access = kept.note.access;
     let state = take_up(run, target, &kept, |place, holding| {
-        State::delegated(place, &target.client.revoked, Holding::new(holding, access, ShareDeny::empty()))
+        LockingState::delegated(place, &target.client.revoked, Holding::new(holding, access, ShareDeny::empty()))
     })?;
-    Ok(Again::Held(state))
+    Ok(DelegationReclaim::Held(state))
 }
 
-/// Turns an open that was kept into a state of its client.
+/// StateLocks an open that was kept into a state of its client.
 fn take_up(
     run: &Run,
-    target: Target<'_>,
-    kept: &Kept,
-    make: impl FnOnce(Place, Arc<Open>) -> State,
-) -> Result<Arc<State>, Stop> {
-    let Target { client, export, handle, .. } = target;
+    target: StateTarget<'_>,
+    kept: &UnclaimedOpen,
+    make: impl FnOnce(NewState, Arc<Open>) -> LockingState,
+) -> Result<Arc<LockingState>, Stop> {
+    let StateTarget { client, export, handle, .. } = target;
     let node = kept.open.node_id();
     client.attach(export);
     if let Some(key) = kept.open.cache_key() {
@@ -131,7 +131,7 @@ fn take_up(
         close(&target.export.engine, &kept.open, run.now);
         return Err(NfsStat::Delay.into());
     };
-    let place = Place { key, client: client.id, export: Arc::clone(export), handle, node };
+    let place = NewState { key, client: client.id, export: Arc::clone(export), handle, node };
     let state = run.server.enter_state(make(place, Arc::clone(&kept.open)));
     if state.delegation().is_some() {
         // Add it before it belongs to the client again, since other requests may wait for it.

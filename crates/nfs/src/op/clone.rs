@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::copy::length;
-use super::io::{Through, owner, through, through_saved};
-use crate::compound::{Done, Run, Stop};
+use super::io::{IoOpen, owner, io_open, io_open_saved};
+use crate::compound::{OpResult, Run, Stop};
 use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::clone::Args;
@@ -16,14 +16,14 @@ use nfs_wire::op::open::ShareAccess;
 /// # Errors
 /// As for [`io_open`]; NFS4ERR_NOTSUPP if files cannot share storage, NFS4ERR_XDEV between exports,
 /// NFS4ERR_INVAL for ranges that are not whole blocks.
-pub fn run(run: &mut Run, args: &Args) -> Done {
+pub fn run(run: &mut Run, args: &Args) -> OpResult {
     run.current()?;
     if run.saved.is_none() {
         return Err(NfsStat::NoFileHandle.into());
     }
     run.may_wait()?;
-    let from = through_saved(run, &args.src_stateid, ShareAccess::READ)?;
-    let done = match through(run, &args.dst_stateid, ShareAccess::WRITE) {
+    let from = io_open_saved(run, &args.src_stateid, ShareAccess::READ)?;
+    let done = match io_open(run, &args.dst_stateid, ShareAccess::WRITE) {
         Ok(to) => {
             let done = share_storage(run, args, &from, &to);
             to.end(run);
@@ -33,10 +33,10 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
     };
     from.end(run);
     done?;
-    run.plain(OpNum::Clone)
+    run.reply_status(OpNum::Clone)
 }
 
-fn share_storage(run: &Run, args: &Args, from: &Through, to: &Through) -> Result<(), Stop> {
+fn share_storage(run: &Run, args: &Args, from: &IoOpen, to: &IoOpen) -> Result<(), Stop> {
     run.check_writable(to.export())?;
     let engine = &to.export().engine;
     if !Arc::ptr_eq(&from.export().engine, engine) {

@@ -8,9 +8,9 @@ use nfs_wire::op::close::{Args, ResOk};
 use nfs_wire::op::open::ShareAccess;
 use nfs_wire::types::StateId;
 
-use super::io::meant;
-use crate::compound::{Done, Run};
-use crate::state::stateid::Of;
+use super::io::resolve_stateid;
+use crate::compound::{OpResult, Run};
+use crate::state::stateid::OwnerOnFile;
 
 /// The longest wait of a CLOSE for a recall of the client's own delegation, in nanoseconds.
 const AWAITED_NS: u64 = 2_000_000_000;
@@ -19,12 +19,12 @@ const AWAITED_NS: u64 = 2_000_000_000;
 ///
 /// # Errors
 /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID.
-pub fn run(run: &mut Run, args: &Args) -> Done {
+pub fn run(run: &mut Run, args: &Args) -> OpResult {
     let handle = run.handle()?;
-    let id = meant(run, &args.open_stateid)?;
+    let id = resolve_stateid(run, &args.open_stateid)?;
     let client = Arc::clone(&run.session()?.client);
     let server = Arc::clone(&run.server);
-    let (state, turn) = server.state_in_turn(client.id, &id)?;
+    let (state, lock) = server.locked_state(client.id, &id)?;
     let open = state.opened().ok_or(NfsStat::BadStateId)?;
     if state.handle != handle {
         return Err(NfsStat::BadStateId.into());
@@ -37,12 +37,12 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
     if is_awaited {
         return Err(NfsStat::Delay.into());
     }
-    let of = Of { owner: &open.owner, export: state.export.id, node: state.node };
+    let of = OwnerOnFile { owner: &open.owner, export: state.export.id, node: state.node };
     for locks in client.remove_open(of, &state) {
         server.end_state(&locks, run.now);
     }
     server.end_state(&state, run.now);
-    drop(turn);
+    drop(lock);
     run.stateid = None;
-    run.answer(OpNum::Close, ResOk { open_stateid: StateId::INVALID })
+    run.reply(OpNum::Close, ResOk { open_stateid: StateId::INVALID })
 }

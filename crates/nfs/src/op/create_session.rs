@@ -6,9 +6,9 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::create_session::{Args, ChannelAttrs, ResOk, SessionFlags};
 
-use crate::compound::{Done, Run};
+use crate::compound::{OpResult, Run};
 use crate::limits::{MAX_CACHED_REPLY, MAX_CHANNEL_MESSAGE, MAX_OPERATIONS, MAX_SLOTS, MIN_CHANNEL_MESSAGE};
-use crate::state::callback::{Caller, Calling};
+use crate::state::callback::{CallbackCredentials, CallbackParams};
 use crate::state::client::Client;
 
 /// The flags that a client may send.
@@ -19,7 +19,7 @@ const TAKEN: SessionFlags =
 ///
 /// # Errors
 /// NFS4ERR_STALE_CLIENTID, NFS4ERR_CLID_INUSE, NFS4ERR_SEQ_MISORDERED, NFS4ERR_INVAL, NFS4ERR_TOOSMALL, NFS4ERR_NOSPC.
-pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
+pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
     let client = run.server.clients.get(args.clientid).ok_or(NfsStat::StaleClientId)?;
     // RFC 8881 18.35.4: a client that does not confirm its record within a lease period is forgotten.
     if !client.is_confirmed() && client.silent_ns(run.now) > run.server.lease_ns() {
@@ -29,7 +29,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
         let mut creating = client.creating.lock();
         // RFC 8881 2.10.6.1.3.1: the same request by another user is no retry. The stored reply holds the
         // session ID, so only the client's own principal may have it.
-        if client.principal != run.who.principal() {
+        if client.principal != run.credentials.principal() {
             return Err(NfsStat::ClidInUse.into());
         }
         // RFC 8881 18.36.4: a slot of its own, with one reply.
@@ -44,7 +44,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
             // its sequence ID, so that the client can send another one with the same sequence ID)
             check(args)?;
             // The client is recorded on stable storage before the reply confirms it.
-            if !client.is_confirmed() && run.server.roll.is_kept() {
+            if !client.is_confirmed() && run.server.client_records.is_kept() {
                 run.may_wait()?;
             }
             // The client's lease must not count as expired.
@@ -63,7 +63,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
             answer
         }
     };
-    run.answer(OpNum::CreateSession, answer?)
+    run.reply(OpNum::CreateSession, answer?)
 }
 
 /// Refuses parameters that no client gets.
@@ -86,10 +86,10 @@ fn check(args: &Args<'_>) -> Result<(), NfsStat> {
 fn make(run: &mut Run, client: &Arc<Client>, args: &Args<'_>) -> Result<ResOk, NfsStat> {
     let (fore, back) = (fore_of(run, &args.fore_chan_attrs)?, back_of(&args.back_chan_attrs));
     // Without security parameters that the server supports there is no back channel.
-    let caller = Caller::first_of(&args.sec_parms);
-    let has_back = args.flags.contains(SessionFlags::CONN_BACK_CHAN) && caller.is_some();
-    let caller = caller.unwrap_or(Caller::None);
-    let calling = Calling { program: args.cb_program, minor: run.minor, caller };
+    let credentials = CallbackCredentials::first_of(&args.sec_parms);
+    let has_back = args.flags.contains(SessionFlags::CONN_BACK_CHAN) && credentials.is_some();
+    let credentials = credentials.unwrap_or(CallbackCredentials::None);
+    let calling = CallbackParams { program: args.cb_program, minor: run.minor, credentials };
     let memory = run.server.config().reply_memory.take(fore.maxrequests, fore.maxresponsesize_cached);
     let kept = memory.ok_or(NfsStat::NoSpc)?;
     let session = run.server.make_session(client, fore, back, calling, kept).ok_or(NfsStat::Delay)?;

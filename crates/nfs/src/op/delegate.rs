@@ -8,19 +8,19 @@ use nfs_wire::op::open::{
 };
 use share::{Caching, Item, Options};
 
-use super::claim::{Again, is_held, take_delegation};
+use super::claim::{DelegationReclaim, is_held, take_delegation};
 use super::names::opening;
-use super::states::{self, Target};
+use super::states::{self, StateTarget};
 use crate::compound::{Run, Stop};
 use crate::state::delegated_times::Before;
 use crate::state::open::Holding;
 use crate::state::record::enlist;
 use crate::state::share_reservation::rights;
-use crate::state::stateid::{Place, State};
+use crate::state::stateid::{NewState, LockingState};
 
 /// The type of the delegation, and whether its holder keeps the times.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Given {
+enum GrantKind {
     Read,
     Write,
     /// A write delegation with the times.
@@ -45,8 +45,8 @@ fn wanted(asked: ShareAccess) -> Result<bool, WhyNone> {
 
 /// The delegation that an OPEN grants, or the reason why it grants none. The caller holds the lock on the
 /// client's states of the file.
-pub fn delegate(run: &Run, target: Target<'_>, asked: ShareAccess) -> Delegation<'static> {
-    let Target { client, export, item, .. } = target;
+pub fn delegate(run: &Run, target: StateTarget<'_>, asked: ShareAccess) -> Delegation<'static> {
+    let StateTarget { client, export, item, .. } = target;
     let says_want = !(asked & WANTED).is_empty();
     let none = |why| if says_want { Delegation::NoneExt(why) } else { Delegation::None };
     let write = match wanted(asked) {
@@ -83,18 +83,18 @@ pub fn delegate(run: &Run, target: Target<'_>, asked: ShareAccess) -> Delegation
 /// them: setting the access time changes the change attribute, so every client would drop its cache of the
 /// file (utimensat(2)).
 // RFC 9754 5
-fn with_times(run: &Run, state: &Arc<State>, item: &Item, write: bool, times: bool) -> Given {
+fn with_times(run: &Run, state: &Arc<LockingState>, item: &Item, write: bool, times: bool) -> GrantKind {
     if !write {
-        return Given::Read;
+        return GrantKind::Read;
     }
     let info = if times { state.export.engine.item_info(item).ok() } else { None };
     match (info, state.delegation()) {
         (Some(info), Some(delegation)) => {
-            delegation.keep_times(Before::of(&info));
+            delegation.keep_times(DelegatedBaseline::of(&info));
             run.server.proxies.add(state);
-            Given::WriteWithTimes
+            GrantKind::WriteWithTimes
         }
-        _ => Given::Write,
+        _ => GrantKind::Write,
     }
 }
 
@@ -105,11 +105,11 @@ fn with_times(run: &Run, state: &Arc<State>, item: &Item, write: bool, times: bo
 // RFC 8881 10.2.1, 18.16.3
 pub fn delegate_again(
     run: &Run,
-    target: Target<'_>,
+    target: StateTarget<'_>,
     had: DelegationType,
     asked: ShareAccess,
 ) -> Result<Delegation<'static>, Stop> {
-    let Target { client, export, item, .. } = target;
+    let StateTarget { client, export, item, .. } = target;
     let timestamps = ShareAccess::WANT_DELEG_TIMESTAMPS;
     let (write, want) = match had {
         DelegationType::Write => (true, ShareAccess::WANT_WRITE_DELEG),
@@ -124,24 +124,24 @@ pub fn delegate_again(
         state.holding().access.contains(ShareAccess::WRITE) == write && is_held(&state.holding().open, write)
     });
     let taken = match known {
-        Some(state) => Again::Held(state),
+        Some(state) => DelegationReclaim::Held(state),
         None => take_delegation(run, target, write)?,
     };
     Ok(match taken {
-        Again::Held(state) => {
+        DelegationReclaim::Held(state) => {
             let times = had == DelegationType::WriteAttrs;
             told(run, &state, with_times(run, &state, item, write, times))
         }
         // The client would take a new delegation for the old one, and go on using its old cache.
-        Again::Lost if (asked & WANTED).is_empty() => Delegation::None,
-        Again::Lost => Delegation::NoneExt(WhyNone::Contention(false)),
-        Again::Unknown => delegate(run, target, (asked - WANTED - timestamps) | want),
+        DelegationReclaim::Lost if (asked & WANTED).is_empty() => Delegation::None,
+        DelegationReclaim::Lost => Delegation::NoneExt(WhyNone::Contention(false)),
+        DelegationReclaim::Unknown => delegate(run, target, (asked - WANTED - timestamps) | want),
     })
 }
 
 /// Asks the engine for the right, with an open of its own that outlives the client's open.
-fn grant(run: &Run, target: Target<'_>, write: bool, asked: ShareAccess) -> Option<(Arc<State>, bool)> {
-    let Target { client, export, item, handle } = target;
+fn grant(run: &Run, target: StateTarget<'_>, write: bool, asked: ShareAccess) -> Option<(Arc<LockingState>, bool)> {
+    let StateTarget { client, export, item, handle } = target;
     let wants = |write: bool| {
         let right = Caching::READ | Caching::HANDLE;
         if write { right | Caching::WRITE } else { right }
@@ -160,10 +160,10 @@ fn grant(run: &Run, target: Target<'_>, write: bool, asked: ShareAccess) -> Opti
         let _ = export.engine.close(&opened.open, run.now);
         return None;
     };
-    let place = Place { key, client: client.id, export: Arc::clone(export), handle, node: item.id() };
+    let place = NewState { key, client: client.id, export: Arc::clone(export), handle, node: item.id() };
     let holding =
         Holding::new(opened.open, access & ShareAccess::BOTH, nfs_wire::op::open::ShareDeny::empty());
-    let state = run.server.enter_state(State::delegated(place, &client.revoked, holding));
+    let state = run.server.enter_state(LockingState::delegated(place, &client.revoked, holding));
     states::enter(run, &state, client.add_delegation(&state)).ok()?;
     // A break that came before the state was added here found no delegation.
     let held = state.holding().open.caching();
@@ -176,7 +176,7 @@ fn grant(run: &Run, target: Target<'_>, write: bool, asked: ShareAccess) -> Opti
 }
 
 /// The delegation for the reply.
-fn told(run: &Run, state: &State, given: Given) -> Delegation<'static> {
+fn told(run: &Run, state: &LockingState, given: GrantKind) -> Delegation<'static> {
     let stateid = state.id(run.server.config().instance);
     // Every open is checked by the server: the client alone lets nobody in.
     let permissions = Ace {
@@ -188,8 +188,8 @@ fn told(run: &Run, state: &State, given: Given) -> Delegation<'static> {
     let space_limit = SpaceLimit::Size(u64::MAX);
     let write = WriteDelegation { stateid, recall: false, space_limit, permissions };
     match given {
-        Given::Read => Delegation::Read(ReadDelegation { stateid, recall: false, permissions }),
-        Given::Write => Delegation::Write(write),
-        Given::WriteWithTimes => Delegation::WriteAttrs(write),
+        GrantKind::Read => Delegation::Read(ReadDelegation { stateid, recall: false, permissions }),
+        GrantKind::Write => Delegation::Write(write),
+        GrantKind::WriteWithTimes => Delegation::WriteAttrs(write),
     }
 }

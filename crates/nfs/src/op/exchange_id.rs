@@ -5,8 +5,8 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::exchange_id::{Args, ExchangeFlags, ResOk, ServerOwner, StateProtectArgs, StateProtectRes};
 use nfs_wire::types::Identity;
 
-use crate::compound::{Done, Run};
-use crate::state::client::Introduction;
+use crate::compound::{OpResult, Run};
+use crate::state::client::ExchangeIdRequest;
 
 /// The flags that a client may send.
 const TAKEN: ExchangeFlags = ExchangeFlags::SUPP_MOVED_REFER
@@ -22,7 +22,7 @@ const TAKEN: ExchangeFlags = ExchangeFlags::SUPP_MOVED_REFER
 ///
 /// # Errors
 /// See [`crate::state::clients::Clients::introduce`].
-pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
+pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
     // RFC 7862 4.8: version 4.1 does not have this flag.
     let is_later = run.minor < 2 && args.flags.contains(ExchangeFlags::SUPP_FENCE_OPS);
     if !TAKEN.contains(args.flags) || is_later {
@@ -34,11 +34,11 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
         StateProtectArgs::MachCred(_) => return Err(NfsStat::Inval.into()),
         StateProtectArgs::Ssv(_) => return Err(NfsStat::EncrAlgUnsupp.into()),
     }
-    let introduction = Introduction {
+    let introduction = ExchangeIdRequest {
         owner: args.clientowner.ownerid.0,
         verifier: args.clientowner.verifier,
-        principal: run.who.principal(),
-        address: run.way.peer.remote.ip().to_canonical(),
+        principal: run.credentials.principal(),
+        address: run.connection.peer.remote.ip().to_canonical(),
         update: args.flags.contains(ExchangeFlags::UPD_CONFIRMED_REC_A),
         now: run.now,
     };
@@ -56,7 +56,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     let sequenceid = client.creating.lock().sequence.wrapping_add(1);
     let server = std::sync::Arc::clone(&run.server);
     let name = Identity(&server.config().name);
-    run.answer(
+    run.reply(
         OpNum::ExchangeId,
         ResOk {
             clientid: client.id,

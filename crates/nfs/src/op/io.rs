@@ -14,24 +14,24 @@ use super::names::opening_own;
 use crate::compound::{Run, Stop};
 use crate::config::Export;
 use crate::state::open::Holding;
-use crate::state::stateid::State;
+use crate::state::stateid::LockingState;
 
 /// An open to read or write through.
-pub enum Through {
+pub enum IoOpen {
     /// The client's own open behind its stateid. Neither part counts references: all connections of the
     /// client would change the same counter.
-    Held(Held<State>, arc_swap::Guard<Arc<Holding>>),
+    Held(Held<LockingState>, arc_swap::Guard<Arc<Holding>>),
     /// An open that was made for a special stateid, and is closed afterwards.
     Own(Arc<Export>, Arc<Open>),
 }
 
-impl Through {
+impl IoOpen {
     /// The open.
     #[inline]
     pub fn open(&self) -> &Arc<Open> {
         match self {
-            Through::Held(_, holding) => &holding.open,
-            Through::Own(_, open) => open,
+            IoOpen::Held(_, holding) => &holding.open,
+            IoOpen::Own(_, open) => open,
         }
     }
 
@@ -39,8 +39,8 @@ impl Through {
     #[inline]
     pub fn export(&self) -> &Arc<Export> {
         match self {
-            Through::Held(state, _) => &state.export,
-            Through::Own(export, _) => export,
+            IoOpen::Held(state, _) => &state.export,
+            IoOpen::Own(export, _) => export,
         }
     }
 
@@ -48,8 +48,8 @@ impl Through {
     #[inline]
     pub fn holding(&self) -> Option<&Holding> {
         match self {
-            Through::Held(_, holding) => Some(holding),
-            Through::Own(..) => None,
+            IoOpen::Held(_, holding) => Some(holding),
+            IoOpen::Own(..) => None,
         }
     }
 
@@ -60,7 +60,7 @@ impl Through {
 
     /// Closes an open that was made for a special stateid.
     pub fn end(self, run: &Run) {
-        if let Through::Own(export, open) = self {
+        if let IoOpen::Own(export, open) = self {
             // Closing can only fail if it removes a name, and this open removes none.
             let _ = export.engine.close(&open, run.now);
         }
@@ -73,7 +73,7 @@ impl Through {
 /// NFS4ERR_BAD_STATEID if there is no current stateid.
 // RFC 8881 8.2.3
 #[inline]
-pub fn meant(run: &Run, id: &StateId) -> Result<StateId, NfsStat> {
+pub fn resolve_stateid(run: &Run, id: &StateId) -> Result<StateId, NfsStat> {
     if *id == StateId::CURRENT {
         return run.stateid.ok_or(NfsStat::BadStateId);
     }
@@ -86,8 +86,8 @@ pub fn meant(run: &Run, id: &StateId) -> Result<StateId, NfsStat> {
 /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_OPENMODE; NFS4ERR_ISDIR and NFS4ERR_WRONG_TYPE for
 /// objects without data; NFS4ERR_ACCESS, NFS4ERR_SHARE_DENIED and NFS4ERR_DELAY for special stateids.
 // RFC 8881 8.2.3, 9.1.2
-pub fn through(run: &mut Run, id: &StateId, access: ShareAccess) -> Result<Through, Stop> {
-    let id = meant(run, id)?;
+pub fn io_open(run: &mut Run, id: &StateId, access: ShareAccess) -> Result<IoOpen, Stop> {
+    let id = resolve_stateid(run, id)?;
     if !id.is_special() {
         let (handle, client) = (run.handle()?, run.session()?.client.id);
         let state = run.server.state(client, &id)?;
@@ -102,7 +102,7 @@ pub fn through(run: &mut Run, id: &StateId, access: ShareAccess) -> Result<Throu
         if access == ShareAccess::READ && !holding.access.contains(access) {
             return Err(NfsStat::OpenMode.into());
         }
-        return Ok(Through::Held(state, holding));
+        return Ok(IoOpen::Held(state, holding));
     }
     if id != StateId::ANONYMOUS && id != StateId::READ_BYPASS {
         return Err(NfsStat::BadStateId.into());
@@ -123,20 +123,20 @@ pub fn through(run: &mut Run, id: &StateId, access: ShareAccess) -> Result<Throu
         Stop::Fail(NfsStat::ShareDenied) => Stop::Fail(NfsStat::Locked),
         other => other,
     })?;
-    Ok(Through::Own(export, opened.open))
+    Ok(IoOpen::Own(export, opened.open))
 }
 
 /// The same for the saved filehandle and the saved stateid.
 ///
 /// # Errors
 /// As for [`io_open`].
-pub fn through_saved(run: &mut Run, id: &StateId, access: ShareAccess) -> Result<Through, Stop> {
+pub fn io_open_saved(run: &mut Run, id: &StateId, access: ShareAccess) -> Result<IoOpen, Stop> {
     let swap = |run: &mut Run| {
         std::mem::swap(&mut run.current, &mut run.saved);
         std::mem::swap(&mut run.stateid, &mut run.saved_stateid);
     };
     swap(run);
-    let found = through(run, id, access);
+    let found = io_open(run, id, access);
     swap(run);
     found
 }

@@ -5,16 +5,16 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::io_advise::{Args, ResOk};
 use nfs_wire::op::open::ShareAccess;
 
-use super::io::through;
-use crate::compound::{Done, Run};
+use super::io::io_open;
+use crate::compound::{OpResult, Run};
 
 /// Checks the stateid and replies that no hint is followed.
 ///
 /// # Errors
 /// As for [`io_open`].
-pub fn run(run: &mut Run, args: &Args) -> Done {
+pub fn run(run: &mut Run, args: &Args) -> OpResult {
     run.current()?;
-    let from = through(run, &args.stateid, ShareAccess::READ)?;
+    let from = io_open(run, &args.stateid, ShareAccess::READ)?;
     from.end(run);
-    run.answer(OpNum::IoAdvise, ResOk { hints: Bitmap::EMPTY })
+    run.reply(OpNum::IoAdvise, ResOk { hints: Bitmap::EMPTY })
 }

@@ -10,17 +10,17 @@ use nfs_wire::types::{Identity, LockType, Owner};
 use share::{LockOwner, LockRule, RangeKind, RangeRequest, Refusal};
 use volume::NodeId;
 
-use super::io::meant;
+use super::io::resolve_stateid;
 use super::{claim, states};
-use crate::compound::{Done, Run, Stop};
+use crate::compound::{OpResult, Run, Stop};
 use crate::config::Export;
 use crate::state::client::Client;
 use crate::state::filehandle::Handle;
-use crate::state::stateid::{LockState, Of, Place, State};
+use crate::state::stateid::{LockState, OwnerOnFile, NewState, LockingState};
 
 /// The lock state of an owner on the file.
 struct OwnerLocks {
-    state: Arc<State>,
+    state: Arc<LockingState>,
     /// This request has created it.
     is_new: bool,
 }
@@ -30,7 +30,7 @@ struct OwnerLocks {
 /// # Errors
 /// NFS4ERR_DENIED with the lock in conflict; NFS4ERR_OPENMODE, NFS4ERR_INVAL, NFS4ERR_GRACE,
 /// NFS4ERR_NO_GRACE, NFS4ERR_RECLAIM_CONFLICT, NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_DELAY.
-pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
+pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
     let handle = run.handle()?;
     let range = range_of(args.locktype, args.offset, args.length)?;
     let client = Arc::clone(&run.session()?.client);
@@ -42,7 +42,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     }
     let (OwnerLocks { state, is_new }, taken) = match &args.locker {
         Locker::Existing(known) => {
-            let id = meant(run, &known.lock_stateid)?;
+            let id = resolve_stateid(run, &known.lock_stateid)?;
             let state = run.server.state(client.id, &id)?.share();
             let own = OwnerLocks { state, is_new: false };
             let taken = take_or_expire(run, &client, &own, handle, &range)?.ok_or(NfsStat::BadStateId)?;
@@ -103,7 +103,7 @@ fn take_or_expire(
     let taken = take(run, state, locks, range);
     if taken.is_err() && own.is_new {
         *freed = true;
-        client.remove_locks(Of { owner: &locks.owner, export: state.export.id, node: state.node }, state);
+        client.remove_locks(OwnerOnFile { owner: &locks.owner, export: state.export.id, node: state.node }, state);
         run.server.end_state(state, run.now);
     }
     Ok(Some(taken))
@@ -111,7 +111,7 @@ fn take_or_expire(
 
 /// Whether a client that has not returned yet may reclaim the range in conflict.
 // RFC 8881 8.4.2.1
-fn may_be_claimed(run: &Run, state: &State, locks: &LockState, range: &RangeRequest) -> bool {
+fn may_be_claimed(run: &Run, state: &LockingState, locks: &LockState, range: &RangeRequest) -> bool {
     if !run.server.grace.covers(state.node) {
         return false;
     }
@@ -131,16 +131,16 @@ fn of_new(
     new: &OpenToLockOwner<'_>,
     handle: Handle,
 ) -> Result<OwnerLocks, Stop> {
-    let id = meant(run, &new.open_stateid)?;
-    let (open, _turn) = run.server.state_in_turn(client.id, &id)?;
+    let id = resolve_stateid(run, &new.open_stateid)?;
+    let (open, _lock) = run.server.locked_state(client.id, &id)?;
     open.opened().filter(|_| open.handle == handle).ok_or(NfsStat::BadStateId)?;
     let owner = new.lock_owner.owner.0;
-    let of = Of { owner, export: open.export.id, node: open.node };
+    let of = OwnerOnFile { owner, export: open.export.id, node: open.node };
     if let Some(known) = client.locks_of(of) {
         return Ok(OwnerLocks { state: known, is_new: false });
     }
     let key = states::room(run, client, &open.export, owner).ok_or(NfsStat::Delay)?;
-    let place = Place {
+    let place = NewState {
         key,
         client: client.id,
         export: Arc::clone(&open.export),
@@ -148,7 +148,7 @@ fn of_new(
         node: open.node,
     };
     let number = client.lock_owner(owner);
-    let Some(state) = State::first_lock(place, owner, number, open) else {
+    let Some(state) = LockingState::first_lock(place, owner, number, open) else {
         run.server.forget_key(key);
         return Err(NfsStat::BadStateId.into());
     };
@@ -157,14 +157,14 @@ fn of_new(
     Ok(OwnerLocks { state, is_new: true })
 }
 
-fn take(run: &Run, state: &State, locks: &LockState, range: &RangeRequest) -> Result<(), Stop> {
+fn take(run: &Run, state: &LockingState, locks: &LockState, range: &RangeRequest) -> Result<(), Stop> {
     let holding = state.holding();
     let needs = if range.kind == RangeKind::Exclusive { ShareAccess::WRITE } else { ShareAccess::READ };
     if !holding.access.contains(needs) {
         return Err(NfsStat::OpenMode.into());
     }
     // The request does not wait for the range, but must know if a caching right is being broken.
-    run.tell(&state.export, |engine, caller| {
+    run.ask_now(&state.export, |engine, caller| {
         let ranges = std::slice::from_ref(range);
         match engine.lock(caller, &holding.open, locks.number, LockRule::Merging, ranges) {
             share::Step::Done(()) => Ok(()),
@@ -207,7 +207,7 @@ pub fn denied(
     node: NodeId,
     owner: LockOwner,
     range: &RangeRequest,
-) -> Done {
+) -> OpResult {
     // If the lock in conflict is gone by now, the reply names the requested range.
     let found = export.engine.range_in_the_way(node, owner, LockRule::Merging, range);
     let (holder, held) = found.unwrap_or((owner, *range));
@@ -225,12 +225,12 @@ pub fn denied(
     } else {
         run.writer.put(number, &Res::<()>::Denied(denied));
     }
-    Err(Stop::Told(NfsStat::Denied))
+    Err(Stop::Written(NfsStat::Denied))
 }
 
 /// Whether an owner has any range of its file locked.
 #[must_use]
-pub fn holds_any(state: &State, locks: &LockState) -> bool {
+pub fn holds_any(state: &LockingState, locks: &LockState) -> bool {
     state.export.engine.holds_ranges(state.node, locks.number)
 }
 

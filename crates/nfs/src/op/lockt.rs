@@ -9,13 +9,13 @@ use share::LockRule;
 
 use super::io::check_data;
 use super::lock::{denied, range_of};
-use crate::compound::{Done, Run};
+use crate::compound::{OpResult, Run};
 
 /// Tests whether a lock would be granted.
 ///
 /// # Errors
 /// NFS4ERR_DENIED with the lock in conflict; NFS4ERR_INVAL, NFS4ERR_ISDIR.
-pub fn run(run: &mut Run, args: &TestArgs<'_>) -> Done {
+pub fn run(run: &mut Run, args: &TestArgs<'_>) -> OpResult {
     run.current()?;
     let range = range_of(args.locktype, args.offset, args.length)?;
     let (export, item) = run.item(NfsStat::IsDir)?;

@@ -59,13 +59,13 @@ mod xattr;
 use nfs_wire::NfsStat;
 use nfs_wire::op::Args;
 
-use crate::compound::{Done, Run, Stop};
+use crate::compound::{OpResult, Run, Stop};
 
 /// Runs one operation.
 ///
 /// # Errors
 /// The reason why it did not succeed.
-pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
+pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
     match args {
         Args::Sequence(args) => sequence::run(run, args),
         Args::PutFh(args) => putfh::run(run, args),

@@ -4,13 +4,13 @@
 use nfs_wire::NfsStat;
 use nfs_wire::op::copy::OffloadArgs;
 
-use crate::compound::{Done, Run};
+use crate::compound::{OpResult, Run};
 
 /// Handles both operations.
 ///
 /// # Errors
 /// NFS4ERR_BAD_STATEID always.
-pub fn run(run: &mut Run, _: &OffloadArgs) -> Done {
+pub fn run(run: &mut Run, _: &OffloadArgs) -> OpResult {
     run.current()?;
     Err(NfsStat::BadStateId.into())
 }

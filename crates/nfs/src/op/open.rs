@@ -15,19 +15,19 @@ use volume::{Kind, Name, Time};
 use super::delegate::{delegate, delegate_again};
 use super::lookup::check_directory;
 use super::names::{changed, name, opening, opening_own, version, with_name_again};
-use super::states::{self, Target};
+use super::states::{self, StateTarget};
 use super::{access, claim, setattr};
-use crate::attributes::set::Wanted;
+use crate::attributes::set::SetAttributes;
 use crate::compound::current::{Current, handle_of};
-use crate::compound::{Done, Run, Stop};
+use crate::compound::{OpResult, Run, Stop};
 use crate::config::Export;
 use crate::state::back_channel;
-use crate::state::callback::Errand;
+use crate::state::callback::CallbackRequest;
 use crate::state::filehandle::Handle;
 use crate::state::open::Holding;
 use crate::state::record::enlist;
 use crate::state::share_reservation::{Reservation, denial, rights};
-use crate::state::stateid::{Place, State};
+use crate::state::stateid::{NewState, LockingState};
 
 /// The mode of a new file if the client sends none.
 const DEFAULT_MODE: u32 = 0o600;
@@ -37,8 +37,8 @@ const WANTS: ShareAccess = ShareAccess::from_bits_retain(0x0003_ff00);
 const WANTS_IN_2: ShareAccess = ShareAccess::WANT_DELEG_TIMESTAMPS;
 
 /// The parameters for creating a file.
-struct Making {
-    wanted: Wanted,
+struct CreateParams {
+    wanted: SetAttributes,
     /// Whether the file may exist already.
     unchecked: bool,
     /// Recognises a retry.
@@ -46,7 +46,7 @@ struct Making {
 }
 
 /// The file of an OPEN, found or created.
-struct Found {
+struct OpenTarget {
     export: Arc<Export>,
     item: Item,
     /// The engine's open, if this request has created the file.
@@ -64,14 +64,14 @@ struct Found {
 /// # Errors
 /// NFS4ERR_INVAL, NFS4ERR_NOENT, NFS4ERR_EXIST, NFS4ERR_ISDIR, NFS4ERR_SYMLINK, NFS4ERR_SHARE_DENIED, NFS4ERR_ACCESS,
 /// NFS4ERR_DELAY, NFS4ERR_GRACE, NFS4ERR_NO_GRACE, NFS4ERR_RECLAIM_CONFLICT and others.
-pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
+pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
     match args.claim {
         Claim::Null(_) | Claim::DelegateCur(_) => with_name_again(run, |run| open(run, args)),
         _ => open(run, args),
     }
 }
 
-fn open(run: &mut Run, args: &Args<'_>) -> Done {
+fn open(run: &mut Run, args: &Args<'_>) -> OpResult {
     run.current()?;
     let ask = Reservation { access: args.share_access & ShareAccess::BOTH, deny: args.share_deny };
     check(args, ask, run.minor)?;
@@ -96,7 +96,7 @@ fn open(run: &mut Run, args: &Args<'_>) -> Done {
     };
     let (cinfo, attrset, cut) = (found.cinfo, found.attrset, found.cut);
     let mut current = match args.claim {
-        Claim::Null(_) | Claim::DelegateCur(_) => Current::found(&found.export, found.item.clone()),
+        Claim::Null(_) | Claim::DelegateCur(_) => Current::of_item(&found.export, found.item.clone()),
         _ => run.current()?.clone(),
     };
     let handle = current.handle(&run.server, run.now)?;
@@ -104,18 +104,18 @@ fn open(run: &mut Run, args: &Args<'_>) -> Done {
     // From the lookup of the owner's state on the file to its change.
     let server = Arc::clone(&run.server);
     let client = Arc::clone(&run.session()?.client);
-    let turn = server.turn(&client, &export, item.id());
+    let lock = server.lock_states(&client, &export, item.id());
     let stateid = match hold(run, args, ask, handle, found) {
         Err(stop) if reclaims => return Err(claim::conflict(stop)),
         held => held?,
     };
     if cut {
         item = item.changed_since();
-        current = Current::found(&export, item.clone());
+        current = Current::of_item(&export, item.clone());
     }
     run.current = Some(current);
     run.stateid = Some(stateid);
-    let target = Target { client: &client, export: &export, item: &item, handle };
+    let target = StateTarget { client: &client, export: &export, item: &item, handle };
     let is_under_delegation = matches!(args.claim, Claim::DelegateCur(_) | Claim::DelegCurFh(_));
     if ask.access.contains(ShareAccess::WRITE) && !is_under_delegation {
         recall_own(target, run.now);
@@ -124,19 +124,19 @@ fn open(run: &mut Run, args: &Args<'_>) -> Done {
         Claim::Previous(kind) => delegate_again(run, target, kind, args.share_access)?,
         _ => delegate(run, target, args.share_access),
     };
-    drop(turn);
-    run.promised.add(&export);
+    drop(lock);
+    run.opens_to_record.add(&export);
     // RFC 8881 18.16.3: not PRESERVE_UNLINKED, which promises that a file without a name survives a restart.
     // Clients that do not get this flag rename an open file instead of removing it.
     let rflags = ResultFlags::LOCKTYPE_POSIX;
-    run.answer(OpNum::Open, ResOk { stateid, cinfo, rflags, attrset, delegation })
+    run.reply(OpNum::Open, ResOk { stateid, cinfo, rflags, attrset, delegation })
 }
 
 /// Recalls the client's own READ delegation when it opens the file for writing outside that delegation.
 /// Another mount of the client may have the file open, and its cache does not know of the writes. This
 /// request does not wait for the recall.
-fn recall_own(target: Target<'_>, now: wire::Now) {
-    let Target { client, export, item, .. } = target;
+fn recall_own(target: StateTarget<'_>, now: wire::Now) {
+    let StateTarget { client, export, item, .. } = target;
     let Some(state) = client.delegation_of(export.id, item.id()) else { return };
     let Some(delegation) = state.delegation() else { return };
     let holds = state.holding();
@@ -159,17 +159,17 @@ fn recall_own(target: Target<'_>, now: wire::Now) {
     };
     drop(holds);
     // Without a back channel the delegation ends when the engine next needs that.
-    back_channel::call(client, &Errand::recall(&state, notice));
+    back_channel::call(client, &CallbackRequest::recall(&state, notice));
 }
 
 /// The client's delegation under which a file is opened.
-fn delegation(run: &Run, id: &StateId) -> Result<Arc<State>, NfsStat> {
+fn delegation(run: &Run, id: &StateId) -> Result<Arc<LockingState>, NfsStat> {
     let state = run.server.state(run.session()?.client.id, id)?;
     if state.delegation().is_some() { Ok(state.share()) } else { Err(NfsStat::BadStateId) }
 }
 
 /// Checks that the delegation is for this file.
-fn check_delegated(state: &State, found: Found) -> Result<Found, NfsStat> {
+fn check_delegated(state: &LockingState, found: OpenTarget) -> Result<OpenTarget, NfsStat> {
     let is_its_file = (state.export.id, state.node) == (found.export.id, found.item.id());
     if is_its_file { Ok(found) } else { Err(NfsStat::BadStateId) }
 }
@@ -199,19 +199,19 @@ fn check_kind(item: &Item) -> Result<(), NfsStat> {
     }
 }
 
-fn making(run: &Run, args: &Args<'_>, export: &Export) -> Result<Option<Making>, NfsStat> {
+fn making(run: &Run, args: &Args<'_>, export: &Export) -> Result<Option<CreateParams>, NfsStat> {
     let config = export.engine.config();
-    let read = |given| Wanted::read_for_new(given, run.minor, config.accounts.as_ref());
+    let read = |given| SetAttributes::read_for_new(given, run.minor, config.accounts.as_ref());
     let OpenHow::Create(how) = &args.openhow else { return Ok(None) };
     let made = match how {
         CreateHow::Unchecked(attributes) => {
-            Making { wanted: read(attributes)?, unchecked: true, verifier: None }
+            CreateParams { wanted: read(attributes)?, unchecked: true, verifier: None }
         }
         CreateHow::Guarded(attributes) => {
-            Making { wanted: read(attributes)?, unchecked: false, verifier: None }
+            CreateParams { wanted: read(attributes)?, unchecked: false, verifier: None }
         }
         CreateHow::Exclusive(verifier) => {
-            Making { wanted: Wanted::default(), unchecked: false, verifier: Some(*verifier) }
+            CreateParams { wanted: SetAttributes::default(), unchecked: false, verifier: Some(*verifier) }
         }
         CreateHow::Exclusive41(given) => {
             let wanted = read(&given.attrs)?;
@@ -219,13 +219,13 @@ fn making(run: &Run, args: &Args<'_>, export: &Export) -> Result<Option<Making>,
             if wanted.accessed.is_some() || wanted.modified.is_some() {
                 return Err(NfsStat::Inval);
             }
-            Making { wanted, unchecked: false, verifier: Some(given.verf) }
+            CreateParams { wanted, unchecked: false, verifier: Some(given.verf) }
         }
     };
     Ok(Some(made))
 }
 
-fn by_handle(run: &mut Run, args: &Args<'_>) -> Result<Found, Stop> {
+fn by_handle(run: &mut Run, args: &Args<'_>) -> Result<OpenTarget, Stop> {
     debug_assert!(matches!(args.openhow, OpenHow::NoCreate), "looked at before");
     let (export, item) = run.item(NfsStat::IsDir)?;
     check_kind(&item)?;
@@ -234,11 +234,11 @@ fn by_handle(run: &mut Run, args: &Args<'_>) -> Result<Found, Stop> {
     }
     let cinfo = ChangeInfo::default();
     let attrset = Bitmap::EMPTY;
-    Ok(Found { export, item, made: None, just_found: false, cut: false, cinfo, attrset })
+    Ok(OpenTarget { export, item, made: None, just_found: false, cut: false, cinfo, attrset })
 }
 
 /// Finds a file that the client had open before the restart.
-fn by_claim(run: &mut Run, args: &Args<'_>) -> Result<Found, Stop> {
+fn by_claim(run: &mut Run, args: &Args<'_>) -> Result<OpenTarget, Stop> {
     claim::check(run)?;
     by_handle(run, args)
 }
@@ -249,7 +249,7 @@ fn check_grace(run: &Run, item: &Item) -> Result<(), NfsStat> {
     if run.server.grace.covers(item.id()) { Err(NfsStat::Grace) } else { Ok(()) }
 }
 
-fn by_name(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -> Result<Found, Stop> {
+fn by_name(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -> Result<OpenTarget, Stop> {
     let takes_any = matches!(args.openhow, OpenHow::Create(CreateHow::Unchecked(_)));
     match find_or_make(run, args, ask, file) {
         // Another request has created the file since the lookup.
@@ -258,8 +258,8 @@ fn by_name(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -> Res
     }
 }
 
-fn find_or_make(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -> Result<Found, Stop> {
-    let found = run.found()?;
+fn find_or_make(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -> Result<OpenTarget, Stop> {
+    let found = run.current_item()?;
     let file = name(file)?;
     let Some((export, above)) = found else {
         return Err(if run.server.exports().named(file.as_bytes()).is_some() {
@@ -278,7 +278,7 @@ fn find_or_make(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -
         Some(making) if !making.unchecked => Rights::empty(),
         _ => rights(ask.access),
     };
-    let there = run.tell(&export, |engine, caller| engine.item_in_for(caller, &above, &file, access));
+    let there = run.ask_now(&export, |engine, caller| engine.item_in_for(caller, &above, &file, access));
     let is_new = matches!(args.claim, Claim::Null(_));
     match &there {
         Ok(item) if is_new => check_grace(run, item)?,
@@ -309,12 +309,12 @@ fn find_or_make(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -
         Some(_) => changed(&export, &above, before)?,
         None => ChangeInfo { atomic: false, before, after: before },
     };
-    Ok(Found { export, item, made, just_found: true, cut, cinfo, attrset })
+    Ok(OpenTarget { export, item, made, just_found: true, cut, cinfo, attrset })
 }
 
 /// Whether a create request may use an existing file. Returns the attributes that it sets. The file is
 /// truncated once it is open.
-fn take_existing(run: &Run, export: &Arc<Export>, item: &Item, making: &Making) -> Result<Bitmap, Stop> {
+fn take_existing(run: &Run, export: &Arc<Export>, item: &Item, making: &CreateParams) -> Result<Bitmap, Stop> {
     if let Some(verifier) = &making.verifier {
         let info = export.engine.item_info(item)?;
         let is_retry = item.kind() == Kind::File && (info.accessed, info.modified) == times_of(verifier);
@@ -338,7 +338,7 @@ fn make(
     above: &Item,
     ask: Reservation,
     file: &Name,
-    making: &Making,
+    making: &CreateParams,
 ) -> Result<(Opened, Bitmap), Stop> {
     run.check_writable(export)?;
     let path = std::slice::from_ref(file);
@@ -358,7 +358,7 @@ fn make(
     let opened = run.ask(export, |engine, caller| engine.create_from(caller, above, &request))?;
     client.remember_key(export.id, opened.open.node_id(), key);
     let size = making.wanted.size.filter(|size| *size > 0);
-    let rest = Wanted { mode: None, umask: None, size, ..making.wanted.clone() };
+    let rest = SetAttributes { mode: None, umask: None, size, ..making.wanted.clone() };
     let furnished =
         setattr::apply_to(run, export, &opened.open, &rest).and_then(|()| match &making.verifier {
             Some(verifier) => keep_verifier(run, export, &opened, verifier),
@@ -394,7 +394,7 @@ fn unmake(run: &Run, export: &Arc<Export>, made: &Opened) {
 /// The attributes that a request has set. For an exclusive one they include those that the client should set
 /// itself now.
 // RFC 8881 18.16.3
-fn set_by(making: &Making) -> Bitmap {
+fn set_by(making: &CreateParams) -> Bitmap {
     let mut set = making.wanted.mask;
     if making.verifier.is_some() {
         set.insert(AttrNum::TimeAccess.get());
@@ -418,17 +418,17 @@ fn keep_verifier(run: &Run, export: &Arc<Export>, opened: &Opened, verifier: &Ve
         modified: Some(TimeSet::Set(modified)),
         ..Basic::default()
     };
-    run.tell(export, |engine, caller| engine.set_first_basic(caller, &opened.open, basic))?;
+    run.ask_now(export, |engine, caller| engine.set_first_basic(caller, &opened.open, basic))?;
     // Writes through the open change the times again.
     let thaw = Basic { accessed: Some(TimeSet::Thaw), modified: Some(TimeSet::Thaw), ..Basic::default() };
-    run.tell(export, |engine, caller| engine.set_first_basic(caller, &opened.open, thaw))
+    run.ask_now(export, |engine, caller| engine.set_first_basic(caller, &opened.open, thaw))
 }
 
 /// Opens the file for the open-owner, or extends the owner's open.
-fn hold(run: &Run, args: &Args<'_>, ask: Reservation, handle: Handle, found: Found) -> Result<StateId, Stop> {
+fn hold(run: &Run, args: &Args<'_>, ask: Reservation, handle: Handle, found: OpenTarget) -> Result<StateId, Stop> {
     let client = Arc::clone(&run.session()?.client);
     let owner = args.owner.owner.0;
-    let target = Target { client: &client, export: &found.export, item: &found.item, handle };
+    let target = StateTarget { client: &client, export: &found.export, item: &found.item, handle };
     let of = target.of(owner);
     if let Some(state) = client.open_of(of) {
         if let Some(made) = &found.made {
@@ -453,7 +453,7 @@ fn hold(run: &Run, args: &Args<'_>, ask: Reservation, handle: Handle, found: Fou
         None => open_existing(run, &found, ask),
     };
     let opened = opened.inspect_err(|_| run.server.forget_key(key))?;
-    let place = Place {
+    let place = NewState {
         key,
         client: client.id,
         export: Arc::clone(&found.export),
@@ -461,7 +461,7 @@ fn hold(run: &Run, args: &Args<'_>, ask: Reservation, handle: Handle, found: Fou
         node: opened.open.node_id(),
     };
     let holding = Holding::new(opened.open, ask.access, ask.deny);
-    let state = run.server.enter_state(State::open(place, owner, holding));
+    let state = run.server.enter_state(LockingState::open(place, owner, holding));
     states::enter(run, &state, client.add_open(of, &state))?;
     enlist(&state);
     if reclaims {
@@ -470,7 +470,7 @@ fn hold(run: &Run, args: &Args<'_>, ask: Reservation, handle: Handle, found: Fou
     Ok(state.id(run.server.config().instance))
 }
 
-fn open_existing(run: &Run, found: &Found, ask: Reservation) -> Result<Opened, Stop> {
+fn open_existing(run: &Run, found: &OpenTarget, ask: Reservation) -> Result<Opened, Stop> {
     let (export, item) = (&found.export, &found.item);
     if ask.access.contains(ShareAccess::WRITE) {
         run.check_writable(export)?;
@@ -531,7 +531,7 @@ fn again(
 }
 
 /// Extends an owner's open, and truncates the file if asked to.
-fn amend(run: &Run, ask: Reservation, cuts: bool, state: &Arc<State>) -> Result<StateId, Stop> {
+fn amend(run: &Run, ask: Reservation, cuts: bool, state: &Arc<LockingState>) -> Result<StateId, Stop> {
     let open = state.opened().ok_or(NfsStat::ServerFault)?;
     let mut modes = open.changing.lock();
     let holding = state.holding();

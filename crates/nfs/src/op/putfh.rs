@@ -7,7 +7,7 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::filehandle::PutArgs;
 
 use crate::compound::current::Current;
-use crate::compound::{Done, Run};
+use crate::compound::{OpResult, Run};
 use crate::state::filehandle::CheckedHandle;
 
 /// Sets the current filehandle. Its item is looked up when an operation needs it.
@@ -15,17 +15,17 @@ use crate::state::filehandle::CheckedHandle;
 /// # Errors
 /// NFS4ERR_BADHANDLE for a filehandle of another origin. NFS4ERR_STALE if the export is gone, does not admit
 /// this client, or is now served from another directory and the file is not open.
-pub fn run(run: &mut Run, args: &PutArgs<'_>) -> Done {
-    let known = match run.way.known(args.object.0) {
+pub fn run(run: &mut Run, args: &PutArgs<'_>) -> OpResult {
+    let known = match run.connection.known(args.object.0) {
         Some(known) => known,
         None => check(run, args.object.0)?,
     };
-    if known.export.as_ref().is_some_and(|export| !run.who.may_use(export)) {
+    if known.export.as_ref().is_some_and(|export| !run.credentials.may_use(export)) {
         return Err(NfsStat::Stale.into());
     }
     run.current = Some(Current::of(&known));
     run.stateid = None;
-    run.plain(OpNum::PutFh)
+    run.reply_status(OpNum::PutFh)
 }
 
 fn check(run: &Run, sent: &[u8]) -> Result<Arc<CheckedHandle>, NfsStat> {
@@ -45,10 +45,10 @@ fn check(run: &Run, sent: &[u8]) -> Result<Arc<CheckedHandle>, NfsStat> {
     if let Some(export) = &export {
         run.server.item(export, &handle, run.now)?;
         if let Ok(session) = run.session() {
-            session.client.came_to(export.id);
+            session.client.note_export(export.id);
         }
     }
     let known = Arc::new(CheckedHandle { handle, export });
-    run.way.remember_handle(&known);
+    run.connection.remember_handle(&known);
     Ok(known)
 }

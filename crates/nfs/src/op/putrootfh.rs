@@ -3,14 +3,14 @@
 use nfs_wire::op::OpNum;
 
 use crate::compound::current::Current;
-use crate::compound::{Done, Run};
+use crate::compound::{OpResult, Run};
 
 /// Makes the pseudo root the current filehandle.
 ///
 /// # Errors
 /// None in practice.
-pub fn run(run: &mut Run, number: OpNum) -> Done {
+pub fn run(run: &mut Run, number: OpNum) -> OpResult {
     run.current = Some(Current::root(&run.server)?);
     run.stateid = None;
-    run.plain(number)
+    run.reply_status(number)
 }

@@ -7,43 +7,43 @@ use nfs_wire::op::read::Args;
 use share::limits::Work;
 use wire::transfer::UNCOPIED;
 
-use super::io::{Through, owner, through};
-use crate::compound::{Done, Run, Stop};
+use super::io::{IoOpen, owner, io_open};
+use crate::compound::{OpResult, Run, Stop};
 use crate::limits::MAX_IO;
 
 /// Reads data.
 ///
 /// # Errors
 /// As for [`io_open`]; NFS4ERR_LOCKED if a mandatory byte-range lock conflicts.
-pub fn run(run: &mut Run, args: &Args) -> Done {
+pub fn run(run: &mut Run, args: &Args) -> OpResult {
     run.current()?;
-    let from = through(run, &args.stateid, ShareAccess::READ)?;
+    let from = io_open(run, &args.stateid, ShareAccess::READ)?;
     let done = read(run, args, &from);
     from.end(run);
     done
 }
 
-fn read(run: &mut Run, args: &Args, from: &Through) -> Done {
+fn read(run: &mut Run, args: &Args, from: &IoOpen) -> OpResult {
     let len = (args.count.min(MAX_IO) as usize).min(room_left(run));
     if len == 0 || args.offset.checked_add(len as u64).is_none_or(|end| end > i64::MAX as u64) {
         return nothing(run, args, from, len);
     }
     let (engine, open) = (&from.export().engine, from.open());
     let work = Work::Read { file: open.file_number(), len: len as u64 };
-    run.pace(engine, work)?;
+    run.throttle(engine, work)?;
     let is_kept = run.serving.is_some_and(|serving| serving.cache);
     if len >= UNCOPIED
         && run.is_last
         && !is_kept
         && from.holding().is_some()
-        && let Some(range) = engine.read_range(open, owner(run), args.offset, len, &run.way.transfer)?
+        && let Some(range) = engine.read_range(open, owner(run), args.offset, len, &run.connection.transfer)?
     {
         let end = args.offset + range.len as u64;
         let got = range.len;
         let eof = is_end(engine, from, len, got, end)?;
         if run.writer.attach_read(range, eof).is_ok() {
-            run.pacing.used(got);
-            run.course.data = got;
+            run.throttle.used(got);
+            run.transactions.data = got;
             return Ok(());
         }
     }
@@ -53,13 +53,13 @@ fn read(run: &mut Run, args: &Args, from: &Through) -> Done {
     let got = engine.read(open, owner, args.offset, len, run.writer.tail(), patience)?;
     let eof = is_end(engine, from, len, got, args.offset + got as u64)?;
     run.writer.finish_read(place, eof);
-    run.pacing.used(got);
-    run.course.data = got;
+    run.throttle.used(got);
+    run.transactions.data = got;
     Ok(())
 }
 
 /// Whether the data that was read ends at the end of the file.
-fn is_end(engine: &share::Share, from: &Through, asked: usize, got: usize, end: u64) -> Result<bool, Stop> {
+fn is_end(engine: &share::Share, from: &IoOpen, asked: usize, got: usize, end: u64) -> Result<bool, Stop> {
     if got < asked {
         return Ok(true);
     }
@@ -76,7 +76,7 @@ fn is_end(engine: &share::Share, from: &Through, asked: usize, got: usize, end: 
 }
 
 /// Reads no bytes.
-fn nothing(run: &mut Run, args: &Args, from: &Through, len: usize) -> Done {
+fn nothing(run: &mut Run, args: &Args, from: &IoOpen, len: usize) -> OpResult {
     // No file is so long that its offsets cannot be represented.
     let is_end = len > 0 || args.offset >= from.export().engine.info(from.open())?.size;
     let place = run.writer.begin_read();

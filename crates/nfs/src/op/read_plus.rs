@@ -8,9 +8,9 @@ use nfs_wire::xdr::{Encode, pad};
 use share::limits::Work;
 use volume::Patience;
 
-use super::io::{Through, owner, through};
+use super::io::{IoOpen, owner, io_open};
 use super::read::room_left;
-use crate::compound::{Done, Run, Stop};
+use crate::compound::{OpResult, Run, Stop};
 use crate::limits::MAX_IO;
 
 const CONTENT_DATA: u32 = 0;
@@ -24,28 +24,28 @@ const SMALL_HOLE: u64 = 4096;
 ///
 /// # Errors
 /// As for READ.
-pub fn run(run: &mut Run, args: &Args) -> Done {
+pub fn run(run: &mut Run, args: &Args) -> OpResult {
     run.current()?;
     run.may_wait()?;
-    let from = through(run, &args.stateid, ShareAccess::READ)?;
+    let from = io_open(run, &args.stateid, ShareAccess::READ)?;
     let done = read(run, args, &from);
     from.end(run);
     done
 }
 
-fn read(run: &mut Run, args: &Args, from: &Through) -> Done {
+fn read(run: &mut Run, args: &Args, from: &IoOpen) -> OpResult {
     let len = u64::from(args.count.min(MAX_IO)).min(room_left(run) as u64);
     let work = Work::Read { file: from.open().file_number(), len };
-    run.pace(&from.export().engine, work)?;
+    run.throttle(&from.export().engine, work)?;
     let mut sent = 0;
     pieces(run, args, from, &mut sent)?;
     // A hole transfers no bytes.
-    run.pacing.used(sent);
+    run.throttle.used(sent);
     Ok(())
 }
 
 /// Writes the result, and adds the bytes of data in it to `sent`.
-fn pieces(run: &mut Run, args: &Args, from: &Through, sent: &mut usize) -> Done {
+fn pieces(run: &mut Run, args: &Args, from: &IoOpen, sent: &mut usize) -> OpResult {
     let size = from.export().engine.info(from.open())?.size;
     let out = run.writer.begin_result(OpNum::ReadPlus, NfsStat::Ok);
     false.encode(out);
@@ -71,7 +71,7 @@ fn pieces(run: &mut Run, args: &Args, from: &Through, sent: &mut usize) -> Done 
         };
         pieces += 1;
     }
-    run.course.data = usize::try_from(at.min(end).saturating_sub(args.offset)).unwrap_or(0);
+    run.transactions.data = usize::try_from(at.min(end).saturating_sub(args.offset)).unwrap_or(0);
     let place = &mut run.writer.tail()[head..head + 8];
     place[..4].copy_from_slice(&u32::from(at >= size).to_be_bytes());
     place[4..].copy_from_slice(&pieces.to_be_bytes());
@@ -88,7 +88,7 @@ fn put_hole(run: &mut Run, at: u64, end: u64) -> u64 {
 }
 
 /// Appends data and returns the offset of its end.
-fn put_data(run: &mut Run, from: &Through, at: u64, len: usize) -> Result<u64, Stop> {
+fn put_data(run: &mut Run, from: &IoOpen, at: u64, len: usize) -> Result<u64, Stop> {
     let owner = owner(run);
     let out = run.writer.tail();
     CONTENT_DATA.encode(out);

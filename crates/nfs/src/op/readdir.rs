@@ -26,9 +26,9 @@ use volume::security::Rights;
 
 use super::getattr::recall_writers;
 use super::names::with_open;
-use crate::attributes::{self, Subject, What};
+use crate::attributes::{self, Subject, AttributeSource};
 use crate::compound::current::{handle_at, handle_of};
-use crate::compound::{Done, Run, Stop};
+use crate::compound::{OpResult, Run, Stop};
 use crate::config::Export;
 use crate::server::Server;
 use crate::state::filehandle::Handle;
@@ -42,7 +42,7 @@ const FIRST_COOKIE: u64 = 3;
 ///
 /// # Errors
 /// NFS4ERR_NOTDIR, NFS4ERR_TOOSMALL, NFS4ERR_BAD_COOKIE, NFS4ERR_NOT_SAME, NFS4ERR_ACCESS.
-pub fn run(run: &mut Run, args: &Args) -> Done {
+pub fn run(run: &mut Run, args: &Args) -> OpResult {
     run.current()?;
     if args.cookie == 1 || args.cookie == 2 {
         return Err(NfsStat::BadCookie.into());
@@ -54,13 +54,13 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
         return Err(NfsStat::Inval.into());
     }
     let wanted = attributes::readable(&args.attr_request, run.minor);
-    let found = run.found()?;
+    let found = run.current_item()?;
     let (server, minor) = (Arc::clone(&run.server), run.minor);
     let max = (args.maxcount as usize).min(room_left(run));
     run.writer.begin_result(OpNum::ReadDir, NfsStat::Ok);
-    let mut reply = Reply::of(run);
-    let Reply { run, out } = &mut reply;
-    let mut list = List { server: &server, minor, wanted, args, out, max };
+    let mut reply = DetachedReply::of(run);
+    let DetachedReply { run, out } = &mut reply;
+    let mut list = DirectoryListing { server: &server, minor, wanted, args, out, max };
     match found {
         None => list.exports(run),
         Some((_, item)) if item.kind() != Kind::Directory => Err(NfsStat::NotDir.into()),
@@ -73,20 +73,20 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
 
 /// The bytes of the reply, apart from the rest of the COMPOUND. Entries are written into them directly while
 /// the rest of the COMPOUND stays usable. They are put back on drop. If the operation fails, the COMPOUND
-/// drops what it has written.
-struct Reply<'a> {
+/// drops source it has written.
+struct DetachedReply<'a> {
     run: &'a mut Run,
     out: Vec<u8>,
 }
 
-impl<'a> Reply<'a> {
-    fn of(run: &'a mut Run) -> Reply<'a> {
+impl<'a> DetachedReply<'a> {
+    fn of(run: &'a mut Run) -> DetachedReply<'a> {
         let out = std::mem::take(run.writer.tail());
-        Reply { run, out }
+        DetachedReply { run, out }
     }
 }
 
-impl Drop for Reply<'_> {
+impl Drop for DetachedReply<'_> {
     fn drop(&mut self) {
         *self.run.writer.tail() = std::mem::take(&mut self.out);
     }
@@ -110,21 +110,21 @@ struct List<'a> {
 
 impl List<'_> {
     /// Lists the exports that the client may use.
-    fn exports(&mut self, run: &Run) -> Done {
+    fn exports(&mut self, run: &Run) -> OpResult {
         let mut writer = EntriesWriter::begin(self.out, VERIFIER, self.max).ok_or(NfsStat::TooSmall)?;
         let exports = self.server.exports();
         let mut is_whole = true;
         for (at, export) in exports.list().iter().enumerate() {
             let cookie = at as u64 + FIRST_COOKIE;
-            if cookie <= self.args.cookie || !run.who.may_use(export) {
+            if cookie <= self.args.cookie || !run.credentials.may_use(export) {
                 continue;
             }
             let root = export.engine.root_item();
             let (server, wanted) = (self.server, self.wanted);
-            let listed = Listed { cookie, name: export.name.as_bytes(), server, minor: self.minor, wanted };
+            let listed = ListedEntry { cookie, name: export.name.as_bytes(), server, minor: self.minor, wanted };
             let handle = wanted.has(AttrNum::Filehandle.get()).then(|| handle_of(server, export, &root));
-            let what = attributes::of_item(export, &root, &wanted);
-            if !listed.write(&mut writer, handle, what)? {
+            let source = attributes::of_item(export, &root, &wanted);
+            if !listed.write(&mut writer, handle, source)? {
                 is_whole = false;
                 break;
             }
@@ -137,7 +137,7 @@ impl List<'_> {
     }
 
     /// Lists a directory.
-    fn entries(&mut self, run: &Run, export: &Arc<Export>, open: &Arc<share::Open>) -> Done {
+    fn entries(&mut self, run: &Run, export: &Arc<Export>, open: &Arc<share::Open>) -> OpResult {
         let identity = run.identity(export);
         let client = run.session()?.client.key;
         let caller = share::Caller { identity: &identity, client, waiter: None, now: run.now, origin: None };
@@ -147,7 +147,7 @@ impl List<'_> {
         let (server, minor, wanted) = (self.server, self.minor, self.wanted);
         export.engine.scan(&caller, open, self.args.cookie, &mut |_| true, &mut |found| {
             let (cookie, name) = (found.cookie(), found.name().as_bytes());
-            let listed = Listed { cookie, name, server, minor, wanted };
+            let listed = ListedEntry { cookie, name, server, minor, wanted };
             let (inode, kind) = (found.inode(), found.kind());
             // For the names alone, the objects are not looked at.
             if attributes::is_in_directory(&wanted, kind) {
@@ -172,10 +172,10 @@ impl List<'_> {
                 Stop::Fail(status) => status,
                 _ => NfsStat::Delay,
             });
-            let what = may_tell.and_then(|()| {
+            let source = may_tell.and_then(|()| {
                 attributes::of_known(export, found.item_info(), || found.item(), Some(inode), &wanted)
             });
-            match listed.write(&mut writer, handle, what) {
+            match listed.write(&mut writer, handle, source) {
                 Ok(fits) => is_whole = fits,
                 // This reply holds the entries before it. The next request begins with it.
                 Err(NfsStat::Delay) if writer.count() > 0 => is_whole = false,
@@ -193,7 +193,7 @@ impl List<'_> {
 }
 
 /// An entry, and the attributes that were asked for.
-struct Listed<'a> {
+struct ListedEntry<'a> {
     cookie: u64,
     name: &'a [u8],
     server: &'a Server,
@@ -201,7 +201,7 @@ struct Listed<'a> {
     wanted: Bitmap,
 }
 
-impl Listed<'_> {
+impl ListedEntry<'_> {
     /// Writes the entry, with its filehandle if that was asked for. Returns false if it does not fit.
     ///
     /// # Errors
@@ -210,22 +210,22 @@ impl Listed<'_> {
         &self,
         writer: &mut EntriesWriter<'_>,
         handle: Option<Result<Handle, NfsStat>>,
-        what: Result<What<'_>, NfsStat>,
+        source: Result<AttributeSource<'_>, NfsStat>,
     ) -> Result<bool, NfsStat> {
         let error = AttrNum::RdattrError.get();
         let mut told = self.wanted;
-        let (handle, what) = match (what, handle.transpose()) {
-            (Ok(what), Ok(handle)) => (handle, Ok(what)),
-            (Ok(what), Err(NfsStat::NotSupp)) if !self.wanted.has(error) => {
+        let (handle, source) = match (source, handle.transpose()) {
+            (Ok(source), Ok(handle)) => (handle, Ok(source)),
+            (Ok(source), Err(NfsStat::NotSupp)) if !self.wanted.has(error) => {
                 told.remove(AttrNum::Filehandle.get());
-                (None, Ok(what))
+                (None, Ok(source))
             }
             (Ok(_), Err(why)) | (Err(why), _) => (None, Err(why)),
         };
-        match what {
-            Ok(what) => Ok(writer.entry(self.cookie, self.name, told, |attributes| {
+        match source {
+            Ok(source) => Ok(writer.entry(self.cookie, self.name, told, |attributes| {
                 let (server, minor) = (self.server, self.minor);
-                let subject = Subject { server, minor, handle: handle.as_ref(), what };
+                let subject = Subject { server, minor, handle: handle.as_ref(), source };
                 attributes::write(attributes, &subject);
             })),
             // An object that has vanished since has no attributes, and is left out the next time.

@@ -6,7 +6,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::sequence::{Args, ResOk, StatusFlags};
 
-use crate::compound::{Done, Run, Serving, Stop};
+use crate::compound::{OpResult, Run, Serving, Stop};
 use crate::state::session::Session;
 use crate::state::slot::Admitted;
 
@@ -15,7 +15,7 @@ use crate::state::slot::Admitted;
 /// # Errors
 /// NFS4ERR_BADSESSION, NFS4ERR_BADSLOT, NFS4ERR_BAD_HIGH_SLOT, NFS4ERR_TOO_MANY_OPS, NFS4ERR_REQ_TOO_BIG, and
 /// the errors of [`crate::state::slot::Slot::admit`].
-pub fn run(run: &mut Run, args: &Args) -> Done {
+pub fn run(run: &mut Run, args: &Args) -> OpResult {
     find(run, args)?;
     let (admitted, client_ended, result) = admit(run, args)?;
     match admitted {
@@ -25,21 +25,21 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
             if client_ended {
                 return Err(NfsStat::DeadSession.into());
             }
-            run.answer(OpNum::Sequence, result)
+            run.reply(OpNum::Sequence, result)
         }
         Admitted::Retry(reply) => {
             run.replay = Some(reply);
-            run.plain(OpNum::Sequence)
+            run.reply_status(OpNum::Sequence)
         }
         Admitted::Uncached => {
-            run.answer(OpNum::Sequence, result)?;
+            run.reply(OpNum::Sequence, result)?;
             if run.is_last {
                 return Ok(());
             }
             // RFC 8881 2.10.6.1.3: the next operation gets this status.
             let next = run.next_number.unwrap_or(OpNum::Unknown(0));
             run.writer.put_status(next, NfsStat::RetryUncachedRep);
-            Err(Stop::Told(NfsStat::RetryUncachedRep))
+            Err(Stop::Written(NfsStat::RetryUncachedRep))
         }
     }
 }

@@ -11,10 +11,10 @@ use share::{Basic, Info, Open, TimeSet};
 use volume::Time;
 use volume::security::Rights;
 
-use super::io::{check_data, meant, through};
+use super::io::{check_data, resolve_stateid, io_open};
 use super::names::with_open;
-use crate::attributes::set::{Delegated, Wanted, When};
-use crate::compound::{Done, Run, Stop};
+use crate::attributes::set::{DelegatedTimes, SetAttributes, TimeToSet};
+use crate::compound::{OpResult, Run, Stop};
 use crate::config::Export;
 
 /// Sets attributes.
@@ -22,21 +22,21 @@ use crate::config::Export;
 /// # Errors
 /// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL, NFS4ERR_BADOWNER, NFS4ERR_PERM, NFS4ERR_ACCESS, NFS4ERR_ROFS; for the
 /// size the errors of WRITE.
-pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
+pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
     run.current()?;
     let mut set = Bitmap::EMPTY;
     let status = match apply(run, args, &mut set) {
         Ok(()) => NfsStat::Ok,
         Err(stop @ (Stop::Work | Stop::Hold)) => return Err(stop),
-        Err(Stop::Fail(status) | Stop::Told(status)) => status,
+        Err(Stop::Fail(status) | Stop::Written(status)) => status,
     };
     run.writer.put(OpNum::SetAttr, &Res { status, attrsset: set });
-    if status.is_ok() { Ok(()) } else { Err(Stop::Told(status)) }
+    if status.is_ok() { Ok(()) } else { Err(Stop::Written(status)) }
 }
 
 fn apply(run: &mut Run, args: &Args<'_>, set: &mut Bitmap) -> Result<(), Stop> {
     let (export, item) = run.item(NfsStat::RoFs)?;
-    let wanted = Wanted::read(&args.obj_attributes, run.minor, export.engine.config().accounts.as_ref())?;
+    let wanted = SetAttributes::read(&args.obj_attributes, run.minor, export.engine.config().accounts.as_ref())?;
     // RFC 8275 4.2: it is for new objects only.
     if wanted.umask.is_some() {
         return Err(NfsStat::Inval.into());
@@ -44,7 +44,7 @@ fn apply(run: &mut Run, args: &Args<'_>, set: &mut Bitmap) -> Result<(), Stop> {
     run.check_writable(&export)?;
     if let Some(size) = wanted.size {
         check_data(item.kind()).map_err(|why| if why == NfsStat::Symlink { NfsStat::Inval } else { why })?;
-        let to = through(run, &args.stateid, ShareAccess::WRITE)?;
+        let to = io_open(run, &args.stateid, ShareAccess::WRITE)?;
         let done = run.ask(&export, |engine, caller| engine.set_size(caller, to.open(), size));
         to.end(run);
         done?;
@@ -61,8 +61,8 @@ fn apply(run: &mut Run, args: &Args<'_>, set: &mut Bitmap) -> Result<(), Stop> {
             }
         }
     }
-    let rest = Wanted { size: None, delegated: Delegated::default(), ..wanted };
-    if rest == (Wanted { mask: rest.mask, ..Wanted::default() }) {
+    let rest = SetAttributes { size: None, delegated: DelegatedTimes::default(), ..wanted };
+    if rest == (SetAttributes { mask: rest.mask, ..SetAttributes::default() }) {
         return Ok(());
     }
     let info = export.engine.item_info(&item)?;
@@ -85,19 +85,19 @@ fn apply(run: &mut Run, args: &Args<'_>, set: &mut Bitmap) -> Result<(), Stop> {
 /// # Errors
 /// NFS4ERR_BAD_STATEID without such a delegation of the file, NFS4ERR_OLD_STATEID, NFS4ERR_DELEG_REVOKED.
 // RFC 9754 5
-fn keep(run: &mut Run, args: &Args<'_>, export: &Arc<Export>, kept: Delegated) -> Result<(), Stop> {
+fn keep(run: &mut Run, args: &Args<'_>, export: &Arc<Export>, kept: DelegatedTimes) -> Result<(), Stop> {
     let handle = run.handle()?;
-    let id = meant(run, &args.stateid)?;
+    let id = resolve_stateid(run, &args.stateid)?;
     let client = run.session()?.client.id;
     let server = Arc::clone(&run.server);
-    let (state, _turn) = server.state_in_turn(client, &id)?;
+    let (state, _lock) = server.locked_state(client, &id)?;
     let before = state.delegation().and_then(|delegation| delegation.before());
     let before = before.filter(|_| state.handle == handle).ok_or(NfsStat::BadStateId)?;
     let (accessed, modified) =
         (before.accessed(kept.accessed, run.now), before.modified(kept.modified, run.now));
     if accessed.is_some() || modified.is_some() {
         let open = Arc::clone(&state.holding().open);
-        run.tell(export, |engine, caller| engine.set_kept_times(caller, &open, accessed, modified))?;
+        run.ask_now(export, |engine, caller| engine.set_kept_times(caller, &open, accessed, modified))?;
     }
     Ok(())
 }
@@ -111,12 +111,12 @@ fn owners(stop: Stop) -> Stop {
 }
 
 /// Whether a time is set to a value of the client.
-fn says_when(wanted: &Wanted) -> bool {
-    [wanted.accessed, wanted.modified].iter().any(|when| matches!(when, Some(When::At(_))))
+fn says_when(wanted: &SetAttributes) -> bool {
+    [wanted.accessed, wanted.modified].iter().any(|when| matches!(when, Some(TimeToSet::At(_))))
 }
 
 /// Only the owner may set a time of a file freely. A user who may write the file may set it to the present.
-fn check_times(run: &Run, export: &Arc<Export>, info: &Info, wanted: &Wanted) -> Result<(), NfsStat> {
+fn check_times(run: &Run, export: &Arc<Export>, info: &Info, wanted: &SetAttributes) -> Result<(), NfsStat> {
     let identity = run.identity(export);
     if says_when(wanted) && identity.uid != info.uid && !identity.unbound {
         return Err(NfsStat::Perm);
@@ -129,7 +129,7 @@ fn check_times(run: &Run, export: &Arc<Export>, info: &Info, wanted: &Wanted) ->
 ///
 /// # Errors
 /// The status of the engine's error; NFS4ERR_PERM if only the owner may.
-pub fn apply_to(run: &Run, export: &Arc<Export>, open: &Arc<Open>, wanted: &Wanted) -> Result<(), Stop> {
+pub fn apply_to(run: &Run, export: &Arc<Export>, open: &Arc<Open>, wanted: &SetAttributes) -> Result<(), Stop> {
     if let Some(size) = wanted.size {
         run.ask(export, |engine, caller| engine.set_size(caller, open, size))?;
     }
@@ -150,10 +150,10 @@ pub fn apply_to(run: &Run, export: &Arc<Export>, open: &Arc<Open>, wanted: &Want
     }
     let (accessed, modified) = (wanted.accessed, wanted.modified);
     if accessed.is_some() || modified.is_some() {
-        let time = |when: Option<When>| {
+        let time = |when: Option<TimeToSet>| {
             when.map(|when| match when {
-                When::At(time) => time,
-                When::Now => Time::from_wall_ns(run.now.wall_ns),
+                TimeToSet::At(time) => time,
+                TimeToSet::Now => Time::from_wall_ns(run.now.wall_ns),
             })
         };
         let (accessed, modified) = (time(accessed), time(modified));

@@ -9,11 +9,11 @@ use crate::compound::{Run, Stop};
 use crate::config::Export;
 use crate::state::client::Client;
 use crate::state::filehandle::Handle;
-use crate::state::stateid::{Of, State, state_bytes};
+use crate::state::stateid::{OwnerOnFile, LockingState, state_bytes};
 
 /// A client and the file that it gets a state of.
 #[derive(Clone, Copy)]
-pub struct Target<'a> {
+pub struct StateTarget<'a> {
     /// The client.
     pub client: &'a Arc<Client>,
     /// The export.
@@ -24,10 +24,10 @@ pub struct Target<'a> {
     pub handle: Handle,
 }
 
-impl<'a> Target<'a> {
+impl<'a> StateTarget<'a> {
     /// The key of an owner's state of the file.
-    pub fn of(&self, owner: &'a [u8]) -> Of<'a> {
-        Of { owner, export: self.export.id, node: self.item.id() }
+    pub fn of(&self, owner: &'a [u8]) -> OwnerOnFile<'a> {
+        OwnerOnFile { owner, export: self.export.id, node: self.item.id() }
     }
 }
 
@@ -58,7 +58,7 @@ pub fn reserve(run: &Run, client: &Client) -> Option<u64> {
 ///
 /// # Errors
 /// NFS4ERR_DELAY. The client learns with its next request that its session is gone.
-pub fn enter(run: &Run, state: &State, is_entered: bool) -> Result<(), Stop> {
+pub fn enter(run: &Run, state: &LockingState, is_entered: bool) -> Result<(), Stop> {
     if is_entered {
         return Ok(());
     }

@@ -12,7 +12,7 @@ use volume::Kind;
 use volume::security::Rights;
 
 use super::names::{changed, version, with_open};
-use crate::compound::{Done, Run, Stop};
+use crate::compound::{OpResult, Run, Stop};
 use crate::config::Export;
 
 /// The longest name in bytes, without the namespace that the host puts in front.
@@ -24,20 +24,20 @@ const LIST_AROUND: usize = 16;
 ///
 /// # Errors
 /// NFS4ERR_NOXATTR, NFS4ERR_ACCESS, NFS4ERR_WRONG_TYPE.
-pub fn run_get(run: &mut Run, args: &NameArgs<'_>) -> Done {
+pub fn run_get(run: &mut Run, args: &NameArgs<'_>) -> OpResult {
     check_name(args.name)?;
     let (export, item) = subject(run)?;
     let value = with_open(run, &export, &item, Rights::READ_EA, |open| {
         Ok(export.engine.attribute(open, args.name)?)
     })?;
-    run.answer(OpNum::GetXattr, GetResOk { value: &value })
+    run.reply(OpNum::GetXattr, GetResOk { value: &value })
 }
 
 /// Sets a value.
 ///
 /// # Errors
 /// NFS4ERR_EXIST, NFS4ERR_NOXATTR, NFS4ERR_XATTR2BIG, NFS4ERR_ACCESS, NFS4ERR_ROFS, NFS4ERR_WRONG_TYPE.
-pub fn run_set(run: &mut Run, args: &SetArgs<'_>) -> Done {
+pub fn run_set(run: &mut Run, args: &SetArgs<'_>) -> OpResult {
     check_name(args.key)?;
     let present = match args.option {
         SetOption::Either => None,
@@ -50,26 +50,26 @@ pub fn run_set(run: &mut Run, args: &SetArgs<'_>) -> Done {
             engine.set_attribute(caller, open, args.key, Some(args.value), present)
         })
     })?;
-    run.answer(OpNum::SetXattr, Changed { info })
+    run.reply(OpNum::SetXattr, Changed { info })
 }
 
 /// Removes an attribute.
 ///
 /// # Errors
 /// NFS4ERR_NOXATTR, NFS4ERR_ACCESS, NFS4ERR_ROFS, NFS4ERR_WRONG_TYPE.
-pub fn run_remove(run: &mut Run, args: &NameArgs<'_>) -> Done {
+pub fn run_remove(run: &mut Run, args: &NameArgs<'_>) -> OpResult {
     check_name(args.name)?;
     let info = change(run, |run, export, open| {
         run.ask(export, |engine, caller| engine.set_attribute(caller, open, args.name, None, Some(true)))
     })?;
-    run.answer(OpNum::RemoveXattr, Changed { info })
+    run.reply(OpNum::RemoveXattr, Changed { info })
 }
 
 /// Lists the names, beginning with the one whose index is the cookie.
 ///
 /// # Errors
 /// NFS4ERR_TOOSMALL if no name fits, NFS4ERR_ACCESS, NFS4ERR_WRONG_TYPE.
-pub fn run_list(run: &mut Run, args: &ListArgs) -> Done {
+pub fn run_list(run: &mut Run, args: &ListArgs) -> OpResult {
     let (export, item) = subject(run)?;
     let all = with_open(run, &export, &item, Rights::READ_EA, |open| Ok(export.engine.extended(open)?))?;
     let mut names: Vec<&[u8]> = all.iter().map(|(name, _)| name.as_slice()).collect();
@@ -87,7 +87,7 @@ pub fn run_list(run: &mut Run, args: &ListArgs) -> Done {
         return Err(NfsStat::TooSmall.into());
     }
     let told = ListResOk { cookie: end as u64, names: List::of(&names[begin..end]), eof: end == names.len() };
-    run.answer(OpNum::ListXattrs, told)
+    run.reply(OpNum::ListXattrs, told)
 }
 
 /// The current object, if it has extended attributes: a file or directory of an export that supports them.

@@ -2,8 +2,8 @@
 //! [`Server`].
 
 pub mod exports;
-mod leaving;
-pub mod restoring;
+mod unexport;
+pub mod recovery;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -25,23 +25,23 @@ use crate::counting::FAMILY;
 use crate::limits::{COURTESY_NS, ITEM_IDLE_NS, MAX_SESSIONS, MAX_STATES};
 use crate::server::exports::Exports;
 use crate::state::back_channel;
-use crate::state::callback::{Calling, Errand};
-use crate::state::client::{Client, Left};
+use crate::state::callback::{CallbackParams, CallbackRequest};
+use crate::state::client::{Client, EndedClient};
 use crate::state::clients::Clients;
 use crate::state::filehandle::{Handle, HandleKey};
 use crate::state::grace::Grace;
-use crate::state::items::Items;
-use crate::state::question::Proxies;
+use crate::state::item_cache::ItemCache;
+use crate::state::attribute_query::Proxies;
 use crate::state::reopens::Reopens;
-use crate::state::reply_memory::Part;
-use crate::state::roll::Roll;
+use crate::state::reply_memory::ReplyReservation;
+use crate::state::client_records::ClientRecords;
 use crate::state::session::{Session, id_of, key_of};
-use crate::state::stateid::{self, State};
-use crate::state::turns::{Turn, Turns};
+use crate::state::stateid::{self, LockingState};
+use crate::state::state_locks::{StateLockGuard, StateLocks};
 
 /// The server as a connection holds it. The outer reference count belongs to the connection and its
 /// COMPOUNDs. The count of the server itself would move from thread to thread.
-pub type Near = Arc<Arc<Server>>;
+pub type ServerRef = Arc<Arc<Server>>;
 
 /// A search for expired clients that finds none counts for this long (ns).
 const LOOK_NS: u64 = 100_000_000;
@@ -59,18 +59,18 @@ pub struct Server {
     /// The time of the last search for expired clients that found none (monotonic ns).
     none_expired_ns: AtomicU64,
     /// The client records, which survive a restart.
-    pub roll: Roll,
+    pub client_records: ClientRecords,
     /// The opens that clients may reclaim.
     pub grace: Grace,
     sessions: Table<Session>,
-    states: Table<State>,
-    turns: Turns,
+    states: Table<LockingState>,
+    state_locks: StateLocks,
     /// The delegations whose holders keep the times of their files.
     pub proxies: Proxies,
     /// The files that clients have opened before.
     pub reopens: Reopens,
-    items: Mutex<Items>,
-    pub(crate) opened: Mutex<HashMap<Handle, Opened>>,
+    items: Mutex<ItemCache>,
+    pub(crate) opened: Mutex<HashMap<Handle, OpenFileEntry>>,
     connections: AtomicUsize,
     next_connection: AtomicU64,
     nobody: Waiter,
@@ -79,7 +79,7 @@ pub struct Server {
 }
 
 /// An open file. It may have lost its last name, and no path leads to it then.
-pub(crate) struct Opened {
+pub(crate) struct OpenFileEntry {
     item: Item,
     /// The export through which it was opened.
     pub(crate) export: Arc<Export>,
@@ -128,11 +128,11 @@ impl Server {
             exports: ArcSwap::default(),
             clients: Clients::new(config.instance, lease_ns),
             none_expired_ns: AtomicU64::new(0),
-            roll: Roll::default(),
+            client_records: ClientRecords::default(),
             grace: Grace::default(),
             sessions: Table::new(MAX_SESSIONS),
             states: Table::new(MAX_STATES),
-            turns: Turns::default(),
+            state_locks: StateLocks::default(),
             proxies: Proxies::default(),
             reopens: Reopens::default(),
             items: Mutex::default(),
@@ -203,8 +203,8 @@ impl Server {
         client: &Arc<Client>,
         fore: ChannelAttrs,
         back: ChannelAttrs,
-        calling: Calling,
-        kept: Part,
+        calling: CallbackParams,
+        kept: ReplyReservation,
     ) -> Option<Arc<Session>> {
         let key = self.sessions.reserve()?;
         let id = id_of(key);
@@ -240,7 +240,7 @@ impl Server {
     }
 
     fn end_all_of(&self, client: &Client, now: Now) {
-        let Left { sessions, states, exports } = client.end();
+        let EndedClient { sessions, states, exports } = client.end();
         for session in sessions {
             self.sessions.remove(key_of(&session.id));
             session.end();
@@ -255,7 +255,7 @@ impl Server {
 
     /// Removes a state and closes the engine's open behind it, unless that belongs to another state. Returns
     /// false if the state was removed before.
-    pub fn end_state(&self, state: &State, now: Now) -> bool {
+    pub fn end_state(&self, state: &LockingState, now: Now) -> bool {
         if !self.forget_state(state) {
             return false;
         }
@@ -266,7 +266,7 @@ impl Server {
     }
 
     /// Closes the engine's open behind a state that was removed.
-    fn close_open(&self, state: &State, now: Now) {
+    fn close_open(&self, state: &LockingState, now: Now) {
         // A change in progress replaces the open by another one.
         let _modes = state.opened().map(|open| open.changing.lock());
         let mut opened = self.opened.lock();
@@ -302,12 +302,12 @@ impl Server {
     }
 
     /// Adds a new state.
-    pub fn enter_state(&self, state: State) -> Arc<State> {
+    pub fn enter_state(&self, state: LockingState) -> Arc<LockingState> {
         let state = Arc::new(state);
         if state.locks().is_none() {
             let item = state.export.engine.item_of(&state.holding().open);
             let mut opened = self.opened.lock();
-            let new = || Opened { item, export: Arc::clone(&state.export), count: 0, is_lost: false };
+            let new = || OpenFileEntry { item, export: Arc::clone(&state.export), count: 0, is_lost: false };
             let opened = opened.entry(state.handle).or_insert_with(new);
             opened.count += 1;
         }
@@ -316,30 +316,30 @@ impl Server {
     }
 
     /// Removes a state. Returns true if it was there.
-    fn forget_state(&self, state: &State) -> bool {
+    fn forget_state(&self, state: &LockingState) -> bool {
         use wire::table::Keyed;
         self.states.remove(state.key()).is_some()
     }
 
     /// Waits until this thread may change the client's states of a file.
-    pub fn turn(&self, client: &Client, export: &Export, node: NodeId) -> Turn<'_> {
-        self.turns.take(client.id, export.id, node)
+    pub fn lock_states(&self, client: &Client, export: &Export, node: NodeId) -> StateLockGuard<'_> {
+        self.state_locks.lock(client.id, export.id, node)
     }
 
     /// The state of a client for a stateid, and the lock on the client's states of that file.
     ///
     /// # Errors
     /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_DELEG_REVOKED.
-    pub fn state_in_turn(&self, client: u64, id: &StateId) -> Result<(Arc<State>, Turn<'_>), NfsStat> {
+    pub fn locked_state(&self, client: u64, id: &StateId) -> Result<(Arc<LockingState>, StateLockGuard<'_>), NfsStat> {
         let state = self.state(client, id)?;
-        let turn = self.turns.take(client, state.export.id, state.node);
+        let lock = self.state_locks.lock(client, state.export.id, state.node);
         // The state may have changed or ended before the lock was taken.
-        Ok((self.state(client, id)?.share(), turn))
+        Ok((self.state(client, id)?.share(), lock))
     }
 
     /// The same for a delegation that was revoked, so that the client can free it.
     #[must_use]
-    pub fn revoked(&self, client: u64, id: &StateId) -> Option<Arc<State>> {
+    pub fn revoked(&self, client: u64, id: &StateId) -> Option<Arc<LockingState>> {
         let key = stateid::key_of(self.config.instance, &id.other)?;
         let state = self.states.get(key).filter(|state| state.client == client)?;
         state.delegation().is_some_and(|delegation| delegation.is_revoked()).then(|| state.share())
@@ -350,7 +350,7 @@ impl Server {
     /// # Errors
     /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID.
     #[inline]
-    pub fn state(&self, client: u64, id: &StateId) -> Result<Held<State>, NfsStat> {
+    pub fn state(&self, client: u64, id: &StateId) -> Result<Held<LockingState>, NfsStat> {
         let key = stateid::key_of(self.config.instance, &id.other).ok_or(NfsStat::BadStateId)?;
         let state = self.states.get(key).filter(|state| state.client == client).ok_or(NfsStat::BadStateId)?;
         state.check_seqid(id.seqid)?;
@@ -362,7 +362,7 @@ impl Server {
 
     /// Ends a delegation. Requests that wait for it continue. The caller holds the lock on the client's
     /// states of the file.
-    pub fn end_delegation(&self, client: &Client, state: &Arc<State>, now: Now) {
+    pub fn end_delegation(&self, client: &Client, state: &Arc<LockingState>, now: Now) {
         if !self.forget_state(state) {
             return;
         }
@@ -380,7 +380,7 @@ impl Server {
     /// Sends the recalls of a client again that are due. Marks delegations as revoked that the engine has
     /// taken away because the recall took too long.
     // RFC 8881 10.4.6
-    pub fn look_after_recalls(&self, client: &Arc<Client>, now: Now) {
+    pub fn retry_recalls(&self, client: &Arc<Client>, now: Now) {
         let mut any = false;
         for state in client.delegations() {
             let Some(delegation) = state.delegation().filter(|delegation| delegation.is_recalled()) else {
@@ -392,7 +392,7 @@ impl Server {
                 if client.silent_ns(now) > self.lease_ns() {
                     engine.undelivered(&notice);
                 } else {
-                    back_channel::call(client, &Errand::recall(&state, notice));
+                    back_channel::call(client, &CallbackRequest::recall(&state, notice));
                 }
             }
             if state.holding().open.caching().is_none_or(|grant| grant.state.is_empty()) {
@@ -401,13 +401,13 @@ impl Server {
             any = true;
         }
         if any {
-            client.sessions().iter().for_each(|session| back_channel::look_after(session, now));
+            client.sessions().iter().for_each(|session| back_channel::move_stuck_calls(session, now));
         }
     }
 
     /// All states, for status.
     #[must_use]
-    pub fn all_states(&self) -> Vec<Arc<State>> {
+    pub fn all_states(&self) -> Vec<Arc<LockingState>> {
         self.states.all()
     }
 
@@ -417,7 +417,7 @@ impl Server {
         self.states.len()
     }
 
-    // Items ----------------------------------------------------------------------------------------
+    // ItemCache ----------------------------------------------------------------------------------------
 
     /// The item of a filehandle.
     ///
@@ -479,9 +479,9 @@ impl Server {
         let limit = now.mono_ns.saturating_sub(ITEM_IDLE_NS);
         let dropped = self.items.lock().remove_idle(limit);
         drop(dropped);
-        self.clients.all().iter().for_each(|client| self.look_after_recalls(client, now));
+        self.clients.all().iter().for_each(|client| self.retry_recalls(client, now));
         self.proxies.tick(now);
-        self.let_go_of_engines();
+        self.detach_unused_engines();
         self.end_grace(now);
         // RFC 8881 18.35.4: a client that does not confirm its record within a lease period is no longer
         // expected.

@@ -17,18 +17,18 @@ use wire::table::Keyed;
 use crate::config::Export;
 use crate::limits::{MAX_SESSIONS_PER_CLIENT, MAX_STATES_PER_CLIENT};
 use crate::state::back_channel;
-use crate::state::callback::Errand;
+use crate::state::callback::CallbackRequest;
 use crate::state::session::Session;
-use crate::state::stateid::{Of, State};
-use crate::state::way::{Mail, Way};
-use crate::state::who::Principal;
+use crate::state::stateid::{OwnerOnFile, LockingState};
+use crate::state::connection_handle::{Mail, ConnectionHandle};
+use crate::state::credentials::Principal;
 
 /// Number of exports that the status output shows for one client.
 const MAX_NOTED_EXPORTS: usize = 64;
 
 /// The arguments of EXCHANGE_ID that identify a client.
 #[derive(Debug)]
-pub struct Introduction<'a> {
+pub struct ExchangeIdRequest<'a> {
     /// The client's own name for itself (co_ownerid).
     pub owner: &'a [u8],
     /// Changes when the client restarts (co_verifier).
@@ -72,13 +72,13 @@ pub struct Client {
     /// Numbers of the exports that it has used, for status.
     used: Mutex<Vec<u32>>,
     /// The slot of CREATE_SESSION.
-    pub creating: Mutex<Creating>,
+    pub creating: Mutex<CreateSessionSlot>,
     holds: Mutex<Holds>,
 }
 
 /// The one slot that CREATE_SESSION has (RFC 8881 18.36.4).
 #[derive(Debug, Default)]
-pub struct Creating {
+pub struct CreateSessionSlot {
     /// The sequence ID of the last request.
     pub sequence: u32,
     /// The reply to it.
@@ -89,10 +89,10 @@ pub struct Creating {
 type Key = (u32, NodeId, Box<[u8]>);
 
 /// Everything that a client had when it ended.
-pub(crate) struct Left {
+pub(crate) struct EndedClient {
     pub sessions: Vec<Arc<Session>>,
     /// The states. Locks come before the opens through which they were taken.
-    pub states: Vec<Arc<State>>,
+    pub states: Vec<Arc<LockingState>>,
     /// Exports whose engines know the client.
     pub exports: Vec<Arc<Export>>,
 }
@@ -102,13 +102,13 @@ pub(crate) struct Left {
 struct Holds {
     sessions: Vec<Arc<Session>>,
     /// Opens by file and open-owner.
-    opens: BTreeMap<Key, Arc<State>>,
+    opens: BTreeMap<Key, Arc<LockingState>>,
     /// Lock states by file and lock-owner.
-    locks: HashMap<Key, Arc<State>>,
+    locks: HashMap<Key, Arc<LockingState>>,
     /// The same states by two keys: that of the open through which the locks were taken, and their own.
-    through: BTreeMap<(u64, u64), Arc<State>>,
+    through: BTreeMap<(u64, u64), Arc<LockingState>>,
     /// Delegations by export and file.
-    delegations: HashMap<(u32, NodeId), Arc<State>>,
+    delegations: HashMap<(u32, NodeId), Arc<LockingState>>,
     /// The cache keys of files that the client has created and has open.
     made: HashMap<(u32, NodeId), CacheKey>,
     /// The names of the lock-owners in `locks` by their numbers, each with the number of its states.
@@ -130,7 +130,7 @@ impl Holds {
     }
 
     /// Adds the locks of an owner. Returns the owner's earlier state of the file.
-    fn add_locks(&mut self, key: Key, state: &Arc<State>) -> Option<Arc<State>> {
+    fn add_locks(&mut self, key: Key, state: &Arc<LockingState>) -> Option<Arc<LockingState>> {
         if let Some(locks) = state.locks() {
             self.owners.entry(locks.number.owner).or_insert_with(|| (locks.owner.clone(), 0)).1 += 1;
             self.through.insert((locks.open.key(), state.key()), Arc::clone(state));
@@ -139,7 +139,7 @@ impl Holds {
     }
 
     /// Removes the locks of an owner. The owner's name goes with its last state.
-    fn remove_locks(&mut self, key: &Key, state: &State) {
+    fn remove_locks(&mut self, key: &Key, state: &LockingState) {
         if !self.locks.get(key).is_some_and(|known| std::ptr::eq(&raw const **known, state)) {
             return;
         }
@@ -155,17 +155,17 @@ impl Holds {
     }
 }
 
-fn key_of(of: Of<'_>) -> Key {
+fn key_of(of: OwnerOnFile<'_>) -> Key {
     (of.export, of.node, of.owner.into())
 }
 
 /// Receives the break notices of an export's engine for a client.
-struct Ear {
+struct BreakListener {
     client: Weak<Client>,
     export: u32,
 }
 
-impl Holder for Ear {
+impl Holder for BreakListener {
     // RFC 8881 10.4.5
     fn on_break(&self, notice: &BreakNotice) -> bool {
         let Some(client) = self.client.upgrade() else { return false };
@@ -174,7 +174,7 @@ impl Holder for Ear {
         delegation.recalled(*notice);
         // RFC 8881 10.4.6: a client that cannot be called now is called as soon as possible, as long as its
         // lease lasts.
-        back_channel::call(&client, &Errand::recall(&state, *notice));
+        back_channel::call(&client, &CallbackRequest::recall(&state, *notice));
         true
     }
 }
@@ -182,22 +182,22 @@ impl Holder for Ear {
 impl Client {
     /// A client that has sent EXCHANGE_ID.
     #[must_use]
-    pub fn new(id: u64, key: ClientKey, who: &Introduction<'_>) -> Client {
+    pub fn new(id: u64, key: ClientKey, request: &ExchangeIdRequest<'_>) -> Client {
         Client {
             id,
-            owner: who.owner.into(),
-            verifier: who.verifier,
-            principal: who.principal.clone(),
-            address: who.address,
+            owner: request.owner.into(),
+            verifier: request.verifier,
+            principal: request.principal.clone(),
+            address: request.address,
             key,
             confirmed: AtomicBool::new(false),
             reclaimed: AtomicBool::new(false),
             proved: AtomicBool::new(false),
-            heard_ns: AtomicU64::new(who.now.mono_ns),
+            heard_ns: AtomicU64::new(request.now.mono_ns),
             ended: AtomicBool::new(false),
             revoked: Arc::default(),
             // No number that the same client was given before a restart.
-            next_key: AtomicU64::new(who.now.wall_ns.unsigned_abs()),
+            next_key: AtomicU64::new(request.now.wall_ns.unsigned_abs()),
             making_room: Mutex::default(),
             crowded_out: AtomicU64::new(0),
             used: Mutex::default(),
@@ -285,14 +285,14 @@ impl Client {
 
     /// Its connections, each once.
     #[must_use]
-    pub fn ways(&self) -> Vec<Arc<Way>> {
-        let mut ways: Vec<Arc<Way>> = Vec::new();
-        for (way, ..) in self.sessions().iter().flat_map(|session| session.ways()) {
-            if !ways.iter().any(|known| Arc::ptr_eq(known, &way)) {
-                ways.push(way);
+    pub fn connections(&self) -> Vec<Arc<ConnectionHandle>> {
+        let mut connections: Vec<Arc<ConnectionHandle>> = Vec::new();
+        for (connection, ..) in self.sessions().iter().flat_map(|session| session.connections()) {
+            if !connections.iter().any(|known| Arc::ptr_eq(known, &connection)) {
+                connections.push(connection);
             }
         }
-        ways
+        connections
     }
 
     /// Closes connections until no more than `most` are left. Those that were silent for longest go first,
@@ -300,26 +300,26 @@ impl Client {
     ///
     /// A client may lose any connection at any time, and then retries its requests on another one (RFC 8881
     /// 2.9.2). So nothing is refused, not even to a client whose lost connections still count here.
-    pub fn make_room(&self, new: &Arc<Way>, most: usize) {
+    pub fn make_room(&self, new: &Arc<ConnectionHandle>, most: usize) {
         // Two new connections at the same time would miss each other, or close each other.
         let _one_by_one = self.making_room.lock();
-        let mut ways = self.ways();
-        if ways.len() <= most.max(1) {
+        let mut connections = self.connections();
+        if connections.len() <= most.max(1) {
             return;
         }
-        let surplus = ways.len() - most.max(1);
-        ways.retain(|way| !Arc::ptr_eq(way, new));
-        ways.sort_by_key(|way| way.heard_ns());
-        for way in &ways[..surplus.min(ways.len())] {
+        let surplus = connections.len() - most.max(1);
+        connections.retain(|connection| !Arc::ptr_eq(connection, new));
+        connections.sort_by_key(|connection| connection.heard_ns());
+        for connection in &connections[..surplus.min(connections.len())] {
             for session in self.sessions() {
-                session.unbind(way);
+                session.unbind(connection);
             }
             // A connection that is gone need not be closed.
-            let _ = way.post(Mail::Close);
+            let _ = connection.post(Mail::Close);
             if self.crowded_out.fetch_add(1, Ordering::Relaxed) == 0 {
                 tracing::warn!(
                     client = format!("{:x}", self.id),
-                    address = %way.peer.remote,
+                    address = %connection.peer.remote,
                     most,
                     "a client opens more connections than `nfs_max_connections`; the most silent one is closed for each new one"
                 );
@@ -334,7 +334,7 @@ impl Client {
     }
 
     /// Notes that it has used an export, by its name or by a filehandle.
-    pub fn came_to(&self, export: u32) {
+    pub fn note_export(&self, export: u32) {
         let mut used = self.used.lock();
         if !used.contains(&export) && used.len() < MAX_NOTED_EXPORTS {
             used.push(export);
@@ -379,7 +379,7 @@ impl Client {
         let mut holds = self.holds.lock();
         let is_over = self.ended.load(Ordering::Acquire);
         if !is_over && !holds.engines.iter().any(|known| Arc::ptr_eq(&known.engine, &export.engine)) {
-            let ear = Ear { client: Arc::downgrade(self), export: export.id };
+            let ear = BreakListener { client: Arc::downgrade(self), export: export.id };
             export.engine.attach(self.key, Arc::new(ear));
             holds.engines.push(Arc::clone(export));
         }
@@ -430,7 +430,7 @@ impl Client {
 
     /// Its delegation of a file.
     #[must_use]
-    pub fn delegation_of(&self, export: u32, node: NodeId) -> Option<Arc<State>> {
+    pub fn delegation_of(&self, export: u32, node: NodeId) -> Option<Arc<LockingState>> {
         self.holds.lock().delegations.get(&(export, node)).map(Arc::clone)
     }
 
@@ -449,18 +449,18 @@ impl Client {
 
     /// Its delegations.
     #[must_use]
-    pub fn delegations(&self) -> Vec<Arc<State>> {
+    pub fn delegations(&self) -> Vec<Arc<LockingState>> {
         self.holds.lock().delegations.values().map(Arc::clone).collect()
     }
 
     /// Adds a delegation. Returns false if the client has ended.
     #[must_use]
-    pub fn add_delegation(&self, state: &Arc<State>) -> bool {
+    pub fn add_delegation(&self, state: &Arc<LockingState>) -> bool {
         self.add(|holds| holds.delegations.insert((state.export.id, state.node), Arc::clone(state)))
     }
 
     /// Adds a state, unless the client has ended and handed over its states.
-    fn add(&self, enter: impl FnOnce(&mut Holds) -> Option<Arc<State>>) -> bool {
+    fn add(&self, enter: impl FnOnce(&mut Holds) -> Option<Arc<LockingState>>) -> bool {
         let mut holds = self.holds.lock();
         let is_there = !self.ended.load(Ordering::Acquire);
         if is_there {
@@ -472,7 +472,7 @@ impl Client {
     }
 
     /// Removes a delegation.
-    pub fn remove_delegation(&self, state: &Arc<State>) {
+    pub fn remove_delegation(&self, state: &Arc<LockingState>) {
         let mut holds = self.holds.lock();
         let file = (state.export.id, state.node);
         if holds.delegations.get(&file).is_some_and(|known| Arc::ptr_eq(known, state)) {
@@ -483,18 +483,18 @@ impl Client {
 
     /// The open of an open-owner on a file.
     #[must_use]
-    pub fn open_of(&self, of: Of<'_>) -> Option<Arc<State>> {
+    pub fn open_of(&self, of: OwnerOnFile<'_>) -> Option<Arc<LockingState>> {
         self.holds.lock().opens.get(&key_of(of)).map(Arc::clone)
     }
 
     /// Adds the open of an open-owner on a file. Returns false if the client has ended.
     #[must_use]
-    pub fn add_open(&self, of: Of<'_>, state: &Arc<State>) -> bool {
+    pub fn add_open(&self, of: OwnerOnFile<'_>, state: &Arc<LockingState>) -> bool {
         self.add(|holds| holds.opens.insert(key_of(of), Arc::clone(state)))
     }
 
     /// Removes an open together with its lock states. Returns those.
-    pub fn remove_open(&self, of: Of<'_>, state: &Arc<State>) -> Vec<Arc<State>> {
+    pub fn remove_open(&self, of: OwnerOnFile<'_>, state: &Arc<LockingState>) -> Vec<Arc<LockingState>> {
         let mut holds = self.holds.lock();
         let key = key_of(of);
         if holds.opens.get(&key).is_some_and(|known| Arc::ptr_eq(known, state)) {
@@ -513,18 +513,18 @@ impl Client {
 
     /// The locks of a lock-owner on a file.
     #[must_use]
-    pub fn locks_of(&self, of: Of<'_>) -> Option<Arc<State>> {
+    pub fn locks_of(&self, of: OwnerOnFile<'_>) -> Option<Arc<LockingState>> {
         self.holds.lock().locks.get(&key_of(of)).map(Arc::clone)
     }
 
     /// Adds the locks of a lock-owner on a file. Returns false if the client has ended.
     #[must_use]
-    pub fn add_locks(&self, of: Of<'_>, state: &Arc<State>) -> bool {
+    pub fn add_locks(&self, of: OwnerOnFile<'_>, state: &Arc<LockingState>) -> bool {
         self.add(|holds| holds.add_locks(key_of(of), state))
     }
 
     /// Removes the locks of a lock-owner on a file.
-    pub fn remove_locks(&self, of: Of<'_>, state: &State) {
+    pub fn remove_locks(&self, of: OwnerOnFile<'_>, state: &LockingState) {
         self.holds.lock().remove_locks(&key_of(of), state);
     }
 
@@ -542,12 +542,12 @@ impl Client {
     }
 
     /// Ends the client and returns everything it had, to be released.
-    pub(crate) fn end(&self) -> Left {
+    pub(crate) fn end(&self) -> EndedClient {
         self.ended.store(true, Ordering::Release);
         let holds = std::mem::take(&mut *self.holds.lock());
         let states = holds.locks.into_values().chain(holds.opens.into_values());
         let states = states.chain(holds.delegations.into_values()).collect();
-        Left { sessions: holds.sessions, states, exports: holds.engines }
+        EndedClient { sessions: holds.sessions, states, exports: holds.engines }
     }
 }
 

@@ -11,18 +11,18 @@ use share::ClientKey;
 use wire::{Now, Shrink};
 
 use crate::limits::{GIVES_PLACE_NS, MAX_CLIENTS, MAX_CLIENTS_PER_ADDRESS, MAX_UNPROVED_CLIENTS_PER_ADDRESS};
-use crate::state::client::{Client, Introduction};
-use crate::state::grace::{Came, Grace};
+use crate::state::client::{Client, ExchangeIdRequest};
+use crate::state::grace::{OwnerStatus, Grace};
 
 /// All clients.
 pub struct Clients {
     instance: u64,
     lease_ns: u64,
-    known: Mutex<Known>,
+    known: Mutex<ClientTable>,
 }
 
 #[derive(Default)]
-struct Known {
+struct ClientTable {
     by_id: HashMap<u64, Arc<Client>>,
     by_owner: HashMap<Box<[u8]>, Records>,
     /// Number of clients at each address.
@@ -36,7 +36,7 @@ struct Records {
     unconfirmed: Option<u64>,
 }
 
-impl Known {
+impl ClientTable {
     /// An unused client ID that nobody can guess: whoever knows one can create a session of the client, or
     /// end the client.
     fn new_id(&self) -> u64 {
@@ -149,41 +149,41 @@ impl Clients {
     // RFC 8881 18.35.4
     pub fn introduce(
         &self,
-        who: &Introduction<'_>,
+        request: &ExchangeIdRequest<'_>,
         grace: &Grace,
     ) -> Result<(Arc<Client>, Vec<Arc<Client>>), NfsStat> {
         let mut known = self.known.lock();
-        let records = known.by_owner.get(who.owner).copied().unwrap_or_default();
+        let records = known.by_owner.get(request.owner).copied().unwrap_or_default();
         let confirmed = known.client(records.confirmed);
         let mut gone = Vec::new();
-        if who.update {
+        if request.update {
             // Cases 6 to 9.
             let confirmed = confirmed.ok_or(NfsStat::NoEnt)?;
-            return match (confirmed.verifier == who.verifier, confirmed.principal == who.principal) {
+            return match (confirmed.verifier == request.verifier, confirmed.principal == request.principal) {
                 (true, true) => Ok((confirmed, gone)),
                 (false, _) => Err(NfsStat::NotSame),
                 (true, false) => Err(NfsStat::Perm),
             };
         }
-        let came = grace.recognise(who.owner, who.verifier, &who.principal);
+        let came = grace.recognise(request.owner, request.verifier, &request.principal);
         if let Some(confirmed) = confirmed {
-            if confirmed.principal != who.principal {
+            if confirmed.principal != request.principal {
                 // Case 3.
-                let is_there = confirmed.has_state() && confirmed.silent_ns(who.now) < self.lease_ns;
+                let is_there = confirmed.has_state() && confirmed.silent_ns(request.now) < self.lease_ns;
                 // The state that the owner may still reclaim counts too.
-                if is_there || came == Came::Stranger {
+                if is_there || came == OwnerStatus::Stranger {
                     return Err(NfsStat::ClidInUse);
                 }
                 known.forget(&confirmed);
                 gone.push(confirmed);
-            } else if confirmed.verifier == who.verifier {
+            } else if confirmed.verifier == request.verifier {
                 // Case 2.
                 return Ok((confirmed, gone));
             }
             // In case 5 the new record stays beside the confirmed one until it is confirmed.
         }
         // Case 3 for a record from before a restart: its lease lasts as long as the client may reclaim.
-        if came == Came::Stranger {
+        if came == OwnerStatus::Stranger {
             return Err(NfsStat::ClidInUse);
         }
         // Case 4.
@@ -191,8 +191,8 @@ impl Clients {
             known.forget(&unconfirmed);
             gone.push(unconfirmed);
         }
-        for leaves in [Known::one_too_many, Known::crowded_out] {
-            if let Some(client) = leaves(&known, who.address, who.now)? {
+        for leaves in [ClientTable::one_too_many, ClientTable::crowded_out] {
+            if let Some(client) = leaves(&known, request.address, request.now)? {
                 known.forget(&client);
                 gone.push(client);
             }
@@ -201,17 +201,17 @@ impl Clients {
         let id = known.new_id();
         // Its state from before a restart is kept under the key of that time.
         let key = match came {
-            Came::Back(key) => key,
-            Came::New | Came::Anew(_) | Came::Stranger => {
+            OwnerStatus::Back(key) => key,
+            OwnerStatus::New | OwnerStatus::Anew(_) | OwnerStatus::Stranger => {
                 ClientKey(u128::from(self.instance) << 64 | u128::from(id))
             }
         };
-        let client = Arc::new(Client::new(id, key, who));
-        if matches!(came, Came::Back(_) | Came::Anew(_)) || gone.iter().any(|before| before.is_proved()) {
+        let client = Arc::new(Client::new(id, key, request));
+        if matches!(came, OwnerStatus::Back(_) | OwnerStatus::Anew(_)) || gone.iter().any(|before| before.is_proved()) {
             client.prove();
         }
         known.enter(&client);
-        known.by_owner.entry(who.owner.into()).or_default().unconfirmed = Some(id);
+        known.by_owner.entry(request.owner.into()).or_default().unconfirmed = Some(id);
         Ok((client, gone))
     }
 
@@ -258,8 +258,8 @@ impl Clients {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::who::Principal;
-    use crate::state::who::Who;
+    use crate::state::credentials::Principal;
+    use crate::state::credentials::RpcCredentials;
     use nfs_wire::rpc::{AuthSys, Flavor, OpaqueAuth};
     use nfs_wire::xdr::Encode;
 
@@ -267,15 +267,15 @@ mod tests {
         let mut body = Vec::new();
         AuthSys::new(b"host", uid, 0, &[]).encode(&mut body);
         let credential = OpaqueAuth { flavor: Flavor::Sys, body: &body };
-        Who::read(&credential, "192.0.2.1:1".parse().unwrap()).unwrap().principal()
+        RpcCredentials::read(&credential, "192.0.2.1:1".parse().unwrap()).unwrap().principal()
     }
 
     fn introduce(clients: &Clients, verifier: u8, uid: u32, update: bool) -> Result<(u64, usize), NfsStat> {
         let now = Now::default();
         let verifier = [verifier; 8];
         let address = IpAddr::from([192, 0, 2, 1]);
-        let who = Introduction { owner: b"me", verifier, principal: principal(uid), address, update, now };
-        clients.introduce(&who, &Grace::default()).map(|(client, gone)| (client.id, gone.len()))
+        let request = ExchangeIdRequest { owner: b"me", verifier, principal: principal(uid), address, update, now };
+        clients.introduce(&request, &Grace::default()).map(|(client, gone)| (client.id, gone.len()))
     }
 
     // RFC 8881 18.35.5, by the numbers of its cases.
@@ -286,7 +286,7 @@ mod tests {
         let (first, _) = introduce(&clients, 1, 0, false).unwrap();
         let (second, gone) = introduce(&clients, 1, 0, false).unwrap();
         assert!(second != first && gone == 1, "4");
-        let who = Introduction {
+        let request = ExchangeIdRequest {
             owner: b"me",
             verifier: [1; 8],
             principal: principal(0),
@@ -294,7 +294,7 @@ mod tests {
             update: false,
             now: Now::default(),
         };
-        let replaced = Client::new(first, ClientKey(1), &who);
+        let replaced = Client::new(first, ClientKey(1), &request);
         assert!(matches!(clients.confirm(&Arc::new(replaced)), Err(NfsStat::StaleClientId)));
         let client = clients.get(second).unwrap();
         assert!(clients.confirm(&client).unwrap().is_none());

@@ -10,18 +10,18 @@ use crate::attributes::time::time_of;
 
 /// The state of a file when its times were delegated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Before {
+pub struct DelegatedBaseline {
     /// The change attribute. The client reports the same value as long as it holds no modified data.
     change: u64,
     accessed: Time,
     modified: Time,
 }
 
-impl Before {
+impl DelegatedBaseline {
     /// Takes the values from the file's information.
     #[must_use]
-    pub fn of(info: &Info) -> Before {
-        Before { change: info.version, accessed: info.accessed, modified: info.modified }
+    pub fn of(info: &Info) -> DelegatedBaseline {
+        DelegatedBaseline { change: info.version, accessed: info.accessed, modified: info.modified }
     }
 
     /// The last access time. The client's value counts if it is not before the delegation; a value in the
@@ -48,18 +48,18 @@ fn within(told: Option<Time>, first: Time, now: Now) -> Option<Time> {
 
 /// The attributes that the holder of a delegation has reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Told {
+pub struct HolderAttributes {
     change: Option<u64>,
     size: Option<u64>,
     accessed: Option<Time>,
     modified: Option<Time>,
 }
 
-impl Told {
+impl HolderAttributes {
     /// Reads them from a reply. None if it holds other attributes than those asked for.
     #[must_use]
-    pub fn read(given: &Fattr<'_>) -> Option<Told> {
-        let mut told = Told::default();
+    pub fn read(given: &Fattr<'_>) -> Option<HolderAttributes> {
+        let mut told = HolderAttributes::default();
         for attribute in given.iter() {
             match attribute.ok()? {
                 Attr::Change(change) => told.change = Some(change),
@@ -75,20 +75,20 @@ impl Told {
     /// Whether the holder has modified data that the server has not received yet.
     // RFC 8881 10.4.3
     #[must_use]
-    pub fn is_news(&self, before: &Before, info: &Info) -> bool {
+    pub fn is_news(&self, before: &DelegatedBaseline, info: &Info) -> bool {
         self.change.is_some_and(|change| change != before.change)
             || self.size.is_some_and(|size| size != info.size)
     }
 
     /// The last modification time.
     #[must_use]
-    pub fn modified(&self, before: &Before, now: Now) -> Option<Time> {
+    pub fn modified(&self, before: &DelegatedBaseline, now: Now) -> Option<Time> {
         before.modified(self.modified, now)
     }
 
     /// Merges the holder's report into the information on the file. `is_news` is the result of the method
     /// above.
-    pub fn amend(&self, info: &mut Info, before: &Before, is_news: bool, now: Now) {
+    pub fn amend(&self, info: &mut Info, before: &DelegatedBaseline, is_news: bool, now: Now) {
         if is_news {
             info.size = self.size.unwrap_or(info.size);
         }

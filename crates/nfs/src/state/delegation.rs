@@ -17,9 +17,9 @@ pub struct DelegationState {
     /// The engine's open that holds the caching right.
     pub(super) holding: ArcSwap<Holding>,
     recalled: AtomicBool,
-    asked: Mutex<Option<Asked>>,
+    pending: Mutex<Option<PendingRecall>>,
     /// The state of the file when its times were delegated. Empty if they were not.
-    before: OnceLock<Before>,
+    before: OnceLock<DelegatedBaseline>,
     /// The time at which an open of the same client caused the recall (monotonic ns). Zero if none did.
     own_recall_ns: AtomicU64,
     /// [`REVOKED`], [`OVER`].
@@ -32,7 +32,7 @@ const REVOKED: u8 = 1;
 const OVER: u8 = 2;
 
 /// A recall by the engine.
-struct Asked {
+struct PendingRecall {
     notice: BreakNotice,
     /// The time at which to send the recall again (monotonic ns). None while a callback is under way, or once
     /// it has succeeded.
@@ -46,7 +46,7 @@ impl DelegationState {
             revoked: Arc::clone(revoked),
             holding: ArcSwap::from_pointee(holding),
             recalled: AtomicBool::new(false),
-            asked: Mutex::default(),
+            pending: Mutex::default(),
             before: OnceLock::new(),
             own_recall_ns: AtomicU64::new(0),
             fate: AtomicU8::new(0),
@@ -54,36 +54,36 @@ impl DelegationState {
     }
 
     /// Notes that the file's times are delegated from now on.
-    pub fn keep_times(&self, before: Before) {
+    pub fn keep_times(&self, before: DelegatedBaseline) {
         self.before.get_or_init(|| before);
     }
 
     /// The state of the file when its times were delegated. None if they were not.
     #[must_use]
-    pub fn before(&self) -> Option<&Before> {
+    pub fn before(&self) -> Option<&DelegatedBaseline> {
         self.before.get()
     }
 
     /// Notes that the engine recalls it.
     pub fn recalled(&self, notice: BreakNotice) {
-        *self.asked.lock() = Some(Asked { notice, again_ns: None });
+        *self.pending.lock() = Some(PendingRecall { notice, again_ns: None });
         self.recalled.store(true, Ordering::Release);
     }
 
     /// Asks for another recall, not before this time (monotonic ns).
     pub fn recall_again_at(&self, at_ns: u64) {
-        if let Some(asked) = &mut *self.asked.lock() {
-            asked.again_ns = Some(at_ns);
+        if let Some(pending) = &mut *self.pending.lock() {
+            pending.again_ns = Some(at_ns);
         }
     }
 
     /// Takes the notice of a recall that is to be sent now.
     #[must_use]
     pub fn take_due(&self, now_ns: u64) -> Option<BreakNotice> {
-        let mut asked = self.asked.lock();
-        let asked = asked.as_mut().filter(|asked| asked.again_ns.is_some_and(|at| at <= now_ns))?;
-        asked.again_ns = None;
-        Some(asked.notice)
+        let mut pending = self.pending.lock();
+        let pending = pending.as_mut().filter(|pending| pending.again_ns.is_some_and(|at| at <= now_ns))?;
+        pending.again_ns = None;
+        Some(pending.notice)
     }
 
     /// Notes that an open of the same client caused the recall. Returns false if one has before.

@@ -18,16 +18,16 @@ use volume::NodeId;
 use wire::Now;
 
 use crate::config::Export;
-use crate::state::record::{Known, Note, What};
-use crate::state::roll::Before;
-use crate::state::stateid::{Of, State};
-use crate::state::who::Principal;
+use crate::state::record::{RecordedIdentity, Note, RecordedKind};
+use crate::state::client_records::PreviousClients;
+use crate::state::stateid::{OwnerOnFile, LockingState};
+use crate::state::credentials::Principal;
 
 /// The grace period lasts at least this long after the last reclaim, in nanoseconds.
 const STRETCH_NS: u64 = 2_000_000_000;
 
 /// An open from before the restart that no client has reclaimed yet.
-pub struct Kept {
+pub struct UnclaimedOpen {
     /// The export it was made through.
     pub export: Arc<Export>,
     /// The engine's open.
@@ -44,41 +44,41 @@ pub fn close(engine: &Share, open: &Arc<Open>, now: Now) {
 }
 
 /// An open that was reclaimed, and its reclaimed byte ranges: locked (true) and released again, in order.
-pub struct Claimed {
+pub struct ReclaimedOpen {
     /// The open.
-    pub state: Arc<State>,
+    pub state: Arc<LockingState>,
     /// Ranges by lock-owner.
     pub ranges: Vec<(LockOwner, RangeRequest, bool)>,
 }
 
 /// A client from before the restart that has not yet reported the end of its reclaims.
-pub struct Absent {
+pub struct AbsentClient {
     /// Its identity.
-    pub known: Known,
+    pub known: RecordedIdentity,
     /// Whether it has created a session again.
     pub is_back: bool,
-    kept: HashMap<Key, Kept>,
+    kept: HashMap<ReclaimKey, UnclaimedOpen>,
     /// The opens that it has reclaimed.
-    pub claimed: Vec<Claimed>,
+    pub claimed: Vec<ReclaimedOpen>,
 }
 
-impl Absent {
+impl AbsentClient {
     /// The opens that it has not reclaimed.
-    pub fn unclaimed(&self) -> impl Iterator<Item = &Kept> {
+    pub fn unclaimed(&self) -> impl Iterator<Item = &UnclaimedOpen> {
         self.kept.values()
     }
 }
 
 /// Whether an open was a delegation; its owner, export and file.
-type Key = (bool, Box<[u8]>, u32, NodeId);
+type ReclaimKey = (bool, Box<[u8]>, u32, NodeId);
 
-fn key_of(note: &Note, node: NodeId) -> Key {
-    (note.what == What::Delegation, note.owner.clone(), note.export, node)
+fn key_of(note: &Note, node: NodeId) -> ReclaimKey {
+    (note.kind == RecordedKind::Delegation, note.owner.clone(), note.export, node)
 }
 
 /// The relation of a client that sends EXCHANGE_ID to the clients that may reclaim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Came {
+pub enum OwnerStatus {
     /// It was not there before the restart.
     New,
     /// It is the client that had this key, and it has not restarted.
@@ -93,24 +93,24 @@ pub enum Came {
 #[derive(Default)]
 pub struct Grace {
     is_on: AtomicBool,
-    inner: Mutex<Inner>,
+    table: Mutex<ReclaimTable>,
 }
 
 #[derive(Default)]
-struct Inner {
-    absent: HashMap<ClientKey, Absent>,
+struct ReclaimTable {
+    absent: HashMap<ClientKey, AbsentClient>,
     by_owner: HashMap<Box<[u8]>, ClientKey>,
     /// Files of which any state was kept or reclaimed.
     files: HashSet<NodeId>,
     /// True if the end of the records may be missing. No new state is safe then.
-    is_whole: bool,
+    is_incomplete: bool,
     /// The time of its end (monotonic ns), and the latest possible one.
     until_ns: u64,
     latest_ns: u64,
 }
 
-impl Inner {
-    fn take(&mut self, key: ClientKey) -> Option<Absent> {
+impl ReclaimTable {
+    fn take(&mut self, key: ClientKey) -> Option<AbsentClient> {
         let absent = self.absent.remove(&key)?;
         self.by_owner.remove(&absent.known.owner);
         Some(absent)
@@ -120,22 +120,22 @@ impl Inner {
 impl Grace {
     /// Begins the grace period if any client can return.
     // RFC 8881 8.4.2.1
-    pub fn begin(&self, before: Before, lease_ns: u64, now: Now) {
-        let mut inner = self.inner.lock();
+    pub fn begin(&self, before: PreviousClients, lease_ns: u64, now: Now) {
+        let mut table = self.table.lock();
         for known in before.clients {
-            inner.by_owner.insert(known.owner.clone(), known.key);
-            let absent = Absent { is_back: false, kept: HashMap::new(), claimed: Vec::new(), known };
-            inner.absent.insert(absent.known.key, absent);
+            table.by_owner.insert(known.owner.clone(), known.key);
+            let absent = AbsentClient { is_back: false, kept: HashMap::new(), claimed: Vec::new(), known };
+            table.absent.insert(absent.known.key, absent);
         }
-        inner.is_whole = before.is_host_new;
-        inner.until_ns = now.mono_ns.saturating_add(lease_ns);
-        inner.latest_ns = inner.until_ns.saturating_add(lease_ns);
-        self.is_on.store(!inner.absent.is_empty(), Ordering::Release);
+        table.is_incomplete = before.is_host_new;
+        table.until_ns = now.mono_ns.saturating_add(lease_ns);
+        table.latest_ns = table.until_ns.saturating_add(lease_ns);
+        self.is_on.store(!table.absent.is_empty(), Ordering::Release);
     }
 
     /// Notes that records are lost. No new state is safe during the grace period then.
     pub fn doubt(&self) {
-        self.inner.lock().is_whole = true;
+        self.table.lock().is_incomplete = true;
     }
 
     /// Whether the grace period is in progress.
@@ -148,44 +148,44 @@ impl Grace {
     /// The number of clients that may still return or reclaim, and how many of those have returned.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
-        let inner = self.inner.lock();
-        (inner.absent.len(), inner.absent.values().filter(|absent| absent.is_back).count())
+        let table = self.table.lock();
+        (table.absent.len(), table.absent.values().filter(|absent| absent.is_back).count())
     }
 
     /// Keeps an open for its client.
     ///
     /// # Errors
     /// Returns the open if no such client may reclaim. The caller closes it.
-    pub fn keep(&self, kept: Kept) -> Result<(), Kept> {
-        let mut inner = self.inner.lock();
+    pub fn keep(&self, kept: UnclaimedOpen) -> Result<(), UnclaimedOpen> {
+        let mut table = self.table.lock();
         let node = kept.open.node_id();
-        let Some(absent) = inner.absent.get_mut(&kept.open.client()) else { return Err(kept) };
+        let Some(absent) = table.absent.get_mut(&kept.open.client()) else { return Err(kept) };
         absent.kept.insert(key_of(&kept.note, node), kept);
-        inner.files.insert(node);
+        table.files.insert(node);
         Ok(())
     }
 
     /// Compares a client that sends EXCHANGE_ID with those that may reclaim.
     // RFC 8881 2.4.3
     #[must_use]
-    pub fn recognise(&self, owner: &[u8], verifier: Verifier, principal: &Principal) -> Came {
+    pub fn recognise(&self, owner: &[u8], verifier: Verifier, principal: &Principal) -> OwnerStatus {
         if !self.is_on() {
-            return Came::New;
+            return OwnerStatus::New;
         }
-        let inner = self.inner.lock();
+        let table = self.table.lock();
         let known =
-            inner.by_owner.get(owner).and_then(|key| inner.absent.get(key)).map(|absent| &absent.known);
+            table.by_owner.get(owner).and_then(|key| table.absent.get(key)).map(|absent| &absent.known);
         match known {
-            None => Came::New,
-            Some(known) if known.principal != *principal => Came::Stranger,
-            Some(known) if known.verifier != verifier => Came::Anew(known.key),
-            Some(known) => Came::Back(known.key),
+            None => OwnerStatus::New,
+            Some(known) if known.principal != *principal => OwnerStatus::Stranger,
+            Some(known) if known.verifier != verifier => OwnerStatus::Anew(known.key),
+            Some(known) => OwnerStatus::Back(known.key),
         }
     }
 
     /// Notes that a client has created a session again.
     pub fn is_back(&self, key: ClientKey) {
-        if let Some(absent) = self.inner.lock().absent.get_mut(&key) {
+        if let Some(absent) = self.table.lock().absent.get_mut(&key) {
             absent.is_back = true;
         }
     }
@@ -193,7 +193,7 @@ impl Grace {
     /// Whether a client may reclaim.
     #[must_use]
     pub fn may_claim(&self, key: ClientKey) -> bool {
-        self.is_on() && self.inner.lock().absent.contains_key(&key)
+        self.is_on() && self.table.lock().absent.contains_key(&key)
     }
 
     /// Whether a new open or lock on a file has to wait, because a client may reclaim the file.
@@ -207,31 +207,31 @@ impl Grace {
         if !self.is_on() {
             return false;
         }
-        let inner = self.inner.lock();
-        inner.is_whole || inner.files.contains(&node)
+        let table = self.table.lock();
+        table.is_incomplete || table.files.contains(&node)
     }
 
     /// Whether every new open has to wait.
     #[must_use]
     pub fn covers_all(&self) -> bool {
-        self.is_on() && self.inner.lock().is_whole
+        self.is_on() && self.table.lock().is_incomplete
     }
 
     /// Takes an open of a client: of an open-owner, or a delegation (which has no owner).
     #[must_use]
-    pub fn take(&self, client: ClientKey, what: What, of: Of<'_>) -> Option<Kept> {
-        let mut inner = self.inner.lock();
-        let absent = inner.absent.get_mut(&client)?;
-        absent.kept.remove(&(what == What::Delegation, of.owner.into(), of.export, of.node))
+    pub fn take(&self, client: ClientKey, kind: RecordedKind, of: OwnerOnFile<'_>) -> Option<UnclaimedOpen> {
+        let mut table = self.table.lock();
+        let absent = table.absent.get_mut(&client)?;
+        absent.kept.remove(&(kind == RecordedKind::Delegation, of.owner.into(), of.export, of.node))
     }
 
     /// Notes that an open was reclaimed.
-    pub fn claimed(&self, client: ClientKey, state: &Arc<State>, now: Now) {
-        let mut inner = self.inner.lock();
-        inner.files.insert(state.node);
-        inner.until_ns = inner.until_ns.max(now.mono_ns.saturating_add(STRETCH_NS)).min(inner.latest_ns);
-        if let Some(absent) = inner.absent.get_mut(&client) {
-            absent.claimed.push(Claimed { state: Arc::clone(state), ranges: Vec::new() });
+    pub fn claimed(&self, client: ClientKey, state: &Arc<LockingState>, now: Now) {
+        let mut table = self.table.lock();
+        table.files.insert(state.node);
+        table.until_ns = table.until_ns.max(now.mono_ns.saturating_add(STRETCH_NS)).min(table.latest_ns);
+        if let Some(absent) = table.absent.get_mut(&client) {
+            absent.claimed.push(ReclaimedOpen { state: Arc::clone(state), ranges: Vec::new() });
         }
     }
 
@@ -239,14 +239,14 @@ impl Grace {
     pub fn changed_range(
         &self,
         client: ClientKey,
-        open: &Arc<State>,
+        open: &Arc<LockingState>,
         change: (LockOwner, RangeRequest, bool),
     ) {
         if !self.is_on() {
             return;
         }
-        let mut inner = self.inner.lock();
-        let Some(absent) = inner.absent.get_mut(&client) else { return };
+        let mut table = self.table.lock();
+        let Some(absent) = table.absent.get_mut(&client) else { return };
         if let Some(claimed) = absent.claimed.iter_mut().find(|claimed| Arc::ptr_eq(&claimed.state, open)) {
             claimed.ranges.push(change);
         }
@@ -254,14 +254,14 @@ impl Grace {
 
     /// Ends the reclaims of a client that has reported their end, or that has nothing to reclaim. Returns
     /// what was kept for it. The last client ends the grace period.
-    pub fn complete(&self, key: ClientKey) -> Option<Absent> {
+    pub fn complete(&self, key: ClientKey) -> Option<AbsentClient> {
         if !self.is_on() {
             return None;
         }
-        let mut inner = self.inner.lock();
-        let absent = inner.take(key)?;
-        if inner.absent.is_empty() {
-            self.end(&mut inner);
+        let mut table = self.table.lock();
+        let absent = table.take(key)?;
+        if table.absent.is_empty() {
+            self.end(&mut table);
         }
         Some(absent)
     }
@@ -269,26 +269,26 @@ impl Grace {
     /// The key of the client with this name, if it may still reclaim.
     #[must_use]
     pub fn key_of(&self, owner: &[u8]) -> Option<ClientKey> {
-        if self.is_on() { self.inner.lock().by_owner.get(owner).copied() } else { None }
+        if self.is_on() { self.table.lock().by_owner.get(owner).copied() } else { None }
     }
 
     /// Ends the grace period if its time is up. Returns the clients that were still expected.
-    pub fn expire(&self, now: Now) -> Vec<Absent> {
+    pub fn expire(&self, now: Now) -> Vec<AbsentClient> {
         if !self.is_on() {
             return Vec::new();
         }
-        let mut inner = self.inner.lock();
-        if now.mono_ns < inner.until_ns {
+        let mut table = self.table.lock();
+        if now.mono_ns < table.until_ns {
             return Vec::new();
         }
-        let late = std::mem::take(&mut inner.absent).into_values().collect();
-        self.end(&mut inner);
+        let late = std::mem::take(&mut table.absent).into_values().collect();
+        self.end(&mut table);
         late
     }
 
-    fn end(&self, inner: &mut Inner) {
+    fn end(&self, table: &mut ReclaimTable) {
         tracing::info!("every NFS client from before the restart is back, or is expected no longer");
-        *inner = Inner::default();
+        *table = ReclaimTable::default();
         self.is_on.store(false, Ordering::Release);
     }
 }

@@ -10,8 +10,8 @@ use wire::{Cursor, Truncated, Writer};
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
 use nfs_wire::types::Verifier;
 
-use crate::state::stateid::State;
-use crate::state::who::Principal;
+use crate::state::stateid::LockingState;
+use crate::state::credentials::Principal;
 
 /// The first byte of a note of this server. Other servers of the same share begin theirs with other bytes.
 const NOTE: u8 = b'N';
@@ -20,7 +20,7 @@ pub const VERSION: u32 = 1;
 
 /// The kind of NFS state that an engine's open belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum RecordedKind {
     /// The open of an open-owner.
     Open,
     /// A delegation.
@@ -31,7 +31,7 @@ pub enum What {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
     /// The kind of state.
-    pub what: What,
+    pub kind: RecordedKind,
     /// The client's name of the open-owner. Empty for a delegation.
     pub owner: Box<[u8]>,
     /// The number of the export.
@@ -55,7 +55,7 @@ impl Note {
         let mut bytes = Vec::with_capacity(16 + self.owner.len());
         let mut out = Writer::new(&mut bytes);
         out.u8(NOTE);
-        out.u8(u8::from(self.what == What::Delegation));
+        out.u8(u8::from(self.kind == RecordedKind::Delegation));
         out.u32_le(self.export);
         out.u32_le(self.access.bits());
         out.u32_le(self.deny.bits());
@@ -72,31 +72,31 @@ impl Note {
         if from.u8()? != NOTE {
             return Err(Truncated { at: 0 });
         }
-        let what = match from.u8()? {
-            0 => What::Open,
-            1 => What::Delegation,
+        let kind = match from.u8()? {
+            0 => RecordedKind::Open,
+            1 => RecordedKind::Delegation,
             _ => return Err(Truncated { at: 1 }),
         };
         let export = from.u32_le()?;
         let access = ShareAccess::from_bits_retain(from.u32_le()?);
         let deny = ShareDeny::from_bits_retain(from.u32_le()?);
         let owner = from.bytes(from.remaining())?.into();
-        Ok(Note { what, owner, export, access, deny })
+        Ok(Note { kind, owner, export, access, deny })
     }
 }
 
 /// Has the engine record an open, so that its client can reclaim it after a restart.
-pub fn enlist(state: &State) {
+pub fn enlist(state: &LockingState) {
     let engine = &state.export.engine;
     if !engine.keeps_opens() {
         return;
     }
     let holding = state.holding();
-    let (what, owner) = match state.opened() {
-        Some(open) => (What::Open, open.owner.clone()),
-        None => (What::Delegation, Box::default()),
+    let (kind, owner) = match state.opened() {
+        Some(open) => (RecordedKind::Open, open.owner.clone()),
+        None => (RecordedKind::Delegation, Box::default()),
     };
-    let note = Note { what, owner, export: state.export.id, access: holding.access, deny: holding.deny };
+    let note = Note { kind, owner, export: state.export.id, access: holding.access, deny: holding.deny };
     if let Err(why) = engine.enlist(&holding.open, state.handle.address(), note.encode()) {
         tracing::warn!(export = %state.export.name, %why, "an open could not be recorded; it ends with the server");
     }
@@ -113,14 +113,14 @@ pub enum ClientRecord {
         boot: Box<[u8]>,
     },
     /// A client has created its first session.
-    Known(Known),
+    Confirmed(RecordedIdentity),
     /// A client has ended, or has nothing to reclaim.
     Gone(ClientKey),
 }
 
 /// The identity by which a client is recognised after a restart (RFC 8881 2.4).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Known {
+pub struct RecordedIdentity {
     /// The key under which its opens are kept.
     pub key: ClientKey,
     /// The client's own name for itself (co_ownerid).
@@ -143,7 +143,7 @@ impl ClientRecord {
                 out.u32_le(*version);
                 put(&mut out, boot);
             }
-            ClientRecord::Known(known) => {
+            ClientRecord::Confirmed(known) => {
                 out.u8(1);
                 out.u128_le(known.key.0);
                 put(&mut out, &known.owner);
@@ -169,7 +169,7 @@ impl ClientRecord {
         let mut from = Cursor::new(bytes);
         Ok(match from.u8()? {
             0 => ClientRecord::Head { version: from.u32_le()?, boot: take(&mut from)? },
-            1 => ClientRecord::Known(Known {
+            1 => ClientRecord::Confirmed(RecordedIdentity {
                 key: ClientKey(from.u128_le()?),
                 owner: take(&mut from)?,
                 verifier: from.array()?,
@@ -198,16 +198,16 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_nothing_shorter_is() {
         let principal = Principal::of(1, 7, Box::from(*b"host"));
-        let known = Known { key: ClientKey(5), owner: Box::from(*b"me"), verifier: [3; 8], principal };
+        let known = RecordedIdentity { key: ClientKey(5), owner: Box::from(*b"me"), verifier: [3; 8], principal };
         let head = ClientRecord::Head { version: VERSION, boot: Box::from(*b"boot") };
-        for record in [head, ClientRecord::Known(known), ClientRecord::Gone(ClientKey(9))] {
+        for record in [head, ClientRecord::Confirmed(known), ClientRecord::Gone(ClientKey(9))] {
             let bytes = record.encode();
             assert_eq!(ClientRecord::decode(&bytes), Ok(record));
             assert!((0..bytes.len()).all(|len| ClientRecord::decode(&bytes[..len]).is_err()));
         }
         assert!(ClientRecord::decode(&[3]).is_err());
         let (access, deny) = (ShareAccess::BOTH, ShareDeny::WRITE);
-        let note = Note { what: What::Delegation, owner: Box::from(*b"owner"), export: 7, access, deny };
+        let note = Note { kind: RecordedKind::Delegation, owner: Box::from(*b"owner"), export: 7, access, deny };
         let bytes = note.encode();
         assert!(Note::is_one(&bytes) && !Note::is_one(&[2]) && !Note::is_one(&[]));
         assert_eq!(Note::decode(&bytes), Ok(note));

@@ -21,12 +21,12 @@ pub struct ReplyMemory {
 
 /// The memory that a session has reserved. It is released on drop.
 #[derive(Debug)]
-pub struct Part {
+pub struct ReplyReservation {
     memory: Arc<ReplyMemory>,
     bytes: usize,
 }
 
-impl Drop for Part {
+impl Drop for ReplyReservation {
     fn drop(&mut self) {
         self.memory.taken.fetch_sub(self.bytes, Ordering::AcqRel);
     }
@@ -59,11 +59,11 @@ impl ReplyMemory {
 
     /// Reserves the memory for this many slots. None if it is no longer free.
     #[must_use]
-    pub fn take(self: &Arc<Self>, slots: u32, reply: u32) -> Option<Part> {
+    pub fn take(self: &Arc<Self>, slots: u32, reply: u32) -> Option<ReplyReservation> {
         let bytes = slot_bytes(reply).saturating_mul(slots as usize);
         let fits = |taken: usize| taken.checked_add(bytes).filter(|sum| *sum <= self.bytes);
         self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).ok()?;
-        Some(Part { memory: Arc::clone(self), bytes })
+        Some(ReplyReservation { memory: Arc::clone(self), bytes })
     }
 }
 

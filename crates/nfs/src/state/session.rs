@@ -8,12 +8,12 @@ use nfs_wire::types::SessionId;
 use parking_lot::Mutex;
 use wire::table::Keyed;
 
-use crate::state::back_channel::{self, Back};
-use crate::state::callback::{Caller, Calling};
+use crate::state::back_channel::{self, BackChannel};
+use crate::state::callback::{CallbackCredentials, CallbackParams};
 use crate::state::client::Client;
-use crate::state::reply_memory::Part;
+use crate::state::reply_memory::ReplyReservation;
 use crate::state::slot::Slot;
-use crate::state::way::{Mail, Way};
+use crate::state::connection_handle::{Mail, ConnectionHandle};
 
 /// One session.
 pub struct Session {
@@ -28,21 +28,21 @@ pub struct Session {
     /// Limits of the back channel.
     pub back: ChannelAttrs,
     /// The slots of the back channel.
-    pub calls: Back,
-    calling: Mutex<Calling>,
+    pub calls: BackChannel,
+    calling: Mutex<CallbackParams>,
     ended: AtomicBool,
     bound: Mutex<Vec<Bound>>,
     /// Whether any of them carries callbacks. Each SEQUENCE reads this, and a lock would move between
     /// threads.
     has_back: AtomicBool,
     /// The memory for the replies of its slots, until the session ends.
-    kept: Mutex<Option<Part>>,
+    kept: Mutex<Option<ReplyReservation>>,
 }
 
 /// A connection that is bound to a session.
 pub struct Bound {
     /// The connection.
-    pub way: Arc<Way>,
+    pub connection: Arc<ConnectionHandle>,
     /// Whether it carries requests of the client.
     pub fore: bool,
     /// Whether it carries callbacks.
@@ -81,8 +81,8 @@ impl Session {
         client: Arc<Client>,
         fore: ChannelAttrs,
         back: ChannelAttrs,
-        calling: Calling,
-        kept: Part,
+        calling: CallbackParams,
+        kept: ReplyReservation,
     ) -> Session {
         Session {
             id,
@@ -90,7 +90,7 @@ impl Session {
             slots: (0..fore.maxrequests).map(|_| Slot::default()).collect(),
             fore,
             back,
-            calls: Back::new(back.maxrequests),
+            calls: BackChannel::new(back.maxrequests),
             calling: Mutex::new(calling),
             ended: AtomicBool::new(false),
             bound: Mutex::default(),
@@ -101,14 +101,14 @@ impl Session {
 
     /// The parameters of its callbacks.
     #[must_use]
-    pub fn calling(&self) -> Calling {
+    pub fn calling(&self) -> CallbackParams {
         self.calling.lock().clone()
     }
 
     /// Changes the parameters of its callbacks.
-    pub fn call_as(&self, program: u32, caller: Caller) {
+    pub fn call_as(&self, program: u32, credentials: CallbackCredentials) {
         let mut calling = self.calling.lock();
-        (calling.program, calling.caller) = (program, caller);
+        (calling.program, calling.credentials) = (program, credentials);
     }
 
     /// Whether it was destroyed.
@@ -126,7 +126,7 @@ impl Session {
         drop(part);
         let mut bound = self.bound.lock();
         for bound in bound.drain(..) {
-            bound.way.post(Mail::SessionGone { session: self.key() });
+            bound.connection.post(Mail::SessionGone { session: self.key() });
         }
         self.publish(&bound);
         drop(bound);
@@ -135,16 +135,16 @@ impl Session {
 
     /// Binds a connection, or extends what it is bound for. Returns true if it was not bound before.
     // RFC 8881 2.10.3.1
-    pub fn bind(&self, way: &Arc<Way>, fore: bool, back: bool) -> bool {
+    pub fn bind(&self, connection: &Arc<ConnectionHandle>, fore: bool, back: bool) -> bool {
         let mut bound = self.bound.lock();
-        let is_new = match bound.iter_mut().find(|known| Arc::ptr_eq(&known.way, way)) {
+        let is_new = match bound.iter_mut().find(|known| Arc::ptr_eq(&known.connection, connection)) {
             Some(known) => {
                 known.fore |= fore;
                 known.back |= back;
                 false
             }
             None => {
-                bound.push(Bound { way: Arc::clone(way), fore, back });
+                bound.push(Bound { connection: Arc::clone(connection), fore, back });
                 true
             }
         };
@@ -152,28 +152,28 @@ impl Session {
         is_new
     }
 
-    /// Updates the values that are read without the lock. The caller holds the lock.
+    /// Updates the values that are read without the lock. The credentials holds the lock.
     fn publish(&self, bound: &[Bound]) {
         self.has_back.store(bound.iter().any(|bound| bound.back), Ordering::Release);
     }
 
     /// Unbinds a connection that is gone or carries another session.
-    pub fn unbind(&self, way: &Arc<Way>) {
+    pub fn unbind(&self, connection: &Arc<ConnectionHandle>) {
         let mut bound = self.bound.lock();
-        bound.retain(|known| !Arc::ptr_eq(&known.way, way));
+        bound.retain(|known| !Arc::ptr_eq(&known.connection, connection));
         self.publish(&bound);
     }
 
     /// Whether a connection is bound to it.
     #[must_use]
-    pub fn is_bound(&self, way: &Arc<Way>) -> bool {
-        self.bound.lock().iter().any(|known| Arc::ptr_eq(&known.way, way))
+    pub fn is_bound(&self, connection: &Arc<ConnectionHandle>) -> bool {
+        self.bound.lock().iter().any(|known| Arc::ptr_eq(&known.connection, connection))
     }
 
     /// The connections that carry callbacks.
     #[must_use]
-    pub fn back_ways(&self) -> Vec<Arc<Way>> {
-        self.bound.lock().iter().filter(|bound| bound.back).map(|bound| Arc::clone(&bound.way)).collect()
+    pub fn back_connections(&self) -> Vec<Arc<ConnectionHandle>> {
+        self.bound.lock().iter().filter(|bound| bound.back).map(|bound| Arc::clone(&bound.connection)).collect()
     }
 
     /// Whether a callback can be sent.
@@ -185,8 +185,8 @@ impl Session {
 
     /// Its connections, and whether each carries requests and callbacks, for status.
     #[must_use]
-    pub fn ways(&self) -> Vec<(Arc<Way>, bool, bool)> {
-        self.bound.lock().iter().map(|bound| (Arc::clone(&bound.way), bound.fore, bound.back)).collect()
+    pub fn connections(&self) -> Vec<(Arc<ConnectionHandle>, bool, bool)> {
+        self.bound.lock().iter().map(|bound| (Arc::clone(&bound.connection), bound.fore, bound.back)).collect()
     }
 
     /// Number of slots in which a request runs.

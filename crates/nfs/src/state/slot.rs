@@ -17,7 +17,7 @@ const KEPT_CAPACITY: usize = 4096;
 
 /// The reply to the last request of a slot.
 #[derive(Debug, Default)]
-enum Answer {
+enum StoredReply {
     /// There was no request yet.
     #[default]
     Nothing,
@@ -28,10 +28,10 @@ enum Answer {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SlotContents {
     sequence: u32,
     busy: bool,
-    answer: Answer,
+    answer: StoredReply,
     reply: Vec<u8>,
     mark: u64,
 }
@@ -40,7 +40,7 @@ struct State {
 /// other threads.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub struct Slot(Mutex<State>);
+pub struct Slot(Mutex<SlotContents>);
 
 /// The outcome of [`Slot::admit`].
 #[derive(Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Slot {
             (state.sequence, state.busy, state.mark) = (sequence, true, mark);
             return Ok(Admitted::New);
         }
-        if sequence != state.sequence || (matches!(state.answer, Answer::Nothing) && !state.busy) {
+        if sequence != state.sequence || (matches!(state.answer, StoredReply::Nothing) && !state.busy) {
             return Err(NfsStat::SeqMisordered);
         }
         // RFC 8881 2.10.6.1.3.1
@@ -75,8 +75,8 @@ impl Slot {
         }
         match state.answer {
             _ if state.busy => Err(NfsStat::Delay),
-            Answer::Kept => Ok(Admitted::Retry(state.reply.clone())),
-            Answer::NotKept | Answer::Nothing => Ok(Admitted::Uncached),
+            StoredReply::Kept => Ok(Admitted::Retry(state.reply.clone())),
+            StoredReply::NotKept | StoredReply::Nothing => Ok(Admitted::Uncached),
         }
     }
 
@@ -91,9 +91,9 @@ impl Slot {
         state.answer = match reply {
             Some(reply) => {
                 state.reply.extend_from_slice(reply);
-                Answer::Kept
+                StoredReply::Kept
             }
-            None => Answer::NotKept,
+            None => StoredReply::NotKept,
         };
     }
 
@@ -107,7 +107,7 @@ impl Slot {
     #[must_use]
     pub fn was_used(&self) -> bool {
         let state = self.0.lock();
-        state.busy || !matches!(state.answer, Answer::Nothing)
+        state.busy || !matches!(state.answer, StoredReply::Nothing)
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn numbers_go_round() {
         let slot =
-            Slot(Mutex::new(State { sequence: u32::MAX, answer: Answer::NotKept, ..State::default() }));
+            Slot(Mutex::new(SlotContents { sequence: u32::MAX, answer: StoredReply::NotKept, ..SlotContents::default() }));
         assert_eq!(slot.admit(0, 1), Ok(Admitted::New));
     }
 

@@ -17,7 +17,7 @@ use crate::state::filehandle::Handle;
 use crate::state::open::{Holding, OpenState};
 
 /// The state that one stateid names.
-pub struct State {
+pub struct LockingState {
     key: u64,
     /// The client ID of its client.
     pub client: u64,
@@ -28,7 +28,7 @@ pub struct State {
     /// The file within its volume.
     pub node: NodeId,
     seqid: AtomicU32,
-    kind: Kind,
+    kind: StateKind,
     /// Its charge on the memory for clients.
     _charge: Charge,
 }
@@ -45,7 +45,7 @@ pub fn state_bytes(owner: &[u8]) -> usize {
     STATE_BYTES + OWNER_COPIES * owner.len()
 }
 
-enum Kind {
+enum StateKind {
     Open(Arc<OpenState>),
     Locks(LockState),
     Delegation(DelegationState),
@@ -58,14 +58,14 @@ pub struct LockState {
     /// The lock-owner as the engine names it.
     pub number: LockOwner,
     /// The open through which the locks were taken.
-    pub open: Arc<State>,
+    pub open: Arc<LockingState>,
     opened: Arc<OpenState>,
     /// Locked while ranges are taken and while the state is freed. No range can then be taken under a state
     /// that is being freed. True once it is freed.
     pub freed: Mutex<bool>,
 }
 
-impl Keyed for State {
+impl Keyed for LockingState {
     fn key(&self) -> u64 {
         self.key
     }
@@ -73,7 +73,7 @@ impl Keyed for State {
 
 /// The owner and the file that a state belongs to.
 #[derive(Debug, Clone, Copy)]
-pub struct Of<'a> {
+pub struct OwnerOnFile<'a> {
     /// The owner, as the client calls it.
     pub owner: &'a [u8],
     /// The export.
@@ -83,7 +83,7 @@ pub struct Of<'a> {
 }
 
 /// The arguments that all kinds of a new state have in common.
-pub struct Place {
+pub struct NewState {
     /// Its key in the table of states.
     pub key: u64,
     /// The client ID of its client.
@@ -96,47 +96,47 @@ pub struct Place {
     pub node: NodeId,
 }
 
-impl State {
-    fn new(place: Place, kind: Kind) -> State {
-        let Place { key, client, export, handle, node } = place;
+impl LockingState {
+    fn new(place: NewState, kind: StateKind) -> LockingState {
+        let NewState { key, client, export, handle, node } = place;
         let (payer, owner): (_, &[u8]) = match &kind {
-            Kind::Open(open) => (open.holding.load().open.payer(), &open.owner),
-            Kind::Locks(locks) => (locks.opened.holding.load().open.payer(), &locks.owner),
-            Kind::Delegation(delegation) => (delegation.holding.load().open.payer(), &[]),
+            StateKind::Open(open) => (open.holding.load().open.payer(), &open.owner),
+            StateKind::Locks(locks) => (locks.opened.holding.load().open.payer(), &locks.owner),
+            StateKind::Delegation(delegation) => (delegation.holding.load().open.payer(), &[]),
         };
         let charge = export.engine.client_memory().charge(payer, state_bytes(owner));
-        State { key, client, export, handle, node, seqid: AtomicU32::new(1), kind, _charge: charge }
+        LockingState { key, client, export, handle, node, seqid: AtomicU32::new(1), kind, _charge: charge }
     }
 
     /// A new open.
     #[must_use]
-    pub fn open(place: Place, owner: &[u8], holding: Holding) -> State {
-        State::new(place, Kind::Open(Arc::new(OpenState::new(owner, holding))))
+    pub fn open(place: NewState, owner: &[u8], holding: Holding) -> LockingState {
+        LockingState::new(place, StateKind::Open(Arc::new(OpenState::new(owner, holding))))
     }
 
     /// The first lock of an owner through an open. None if `open` is not an open.
     #[must_use]
-    pub fn first_lock(place: Place, owner: &[u8], number: LockOwner, open: Arc<State>) -> Option<State> {
-        let Kind::Open(opened) = &open.kind else { return None };
+    pub fn first_lock(place: NewState, owner: &[u8], number: LockOwner, open: Arc<LockingState>) -> Option<LockingState> {
+        let StateKind::Open(opened) = &open.kind else { return None };
         let opened = Arc::clone(opened);
-        Some(State::new(
+        Some(LockingState::new(
             place,
-            Kind::Locks(LockState { owner: owner.into(), number, open, opened, freed: Mutex::new(false) }),
+            StateKind::Locks(LockState { owner: owner.into(), number, open, opened, freed: Mutex::new(false) }),
         ))
     }
 
     /// A new delegation. `revoked` counts the revoked delegations of its client.
     #[must_use]
-    pub fn delegated(place: Place, revoked: &Arc<AtomicU64>, holding: Holding) -> State {
-        State::new(place, Kind::Delegation(DelegationState::new(revoked, holding)))
+    pub fn delegated(place: NewState, revoked: &Arc<AtomicU64>, holding: Holding) -> LockingState {
+        LockingState::new(place, StateKind::Delegation(DelegationState::new(revoked, holding)))
     }
 
     /// The delegation, if it is one.
     #[must_use]
     pub fn delegation(&self) -> Option<&DelegationState> {
         match &self.kind {
-            Kind::Delegation(delegation) => Some(delegation),
-            Kind::Open(_) | Kind::Locks(_) => None,
+            StateKind::Delegation(delegation) => Some(delegation),
+            StateKind::Open(_) | StateKind::Locks(_) => None,
         }
     }
 
@@ -144,8 +144,8 @@ impl State {
     #[must_use]
     pub fn opened(&self) -> Option<&OpenState> {
         match &self.kind {
-            Kind::Open(open) => Some(open),
-            Kind::Locks(_) | Kind::Delegation(_) => None,
+            StateKind::Open(open) => Some(open),
+            StateKind::Locks(_) | StateKind::Delegation(_) => None,
         }
     }
 
@@ -153,8 +153,8 @@ impl State {
     #[must_use]
     pub fn locks(&self) -> Option<&LockState> {
         match &self.kind {
-            Kind::Locks(locks) => Some(locks),
-            Kind::Open(_) | Kind::Delegation(_) => None,
+            StateKind::Locks(locks) => Some(locks),
+            StateKind::Open(_) | StateKind::Delegation(_) => None,
         }
     }
 
@@ -163,9 +163,9 @@ impl State {
     #[must_use]
     pub fn holding(&self) -> arc_swap::Guard<Arc<Holding>> {
         match &self.kind {
-            Kind::Open(open) => open.holding.load(),
-            Kind::Locks(locks) => locks.opened.holding.load(),
-            Kind::Delegation(delegation) => delegation.holding.load(),
+            StateKind::Open(open) => open.holding.load(),
+            StateKind::Locks(locks) => locks.opened.holding.load(),
+            StateKind::Delegation(delegation) => delegation.holding.load(),
         }
     }
 

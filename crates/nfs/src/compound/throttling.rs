@@ -18,7 +18,7 @@ use crate::counting::{Count, count};
 
 /// The state of a COMPOUND's throttling.
 #[derive(Debug, Default)]
-pub struct Pacing {
+pub struct ThrottleState {
     /// The wait for a limit.
     hold: Option<Hold>,
     /// Identifies the COMPOUND among those of its connection.
@@ -35,7 +35,7 @@ pub struct Pacing {
     is_over: bool,
 }
 
-impl Pacing {
+impl ThrottleState {
     /// Call this when an operation has ended.
     pub fn operation_done(&mut self) {
         self.has_passed = false;
@@ -70,15 +70,15 @@ impl Run {
     /// # Errors
     /// [`Stop::Hold`] if it must wait.
     #[inline]
-    pub fn pace_metadata(&mut self, number: OpNum) -> Result<(), Stop> {
+    pub fn throttle_metadata(&mut self, number: OpNum) -> Result<(), Stop> {
         let Some(export) = self.current.as_ref().and_then(|current| current.export()) else { return Ok(()) };
         if export.engine.limits().is_none() {
             return Ok(());
         }
         let engine = Arc::clone(&export.engine);
         match count(number) {
-            Count::Always => self.pace(&engine, Work::Metadata),
-            Count::Alone if !self.pacing.has_counted => self.pace(&engine, Work::Metadata),
+            Count::Always => self.throttle(&engine, Work::Metadata),
+            Count::Alone if !self.throttle.has_counted => self.throttle(&engine, Work::Metadata),
             Count::Alone | Count::No => Ok(()),
         }
     }
@@ -89,82 +89,82 @@ impl Run {
     /// # Errors
     /// [`Stop::Hold`] if it must wait.
     #[inline]
-    pub fn pace(&mut self, engine: &Share, work: Work) -> Result<(), Stop> {
-        if engine.limits().is_none() || self.pacing.has_passed {
+    pub fn throttle(&mut self, engine: &Share, work: Work) -> Result<(), Stop> {
+        if engine.limits().is_none() || self.throttle.has_passed {
             return Ok(());
         }
-        self.pacing.has_passed = true;
+        self.throttle.has_passed = true;
         self.ask_to_pass(engine, work);
-        if self.pacing.is_held() { Err(Stop::Hold) } else { Ok(()) }
+        if self.throttle.is_waiting() { Err(Stop::Hold) } else { Ok(()) }
     }
 
     /// The same for an operation that has ended: the operations after it wait.
     #[inline]
-    pub fn pace_rest(&mut self, engine: &Share, work: Work) {
+    pub fn throttle_rest(&mut self, engine: &Share, work: Work) {
         if engine.limits().is_some() {
             self.ask_to_pass(engine, work);
-            std::mem::take(&mut self.pacing.charge).used_up();
+            std::mem::take(&mut self.throttle.charge).used_up();
             // The charge remains due if the connection is lost before the wait is over.
-            self.pacing.hold = self.pacing.hold.take().map(Hold::is_done);
+            self.throttle.hold = self.throttle.hold.take().map(Hold::is_done);
         }
     }
 
     /// The waiter to wake for this COMPOUND. None if it waits no more.
     pub fn waiter(&mut self) -> Option<Waiter> {
-        if self.pacing.is_over {
+        if self.throttle.is_over {
             return None;
         }
-        let token = *self.pacing.token.get_or_insert_with(|| self.way.next_held());
-        Some(Waiter { wake: Arc::clone(&self.way) as Arc<dyn Wake>, token })
+        let token = *self.throttle.token.get_or_insert_with(|| self.connection.next_token());
+        Some(Waiter { wake: Arc::clone(&self.connection) as Arc<dyn Wake>, token })
     }
 
     /// Whether nothing makes it wait any more.
-    pub(crate) fn may_go_on(&self) -> bool {
-        self.pacing.hold.as_ref().is_none_or(|hold| hold.released().is_some()) && !self.waits_for_answer()
+    pub(crate) fn may_resume(&self) -> bool {
+        self.throttle.hold.as_ref().is_none_or(|hold| hold.released().is_some()) && !self.waits_for_answer()
     }
 
     /// Ends the wait.
-    pub(crate) fn go_on(&mut self) {
-        let Some(hold) = self.pacing.hold.take() else { return };
+    pub(crate) fn end_wait(&mut self) {
+        let Some(hold) = self.throttle.hold.take() else { return };
         match hold.released() {
-            Some(met) if self.pacing.has_passed => self.pacing.met = met,
-            Some(met) => self.course.last_has_met(met),
+            Some(met) if self.throttle.has_passed => self.throttle.met = met,
+            Some(met) => self.transactions.last_has_met(met),
             None => {}
         }
-        if self.pacing.has_passed {
-            self.pacing.charge = hold.go();
+        if self.throttle.has_passed {
+            self.throttle.charge = hold.go();
         }
     }
 
     /// Ends the wait because the connection is gone. Returns true if the next operation is to run
     /// nevertheless: the operations before it have ended and only lack a reply.
     pub(crate) fn end_waiting(&mut self) -> bool {
-        if self.pacing.has_passed {
+        if self.throttle.has_passed {
             return false;
         }
-        self.pacing.hold = None;
-        self.pacing.is_over = true;
+        self.throttle.hold = None;
+        self.throttle.is_over = true;
         true
     }
 
     /// Whether it waits for the reply of another client.
     fn waits_for_answer(&self) -> bool {
-        self.question.as_ref().is_some_and(|question| question.answered().is_none())
+        self.query.as_ref().is_some_and(|query| query.answered().is_none())
     }
 
     fn ask_to_pass(&mut self, engine: &Share, work: Work) {
-        self.pacing.has_counted = true;
+        self.throttle.has_counted = true;
         let (Some(limits), Ok(session)) = (engine.limits(), self.session()) else { return };
-        if self.pacing.is_over {
-            self.pacing.charge = limits.charge(work, self.now);
+        if self.throttle.is_over {
+            self.throttle.charge = limits.charge(work, self.now);
             return;
         }
         let client = session.client.key;
         let Some(waiter) = self.waiter() else { return };
-        let ask = Ask { client, connection: self.way.id, work, waiter: &waiter };
+        let ask = Ask { client, connection: self.connection.id, work, waiter: &waiter };
         match limits.ask(&ask, self.now) {
-            Answer::Go(met, charge) => (self.pacing.met, self.pacing.charge) = (met, charge),
-            Answer::Held(hold) => self.pacing.hold = Some(hold),
+            Answer::Go(met, charge) => (self.throttle.met, self.throttle.charge) = (met, charge),
+            Answer::Held(hold) => self.throttle.hold = Some(hold),
         }
     }
 }

@@ -9,8 +9,8 @@ use nfs_wire::rpc::record::{MARK, RecordMark};
 use nfs_wire::rpc::{Accepted, Reply, SUCCESS_HEADER};
 use wire::Frame;
 
-use super::{Flow, Run};
-use crate::compound::course::Course;
+use super::{CompoundProgress, Run};
+use crate::compound::transactions::CompoundTransactions;
 use crate::limits::MAX_CACHED_REPLY;
 use crate::state::session::Session;
 
@@ -19,13 +19,13 @@ pub const REPLY_HEAD: usize = MARK + SUCCESS_HEADER;
 
 /// An active COMPOUND. It always ends in its slot, whatever happens to its thread or its connection. A slot
 /// that stayed busy would be lost to its session.
-pub struct UnderWay(Option<Run>);
+pub struct ActiveCompound(Option<Run>);
 
-impl UnderWay {
+impl ActiveCompound {
     /// Wraps a COMPOUND that begins.
     #[must_use]
-    pub fn new(run: Run) -> UnderWay {
-        UnderWay(Some(run))
+    pub fn new(run: Run) -> ActiveCompound {
+        ActiveCompound(Some(run))
     }
 
     /// The COMPOUND. None once it has ended.
@@ -47,7 +47,7 @@ pub struct Finished {
     /// The session that it used.
     pub session: Option<Arc<Session>>,
     /// Its transactions.
-    pub course: Course,
+    pub transactions: CompoundTransactions,
 }
 
 impl std::fmt::Debug for Finished {
@@ -56,7 +56,7 @@ impl std::fmt::Debug for Finished {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for ActiveCompound {
     fn drop(&mut self) {
         let Some(run) = self.0.take() else { return };
         // An operation that did not begin, because nobody would see its reply, can be sent again.
@@ -65,33 +65,33 @@ impl Drop for UnderWay {
 }
 
 /// A COMPOUND that waits.
-pub struct Held {
+pub struct SuspendedCompound {
     /// The operations that have run, and their results.
-    pub under_way: UnderWay,
+    pub active: ActiveCompound,
     /// The operations that are left, encoded.
     pub rest: Vec<u8>,
     /// Number of operations left.
     pub left: u32,
 }
 
-impl Held {
+impl SuspendedCompound {
     /// Bytes of memory that it holds.
-    pub(crate) fn keeps(&mut self) -> usize {
-        let frame = self.under_way.run().map_or(0, |run| run.writer.held());
+    pub(crate) fn memory_bytes(&mut self) -> usize {
+        let frame = self.active.run().map_or(0, |run| run.writer.held());
         size_of::<Run>() + self.rest.capacity() + frame
     }
 
     /// Runs the operations that are left.
-    pub fn go(&mut self) -> Option<Flow> {
-        let run = self.under_way.run()?;
-        let flow = run.go(Operations::<Args<'_>>::new(&self.rest, run.minor, self.left));
-        Some(flow)
+    pub fn dispatch(&mut self) -> Option<CompoundProgress> {
+        let run = self.active.run()?;
+        let progress = run.dispatch(Operations::<Args<'_>>::new(&self.rest, run.minor, self.left));
+        Some(progress)
     }
 
     /// Drops the operations that have run since.
-    pub fn cut(mut self, position: usize, left: u32) -> Held {
+    pub fn advance(mut self, position: usize, left: u32) -> SuspendedCompound {
         self.rest.drain(..position.min(self.rest.len()));
-        Held { left, ..self }
+        SuspendedCompound { left, ..self }
     }
 }
 
@@ -100,7 +100,7 @@ impl Run {
     /// and repeats nothing.
     // RFC 8881 2.10.6.1.3
     fn abandon(mut self, status: NfsStat) {
-        let (Some(serving), Some((mark, number))) = (&mut self.serving, self.doing) else { return };
+        let (Some(serving), Some((mark, number))) = (&mut self.serving, self.current_op) else { return };
         self.writer.truncate(mark);
         self.writer.put_status(number, status);
         serving.cache |= self.writer.len() <= MAX_CACHED_REPLY as usize;
@@ -111,14 +111,14 @@ impl Run {
     /// Ends it. The slot keeps the reply if the client asked for that.
     #[must_use]
     fn finish(self) -> Finished {
-        let course = self.course;
+        let transactions = self.transactions;
         if let Some(replay) = self.replay {
             let mut frame = self.writer.finish(NfsStat::Ok);
             frame.truncate(0);
             let out = frame.tail();
             out.extend_from_slice(&RecordMark::whole(replay.len() + REPLY_HEAD - 4));
             Reply::accepted(self.xid, Accepted::Success(&replay)).write(out);
-            return Finished { frame, session: self.session, course };
+            return Finished { frame, session: self.session, transactions };
         }
         let frame = self.writer.finish(self.status);
         if let (Some(serving), Some(session)) = (self.serving, &self.session)
@@ -126,12 +126,12 @@ impl Run {
         {
             slot.finish(serving.cache.then(|| &frame.bytes()[REPLY_HEAD..]));
         }
-        Finished { frame, session: self.session, course }
+        Finished { frame, session: self.session, transactions }
     }
 }
 
-impl std::fmt::Debug for Held {
+impl std::fmt::Debug for SuspendedCompound {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Held").field("left", &self.left).finish_non_exhaustive()
+        f.debug_struct("SuspendedCompound").field("left", &self.left).finish_non_exhaustive()
     }
 }

@@ -4,7 +4,7 @@
 //! DELEGRETURN of one file at the same time over several connections. Each of them looks up the client's
 //! states of the file and then changes them. It holds a lock over both steps.
 //!
-//! Lock order: this lock comes before `OpenState::changing`, `LockState::freed` and every lock of the engine.
+//! PaddedMutex order: this lock comes before `OpenState::changing`, `LockState::freed` and every lock of the engine.
 //! A thread holds at most one of them. Callbacks of the engine (a recall, a wake) take none.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,25 +18,25 @@ const LOCKS: usize = 256;
 /// One lock on a cache line of its own.
 #[derive(Default)]
 #[repr(align(64))]
-struct Lock(Mutex<()>);
+struct PaddedMutex(Mutex<()>);
 
 /// The locks for the states of all clients.
-pub struct Turns(Box<[Lock]>);
+pub struct StateLocks(Box<[PaddedMutex]>);
 
 /// The exclusive right to change the states of a client on a file. It ends when the guard is dropped.
-pub struct Turn<'a>(#[expect(dead_code, reason = "held, not used")] MutexGuard<'a, ()>);
+pub struct StateLockGuard<'a>(#[expect(dead_code, reason = "held, not used")] MutexGuard<'a, ()>);
 
-impl Default for Turns {
-    fn default() -> Turns {
-        Turns((0..LOCKS).map(|_| Lock::default()).collect())
+impl Default for StateLocks {
+    fn default() -> StateLocks {
+        StateLocks((0..LOCKS).map(|_| PaddedMutex::default()).collect())
     }
 }
 
-impl Turns {
+impl StateLocks {
     /// Waits for the lock on the states that a client (by its client ID) has of a file in an export.
-    pub fn take(&self, client: u64, export: u32, node: NodeId) -> Turn<'_> {
+    pub fn lock(&self, client: u64, export: u32, node: NodeId) -> StateLockGuard<'_> {
         let mut hasher = DefaultHasher::new();
         (client, export, node).hash(&mut hasher);
-        Turn(self.0[hasher.finish() as usize % LOCKS].0.lock())
+        StateLockGuard(self.0[hasher.finish() as usize % LOCKS].0.lock())
     }
 }

@@ -4,25 +4,25 @@ use nfs_wire::NfsStat;
 use share::counts::{About, Kind};
 
 use super::Connection;
-use crate::compound::course::{Course, Done, Sample};
+use crate::compound::transactions::{CompoundTransactions, CountedOperation, Sample};
 
 impl Connection {
     /// Counts the operations of a COMPOUND whose reply is sent now. The latency counts for its operations on
     /// data and metadata, since one reply carries all of them.
-    pub(super) fn note(&mut self, course: Course) {
-        for (at, Done { share, noted, status, sample }) in course.done.into_iter().enumerate() {
-            let known = self.desk.known(share);
+    pub(super) fn note(&mut self, transactions: CompoundTransactions) {
+        for (at, CountedOperation { share, noted, status, sample }) in transactions.done.into_iter().enumerate() {
+            let known = self.counters.known(share);
             let place = known.or_else(|| {
                 let exports = self.server.exports();
                 let export = exports.list().iter().find(|export| export.engine.number() == share)?;
-                Some(self.desk.place(&export.engine))
+                Some(self.counters.place(&export.engine))
             });
-            let arrived_ns = (noted.kind != Kind::Other).then_some(course.arrived_ns);
-            self.desk.note(place.unwrap_or_default(), &noted, arrived_ns);
+            let arrived_ns = (noted.kind != Kind::Other).then_some(transactions.arrived_ns);
+            self.counters.note(place.unwrap_or_default(), &noted, arrived_ns);
             if let Some(sample) = sample {
                 let about = self.about(at, status, *sample);
                 let (place, is_timed) = (place.unwrap_or_default(), arrived_ns.is_some());
-                self.desk.record(place, &noted, course.arrived_ns, is_timed, about);
+                self.counters.record(place, &noted, transactions.arrived_ns, is_timed, about);
             }
         }
     }
@@ -33,8 +33,8 @@ impl Connection {
         let mut numbers = vec![("nfsPlaceInCompound", at as u64)];
         numbers.extend(sample.numbers);
         About {
-            client: self.way.peer.remote,
-            server: self.way.peer.local,
+            client: self.handle.peer.remote,
+            server: self.handle.peer.local,
             version: sample.version,
             path: sample.path,
             status: status.get(),

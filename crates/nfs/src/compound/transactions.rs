@@ -15,7 +15,7 @@ const USUAL: usize = 8;
 
 /// An operation that has ended.
 #[derive(Debug)]
-pub(crate) struct Done {
+pub(crate) struct CountedOperation {
     /// The share's number; zero for none.
     pub share: u64,
     /// The values to count.
@@ -41,12 +41,12 @@ pub(crate) struct Sample {
 
 /// The transactions of a COMPOUND that is not answered yet.
 #[derive(Debug, Default)]
-pub struct Course {
+pub struct CompoundTransactions {
     /// The time at which the COMPOUND was received (monotonic ns).
     pub(crate) arrived_ns: u64,
     pub(super) authentication: u8,
     /// The operations that have ended, in order.
-    pub(crate) done: SmallVec<[Done; USUAL]>,
+    pub(crate) done: SmallVec<[CountedOperation; USUAL]>,
     /// True once an operation of the COMPOUND has counted as data or metadata.
     has_counted: bool,
     /// Selects the operations to record.
@@ -55,11 +55,11 @@ pub struct Course {
     pub data: usize,
 }
 
-impl Course {
+impl CompoundTransactions {
     /// Begins the log of a new COMPOUND.
     #[must_use]
-    pub fn new(arrived_ns: u64, is_sys: bool) -> Course {
-        Course { arrived_ns, authentication: u8::from(!is_sys), ..Course::default() }
+    pub fn new(arrived_ns: u64, is_sys: bool) -> CompoundTransactions {
+        CompoundTransactions { arrived_ns, authentication: u8::from(!is_sys), ..CompoundTransactions::default() }
     }
 
     /// Marks the last operation as throttled by a limit, although it has ended already.
@@ -91,11 +91,11 @@ mod tests {
 
     #[test]
     fn what_comes_along_with_something_else_counts_once() {
-        let mut course = Course::default();
-        assert_eq!([OpNum::Sequence, OpNum::PutFh].map(|number| course.kind(number)), [Kind::Other; 2]);
-        assert_eq!(course.kind(OpNum::Lookup), Kind::Metadata);
-        assert_eq!(course.kind(OpNum::GetAttr), Kind::Other);
-        assert_eq!(course.kind(OpNum::Open), Kind::Metadata);
-        assert_eq!(course.kind(OpNum::Write), Kind::Write);
+        let mut transactions = CompoundTransactions::default();
+        assert_eq!([OpNum::Sequence, OpNum::PutFh].map(|number| transactions.kind(number)), [Kind::Other; 2]);
+        assert_eq!(transactions.kind(OpNum::Lookup), Kind::Metadata);
+        assert_eq!(transactions.kind(OpNum::GetAttr), Kind::Other);
+        assert_eq!(transactions.kind(OpNum::Open), Kind::Metadata);
+        assert_eq!(transactions.kind(OpNum::Write), Kind::Write);
     }
 }

@@ -10,7 +10,7 @@ use share::Item;
 use crate::limits::MAX_KEPT_ITEMS;
 use crate::state::filehandle::Handle;
 
-struct Kept {
+struct CachedItem {
     item: Item,
     /// The time of the last use (monotonic ns).
     used_ns: u64,
@@ -20,13 +20,13 @@ struct Kept {
 
 /// The cache.
 #[derive(Default)]
-pub struct Items {
-    kept: HashMap<Handle, Kept>,
+pub struct ItemCache {
+    kept: HashMap<Handle, CachedItem>,
     /// Filehandles in the order of their arrival. Some may have been removed, and some added again.
     order: VecDeque<Handle>,
 }
 
-impl Items {
+impl ItemCache {
     /// Looks up the item of a filehandle.
     pub fn get(&mut self, handle: &Handle, now_ns: u64) -> Option<Item> {
         let kept = self.kept.get_mut(handle)?;
@@ -42,7 +42,7 @@ impl Items {
     /// Adds an item. Returns the item that makes room for it, so that the caller can drop it without a lock.
     #[must_use]
     pub fn put(&mut self, handle: &Handle, item: &Item, now_ns: u64) -> Option<Item> {
-        let fresh = Kept { item: item.clone(), used_ns: now_ns, is_wanted: false };
+        let fresh = CachedItem { item: item.clone(), used_ns: now_ns, is_wanted: false };
         if let Some(kept) = self.kept.get_mut(handle) {
             return Some(std::mem::replace(kept, fresh).item);
         }
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn what_is_asked_for_stays_and_the_rest_goes_one_by_one() {
         let share = Share::open(Arc::new(MemoryVolume::new(1)), Config::default()).unwrap();
-        let (item, mut items) = (share.root_item(), Items::default());
+        let (item, mut items) = (share.root_item(), ItemCache::default());
         for number in 0..MAX_KEPT_ITEMS {
             assert!(items.put(&handle(number), &item, 1).is_none());
         }
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn what_comes_and_goes_again_and_again_takes_no_more_room() {
         let share = Share::open(Arc::new(MemoryVolume::new(1)), Config::default()).unwrap();
-        let (item, mut items) = (share.root_item(), Items::default());
+        let (item, mut items) = (share.root_item(), ItemCache::default());
         for number in 0..10 * MAX_KEPT_ITEMS {
             let _ = items.put(&handle(number % 3), &item, 1);
             assert!(items.remove(&handle(number % 3)).is_some());

@@ -12,7 +12,7 @@ use share::ClientKey;
 use volume::journal::Journal;
 use wire::Shrink;
 
-use crate::state::record::{ClientRecord, Known, VERSION};
+use crate::state::record::{ClientRecord, RecordedIdentity, VERSION};
 
 /// The journal is not compacted below this many bytes.
 const SMALLEST_COMPACTED: u64 = 64 * 1024;
@@ -35,35 +35,35 @@ pub enum Unreadable {
 
 /// The clients from before the restart.
 #[derive(Debug, Default)]
-pub struct Before {
+pub struct PreviousClients {
     /// The clients.
-    pub clients: Vec<Known>,
+    pub clients: Vec<RecordedIdentity>,
     /// Whether the host has restarted too. The last records of opens may be lost then.
     pub is_host_new: bool,
 }
 
 /// The journal and the clients in it.
 #[derive(Default)]
-pub struct Roll {
+pub struct ClientRecords {
     journal: OnceLock<Arc<dyn Journal>>,
-    kept: Mutex<Kept>,
+    kept: Mutex<RecordedClients>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct RecordedClients {
     boot: Box<[u8]>,
-    clients: HashMap<ClientKey, Known>,
+    clients: HashMap<ClientKey, RecordedIdentity>,
 }
 
-impl Kept {
+impl RecordedClients {
     fn snapshot(&self) -> Vec<Vec<u8>> {
         let head = ClientRecord::Head { version: VERSION, boot: self.boot.clone() };
-        let clients = self.clients.values().map(|known| ClientRecord::Known(known.clone()));
+        let clients = self.clients.values().map(|known| ClientRecord::Confirmed(known.clone()));
         std::iter::once(head).chain(clients).map(|record| record.encode()).collect()
     }
 }
 
-impl Roll {
+impl ClientRecords {
     /// Continues a journal that holds `records`. `boot` identifies the present boot of the host.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ impl Roll {
         journal: Arc<dyn Journal>,
         records: &[Vec<u8>],
         boot: &[u8],
-    ) -> Result<Before, Unreadable> {
+    ) -> Result<PreviousClients, Unreadable> {
         let mut was = None;
         let mut clients = HashMap::new();
         for (at, bytes) in records.iter().enumerate() {
@@ -81,16 +81,16 @@ impl Roll {
                 ClientRecord::Head { version: VERSION, boot } if at == 0 => was = Some(boot),
                 ClientRecord::Head { version, .. } => return Err(Unreadable::Version(version)),
                 _ if at == 0 => return Err(Unreadable::Broken(0)),
-                ClientRecord::Known(known) => drop(clients.insert(known.key, known)),
+                ClientRecord::Confirmed(known) => drop(clients.insert(known.key, known)),
                 ClientRecord::Gone(key) => drop(clients.remove(&key)),
             }
         }
-        let before = Before {
+        let before = PreviousClients {
             clients: clients.values().cloned().collect(),
             is_host_new: was.is_some_and(|was| *was != *boot),
         };
         let mut kept = self.kept.lock();
-        *kept = Kept { boot: boot.into(), clients };
+        *kept = RecordedClients { boot: boot.into(), clients };
         journal.replace(&mut kept.snapshot().into_iter())?;
         let _ = self.journal.set(journal);
         Ok(before)
@@ -103,8 +103,8 @@ impl Roll {
     }
 
     /// Adds a client. The record is on stable storage when this returns. May block.
-    pub fn enter(&self, known: Known) {
-        let record = ClientRecord::Known(known.clone());
+    pub fn enter(&self, known: RecordedIdentity) {
+        let record = ClientRecord::Confirmed(known.clone());
         if self.kept.lock().clients.insert(known.key, known.clone()).as_ref() != Some(&known) {
             self.write(&[record]);
         }
@@ -147,32 +147,32 @@ mod tests {
     use volume::journal::MemoryJournal;
 
     use super::*;
-    use crate::state::who::Principal;
+    use crate::state::credentials::Principal;
 
-    fn known(key: u128) -> Known {
+    fn known(key: u128) -> RecordedIdentity {
         let principal = Principal::of(1, 0, Box::from(*b"host"));
         let owner = key.to_le_bytes().into();
-        Known { key: ClientKey(key), owner, verifier: [1; 8], principal }
+        RecordedIdentity { key: ClientKey(key), owner, verifier: [1; 8], principal }
     }
 
-    fn begin(journal: &Arc<MemoryJournal>, boot: &[u8]) -> (Roll, Before) {
-        let roll = Roll::default();
-        let before = roll.begin(journal.clone(), &journal.records(), boot).unwrap();
-        (roll, before)
+    fn begin(journal: &Arc<MemoryJournal>, boot: &[u8]) -> (ClientRecords, PreviousClients) {
+        let client_records = ClientRecords::default();
+        let before = client_records.begin(journal.clone(), &journal.records(), boot).unwrap();
+        (client_records, before)
     }
 
     #[test]
     fn who_was_there_is_there_again_and_who_is_struck_off_is_not() {
         let journal = Arc::new(MemoryJournal::default());
-        let (roll, before) = begin(&journal, b"a");
+        let (client_records, before) = begin(&journal, b"a");
         assert!(before.clients.is_empty() && !before.is_host_new);
-        roll.enter(known(1));
-        roll.enter(known(2));
+        client_records.enter(known(1));
+        client_records.enter(known(2));
         let records = journal.records().len();
-        roll.enter(known(2));
+        client_records.enter(known(2));
         assert_eq!(journal.records().len(), records, "it was there");
-        roll.strike(&[ClientKey(1)]);
-        roll.strike(&[ClientKey(7)]);
+        client_records.strike(&[ClientKey(1)]);
+        client_records.strike(&[ClientKey(7)]);
         let (_, before) = begin(&journal, b"a");
         assert_eq!((before.clients, before.is_host_new), (vec![known(2)], false));
         let (_, before) = begin(&journal, b"b");
@@ -182,14 +182,14 @@ mod tests {
     #[test]
     fn it_stays_small_and_says_what_it_cannot_read() {
         let journal = Arc::new(MemoryJournal::default());
-        let (roll, _) = begin(&journal, b"a");
+        let (client_records, _) = begin(&journal, b"a");
         for round in 0..3000 {
-            roll.enter(known(round));
-            roll.strike(&[ClientKey(round)]);
+            client_records.enter(known(round));
+            client_records.strike(&[ClientKey(round)]);
         }
         assert!(journal.size() < 2 * SMALLEST_COMPACTED, "{} bytes", journal.size());
         let other = ClientRecord::Head { version: 9, boot: Box::default() }.encode();
-        let read = |records: &[Vec<u8>]| Roll::default().begin(journal.clone(), records, b"a");
+        let read = |records: &[Vec<u8>]| ClientRecords::default().begin(journal.clone(), records, b"a");
         assert!(matches!(read(&[other]), Err(Unreadable::Version(9))));
         assert!(matches!(read(&[vec![9]]), Err(Unreadable::Broken(0))));
         assert!(matches!(read(&[ClientRecord::Gone(ClientKey(1)).encode()]), Err(Unreadable::Broken(0))));

@@ -15,7 +15,7 @@ use wire::Now;
 use super::Server;
 use crate::config::Export;
 use crate::state::filehandle::Handle;
-use crate::state::stateid::Of;
+use crate::state::stateid::OwnerOnFile;
 
 impl Server {
     /// The number of clients that have used an export or have state on it. Clients do not say that they have
@@ -44,7 +44,7 @@ impl Server {
 
     /// Detaches clients from engines that are no longer served and where they have no state, so that the
     /// directories become free.
-    pub(crate) fn let_go_of_engines(&self) {
+    pub(crate) fn detach_unused_engines(&self) {
         let exports = self.exports();
         let is_served = |engine: &Arc<share::Share>| {
             exports.list().iter().any(|export| Arc::ptr_eq(&export.engine, engine))
@@ -53,7 +53,7 @@ impl Server {
             let left = client.unused_engines(is_served);
             left.iter().for_each(|export| export.engine.detach(client.key));
             if !left.is_empty() {
-                client.ways().iter().for_each(|way| way.forget_handles());
+                client.connections().iter().for_each(|connection| connection.forget_handles());
             }
         }
     }
@@ -64,9 +64,9 @@ impl Server {
         let mut count = 0;
         for state in self.all_states().into_iter().filter(|state| state.export.name == name) {
             let Some(client) = self.clients.get(state.client) else { continue };
-            let _turn = self.turn(&client, &state.export, state.node);
+            let _lock = self.lock_states(&client, &state.export, state.node);
             if let Some(open) = state.opened() {
-                let of = Of { owner: &open.owner, export: state.export.id, node: state.node };
+                let of = OwnerOnFile { owner: &open.owner, export: state.export.id, node: state.node };
                 for locks in client.remove_open(of, &state) {
                     self.end_state(&locks, now);
                 }

@@ -9,7 +9,7 @@ use share::counts::{Noted, Sampled, path_text, range_text};
 use share::limits::ResponseType;
 
 use super::Run;
-use crate::compound::course::{Done, Sample};
+use crate::compound::transactions::{CountedOperation, Sample};
 use crate::config::Export;
 use crate::counting::OPERATIONS;
 
@@ -19,24 +19,24 @@ impl Run {
     pub(crate) fn note(&mut self, number: OpNum, args: Option<&Args<'_>>, ingress: usize, egress: usize) {
         let export = self.current.as_ref().and_then(|current| current.export());
         let share = export.map_or(0, |export| export.engine.number());
-        let met = self.pacing.take_met();
-        let kind = self.course.kind(number);
+        let met = self.throttle.take_met();
+        let kind = self.transactions.kind(number);
         let response = response(self.status, met);
-        let data = std::mem::take(&mut self.course.data);
+        let data = std::mem::take(&mut self.transactions.data);
         let known = usize::try_from(number.get()).is_ok_and(|number| number < OPERATIONS);
         let noted = Noted {
             operation: if known { number.get() as u8 } else { 0 },
-            authentication: self.course.authentication,
+            authentication: self.transactions.authentication,
             kind,
             response,
             ingress: ingress as u64,
             egress: egress as u64,
             data: if response.is_success() { data as u64 } else { 0 },
         };
-        let at = self.course.done.len() as u64;
-        let sampled = self.course.sampled.filter(|sampled| sampled.takes(at));
+        let at = self.transactions.done.len() as u64;
+        let sampled = self.transactions.sampled.filter(|sampled| sampled.takes(at));
         let sample = sampled.map(|sampled| self.sample(sampled, args));
-        self.course.done.push(Done { share, noted, status: self.status, sample });
+        self.transactions.done.push(CountedOperation { share, noted, status: self.status, sample });
     }
 
     /// Gathers the details of an operation for its record. `args` is none if they could not be read.

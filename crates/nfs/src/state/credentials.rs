@@ -46,14 +46,14 @@ impl Principal {
 }
 
 /// The identity of some credentials in an export with these settings.
-struct Seen {
+struct ExportIdentity {
     id: u32,
     export: Weak<Export>,
     identity: Arc<Identity>,
 }
 
 /// The credentials of one user, as a connection has received them.
-pub struct Who {
+pub struct RpcCredentials {
     flavor: Flavor,
     /// The bytes of the credential, to compare it with others.
     body: Box<[u8]>,
@@ -63,16 +63,16 @@ pub struct Who {
     machine: Box<[u8]>,
     remote: SocketAddr,
     /// The identity in each export that was used. The weak references let exports go.
-    identities: Mutex<Vec<Seen>>,
+    identities: Mutex<Vec<ExportIdentity>>,
 }
 
-impl Who {
+impl RpcCredentials {
     /// Reads a credential.
     ///
     /// # Errors
     /// The reason to reject the call (RFC 5531 9).
-    pub fn read(credential: &OpaqueAuth<'_>, remote: SocketAddr) -> Result<Who, AuthStat> {
-        let mut who = Who {
+    pub fn read(credential: &OpaqueAuth<'_>, remote: SocketAddr) -> Result<RpcCredentials, AuthStat> {
+        let mut credentials = RpcCredentials {
             flavor: credential.flavor,
             body: credential.body.into(),
             uid: u32::MAX,
@@ -86,13 +86,13 @@ impl Who {
             Flavor::None => {}
             Flavor::Sys => {
                 let sys = AuthSys::parse(credential.body).map_err(|_| AuthStat::BadCred)?;
-                (who.uid, who.gid) = (sys.uid, sys.gid);
-                who.groups = sys.groups().to_vec();
-                who.machine = sys.machine_name.into();
+                (credentials.uid, credentials.gid) = (sys.uid, sys.gid);
+                credentials.groups = sys.groups().to_vec();
+                credentials.machine = sys.machine_name.into();
             }
             _ => return Err(AuthStat::TooWeak),
         }
-        Ok(who)
+        Ok(credentials)
     }
 
     /// Whether these are the credentials in `credential`.
@@ -138,7 +138,7 @@ impl Who {
         // Drop identities of settings that are no longer in force.
         known.retain(|seen| seen.id != export.id && seen.export.strong_count() > 0);
         let identity = Arc::new(self.make_identity(export));
-        let new = Seen { id: export.id, export: Arc::downgrade(export), identity: Arc::clone(&identity) };
+        let new = ExportIdentity { id: export.id, export: Arc::downgrade(export), identity: Arc::clone(&identity) };
         known.push(new);
         identity
     }
@@ -202,17 +202,17 @@ mod tests {
         })
     }
 
-    fn who(uid: u32, gid: u32, groups: &[u32]) -> Who {
+    fn credentials(uid: u32, gid: u32, groups: &[u32]) -> RpcCredentials {
         let mut body = Vec::new();
         AuthSys::new(b"host", uid, gid, groups).encode(&mut body);
         let remote = "192.0.2.7:1023".parse().unwrap();
-        Who::read(&OpaqueAuth { flavor: Flavor::Sys, body: &body }, remote).unwrap()
+        RpcCredentials::read(&OpaqueAuth { flavor: Flavor::Sys, body: &body }, remote).unwrap()
     }
 
     #[test]
     fn root_is_who_the_export_says() {
         let seen = |squash, uid| {
-            let identity = who(uid, uid, &[0, 5]).identity(&export(squash));
+            let identity = credentials(uid, uid, &[0, 5]).identity(&export(squash));
             (identity.uid, identity.gid, identity.host_groups.clone(), identity.unbound)
         };
         assert_eq!(seen(Squash::None, 0), (0, 0, vec![0, 5], true));
@@ -224,11 +224,11 @@ mod tests {
     #[test]
     fn who_says_nothing_is_nobody_and_who_says_nonsense_is_refused() {
         let remote = "192.0.2.7:2049".parse().unwrap();
-        let nobody = Who::read(&OpaqueAuth::NONE, remote).unwrap();
+        let nobody = RpcCredentials::read(&OpaqueAuth::NONE, remote).unwrap();
         assert_eq!(nobody.identity(&export(Squash::None)).uid, 65534);
-        let bad = Who::read(&OpaqueAuth { flavor: Flavor::Sys, body: b"short" }, remote);
+        let bad = RpcCredentials::read(&OpaqueAuth { flavor: Flavor::Sys, body: b"short" }, remote);
         assert_eq!(bad.err(), Some(AuthStat::BadCred));
-        let gss = Who::read(&OpaqueAuth { flavor: Flavor::RpcSecGss, body: b"" }, remote);
+        let gss = RpcCredentials::read(&OpaqueAuth { flavor: Flavor::RpcSecGss, body: b"" }, remote);
         assert_eq!(gss.err(), Some(AuthStat::TooWeak));
     }
 
@@ -238,10 +238,10 @@ mod tests {
         let far = Network { address: "198.51.100.0".parse().unwrap(), bits: 24 };
         let with = |clients: &[Network], secure| {
             let export = Export { clients: clients.to_vec(), secure, ..(*export(Squash::Root)).clone() };
-            who(1, 1, &[]).may_use(&export)
+            credentials(1, 1, &[]).may_use(&export)
         };
         assert!(with(&[], true) && with(&[far, near], false) && !with(&[far], false));
-        let high = Who { remote: "192.0.2.7:1024".parse().unwrap(), ..who(1, 1, &[]) };
+        let high = RpcCredentials { remote: "192.0.2.7:1024".parse().unwrap(), ..credentials(1, 1, &[]) };
         assert!(!high.may_use(&Export { secure: true, ..(*export(Squash::Root)).clone() }));
     }
 }

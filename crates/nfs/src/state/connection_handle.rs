@@ -17,7 +17,7 @@ use crate::state::session::Session;
 #[derive(Debug)]
 pub enum Mail {
     /// A suspended COMPOUND may resume.
-    LetGo {
+    Resume {
         /// Identifies the COMPOUND.
         token: u64,
     },
@@ -33,7 +33,7 @@ pub enum Mail {
 }
 
 /// A connection as sessions, the status output and the engine see it.
-pub struct Way {
+pub struct ConnectionHandle {
     /// Its number.
     pub id: u64,
     /// The addresses of both ends.
@@ -58,14 +58,14 @@ pub struct Way {
     /// The time of the last message (monotonic ns).
     heard_ns: AtomicU64,
     /// The next token of a COMPOUND that may be suspended.
-    next_held: AtomicU64,
+    next_token: AtomicU64,
 }
 
-impl Way {
+impl ConnectionHandle {
     /// For a connection that was accepted now. It reads the messages in `mailbox`.
     #[must_use]
-    pub fn new(id: u64, peer: Peer, visits: Arc<Visits>, mailbox: Box<dyn Mailbox<Mail>>, now: Now) -> Way {
-        Way {
+    pub fn new(id: u64, peer: Peer, visits: Arc<Visits>, mailbox: Box<dyn Mailbox<Mail>>, now: Now) -> ConnectionHandle {
+        ConnectionHandle {
             id,
             peer,
             since: now,
@@ -78,7 +78,7 @@ impl Way {
             received: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             heard_ns: AtomicU64::new(now.mono_ns),
-            next_held: AtomicU64::new(0),
+            next_token: AtomicU64::new(0),
         }
     }
 
@@ -97,8 +97,8 @@ impl Way {
     }
 
     /// A token for a COMPOUND that may be suspended.
-    pub fn next_held(&self) -> u64 {
-        self.next_held.fetch_add(1, Ordering::Relaxed)
+    pub fn next_token(&self) -> u64 {
+        self.next_token.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Sends the connection a message. Returns false if the connection is gone.
@@ -139,13 +139,13 @@ impl Way {
     #[must_use]
     pub fn known(&self, sent: &[u8]) -> Option<Arc<CheckedHandle>> {
         let handles = self.handles.lock();
-        let known = handles[Way::place_of(sent)].as_ref()?;
+        let known = handles[ConnectionHandle::place_of(sent)].as_ref()?;
         (known.handle.bytes() == sent).then(|| Arc::clone(known))
     }
 
     /// Remembers a filehandle that was checked.
     pub fn remember_handle(&self, known: &Arc<CheckedHandle>) {
-        self.handles.lock()[Way::place_of(known.handle.bytes())] = Some(Arc::clone(known));
+        self.handles.lock()[ConnectionHandle::place_of(known.handle.bytes())] = Some(Arc::clone(known));
     }
 
     /// Forgets all filehandles, because the exports have changed.
@@ -154,8 +154,8 @@ impl Way {
     }
 }
 
-impl Wake for Way {
+impl Wake for ConnectionHandle {
     fn wake(&self, token: u64) {
-        self.post(Mail::LetGo { token });
+        self.post(Mail::Resume { token });
     }
 }

@@ -11,12 +11,12 @@ use wire::Now;
 
 use super::Server;
 use crate::state::client::Client;
-use crate::state::grace::{Absent, Kept, close};
+use crate::state::grace::{AbsentClient, UnclaimedOpen, close};
 use crate::state::open::Holding;
-use crate::state::record::{Known, Note, enlist};
-use crate::state::roll::Unreadable;
+use crate::state::record::{RecordedIdentity, Note, enlist};
+use crate::state::client_records::Unreadable;
 use crate::state::share_reservation::{denial, narrowed};
-use crate::state::stateid::State;
+use crate::state::stateid::LockingState;
 
 /// A client that has not reclaimed an open need not hear that it has ended.
 struct Unheard;
@@ -38,7 +38,7 @@ impl Server {
         boot: &[u8],
         now: Now,
     ) -> Result<(), Unreadable> {
-        let before = self.roll.begin(journal, records, boot)?;
+        let before = self.client_records.begin(journal, records, boot)?;
         let (clients, is_host_new) = (before.clients.len(), before.is_host_new);
         if clients > 0 {
             tracing::info!(
@@ -93,18 +93,18 @@ impl Server {
         }
         let how = Detached { until_ns: u64::MAX, yields: false, keeper: Arc::new(Unheard), token: 0 };
         engine.leave(open, how, now).map_err(|_| "there are too many")?;
-        let kept = Kept { export, open: Arc::clone(open), note };
+        let kept = UnclaimedOpen { export, open: Arc::clone(open), note };
         self.grace.keep(kept).map_err(|_| "its client cannot come back")
     }
 
     /// Adds a client that has created its first session to the client records. May block.
     pub fn record_client(&self, client: &Client) {
         self.grace.is_back(client.key);
-        if !self.roll.is_kept() {
+        if !self.client_records.is_kept() {
             return;
         }
         let (owner, principal) = (client.owner.clone(), client.principal.clone());
-        self.roll.enter(Known { key: client.key, owner, verifier: client.verifier, principal });
+        self.client_records.enter(RecordedIdentity { key: client.key, owner, verifier: client.verifier, principal });
     }
 
     /// Notes that clients have ended or restarted: nobody can reclaim their opens. May block.
@@ -115,7 +115,7 @@ impl Server {
                 self.finish(absent, now);
             }
         }
-        self.roll.strike(&keys);
+        self.client_records.strike(&keys);
     }
 
     /// Handles RECLAIM_COMPLETE: closes the opens that the client has not reclaimed.
@@ -143,10 +143,10 @@ impl Server {
                 late.push(key);
             }
         }
-        self.roll.strike(&late);
+        self.client_records.strike(&late);
     }
 
-    fn finish(&self, mut absent: Absent, now: Now) {
+    fn finish(&self, mut absent: AbsentClient, now: Now) {
         for claimed in std::mem::take(&mut absent.claimed) {
             self.narrow(&claimed.state, now);
             let open = Arc::clone(&claimed.state.holding().open);
@@ -158,7 +158,7 @@ impl Server {
     }
 
     /// Narrows an open to the access that was reclaimed.
-    fn narrow(&self, state: &State, now: Now) {
+    fn narrow(&self, state: &LockingState, now: Now) {
         let Some(opened) = state.opened() else { return };
         let _modes = opened.changing.lock();
         let holding = state.holding();
