@@ -1,27 +1,28 @@
-//! Answers leave behind what other clients are told because of them.
+//! Order of delivery: a reply waits until the notices that its batch has caused are sent to other clients.
 //!
-//! A turn that posts an event ahead (`Mailbox::post_ahead`: the notice of a right that is taken away) makes one [`Gate`]
-//! for all of them. Each connection that has such an event holds the gate until it has sent what came of it. The answers
-//! of the turn wait until nobody holds it any more, and not for long: a client that does not read holds nobody up.
-//! Without this, who is told that a change is done could tell others, and these still read from memory what it was.
+//! A batch may post events ahead of its replies (`Mailbox::post_ahead`), for example the notice that a
+//! caching right ends. It creates one [`ReplyGate`] for all of them. Each connection with such an event holds
+//! the gate until it has sent the resulting notice. The replies of the batch wait until nobody holds the gate
+//! any more, but only for a limited time: a client that does not read delays nobody. Without this, a client
+//! that has heard of a change could tell another one, which would still read the old data from its cache.
 
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, OnceLock, Weak};
 
 thread_local! {
-    /// Whether a turn runs on this thread.
+    /// Whether a batch runs on this thread.
     static TURNS: Cell<bool> = const { Cell::new(false) };
-    /// Its gate, once there is one.
+    /// The gate of that batch, once it has one.
     static GATE: RefCell<Option<Arc<Gate>>> = const { RefCell::new(None) };
 }
 
-/// Whose answers wait.
+/// A connection whose replies wait.
 pub(crate) trait Asker: Send + Sync {
-    /// Nobody holds them back any more.
+    /// Tells it that its replies may leave.
     fn go_on(&self);
 }
 
-/// Held by all who are to send something first.
+/// Held by every connection that must send a notice first.
 pub(crate) struct Gate(OnceLock<Arc<dyn Asker>>);
 
 impl Drop for Gate {
@@ -32,7 +33,7 @@ impl Drop for Gate {
     }
 }
 
-/// The gate of the turn that runs on this thread; none outside of turns.
+/// The gate of the batch that runs on this thread. None outside of batches.
 pub(crate) fn gate() -> Option<Arc<Gate>> {
     if !TURNS.get() {
         return None;
@@ -41,7 +42,7 @@ pub(crate) fn gate() -> Option<Arc<Gate>> {
     GATE.with_borrow_mut(|gate| Some(Arc::clone(gate.get_or_insert_with(new))))
 }
 
-/// A turn that runs on this thread, until this is dropped.
+/// Marks the time in which a batch runs on this thread.
 pub(crate) struct Turning;
 
 impl Turning {
@@ -50,10 +51,10 @@ impl Turning {
         Turning
     }
 
-    /// It is over: what its answers wait for, if for anything.
+    /// Ends the batch. Returns the gate that its replies wait for, if there is one.
     pub(crate) fn end(self, asker: impl FnOnce() -> Arc<dyn Asker>) -> Option<Weak<Gate>> {
         let gate = GATE.with_borrow_mut(Option::take)?;
-        // Nobody else sets it.
+        // No other code sets it.
         let _set = gate.0.set(asker());
         Some(Arc::downgrade(&gate))
     }
@@ -62,12 +63,12 @@ impl Turning {
 impl Drop for Turning {
     fn drop(&mut self) {
         TURNS.set(false);
-        // Left by a turn that panicked.
+        // A batch that panicked leaves it behind.
         GATE.with_borrow_mut(Option::take);
     }
 }
 
-/// The gates that a connection's answers wait behind.
+/// The gates that a connection's replies wait for.
 #[derive(Default)]
 pub(crate) struct Behind {
     gates: Vec<Weak<Gate>>,
@@ -75,7 +76,7 @@ pub(crate) struct Behind {
 }
 
 impl Behind {
-    /// A turn has left this gate; its answers wait until then at the latest.
+    /// Adds the gate of a batch. The replies wait until `until_ns` at the latest.
     pub(crate) fn add(&mut self, gate: Weak<Gate>, until_ns: u64) {
         if self.gates.is_empty() {
             self.until_ns = until_ns;
@@ -83,12 +84,13 @@ impl Behind {
         self.gates.push(gate);
     }
 
-    /// Until when answers wait at the latest, if they do.
+    /// The latest time at which waiting replies leave. None if none wait.
     pub(crate) fn deadline(&self) -> Option<u64> {
         (!self.gates.is_empty()).then_some(self.until_ns)
     }
 
-    /// Whether answers wait still; they do no longer once they need not, or `is_awaited` says that others wait for them.
+    /// Whether replies still wait. They stop waiting if all gates are released, if time is up, or if
+    /// `is_awaited` says that others wait for this connection.
     pub(crate) fn waits(&mut self, is_awaited: bool, now_ns: impl FnOnce() -> u64) -> bool {
         if self.gates.is_empty() {
             return false;
@@ -134,7 +136,7 @@ mod tests {
         assert_eq!((left.strong_count(), asker.0.load(SeqCst)), (1, 0));
         drop(second);
         assert_eq!((left.strong_count(), asker.0.load(SeqCst)), (0, 1));
-        // One that panics leaves nothing to the next.
+        // A batch that panics leaves nothing for the next one.
         let panicked = Turning::begin();
         let held = gate().unwrap();
         drop(panicked);

@@ -1,7 +1,7 @@
-//! Counts connections: the bounds on them, and which worker takes the next one.
+//! The registry of connections: the bounds on their number, and the worker for the next one.
 //!
-//! Touched when a connection starts, is placed or moved and ends, and by each worker once in a span of time (`balance.rs`); never
-//! for a message.
+//! It changes when a connection starts, is placed, moves or ends, and each worker updates it once in a span
+//! of time (`balance.rs`). No message touches it.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -22,32 +22,32 @@ use crate::lane::{Lane, Standing};
 pub(crate) struct Census {
     bounds: Bounds,
     refusals: [AtomicU64; 5],
-    /// Connections that gave their place up to others.
+    /// Connections that were closed in favour of others.
     displaced: AtomicU64,
-    /// Connections whose client has proved nothing.
+    /// Connections of unproved clients: those that have not logged on or made a session.
     unproved: AtomicUsize,
-    /// The worker behind all others.
+    /// The priority lane, whose worker comes after all others.
     lane: Lane,
-    /// Connections of each worker.
+    /// Number of connections on each worker.
     load: Box<[AtomicUsize]>,
-    /// What each worker has to do.
+    /// The load of each worker.
     busy: Box<[Busy]>,
     state: Mutex<State>,
 }
 
-/// Connections of clients that have proved nothing may have this part of the descriptors.
+/// Connections of unproved clients may use this fraction of the descriptors.
 const CROWD_PART: u64 = 8;
 
 /// The bounds on connections.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// All of them.
+    /// Connections in all.
     pub(crate) all: usize,
-    /// Those of one address.
+    /// Connections of one address.
     pub(crate) of_address: usize,
-    /// Of these, those whose client has proved nothing.
+    /// Connections of unproved clients at one address.
     pub(crate) unproved: usize,
-    /// Those of all addresses whose client has proved nothing.
+    /// Connections of unproved clients at all addresses.
     pub(crate) crowd: usize,
     /// Descriptors of this process.
     pub(crate) descriptors: u64,
@@ -64,14 +64,14 @@ impl Bounds {
         }
     }
 
-    /// Whether an eighth of the descriptors is left. A new descriptor has the least number that is free, so one with a high
-    /// number says that all below it are taken.
+    /// Whether less than an eighth of the descriptors is left. A new descriptor gets the lowest free number,
+    /// so a high number means that all lower ones are in use.
     fn are_scarce(&self, descriptor: u64) -> bool {
         descriptor >= self.descriptors - self.descriptors / 8
     }
 }
 
-/// Why a connection is refused.
+/// The reason for refusing a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Why {
     All,
@@ -95,40 +95,41 @@ impl Why {
     }
 }
 
-/// A connection is refused.
+/// The refusal of a connection.
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) why: Why,
-    /// Whether the log is to say so: once in a while for each address.
+    /// Whether to log the refusal: once in a while for each address.
     pub(crate) is_told: bool,
-    /// What its address has.
+    /// Number of connections of the address.
     pub(crate) connections: usize,
 }
 
-/// How many connections were refused, by the reason.
+/// Number of refused connections, by reason.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Refusals {
-    /// All places were taken.
+    /// The server had as many connections as it may have.
     pub all: u64,
-    /// The address had as many as one may have.
+    /// The address had as many connections as one may have.
     pub address: u64,
-    /// The address, or all addresses together, had too many that had proved nothing.
+    /// The address, or all addresses together, had too many unproved connections.
     pub unproved: u64,
-    /// None of the above: it had its place and gave it up to one of an address with fewer that had proved nothing.
+    /// The connection was admitted, but later closed in favour of one from an address with fewer unproved
+    /// connections.
     pub displaced: u64,
     /// Descriptors ran short, and the address had more than its share.
     pub descriptors: u64,
 }
 
-/// After so long (ns) the log says of an address again that it is refused something.
+/// The time after which a refusal of the same address is logged again (ns).
 const SILENCE_NS: u64 = 60_000_000_000;
-/// Lines about refusals in that time for all addresses.
+/// Log lines about refusals in that time, for all addresses.
 const LINES: usize = 10;
 
-/// The priority lane remembers so many principals that have no connection.
+/// Number of principals without connections that the priority lane remembers.
 const MOST_STANDINGS: usize = 4096;
 
-/// Whose a connection is: a principal, with its address where that is a host.
+/// The owner of a connection: its principal. If that is a host, the address belongs to it.
 type Owner = (Principal, Option<IpAddr>);
 
 /// The host of an address. One host may have all addresses of an IPv6 network of 64 bits.
@@ -142,28 +143,29 @@ fn host(address: IpAddr) -> IpAddr {
 #[derive(Debug, Default)]
 struct State {
     total: usize,
-    /// Connections of each address.
+    /// Number of connections of each address.
     addresses: HashMap<IpAddr, usize>,
-    /// Each owner as the priority lane knows it, with the number of its connections.
+    /// Each owner's standing in the priority lane, and the number of its connections.
     standings: HashMap<Owner, (Arc<Standing>, usize)>,
-    /// Owners that have connections, and how many they have.
+    /// Number of owners that have connections, and the number of those connections.
     owners: usize,
     owned: usize,
-    /// Those that have proved nothing.
+    /// The unproved connections.
     crowd: Crowd,
-    /// What was told, and when (monotonic ns).
+    /// The refusals that were logged, and when (monotonic ns).
     told: Vec<(IpAddr, Why, u64)>,
-    /// For each placement key the connections of each worker.
+    /// For each placement key its number of connections on each worker.
     keys: HashMap<u128, Box<[usize]>>,
 }
 
 impl State {
-    /// Whether there are connections of more than one owner. A connection without an owner is another's.
+    /// Whether there are connections of more than one owner. A connection without an owner counts as another
+    /// owner's.
     fn is_shared(&self) -> bool {
         self.owners > 1 || self.total > self.owned
     }
 
-    /// One more connection of an owner.
+    /// Adds a connection of an owner.
     fn join(&mut self, owner: Owner) -> Arc<Standing> {
         let (standing, connections) = self.standings.entry(owner).or_default();
         self.owned += 1;
@@ -172,7 +174,7 @@ impl State {
         Arc::clone(standing)
     }
 
-    /// One less.
+    /// Removes a connection of an owner.
     fn part(&mut self, owner: Owner, now_ns: u64) {
         let Some((standing, connections)) = self.standings.get_mut(&owner) else { return };
         self.owned -= 1;
@@ -194,7 +196,7 @@ impl State {
         }
     }
 
-    /// Whether the log says that an address is refused something.
+    /// Whether to log a refusal of an address.
     fn tells(&mut self, address: IpAddr, why: Why, now_ns: u64) -> bool {
         self.told.retain(|(.., at)| now_ns.saturating_sub(*at) < SILENCE_NS);
         let is_known = self.told.iter().any(|(of, what, _)| (*of, *what) == (address, why));
@@ -206,34 +208,35 @@ impl State {
     }
 }
 
-/// How much of a processor a worker took when it said so last, in thousandths, and when that was (monotonic ns).
+/// The last reported load of a worker, in thousandths of a processor, and the time of the report (monotonic
+/// ns).
 #[derive(Debug, Default)]
 struct Busy {
     parts: AtomicU64,
     at_ns: AtomicU64,
 }
 
-/// A worker that has not said for so long (ns) how much it has to do has nothing to do.
+/// A worker whose last report is older than this (ns) has no load.
 const QUIET_NS: u64 = 100_000_000;
 
-/// One connection's place in the census; given up when dropped.
+/// The registration of one connection. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     census: Arc<Census>,
     address: IpAddr,
-    /// Its worker while it is not in the priority lane.
+    /// The worker of the connection while it is not in the priority lane.
     home: usize,
     is_in_lane: bool,
-    /// Its owner, once that is known, as the priority lane knows it.
+    /// The owner, once it is known, and its standing in the priority lane.
     owner: Option<(Owner, Arc<Standing>)>,
     key: Option<u128>,
-    /// Among those that have proved nothing.
+    /// The entry among the unproved connections.
     seat: Arc<Seat>,
     proved: bool,
 }
 
 impl Census {
-    /// For so many workers, and the priority lane behind them.
+    /// A registry for this many workers and the priority lane.
     pub(crate) fn new(workers: usize, bounds: Bounds) -> Arc<Census> {
         Arc::new(Census {
             lane: Lane::new(workers),
@@ -247,8 +250,9 @@ impl Census {
         })
     }
 
-    /// Admits a connection, whose socket has this descriptor, to the worker with the fewest. Where places run short it takes that
-    /// of one that has proved nothing and whose address has more of that kind.
+    /// Admits a connection whose socket has this descriptor. It goes to the worker with the fewest
+    /// connections. If places run short, it takes the place of an unproved connection whose address has more
+    /// of those.
     pub(crate) fn admit(
         self: &Arc<Census>,
         address: IpAddr,
@@ -284,7 +288,8 @@ impl Census {
         &self.lane
     }
 
-    /// Why an address that has so many connections gets no more. None too when another gives its place up.
+    /// The reason to refuse a connection of an address that has this many. None if it is admitted, also if
+    /// another connection is closed for it.
     fn refuses(
         &self,
         state: &mut State,
@@ -311,12 +316,12 @@ impl Census {
             () if is_scarce => Why::Descriptors,
             () => return None,
         };
-        // Few descriptors are some all the same.
+        // Descriptors that run short are still available.
         let is_refused = !self.displace(state, own_unproved, now_ns) && short_of != Why::Descriptors;
         is_refused.then_some(short_of)
     }
 
-    /// One that has proved nothing gives its place up, if its address has more than `fewer` of that kind.
+    /// Closes an unproved connection, if its address has more than `fewer` of those.
     fn displace(&self, state: &mut State, fewer: usize, now_ns: u64) -> bool {
         let Some(address) = state.crowd.displace(fewer) else { return false };
         self.displaced.fetch_add(1, Relaxed);
@@ -326,17 +331,18 @@ impl Census {
         true
     }
 
-    /// The host has no descriptor for the next connection: one that has proved nothing gives its own up. False when there is none.
+    /// Closes an unproved connection, because the host has no descriptor for the next one. Returns false if
+    /// there is none to close.
     pub(crate) fn make_room(&self, now_ns: u64) -> bool {
         self.displace(&mut self.state.lock(), 0, now_ns)
     }
 
-    /// Connections now whose client has proved nothing.
+    /// Number of connections of unproved clients.
     pub(crate) fn unproved(&self) -> usize {
         self.unproved.load(Relaxed)
     }
 
-    /// How many were refused.
+    /// Number of refused connections.
     pub(crate) fn refusals(&self) -> Refusals {
         let count = |why: Why| self.refusals[why as usize].load(Relaxed);
         Refusals {
@@ -348,24 +354,24 @@ impl Census {
         }
     }
 
-    /// Connections now.
+    /// Number of connections.
     pub(crate) fn total(&self) -> usize {
         self.state.lock().total
     }
 
-    /// Whether there is nobody to give a connection to.
+    /// Whether there is no other worker to move a connection to.
     pub(crate) fn has_one_worker(&self) -> bool {
         self.busy.len() == 1
     }
 
-    /// A worker says how much of a processor it takes, in thousandths.
+    /// Takes the load that a worker reports, in thousandths of a processor.
     pub(crate) fn say(&self, worker: usize, parts: u64, now_ns: u64) {
         let busy = &self.busy[worker];
         busy.parts.store(parts, Relaxed);
         busy.at_ns.store(now_ns, Relaxed);
     }
 
-    /// The worker that has least to do, other than `but`; none when even that has more than `most` thousandths.
+    /// The worker with the least load, other than `but`. None if even its load exceeds `most` thousandths.
     pub(crate) fn idlest(&self, but: usize, most: u64, now_ns: u64) -> Option<usize> {
         let parts = |busy: &Busy| {
             let is_quiet = now_ns.saturating_sub(busy.at_ns.load(Relaxed)) > QUIET_NS;
@@ -376,20 +382,21 @@ impl Census {
         others.min_by_key(|(at, parts)| (*parts, self.load[*at].load(Relaxed))).map(|(at, _)| at)
     }
 
-    /// Connections of each worker now, and of the priority lane behind them.
+    /// Number of connections on each worker, and then on the priority lane.
     pub(crate) fn load(&self) -> Vec<usize> {
         self.load.iter().map(|count| count.load(Relaxed)).collect()
     }
 }
 
 impl Place {
-    /// The worker it is on.
+    /// The worker that the connection is on.
     pub(crate) fn worker(&self) -> usize {
         if self.is_in_lane { self.census.lane.worker() } else { self.home }
     }
 
-    /// Finds its home: the worker with the most connections of `key`, and where there are none yet, the one with the fewest of
-    /// others; its own where that is as good. Returns the worker that it is on now.
+    /// Chooses the worker of the connection. It is the one with the most connections of `key`, and among
+    /// equals the one with the fewest others; the present one if it is as good. Returns the worker that the
+    /// connection is on now.
     pub(crate) fn choose(&mut self, key: u128) -> usize {
         let census = &*self.census;
         let mut state = census.state.lock();
@@ -407,12 +414,12 @@ impl Place {
         self.worker()
     }
 
-    /// Its owner as the priority lane knows it.
+    /// The owner's standing in the priority lane.
     pub(crate) fn standing(&self) -> Option<&Arc<Standing>> {
         self.owner.as_ref().map(|(_, standing)| standing)
     }
 
-    /// It works for this principal.
+    /// Sets the principal that the connection works for.
     pub(crate) fn belongs_to(&mut self, principal: Principal) {
         if self.owner.as_ref().is_some_and(|((before, _), _)| *before == principal) {
             return;
@@ -426,7 +433,8 @@ impl Place {
         self.census.lane.set_shared(state.is_shared());
     }
 
-    /// Goes to the priority lane that is open to it, or from one that is not. Returns its new worker.
+    /// Moves the connection into the priority lane if the lane admits it, or out of it otherwise. Returns its
+    /// new worker.
     pub(crate) fn change_lane(&mut self, now_ns: u64) -> Option<usize> {
         let is_in_lane = self.census.lane.admits(self.standing()?, now_ns);
         if is_in_lane == self.is_in_lane {
@@ -436,12 +444,12 @@ impl Place {
         Some(self.worker())
     }
 
-    /// Names who is told when the connection has to give its place up.
+    /// Names the connection to notify if it has to give up its place.
     pub(crate) fn take(&self, who: Weak<dyn Seated>) {
         self.seat.take(who);
     }
 
-    /// Its client has proved what its protocol asks for, or counts again as one that has not.
+    /// Notes whether the client has proved itself as its protocol requires.
     pub(crate) fn set_proved(&mut self, proved: bool) {
         if std::mem::replace(&mut self.proved, proved) == proved {
             return;
@@ -454,7 +462,7 @@ impl Place {
         self.census.unproved.store(state.crowd.len(), Relaxed);
     }
 
-    /// Moves from its home, where it is, to another worker.
+    /// Moves the connection from its own worker, where it is, to another one.
     pub(crate) fn go(&mut self, worker: usize) {
         if let Some(key) = self.key
             && let Some(of_key) = self.census.state.lock().keys.get_mut(&key)
@@ -539,7 +547,7 @@ mod tests {
     fn with_few_descriptors_left_only_who_has_no_more_than_a_share_gets_a_connection() {
         let census = census(1, 1000, 1000);
         let mut places: Vec<Place> = (0..10).filter_map(|_| census.admit(HOME, 699, 0).ok()).collect();
-        // Alone it takes nobody's.
+        // A newcomer from the same address alone displaces nobody.
         places.extend(census.admit(HOME, 700, 0).ok());
         places.extend(census.admit(OTHER, 700, 0).ok());
         assert_eq!(places.len(), 12);
@@ -578,7 +586,7 @@ mod tests {
         assert_eq!(told().iter().sum::<usize>(), 0);
         let mut newcomer = census.admit(OTHER, 9, 0).expect("one of the others goes");
         assert_eq!((told()[0], told().iter().sum::<usize>(), census.unproved()), (1, 1, 100));
-        // It has proved itself: nobody takes its place, and there is one more.
+        // A client that has proved itself is not displaced, and there is room for one more.
         newcomer.set_proved(true);
         assert_eq!(census.unproved(), 99);
         let _second = census.admit(OTHER, 9, 0).expect("there is room");
@@ -642,7 +650,7 @@ mod tests {
         assert_eq!((place.worker(), place.choose(7)), (0, 0));
         place.belongs_to(Principal::User(1));
         assert_eq!(place.change_lane(now_ns), None, "it is alone");
-        // Nobody knows yet whose the second one is.
+        // The owner of the second connection is not known yet.
         let mut other = census.admit(HOME, 9, now_ns).expect("there is room");
         assert_eq!((other.change_lane(now_ns), place.change_lane(now_ns)), (None, Some(2)));
         assert_eq!(other.choose(7), 0, "the first one is at home there");
@@ -655,7 +663,7 @@ mod tests {
         Ledger::default().charge(place.standing().expect("it is known"), 1_000_000_000, now_ns);
         assert_eq!((place.change_lane(now_ns), other.change_lane(now_ns)), (Some(0), Some(0)));
         assert_eq!(third.change_lane(now_ns + 60_000_000_000), Some(1), "the workers have been idle");
-        // What it took is remembered while it has no connection.
+        // The time that it took is remembered while it has no connection.
         drop((place, other));
         let mut again = census.admit(HOME, 9, now_ns).expect("there is room");
         again.belongs_to(Principal::User(1));

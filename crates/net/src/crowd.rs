@@ -1,29 +1,31 @@
-//! Connections whose client has proved nothing, and which of them gives its place up when there are too many.
+//! The connections of unproved clients, and the choice of the one that gives up its place if there are too
+//! many.
 //!
-//! It is the oldest one of the address that has most, and it goes for a newcomer whose address has fewer. So whoever holds many
-//! keeps nobody out, and where each address has one, the one that has had longest to prove itself goes.
+//! It is the oldest one of the address with most of them, and it goes for a newcomer whose address has fewer.
+//! An address with many therefore keeps nobody out. If each address has one, the connection goes that has had
+//! most time to prove itself.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// A connection that can be asked to go.
+/// A connection that can be told to give up its place.
 pub(crate) trait Seated: Send + Sync {
     /// Closes it soon, in favour of another.
     fn make_way(&self);
 }
 
-/// All of them.
+/// All connections of unproved clients.
 #[derive(Debug, Default)]
 pub(crate) struct Crowd {
-    /// Those of each address, by their age.
+    /// The connections of each address, by age.
     addresses: HashMap<IpAddr, BTreeMap<u64, Arc<Seat>>>,
     count: usize,
     next: u64,
 }
 
-/// One connection's place.
+/// The entry of one connection.
 #[derive(Debug)]
 pub(crate) struct Seat {
     number: u64,
@@ -38,7 +40,7 @@ impl std::fmt::Debug for dyn Seated {
 }
 
 impl Seat {
-    /// Names who is told when it is given up, which may have happened already.
+    /// Sets the connection to notify if it is evicted, which may have happened already.
     pub(crate) fn take(&self, who: Weak<dyn Seated>) {
         let _once = self.who.set(who);
         if self.is_given_up.load(SeqCst) {
@@ -59,17 +61,17 @@ impl Seat {
 }
 
 impl Crowd {
-    /// How many there are, without those that were asked to go.
+    /// Their number, without those that were told to go.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
 
-    /// How many of them are of one address.
+    /// Their number at one address.
     pub(crate) fn of(&self, address: IpAddr) -> usize {
         self.addresses.get(&address).map_or(0, BTreeMap::len)
     }
 
-    /// One more.
+    /// Adds a new connection.
     pub(crate) fn enter(&mut self, address: IpAddr) -> Arc<Seat> {
         let number = self.next;
         self.next += 1;
@@ -78,7 +80,7 @@ impl Crowd {
         seat
     }
 
-    /// One that had left, unless it was asked to go.
+    /// Adds a connection again that was removed, unless it was told to go.
     pub(crate) fn come_back(&mut self, address: IpAddr, seat: &Arc<Seat>) {
         if !seat.is_given_up.load(SeqCst) {
             let before = self.addresses.entry(address).or_default().insert(seat.number, Arc::clone(seat));
@@ -86,7 +88,7 @@ impl Crowd {
         }
     }
 
-    /// It has proved itself, or is gone.
+    /// Removes a connection, which has proved itself or is gone.
     pub(crate) fn leave(&mut self, address: IpAddr, seat: &Seat) {
         let Some(own) = self.addresses.get_mut(&address) else { return };
         self.count -= usize::from(own.remove(&seat.number).is_some());
@@ -95,7 +97,7 @@ impl Crowd {
         }
     }
 
-    /// Asks one to go, of an address that has more than `fewer`: which, if there is one.
+    /// Tells one to go, at an address that has more than `fewer`. Returns the address, if there is one.
     pub(crate) fn displace(&mut self, fewer: usize) -> Option<IpAddr> {
         let oldest = |own: &BTreeMap<u64, Arc<Seat>>| own.keys().next().copied();
         let most = self.addresses.iter().max_by_key(|(_, own)| (own.len(), std::cmp::Reverse(oldest(own))));
@@ -145,7 +147,7 @@ mod tests {
         assert_eq!(crowd.displace(2), Some(address(2)));
         assert_eq!((went(&clients), crowd.of(address(2)), crowd.len()), (vec![0, 1, 0, 0, 0], 2, 4));
         assert_eq!([crowd.displace(1), crowd.displace(1)], [Some(address(2)), None]);
-        // Each has one: the oldest of all goes.
+        // Each address has one: the oldest connection goes.
         assert_eq!(crowd.displace(0), Some(address(1)));
         assert_eq!((went(&clients), crowd.len()), (vec![1, 1, 1, 0, 0], 2));
         assert_eq!([(); 3].map(|()| crowd.displace(0)), [Some(address(3)), Some(address(2)), None]);

@@ -1,4 +1,4 @@
-//! The way into a connection from any thread: a queue, and a wake-up only when the connection sleeps.
+//! The mailbox of a connection. Any thread can put events in, and the connection is woken only if it sleeps.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,50 +14,51 @@ use crate::behind::{self, Asker, Gate};
 use crate::crowd::Seated;
 use crate::turn::Trip;
 
-/// Events that may wait for one connection; one more and it is given up, since it does not keep up.
+/// The most events that may wait for one connection. One more and the connection is closed, since it does not
+/// keep up.
 const MAX_EVENTS: usize = 64 * 1024;
 
-/// A queue that once grew beyond this gives its memory back when it is empty.
+/// A queue that once grew beyond this frees its memory when it is empty.
 const KEPT_EVENTS: usize = 256;
 
-/// What arrives, besides the conversation itself.
+/// An entry of the mailbox.
 pub(crate) enum Mail<C: Conversation> {
-    /// Posted by anyone.
+    /// An event that was posted from anywhere.
     Event(C::Event),
-    /// The same; others' answers wait until what comes of it is sent.
+    /// The same; replies of others wait until the resulting notice is sent.
     Ahead(C::Event, Arc<Gate>),
-    /// The notices that this connection's answers have waited for are sent.
+    /// The notices that this connection's replies have waited for are sent.
     Told,
     /// The result of a job.
     Done(C::Event),
-    /// The bytes of a piece of a file that could not be sent from there.
+    /// The bytes of a piece of a file that could not be sent directly.
     Fetched(Frame),
-    /// A job ended without a result: the connection ends.
+    /// A job ended without a result. The connection ends.
     Lost,
-    /// More events came than are kept: the connection ends.
+    /// More events arrived than can wait. The connection ends.
     Overflow,
-    /// All connections hold too much, and this one most: it ends.
+    /// All connections hold too much, and this one most. It ends.
     GiveUp,
-    /// Another needs its place: it ends.
+    /// Another connection needs the place of this one. It ends.
     MakeWay,
 }
 
 /// One connection's mailbox.
 pub(crate) struct Post<C: Conversation> {
-    /// The connection's task waits for its waker.
+    /// Whether the connection's task sleeps until it is woken.
     asleep: AtomicBool,
-    /// Length of the queue, to look at without the lock.
+    /// The length of the queue, readable without the lock.
     count: AtomicUsize,
-    /// The conversation is back from the pool.
+    /// Whether the conversation is back from the pool.
     back: AtomicBool,
-    /// Events that the connection has collected and not yet taken in.
+    /// Events that the connection has collected and not yet handled.
     held: AtomicUsize,
     inner: Mutex<Inner<C>>,
 }
 
 struct Inner<C: Conversation> {
     queue: VecDeque<Mail<C>>,
-    /// The conversation is on the pool, and its turn there takes what is posted.
+    /// Whether the conversation is on the pool. Its batch there takes the events.
     away: bool,
     trip: Option<Box<Trip<C>>>,
     waker: Option<Waker>,
@@ -83,37 +84,37 @@ impl<C: Conversation> Post<C> {
         })
     }
 
-    /// Names the task to wake; once for each task that serves the connection.
+    /// Sets the task to wake. Called once by each task that serves the connection.
     pub(crate) fn attach(&self, waker: &Waker) {
         self.inner.lock().waker = Some(waker.clone());
     }
 
-    /// The task runs: no wake-ups are needed until it sleeps.
+    /// The task runs, and needs no wake-up until it sleeps.
     pub(crate) fn awake(&self) {
         self.asleep.store(false, SeqCst);
     }
 
-    /// The task is about to sleep, with the conversation at home or `away`. False when something has
-    /// arrived meanwhile: mail, or, as long as it is away, the conversation itself.
+    /// The task is about to sleep, with the conversation at home or `away`. Returns false if something has
+    /// arrived meanwhile: mail, or, while the conversation is away, the conversation itself.
     pub(crate) fn sleep(&self, away: bool) -> bool {
         self.asleep.store(true, SeqCst);
         let arrived = if away { self.back.load(SeqCst) } else { self.count.load(SeqCst) > 0 };
         if !arrived {
             return true;
         }
-        // Either a sender has cleared the mark and woken us (one needless turn), or nobody has.
+        // Either a sender has cleared the flag and woken this task (one needless round), or nobody has.
         self.asleep.store(false, SeqCst);
         false
     }
 
-    /// Says how many collected events wait, since those count against the bound too.
+    /// Sets the number of collected events that wait, since those count against the bound too.
     pub(crate) fn hold(&self, events: usize) {
         if self.held.load(SeqCst) != events {
             self.held.store(events, SeqCst);
         }
     }
 
-    /// Moves what has arrived into `into`, which is empty.
+    /// Moves all mail into `into`, which is empty.
     pub(crate) fn collect(&self, into: &mut VecDeque<Mail<C>>) {
         if self.count.load(SeqCst) > 0 {
             if into.capacity() > KEPT_EVENTS {
@@ -125,8 +126,8 @@ impl<C: Conversation> Post<C> {
         }
     }
 
-    /// Moves the events that have arrived to the end of `into`, and says how many of them are results of
-    /// jobs. What is not for the conversation stays for [`Post::collect`]. Takes no lock while nothing was posted.
+    /// Moves the events to the end of `into`, and returns how many of them are results of jobs. Other mail
+    /// stays for [`Post::collect`]. Takes no lock if nothing was posted.
     pub(crate) fn take_events(&self, into: &mut VecDeque<C::Event>, gates: &mut Vec<Arc<Gate>>) -> usize {
         if self.count.load(SeqCst) == 0 {
             return 0;
@@ -140,13 +141,13 @@ impl<C: Conversation> Post<C> {
                     gates.push(gate);
                     into.push_back(event);
                 }
-                // The turn looks at the queue when it ends.
+                // The batch looks at the queue when it ends.
                 Mail::Told => {}
                 Mail::Done(event) => {
                     done += 1;
                     into.push_back(event);
                 }
-                // Of no concern to the conversation; there is never more than one.
+                // The conversation does not need it. There is never more than one.
                 Mail::Fetched(_) => fetched = Some(mail),
                 Mail::Lost | Mail::Overflow | Mail::GiveUp | Mail::MakeWay => {
                     inner.queue.push_front(mail);
@@ -161,12 +162,12 @@ impl<C: Conversation> Post<C> {
         done
     }
 
-    /// The conversation leaves for the pool: until it is back, mail is no reason to wake the task.
+    /// The conversation leaves for the pool. Until it is back, mail does not wake the task.
     pub(crate) fn depart(&self) {
         self.inner.lock().away = true;
     }
 
-    /// The conversation comes back from the pool; handed back when the connection is gone.
+    /// Brings the conversation back from the pool. Returns it if the connection is gone.
     pub(crate) fn bring_back(&self, trip: Box<Trip<C>>) -> Result<(), Box<Trip<C>>> {
         let mut inner = self.inner.lock();
         if inner.gone {
@@ -179,7 +180,7 @@ impl<C: Conversation> Post<C> {
         Ok(())
     }
 
-    /// What has come back from the pool.
+    /// Takes the conversation that is back from the pool.
     pub(crate) fn take_back(&self) -> Option<Box<Trip<C>>> {
         if !self.back.swap(false, SeqCst) {
             return None;
@@ -187,7 +188,7 @@ impl<C: Conversation> Post<C> {
         self.inner.lock().trip.take()
     }
 
-    /// Queues `mail`, or hands it back when the connection is gone or about to be.
+    /// Queues `mail`. Returns it if the connection is gone or about to be.
     pub(crate) fn send(&self, mail: Mail<C>) -> Result<(), Mail<C>> {
         let mut inner = self.inner.lock();
         if inner.gone {
@@ -207,7 +208,7 @@ impl<C: Conversation> Post<C> {
         Ok(())
     }
 
-    /// The queue has grown.
+    /// Handles the growth of the queue.
     fn arrived(&self, inner: parking_lot::MutexGuard<'_, Inner<C>>) {
         self.count.store(inner.queue.len(), SeqCst);
         if !inner.away {
@@ -215,7 +216,7 @@ impl<C: Conversation> Post<C> {
         }
     }
 
-    /// Wakes the task when it sleeps.
+    /// Wakes the task if it sleeps.
     pub(crate) fn wake(&self) {
         self.ring(self.inner.lock());
     }
@@ -229,7 +230,7 @@ impl<C: Conversation> Post<C> {
         }
     }
 
-    /// The connection is gone: nothing is taken any more. Returns what nobody collected.
+    /// Closes the mailbox, because the connection is gone. Returns everything that nobody has collected.
     pub(crate) fn close(&self) -> (VecDeque<Mail<C>>, Option<Box<Trip<C>>>) {
         let mut inner = self.inner.lock();
         inner.gone = true;
@@ -272,7 +273,8 @@ impl<C: Conversation> Asker for Post<C> {
     }
 }
 
-/// Held by a job: without a result the connection learns that none will come.
+/// The right of a job to deliver one result. If the ticket is dropped without one, the connection learns that
+/// none will come.
 pub(crate) struct Ticket<C: Conversation>(Option<Arc<Post<C>>>);
 
 impl<C: Conversation> Ticket<C> {
@@ -280,12 +282,12 @@ impl<C: Conversation> Ticket<C> {
         Ticket(Some(Arc::clone(post)))
     }
 
-    /// Hands the job's result over; it is dropped when the connection is gone.
+    /// Delivers the result of the job. It is dropped if the connection is gone.
     pub(crate) fn done(self, event: C::Event) {
         self.deliver(Mail::Done(event));
     }
 
-    /// Hands over what was read from a file.
+    /// Delivers the bytes that were read from a file.
     pub(crate) fn fetched(self, bytes: Frame) {
         self.deliver(Mail::Fetched(bytes));
     }

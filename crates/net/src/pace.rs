@@ -1,46 +1,48 @@
-//! Decides whether a connection's turns run inline or on the blocking pool.
+//! Decides whether a connection's batches run inline or on the blocking pool.
 //!
-//! Inline is several times cheaper, but a slow call stops every connection of the worker. So a second slow
-//! turn shortly after a first, or a very slow one, sends the connection's next turns to the pool, and they
-//! return after a run of quick ones. One slow turn alone proves nothing: on a busy host the thread may just have been put aside.
-//! Whether it was is looked at in the turns after such a one alone ([`Pace::looks`]), since looking takes six system calls. A turn during
-//! which the thread neither worked nor waited for long is not a slow one. A connection that turns slow again soon after has to prove
-//! itself for longer.
+//! Inline is several times cheaper, but a slow call stops every connection of the worker. So the connection's
+//! next batches run on the pool after a very slow batch, or after a second slow batch shortly after a first.
+//! They return after a run of quick ones. A single slow batch proves nothing: on a busy host the thread may
+//! just have been without a processor. Only the batches after such a one check that
+//! ([`OffloadPolicy::measures`]), since the check takes six system calls. A batch in which the thread neither
+//! ran nor waited for long is not slow. A connection that becomes slow again soon after has to prove itself
+//! for longer.
 
 use crate::turn::Turn;
 
-/// Quick turns in a row after which a connection comes back inline, at first.
+/// Quick batches in a row after which a connection runs inline again, at first.
 const PROBATION: u32 = 16;
 /// The same after many relapses.
 const PROBATION_MAX: u32 = 1024;
-/// Inline turns without a slow one after which earlier relapses are forgotten.
+/// Inline batches without a slow one after which earlier relapses are forgotten.
 const FORGIVEN_AFTER: u32 = 4096;
-/// Inline turns for which a slow one is remembered.
+/// Number of inline batches for which a slow one is remembered.
 const MEMORY: u32 = 16;
-/// The same for one that was far too slow, where a disk may stall once in a while.
+/// The same for one that was far too slow, as when a disk stalls once in a while.
 const LONG_MEMORY: u32 = 1024;
-/// A turn this many times over its bound is proof enough by itself, unless it moved much data: what such a turn does is better looked
-/// at, since it is a tenth dearer elsewhere.
+/// A batch this many times over its bound is proof enough by itself, unless it moved much data. Such a batch
+/// is better measured first, since its work costs a tenth more on the pool.
 const VERY_SLOW: u64 = 50;
-/// Bytes from which on a turn moved much.
+/// Bytes from which a batch counts as having moved much.
 const MUCH: u64 = 32 * 1024;
-/// A whole turn longer than this many times the bound for one call is slow, however many calls it had.
+/// A batch that takes longer than this many times the bound of one call is slow, however many calls it had.
 const TURN_CALLS: u64 = 25;
-/// Work that the data of a turn is good for: to copy it takes as long elsewhere, and longer from another processor's cache.
+/// Allowance of time for each byte of a batch (ns): copying it takes as long on another thread, and longer
+/// from another processor's cache.
 const NS_FOR_A_BYTE: u64 = 1;
 
 /// The state of one connection.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// Bound for one call (ns).
+    /// The bound of one call (ns).
     slow_call_ns: u64,
-    /// Quick turns still missing before turns run inline; 0 is inline.
+    /// Quick batches still missing before batches run inline. Zero means inline.
     to_prove: u32,
-    /// What `to_prove` starts from at the next slow turn.
+    /// The value for `to_prove` at the next slow batch.
     probation: u32,
-    /// Inline turns since the last slow one.
+    /// Inline batches since the last slow one.
     quick_turns: u32,
-    /// Inline turns for which the last slow one still counts.
+    /// Inline batches for which the last slow one still counts.
     warned: u32,
 }
 
@@ -49,17 +51,17 @@ impl Pace {
         Pace { slow_call_ns, to_prove: 0, probation: PROBATION, quick_turns: 0, warned: 0 }
     }
 
-    /// Whether the next turn leaves the worker's thread.
+    /// Whether the next batch runs on the pool.
     pub(crate) fn hops(&self) -> bool {
         self.to_prove > 0
     }
 
-    /// Whether the next turn's [`Effort`] is wanted.
+    /// Whether to measure the thread's work ([`ThreadWork`]) in the next batch.
     pub(crate) fn looks(&self) -> bool {
         self.warned > 0 || self.hops()
     }
 
-    /// Takes in how long a turn took, and what the thread did meanwhile where that was looked at.
+    /// Notes the duration of a batch, and the work of the thread if it was measured.
     pub(crate) fn note(&mut self, turn: &Turn) {
         let Turn { calls, bytes, took_ns, effort, .. } = *turn;
         let bound_ns = self.slow_call_ns.saturating_mul(calls.clamp(1, TURN_CALLS));
@@ -103,7 +105,8 @@ mod tests {
         Turn { calls, took_ns, ..Turn::default() }
     }
 
-    /// Two slow turns, then quick ones until it is inline again; how many those were.
+    /// Two slow batches, then quick ones until the connection runs inline again. Returns the number of the
+    /// quick ones.
     fn away(pace: &mut Pace) -> u32 {
         pace.note(&turn(1, 10 * CALL));
         pace.note(&turn(1, 10 * CALL));

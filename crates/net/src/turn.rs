@@ -1,8 +1,9 @@
-//! One turn of a conversation: a batch of messages, the events that are posted meanwhile, and its deadline.
-//! It touches no socket, so that it can run on the worker's thread or, as a [`Trip`], on the blocking pool.
+//! One batch of a conversation: some messages, the events that are posted meanwhile, and its deadline. It
+//! touches no socket, so it can run on the worker's thread or, as a [`Trip`], on the blocking pool. Start
+//! with [`run`].
 //!
-//! Events are taken between messages: what is said because of one message leaves after the answer to that
-//! message and before the answer to the next.
+//! Events are taken between messages. The notices that one message causes therefore leave after the reply to
+//! that message and before the next reply.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,28 +21,29 @@ use crate::mailbox::Post;
 use crate::pool::reason;
 use crate::receipts::Answer;
 
-/// What moves to the pool and back: the conversation and what waits for it.
+/// The part of a connection that moves to the pool and back: the conversation, and the input that waits for
+/// it.
 pub(crate) struct Core<C: Conversation> {
     pub(crate) conversation: C,
     pub(crate) inbound: Inbound,
     pub(crate) events: VecDeque<C::Event>,
     pub(crate) receipts: VecDeque<Answer>,
-    /// The gate that others' answers wait behind, until the notices of this turn are sent.
+    /// The gates that this conversation's notices keep closed for the replies of others.
     pub(crate) gates: Vec<Arc<Gate>>,
-    /// The gate that the last turn's own answers wait behind.
+    /// The gate that the replies of the last batch wait for.
     pub(crate) behind: Option<Weak<Gate>>,
-    /// How many of the first events are known not to be urgent, while only such are taken.
+    /// Number of events at the front that are known not to be urgent, while only urgent ones are taken.
     pub(crate) passed_over: usize,
 }
 
 impl<C: Conversation> Core<C> {
-    /// Whether an event waits that is taken also while the client takes no replies.
+    /// Whether an urgent event waits, which is taken even while the client takes no replies.
     pub(crate) fn has_urgent(&mut self) -> bool {
         find_urgent(&self.conversation, &self.events, &mut self.passed_over)
     }
 }
 
-/// Whether there is an urgent event behind those that were `passed_over`, which grows up to it.
+/// Whether there is an urgent event after the first `passed_over`, which is advanced up to it.
 fn find_urgent<C: Conversation>(
     conversation: &C,
     events: &VecDeque<C::Event>,
@@ -56,42 +58,42 @@ fn find_urgent<C: Conversation>(
     false
 }
 
-/// What a turn did.
+/// The work of a batch.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Turn {
     pub(crate) messages: u64,
     pub(crate) events: u64,
-    /// How many of the events it took from the mailbox are results of jobs.
+    /// Events from the mailbox that are results of jobs.
     pub(crate) jobs_done: usize,
     /// Calls of the conversation.
     pub(crate) calls: u64,
-    /// Bytes of the messages it took in and of the frames it put out.
+    /// Bytes of the messages received and of the frames sent.
     pub(crate) bytes: u64,
     pub(crate) took_ns: u64,
-    /// What the thread did meanwhile, where that was looked at.
+    /// The work of the thread meanwhile, if it was measured.
     pub(crate) effort: Option<Effort>,
-    /// When it ended (monotonic ns).
+    /// The time of its end (monotonic ns).
     pub(crate) ended_ns: u64,
-    /// All whole messages are answered; what is left has to wait for more bytes.
+    /// All complete messages are answered. The rest has to wait for more bytes.
     pub(crate) drained: bool,
-    /// The client sent bytes that are not the protocol.
+    /// The client sent bytes that are not of the protocol.
     pub(crate) hostile: bool,
-    /// The conversation panicked; it must not be asked anything any more.
+    /// The conversation panicked and must not be called any more.
     pub(crate) panicked: bool,
 }
 
-/// How a turn is run.
+/// The parameters of a batch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct How {
-    /// How many messages are answered at most; with none they wait.
+    /// The most messages to answer. With zero they wait.
     pub(crate) messages: u64,
     /// Whether the client does not take its replies, so that only urgent events are taken.
     pub(crate) choked: bool,
-    /// Whether the thread's effort is looked at, which takes six system calls.
+    /// Whether to measure the thread's work, which takes six system calls.
     pub(crate) looks: bool,
 }
 
-/// Runs one turn, bounded by messages and bytes. A panic is caught, and told in the answer.
+/// Runs one batch, bounded by messages and bytes. A panic is caught and reported in the result.
 pub(crate) fn run<S: Service>(
     service: &S,
     post: &Arc<Post<S::Conversation>>,
@@ -127,7 +129,7 @@ pub(crate) fn run<S: Service>(
     turn
 }
 
-/// Sums frames as they are queued, each only once.
+/// Sums the frames as they are queued, each only once.
 #[derive(Default)]
 struct Queued {
     frames: usize,
@@ -138,7 +140,7 @@ struct Queued {
 }
 
 impl Queued {
-    /// Takes in what was queued since the last time, and gives back the room that it leaves unused.
+    /// Adds the frames since the last call, and frees the memory that they leave unused.
     fn count<E>(&mut self, out: &mut Output<E>) {
         for frame in out.frames.iter_mut().skip(self.frames) {
             out.pool.fit(frame);
@@ -149,7 +151,7 @@ impl Queued {
     }
 }
 
-/// What a turn works with.
+/// The state of a running batch.
 struct Batch<'a, C: Conversation> {
     conversation: &'a mut C,
     post: &'a Post<C>,
@@ -208,7 +210,7 @@ impl<C: Conversation> Batch<'_, C> {
         }
     }
 
-    /// Takes what was posted until now, and answers what there is room for.
+    /// Takes the events that were posted until now, and handles as many as there is room for.
     fn answer_events(&mut self) {
         self.turn.jobs_done += self.post.take_events(self.events, self.gates);
         while self.has_room()
@@ -237,7 +239,7 @@ impl<C: Conversation> Batch<'_, C> {
         }
     }
 
-    /// Whether the connection goes on and more answers may be queued.
+    /// Whether the connection continues and more replies may be queued.
     fn has_room(&mut self) -> bool {
         self.queued.count(self.out);
         let most_held = if self.conversation.is_proved() { MAX_BATCH_HELD } else { MAX_BATCH_BYTES };
@@ -245,14 +247,14 @@ impl<C: Conversation> Batch<'_, C> {
     }
 }
 
-/// A turn that runs on the blocking pool: everything it needs goes along and comes back.
+/// A batch that runs on the blocking pool. Everything it needs goes along and comes back.
 pub(crate) struct Trip<C: Conversation> {
     pub(crate) core: Box<Core<C>>,
     pub(crate) out: Output<C::Event>,
     pub(crate) turn: Turn,
 }
 
-/// Brings a trip home however its task ends; a task that never ran comes home as panicked.
+/// Brings a trip home however its task ends. A task that never ran comes home as panicked.
 pub(crate) struct Homeward<C: Conversation> {
     post: Arc<Post<C>>,
     trip: Option<Box<Trip<C>>>,
@@ -265,7 +267,7 @@ impl<C: Conversation> Homeward<C> {
         Homeward { post: Arc::clone(post), trip: Some(Box::new(Trip { core, out, turn })) }
     }
 
-    /// Runs the turn; on the pool's thread.
+    /// Runs the batch, on the pool's thread.
     pub(crate) fn run<S: Service<Conversation = C>>(mut self, service: &S, messages: u64, choked: bool) {
         if let Some(trip) = &mut self.trip {
             let how = How { messages, choked, looks: true };
