@@ -169,9 +169,9 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Client(AtomicUsize);
+    struct FakeDebtor(AtomicUsize);
 
-    impl Debtor for Client {
+    impl Debtor for FakeDebtor {
         fn give_up(&self) {
             self.0.fetch_add(1, Relaxed);
         }
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn past_the_bound_the_one_that_holds_most_is_closed_once() {
         let backlog = Backlog::bounded(1 << 20);
-        let clients: Vec<Arc<Client>> = (0..4).map(|_| Arc::default()).collect();
+        let clients: Vec<Arc<FakeDebtor>> = (0..4).map(|_| Arc::default()).collect();
         let mut debts: Vec<Debt> = (0..4).map(|_| Debt::new(&backlog)).collect();
         let closed = || clients.iter().map(|client| client.0.load(Relaxed)).collect::<Vec<_>>();
         for (at, held) in [(0, 300 << 10), (1, 400 << 10), (2, 8 << 10), (3, 300 << 10)] {

@@ -26,13 +26,13 @@ const GAIN: u64 = 50;
 
 /// The time that a connection took in the current span and in the one before.
 #[derive(Debug, Default)]
-pub(crate) struct Share {
+pub(crate) struct ConnectionLoad {
     span: u64,
     now_ns: u64,
     last_ns: u64,
 }
 
-impl Share {
+impl ConnectionLoad {
     /// Adds batches that took `took_ns` in `span`.
     fn add(&mut self, span: u64, took_ns: u64) {
         if self.span != span {
@@ -64,7 +64,7 @@ pub(crate) struct Balance {
 
 impl Balance {
     /// Adds a batch of a connection. Returns true if the span is over.
-    pub(crate) fn count(&mut self, share: &mut Share, took_ns: u64, ended_ns: u64) -> bool {
+    pub(crate) fn count(&mut self, share: &mut ConnectionLoad, took_ns: u64, ended_ns: u64) -> bool {
         share.add(self.span, took_ns);
         self.now_ns = self.now_ns.saturating_add(took_ns);
         ended_ns.saturating_sub(self.began_ns) >= SPAN_NS
@@ -119,7 +119,7 @@ impl Balance {
 
     /// The load up to which another worker may take this connection, in thousandths of a processor. None if
     /// the connection is better off here.
-    pub(crate) fn room_for(&self, share: &Share) -> Option<u64> {
+    pub(crate) fn room_for(&self, share: &ConnectionLoad) -> Option<u64> {
         let last_ns = if share.span == self.span { share.last_ns } else { 0 };
         let part = self.busy * last_ns.min(self.last_ns) / self.last_ns.max(1);
         (part >= GAIN).then(|| self.busy.checked_sub(part + GAIN)).flatten()
@@ -140,9 +140,9 @@ mod tests {
 
     /// Simulates a worker for `spans`. Its connections work for these thousandths of each span, and the
     /// host's processors are idle for `idle` thousandths.
-    fn after(spans: u64, works: &[u64], idle: Option<u64>) -> (Balance, Vec<Share>) {
+    fn after(spans: u64, works: &[u64], idle: Option<u64>) -> (Balance, Vec<ConnectionLoad>) {
         let mut balance = Balance::default();
-        let mut shares: Vec<Share> = works.iter().map(|_| Share::default()).collect();
+        let mut shares: Vec<ConnectionLoad> = works.iter().map(|_| ConnectionLoad::default()).collect();
         let (mut now_ns, mut cpu_ns) = (1_000_000_000, 7);
         let idle_ns = |now_ns: u64| idle.map(|idle| 5 + now_ns * idle / 1000);
         balance.end_span(now_ns, cpu_ns, || idle_ns(now_ns));

@@ -16,25 +16,25 @@ use wire::endpoint::{Conversation, Output, Peer, Service};
 use wire::limits::{MAX_BATCH_MESSAGES, MAX_QUEUED_REPLY_BYTES, MAX_UNPROVED_REPLY_BYTES};
 
 use crate::backlog::{Debt, Debtor};
-use crate::balance::Share;
-use crate::behind::Behind;
+use crate::balance::ConnectionLoad;
+use crate::delivery_order::ReplyBarrier;
 use crate::busy_poll::BusyPoll;
-use crate::calls::{Received, Sent, ask_once, receive_once, send_once};
-use crate::census::Place;
-use crate::choice::Choice;
+use crate::socket_calls::{Received, SendOutcome, ask_once, receive_once, send_once};
+use crate::registry::Registration;
+use crate::send_method::SendMethodChoice;
 use crate::clock;
-use crate::effort;
+use crate::thread_work;
 use crate::files;
 use crate::inbound::Inbound;
 use crate::lowat;
 use crate::mailbox::{Mail, Post, Ticket};
-use crate::pace::Pace;
+use crate::offload::OffloadPolicy;
 use crate::pool::Task;
 use crate::receipts::{Receipts, unacknowledged};
 use crate::sends::Sends;
-use crate::server::Shared;
+use crate::server::ServerContext;
 use crate::timer::Timer;
-use crate::turn::{self, Core, Homeward, How, Trip, Turn, say_goodbye};
+use crate::batch::{self, Core, Homeward, BatchLimits, Trip, BatchReport, say_goodbye};
 use crate::worker::Worker;
 
 /// Rounds with work before other connections of the worker are served.
@@ -87,22 +87,22 @@ pub(crate) struct Connection<S: Service> {
     /// The conversation. None while it is away on the pool.
     core: Option<Box<Core<S::Conversation>>>,
     post: Arc<Post<S::Conversation>>,
-    shared: Arc<Shared<S>>,
-    place: Place,
+    shared: Arc<ServerContext<S>>,
+    registration: Registration,
     peer: Peer,
     sends: Sends,
     receipts: Receipts,
     /// The gates that the replies wait for.
-    behind: Behind,
+    reply_barrier: ReplyBarrier,
     mail: VecDeque<Mail<S::Conversation>>,
     /// Tasks that found the queue of the pool full.
     deferred: VecDeque<Task>,
     /// Jobs without a result yet.
     outstanding: usize,
-    pace: Pace,
-    share: Share,
+    offload: OffloadPolicy,
+    share: ConnectionLoad,
     /// The method by which the data of large reads is sent.
-    choice: Choice,
+    send_method: SendMethodChoice,
     /// The worker to move to, until the move.
     target: Option<usize>,
     placed: bool,
@@ -128,14 +128,14 @@ pub(crate) struct Connection<S: Service> {
 
 impl<S: Service> Connection<S> {
     /// Starts a conversation. None if the service refuses it.
-    pub(crate) fn accept(shared: &Arc<Shared<S>>, place: Place, peer: Peer) -> Option<Box<Connection<S>>> {
+    pub(crate) fn accept(shared: &Arc<ServerContext<S>>, registration: Registration, peer: Peer) -> Option<Box<Connection<S>>> {
         let post = Post::new();
         let debt = Debt::new(&shared.config.backlog);
         let conversation = shared.service.accept(peer, Arc::clone(&post) as _, clock::now())?;
-        let (proved, mut place) = (conversation.is_proved(), place);
-        place.set_proved(proved);
-        let seated: Weak<Post<S::Conversation>> = Arc::downgrade(&post);
-        place.take(seated);
+        let (proved, mut registration) = (conversation.is_proved(), registration);
+        registration.set_proved(proved);
+        let evictable: Weak<Post<S::Conversation>> = Arc::downgrade(&post);
+        registration.notify_on_eviction(evictable);
         let slow_call = u64::try_from(shared.config.slow_call.as_nanos()).unwrap_or(u64::MAX);
         Some(Box::new(Connection {
             core: Some(Box::new(Core {
@@ -144,22 +144,22 @@ impl<S: Service> Connection<S> {
                 events: VecDeque::new(),
                 receipts: VecDeque::new(),
                 gates: Vec::new(),
-                behind: None,
+                reply_barrier: None,
                 passed_over: 0,
             })),
             post,
             shared: Arc::clone(shared),
-            place,
+            registration,
             peer,
             sends: Sends::default(),
             receipts: Receipts::default(),
-            behind: Behind::default(),
+            reply_barrier: ReplyBarrier::default(),
             mail: VecDeque::new(),
             deferred: VecDeque::new(),
             outstanding: 0,
-            pace: Pace::new(slow_call),
-            share: Share::default(),
-            choice: Choice::default(),
+            offload: OffloadPolicy::new(slow_call),
+            share: ConnectionLoad::default(),
+            send_method: SendMethodChoice::default(),
             target: None,
             placed: false,
             closing: false,
@@ -203,7 +203,7 @@ impl<S: Service> Connection<S> {
             .and_then(|core| core.inbound.incomplete_since())
             .map(|at| later(at, config.record_time));
         let receipt = core.and_then(|_| self.receipts.next());
-        [stall, own, record, receipt, self.behind.deadline()].into_iter().flatten().min()
+        [stall, own, record, receipt, self.reply_barrier.deadline()].into_iter().flatten().min()
     }
 
     /// Whether the client does not take its replies.
@@ -270,7 +270,7 @@ fn later(at_ns: u64, by: Duration) -> u64 {
 }
 
 /// A connection on its worker.
-pub(crate) struct Served<S: Service> {
+pub(crate) struct ActiveConnection<S: Service> {
     pub(crate) connection: Box<Connection<S>>,
     pub(crate) stream: TcpStream,
     worker: Rc<Worker<S>>,
@@ -280,9 +280,9 @@ pub(crate) struct Served<S: Service> {
     rests_until: u64,
 }
 
-impl<S: Service> Served<S> {
+impl<S: Service> ActiveConnection<S> {
     pub(crate) fn new(connection: Box<Connection<S>>, stream: TcpStream, worker: Rc<Worker<S>>) -> Self {
-        Served { connection, stream, worker, timer: Timer::new(), attached: false, rests_until: 0 }
+        ActiveConnection { connection, stream, worker, timer: Timer::new(), attached: false, rests_until: 0 }
     }
 
     /// Serves until the connection leaves this worker.
@@ -291,7 +291,7 @@ impl<S: Service> Served<S> {
         if !worker.is_lane() {
             return self.serve(cx);
         }
-        let standing = self.connection.place.standing().map(Arc::clone);
+        let standing = self.connection.registration.standing().map(Arc::clone);
         worker.charge(standing.as_ref(), || self.serve(cx))
     }
 
@@ -308,15 +308,15 @@ impl<S: Service> Served<S> {
             return Poll::Pending;
         }
         self.connection.post.awake();
-        let before_ns = self.connection.choice.measures().then(effort::cpu_ns);
+        let before_ns = self.connection.send_method.measures().then(thread_work::cpu_ns);
         let polled = self.rounds(cx);
         let connection = &mut *self.connection;
         if connection.core.is_none() || connection.outstanding > 0 {
-            connection.choice.disturb();
+            connection.send_method.disturb();
         }
         if let Some(transfer) = connection.core.as_ref().and_then(|core| core.conversation.transfer()) {
-            let cpu_ns = before_ns.map_or(0, |before_ns| effort::cpu_ns().saturating_sub(before_ns));
-            connection.choice.note(transfer, cpu_ns, now_ns);
+            let cpu_ns = before_ns.map_or(0, |before_ns| thread_work::cpu_ns().saturating_sub(before_ns));
+            connection.send_method.note(transfer, cpu_ns, now_ns);
         }
         polled
     }
@@ -359,7 +359,7 @@ impl<S: Service> Served<S> {
         let connection = &mut *self.connection;
         let poll = &mut connection.busy_poll;
         let is_free = connection.core.is_some() && connection.outstanding == 0 && !connection.closing;
-        if !is_free || connection.pace.hops() || self.worker.is_lane() || self.worker.is_finishing() {
+        if !is_free || connection.offload.runs_on_pool() || self.worker.is_lane() || self.worker.is_finishing() {
             poll.stop(clock::mono_ns);
         } else if poll.goes_on(clock::mono_ns) {
             return true;
@@ -373,13 +373,13 @@ impl<S: Service> Served<S> {
     fn change_lane(&mut self, now_ns: u64) -> Option<usize> {
         let connection = &mut *self.connection;
         let stays = connection.core.is_none() || connection.target.is_some() || self.worker.is_finishing();
-        if stays { None } else { connection.place.change_lane(now_ns) }
+        if stays { None } else { connection.registration.change_lane(now_ns) }
     }
 
     /// Makes an unproved client that sends too fast wait for its next batch. The wait grows with the number
     /// of such clients.
     fn rest(&mut self, cx: &mut Context<'_>) {
-        let others = self.connection.shared.census.unproved() as u64;
+        let others = self.connection.shared.registry.unproved() as u64;
         self.rests_until = clock::mono_ns().saturating_add((1 + others / UNPROVED_TURNS_EACH_MS) * 1_000_000);
         self.timer.set(cx, self.rests_until);
     }
@@ -394,11 +394,11 @@ impl<S: Service> Served<S> {
         };
         if received == Received::End {
             // Ready replies are offered once. The client may be gone already.
-            self.connection.behind = Behind::default();
+            self.connection.reply_barrier = ReplyBarrier::default();
             let _gone = self.flush(cx);
             return Flow::closed("the client closed it");
         }
-        if let Some(end) = self.take_turn(due) {
+        if let Some(end) = self.run_batch(due) {
             return end;
         }
         self.submit_deferred(cx);
@@ -457,10 +457,10 @@ impl<S: Service> Served<S> {
     /// batch there takes the mail.
     fn take_mail(&mut self) -> Option<Flow> {
         if self.connection.core.is_none() {
-            let Trip { core, mut out, turn } = *self.connection.post.take_back()?;
+            let Trip { core, mut out, report } = *self.connection.post.take_back()?;
             self.connection.core = Some(core);
             self.worker.counters().hops.add(1);
-            let end = self.absorb(&mut out, turn);
+            let end = self.absorb(&mut out, report);
             self.worker.give_spare(out);
             if end.is_some() {
                 return end;
@@ -487,13 +487,13 @@ impl<S: Service> Served<S> {
                     return Some(Flow::closed("a job gave no result"));
                 }
                 Mail::Overflow => return Some(Flow::closed("it does not keep up with its events")),
-                Mail::GiveUp => {
+                Mail::CloseBacklog => {
                     tracing::warn!(remote = %connection.peer.remote, "closes the connection whose client leaves most unread");
                     return Some(Flow::closed("too much is held for clients that do not read"));
                 }
                 // The client may have proved itself meanwhile.
-                Mail::MakeWay if connection.proved => {}
-                Mail::MakeWay => {
+                Mail::Evict if connection.proved => {}
+                Mail::Evict => {
                     return Some(Flow::closed("another needs its place, and it has proved nothing"));
                 }
             }
@@ -561,7 +561,7 @@ impl<S: Service> Served<S> {
     }
 
     /// Runs one batch of the conversation if there is work for it, or sends it on a trip.
-    fn take_turn(&mut self, due: bool) -> Option<Flow> {
+    fn run_batch(&mut self, due: bool) -> Option<Flow> {
         let connection = &mut *self.connection;
         if connection.closing {
             return None;
@@ -587,7 +587,7 @@ impl<S: Service> Served<S> {
         if !wanted {
             return None;
         }
-        if connection.pace.hops() {
+        if connection.offload.runs_on_pool() {
             // Check before the next trip, since the conversation may be away whenever the connection is
             // polled.
             if let Some(target) = self.change_lane(clock::mono_ns()) {
@@ -605,37 +605,37 @@ impl<S: Service> Served<S> {
         }
         let worker = Rc::clone(&self.worker);
         let out = &mut *worker.output();
-        let how = How { messages, choked, looks: connection.pace.looks() };
-        let turn = turn::run(&*connection.shared.service, &connection.post, core, out, clock::now(), how);
-        let end = self.absorb(out, turn);
+        let how = BatchLimits { messages, choked, measures: connection.offload.measures() };
+        let report = batch::run(&*connection.shared.service, &connection.post, core, out, clock::now(), how);
+        let end = self.absorb(out, report);
         let connection = &mut *self.connection;
-        if let Some(target) = worker.counted(&mut connection.share, turn.took_ns, turn.ended_ns)
+        if let Some(target) = worker.counted(&mut connection.share, report.took_ns, report.ended_ns)
             && end.is_none()
             && connection.target.is_none()
         {
-            connection.place.go(target);
+            connection.registration.go(target);
             connection.target = Some(target);
         }
         end
     }
 
     /// Handles the output of a batch.
-    fn absorb(&mut self, out: &mut Output<EventOf<S>>, turn: Turn) -> Option<Flow> {
+    fn absorb(&mut self, out: &mut Output<EventOf<S>>, report: BatchReport) -> Option<Flow> {
         let connection = &mut *self.connection;
         let counters = self.worker.counters();
-        counters.records.add(turn.messages);
-        counters.batches.add(u64::from(turn.messages > 0));
-        counters.events.add(turn.events);
+        counters.records.add(report.messages);
+        counters.batches.add(u64::from(report.messages > 0));
+        counters.events.add(report.events);
         counters.jobs.add(out.jobs.len() as u64);
-        if let Some(effort) = turn.effort {
-            counters.effort_reads.add(effort.reads);
-            counters.effort_bytes.add(effort.read_bytes);
+        if let Some(work) = report.thread_work {
+            counters.effort_reads.add(work.reads);
+            counters.effort_bytes.add(work.read_bytes);
         }
-        connection.outstanding -= turn.jobs_done;
-        connection.unproved_turns += u32::from(!connection.proved && turn.messages > 0);
+        connection.outstanding -= report.jobs_done;
+        connection.unproved_turns += u32::from(!connection.proved && report.messages > 0);
         let placement = out.placement.take();
-        connection.closing |= std::mem::take(&mut out.close) || turn.hostile;
-        if turn.panicked {
+        connection.closing |= std::mem::take(&mut out.close) || report.hostile;
+        if report.panicked {
             counters.panics.add(1);
             out.jobs.clear();
             out.receipts.clear();
@@ -644,7 +644,7 @@ impl<S: Service> Served<S> {
             }
             return Some(Flow::closed("its conversation panicked"));
         }
-        if turn.hostile {
+        if report.hostile {
             tracing::info!(remote = %connection.peer.remote, "bytes of another protocol");
         }
         connection.receipts.ask(&mut out.receipts, &out.frames, connection.sends.end());
@@ -654,26 +654,26 @@ impl<S: Service> Served<S> {
             connection.outstanding += 1;
             connection.deferred.push_back(Box::new(move || ticket.done(job.0())));
         }
-        connection.pace.note(&turn);
-        connection.busy_poll.answered(turn.messages);
+        connection.offload.note(&report);
+        connection.busy_poll.answered(report.messages);
         if let Some(core) = &mut connection.core {
-            if let Some(gate) = core.behind.take() {
-                connection.behind.add(gate, later(turn.ended_ns, connection.shared.config.tell_first));
+            if let Some(gate) = core.reply_barrier.take() {
+                connection.reply_barrier.add(gate, later(report.ended_ns, connection.shared.config.tell_first));
             }
-            core.conversation.turned(turn.ended_ns, connection.sends.end());
+            core.conversation.turned(report.ended_ns, connection.sends.end());
             if let Some(principal) = core.conversation.principal() {
-                connection.place.belongs_to(principal);
+                connection.registration.belongs_to(principal);
             }
             if core.conversation.is_proved() != connection.proved {
                 connection.proved = !connection.proved;
-                connection.place.set_proved(connection.proved);
+                connection.registration.set_proved(connection.proved);
             }
         }
         if let Some(core) = &mut connection.core
-            && (turn.drained || !core.inbound.waiting())
+            && (report.drained || !core.inbound.waiting())
         {
             let buffers = &mut *self.worker.buffers();
-            let copied = core.inbound.settle(&*connection.shared.service, buffers, turn.ended_ns);
+            let copied = core.inbound.settle(&*connection.shared.service, buffers, report.ended_ns);
             counters.bytes_copied.add(copied as u64);
             if core.inbound.is_starved() {
                 return Some(Flow::closed("there is no memory for its message"));
@@ -682,7 +682,7 @@ impl<S: Service> Served<S> {
         if let Some(key) = placement
             && !std::mem::replace(&mut connection.placed, true)
         {
-            let target = connection.place.choose(key);
+            let target = connection.registration.choose(key);
             connection.target = (target != self.worker.index()).then_some(target);
         }
         None
@@ -726,7 +726,7 @@ impl<S: Service> Served<S> {
         let connection = &mut *self.connection;
         let is_awaited = connection.core.as_ref().is_some_and(|core| !core.gates.is_empty());
         let is_ending = connection.closing || self.worker.is_finishing();
-        connection.behind.waits(is_awaited || is_ending, clock::mono_ns)
+        connection.reply_barrier.waits(is_awaited || is_ending, clock::mono_ns)
     }
 
     fn send_queued(&mut self, cx: &mut Context<'_>) -> Result<(), &'static str> {
@@ -734,18 +734,18 @@ impl<S: Service> Served<S> {
         while connection.sends.is_ready() {
             let stream = &self.stream;
             let sent = match connection.sends.has_faded() {
-                true => Sent::Withheld,
+                true => SendOutcome::Withheld,
                 false => connection.sends.gather(|piece| send_once(stream, piece)),
             };
             let counters = self.worker.counters();
-            counters.writev_calls.add(u64::from(!matches!(sent, Sent::Unready)));
+            counters.writev_calls.add(u64::from(!matches!(sent, SendOutcome::Unready)));
             match sent {
-                Sent::Bytes(count) => {
+                SendOutcome::Bytes(count) => {
                     counters.bytes_sent.add(count as u64);
                     connection.stalled_since = None;
-                    self.worker.give_back(&mut connection.sends, count, connection.pace.hops());
+                    self.worker.give_back(&mut connection.sends, count, connection.offload.runs_on_pool());
                 }
-                Sent::Nothing | Sent::Unready => match self.stream.poll_write_ready(cx) {
+                SendOutcome::Nothing | SendOutcome::Unready => match self.stream.poll_write_ready(cx) {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(_)) => return Err("it cannot be waited for"),
                     Poll::Pending => {
@@ -754,11 +754,11 @@ impl<S: Service> Served<S> {
                         return Ok(());
                     }
                 },
-                Sent::Withheld => {
+                SendOutcome::Withheld => {
                     self.fetch(cx);
                     return Ok(());
                 }
-                Sent::Failed => return Err("the network failed"),
+                SendOutcome::Failed => return Err("the network failed"),
             }
         }
         Ok(())

@@ -7,22 +7,22 @@ use rustix::io::Errno;
 use tokio::net::TcpStream;
 use wire::{FileRange, Frame, Source};
 
-use crate::calls::Sent;
+use crate::socket_calls::SendOutcome;
 
 /// One call that sends up to `len` bytes of a file from offset `at`. A short result means that the socket is
 /// full or that the file has ended. (SIGPIPE, which no flag can prevent here, is ignored in every Rust
 /// program.)
-pub(crate) fn send(stream: &TcpStream, file: &dyn Source, at: u64, len: usize) -> Sent {
+pub(crate) fn send(stream: &TcpStream, file: &dyn Source, at: u64, len: usize) -> SendOutcome {
     let mut from = at;
     match rustix::fs::sendfile(stream, file.fd(), Some(&mut from), len) {
         // The file has become shorter.
-        Ok(0) => Sent::Withheld,
-        Ok(count) => Sent::Bytes(count),
-        Err(Errno::AGAIN) => Sent::Nothing,
-        Err(Errno::INTR) => Sent::Bytes(0),
-        Err(Errno::PIPE | Errno::CONNRESET) => Sent::Failed,
+        Ok(0) => SendOutcome::Withheld,
+        Ok(count) => SendOutcome::Bytes(count),
+        Err(Errno::AGAIN) => SendOutcome::Nothing,
+        Err(Errno::INTR) => SendOutcome::Bytes(0),
+        Err(Errno::PIPE | Errno::CONNRESET) => SendOutcome::Failed,
         // The host cannot send from this file, or its device has an error. Reading the file shows which.
-        Err(_) => Sent::Withheld,
+        Err(_) => SendOutcome::Withheld,
     }
 }
 

@@ -29,7 +29,7 @@ const PORTION: usize = 1024 * 1024;
 
 /// A record that is incomplete, or has just been completed.
 #[derive(Debug)]
-struct Part {
+struct PartialRecord {
     buffer: Vec<u8>,
     filled: usize,
     len: usize,
@@ -42,7 +42,7 @@ struct Part {
     spent: bool,
 }
 
-impl Part {
+impl PartialRecord {
     fn bytes(&mut self) -> &mut [u8] {
         &mut self.buffer[..self.len]
     }
@@ -114,7 +114,7 @@ fn judge(head: &[u8], grows: bool, vouches: &impl Fn(&[u8]) -> bool) -> Option<b
 /// The bytes that one connection has received and not yet handed over.
 #[derive(Debug)]
 pub(crate) struct Inbound {
-    part: Option<Part>,
+    part: Option<PartialRecord>,
     window: Option<Window>,
     /// A prefix of which fewer than four bytes have arrived.
     head: [u8; PREFIX],
@@ -272,7 +272,7 @@ impl Inbound {
         match self.end_part(&vouches) {
             Ended::Not => return Next::Nothing,
             Ended::Refused => return Next::Hostile,
-            Ended::Alone => return Next::Message(self.part.as_mut().map_or(&mut [], Part::bytes)),
+            Ended::Alone => return Next::Message(self.part.as_mut().map_or(&mut [], PartialRecord::bytes)),
             Ended::Joined => return Next::Message(&mut self.joined),
             Ended::GoesOn => {}
         }
@@ -377,7 +377,7 @@ impl Inbound {
                                 copied = body.len().min(len);
                                 buffer[..copied].copy_from_slice(&body[..copied]);
                                 let (filled, spent) = (copied, false);
-                                self.part = Some(Part { buffer, filled, len, whole, ends, spent });
+                                self.part = Some(PartialRecord { buffer, filled, len, whole, ends, spent });
                             }
                             None => self.starved = true,
                         }

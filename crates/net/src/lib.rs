@@ -23,46 +23,46 @@
 //! - `receipts` finds out whether sent bytes have arrived.
 //!
 //! Beside them, [`netlink`] asks the kernel about its network, and [`interfaces`] uses that to read and watch
-//! the addresses of the host. [`Alarm`] is a thread that calls back at a given time. [`tun`] creates a
+//! the addresses of the host. [`TimerThread`] is a thread that calls back at a given time. [`tun`] creates a
 //! network device whose other end is this process.
 
-mod alarm;
+mod timer_thread;
 mod backlog;
 mod balance;
-mod behind;
+mod delivery_order;
 mod buffers;
 mod busy_poll;
-mod calls;
-mod census;
-mod choice;
+mod socket_calls;
+mod registry;
+mod send_method;
 mod clock;
 mod config;
 mod connection;
 mod counters;
-mod crowd;
-mod effort;
+mod unproved;
+mod thread_work;
 mod files;
 mod inbound;
 pub mod interfaces;
-mod lane;
+mod priority_lane;
 mod listen;
 pub mod lowat;
 mod mailbox;
 mod memory;
 pub mod netlink;
-mod pace;
+mod offload;
 mod pool;
 mod receipts;
 mod sends;
 mod server;
 mod timer;
 pub mod tun;
-mod turn;
+mod batch;
 mod worker;
 
-pub use alarm::Alarm;
+pub use timer_thread::TimerThread;
 pub use backlog::Backlog;
-pub use census::Refusals;
+pub use registry::Refusals;
 pub use clock::now;
 pub use config::{Config, Keepalive};
 pub use counters::Totals;

@@ -10,9 +10,9 @@ use wire::Frame;
 use wire::endpoint::{Conversation, Mailbox};
 
 use crate::backlog::Debtor;
-use crate::behind::{self, Asker, Gate};
-use crate::crowd::Seated;
-use crate::turn::Trip;
+use crate::delivery_order::{self, WaitingSender, ReplyGate};
+use crate::unproved::Evictable;
+use crate::batch::Trip;
 
 /// The most events that may wait for one connection. One more and the connection is closed, since it does not
 /// keep up.
@@ -26,7 +26,7 @@ pub(crate) enum Mail<C: Conversation> {
     /// An event that was posted from anywhere.
     Event(C::Event),
     /// The same; replies of others wait until the resulting notice is sent.
-    Ahead(C::Event, Arc<Gate>),
+    Ahead(C::Event, Arc<ReplyGate>),
     /// The notices that this connection's replies have waited for are sent.
     Told,
     /// The result of a job.
@@ -38,9 +38,9 @@ pub(crate) enum Mail<C: Conversation> {
     /// More events arrived than can wait. The connection ends.
     Overflow,
     /// All connections hold too much, and this one most. It ends.
-    GiveUp,
+    CloseBacklog,
     /// Another connection needs the place of this one. It ends.
-    MakeWay,
+    Evict,
 }
 
 /// One connection's mailbox.
@@ -53,10 +53,10 @@ pub(crate) struct Post<C: Conversation> {
     back: AtomicBool,
     /// Events that the connection has collected and not yet handled.
     held: AtomicUsize,
-    inner: Mutex<Inner<C>>,
+    state: Mutex<PostState<C>>,
 }
 
-struct Inner<C: Conversation> {
+struct PostState<C: Conversation> {
     queue: VecDeque<Mail<C>>,
     /// Whether the conversation is on the pool. Its batch there takes the events.
     away: bool,
@@ -73,7 +73,7 @@ impl<C: Conversation> Post<C> {
             count: AtomicUsize::new(0),
             back: AtomicBool::new(false),
             held: AtomicUsize::new(0),
-            inner: Mutex::new(Inner {
+            state: Mutex::new(PostState {
                 queue: VecDeque::new(),
                 away: false,
                 trip: None,
@@ -86,7 +86,7 @@ impl<C: Conversation> Post<C> {
 
     /// Sets the task to wake. Called once by each task that serves the connection.
     pub(crate) fn attach(&self, waker: &Waker) {
-        self.inner.lock().waker = Some(waker.clone());
+        self.state.lock().waker = Some(waker.clone());
     }
 
     /// The task runs, and needs no wake-up until it sleeps.
@@ -120,21 +120,21 @@ impl<C: Conversation> Post<C> {
             if into.capacity() > KEPT_EVENTS {
                 *into = VecDeque::new();
             }
-            let mut inner = self.inner.lock();
-            std::mem::swap(&mut inner.queue, into);
+            let mut state = self.state.lock();
+            std::mem::swap(&mut state.queue, into);
             self.count.store(0, SeqCst);
         }
     }
 
     /// Moves the events to the end of `into`, and returns how many of them are results of jobs. Other mail
     /// stays for [`Post::collect`]. Takes no lock if nothing was posted.
-    pub(crate) fn take_events(&self, into: &mut VecDeque<C::Event>, gates: &mut Vec<Arc<Gate>>) -> usize {
+    pub(crate) fn take_events(&self, into: &mut VecDeque<C::Event>, gates: &mut Vec<Arc<ReplyGate>>) -> usize {
         if self.count.load(SeqCst) == 0 {
             return 0;
         }
-        let mut inner = self.inner.lock();
+        let mut state = self.state.lock();
         let (mut done, mut fetched) = (0, None);
-        while let Some(mail) = inner.queue.pop_front() {
+        while let Some(mail) = state.queue.pop_front() {
             match mail {
                 Mail::Event(event) => into.push_back(event),
                 Mail::Ahead(event, gate) => {
@@ -149,34 +149,34 @@ impl<C: Conversation> Post<C> {
                 }
                 // The conversation does not need it. There is never more than one.
                 Mail::Fetched(_) => fetched = Some(mail),
-                Mail::Lost | Mail::Overflow | Mail::GiveUp | Mail::MakeWay => {
-                    inner.queue.push_front(mail);
+                Mail::Lost | Mail::Overflow | Mail::CloseBacklog | Mail::Evict => {
+                    state.queue.push_front(mail);
                     break;
                 }
             }
         }
         if let Some(mail) = fetched {
-            inner.queue.push_front(mail);
+            state.queue.push_front(mail);
         }
-        self.count.store(inner.queue.len(), SeqCst);
+        self.count.store(state.queue.len(), SeqCst);
         done
     }
 
     /// The conversation leaves for the pool. Until it is back, mail does not wake the task.
     pub(crate) fn depart(&self) {
-        self.inner.lock().away = true;
+        self.state.lock().away = true;
     }
 
     /// Brings the conversation back from the pool. Returns it if the connection is gone.
     pub(crate) fn bring_back(&self, trip: Box<Trip<C>>) -> Result<(), Box<Trip<C>>> {
-        let mut inner = self.inner.lock();
-        if inner.gone {
+        let mut state = self.state.lock();
+        if state.gone {
             return Err(trip);
         }
-        inner.away = false;
-        inner.trip = Some(trip);
+        state.away = false;
+        state.trip = Some(trip);
         self.back.store(true, SeqCst);
-        self.ring(inner);
+        self.ring(state);
         Ok(())
     }
 
@@ -185,71 +185,71 @@ impl<C: Conversation> Post<C> {
         if !self.back.swap(false, SeqCst) {
             return None;
         }
-        self.inner.lock().trip.take()
+        self.state.lock().trip.take()
     }
 
     /// Queues `mail`. Returns it if the connection is gone or about to be.
     pub(crate) fn send(&self, mail: Mail<C>) -> Result<(), Mail<C>> {
-        let mut inner = self.inner.lock();
-        if inner.gone {
+        let mut state = self.state.lock();
+        if state.gone {
             return Err(mail);
         }
         if matches!(mail, Mail::Event(_) | Mail::Ahead(..))
-            && inner.queue.len() + self.held.load(SeqCst) >= MAX_EVENTS
+            && state.queue.len() + self.held.load(SeqCst) >= MAX_EVENTS
         {
-            if !std::mem::replace(&mut inner.overflown, true) {
-                inner.queue.push_back(Mail::Overflow);
-                self.arrived(inner);
+            if !std::mem::replace(&mut state.overflown, true) {
+                state.queue.push_back(Mail::Overflow);
+                self.arrived(state);
             }
             return Err(mail);
         }
-        inner.queue.push_back(mail);
-        self.arrived(inner);
+        state.queue.push_back(mail);
+        self.arrived(state);
         Ok(())
     }
 
     /// Handles the growth of the queue.
-    fn arrived(&self, inner: parking_lot::MutexGuard<'_, Inner<C>>) {
-        self.count.store(inner.queue.len(), SeqCst);
-        if !inner.away {
-            self.ring(inner);
+    fn arrived(&self, state: parking_lot::MutexGuard<'_, PostState<C>>) {
+        self.count.store(state.queue.len(), SeqCst);
+        if !state.away {
+            self.ring(state);
         }
     }
 
     /// Wakes the task if it sleeps.
     pub(crate) fn wake(&self) {
-        self.ring(self.inner.lock());
+        self.ring(self.state.lock());
     }
 
-    fn ring(&self, inner: parking_lot::MutexGuard<'_, Inner<C>>) {
+    fn ring(&self, state: parking_lot::MutexGuard<'_, PostState<C>>) {
         if self.asleep.swap(false, SeqCst)
-            && let Some(waker) = inner.waker.clone()
+            && let Some(waker) = state.waker.clone()
         {
-            drop(inner);
+            drop(state);
             waker.wake();
         }
     }
 
     /// Closes the mailbox, because the connection is gone. Returns everything that nobody has collected.
     pub(crate) fn close(&self) -> (VecDeque<Mail<C>>, Option<Box<Trip<C>>>) {
-        let mut inner = self.inner.lock();
-        inner.gone = true;
-        inner.waker = None;
+        let mut state = self.state.lock();
+        state.gone = true;
+        state.waker = None;
         self.count.store(0, SeqCst);
         self.back.store(false, SeqCst);
-        (std::mem::take(&mut inner.queue), inner.trip.take())
+        (std::mem::take(&mut state.queue), state.trip.take())
     }
 }
 
 impl<C: Conversation> Debtor for Post<C> {
     fn give_up(&self) {
-        let _gone = self.send(Mail::GiveUp);
+        let _gone = self.send(Mail::CloseBacklog);
     }
 }
 
-impl<C: Conversation> Seated for Post<C> {
-    fn make_way(&self) {
-        let _gone = self.send(Mail::MakeWay);
+impl<C: Conversation> Evictable for Post<C> {
+    fn evict(&self) {
+        let _gone = self.send(Mail::Evict);
     }
 }
 
@@ -259,7 +259,7 @@ impl<C: Conversation> Mailbox<C::Event> for Post<C> {
     }
 
     fn post_ahead(&self, event: C::Event) -> bool {
-        let mail = match behind::gate() {
+        let mail = match delivery_order::gate() {
             Some(gate) => Mail::Ahead(event, gate),
             None => Mail::Event(event),
         };
@@ -267,8 +267,8 @@ impl<C: Conversation> Mailbox<C::Event> for Post<C> {
     }
 }
 
-impl<C: Conversation> Asker for Post<C> {
-    fn go_on(&self) {
+impl<C: Conversation> WaitingSender for Post<C> {
+    fn release(&self) {
         let _gone = self.send(Mail::Told);
     }
 }

@@ -16,7 +16,7 @@ use wire::{Cursor, Truncated};
 
 /// The part of the kernel that a socket talks to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
+pub enum NetlinkFamily {
     /// Interfaces, addresses and routes (rtnetlink(7)).
     Route,
     /// Sockets of this host (sock_diag(7)).
@@ -25,7 +25,7 @@ pub enum Protocol {
 
 /// A request for all objects of a kind.
 #[derive(Debug, Clone, Copy)]
-pub struct Question<'a> {
+pub struct DumpRequest<'a> {
     /// The type of the request.
     pub ask: u16,
     /// The type of the replies. Others are skipped.
@@ -55,12 +55,12 @@ impl Socket {
     ///
     /// # Errors
     /// The kernel refuses such sockets.
-    pub fn open(protocol: Protocol, groups: u32) -> io::Result<Socket> {
+    pub fn open(protocol: NetlinkFamily, groups: u32) -> io::Result<Socket> {
         let kind = (AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC);
         let number = match protocol {
             // NETLINK_ROUTE has the number 0, which means no protocol here.
-            Protocol::Route => None,
-            Protocol::SockDiag => Some(SOCK_DIAG),
+            NetlinkFamily::Route => None,
+            NetlinkFamily::SockDiag => Some(SOCK_DIAG),
         };
         let socket = rustix::net::socket_with(kind.0, kind.1, kind.2, number)?;
         rustix::net::bind(&socket, &SocketAddrNetlink::new(0, groups))?;
@@ -84,10 +84,10 @@ impl Socket {
     /// The kernel refuses the request, does not reply, or its reply makes no sense.
     pub fn dump<T>(
         &self,
-        question: Question<'_>,
+        request: DumpRequest<'_>,
         parse: impl Fn(&mut Cursor<'_>) -> Result<Option<T>, Truncated>,
     ) -> io::Result<Vec<T>> {
-        rustix::net::send(&self.0, &message(question), SendFlags::empty())?;
+        rustix::net::send(&self.0, &message(request), SendFlags::empty())?;
         let mut found = Vec::new();
         let mut buffer = vec![0; BUFFER];
         loop {
@@ -96,7 +96,7 @@ impl Socket {
             if whole > received {
                 return Err(senseless());
             }
-            if read(&buffer[..received], question.answer, &parse, &mut found)? {
+            if read(&buffer[..received], request.answer, &parse, &mut found)? {
                 return Ok(found);
             }
         }
@@ -114,12 +114,12 @@ fn senseless() -> io::Error {
 }
 
 /// A request for all objects of a kind.
-fn message(question: Question<'_>) -> Vec<u8> {
+fn message(request: DumpRequest<'_>) -> Vec<u8> {
     let mut message = vec![0; HEADER];
-    message.extend_from_slice(question.body);
+    message.extend_from_slice(request.body);
     let len = message.len() as u32;
     message[..4].copy_from_slice(&len.to_ne_bytes());
-    message[4..6].copy_from_slice(&question.ask.to_ne_bytes());
+    message[4..6].copy_from_slice(&request.ask.to_ne_bytes());
     message[6..8].copy_from_slice(&ASK_FOR_ALL.to_ne_bytes());
     message
 }
@@ -253,7 +253,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_question_has_its_length_and_asks_for_all() {
-        let sent = message(Question { ask: 18, answer: 16, body: &[9; 20] });
+        let sent = message(DumpRequest { ask: 18, answer: 16, body: &[9; 20] });
         assert_eq!((sent.len(), &sent[16..]), (36, &[9; 20][..]));
         assert_eq!(sent[..4], 36u32.to_ne_bytes());
         assert_eq!((&sent[4..6], &sent[6..8]), (&18u16.to_ne_bytes()[..], &0x301u16.to_ne_bytes()[..]));

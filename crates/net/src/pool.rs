@@ -22,7 +22,7 @@ pub(crate) type Task = Box<dyn FnOnce() + Send>;
 
 /// The pool. Its threads hold it too, and end when it is closed.
 pub(crate) struct Pool {
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     work: Condvar,
     ended: Condvar,
     max_threads: usize,
@@ -37,7 +37,7 @@ const KEPT_PART: usize = 8;
 #[derive(Default)]
 struct Queue {
     /// The addresses with waiting tasks, in round-robin order.
-    turns: VecDeque<IpAddr>,
+    round_robin: VecDeque<IpAddr>,
     addresses: HashMap<IpAddr, OfAddress>,
     waiting: usize,
     running: usize,
@@ -54,7 +54,7 @@ impl Queue {
     fn push(&mut self, from: IpAddr, task: Task) {
         let own = self.addresses.entry(from).or_default();
         if own.waiting.is_empty() {
-            self.turns.push_back(from);
+            self.round_robin.push_back(from);
         }
         own.waiting.push_back(task);
         self.waiting += 1;
@@ -67,13 +67,13 @@ impl Queue {
     /// The next task. From `shared` running tasks on, it must be of an address of which none runs.
     fn pop(&mut self, shared: usize) -> Option<(IpAddr, Task)> {
         let is_free = |from: &IpAddr| self.addresses.get(from).is_some_and(|own| own.running == 0);
-        let at = if self.running < shared { 0 } else { self.turns.iter().position(is_free)? };
-        let from = self.turns.remove(at)?;
+        let at = if self.running < shared { 0 } else { self.round_robin.iter().position(is_free)? };
+        let from = self.round_robin.remove(at)?;
         let own = self.addresses.get_mut(&from)?;
         let task = own.waiting.pop_front()?;
         own.running += 1;
         if !own.waiting.is_empty() {
-            self.turns.push_back(from);
+            self.round_robin.push_back(from);
         }
         self.waiting -= 1;
         self.running += 1;
@@ -93,14 +93,14 @@ impl Queue {
     fn clear(&mut self) -> Vec<Task> {
         let lost = self.addresses.values_mut().flat_map(|own| std::mem::take(&mut own.waiting)).collect();
         self.addresses.retain(|_, own| own.running > 0);
-        self.turns.clear();
+        self.round_robin.clear();
         self.waiting = 0;
         lost
     }
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     queue: Queue,
     /// The wakers of connections that found the queue full.
     turned_away: Vec<Waker>,
@@ -112,7 +112,7 @@ struct State {
 impl Pool {
     pub(crate) fn new(max_threads: usize, max_queue: usize, idle: Duration) -> Arc<Pool> {
         Arc::new(Pool {
-            state: Mutex::new(State::default()),
+            state: Mutex::new(PoolState::default()),
             work: Condvar::new(),
             ended: Condvar::new(),
             max_threads: max_threads.max(1),

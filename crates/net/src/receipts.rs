@@ -8,14 +8,14 @@ use wire::endpoint::Receipt;
 
 /// A receipt that was asked for, and the end of its bytes in the connection's stream of replies.
 #[derive(Debug)]
-struct Question {
+struct PendingReceipt {
     token: u64,
     end: u64,
 }
 
 /// The result of a receipt, for the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct ReceiptResult {
     pub(crate) token: u64,
     pub(crate) arrived: bool,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Answer {
 #[derive(Debug, Default)]
 pub(crate) struct Receipts {
     /// By the time of the result (monotonic ns), then in the order of the requests.
-    open: BTreeMap<(u64, u64), Question>,
+    open: BTreeMap<(u64, u64), PendingReceipt>,
     asked: u64,
 }
 
@@ -37,7 +37,7 @@ impl Receipts {
             let more = frames.get(counted..until).unwrap_or(&[]);
             end += more.iter().map(|frame| frame.len() as u64).sum::<u64>();
             counted = until.max(counted);
-            self.open.insert((at_ns, self.asked), Question { token, end });
+            self.open.insert((at_ns, self.asked), PendingReceipt { token, end });
             self.asked += 1;
         }
     }
@@ -48,10 +48,10 @@ impl Receipts {
     }
 
     /// Completes the receipts that are due. `arrived` is the number of bytes of the stream that have arrived.
-    pub(crate) fn answer(&mut self, now_ns: u64, arrived: u64, into: &mut VecDeque<Answer>) {
+    pub(crate) fn answer(&mut self, now_ns: u64, arrived: u64, into: &mut VecDeque<ReceiptResult>) {
         while let Some(first) = self.open.first_entry().filter(|first| first.key().0 <= now_ns) {
-            let Question { token, end } = first.remove();
-            into.push_back(Answer { token, arrived: end <= arrived });
+            let PendingReceipt { token, end } = first.remove();
+            into.push_back(ReceiptResult { token, arrived: end <= arrived });
         }
     }
 }
@@ -93,12 +93,12 @@ mod tests {
         receipts.answer(99, 5000, &mut answers);
         assert!(answers.is_empty());
         receipts.answer(100, 1010, &mut answers);
-        let expected = [1, 2].map(|token| Answer { token, arrived: true });
+        let expected = [1, 2].map(|token| ReceiptResult { token, arrived: true });
         assert_eq!(answers, expected);
         assert_eq!(receipts.next(), Some(200));
         answers.clear();
         receipts.answer(300, 1059, &mut answers);
-        let expected = [(3, true), (4, false)].map(|(token, arrived)| Answer { token, arrived });
+        let expected = [(3, true), (4, false)].map(|(token, arrived)| ReceiptResult { token, arrived });
         assert_eq!(answers, expected);
         assert_eq!(receipts.next(), None);
     }

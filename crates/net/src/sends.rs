@@ -214,9 +214,9 @@ mod tests {
     }
 
     /// A file whose bytes are known from their offsets.
-    struct Known(OwnedFd);
+    struct PatternFile(OwnedFd);
 
-    impl Source for Known {
+    impl Source for PatternFile {
         fn fd(&self) -> BorrowedFd<'_> {
             self.0.as_fd()
         }
@@ -232,7 +232,7 @@ mod tests {
             rustix::fs::memfd_create("known", rustix::fs::MemfdFlags::CLOEXEC).expect("a file in memory");
         let known: Vec<u8> = (0..5000).map(|at| (at * 13) as u8).collect();
         assert_eq!(rustix::io::write(&fd, &known), Ok(5000));
-        let file: Arc<dyn Source> = Arc::new(Known(fd));
+        let file: Arc<dyn Source> = Arc::new(PatternFile(fd));
         for step in [1, 3, 50, 1000, 100_000] {
             let (mut sends, mut expected) = queue([5, 9].into_iter());
             for (at, len) in [(0, 10), (70, 1), (4000, 1000), (4990, 30), (6000, 5)] {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use wire::endpoint::Service;
 
-use crate::census::{Bounds, Census, Refusals};
+use crate::registry::{Bounds, ConnectionRegistry, Refusals};
 use crate::config::Config;
 use crate::counters::{Counters, Totals};
 use crate::listen::Listeners;
@@ -30,16 +30,16 @@ pub enum StartError {
 }
 
 /// The parts that all workers of one server share.
-pub(crate) struct Shared<S: Service> {
+pub(crate) struct ServerContext<S: Service> {
     pub(crate) service: Arc<S>,
     pub(crate) config: Config,
     pub(crate) pool: Arc<Pool>,
-    pub(crate) census: Arc<Census>,
+    pub(crate) registry: Arc<ConnectionRegistry>,
     pub(crate) counters: Vec<Counters>,
     workers: Vec<UnboundedSender<Command<S>>>,
 }
 
-impl<S: Service> Shared<S> {
+impl<S: Service> ServerContext<S> {
     /// Sends a command to a worker. A worker that has ended drops it, which closes the connection in it.
     pub(crate) fn ask(&self, worker: usize, command: Command<S>) {
         if let Some(sender) = self.workers.get(worker) {
@@ -50,7 +50,7 @@ impl<S: Service> Shared<S> {
 
 /// A running server. Dropping it ends the server at once.
 pub struct Handle<S: Service> {
-    shared: Arc<Shared<S>>,
+    shared: Arc<ServerContext<S>>,
     threads: Vec<JoinHandle<usize>>,
     addresses: Vec<SocketAddr>,
 }
@@ -79,10 +79,10 @@ pub fn serve<S: Service>(
     let busy_poll = if has_others { config.busy_poll } else { Duration::ZERO };
     // The priority lane comes after the workers.
     let (workers, commands): (Vec<_>, Vec<_>) = (0..=count).map(|_| unbounded_channel()).unzip();
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(ServerContext {
         service,
         pool: Pool::new(config.pool_threads, config.pool_queue, config.pool_idle),
-        census: Census::new(count, Bounds::of(&config)),
+        registry: ConnectionRegistry::new(count, Bounds::of(&config)),
         counters: (0..=count).map(|_| Counters::default()).collect(),
         workers,
         config: Config { busy_poll, ..config },
@@ -129,25 +129,25 @@ impl<S: Service> Handle<S> {
     /// Number of connections.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.shared.census.total()
+        self.shared.registry.total()
     }
 
     /// Number of connections of unproved clients: those that have not logged on or made a session.
     #[must_use]
     pub fn unproved_connections(&self) -> usize {
-        self.shared.census.unproved()
+        self.shared.registry.unproved()
     }
 
     /// Number of refused connections, by reason.
     #[must_use]
     pub fn refusals(&self) -> Refusals {
-        self.shared.census.refusals()
+        self.shared.registry.refusals()
     }
 
     /// Number of connections on each worker, and then on the priority lane.
     #[must_use]
     pub fn connections_by_worker(&self) -> Vec<usize> {
-        self.shared.census.load()
+        self.shared.registry.load()
     }
 
     /// Number of threads of the blocking pool.

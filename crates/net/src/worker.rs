@@ -18,19 +18,19 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use wire::FileRange;
 use wire::endpoint::{Output, Peer, Service};
 
-use crate::balance::{Balance, Share};
+use crate::balance::{Balance, ConnectionLoad};
 use crate::buffers::Buffers;
-use crate::census::Place;
+use crate::registry::Registration;
 use crate::clock;
 use crate::config::Config;
-use crate::connection::{Connection, End, EventOf, Served};
+use crate::connection::{Connection, End, EventOf, ActiveConnection};
 use crate::counters::Counters;
-use crate::effort;
-use crate::lane::{self, Ledger, Occupancy, Standing};
+use crate::thread_work;
+use crate::priority_lane::{self, Ledger, Occupancy, Standing};
 use crate::mailbox::Post;
 use crate::memory;
 use crate::sends::Sends;
-use crate::server::Shared;
+use crate::server::ServerContext;
 
 /// The interval at which a worker frees unused memory.
 const TIDY_INTERVAL: Duration = Duration::from_secs(5);
@@ -58,7 +58,7 @@ pub(crate) enum Command<S: Service> {
     /// Accept from this listener.
     Listen(TcpListener),
     /// Start a conversation on this socket.
-    Start(std::net::TcpStream, Peer, Place),
+    Start(std::net::TcpStream, Peer, Registration),
     /// Continue a connection of another worker.
     Adopt(std::net::TcpStream, Box<Connection<S>>),
     /// Stop accepting and reading, and let running work end, for at most this time.
@@ -68,7 +68,7 @@ pub(crate) enum Command<S: Service> {
 /// The parts that the connections of one worker share. They stay on its thread.
 pub(crate) struct Worker<S: Service> {
     index: usize,
-    shared: Arc<Shared<S>>,
+    shared: Arc<ServerContext<S>>,
     output: RefCell<Output<EventOf<S>>>,
     spares: RefCell<Vec<Output<EventOf<S>>>>,
     buffers: RefCell<Buffers>,
@@ -90,25 +90,25 @@ pub(crate) struct Worker<S: Service> {
 }
 
 /// The runtime of a worker, created on the worker's thread. It counts how often the worker waits.
-pub(crate) fn runtime<S: Service>(index: usize, shared: &Arc<Shared<S>>) -> std::io::Result<LocalRuntime> {
+pub(crate) fn runtime<S: Service>(index: usize, shared: &Arc<ServerContext<S>>) -> std::io::Result<LocalRuntime> {
     let shared = Arc::clone(shared);
-    let is_lane = index == shared.census.lane().worker();
+    let is_lane = index == shared.registry.lane().worker();
     Builder::new_current_thread()
         .event_interval(if is_lane { POLLS_IN_LANE } else { POLLS })
         .enable_io()
         .enable_time()
         .on_thread_park(move || {
             shared.counters[index].wait_calls.add(1);
-            lane::wait_begins(clock::mono_ns());
+            priority_lane::wait_begins(clock::mono_ns());
         })
-        .on_thread_unpark(|| lane::wait_ends(clock::mono_ns()))
+        .on_thread_unpark(|| priority_lane::wait_ends(clock::mono_ns()))
         .build_local(LocalOptions::default())
 }
 
 /// Serves until it is told to finish. Returns the number of connections that had to be cut.
 pub(crate) fn run<S: Service>(
     index: usize,
-    shared: Arc<Shared<S>>,
+    shared: Arc<ServerContext<S>>,
     runtime: LocalRuntime,
     commands: UnboundedReceiver<Command<S>>,
 ) -> usize {
@@ -155,19 +155,19 @@ impl<S: Service> Worker<S> {
 
     /// Whether this worker is the priority lane.
     pub(crate) fn is_lane(&self) -> bool {
-        self.index == self.shared.census.lane().worker()
+        self.index == self.shared.registry.lane().worker()
     }
 
     /// Charges a principal in the priority lane for the processor time of `work`, and for long waits in it.
     pub(crate) fn charge<R>(&self, standing: Option<&Arc<Standing>>, work: impl FnOnce() -> R) -> R {
         let Some(standing) = standing else { return work() };
-        let (began_ns, before_ns) = (clock::mono_ns(), effort::cpu_ns());
+        let (began_ns, before_ns) = (clock::mono_ns(), thread_work::cpu_ns());
         let result = work();
         let now_ns = clock::mono_ns();
-        let mut took_ns = effort::cpu_ns().saturating_sub(before_ns);
+        let mut took_ns = thread_work::cpu_ns().saturating_sub(before_ns);
         let away_ns = now_ns.saturating_sub(began_ns).saturating_sub(took_ns);
         if away_ns > LONG_WAIT_NS
-            && let Some(put_aside_ns) = effort::put_aside_ns()
+            && let Some(put_aside_ns) = thread_work::put_aside_ns()
         {
             let aside_ns = put_aside_ns.saturating_sub(self.put_aside_ns.replace(put_aside_ns));
             took_ns += away_ns.saturating_sub(aside_ns);
@@ -179,31 +179,31 @@ impl<S: Service> Worker<S> {
     /// Counts the time in which a connection polled for a request that had not arrived.
     pub(crate) fn polled_busily(&self, spent_ns: u64) {
         self.busy_polled_ns.set(self.busy_polled_ns.get() + spent_ns);
-        lane::waited(spent_ns);
+        priority_lane::waited(spent_ns);
     }
 
     /// Counts a batch of a connection here. Returns the worker to move the connection to, if this one has too
     /// much work.
-    pub(crate) fn counted(&self, share: &mut Share, took_ns: u64, ended_ns: u64) -> Option<usize> {
+    pub(crate) fn counted(&self, share: &mut ConnectionLoad, took_ns: u64, ended_ns: u64) -> Option<usize> {
         // The lane moves connections only by its own rule. A worker that ends serves its connections to the
         // end.
         if self.is_lane() || self.is_finishing() {
             return None;
         }
-        self.occupancy.borrow_mut().tell(self.shared.census.lane(), ended_ns);
-        if self.shared.census.has_one_worker() {
+        self.occupancy.borrow_mut().tell(self.shared.registry.lane(), ended_ns);
+        if self.shared.registry.has_one_worker() {
             return None;
         }
         let mut balance = self.balance.borrow_mut();
         if balance.count(share, took_ns, ended_ns) {
-            let worked_ns = effort::cpu_ns().saturating_sub(self.busy_polled_ns.get());
-            let busy = balance.end_span(ended_ns, worked_ns, effort::idle_ns);
-            self.shared.census.say(self.index, busy, ended_ns);
+            let worked_ns = thread_work::cpu_ns().saturating_sub(self.busy_polled_ns.get());
+            let busy = balance.end_span(ended_ns, worked_ns, thread_work::idle_ns);
+            self.shared.registry.say(self.index, busy, ended_ns);
         }
         if !balance.gives() {
             return None;
         }
-        let target = self.shared.census.idlest(self.index, balance.room_for(share)?, ended_ns)?;
+        let target = self.shared.registry.idlest(self.index, balance.room_for(share)?, ended_ns)?;
         balance.relieved();
         Some(target)
     }
@@ -256,7 +256,7 @@ impl<S: Service> Worker<S> {
                     let accepting = Rc::clone(&self).accept_all(listener);
                     listening.push(tokio::task::spawn_local(accepting).abort_handle());
                 }
-                Some(Command::Start(stream, peer, place)) => self.start(stream, peer, place),
+                Some(Command::Start(stream, peer, registration)) => self.start(stream, peer, registration),
                 Some(Command::Adopt(stream, connection)) => self.adopt(stream, connection),
                 Some(Command::Finish(grace)) => {
                     listening.iter().for_each(tokio::task::AbortHandle::abort);
@@ -344,15 +344,15 @@ impl<S: Service> Worker<S> {
     }
 
     fn makes_room(&self) -> bool {
-        self.shared.census.make_room(clock::mono_ns())
+        self.shared.registry.make_room(clock::mono_ns())
     }
 
     /// Checks the bounds and hands the socket to the worker with most room. A connection over a bound is
     /// closed.
     fn admit(&self, stream: std::net::TcpStream, remote: SocketAddr) {
         let descriptor = u64::try_from(stream.as_raw_fd()).unwrap_or(0);
-        let place = match self.shared.census.admit(remote.ip(), descriptor, clock::mono_ns()) {
-            Ok(place) => place,
+        let registration = match self.shared.registry.admit(remote.ip(), descriptor, clock::mono_ns()) {
+            Ok(registration) => registration,
             Err(refused) => {
                 self.counters().refused.add(1);
                 let (why, connections) = (refused.why.text(), refused.connections);
@@ -368,17 +368,17 @@ impl<S: Service> Worker<S> {
         // It is no news if the client is gone already.
         let Ok(local) = prepared else { return };
         let peer = Peer { local, remote };
-        self.shared.ask(place.worker(), Command::Start(stream, peer, place));
+        self.shared.ask(registration.worker(), Command::Start(stream, peer, registration));
     }
 
-    fn start(self: &Rc<Self>, stream: std::net::TcpStream, peer: Peer, place: Place) {
+    fn start(self: &Rc<Self>, stream: std::net::TcpStream, peer: Peer, registration: Registration) {
         let worker = Rc::clone(self);
         // In the task, so that a service that panics affects only this connection.
         tokio::task::spawn_local(async move {
             let Ok(stream) = TcpStream::from_std(stream) else {
                 return;
             };
-            if let Some(connection) = Connection::accept(&worker.shared, place, peer) {
+            if let Some(connection) = Connection::accept(&worker.shared, registration, peer) {
                 let here = Here::new(&worker, connection.post());
                 worker.drive(connection, stream, here).await;
             }
@@ -399,10 +399,10 @@ impl<S: Service> Worker<S> {
 
     /// Serves one connection until it leaves.
     async fn drive(self: Rc<Self>, connection: Box<Connection<S>>, stream: TcpStream, _here: Here<S>) {
-        let mut served = Served::new(connection, stream, Rc::clone(&self));
+        let mut served = ActiveConnection::new(connection, stream, Rc::clone(&self));
         // Unconstrained: a round is bounded by itself, and the timer must be registered when it is polled.
         let end = tokio::task::unconstrained(poll_fn(|cx| served.poll(cx))).await;
-        let Served { mut connection, stream, .. } = served;
+        let ActiveConnection { mut connection, stream, .. } = served;
         let remote = connection.peer().remote;
         match end {
             End::Closed(why) => tracing::debug!(%remote, why, "connection closed"),

@@ -5,14 +5,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use rustix::net::AddressFamily;
 use wire::{Cursor, Truncated};
 
-use crate::netlink::{Question, attributes};
+use crate::netlink::{DumpRequest, attributes};
 
 /// A request body for the family "any".
 const ANY: &[u8] = &[0; 16];
 /// RTM_GETLINK, RTM_NEWLINK
-pub const LINKS: Question<'static> = Question { ask: 18, answer: 16, body: ANY };
+pub const LINKS: DumpRequest<'static> = DumpRequest { ask: 18, answer: 16, body: ANY };
 /// RTM_GETADDR, RTM_NEWADDR
-pub const ADDRESSES: Question<'static> = Question { ask: 22, answer: 20, body: ANY };
+pub const ADDRESSES: DumpRequest<'static> = DumpRequest { ask: 22, answer: 20, body: ANY };
 /// RTMGRP_LINK, RTMGRP_IPV4_IFADDR and RTMGRP_IPV6_IFADDR.
 pub const CHANGES: u32 = 0x1 | 0x10 | 0x100;
 

@@ -14,7 +14,7 @@ use std::net::IpAddr;
 
 pub use watch::{Watcher, watch};
 
-use crate::netlink::{Protocol, Socket};
+use crate::netlink::{NetlinkFamily, Socket};
 
 /// One address of one of the host's interfaces.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,7 +46,7 @@ pub struct InterfaceAddress {
 /// # Errors
 /// The kernel refuses netlink sockets, or its reply makes no sense.
 pub fn read() -> io::Result<Vec<InterfaceAddress>> {
-    let socket = Socket::open(Protocol::Route, 0)?;
+    let socket = Socket::open(NetlinkFamily::Route, 0)?;
     let links = socket.dump(messages::LINKS, messages::link)?;
     let addresses = socket.dump(messages::ADDRESSES, messages::address)?;
     let mut found = Vec::new();

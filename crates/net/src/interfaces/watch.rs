@@ -10,7 +10,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::messages::CHANGES;
 use super::{InterfaceAddress, read};
-use crate::netlink::{Protocol, Socket};
+use crate::netlink::{NetlinkFamily, Socket};
 
 /// A change seldom comes alone: the time to wait for related ones.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -42,7 +42,7 @@ impl Drop for Watcher {
 /// The kernel refuses netlink sockets, or the host has no thread left.
 pub fn watch(mut on_change: impl FnMut(&[InterfaceAddress]) + Send + 'static) -> io::Result<Watcher> {
     // Opened before the first reading, so that no change is missed in between.
-    let changes = Socket::open(Protocol::Route, CHANGES)?;
+    let changes = Socket::open(NetlinkFamily::Route, CHANGES)?;
     let mut known = read()?;
     on_change(&known);
     let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);

@@ -14,12 +14,12 @@ use wire::endpoint::Principal;
 
 use crate::clock;
 use crate::config::Config;
-use crate::crowd::{Crowd, Seat, Seated};
-use crate::lane::{Lane, Standing};
+use crate::unproved::{UnprovedConnections, UnprovedEntry, Evictable};
+use crate::priority_lane::{PriorityLane, Standing};
 
 /// All connections of one server.
 #[derive(Debug)]
-pub(crate) struct Census {
+pub(crate) struct ConnectionRegistry {
     bounds: Bounds,
     refusals: [AtomicU64; 5],
     /// Connections that were closed in favour of others.
@@ -27,12 +27,12 @@ pub(crate) struct Census {
     /// Connections of unproved clients: those that have not logged on or made a session.
     unproved: AtomicUsize,
     /// The priority lane, whose worker comes after all others.
-    lane: Lane,
+    lane: PriorityLane,
     /// Number of connections on each worker.
     load: Box<[AtomicUsize]>,
     /// The load of each worker.
     busy: Box<[Busy]>,
-    state: Mutex<State>,
+    state: Mutex<RegistryState>,
 }
 
 /// Connections of unproved clients may use this fraction of the descriptors.
@@ -73,7 +73,7 @@ impl Bounds {
 
 /// The reason for refusing a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Why {
+pub(crate) enum RefusalReason {
     All,
     Address,
     Unproved,
@@ -81,24 +81,24 @@ pub(crate) enum Why {
     Descriptors,
 }
 
-impl Why {
+impl RefusalReason {
     pub(crate) fn text(self) -> &'static str {
         match self {
-            Why::All => "all places are taken",
-            Why::Address => "its address has as many connections as one may have",
-            Why::Unproved => "too many connections of its address have not logged on or made a session",
-            Why::Crowd => {
+            RefusalReason::All => "all places are taken",
+            RefusalReason::Address => "its address has as many connections as one may have",
+            RefusalReason::Unproved => "too many connections of its address have not logged on or made a session",
+            RefusalReason::Crowd => {
                 "too many connections have not logged on or made a session, and no address has more of them"
             }
-            Why::Descriptors => "descriptors run short, and its address has more than its share",
+            RefusalReason::Descriptors => "descriptors run short, and its address has more than its share",
         }
     }
 }
 
 /// The refusal of a connection.
 #[derive(Debug)]
-pub(crate) struct Refused {
-    pub(crate) why: Why,
+pub(crate) struct AdmissionDenied {
+    pub(crate) why: RefusalReason,
     /// Whether to log the refusal: once in a while for each address.
     pub(crate) is_told: bool,
     /// Number of connections of the address.
@@ -141,7 +141,7 @@ fn host(address: IpAddr) -> IpAddr {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RegistryState {
     total: usize,
     /// Number of connections of each address.
     addresses: HashMap<IpAddr, usize>,
@@ -151,14 +151,13 @@ struct State {
     owners: usize,
     owned: usize,
     /// The unproved connections.
-    crowd: Crowd,
-    /// The refusals that were logged, and when (monotonic ns).
-    told: Vec<(IpAddr, Why, u64)>,
+    unproved_connections: UnprovedConnections,    /// The refusals that were logged, and when (monotonic ns).
+    told: Vec<(IpAddr, RefusalReason, u64)>,
     /// For each placement key its number of connections on each worker.
     keys: HashMap<u128, Box<[usize]>>,
 }
 
-impl State {
+impl RegistryState {
     /// Whether there are connections of more than one owner. A connection without an owner counts as another
     /// owner's.
     fn is_shared(&self) -> bool {
@@ -197,7 +196,7 @@ impl State {
     }
 
     /// Whether to log a refusal of an address.
-    fn tells(&mut self, address: IpAddr, why: Why, now_ns: u64) -> bool {
+    fn tells(&mut self, address: IpAddr, why: RefusalReason, now_ns: u64) -> bool {
         self.told.retain(|(.., at)| now_ns.saturating_sub(*at) < SILENCE_NS);
         let is_known = self.told.iter().any(|(of, what, _)| (*of, *what) == (address, why));
         let tells = !is_known && self.told.len() < LINES;
@@ -221,8 +220,8 @@ const QUIET_NS: u64 = 100_000_000;
 
 /// The registration of one connection. It ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
-    census: Arc<Census>,
+pub(crate) struct Registration {
+    registry: Arc<ConnectionRegistry>,
     address: IpAddr,
     /// The worker of the connection while it is not in the priority lane.
     home: usize,
@@ -231,15 +230,15 @@ pub(crate) struct Place {
     owner: Option<(Owner, Arc<Standing>)>,
     key: Option<u128>,
     /// The entry among the unproved connections.
-    seat: Arc<Seat>,
+    entry: Arc<UnprovedEntry>,
     proved: bool,
 }
 
-impl Census {
+impl ConnectionRegistry {
     /// A registry for this many workers and the priority lane.
-    pub(crate) fn new(workers: usize, bounds: Bounds) -> Arc<Census> {
-        Arc::new(Census {
-            lane: Lane::new(workers),
+    pub(crate) fn new(workers: usize, bounds: Bounds) -> Arc<ConnectionRegistry> {
+        Arc::new(ConnectionRegistry {
+            lane: PriorityLane::new(workers),
             bounds,
             refusals: Default::default(),
             displaced: AtomicU64::new(0),
@@ -254,28 +253,28 @@ impl Census {
     /// connections. If places run short, it takes the place of an unproved connection whose address has more
     /// of those.
     pub(crate) fn admit(
-        self: &Arc<Census>,
+        self: &Arc<ConnectionRegistry>,
         address: IpAddr,
         descriptor: u64,
         now_ns: u64,
-    ) -> Result<Place, Refused> {
+    ) -> Result<Registration, AdmissionDenied> {
         let address = address.to_canonical();
         let mut state = self.state.lock();
         let connections = state.addresses.get(&address).copied().unwrap_or_default();
         if let Some(why) = self.refuses(&mut state, address, connections, descriptor, now_ns) {
             self.refusals[why as usize].fetch_add(1, Relaxed);
             let is_told = state.tells(address, why, now_ns);
-            return Err(Refused { why, is_told, connections });
+            return Err(AdmissionDenied { why, is_told, connections });
         }
         *state.addresses.entry(address).or_default() += 1;
         state.total += 1;
-        let seat = state.crowd.enter(address);
-        self.unproved.store(state.crowd.len(), Relaxed);
+        let entry = state.unproved_connections.enter(address);
+        self.unproved.store(state.unproved_connections.len(), Relaxed);
         self.lane.set_shared(state.is_shared());
         let home = self.emptiest();
         self.load[home].fetch_add(1, Relaxed);
-        let census = Arc::clone(self);
-        Ok(Place { census, address, home, is_in_lane: false, owner: None, key: None, seat, proved: false })
+        let registry = Arc::clone(self);
+        Ok(Registration { registry, address, home, is_in_lane: false, owner: None, key: None, entry, proved: false })
     }
 
     /// The worker with the fewest connections.
@@ -284,7 +283,7 @@ impl Census {
     }
 
     /// The priority lane.
-    pub(crate) fn lane(&self) -> &Lane {
+    pub(crate) fn lane(&self) -> &PriorityLane {
         &self.lane
     }
 
@@ -292,40 +291,40 @@ impl Census {
     /// another connection is closed for it.
     fn refuses(
         &self,
-        state: &mut State,
+        state: &mut RegistryState,
         address: IpAddr,
         own: usize,
         descriptor: u64,
         now_ns: u64,
-    ) -> Option<Why> {
+    ) -> Option<RefusalReason> {
         let Bounds { all, of_address, unproved, crowd, .. } = self.bounds;
-        let own_unproved = state.crowd.of(address);
+        let own_unproved = state.unproved_connections.of(address);
         let is_scarce = self.bounds.are_scarce(descriptor);
         if own >= of_address {
-            return Some(Why::Address);
+            return Some(RefusalReason::Address);
         }
         if own_unproved >= unproved {
-            return Some(Why::Unproved);
+            return Some(RefusalReason::Unproved);
         }
         if is_scarce && own * state.addresses.len() > state.total {
-            return Some(Why::Descriptors);
+            return Some(RefusalReason::Descriptors);
         }
         let short_of = match () {
-            () if state.total >= all => Why::All,
-            () if state.crowd.len() >= crowd => Why::Crowd,
-            () if is_scarce => Why::Descriptors,
+            () if state.total >= all => RefusalReason::All,
+            () if state.unproved_connections.len() >= crowd => RefusalReason::Crowd,
+            () if is_scarce => RefusalReason::Descriptors,
             () => return None,
         };
         // Descriptors that run short are still available.
-        let is_refused = !self.displace(state, own_unproved, now_ns) && short_of != Why::Descriptors;
+        let is_refused = !self.displace(state, own_unproved, now_ns) && short_of != RefusalReason::Descriptors;
         is_refused.then_some(short_of)
     }
 
     /// Closes an unproved connection, if its address has more than `fewer` of those.
-    fn displace(&self, state: &mut State, fewer: usize, now_ns: u64) -> bool {
-        let Some(address) = state.crowd.displace(fewer) else { return false };
+    fn displace(&self, state: &mut RegistryState, fewer: usize, now_ns: u64) -> bool {
+        let Some(address) = state.unproved_connections.displace(fewer) else { return false };
         self.displaced.fetch_add(1, Relaxed);
-        if state.tells(address, Why::Crowd, now_ns) {
+        if state.tells(address, RefusalReason::Crowd, now_ns) {
             tracing::warn!(%address, "places run short: a connection that has not logged on or made a session gives its own up");
         }
         true
@@ -344,13 +343,13 @@ impl Census {
 
     /// Number of refused connections.
     pub(crate) fn refusals(&self) -> Refusals {
-        let count = |why: Why| self.refusals[why as usize].load(Relaxed);
+        let count = |why: RefusalReason| self.refusals[why as usize].load(Relaxed);
         Refusals {
-            all: count(Why::All),
-            address: count(Why::Address),
-            unproved: count(Why::Unproved) + count(Why::Crowd),
+            all: count(RefusalReason::All),
+            address: count(RefusalReason::Address),
+            unproved: count(RefusalReason::Unproved) + count(RefusalReason::Crowd),
             displaced: self.displaced.load(Relaxed),
-            descriptors: count(Why::Descriptors),
+            descriptors: count(RefusalReason::Descriptors),
         }
     }
 
@@ -388,29 +387,29 @@ impl Census {
     }
 }
 
-impl Place {
+impl Registration {
     /// The worker that the connection is on.
     pub(crate) fn worker(&self) -> usize {
-        if self.is_in_lane { self.census.lane.worker() } else { self.home }
+        if self.is_in_lane { self.registry.lane.worker() } else { self.home }
     }
 
     /// Chooses the worker of the connection. It is the one with the most connections of `key`, and among
     /// equals the one with the fewest others; the present one if it is as good. Returns the worker that the
     /// connection is on now.
     pub(crate) fn choose(&mut self, key: u128) -> usize {
-        let census = &*self.census;
-        let mut state = census.state.lock();
+        let registry = &*self.registry;
+        let mut state = registry.state.lock();
         let of_key =
-            state.keys.entry(key).or_insert_with(|| vec![0; census.lane.worker()].into_boxed_slice());
+            state.keys.entry(key).or_insert_with(|| vec![0; registry.lane.worker()].into_boxed_slice());
         let others =
-            |at: usize| census.load[at].load(Relaxed) - usize::from(!self.is_in_lane && at == self.home);
+            |at: usize| registry.load[at].load(Relaxed) - usize::from(!self.is_in_lane && at == self.home);
         let best = (0..of_key.len())
             .min_by_key(|&at| (Reverse(of_key[at]), others(at), at != self.home))
             .unwrap_or(self.home);
         of_key[best] += 1;
         self.key = Some(key);
         drop(state);
-        self.change(|place| place.home = best);
+        self.change(|registration| registration.home = best);
         self.worker()
     }
 
@@ -425,28 +424,28 @@ impl Place {
             return;
         }
         let owner = (principal, (principal == Principal::Host).then(|| host(self.address)));
-        let mut state = self.census.state.lock();
+        let mut state = self.registry.state.lock();
         let standing = state.join(owner);
         if let Some((before, _)) = self.owner.replace((owner, standing)) {
             state.part(before, clock::mono_ns());
         }
-        self.census.lane.set_shared(state.is_shared());
+        self.registry.lane.set_shared(state.is_shared());
     }
 
     /// Moves the connection into the priority lane if the lane admits it, or out of it otherwise. Returns its
     /// new worker.
     pub(crate) fn change_lane(&mut self, now_ns: u64) -> Option<usize> {
-        let is_in_lane = self.census.lane.admits(self.standing()?, now_ns);
+        let is_in_lane = self.registry.lane.admits(self.standing()?, now_ns);
         if is_in_lane == self.is_in_lane {
             return None;
         }
-        self.change(|place| place.is_in_lane = is_in_lane);
+        self.change(|registration| registration.is_in_lane = is_in_lane);
         Some(self.worker())
     }
 
     /// Names the connection to notify if it has to give up its place.
-    pub(crate) fn take(&self, who: Weak<dyn Seated>) {
-        self.seat.take(who);
+    pub(crate) fn notify_on_eviction(&self, connection: Weak<dyn Evictable>) {
+        self.entry.notify_on_eviction(connection);
     }
 
     /// Notes whether the client has proved itself as its protocol requires.
@@ -454,35 +453,35 @@ impl Place {
         if std::mem::replace(&mut self.proved, proved) == proved {
             return;
         }
-        let mut state = self.census.state.lock();
+        let mut state = self.registry.state.lock();
         match proved {
-            true => state.crowd.leave(self.address, &self.seat),
-            false => state.crowd.come_back(self.address, &self.seat),
+            true => state.unproved_connections.leave(self.address, &self.entry),
+            false => state.unproved_connections.come_back(self.address, &self.entry),
         }
-        self.census.unproved.store(state.crowd.len(), Relaxed);
+        self.registry.unproved.store(state.unproved_connections.len(), Relaxed);
     }
 
     /// Moves the connection from its own worker, where it is, to another one.
     pub(crate) fn go(&mut self, worker: usize) {
         if let Some(key) = self.key
-            && let Some(of_key) = self.census.state.lock().keys.get_mut(&key)
+            && let Some(of_key) = self.registry.state.lock().keys.get_mut(&key)
         {
             of_key[self.home] -= 1;
             of_key[worker] += 1;
         }
-        self.change(|place| place.home = worker);
+        self.change(|registration| registration.home = worker);
     }
 
-    fn change(&mut self, change: impl FnOnce(&mut Place)) {
-        self.census.load[self.worker()].fetch_sub(1, Relaxed);
+    fn change(&mut self, change: impl FnOnce(&mut Registration)) {
+        self.registry.load[self.worker()].fetch_sub(1, Relaxed);
         change(self);
-        self.census.load[self.worker()].fetch_add(1, Relaxed);
+        self.registry.load[self.worker()].fetch_add(1, Relaxed);
     }
 }
 
-impl Drop for Place {
+impl Drop for Registration {
     fn drop(&mut self) {
-        let mut state = self.census.state.lock();
+        let mut state = self.registry.state.lock();
         state.total -= 1;
         if let Some(count) = state.addresses.get_mut(&self.address) {
             *count -= 1;
@@ -493,9 +492,9 @@ impl Drop for Place {
         if let Some((owner, _)) = self.owner.take() {
             state.part(owner, clock::mono_ns());
         }
-        self.census.lane.set_shared(state.is_shared());
-        state.crowd.leave(self.address, &self.seat);
-        self.census.unproved.store(state.crowd.len(), Relaxed);
+        self.registry.lane.set_shared(state.is_shared());
+        state.unproved_connections.leave(self.address, &self.entry);
+        self.registry.unproved.store(state.unproved_connections.len(), Relaxed);
         if let Some(key) = self.key
             && let Some(of_key) = state.keys.get_mut(&key)
         {
@@ -504,185 +503,185 @@ impl Drop for Place {
                 state.keys.remove(&key);
             }
         }
-        self.census.load[self.worker()].fetch_sub(1, Relaxed);
+        self.registry.load[self.worker()].fetch_sub(1, Relaxed);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lane::{Ledger, Occupancy};
+    use crate::priority_lane::{Ledger, Occupancy};
     use std::net::Ipv4Addr;
 
     const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
-    fn census(workers: usize, all: usize, of_address: usize) -> Arc<Census> {
-        Census::new(workers, Bounds { all, of_address, unproved: 64, crowd: 100, descriptors: 800 })
+    fn registry(workers: usize, all: usize, of_address: usize) -> Arc<ConnectionRegistry> {
+        ConnectionRegistry::new(workers, Bounds { all, of_address, unproved: 64, crowd: 100, descriptors: 800 })
     }
 
     #[test]
     fn an_address_has_only_so_many_that_have_proved_nothing() {
-        let census = census(1, 1000, 1000);
-        let mut places: Vec<Place> = (0..64).filter_map(|_| census.admit(HOME, 9, 0).ok()).collect();
-        assert_eq!((places.len(), census.unproved()), (64, 64));
-        let refused = census.admit(HOME, 9, 0).expect_err("one more");
-        assert_eq!((refused.why, refused.is_told, refused.connections), (Why::Unproved, true, 64));
-        assert!(!census.admit(HOME, 9, SILENCE_NS - 1).expect_err("one more").is_told);
-        assert!(census.admit(HOME, 9, SILENCE_NS).expect_err("one more").is_told);
-        assert!(census.admit(OTHER, 9, 0).is_ok());
-        places[0].set_proved(true);
-        let more = census.admit(HOME, 9, 0).expect("one has proved who it is");
-        assert!(census.admit(HOME, 9, 0).is_err());
-        places[1].set_proved(true);
-        places[1].set_proved(false);
-        assert!(census.admit(HOME, 9, 0).is_err());
-        drop((more, places));
-        assert_eq!(census.unproved(), 0);
-        assert_eq!(census.refusals(), Refusals { unproved: 5, ..Refusals::default() });
+        let registry = registry(1, 1000, 1000);
+        let mut registrations: Vec<Registration> = (0..64).filter_map(|_| registry.admit(HOME, 9, 0).ok()).collect();
+        assert_eq!((registrations.len(), registry.unproved()), (64, 64));
+        let refused = registry.admit(HOME, 9, 0).expect_err("one more");
+        assert_eq!((refused.why, refused.is_told, refused.connections), (RefusalReason::Unproved, true, 64));
+        assert!(!registry.admit(HOME, 9, SILENCE_NS - 1).expect_err("one more").is_told);
+        assert!(registry.admit(HOME, 9, SILENCE_NS).expect_err("one more").is_told);
+        assert!(registry.admit(OTHER, 9, 0).is_ok());
+        registrations[0].set_proved(true);
+        let more = registry.admit(HOME, 9, 0).expect("one has proved who it is");
+        assert!(registry.admit(HOME, 9, 0).is_err());
+        registrations[1].set_proved(true);
+        registrations[1].set_proved(false);
+        assert!(registry.admit(HOME, 9, 0).is_err());
+        drop((more, registrations));
+        assert_eq!(registry.unproved(), 0);
+        assert_eq!(registry.refusals(), Refusals { unproved: 5, ..Refusals::default() });
     }
 
     #[test]
     fn with_few_descriptors_left_only_who_has_no_more_than_a_share_gets_a_connection() {
-        let census = census(1, 1000, 1000);
-        let mut places: Vec<Place> = (0..10).filter_map(|_| census.admit(HOME, 699, 0).ok()).collect();
+        let registry = registry(1, 1000, 1000);
+        let mut registrations: Vec<Registration> = (0..10).filter_map(|_| registry.admit(HOME, 699, 0).ok()).collect();
         // A newcomer from the same address alone displaces nobody.
-        places.extend(census.admit(HOME, 700, 0).ok());
-        places.extend(census.admit(OTHER, 700, 0).ok());
-        assert_eq!(places.len(), 12);
-        assert_eq!(census.admit(HOME, 700, 0).expect_err("it has more").why, Why::Descriptors);
-        assert!(census.admit(HOME, 699, 0).is_ok());
-        assert!(census.admit(OTHER, 799, 0).is_ok());
+        registrations.extend(registry.admit(HOME, 700, 0).ok());
+        registrations.extend(registry.admit(OTHER, 700, 0).ok());
+        assert_eq!(registrations.len(), 12);
+        assert_eq!(registry.admit(HOME, 700, 0).expect_err("it has more").why, RefusalReason::Descriptors);
+        assert!(registry.admit(HOME, 699, 0).is_ok());
+        assert!(registry.admit(OTHER, 799, 0).is_ok());
     }
 
     #[derive(Default)]
-    struct Client(AtomicUsize);
+    struct EvictionProbe(AtomicUsize);
 
-    impl Seated for Client {
+    impl Evictable for EvictionProbe {
         fn make_way(&self) {
             self.0.fetch_add(1, Relaxed);
         }
     }
 
-    fn sit(place: &Place) -> Arc<Client> {
-        let client = Arc::new(Client::default());
-        let weak: Weak<Client> = Arc::downgrade(&client);
-        place.take(weak);
+    fn sit(registration: &Registration) -> Arc<EvictionProbe> {
+        let client = Arc::new(EvictionProbe::default());
+        let weak: Weak<EvictionProbe> = Arc::downgrade(&client);
+        registration.notify_on_eviction(weak);
         client
     }
 
     #[test]
     fn where_places_run_short_the_address_with_most_that_prove_nothing_gives_one_up() {
-        let census = census(1, 1000, 1000);
+        let registry = registry(1, 1000, 1000);
         let mut strangers = Vec::new();
         for at in 0..100 {
             let address = if at < 40 { HOME } else { IpAddr::V4(Ipv4Addr::from(at)) };
-            strangers.push(census.admit(address, 9, 0).expect("there is room"));
+            strangers.push(registry.admit(address, 9, 0).expect("there is room"));
         }
         let clients: Vec<_> = strangers.iter().map(sit).collect();
         let told = || clients.iter().map(|client| client.0.load(Relaxed)).collect::<Vec<_>>();
-        assert_eq!(census.admit(HOME, 9, 0).expect_err("it has most").why, Why::Crowd);
+        assert_eq!(registry.admit(HOME, 9, 0).expect_err("it has most").why, RefusalReason::Crowd);
         assert_eq!(told().iter().sum::<usize>(), 0);
-        let mut newcomer = census.admit(OTHER, 9, 0).expect("one of the others goes");
-        assert_eq!((told()[0], told().iter().sum::<usize>(), census.unproved()), (1, 1, 100));
+        let mut newcomer = registry.admit(OTHER, 9, 0).expect("one of the others goes");
+        assert_eq!((told()[0], told().iter().sum::<usize>(), registry.unproved()), (1, 1, 100));
         // A client that has proved itself is not displaced, and there is room for one more.
         newcomer.set_proved(true);
-        assert_eq!(census.unproved(), 99);
-        let _second = census.admit(OTHER, 9, 0).expect("there is room");
+        assert_eq!(registry.unproved(), 99);
+        let _second = registry.admit(OTHER, 9, 0).expect("there is room");
         assert_eq!(told().iter().sum::<usize>(), 1);
         // The host has no descriptor left.
-        assert!(census.make_room(0));
-        assert_eq!((told()[1], census.refusals().displaced, census.refusals().unproved), (1, 2, 1));
+        assert!(registry.make_room(0));
+        assert_eq!((told()[1], registry.refusals().displaced, registry.refusals().unproved), (1, 2, 1));
         drop((strangers, newcomer));
-        assert_eq!(census.unproved(), 1);
+        assert_eq!(registry.unproved(), 1);
     }
 
     #[test]
     fn where_all_places_are_taken_one_that_has_proved_nothing_goes_and_nobody_else() {
-        let census = census(1, 3, 3);
-        let mut places: Vec<Place> = (0..3).filter_map(|_| census.admit(HOME, 9, 0).ok()).collect();
-        let clients: Vec<_> = places.iter().map(sit).collect();
-        places.iter_mut().for_each(|place| place.set_proved(true));
-        assert_eq!(census.admit(OTHER, 9, 0).expect_err("it is full").why, Why::All);
-        places[1].set_proved(false);
-        let _newcomer = census.admit(OTHER, 9, 0).expect("one goes");
+        let registry = registry(1, 3, 3);
+        let mut registrations: Vec<Registration> = (0..3).filter_map(|_| registry.admit(HOME, 9, 0).ok()).collect();
+        let clients: Vec<_> = registrations.iter().map(sit).collect();
+        registrations.iter_mut().for_each(|registration| registration.set_proved(true));
+        assert_eq!(registry.admit(OTHER, 9, 0).expect_err("it is full").why, RefusalReason::All);
+        registrations[1].set_proved(false);
+        let _newcomer = registry.admit(OTHER, 9, 0).expect("one goes");
         assert_eq!(clients.iter().map(|client| client.0.load(Relaxed)).collect::<Vec<_>>(), [0, 1, 0]);
     }
 
     #[test]
     fn the_log_tells_of_few_addresses_at_a_time() {
-        let census = census(1, 0, 1);
+        let registry = registry(1, 0, 1);
         let told = (0..50)
-            .filter(|at| census.admit(IpAddr::V4(Ipv4Addr::from(*at)), 9, 0).expect_err("full").is_told);
+            .filter(|at| registry.admit(IpAddr::V4(Ipv4Addr::from(*at)), 9, 0).expect_err("full").is_told);
         assert_eq!(told.count(), LINES);
     }
 
     #[test]
     fn connections_of_one_key_come_together_and_keys_are_spread() {
-        let census = census(2, 100, 100);
-        let mut places: Vec<Place> = (0..8).filter_map(|_| census.admit(HOME, 9, 0).ok()).collect();
+        let registry = registry(2, 100, 100);
+        let mut registrations: Vec<Registration> = (0..8).filter_map(|_| registry.admit(HOME, 9, 0).ok()).collect();
         for (at, key) in [(0, 7), (1, 7), (2, 7), (3, 7)] {
-            assert_eq!(places[at].choose(key), 0);
+            assert_eq!(registrations[at].choose(key), 0);
         }
-        assert_eq!(census.load(), [6, 2, 0]);
-        assert_eq!(places[4].choose(8), 1);
-        places[0].go(1);
-        assert_eq!(census.load(), [4, 4, 0]);
-        drop(places);
-        assert_eq!(census.load(), [0, 0, 0]);
-        assert!(census.state.lock().keys.is_empty());
-        assert!(census.state.lock().addresses.is_empty());
+        assert_eq!(registry.load(), [6, 2, 0]);
+        assert_eq!(registrations[4].choose(8), 1);
+        registrations[0].go(1);
+        assert_eq!(registry.load(), [4, 4, 0]);
+        drop(registrations);
+        assert_eq!(registry.load(), [0, 0, 0]);
+        assert!(registry.state.lock().keys.is_empty());
+        assert!(registry.state.lock().addresses.is_empty());
     }
 
-    fn make_busy(census: &Census) -> u64 {
+    fn make_busy(registry: &ConnectionRegistry) -> u64 {
         let (mut occupancy, now_ns) = (Occupancy::default(), clock::mono_ns());
-        occupancy.tell(census.lane(), now_ns - 1_000_000_000);
-        occupancy.tell(census.lane(), now_ns);
+        occupancy.tell(registry.lane(), now_ns - 1_000_000_000);
+        occupancy.tell(registry.lane(), now_ns);
         now_ns
     }
 
     #[test]
     fn connections_go_to_the_lane_while_workers_are_busy_and_leave_it_when_they_take_too_much() {
-        let census = census(2, 100, 100);
-        let now_ns = make_busy(&census);
-        let mut place = census.admit(HOME, 9, now_ns).expect("there is room");
-        assert_eq!((place.worker(), place.choose(7)), (0, 0));
-        place.belongs_to(Principal::User(1));
-        assert_eq!(place.change_lane(now_ns), None, "it is alone");
+        let registry = registry(2, 100, 100);
+        let now_ns = make_busy(&registry);
+        let mut registration = registry.admit(HOME, 9, now_ns).expect("there is room");
+        assert_eq!((registration.worker(), registration.choose(7)), (0, 0));
+        registration.belongs_to(Principal::User(1));
+        assert_eq!(registration.change_lane(now_ns), None, "it is alone");
         // The owner of the second connection is not known yet.
-        let mut other = census.admit(HOME, 9, now_ns).expect("there is room");
-        assert_eq!((other.change_lane(now_ns), place.change_lane(now_ns)), (None, Some(2)));
+        let mut other = registry.admit(HOME, 9, now_ns).expect("there is room");
+        assert_eq!((other.change_lane(now_ns), registration.change_lane(now_ns)), (None, Some(2)));
         assert_eq!(other.choose(7), 0, "the first one is at home there");
         other.belongs_to(Principal::User(1));
-        assert_eq!(place.change_lane(now_ns), Some(0), "there is nobody else any more");
-        let mut third = census.admit(OTHER, 9, now_ns).expect("there is room");
+        assert_eq!(registration.change_lane(now_ns), Some(0), "there is nobody else any more");
+        let mut third = registry.admit(OTHER, 9, now_ns).expect("there is room");
         third.belongs_to(Principal::Host);
-        assert_eq!([&mut place, &mut other, &mut third].map(|place| place.change_lane(now_ns)), [Some(2); 3]);
-        assert_eq!(census.load(), [0, 0, 3]);
-        Ledger::default().charge(place.standing().expect("it is known"), 1_000_000_000, now_ns);
-        assert_eq!((place.change_lane(now_ns), other.change_lane(now_ns)), (Some(0), Some(0)));
+        assert_eq!([&mut registration, &mut other, &mut third].map(|registration| registration.change_lane(now_ns)), [Some(2); 3]);
+        assert_eq!(registry.load(), [0, 0, 3]);
+        Ledger::default().charge(registration.standing().expect("it is known"), 1_000_000_000, now_ns);
+        assert_eq!((registration.change_lane(now_ns), other.change_lane(now_ns)), (Some(0), Some(0)));
         assert_eq!(third.change_lane(now_ns + 60_000_000_000), Some(1), "the workers have been idle");
         // The time that it took is remembered while it has no connection.
-        drop((place, other));
-        let mut again = census.admit(HOME, 9, now_ns).expect("there is room");
+        drop((registration, other));
+        let mut again = registry.admit(HOME, 9, now_ns).expect("there is room");
         again.belongs_to(Principal::User(1));
         assert_eq!(again.change_lane(now_ns), None);
         drop((again, third));
-        let state = census.state.lock();
+        let state = registry.state.lock();
         assert_eq!((state.standings.len(), state.owners, state.keys.len()), (1, 0, 0));
-        assert_eq!(census.load(), [0, 0, 0]);
+        assert_eq!(registry.load(), [0, 0, 0]);
     }
 
     #[test]
     fn the_lane_remembers_only_some_of_those_without_connections() {
-        let census = census(1, 1000, 1000);
+        let registry = registry(1, 1000, 1000);
         for user in 0..=MOST_STANDINGS as u64 + 1 {
-            let mut place = census.admit(HOME, 9, 1).expect("there is room");
-            place.belongs_to(Principal::User(user));
-            Ledger::default().charge(place.standing().expect("it is known"), 1_000_000_000, clock::mono_ns());
+            let mut registration = registry.admit(HOME, 9, 1).expect("there is room");
+            registration.belongs_to(Principal::User(user));
+            Ledger::default().charge(registration.standing().expect("it is known"), 1_000_000_000, clock::mono_ns());
         }
-        assert!(census.state.lock().standings.len() <= MOST_STANDINGS);
+        assert!(registry.state.lock().standings.len() <= MOST_STANDINGS);
     }
 
     #[test]
@@ -695,34 +694,34 @@ mod tests {
 
     #[test]
     fn the_worker_that_has_least_to_do_is_found() {
-        let census = census(3, 100, 100);
+        let registry = registry(3, 100, 100);
         let now = 10 * QUIET_NS;
-        census.say(0, 950, now);
-        census.say(1, 700, now);
-        census.say(2, 300, now);
-        assert_eq!(census.idlest(0, 650, now), Some(2));
-        assert_eq!(census.idlest(2, 650, now), None);
-        census.say(2, 0, now);
-        assert_eq!(census.idlest(0, 200, now), Some(2));
-        census.say(2, 300, now);
-        assert_eq!(census.idlest(0, 200, now + QUIET_NS), None);
-        assert!(census.idlest(0, 200, now + QUIET_NS + 1).is_some(), "who says nothing does nothing");
+        registry.say(0, 950, now);
+        registry.say(1, 700, now);
+        registry.say(2, 300, now);
+        assert_eq!(registry.idlest(0, 650, now), Some(2));
+        assert_eq!(registry.idlest(2, 650, now), None);
+        registry.say(2, 0, now);
+        assert_eq!(registry.idlest(0, 200, now), Some(2));
+        registry.say(2, 300, now);
+        assert_eq!(registry.idlest(0, 200, now + QUIET_NS), None);
+        assert!(registry.idlest(0, 200, now + QUIET_NS + 1).is_some(), "who says nothing does nothing");
     }
 
     #[test]
     fn bounds_hold_for_all_and_for_one_address_in_any_spelling() {
-        let census = census(1, 3, 2);
+        let registry = registry(1, 3, 2);
         let mapped = IpAddr::V6(Ipv4Addr::LOCALHOST.to_ipv6_mapped());
-        let first = census.admit(HOME, 9, 0);
-        let second = census.admit(mapped, 9, 0);
+        let first = registry.admit(HOME, 9, 0);
+        let second = registry.admit(mapped, 9, 0);
         assert!(first.is_ok() && second.is_ok());
-        assert!(census.admit(HOME, 9, 0).is_err());
-        let third = census.admit(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 9, 0);
+        assert!(registry.admit(HOME, 9, 0).is_err());
+        let third = registry.admit(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 9, 0);
         assert!(third.is_ok());
-        let mut proved: Vec<Place> = [first, second, third].into_iter().filter_map(Result::ok).collect();
-        proved.iter_mut().for_each(|place| place.set_proved(true));
-        assert!(census.admit(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 9, 0).is_err());
+        let mut proved: Vec<Registration> = [first, second, third].into_iter().filter_map(Result::ok).collect();
+        proved.iter_mut().for_each(|registration| registration.set_proved(true));
+        assert!(registry.admit(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 9, 0).is_err());
         proved.swap_remove(0);
-        assert!(census.admit(HOME, 9, 0).is_ok());
+        assert!(registry.admit(HOME, 9, 0).is_ok());
     }
 }

@@ -8,7 +8,7 @@
 //! ran nor waited for long is not slow. A connection that becomes slow again soon after has to prove itself
 //! for longer.
 
-use crate::turn::Turn;
+use crate::batch::BatchReport;
 
 /// Quick batches in a row after which a connection runs inline again, at first.
 const PROBATION: u32 = 16;
@@ -33,7 +33,7 @@ const NS_FOR_A_BYTE: u64 = 1;
 
 /// The state of one connection.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct OffloadPolicy {
     /// The bound of one call (ns).
     slow_call_ns: u64,
     /// Quick batches still missing before batches run inline. Zero means inline.
@@ -46,32 +46,32 @@ pub(crate) struct Pace {
     warned: u32,
 }
 
-impl Pace {
-    pub(crate) fn new(slow_call_ns: u64) -> Pace {
-        Pace { slow_call_ns, to_prove: 0, probation: PROBATION, quick_turns: 0, warned: 0 }
+impl OffloadPolicy {
+    pub(crate) fn new(slow_call_ns: u64) -> OffloadPolicy {
+        OffloadPolicy { slow_call_ns, to_prove: 0, probation: PROBATION, quick_turns: 0, warned: 0 }
     }
 
     /// Whether the next batch runs on the pool.
-    pub(crate) fn hops(&self) -> bool {
+    pub(crate) fn runs_on_pool(&self) -> bool {
         self.to_prove > 0
     }
 
     /// Whether to measure the thread's work ([`ThreadWork`]) in the next batch.
-    pub(crate) fn looks(&self) -> bool {
-        self.warned > 0 || self.hops()
+    pub(crate) fn measures(&self) -> bool {
+        self.warned > 0 || self.runs_on_pool()
     }
 
     /// Notes the duration of a batch, and the work of the thread if it was measured.
-    pub(crate) fn note(&mut self, turn: &Turn) {
-        let Turn { calls, bytes, took_ns, effort, .. } = *turn;
+    pub(crate) fn note(&mut self, batch: &BatchReport) {
+        let BatchReport { calls, bytes, took_ns, thread_work, .. } = *batch;
         let bound_ns = self.slow_call_ns.saturating_mul(calls.clamp(1, TURN_CALLS));
         let work_ns = bound_ns.saturating_add(bytes.saturating_mul(NS_FOR_A_BYTE));
         let is_slow =
-            took_ns > bound_ns && effort.is_none_or(|effort| effort.exceeds(work_ns, bound_ns, took_ns));
-        match (is_slow, self.hops()) {
+            took_ns > bound_ns && thread_work.is_none_or(|thread_work| thread_work.exceeds(work_ns, bound_ns, took_ns));
+        match (is_slow, self.runs_on_pool()) {
             (true, false) => {
                 self.quick_turns = 0;
-                let is_proof = effort.is_some() || bytes < MUCH;
+                let is_proof = thread_work.is_some() || bytes < MUCH;
                 let is_very_slow = took_ns > bound_ns.saturating_mul(VERY_SLOW);
                 if self.warned == 0 && !(is_very_slow && is_proof) {
                     self.warned = if is_very_slow { LONG_MEMORY } else { MEMORY };
@@ -97,22 +97,22 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::effort::Effort;
+    use crate::thread_work::ThreadWork;
 
     const CALL: u64 = 200_000;
 
-    fn turn(calls: u64, took_ns: u64) -> Turn {
-        Turn { calls, took_ns, ..Turn::default() }
+    fn batch(calls: u64, took_ns: u64) -> BatchReport {
+        BatchReport { calls, took_ns, ..BatchReport::default() }
     }
 
     /// Two slow batches, then quick ones until the connection runs inline again. Returns the number of the
     /// quick ones.
-    fn away(pace: &mut Pace) -> u32 {
-        pace.note(&turn(1, 10 * CALL));
-        pace.note(&turn(1, 10 * CALL));
+    fn away(policy: &mut OffloadPolicy) -> u32 {
+        policy.note(&batch(1, 10 * CALL));
+        policy.note(&batch(1, 10 * CALL));
         let mut turns = 0;
-        while pace.hops() {
-            pace.note(&turn(1, 1000));
+        while policy.runs_on_pool() {
+            policy.note(&batch(1, 1000));
             turns += 1;
         }
         turns
@@ -120,95 +120,95 @@ mod tests {
 
     #[test]
     fn slow_turns_send_the_next_ones_away_and_quick_ones_bring_them_back() {
-        let mut pace = Pace::new(CALL);
-        pace.note(&turn(10, 10 * CALL));
-        pace.note(&turn(10, 10 * CALL));
-        assert!(!pace.hops(), "at the bound is not over it");
-        assert_eq!(away(&mut pace), PROBATION);
+        let mut policy = OffloadPolicy::new(CALL);
+        policy.note(&batch(10, 10 * CALL));
+        policy.note(&batch(10, 10 * CALL));
+        assert!(!policy.runs_on_pool(), "at the bound is not over it");
+        assert_eq!(away(&mut policy), PROBATION);
     }
 
     #[test]
     fn one_slow_turn_now_and_then_proves_nothing_but_a_very_slow_one_does() {
-        let mut pace = Pace::new(CALL);
+        let mut policy = OffloadPolicy::new(CALL);
         for _ in 0..100 {
-            pace.note(&turn(1, 10 * CALL));
-            assert!(!pace.hops());
-            (0..MEMORY).for_each(|_| pace.note(&turn(1, 1000)));
+            policy.note(&batch(1, 10 * CALL));
+            assert!(!policy.runs_on_pool());
+            (0..MEMORY).for_each(|_| policy.note(&batch(1, 1000)));
         }
-        pace.note(&turn(1, VERY_SLOW * CALL + 1));
-        assert!(pace.hops());
+        policy.note(&batch(1, VERY_SLOW * CALL + 1));
+        assert!(policy.runs_on_pool());
     }
 
     #[test]
     fn a_large_record_is_looked_at_before_it_is_called_slow() {
-        let large = |effort| Turn { bytes: 1 << 20, effort, ..turn(1, 100 * VERY_SLOW * CALL) };
-        let waited = Some(Effort { waits: 1, ..Effort::default() });
-        let put_aside = Some(Effort { waits: 1, put_aside_ns: 100 * VERY_SLOW * CALL, ..Effort::default() });
-        let mut pace = Pace::new(CALL);
-        assert!(!pace.looks());
-        pace.note(&large(None));
-        assert!(pace.looks() && !pace.hops(), "it may have been put aside");
-        pace.note(&large(put_aside));
-        assert!(!pace.hops());
-        (0..LONG_MEMORY - 2).for_each(|_| pace.note(&Turn { bytes: 1 << 20, ..turn(1, 1000) }));
-        assert!(pace.looks(), "a disk that stalls once in a while is found out");
-        pace.note(&large(waited));
-        assert!(pace.hops());
+        let large = |thread_work| BatchReport { bytes: 1 << 20, thread_work, ..batch(1, 100 * VERY_SLOW * CALL) };
+        let waited = Some(ThreadWork { waits: 1, ..ThreadWork::default() });
+        let put_aside = Some(ThreadWork { waits: 1, put_aside_ns: 100 * VERY_SLOW * CALL, ..ThreadWork::default() });
+        let mut policy = OffloadPolicy::new(CALL);
+        assert!(!policy.looks());
+        policy.note(&large(None));
+        assert!(policy.looks() && !policy.runs_on_pool(), "it may have been put aside");
+        policy.note(&large(put_aside));
+        assert!(!policy.runs_on_pool());
+        (0..LONG_MEMORY - 2).for_each(|_| policy.note(&BatchReport { bytes: 1 << 20, ..batch(1, 1000) }));
+        assert!(policy.looks(), "a disk that stalls once in a while is found out");
+        policy.note(&large(waited));
+        assert!(policy.runs_on_pool());
     }
 
     #[test]
     fn a_relapse_takes_longer_until_it_is_forgiven() {
-        let mut pace = Pace::new(CALL);
-        let (first, second) = (away(&mut pace), away(&mut pace));
+        let mut policy = OffloadPolicy::new(CALL);
+        let (first, second) = (away(&mut policy), away(&mut policy));
         assert!(second > first);
-        (0..FORGIVEN_AFTER).for_each(|_| pace.note(&turn(1, 1000)));
-        assert_eq!(away(&mut pace), first);
+        (0..FORGIVEN_AFTER).for_each(|_| policy.note(&batch(1, 1000)));
+        assert_eq!(away(&mut policy), first);
     }
 
     #[test]
     fn a_slow_turn_on_the_pool_keeps_it_there() {
-        let mut pace = Pace::new(CALL);
-        (0..2).for_each(|_| pace.note(&turn(1, 10 * CALL)));
-        pace.note(&turn(1, 1000));
-        pace.note(&turn(1, 10 * CALL));
+        let mut policy = OffloadPolicy::new(CALL);
+        (0..2).for_each(|_| policy.note(&batch(1, 10 * CALL)));
+        policy.note(&batch(1, 1000));
+        policy.note(&batch(1, 10 * CALL));
         for _ in 0..PROBATION {
-            assert!(pace.hops());
-            pace.note(&turn(1, 1000));
+            assert!(policy.runs_on_pool());
+            policy.note(&batch(1, 1000));
         }
-        assert!(!pace.hops());
+        assert!(!policy.runs_on_pool());
     }
 
     #[test]
     fn many_calls_do_not_excuse_a_long_turn() {
-        let mut pace = Pace::new(CALL);
-        (0..2).for_each(|_| pace.note(&turn(64, 64 * CALL)));
-        assert!(pace.hops());
+        let mut policy = OffloadPolicy::new(CALL);
+        (0..2).for_each(|_| policy.note(&batch(64, 64 * CALL)));
+        assert!(policy.runs_on_pool());
     }
 
     #[test]
     fn who_was_only_put_aside_is_not_slow() {
-        let mut pace = Pace::new(CALL);
+        let mut policy = OffloadPolicy::new(CALL);
         for _ in 0..100 {
-            pace.note(&turn(1, 10 * CALL));
-            assert!(pace.looks() && !pace.hops());
-            pace.note(&Turn { effort: Some(Effort::default()), ..turn(1, 10 * CALL) });
-            assert!(!pace.hops());
-            (0..MEMORY).for_each(|_| pace.note(&turn(1, 1000)));
-            assert!(!pace.looks());
+            policy.note(&batch(1, 10 * CALL));
+            assert!(policy.looks() && !policy.runs_on_pool());
+            policy.note(&BatchReport { thread_work: Some(ThreadWork::default()), ..batch(1, 10 * CALL) });
+            assert!(!policy.runs_on_pool());
+            (0..MEMORY).for_each(|_| policy.note(&batch(1, 1000)));
+            assert!(!policy.looks());
         }
     }
 
     #[test]
     fn to_copy_much_is_not_slow_but_to_wait_long_meanwhile_is() {
-        let mut pace = Pace::new(CALL);
+        let mut policy = OffloadPolicy::new(CALL);
         let took_ns = 4 * CALL;
         let of_a_mib = |cpu_ns| {
-            let effort = Some(Effort { cpu_ns, waits: 1, ..Effort::default() });
-            Turn { bytes: 1 << 20, effort, ..turn(1, took_ns) }
+            let thread_work = Some(ThreadWork { cpu_ns, waits: 1, ..ThreadWork::default() });
+            BatchReport { bytes: 1 << 20, thread_work, ..batch(1, took_ns) }
         };
-        (0..10).for_each(|_| pace.note(&of_a_mib(took_ns - CALL + 1)));
-        assert!(!pace.hops(), "it waited for a moment");
-        (0..2).for_each(|_| pace.note(&of_a_mib(took_ns - CALL)));
-        assert!(pace.hops());
+        (0..10).for_each(|_| policy.note(&of_a_mib(took_ns - CALL + 1)));
+        assert!(!policy.runs_on_pool(), "it waited for a moment");
+        (0..2).for_each(|_| policy.note(&of_a_mib(took_ns - CALL)));
+        assert!(policy.runs_on_pool());
     }
 }

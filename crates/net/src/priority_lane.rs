@@ -63,17 +63,17 @@ pub(crate) fn waited(ns: u64) {
 
 /// The lane as all workers know it.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct PriorityLane {
     worker: usize,
     busy_until_ns: AtomicU64,
     /// Whether connections of more than one principal are known.
     is_shared: AtomicBool,
 }
 
-impl Lane {
+impl PriorityLane {
     /// The lane is the worker with this number.
-    pub(crate) fn new(worker: usize) -> Lane {
-        Lane { worker, busy_until_ns: AtomicU64::new(0), is_shared: AtomicBool::new(false) }
+    pub(crate) fn new(worker: usize) -> PriorityLane {
+        PriorityLane { worker, busy_until_ns: AtomicU64::new(0), is_shared: AtomicBool::new(false) }
     }
 
     /// The number of its worker.
@@ -118,7 +118,7 @@ impl Occupancy {
     }
 
     /// Opens the lane after a span in which this worker was busy.
-    pub(crate) fn tell(&mut self, lane: &Lane, now_ns: u64) {
+    pub(crate) fn tell(&mut self, lane: &PriorityLane, now_ns: u64) {
         if self.look(now_ns).is_some_and(|worked| worked >= BUSY) {
             lane.busy_until_ns.store(now_ns.saturating_add(BUSY_NS), Relaxed);
         }
@@ -214,8 +214,8 @@ mod tests {
 
     const BEGIN_NS: u64 = 1_000_000_000;
 
-    fn lane() -> Lane {
-        let lane = Lane::new(2);
+    fn lane() -> PriorityLane {
+        let lane = PriorityLane::new(2);
         lane.set_shared(true);
         lane
     }
@@ -230,7 +230,7 @@ mod tests {
     }
 
     /// A lane, and a time at which it is open.
-    fn busy() -> (Lane, u64) {
+    fn busy() -> (PriorityLane, u64) {
         let (lane, mut occupancy) = (lane(), Occupancy::default());
         occupancy.tell(&lane, BEGIN_NS);
         assert!(!lane.admits(&Standing::default(), BEGIN_NS), "nothing is known of the time before");

@@ -11,58 +11,58 @@ use std::sync::{Arc, OnceLock, Weak};
 
 thread_local! {
     /// Whether a batch runs on this thread.
-    static TURNS: Cell<bool> = const { Cell::new(false) };
+    static IN_BATCH: Cell<bool> = const { Cell::new(false) };
     /// The gate of that batch, once it has one.
-    static GATE: RefCell<Option<Arc<Gate>>> = const { RefCell::new(None) };
+    static GATE: RefCell<Option<Arc<ReplyGate>>> = const { RefCell::new(None) };
 }
 
 /// A connection whose replies wait.
-pub(crate) trait Asker: Send + Sync {
+pub(crate) trait WaitingSender: Send + Sync {
     /// Tells it that its replies may leave.
-    fn go_on(&self);
+    fn release(&self);
 }
 
 /// Held by every connection that must send a notice first.
-pub(crate) struct Gate(OnceLock<Arc<dyn Asker>>);
+pub(crate) struct ReplyGate(OnceLock<Arc<dyn WaitingSender>>);
 
-impl Drop for Gate {
+impl Drop for ReplyGate {
     fn drop(&mut self) {
-        if let Some(asker) = self.0.get() {
-            asker.go_on();
+        if let Some(sender) = self.0.get() {
+            sender.release();
         }
     }
 }
 
 /// The gate of the batch that runs on this thread. None outside of batches.
-pub(crate) fn gate() -> Option<Arc<Gate>> {
-    if !TURNS.get() {
+pub(crate) fn gate() -> Option<Arc<ReplyGate>> {
+    if !IN_BATCH.get() {
         return None;
     }
-    let new = || Arc::new(Gate(OnceLock::new()));
+    let new = || Arc::new(ReplyGate(OnceLock::new()));
     GATE.with_borrow_mut(|gate| Some(Arc::clone(gate.get_or_insert_with(new))))
 }
 
 /// Marks the time in which a batch runs on this thread.
-pub(crate) struct Turning;
+pub(crate) struct BatchScope;
 
-impl Turning {
-    pub(crate) fn begin() -> Turning {
-        TURNS.set(true);
-        Turning
+impl BatchScope {
+    pub(crate) fn begin() -> BatchScope {
+        IN_BATCH.set(true);
+        BatchScope
     }
 
     /// Ends the batch. Returns the gate that its replies wait for, if there is one.
-    pub(crate) fn end(self, asker: impl FnOnce() -> Arc<dyn Asker>) -> Option<Weak<Gate>> {
+    pub(crate) fn end(self, sender: impl FnOnce() -> Arc<dyn WaitingSender>) -> Option<Weak<ReplyGate>> {
         let gate = GATE.with_borrow_mut(Option::take)?;
         // No other code sets it.
-        let _set = gate.0.set(asker());
+        let _set = gate.0.set(sender());
         Some(Arc::downgrade(&gate))
     }
 }
 
-impl Drop for Turning {
+impl Drop for BatchScope {
     fn drop(&mut self) {
-        TURNS.set(false);
+        IN_BATCH.set(false);
         // A batch that panicked leaves it behind.
         GATE.with_borrow_mut(Option::take);
     }
@@ -70,14 +70,14 @@ impl Drop for Turning {
 
 /// The gates that a connection's replies wait for.
 #[derive(Default)]
-pub(crate) struct Behind {
-    gates: Vec<Weak<Gate>>,
+pub(crate) struct ReplyBarrier {
+    gates: Vec<Weak<ReplyGate>>,
     until_ns: u64,
 }
 
-impl Behind {
+impl ReplyBarrier {
     /// Adds the gate of a batch. The replies wait until `until_ns` at the latest.
-    pub(crate) fn add(&mut self, gate: Weak<Gate>, until_ns: u64) {
+    pub(crate) fn add(&mut self, gate: Weak<ReplyGate>, until_ns: u64) {
         if self.gates.is_empty() {
             self.until_ns = until_ns;
         }
@@ -111,65 +111,65 @@ mod tests {
     #[derive(Default)]
     struct Count(AtomicUsize);
 
-    impl Asker for Count {
-        fn go_on(&self) {
+    impl WaitingSender for Count {
+        fn release(&self) {
             self.0.fetch_add(1, SeqCst);
         }
     }
 
-    fn ended(turning: Turning, asker: &Arc<Count>) -> Option<Weak<Gate>> {
-        let asker: Arc<dyn Asker> = Arc::<Count>::clone(asker);
-        turning.end(|| asker)
+    fn ended(scope: BatchScope, sender: &Arc<Count>) -> Option<Weak<ReplyGate>> {
+        let sender: Arc<dyn WaitingSender> = Arc::<Count>::clone(sender);
+        scope.end(|| sender)
     }
 
     #[test]
     fn a_turn_has_one_gate_and_only_when_it_tells_somebody() {
-        let asker = Arc::new(Count::default());
+        let sender = Arc::new(Count::default());
         assert!(gate().is_none());
-        assert!(ended(Turning::begin(), &asker).is_none());
-        let turning = Turning::begin();
+        assert!(ended(BatchScope::begin(), &sender).is_none());
+        let scope = BatchScope::begin();
         let (first, second) = (gate().unwrap(), gate().unwrap());
         assert!(Arc::ptr_eq(&first, &second));
-        let left = ended(turning, &asker).unwrap();
+        let left = ended(scope, &sender).unwrap();
         assert!(gate().is_none());
         drop(first);
-        assert_eq!((left.strong_count(), asker.0.load(SeqCst)), (1, 0));
+        assert_eq!((left.strong_count(), sender.0.load(SeqCst)), (1, 0));
         drop(second);
-        assert_eq!((left.strong_count(), asker.0.load(SeqCst)), (0, 1));
+        assert_eq!((left.strong_count(), sender.0.load(SeqCst)), (0, 1));
         // A batch that panics leaves nothing for the next one.
-        let panicked = Turning::begin();
+        let panicked = BatchScope::begin();
         let held = gate().unwrap();
         drop(panicked);
-        assert!(ended(Turning::begin(), &asker).is_none());
+        assert!(ended(BatchScope::begin(), &sender).is_none());
         drop(held);
-        assert_eq!(asker.0.load(SeqCst), 1);
+        assert_eq!(sender.0.load(SeqCst), 1);
     }
 
     #[test]
     fn answers_wait_for_each_gate_and_not_for_ever() {
-        let asker = Arc::new(Count::default());
+        let sender = Arc::new(Count::default());
         let one = || {
-            let turning = Turning::begin();
+            let scope = BatchScope::begin();
             let held = gate().unwrap();
-            (held, ended(turning, &asker).unwrap())
+            (held, ended(scope, &sender).unwrap())
         };
-        let mut behind = Behind::default();
-        assert!(!behind.waits(false, || unreachable!("the clock is not asked")));
+        let mut barrier = ReplyBarrier::default();
+        assert!(!barrier.waits(false, || unreachable!("the clock is not asked")));
         let (first, left) = one();
-        behind.add(left, 100);
+        barrier.add(left, 100);
         let (second, left) = one();
-        behind.add(left, 1_000_000);
-        assert_eq!(behind.deadline(), Some(100));
+        barrier.add(left, 1_000_000);
+        assert_eq!(barrier.deadline(), Some(100));
         drop(second);
-        assert!(behind.waits(false, || 99));
+        assert!(barrier.waits(false, || 99));
         drop(first);
-        assert!(!behind.waits(false, || 0));
-        assert_eq!(behind.deadline(), None);
+        assert!(!barrier.waits(false, || 0));
+        assert_eq!(barrier.deadline(), None);
         let (_held, left) = one();
-        behind.add(left, 100);
-        assert!(!behind.waits(false, || 100));
+        barrier.add(left, 100);
+        assert!(!barrier.waits(false, || 100));
         let (_held, left) = one();
-        behind.add(left, 100);
-        assert!(!behind.waits(true, || 0));
+        barrier.add(left, 100);
+        assert!(!barrier.waits(true, || 0));
     }
 }

@@ -16,41 +16,41 @@ const GRAIN_NS: u64 = 250_000;
 const LONGEST_NS: u64 = 3600 * 1_000_000_000;
 
 #[derive(Default)]
-struct State {
+struct TimerSetting {
     /// The time of the next call (monotonic ns).
     at_ns: Option<u64>,
     ends: bool,
 }
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct TimerShared {
+    state: Mutex<TimerSetting>,
     changed: Condvar,
 }
 
 /// The handle of the thread, which ends when this is dropped.
-pub struct Alarm {
-    shared: Arc<Shared>,
+pub struct TimerThread {
+    shared: Arc<TimerShared>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl std::fmt::Debug for Alarm {
+impl std::fmt::Debug for TimerThread {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Alarm").finish_non_exhaustive()
+        f.debug_struct("TimerThread").finish_non_exhaustive()
     }
 }
 
-impl Alarm {
+impl TimerThread {
     /// Starts a thread that calls `ring`. The result of `ring` is the time of the next call, if there is one.
     ///
     /// # Errors
     /// The host has no thread left.
-    pub fn start(ring: impl FnMut(Now) -> Option<u64> + Send + 'static) -> std::io::Result<Alarm> {
-        let shared = Arc::new(Shared::default());
+    pub fn start(ring: impl FnMut(Now) -> Option<u64> + Send + 'static) -> std::io::Result<TimerThread> {
+        let shared = Arc::new(TimerShared::default());
         let own = Arc::clone(&shared);
         let thread =
             std::thread::Builder::new().name("trunkline-alarm".to_owned()).spawn(move || own.run(ring))?;
-        Ok(Alarm { shared, thread: Some(thread) })
+        Ok(TimerThread { shared, thread: Some(thread) })
     }
 
     /// Asks for a call at this time (monotonic ns) or soon after, unless an earlier one is set.
@@ -64,7 +64,7 @@ impl Alarm {
     }
 }
 
-impl Drop for Alarm {
+impl Drop for TimerThread {
     fn drop(&mut self) {
         self.shared.state.lock().ends = true;
         self.shared.changed.notify_one();
@@ -77,7 +77,7 @@ impl Drop for Alarm {
     }
 }
 
-impl Shared {
+impl TimerShared {
     fn run(&self, mut ring: impl FnMut(Now) -> Option<u64>) {
         let mut earliest_ns = 0;
         let mut state = self.state.lock();
@@ -112,7 +112,7 @@ mod tests {
     fn it_rings_when_it_was_set_to_and_then_as_it_is_told() {
         let (rang, rings) = channel();
         let mut again = true;
-        let alarm = Alarm::start(move |now| {
+        let alarm = TimerThread::start(move |now| {
             rang.send(now.mono_ns).expect("somebody listens");
             std::mem::take(&mut again).then_some(now.mono_ns + 2_000_000)
         })

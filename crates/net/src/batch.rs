@@ -13,13 +13,13 @@ use wire::Now;
 use wire::endpoint::{Conversation, Output, Service};
 use wire::limits::{MAX_BATCH_BYTES, MAX_BATCH_HELD};
 
-use crate::behind::{Asker, Gate, Turning};
+use crate::delivery_order::{WaitingSender, ReplyGate, BatchScope};
 use crate::clock;
-use crate::effort::Effort;
+use crate::thread_work::ThreadWork;
 use crate::inbound::{Inbound, Next};
 use crate::mailbox::Post;
 use crate::pool::reason;
-use crate::receipts::Answer;
+use crate::receipts::ReceiptResult;
 
 /// The part of a connection that moves to the pool and back: the conversation, and the input that waits for
 /// it.
@@ -27,11 +27,11 @@ pub(crate) struct Core<C: Conversation> {
     pub(crate) conversation: C,
     pub(crate) inbound: Inbound,
     pub(crate) events: VecDeque<C::Event>,
-    pub(crate) receipts: VecDeque<Answer>,
+    pub(crate) receipts: VecDeque<ReceiptResult>,
     /// The gates that this conversation's notices keep closed for the replies of others.
-    pub(crate) gates: Vec<Arc<Gate>>,
+    pub(crate) gates: Vec<Arc<ReplyGate>>,
     /// The gate that the replies of the last batch wait for.
-    pub(crate) behind: Option<Weak<Gate>>,
+    pub(crate) reply_gate: Option<Weak<ReplyGate>>,
     /// Number of events at the front that are known not to be urgent, while only urgent ones are taken.
     pub(crate) passed_over: usize,
 }
@@ -60,7 +60,7 @@ fn find_urgent<C: Conversation>(
 
 /// The work of a batch.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Turn {
+pub(crate) struct BatchReport {
     pub(crate) messages: u64,
     pub(crate) events: u64,
     /// Events from the mailbox that are results of jobs.
@@ -71,7 +71,7 @@ pub(crate) struct Turn {
     pub(crate) bytes: u64,
     pub(crate) took_ns: u64,
     /// The work of the thread meanwhile, if it was measured.
-    pub(crate) effort: Option<Effort>,
+    pub(crate) thread_work: Option<ThreadWork>,
     /// The time of its end (monotonic ns).
     pub(crate) ended_ns: u64,
     /// All complete messages are answered. The rest has to wait for more bytes.
@@ -84,13 +84,13 @@ pub(crate) struct Turn {
 
 /// The parameters of a batch.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct How {
+pub(crate) struct BatchLimits {
     /// The most messages to answer. With zero they wait.
     pub(crate) messages: u64,
     /// Whether the client does not take its replies, so that only urgent events are taken.
     pub(crate) choked: bool,
     /// Whether to measure the thread's work, which takes six system calls.
-    pub(crate) looks: bool,
+    pub(crate) measures: bool,
 }
 
 /// Runs one batch, bounded by messages and bytes. A panic is caught and reported in the result.
@@ -100,33 +100,33 @@ pub(crate) fn run<S: Service>(
     core: &mut Core<S::Conversation>,
     out: &mut Output<<S::Conversation as Conversation>::Event>,
     now: Now,
-    How { messages: most, choked, looks }: How,
-) -> Turn {
-    let mut turn = Turn::default();
-    let before = looks.then(Effort::now);
-    let turning = Turning::begin();
+    BatchLimits { messages: most, choked, measures }: BatchLimits,
+) -> BatchReport {
+    let mut report = BatchReport::default();
+    let before = measures.then(ThreadWork::now);
+    let scope = BatchScope::begin();
     let answered = catch_unwind(AssertUnwindSafe(|| {
         let Core { conversation, inbound, events, receipts, passed_over, gates, .. } = core;
-        let (turn, queued) = (&mut turn, Queued::default());
+        let (report, queued) = (&mut report, Queued::default());
         let mut batch =
-            Batch { conversation, post, events, gates, passed_over, choked, out, now, turn, queued };
+            Batch { conversation, post, events, gates, passed_over, choked, out, now, report, queued };
         batch.answer_receipts(receipts);
         batch.answer_events();
         batch.answer_messages(service, inbound, most);
         batch.answer_deadline();
         batch.conversation.before_leaving();
         batch.queued.count(batch.out);
-        batch.turn.bytes += batch.queued.bytes as u64;
+        batch.report.bytes += batch.queued.bytes as u64;
     }));
     if let Err(panic) = answered {
         tracing::error!(reason = reason(&*panic), "a conversation panicked");
-        turn.panicked = true;
+        report.panicked = true;
     }
-    core.behind = turning.end(|| Arc::clone(post) as Arc<dyn Asker>);
-    turn.ended_ns = clock::mono_ns();
-    turn.took_ns = turn.ended_ns.saturating_sub(now.mono_ns);
-    turn.effort = before.map(|before| Effort::now().since(before));
-    turn
+    core.reply_gate = scope.end(|| Arc::clone(post) as Arc<dyn WaitingSender>);
+    report.ended_ns = clock::mono_ns();
+    report.took_ns = report.ended_ns.saturating_sub(now.mono_ns);
+    report.thread_work = before.map(|before| ThreadWork::now().since(before));
+    report
 }
 
 /// Sums the frames as they are queued, each only once.
@@ -156,12 +156,12 @@ struct Batch<'a, C: Conversation> {
     conversation: &'a mut C,
     post: &'a Post<C>,
     events: &'a mut VecDeque<C::Event>,
-    gates: &'a mut Vec<Arc<Gate>>,
+    gates: &'a mut Vec<Arc<ReplyGate>>,
     passed_over: &'a mut usize,
     choked: bool,
     out: &'a mut Output<C::Event>,
     now: Now,
-    turn: &'a mut Turn,
+    report: &'a mut BatchReport,
     queued: Queued,
 }
 
@@ -172,28 +172,28 @@ impl<C: Conversation> Batch<'_, C> {
         inbound: &mut Inbound,
         most: u64,
     ) {
-        while self.turn.messages < most && self.has_room() {
+        while self.report.messages < most && self.has_room() {
             let vouches = |head: &[u8]| self.conversation.vouches_for(head);
             match inbound.next(service, self.conversation.max_message(), vouches) {
                 Next::Message(message) => {
-                    if self.turn.messages == 0 {
+                    if self.report.messages == 0 {
                         service.before_batch(self.now);
                         self.answer_events();
                         if self.out.close {
                             return;
                         }
                     }
-                    self.turn.messages += 1;
-                    self.turn.calls += 1;
-                    self.turn.bytes += message.len() as u64;
+                    self.report.messages += 1;
+                    self.report.calls += 1;
+                    self.report.bytes += message.len() as u64;
                     self.conversation.on_message(message, self.now, self.out);
                 }
                 Next::Nothing => {
-                    self.turn.drained = true;
+                    self.report.drained = true;
                     return;
                 }
                 Next::Hostile => {
-                    self.turn.hostile = true;
+                    self.report.hostile = true;
                     return;
                 }
             }
@@ -201,23 +201,23 @@ impl<C: Conversation> Batch<'_, C> {
         }
     }
 
-    fn answer_receipts(&mut self, receipts: &mut VecDeque<Answer>) {
+    fn answer_receipts(&mut self, receipts: &mut VecDeque<ReceiptResult>) {
         while !self.out.close
-            && let Some(Answer { token, arrived }) = receipts.pop_front()
+            && let Some(ReceiptResult { token, arrived }) = receipts.pop_front()
         {
-            self.turn.calls += 1;
+            self.report.calls += 1;
             self.conversation.on_receipt(token, arrived, self.now, self.out);
         }
     }
 
     /// Takes the events that were posted until now, and handles as many as there is room for.
     fn answer_events(&mut self) {
-        self.turn.jobs_done += self.post.take_events(self.events, self.gates);
+        self.report.jobs_done += self.post.take_events(self.events, self.gates);
         while self.has_room()
             && let Some(event) = self.next_event()
         {
-            self.turn.events += 1;
-            self.turn.calls += 1;
+            self.report.events += 1;
+            self.report.calls += 1;
             self.conversation.on_event(event, self.now, self.out);
         }
     }
@@ -233,7 +233,7 @@ impl<C: Conversation> Batch<'_, C> {
 
     fn answer_deadline(&mut self) {
         if !self.out.close && self.conversation.deadline().is_some_and(|at| at <= self.now.mono_ns) {
-            self.turn.calls += 1;
+            self.report.calls += 1;
             self.conversation.on_deadline(self.now, self.out);
             self.answer_events();
         }
@@ -251,7 +251,7 @@ impl<C: Conversation> Batch<'_, C> {
 pub(crate) struct Trip<C: Conversation> {
     pub(crate) core: Box<Core<C>>,
     pub(crate) out: Output<C::Event>,
-    pub(crate) turn: Turn,
+    pub(crate) report: BatchReport,
 }
 
 /// Brings a trip home however its task ends. A task that never ran comes home as panicked.
@@ -262,16 +262,16 @@ pub(crate) struct Homeward<C: Conversation> {
 
 impl<C: Conversation> Homeward<C> {
     pub(crate) fn new(post: &Arc<Post<C>>, core: Box<Core<C>>, out: Output<C::Event>) -> Homeward<C> {
-        let turn = Turn { panicked: true, ..Turn::default() };
+        let report = BatchReport { panicked: true, ..BatchReport::default() };
         post.depart();
-        Homeward { post: Arc::clone(post), trip: Some(Box::new(Trip { core, out, turn })) }
+        Homeward { post: Arc::clone(post), trip: Some(Box::new(Trip { core, out, report })) }
     }
 
     /// Runs the batch, on the pool's thread.
     pub(crate) fn run<S: Service<Conversation = C>>(mut self, service: &S, messages: u64, choked: bool) {
         if let Some(trip) = &mut self.trip {
-            let how = How { messages, choked, looks: true };
-            trip.turn = run(service, &self.post, &mut trip.core, &mut trip.out, clock::now(), how);
+            let how = BatchLimits { messages, choked, measures: true };
+            trip.report = run(service, &self.post, &mut trip.core, &mut trip.out, clock::now(), how);
         }
     }
 }

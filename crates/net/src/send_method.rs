@@ -15,10 +15,10 @@ const MIB: u64 = 1 << 20;
 const BEFORE_FIRST: u64 = 64 * MIB;
 const BETWEEN: u64 = 16 << 30;
 /// Number of phases of a trial, half of them for each method.
-const TURNS: usize = 6;
+const PHASES: usize = 6;
 /// Bytes of a phase. The first of them are not measured: meanwhile the data that the phase before has queued
 /// is sent, and the caches fill with what this method needs.
-const TURN: u64 = 48 * MIB;
+const PHASE_BYTES: u64 = 48 * MIB;
 const SKIPPED: u64 = 16 * MIB;
 /// A pause of this length (ns) between large reads ends the trial.
 const IDLE_NS: u64 = 50_000_000;
@@ -32,7 +32,7 @@ const TOO_MUCH_PERCENT: u64 = 130;
 
 /// The state of one connection.
 #[derive(Debug)]
-pub(crate) struct Choice {
+pub(crate) struct SendMethodChoice {
     phase: Phase,
 }
 
@@ -41,12 +41,12 @@ enum Phase {
     /// No trial before this many more bytes.
     Settled { left: u64 },
     /// A trial is in progress. `before`: whether sendfile was used before it.
-    Trying { costs: Vec<Cost>, turn: Turn, before: bool },
+    Trying { costs: Vec<Cost>, phase: TrialPhase, before: bool },
 }
 
 /// A phase of a trial, with one method.
 #[derive(Debug, Default)]
-struct Turn {
+struct TrialPhase {
     bytes: u64,
     cpu_ns: u64,
     /// The start of the measurement, and the time of the client's last request (monotonic ns).
@@ -56,9 +56,9 @@ struct Turn {
     is_void: bool,
 }
 
-impl Turn {
-    fn begin(now_ns: u64) -> Turn {
-        Turn { last_ns: now_ns, ..Turn::default() }
+impl TrialPhase {
+    fn begin(now_ns: u64) -> TrialPhase {
+        TrialPhase { last_ns: now_ns, ..TrialPhase::default() }
     }
 
     /// Whether the phase is useless: the client has paused, or other threads have worked.
@@ -80,17 +80,17 @@ impl Turn {
         self.cpu_ns += cpu_ns;
         let each_mib = |ns: u64| ns.saturating_mul(MIB) / (self.bytes - SKIPPED).max(1);
         let time_ns = now_ns.saturating_sub(self.began_ns);
-        (self.bytes >= TURN).then(|| Cost { cpu_ns: each_mib(self.cpu_ns), time_ns: each_mib(time_ns) })
+        (self.bytes >= PHASE_BYTES).then(|| Cost { cpu_ns: each_mib(self.cpu_ns), time_ns: each_mib(time_ns) })
     }
 }
 
-impl Default for Choice {
-    fn default() -> Choice {
-        Choice { phase: Phase::Settled { left: BEFORE_FIRST } }
+impl Default for SendMethodChoice {
+    fn default() -> SendMethodChoice {
+        SendMethodChoice { phase: Phase::Settled { left: BEFORE_FIRST } }
     }
 }
 
-impl Choice {
+impl SendMethodChoice {
     /// Whether to measure processor time around the work of the connection.
     pub(crate) fn measures(&self) -> bool {
         matches!(self.phase, Phase::Trying { .. })
@@ -98,8 +98,8 @@ impl Choice {
 
     /// Notes that threads work for the connection whose time is not measured.
     pub(crate) fn disturb(&mut self) {
-        if let Phase::Trying { turn, .. } = &mut self.phase {
-            turn.is_void = true;
+        if let Phase::Trying { phase, .. } = &mut self.phase {
+            phase.is_void = true;
         }
     }
 
@@ -110,21 +110,21 @@ impl Choice {
             Phase::Settled { left } => {
                 *left = left.saturating_sub(bytes);
                 if *left == 0 {
-                    let (costs, turn) = (Vec::with_capacity(TURNS), Turn::begin(now_ns));
-                    self.phase = Phase::Trying { costs, turn, before: transfer.is_uncopied() };
+                    let (costs, phase) = (Vec::with_capacity(PHASES), TrialPhase::begin(now_ns));
+                    self.phase = Phase::Trying { costs, phase, before: transfer.is_uncopied() };
                     transfer.set_uncopied(false);
                 }
             }
-            Phase::Trying { turn, before, .. } if turn.is_over(now_ns) => {
+            Phase::Trying { phase, before, .. } if phase.is_over(now_ns) => {
                 transfer.set_uncopied(*before);
                 self.phase = Phase::Settled { left: BEFORE_FIRST };
             }
-            Phase::Trying { costs, turn, .. } => {
-                let Some(cost) = turn.count(bytes, cpu_ns, now_ns) else { return };
+            Phase::Trying { costs, phase, .. } => {
+                let Some(cost) = phase.count(bytes, cpu_ns, now_ns) else { return };
                 costs.push(cost);
-                *turn = Turn::begin(now_ns);
+                *phase = TrialPhase::begin(now_ns);
                 let trial = result(costs);
-                if costs.len() < TURNS && !(costs.len() == 2 && is_far_too_dear(&trial)) {
+                if costs.len() < PHASES && !(costs.len() == 2 && is_far_too_dear(&trial)) {
                     transfer.set_uncopied(costs.len() % 2 == 1);
                     return;
                 }
@@ -138,11 +138,11 @@ impl Choice {
 
 /// The result of the phases. The first, the third and so on are of copying.
 fn result(costs: &[Cost]) -> Trial {
-    let of = |way: usize| {
-        let turns = || costs.iter().skip(way).step_by(2);
+    let of = |method: usize| {
+        let phases = || costs.iter().skip(method).step_by(2);
         Cost {
-            cpu_ns: median(turns().map(|cost| cost.cpu_ns)),
-            time_ns: median(turns().map(|cost| cost.time_ns)),
+            cpu_ns: median(phases().map(|cost| cost.cpu_ns)),
+            time_ns: median(phases().map(|cost| cost.time_ns)),
         }
     };
     Trial { copied: of(0), uncopied: of(1) }
@@ -175,18 +175,18 @@ mod tests {
 
     /// A client that reads one MiB after the other, with the cost of each: processor time and elapsed time,
     /// copied and not.
-    struct Client {
-        choice: Choice,
+    struct ReadingClient {
+        choice: SendMethodChoice,
         transfer: Transfer,
         now_ns: u64,
         costs: [Cost; 2],
     }
 
-    impl Client {
-        fn new(copied: (u64, u64), uncopied: (u64, u64)) -> Client {
+    impl ReadingClient {
+        fn new(copied: (u64, u64), uncopied: (u64, u64)) -> ReadingClient {
             let of = |(cpu_ns, time_ns)| Cost { cpu_ns, time_ns };
             let costs = [of(copied), of(uncopied)];
-            Client { choice: Choice::default(), transfer: Transfer::default(), now_ns: 1, costs }
+            ReadingClient { choice: SendMethodChoice::default(), transfer: Transfer::default(), now_ns: 1, costs }
         }
 
         /// Reads this many MiB. Returns how many were not copied.
@@ -204,11 +204,11 @@ mod tests {
         }
     }
 
-    const TRIAL: u64 = TURNS as u64 * TURN / MIB;
+    const TRIAL: u64 = PHASES as u64 * PHASE_BYTES / MIB;
 
     #[test]
     fn the_cheaper_way_is_kept_and_looked_at_again() {
-        let mut client = Client::new((150_000, 150_000), (110_000, 120_000));
+        let mut client = ReadingClient::new((150_000, 150_000), (110_000, 120_000));
         assert_eq!(client.read(BEFORE_FIRST / MIB), 0, "copied at first");
         assert_eq!(client.read(TRIAL), TRIAL / 2, "both in turns");
         assert_eq!(client.read(100), 100);
@@ -223,27 +223,27 @@ mod tests {
     #[test]
     fn data_is_copied_where_the_other_way_is_dearer_or_slower_or_the_same() {
         for uncopied in [(300_000, 150_000), (110_000, 300_000), (145_000, 150_000)] {
-            let mut client = Client::new((150_000, 150_000), uncopied);
+            let mut client = ReadingClient::new((150_000, 150_000), uncopied);
             let uncopied_mib = client.read(BEFORE_FIRST / MIB + TRIAL);
             assert_eq!(client.read(100), 0, "{uncopied:?}");
             assert!(client.transfer.trial().is_some());
             let is_far = uncopied.0 == 300_000 || uncopied.1 == 300_000;
-            assert_eq!(uncopied_mib, if is_far { TURN / MIB } else { TRIAL / 2 }, "{uncopied:?}");
+            assert_eq!(uncopied_mib, if is_far { PHASE_BYTES / MIB } else { TRIAL / 2 }, "{uncopied:?}");
         }
     }
 
     #[test]
     fn a_client_that_pauses_ends_the_trial_and_keeps_the_way_that_it_had() {
-        for in_turn in 0..TURNS as u64 {
-            let mut client = Client::new((150_000, 150_000), (110_000, 120_000));
-            client.read(BEFORE_FIRST / MIB + in_turn * TURN / MIB + 20);
+        for in_turn in 0..PHASES as u64 {
+            let mut client = ReadingClient::new((150_000, 150_000), (110_000, 120_000));
+            client.read(BEFORE_FIRST / MIB + in_turn * PHASE_BYTES / MIB + 20);
             assert!(client.choice.measures());
             client.now_ns += 2 * IDLE_NS;
             client.one();
             assert!(!client.choice.measures() && client.transfer.trial().is_none());
             assert_eq!(client.read(10), 0, "turn {in_turn}");
         }
-        let mut client = Client::new((150_000, 150_000), (110_000, 120_000));
+        let mut client = ReadingClient::new((150_000, 150_000), (110_000, 120_000));
         client.read(BEFORE_FIRST / MIB + TRIAL + BETWEEN / MIB + 20);
         assert!(client.choice.measures() && client.transfer.trial().is_some());
         client.choice.disturb();
@@ -253,8 +253,8 @@ mod tests {
 
     #[test]
     fn work_without_large_reads_does_not_keep_a_trial_alive() {
-        let mut client = Client::new((150_000, 150_000), (110_000, 120_000));
-        client.read(BEFORE_FIRST / MIB + TURN / MIB + 20);
+        let mut client = ReadingClient::new((150_000, 150_000), (110_000, 120_000));
+        client.read(BEFORE_FIRST / MIB + PHASE_BYTES / MIB + 20);
         assert!(client.choice.measures());
         for _ in 0..60 {
             client.now_ns += 1_000_000;

@@ -18,7 +18,7 @@ thread_local! {
 
 /// The work of a thread up to some moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Effort {
+pub(crate) struct ThreadWork {
     /// Processor time (ns).
     pub(crate) cpu_ns: u64,
     /// How often it gave up its processor to wait for something.
@@ -79,9 +79,9 @@ pub(crate) fn cpu_ns() -> u64 {
     worked.tv_sec.max(0) as u64 * 1_000_000_000 + worked.tv_nsec.max(0) as u64
 }
 
-impl Effort {
+impl ThreadWork {
     /// The values of the calling thread.
-    pub(crate) fn now() -> Effort {
+    pub(crate) fn now() -> ThreadWork {
         let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
         // SAFETY: the host writes one `rusage`, for which there is room; any bytes of it are a valid value.
         #[allow(unsafe_code)]
@@ -96,7 +96,7 @@ impl Effort {
         let mut text = [0; LINE];
         let read = line(&SCHEDULING, &mut text);
         let len = read.unwrap_or(0);
-        Effort {
+        ThreadWork {
             cpu_ns,
             waits: usage.ru_nvcsw.max(0) as u64,
             // Zero, which means never, if the host does not report it.
@@ -107,8 +107,8 @@ impl Effort {
     }
 
     /// The work since `before`, and the reads for both values.
-    pub(crate) fn since(self, before: Effort) -> Effort {
-        Effort {
+    pub(crate) fn since(self, before: ThreadWork) -> ThreadWork {
+        ThreadWork {
             cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
             waits: self.waits.saturating_sub(before.waits),
             put_aside_ns: self.put_aside_ns.saturating_sub(before.put_aside_ns),
@@ -137,10 +137,10 @@ mod tests {
         // Measured within a second of work: only a clock that runs all the time shows steps shorter than a
         // tick.
         let mut shortest = u64::MAX;
-        let began = Effort::now();
+        let began = ThreadWork::now();
         let mut last = began;
         while last.since(began).cpu_ns < 1_000_000_000 && shortest >= 1_000_000 {
-            let now = Effort::now();
+            let now = ThreadWork::now();
             if now.cpu_ns > last.cpu_ns {
                 shortest = shortest.min(now.since(last).cpu_ns);
             }
@@ -156,7 +156,7 @@ mod tests {
         let told = std::fs::read("/proc/thread-self/schedstat").is_ok_and(|line| put_aside(&line).is_some());
         assert_eq!(SCHEDULING.with(Option::is_some), told);
         // A count of all reads of this thread can leave this out.
-        let (one, other) = (Effort::now(), Effort::now());
+        let (one, other) = (ThreadWork::now(), ThreadWork::now());
         assert_eq!((one.reads, one.read_bytes > 0), (u64::from(told), told));
         let both = other.since(one);
         assert_eq!((both.reads, both.read_bytes), (2 * one.reads, one.read_bytes + other.read_bytes));
@@ -171,24 +171,24 @@ mod tests {
 
     #[test]
     fn a_short_wait_during_which_others_had_the_processor_is_not_long() {
-        let waited = Effort { cpu_ns: 5, waits: 1, put_aside_ns: 80, ..Effort::default() };
+        let waited = ThreadWork { cpu_ns: 5, waits: 1, put_aside_ns: 80, ..ThreadWork::default() };
         assert!(!waited.exceeds(10, 20, 100), "it waited for 15");
         assert!(waited.exceeds(10, 20, 105));
     }
 
     #[test]
     fn waiting_shows_and_so_does_work() {
-        let before = Effort::now();
+        let before = ThreadWork::now();
         let (sender, receiver) = std::sync::mpsc::channel::<()>();
         let waiting = std::thread::spawn(move || {
-            let before = Effort::now();
+            let before = ThreadWork::now();
             let _ = receiver.recv();
-            Effort::now().since(before)
+            ThreadWork::now().since(before)
         });
         let began = Instant::now();
         let mut sum = 0u64;
         // The bound is work done, not elapsed time alone: a busy host lets time pass without a processor.
-        while Effort::now().since(before).cpu_ns < 20_000_000 && began.elapsed() < Duration::from_secs(60) {
+        while ThreadWork::now().since(before).cpu_ns < 20_000_000 && began.elapsed() < Duration::from_secs(60) {
             sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(1));
         }
         drop(sender);
@@ -197,8 +197,8 @@ mod tests {
         let busy_ns = waited.cpu_ns + waited.put_aside_ns;
         assert!(waited.exceeds(u64::MAX, 10, busy_ns + 10), "{waited:?}");
         assert!(!waited.exceeds(u64::MAX, 10, busy_ns + 9), "{waited:?}");
-        let worked = Effort::now().since(before);
-        assert!(Effort { waits: 0, ..worked }.exceeds(10_000_000, 1, u64::MAX), "{worked:?}");
-        assert!(!Effort { cpu_ns: 10, ..Effort::default() }.exceeds(11, 1, u64::MAX), "only put aside");
+        let worked = ThreadWork::now().since(before);
+        assert!(ThreadWork { waits: 0, ..worked }.exceeds(10_000_000, 1, u64::MAX), "{worked:?}");
+        assert!(!ThreadWork { cpu_ns: 10, ..ThreadWork::default() }.exceeds(11, 1, u64::MAX), "only put aside");
     }
 }

@@ -32,7 +32,7 @@ pub(crate) enum Received {
 
 /// The result of one call that sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sent {
+pub(crate) enum SendOutcome {
     /// No call was made: the socket is known to be full.
     Unready,
     /// The socket took nothing.
@@ -92,8 +92,8 @@ fn bytes(received: Received) -> usize {
 }
 
 /// One sending call for all of `piece`. A short result for buffers tells tokio that the socket is full.
-pub(crate) fn send_once(stream: &TcpStream, piece: Piece<'_>) -> Sent {
-    let mut sent = Sent::Unready;
+pub(crate) fn send_once(stream: &TcpStream, piece: Piece<'_>) -> SendOutcome {
+    let mut sent = SendOutcome::Unready;
     let attempt = stream.try_io(Interest::WRITABLE, || {
         let whole;
         (sent, whole) = match piece {
@@ -103,8 +103,8 @@ pub(crate) fn send_once(stream: &TcpStream, piece: Piece<'_>) -> Sent {
             Piece::File { file, at, len } => (files::send(stream, file, at, len), 0),
         };
         match sent {
-            Sent::Bytes(count) if count >= whole => Ok(()),
-            Sent::Withheld | Sent::Failed => Ok(()),
+            SendOutcome::Bytes(count) if count >= whole => Ok(()),
+            SendOutcome::Withheld | SendOutcome::Failed => Ok(()),
             _ => Err(io::ErrorKind::WouldBlock.into()),
         }
     });
@@ -112,15 +112,15 @@ pub(crate) fn send_once(stream: &TcpStream, piece: Piece<'_>) -> Sent {
     sent
 }
 
-fn send_buffers(stream: &TcpStream, slices: &[IoSlice<'_>], more: bool) -> Sent {
+fn send_buffers(stream: &TcpStream, slices: &[IoSlice<'_>], more: bool) -> SendOutcome {
     let mut control = SendAncillaryBuffer::default();
     // NOSIGNAL: a client that is gone must not raise SIGPIPE.
     let mut flags = SendFlags::NOSIGNAL;
     flags.set(SendFlags::MORE, more);
     match rustix::net::sendmsg(stream, slices, &mut control, flags) {
-        Ok(count) => Sent::Bytes(count),
-        Err(rustix::io::Errno::AGAIN) => Sent::Nothing,
-        Err(rustix::io::Errno::INTR) => Sent::Bytes(0),
-        Err(_) => Sent::Failed,
+        Ok(count) => SendOutcome::Bytes(count),
+        Err(rustix::io::Errno::AGAIN) => SendOutcome::Nothing,
+        Err(rustix::io::Errno::INTR) => SendOutcome::Bytes(0),
+        Err(_) => SendOutcome::Failed,
     }
 }
