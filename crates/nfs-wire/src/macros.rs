@@ -1,5 +1,5 @@
-//! XDR types declared as in the RFCs: enums, bit sets, structures and unions that know how to encode and
-//! decode themselves.
+//! XDR types declared as in the RFCs: enums, bit sets, structures and unions that can encode and decode
+//! themselves.
 
 /// An XDR enum: [`wire::wire_enum`] over `u32`, with [`crate::xdr::Encode`] and [`crate::xdr::Decode`].
 macro_rules! xdr_enum {
@@ -32,7 +32,7 @@ macro_rules! xdr_enum {
     };
 }
 
-/// A bit set over `u32` that keeps the bits it does not know.
+/// A bit set over `u32` that keeps unknown bits.
 macro_rules! xdr_flags {
     (
         $(#[$meta:meta])*
@@ -69,7 +69,7 @@ macro_rules! xdr_flags {
     };
 }
 
-/// An XDR struct. `of "X4args"` is its name in the RFC, which errors carry.
+/// An XDR struct. `of "X4args"` is its name in the RFC, which its errors carry.
 macro_rules! xdr_struct {
     (
         $(#[$meta:meta])*
@@ -131,8 +131,8 @@ macro_rules! xdr_struct {
     };
 }
 
-/// An XDR union over a 32-bit discriminant: arms without data, arms with data, and perhaps a `default` arm
-/// that keeps the discriminant and has no data. Without one, an unknown discriminant is malformed.
+/// An XDR union over a 32-bit discriminant: arms without data, arms with data, and optionally a `default` arm
+/// that keeps the discriminant and has no data. Without a `default`, an unknown discriminant is malformed.
 macro_rules! xdr_union {
     (
         $(#[$meta:meta])*

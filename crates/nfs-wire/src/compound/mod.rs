@@ -5,8 +5,8 @@
 //! | server | [`Call`], [`Operations`] | [`ReplyWriter`] |
 //! | client | [`Reply`], [`Results`] | [`CallWriter`] |
 //!
-//! The writers own a [`wire::Frame`] and put everything into it from the record mark on, so that a finished frame
-//! goes out as it is.
+//! The writers own a [`wire::Frame`] and fill it from the record mark on, so a finished frame can be sent as
+//! it is.
 
 mod call;
 mod reply;

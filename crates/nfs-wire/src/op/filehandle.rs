@@ -7,7 +7,7 @@ use crate::types::FileHandle;
 xdr_struct! {
     /// PUTFH4args.
     pub struct PutArgs<'a> of "PUTFH4args" {
-        /// What becomes the current filehandle.
+        /// The new current filehandle.
         object: FileHandle<'a>,
     }
 }

@@ -7,7 +7,7 @@ use crate::macros::xdr_struct;
 xdr_struct! {
     /// GETATTR4args.
     pub struct Args of "GETATTR4args" {
-        /// Which attributes.
+        /// The requested attributes.
         attr_request: Bitmap,
     }
 }
@@ -23,7 +23,7 @@ xdr_struct! {
 xdr_struct! {
     /// VERIFY4args and NVERIFY4args.
     pub struct VerifyArgs<'a> of "VERIFY4args" {
-        /// What they are compared with.
+        /// The attributes to compare with.
         obj_attributes: Fattr<'a>,
     }
 }

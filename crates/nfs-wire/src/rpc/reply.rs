@@ -1,4 +1,4 @@
-//! Replies: accepted or rejected, with every reason there is (RFC 5531 9).
+//! Replies: accepted or rejected, with every defined reason (RFC 5531 9).
 
 use super::{OpaqueAuth, REPLY, RPC_VERSION};
 use crate::Malformed;
@@ -10,7 +10,7 @@ const MSG_ACCEPTED: u32 = 0;
 const MSG_DENIED: u32 = 1;
 
 xdr_enum! {
-    /// Why a credential or verifier was refused (auth_stat).
+    /// The reason for refusing a credential or verifier (auth_stat).
     pub enum AuthStat {
         /// Not an error.
         Ok = 0,
@@ -26,39 +26,39 @@ xdr_enum! {
     }
 }
 
-/// What became of a call that was accepted (accept_stat).
+/// The result of an accepted call (accept_stat).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accepted<'a> {
-    /// It was carried out; the results follow.
+    /// The call succeeded. The results follow.
     Success(&'a [u8]),
-    /// There is no such program here.
+    /// The server does not have the program.
     ProgUnavail,
-    /// There are only these versions of it.
+    /// The server does not have this version of the program.
     ProgMismatch {
         /// Lowest version.
         low: u32,
         /// Highest version.
         high: u32,
     },
-    /// There is no such procedure.
+    /// The program does not have the procedure.
     ProcUnavail,
     /// The arguments could not be read.
     GarbageArgs,
-    /// Something else went wrong here.
+    /// Another error of the server.
     SystemErr,
 }
 
-/// Why a call was rejected (reject_stat).
+/// The reason for rejecting a call (reject_stat).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rejected {
-    /// Only these versions of RPC are spoken.
+    /// The server does not support this version of RPC.
     RpcMismatch {
         /// Lowest version.
         low: u32,
         /// Highest version.
         high: u32,
     },
-    /// The caller is not who they should be.
+    /// The authentication failed.
     AuthError(AuthStat),
 }
 
@@ -69,11 +69,11 @@ pub struct Reply<'a> {
     pub xid: u32,
     /// The verifier, of a reply to an accepted call.
     pub verifier: OpaqueAuth<'a>,
-    /// What became of the call.
+    /// The result of the call.
     pub outcome: Result<Accepted<'a>, Rejected>,
 }
 
-/// Bytes of a reply in front of the results, when the call was carried out.
+/// Bytes of a reply before the results, if the call succeeded.
 pub const SUCCESS_HEADER: usize = 24;
 
 impl<'a> Reply<'a> {
