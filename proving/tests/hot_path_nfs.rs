@@ -21,7 +21,7 @@ use nfs_wire::op::{
 };
 use nfs_wire::rpc::record::MARK;
 use nfs_wire::rpc::{self, Accepted, AuthSys, Credential, Message};
-use nfs_wire::types::{ClientId, FileHandle, Identity, Owner, SessionId, StableHow, StateId};
+use nfs_wire::types::{ClientId, FileHandle, Identity, StateOwner, SessionId, StableHow, StateId};
 use nfs_wire::xdr::List;
 use volume::{Name, Volume};
 use wire::Frame;
@@ -113,7 +113,7 @@ fn answer(socket: &mut TcpStream) -> Vec<u8> {
     let mut message = vec![0; (u32::from_be_bytes(mark) & 0x7fff_ffff) as usize];
     socket.read_exact(&mut message).expect("a whole answer");
     match Message::parse(&message) {
-        Ok(Message::Reply(rpc::Reply { outcome: Ok(Accepted::Success(body)), .. })) => body.to_vec(),
+        Ok(Message::Reply(rpc::RpcReply { outcome: Ok(Accepted::Success(body)), .. })) => body.to_vec(),
         other => panic!("{other:?}"),
     }
 }
@@ -207,7 +207,7 @@ impl Client {
             seqid: 0,
             share_access: open::ShareAccess::BOTH | open::ShareAccess::WANT_NO_DELEG,
             share_deny: open::ShareDeny::empty(),
-            owner: Owner { clientid: 0, owner: Identity(b"owner") },
+            owner: StateOwner { clientid: 0, owner: Identity(b"owner") },
             openhow: open::OpenHow::NoCreate,
             claim: open::Claim::Null(b"file"),
         });

@@ -7,7 +7,7 @@
 
 use std::io::IoSliceMut;
 
-use wire::endpoint::{Record, Service};
+use wire::endpoint::{RecordPrefix, Service};
 use wire::limits::{HEAD, MAX_MESSAGE};
 
 use crate::buffers::{Buffers, WINDOW};
@@ -284,15 +284,15 @@ impl Inbound {
             let bytes = &window.buffer[window.start..window.end];
             let Some(prefix) = bytes.first_chunk::<PREFIX>() else { return Next::Nothing };
             let (len, ends) = match service.record(*prefix) {
-                Record::Message(len) => (len, true),
-                Record::Fragment(len) => (len, false),
-                Record::Skip(len) => {
+                RecordPrefix::Message(len) => (len, true),
+                RecordPrefix::Fragment(len) => (len, false),
+                RecordPrefix::Skip(len) => {
                     window.start += PREFIX;
                     self.skip = len;
                     self.incomplete.end_if(len == 0);
                     continue;
                 }
-                Record::Hostile => return Next::Hostile,
+                RecordPrefix::Hostile => return Next::Hostile,
             };
             let total = self.joined.len().saturating_add(len);
             if total > self.most && !self.vouched {
@@ -367,8 +367,8 @@ impl Inbound {
             match left.split_first_chunk::<PREFIX>() {
                 Some((prefix, body)) => {
                     let record = service.record(*prefix);
-                    if let Record::Message(len) | Record::Fragment(len) = record {
-                        let ends = matches!(record, Record::Message(_));
+                    if let RecordPrefix::Message(len) | RecordPrefix::Fragment(len) = record {
+                        let ends = matches!(record, RecordPrefix::Message(_));
                         let doubtful = self.joined.len().saturating_add(len) > self.most && !self.vouched;
                         let whole = len;
                         let len = if doubtful { len.min(HEAD) } else { len };
@@ -441,13 +441,13 @@ mod tests {
 
     impl Service for Cutter {
         type Conversation = Never;
-        fn record(&self, prefix: [u8; 4]) -> Record {
+        fn record(&self, prefix: [u8; 4]) -> RecordPrefix {
             let len = u32::from_be_bytes([0, prefix[1], prefix[2], prefix[3]]) as usize;
             match prefix[0] {
-                0 => Record::Message(len),
-                0x40 => Record::Fragment(len),
-                0x85 => Record::Skip(len),
-                _ => Record::Hostile,
+                0 => RecordPrefix::Message(len),
+                0x40 => RecordPrefix::Fragment(len),
+                0x85 => RecordPrefix::Skip(len),
+                _ => RecordPrefix::Hostile,
             }
         }
         fn accept(&self, _: Peer, _: Arc<dyn Mailbox<()>>, _: Now) -> Option<Never> {

@@ -13,7 +13,7 @@ use crate::op::open::Delegation;
 use crate::op::{ILLEGAL, Operation, operations};
 use crate::op::{Outcome, Plain};
 use crate::status::NfsStat;
-use crate::types::{FileHandle, FsId, LayoutIoMode, LayoutType, Owner, SessionId, StateId};
+use crate::types::{FileHandle, FsId, LayoutIoMode, LayoutType, StateOwner, SessionId, StateId};
 use crate::xdr::{Decode, Encode, List, opaque};
 use wire::Cursor;
 
@@ -216,7 +216,7 @@ xdr_struct! {
         /// The file.
         fh: FileHandle<'a>,
         /// The owner that may now get the lock that was denied.
-        lock_owner: Owner<'a>,
+        lock_owner: StateOwner<'a>,
     }
 }
 

@@ -139,7 +139,7 @@ xdr_struct! {
 xdr_struct! {
     /// An open-owner or lock-owner. In 4.1 the client ID is that of the session, and the field here is
     /// ignored.
-    pub struct Owner<'a> of "state_owner4" {
+    pub struct StateOwner<'a> of "state_owner4" {
         /// Zero from a 4.1 client.
         clientid: ClientId,
         /// The client's name of the owner.

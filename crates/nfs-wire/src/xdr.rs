@@ -172,30 +172,30 @@ impl<'d, T: Decode<'d>> Decode<'d> for Option<T> {
 /// A variable-length array: either encoded in a message, or a slice of values to be written. The elements of
 /// an encoded one were checked when it was read.
 #[derive(Clone, Copy)]
-pub struct List<'a, T>(Inner<'a, T>);
+pub struct List<'a, T>(ListRepr<'a, T>);
 
 #[derive(Clone, Copy)]
-enum Inner<'a, T> {
+enum ListRepr<'a, T> {
     Wire { count: usize, bytes: &'a [u8] },
     Values(&'a [T]),
 }
 
 impl<'a, T> List<'a, T> {
     /// A list without elements.
-    pub const EMPTY: Self = List(Inner::Values(&[]));
+    pub const EMPTY: Self = List(ListRepr::Values(&[]));
 
     /// A list of values to be written.
     #[must_use]
     pub const fn of(values: &'a [T]) -> Self {
-        List(Inner::Values(values))
+        List(ListRepr::Values(values))
     }
 
     /// Number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         match self.0 {
-            Inner::Wire { count, .. } => count,
-            Inner::Values(values) => values.len(),
+            ListRepr::Wire { count, .. } => count,
+            ListRepr::Values(values) => values.len(),
         }
     }
 
@@ -210,8 +210,8 @@ impl<'a, T: Decode<'a> + Copy> List<'a, T> {
     /// The elements in order.
     pub fn iter(&self) -> impl Iterator<Item = T> + Clone + use<'a, T> {
         let (wire, values): (_, &'a [T]) = match self.0 {
-            Inner::Wire { bytes, .. } => (Cursor::new(bytes), &[]),
-            Inner::Values(values) => (Cursor::new(&[]), values),
+            ListRepr::Wire { bytes, .. } => (Cursor::new(bytes), &[]),
+            ListRepr::Values(values) => (Cursor::new(&[]), values),
         };
         Elements { wire, left: self.len() - values.len(), values }
     }
@@ -242,8 +242,8 @@ impl<T: Encode> Encode for List<'_, T> {
     fn encode(&self, out: &mut Vec<u8>) {
         (self.len() as u32).encode(out);
         match self.0 {
-            Inner::Wire { bytes, .. } => out.extend_from_slice(bytes),
-            Inner::Values(values) => values.iter().for_each(|value| value.encode(out)),
+            ListRepr::Wire { bytes, .. } => out.extend_from_slice(bytes),
+            ListRepr::Values(values) => values.iter().for_each(|value| value.encode(out)),
         }
     }
 }
@@ -259,7 +259,7 @@ impl<'d, T: Decode<'d>> Decode<'d> for List<'d, T> {
         for _ in 0..count {
             T::decode(r)?;
         }
-        Ok(List(Inner::Wire { count, bytes: &all[..r.position() - begin] }))
+        Ok(List(ListRepr::Wire { count, bytes: &all[..r.position() - begin] }))
     }
 }
 

@@ -2,7 +2,7 @@
 //! as they wrote it.
 
 use nfs_wire::attr::{Attr, AttrWriter, Fattr};
-use nfs_wire::compound::{Call, CallWriter, Reply, Target};
+use nfs_wire::compound::{CompoundArgs, CallWriter, Reply, Target};
 use nfs_wire::op::{Args, OpNum, Res};
 use nfs_wire::rpc::record::{MARK, RecordMark};
 use nfs_wire::rpc::{self, Accepted, AuthSys, Credential, Flavor, Message};
@@ -53,7 +53,7 @@ fn calls_are_read_as_another_decoder_reads_them_and_written_as_linux_wrote_them(
             Flavor::Sys => Credential::Sys(AuthSys::parse(call.credential.body).expect("a credential")),
             _ => Credential::None,
         };
-        let compound = Call::parse(call.body).expect("a COMPOUND");
+        let compound = CompoundArgs::parse(call.body).expect("a COMPOUND");
         let mut writer = CallWriter::begin(
             Frame::default(),
             Target::Server,
@@ -80,7 +80,7 @@ fn calls_are_read_as_another_decoder_reads_them_and_written_as_linux_wrote_them(
 fn replies_are_read_as_another_decoder_reads_them_and_written_as_ganesha_wrote_them() {
     let mut count = 0;
     for (_, record, told) in captured().iter().filter(|(side, ..)| *side == 'S') {
-        let Ok(Message::Reply(rpc::Reply { outcome: Ok(Accepted::Success(body)), .. })) =
+        let Ok(Message::Reply(rpc::RpcReply { outcome: Ok(Accepted::Success(body)), .. })) =
             Message::parse(message(record))
         else {
             panic!("{told}")

@@ -3,7 +3,7 @@
 mod support;
 
 use nfs_wire::callback;
-use nfs_wire::compound::{Call, CallWriter, Operations, Target};
+use nfs_wire::compound::{CompoundArgs, CallWriter, Operations, Target};
 use nfs_wire::limits::{MAX_LIST, MAX_TAG};
 use nfs_wire::op::{Args, Res};
 use nfs_wire::rpc::{Credential, record::MARK};
@@ -119,7 +119,7 @@ fn bounds_hold_exactly() {
         let frame =
             CallWriter::begin(Frame::default(), Target::Server, 1, &Credential::None, &tag, 1).finish();
         let header = MARK + 40;
-        let compound = Call::parse(&frame.bytes()[header..]).is_ok();
+        let compound = CompoundArgs::parse(&frame.bytes()[header..]).is_ok();
         let target = Target::Client { program: 1, callback_ident: 0 };
         let frame = CallWriter::begin(Frame::default(), target, 1, &Credential::None, &tag, 1).finish();
         let callback = callback::Call::parse(&frame.bytes()[header..]).is_ok();

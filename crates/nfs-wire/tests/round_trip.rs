@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use nfs_wire::compound::{Call, CallWriter, Reply, ReplyWriter, Target};
+use nfs_wire::compound::{CompoundArgs, CallWriter, Reply, ReplyWriter, Target};
 use nfs_wire::op::{Args, OpNum, Operation, Res};
 use nfs_wire::rpc::record::{MARK, RecordMark};
 use nfs_wire::rpc::{self, Accepted, AuthSys, Credential, Message};
@@ -92,7 +92,7 @@ fn a_call_goes_through_record_mark_rpc_and_compound() {
     assert_eq!((call.xid, call.program, call.version, call.procedure), (0xabcd, 100_003, 4, 1));
     let sys = AuthSys::parse(call.credential.body).expect("a credential");
     assert_eq!((sys.uid, sys.gid, sys.groups()), (1000, 100, &groups[..]));
-    let compound = Call::parse(call.body).expect("a COMPOUND");
+    let compound = CompoundArgs::parse(call.body).expect("a COMPOUND");
     assert_eq!((compound.tag, compound.minorversion), (&b"tag"[..], 2));
     let mut operations = compound.operations();
     for (at, operation) in wanted.iter().enumerate() {
@@ -134,7 +134,7 @@ fn parsed(frame: &Frame) -> Reply<'_> {
     let message = &frame.bytes()[MARK..];
     let mark = RecordMark::parse(*frame.bytes().first_chunk().expect("a mark"));
     assert_eq!((mark.last, mark.len), (true, frame.len() - MARK));
-    let Ok(Message::Reply(rpc::Reply { outcome: Ok(Accepted::Success(body)), .. })) = Message::parse(message)
+    let Ok(Message::Reply(rpc::RpcReply { outcome: Ok(Accepted::Success(body)), .. })) = Message::parse(message)
     else {
         panic!("an accepted reply")
     };
@@ -222,7 +222,7 @@ fn a_piece_of_a_file_stands_for_the_data_where_its_padding_can_only_be_zeros() {
         let mark = RecordMark::parse(*whole.first_chunk().expect("a mark"));
         whole.resize(whole.len() + attached, 0);
         assert_eq!(mark.len, whole.len() - MARK);
-        let Ok(Message::Reply(rpc::Reply { outcome: Ok(Accepted::Success(body)), .. })) =
+        let Ok(Message::Reply(rpc::RpcReply { outcome: Ok(Accepted::Success(body)), .. })) =
             Message::parse(&whole[MARK..])
         else {
             panic!("an accepted reply")

@@ -7,7 +7,7 @@ use nfs_wire::attr::{AttrNum, Bitmap, Fattr};
 use nfs_wire::op::names::RemoveArgs;
 use nfs_wire::op::open::{Claim, CreateHow, OpenHow, ShareAccess, ShareDeny};
 use nfs_wire::op::{Args, Res, getattr, open, readdir};
-use nfs_wire::types::{ChangeInfo, Identity, Owner, StateId};
+use nfs_wire::types::{ChangeInfo, Identity, StateOwner, StateId};
 use testkit::nfs::*;
 use volume::Time;
 use volume::faulty::Plan;
@@ -47,7 +47,7 @@ impl Counting {
             seqid: 0,
             share_access,
             share_deny: ShareDeny::empty(),
-            owner: Owner { clientid: 0, owner: Identity(b"owner") },
+            owner: StateOwner { clientid: 0, owner: Identity(b"owner") },
             openhow,
             claim: Claim::Null(name.as_bytes()),
         });

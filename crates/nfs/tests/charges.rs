@@ -176,7 +176,7 @@ impl Scene {
 
 fn status(answer: &[u8]) -> NfsStat {
     match Message::parse(answer) {
-        Ok(Message::Reply(rpc::Reply { outcome: Ok(Accepted::Success(body)), .. })) => {
+        Ok(Message::Reply(rpc::RpcReply { outcome: Ok(Accepted::Success(body)), .. })) => {
             Reply::parse(body).expect("COMPOUND4res").status
         }
         other => panic!("{other:?}"),

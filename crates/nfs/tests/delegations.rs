@@ -82,7 +82,7 @@ impl Heard {
             [4, recall.get()].iter().for_each(|word: &u32| word.encode(&mut body));
         }
         let mut reply = Vec::new();
-        rpc::Reply::accepted(self.xid, rpc::Accepted::Success(&body)).write(&mut reply);
+        rpc::RpcReply::accepted(self.xid, rpc::Accepted::Success(&body)).write(&mut reply);
         reply
     }
 }
@@ -189,7 +189,7 @@ fn a_clients_own_open_for_writing_calls_its_delegation_back_and_its_close_waits_
         let handle = scene.handle.clone();
         let open = |scene: &mut Scene| {
             let Args::Open(asked) = open_it(open::ShareAccess::WRITE, b"file") else { unreachable!() };
-            let owner = Owner { clientid: 0, owner: Identity(b"writer") };
+            let owner = StateOwner { clientid: 0, owner: Identity(b"writer") };
             let open = Args::Open(open::Args { owner, ..asked });
             let answer = scene.holder.run(&mut scene.first, &[Args::PutRootFh, lookup(EXPORT), open]).ok();
             let Res::Open(Ok(opened)) = answer.last() else { panic!("{answer:?}") };
@@ -548,7 +548,7 @@ fn a_listing_tells_no_size_that_a_writer_may_have_changed() {
         let answer =
             scene.other.run(&mut scene.second, &[Args::PutRootFh, lookup(EXPORT), Args::ReadDir(list)]);
         let Res::ReadDir(Ok(found)) = answer.last() else { return Err(answer.status()) };
-        let of = |entry: readdir::Entry<'_>| {
+        let of = |entry: readdir::ReaddirEntry<'_>| {
             let first = entry.attrs.iter().next().map(|attribute| match attribute {
                 Ok(Attr::Size(size)) => Ok(size),
                 Ok(Attr::RdattrError(why)) => Err(why),
@@ -674,7 +674,7 @@ fn no_read_delegation_goes_to_a_client_that_writes_or_locks_the_file_itself() {
         let back = Args::DelegReturn(delegation::ReturnArgs { deleg_stateid: read.stateid });
         client.on(&mut wire, &handle, &[back]).ok();
     }
-    let lock_owner = Owner { clientid: 0, owner: Identity(b"locks") };
+    let lock_owner = StateOwner { clientid: 0, owner: Identity(b"locks") };
     let new =
         lock::OpenToLockOwner { open_seqid: 0, open_stateid: opened.stateid, lock_seqid: 0, lock_owner };
     let locker = lock::Locker::New(new);

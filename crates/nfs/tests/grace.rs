@@ -61,7 +61,7 @@ fn claiming_as(
         seqid: 0,
         share_access,
         share_deny,
-        owner: Owner { clientid: 0, owner: Identity(owner) },
+        owner: StateOwner { clientid: 0, owner: Identity(owner) },
         openhow: open::OpenHow::NoCreate,
         claim: open::Claim::Previous(had),
     })
@@ -73,7 +73,7 @@ fn anew(share_access: ShareAccess, share_deny: ShareDeny) -> Args<'static> {
         seqid: 0,
         share_access,
         share_deny,
-        owner: Owner { clientid: 0, owner: Identity(b"another owner") },
+        owner: StateOwner { clientid: 0, owner: Identity(b"another owner") },
         openhow: open::OpenHow::NoCreate,
         claim: open::Claim::Fh,
     })
@@ -85,7 +85,7 @@ fn locking(
     (offset, length): (u64, u64),
     reclaim: bool,
 ) -> Args<'static> {
-    let lock_owner = Owner { clientid: 0, owner: Identity(owner) };
+    let lock_owner = StateOwner { clientid: 0, owner: Identity(owner) };
     let locker =
         lock::Locker::New(lock::OpenToLockOwner { open_seqid: 0, open_stateid, lock_seqid: 0, lock_owner });
     Args::Lock(lock::Args { locktype: LockType::Write, reclaim, offset, length, locker })

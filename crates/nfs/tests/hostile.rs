@@ -8,7 +8,7 @@ use nfs_wire::compound::{CallWriter, Reply, Target};
 use nfs_wire::op::{Args, Res, close, create, create_session, getattr, lock, names, open, sequence, setattr};
 use nfs_wire::rpc::record::MARK;
 use nfs_wire::rpc::{self, Accepted, AuthStat, Credential, Message, Rejected};
-use nfs_wire::types::{Identity, LockType, Owner, SetTime, SpecData, StateId};
+use nfs_wire::types::{Identity, LockType, StateOwner, SetTime, SpecData, StateId};
 use nfs_wire::xdr::put_opaque;
 use testkit::nfs::*;
 use volume::{OpenHow, Patience, Volume};
@@ -109,7 +109,7 @@ fn message_of_groups(count: u32, operations: &[Args<'_>]) -> Vec<u8> {
 /// The status of an answered COMPOUND and how many results it has; none for an answer of RPC alone.
 fn compound_of(answer: &[u8]) -> Option<(NfsStat, usize)> {
     match Message::parse(answer) {
-        Ok(Message::Reply(rpc::Reply { outcome: Ok(Accepted::Success(body)), .. })) => {
+        Ok(Message::Reply(rpc::RpcReply { outcome: Ok(Accepted::Success(body)), .. })) => {
             let reply = Reply::parse(body).expect("COMPOUND4res");
             Some((reply.status, reply.results().count()))
         }
@@ -242,7 +242,7 @@ fn other_programs_versions_and_procedures_are_told_what_there_is() {
         whole[at..at + 4].copy_from_slice(&value.to_be_bytes());
         let answer = wire.send(&whole);
         match Message::parse(&answer) {
-            Ok(Message::Reply(rpc::Reply { outcome, .. })) => format!("{outcome:?}"),
+            Ok(Message::Reply(rpc::RpcReply { outcome, .. })) => format!("{outcome:?}"),
             other => panic!("{other:?}"),
         }
     };
@@ -315,7 +315,7 @@ fn a_stateid_is_taken_from_its_client_for_its_file_and_as_it_is_now_alone() {
     let mut stranger = Client::new(&mut other_wire, b"stranger", 1);
     let (other_file, other) = stranger.create(&mut other_wire, b"theirs");
     let uses = |stateid: StateId| {
-        let owner = Owner { clientid: 0, owner: Identity(b"lock") };
+        let owner = StateOwner { clientid: 0, owner: Identity(b"lock") };
         let new =
             lock::OpenToLockOwner { open_seqid: 0, open_stateid: stateid, lock_seqid: 0, lock_owner: owner };
         let lock = lock::Args {

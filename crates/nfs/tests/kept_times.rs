@@ -135,7 +135,7 @@ impl Scene {
         assert_eq!(answers.len(), 1, "one answer");
         let message = answers.remove(0);
         match Message::parse(&message) {
-            Ok(Message::Reply(rpc::Reply { outcome: Ok(rpc::Accepted::Success(body)), .. })) => {
+            Ok(Message::Reply(rpc::RpcReply { outcome: Ok(rpc::Accepted::Success(body)), .. })) => {
                 Answer(body.to_vec())
             }
             other => panic!("{other:?}"),
@@ -227,7 +227,7 @@ impl Heard {
 
     fn finished(&self, body: &[u8]) -> Vec<u8> {
         let mut reply = Vec::new();
-        rpc::Reply::accepted(self.xid, rpc::Accepted::Success(body)).write(&mut reply);
+        rpc::RpcReply::accepted(self.xid, rpc::Accepted::Success(body)).write(&mut reply);
         reply
     }
 

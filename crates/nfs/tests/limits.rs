@@ -83,7 +83,7 @@ impl Limited {
 
 fn body(answer: &[u8]) -> Vec<u8> {
     match Message::parse(answer) {
-        Ok(Message::Reply(rpc::Reply { outcome: Ok(Accepted::Success(body)), .. })) => body.to_vec(),
+        Ok(Message::Reply(rpc::RpcReply { outcome: Ok(Accepted::Success(body)), .. })) => body.to_vec(),
         other => panic!("{other:?}"),
     }
 }

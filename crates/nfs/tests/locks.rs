@@ -5,12 +5,12 @@ use std::sync::mpsc;
 use nfs_wire::NfsStat;
 use nfs_wire::op::lock::{Args as LockArgs, Locker, OpenToLockOwner, Res as LockRes, TestArgs, UnlockArgs};
 use nfs_wire::op::{Args, Res, stateid};
-use nfs_wire::types::{Identity, LockType, Owner, StateId};
+use nfs_wire::types::{Identity, LockType, StateOwner, StateId};
 use testkit::nfs::*;
 
 /// LOCK of the first ten bytes under an owner that comes with an open.
 fn locking(open_stateid: StateId) -> Args<'static> {
-    let lock_owner = Owner { clientid: 0, owner: Identity(b"owner") };
+    let lock_owner = StateOwner { clientid: 0, owner: Identity(b"owner") };
     let new = OpenToLockOwner { open_seqid: 0, open_stateid, lock_seqid: 0, lock_owner };
     let locker = Locker::New(new);
     Args::Lock(LockArgs { locktype: LockType::Write, reclaim: false, offset: 0, length: 10, locker })
@@ -53,7 +53,7 @@ fn an_owner_is_known_by_its_name_as_long_as_it_has_locks() {
     let (handle, open) = client.create(&mut wire, b"file");
     let known = world.server.clients.get(client.clientid).expect("the client");
     let name = || known.owner_name(known.lock_owner(b"owner"));
-    let owner = Owner { clientid: 0, owner: Identity(b"owner") };
+    let owner = StateOwner { clientid: 0, owner: Identity(b"owner") };
     let test = Args::LockT(TestArgs { locktype: LockType::Write, offset: 0, length: 10, owner });
     client.on(&mut wire, &handle, &[test]).ok();
     assert_eq!(name(), None, "it only asked");

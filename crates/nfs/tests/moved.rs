@@ -7,7 +7,7 @@ use std::sync::Arc;
 use nfs_wire::NfsStat;
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
 use nfs_wire::op::{Args, Res, bind_conn_to_session, names, open};
-use nfs_wire::types::{Identity, Owner};
+use nfs_wire::types::{Identity, StateOwner};
 use testkit::nfs::*;
 use volume::faulty::{Call, Fault, Plan};
 use volume::{Failure, HostEvent, Name, Volume};
@@ -181,7 +181,7 @@ fn is_delegated(it: &mut Bench, handle: &[u8]) -> bool {
         seqid: 0,
         share_access: ShareAccess::READ | ShareAccess::WANT_READ_DELEG,
         share_deny: ShareDeny::empty(),
-        owner: Owner { clientid: 0, owner: Identity(b"owner") },
+        owner: StateOwner { clientid: 0, owner: Identity(b"owner") },
         openhow: open::OpenHow::NoCreate,
         claim: open::Claim::Fh,
     });

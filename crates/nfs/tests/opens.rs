@@ -6,7 +6,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::attr::{Attr, AttrNum, Bitmap, Fattr};
 use nfs_wire::op::open::{CreateHow, OpenHow, ShareAccess, ShareDeny};
 use nfs_wire::op::{Args, Res, getattr, open, read};
-use nfs_wire::types::{Identity, Owner, StateId};
+use nfs_wire::types::{Identity, StateOwner, StateId};
 use testkit::nfs::*;
 use volume::faulty::{Call, Fault};
 use volume::{Failure, Name, NodeId, Volume};
@@ -24,7 +24,7 @@ fn opened_by<'a>(
     how: OpenHow<'a>,
 ) -> Args<'a> {
     let Args::Open(asked) = opening(how, b"file") else { unreachable!() };
-    let owner = Owner { clientid: 0, owner: Identity(owner) };
+    let owner = StateOwner { clientid: 0, owner: Identity(owner) };
     Args::Open(open::Args { share_access, share_deny, owner, ..asked })
 }
 

@@ -6,7 +6,7 @@ use nfs_wire::op::access::AccessBits;
 use nfs_wire::op::create::{self, CreateType};
 use nfs_wire::op::open::{CreateHow, CreateVerfAttr, OpenHow, ShareAccess};
 use nfs_wire::op::{Args, Res, access, open, read, setattr};
-use nfs_wire::types::{Identity, Owner, StateId};
+use nfs_wire::types::{Identity, StateOwner, StateId};
 use nfs_wire::xdr::List;
 use testkit::nfs::*;
 use volume::security::posix::{PosixEntry, Tag, encode};
@@ -35,7 +35,7 @@ impl Scene {
         self.wire.uid = uid;
         let Args::Open(asked) = opening(OpenHow::NoCreate, b"file") else { unreachable!() };
         let owner = uid.to_be_bytes();
-        let owner = Owner { clientid: 0, owner: Identity(&owner) };
+        let owner = StateOwner { clientid: 0, owner: Identity(&owner) };
         let open = Args::Open(open::Args { share_access, owner, ..asked });
         let answer = self.client.run(&mut self.wire, &[Args::PutRootFh, lookup(EXPORT), open]);
         match answer.last() {

@@ -7,7 +7,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::lock::{Args as LockArgs, Locker, OpenToLockOwner};
 use nfs_wire::op::open::{CreateHow, OpenHow};
 use nfs_wire::op::{Args, Res, create_session};
-use nfs_wire::types::{Identity, LockType, Owner};
+use nfs_wire::types::{Identity, LockType, StateOwner};
 use testkit::nfs::*;
 use volume::Volume;
 
@@ -57,7 +57,7 @@ fn who_finds_no_room_for_a_state_comes_again_and_gets_that_of_who_is_gone() {
     assert_eq!(world.engine.open_count(), 3, "nothing is left of it");
     let name = volume::Name::new(b"new").expect("a name");
     assert!(world.memory.root().expect("a root").stat_name(&name).is_err(), "nor its name");
-    let lock_owner = Owner { clientid: 0, owner: Identity(b"owner") };
+    let lock_owner = StateOwner { clientid: 0, owner: Identity(b"owner") };
     let new = OpenToLockOwner { open_seqid: 0, open_stateid: open, lock_seqid: 0, lock_owner };
     let locker = Locker::New(new);
     let lock =
@@ -80,7 +80,7 @@ fn a_client_that_has_more_than_there_is_memory_left_for_gets_no_new_state() {
     let (handle, open) = greedy.create(&mut one, b"file");
     let lock = |number: u32| {
         let owner = [number.to_be_bytes().as_slice(), &[7; 1000]].concat();
-        let lock_owner = Owner { clientid: 0, owner: Identity(&owner) };
+        let lock_owner = StateOwner { clientid: 0, owner: Identity(&owner) };
         let new = OpenToLockOwner { open_seqid: 0, open_stateid: open, lock_seqid: 0, lock_owner };
         let (offset, locker) = (2 * u64::from(number), Locker::New(new));
         let lock = LockArgs { locktype: LockType::Write, reclaim: false, offset, length: 1, locker };

@@ -14,7 +14,7 @@ use nfs_wire::op::open::{CreateHow, OpenHow, ShareAccess};
 use nfs_wire::op::{
     Args, Res, access, allocate, clone, copy, getattr, open, read_plus, readdir, seek, setattr, xattr,
 };
-use nfs_wire::types::{Identity, LockType, NfsTime, Owner, SetTime, StateId, Verifier};
+use nfs_wire::types::{Identity, LockType, NfsTime, StateOwner, SetTime, StateId, Verifier};
 use nfs_wire::xdr::List;
 use testkit::nfs::*;
 use volume::{Name, Volume};
@@ -137,7 +137,7 @@ impl Scene {
 
     /// Opens the file.
     fn open(&mut self, share_access: ShareAccess, openhow: OpenHow<'_>) -> Result<StateId, NfsStat> {
-        let (claim, owner) = (open::Claim::Fh, Owner { clientid: 0, owner: Identity(b"other") });
+        let (claim, owner) = (open::Claim::Fh, StateOwner { clientid: 0, owner: Identity(b"other") });
         let share_deny = open::ShareDeny::empty();
         let open = Args::Open(open::Args { seqid: 0, share_access, share_deny, owner, openhow, claim });
         self.wire.uid = OTHER;
@@ -155,7 +155,7 @@ impl Scene {
             Ok(stateid) => stateid,
             Err(why) => return why,
         };
-        let lock_owner = Owner { clientid: 0, owner: Identity(b"locker") };
+        let lock_owner = StateOwner { clientid: 0, owner: Identity(b"locker") };
         let new = OpenToLockOwner { open_seqid: 0, open_stateid, lock_seqid: 0, lock_owner };
         let locker = Locker::New(new);
         self.on_file(&[Args::Lock(lock::Args { locktype, reclaim: false, offset: 0, length: 1, locker })])

@@ -4,7 +4,7 @@ use std::sync::Barrier;
 
 use nfs_wire::NfsStat;
 use nfs_wire::op::{Args, Res, bind_conn_to_session, delegation, open};
-use nfs_wire::types::{Identity, Owner, StateId};
+use nfs_wire::types::{Identity, StateOwner, StateId};
 use testkit::nfs::*;
 
 /// How often each pair of requests is tried.
@@ -138,7 +138,7 @@ fn two_opens_get_one_delegation_which_is_the_one_that_is_recalled() {
     let delegated = |side: &mut Side<'_>, _: &[u8], _: Option<StateId>| {
         let owner = if side.slot == 1 { &b"one"[..] } else { b"two" };
         let Args::Open(asked) = opening(open::OpenHow::NoCreate, b"file") else { unreachable!() };
-        let owner = Owner { clientid: 0, owner: Identity(owner) };
+        let owner = StateOwner { clientid: 0, owner: Identity(owner) };
         let share_access = open::ShareAccess::READ | open::ShareAccess::WANT_READ_DELEG;
         let open = Args::Open(open::Args { share_access, owner, ..asked });
         opened(&side.run(&[Args::PutRootFh, lookup(EXPORT), open]).ok())

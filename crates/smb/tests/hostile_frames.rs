@@ -11,7 +11,7 @@ use smb_wire::{
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::{Answer, whole};
 use testkit::smb::{Dial, Peer, World};
-use wire::endpoint::{Record, Service};
+use wire::endpoint::{RecordPrefix, Service};
 
 /// The commands that need a session.
 const WITH_SESSION: [Command; 16] = [
@@ -463,10 +463,10 @@ fn a_response_is_no_request() {
 #[test]
 fn the_transport_takes_no_record_that_is_too_long_or_none_at_all() {
     let service = Smb(World::in_memory().server.clone());
-    assert_eq!(service.record([0, 0, 1, 2]), Record::Message(0x102));
-    assert_eq!(service.record([0x85, 0, 0, 0]), Record::Skip(0));
+    assert_eq!(service.record([0, 0, 1, 2]), RecordPrefix::Message(0x102));
+    assert_eq!(service.record([0x85, 0, 0, 0]), RecordPrefix::Skip(0));
     let longest = (wire::limits::MAX_MESSAGE as u32).to_be_bytes();
-    assert_eq!(service.record(longest), Record::Message(wire::limits::MAX_MESSAGE));
+    assert_eq!(service.record(longest), RecordPrefix::Message(wire::limits::MAX_MESSAGE));
     let hostile = [
         (wire::limits::MAX_MESSAGE as u32 + 1).to_be_bytes(),
         [0, 0xff, 0xff, 0xff],
@@ -474,7 +474,7 @@ fn the_transport_takes_no_record_that_is_too_long_or_none_at_all() {
         [0x81, 0, 0, 68],
     ];
     for prefix in hostile {
-        assert_eq!(service.record(prefix), Record::Hostile, "{prefix:02x?}");
+        assert_eq!(service.record(prefix), RecordPrefix::Hostile, "{prefix:02x?}");
     }
 }
 

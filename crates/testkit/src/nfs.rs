@@ -364,7 +364,7 @@ impl Wire {
         let message = self.message(minor, operations);
         let answer = self.send(&message);
         match Message::parse(&answer) {
-            Ok(Message::Reply(rpc::Reply { xid, outcome: Ok(Accepted::Success(body)), .. })) => {
+            Ok(Message::Reply(rpc::RpcReply { xid, outcome: Ok(Accepted::Success(body)), .. })) => {
                 assert_eq!(xid, self.xid);
                 Answer(body.to_vec())
             }
@@ -523,7 +523,7 @@ pub fn opening<'a>(openhow: open::OpenHow<'a>, name: &'a [u8]) -> Args<'a> {
         seqid: 0,
         share_access: open::ShareAccess::BOTH,
         share_deny: open::ShareDeny::empty(),
-        owner: Owner { clientid: 0, owner: Identity(b"owner") },
+        owner: StateOwner { clientid: 0, owner: Identity(b"owner") },
         openhow,
         claim: open::Claim::Null(name),
     })

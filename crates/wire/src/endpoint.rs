@@ -193,7 +193,7 @@ pub trait Conversation: Send + 'static {
 
 /// What the first four bytes of a transport record say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Record {
+pub enum RecordPrefix {
     /// A message of this many bytes follows, or the last so many of one that came in fragments.
     Message(usize),
     /// So many bytes of a message follow, and it goes on in the next record.
@@ -210,7 +210,7 @@ pub trait Service: Send + Sync + 'static {
     type Conversation: Conversation;
 
     /// Reads the four bytes in front of each record.
-    fn record(&self, prefix: [u8; 4]) -> Record;
+    fn record(&self, prefix: [u8; 4]) -> RecordPrefix;
 
     /// A new connection. None refuses it (too many).
     fn accept(

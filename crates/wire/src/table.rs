@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 /// Entries know the id under which they are kept, so that a reused place is told from the old one.
 pub trait Keyed {
-    /// The id that [`Table::reserve`] gave.
+    /// The id that [`LockFreeTable::reserve`] gave.
     fn key(&self) -> u64;
 }
 
@@ -20,7 +20,7 @@ const FIRST: usize = 8;
 const CHUNKS: usize = 21;
 
 /// A growing table of shared entries.
-pub struct Table<T> {
+pub struct LockFreeTable<T> {
     chunks: [OnceLock<Box<[ArcSwapOption<T>]>>; CHUNKS],
     places: Mutex<Places>,
     most: usize,
@@ -38,30 +38,30 @@ struct Places {
 }
 
 /// An entry found in a table, held without counting references.
-pub struct Held<T>(Guard<Option<Arc<T>>>);
+pub struct EntryGuard<T>(Guard<Option<Arc<T>>>);
 
-impl<T> Held<T> {
+impl<T> EntryGuard<T> {
     /// The entry, to keep.
     pub fn share(&self) -> Arc<T> {
         Arc::clone(self)
     }
 }
 
-impl<T> std::ops::Deref for Held<T> {
+impl<T> std::ops::Deref for EntryGuard<T> {
     type Target = Arc<T>;
 
     #[inline]
     fn deref(&self) -> &Arc<T> {
-        // `Table::get` makes a `Held` only of a place that is filled.
+        // `LockFreeTable::get` makes a `EntryGuard` only of a place that is filled.
         self.0.as_ref().expect("held entries are there")
     }
 }
 
-impl<T: Keyed> Table<T> {
+impl<T: Keyed> LockFreeTable<T> {
     /// An empty table for at most `most` entries.
     #[must_use]
     pub fn new(most: usize) -> Self {
-        Table { chunks: [const { OnceLock::new() }; CHUNKS], places: Mutex::default(), most }
+        LockFreeTable { chunks: [const { OnceLock::new() }; CHUNKS], places: Mutex::default(), most }
     }
 
     /// The chunk and the place in it of an index.
@@ -73,7 +73,7 @@ impl<T: Keyed> Table<T> {
         (chunk, index - start)
     }
 
-    /// Takes a place; none when the table is full. The id is not found until [`Table::fill`].
+    /// Takes a place; none when the table is full. The id is not found until [`LockFreeTable::fill`].
     pub fn reserve(&self) -> Option<u64> {
         let mut places = self.places.lock();
         if places.live >= self.most {
@@ -113,9 +113,9 @@ impl<T: Keyed> Table<T> {
 
     /// The entry under `key`.
     #[inline]
-    pub fn get(&self, key: u64) -> Option<Held<T>> {
+    pub fn get(&self, key: u64) -> Option<EntryGuard<T>> {
         let guard = self.place(key)?.load();
-        guard.as_ref().is_some_and(|entry| entry.key() == key).then_some(Held(guard))
+        guard.as_ref().is_some_and(|entry| entry.key() == key).then_some(EntryGuard(guard))
     }
 
     /// Takes an entry out, or gives a reserved place back. Only the first caller gets the entry.
@@ -163,9 +163,9 @@ impl<T: Keyed> Table<T> {
     }
 }
 
-impl<T> std::fmt::Debug for Table<T> {
+impl<T> std::fmt::Debug for LockFreeTable<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Table").field("live", &self.places.lock().live).finish_non_exhaustive()
+        f.debug_struct("LockFreeTable").field("live", &self.places.lock().live).finish_non_exhaustive()
     }
 }
 
@@ -174,8 +174,8 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Entry(u64);
-    impl Keyed for Entry {
+    struct NumberedEntry(u64);
+    impl Keyed for NumberedEntry {
         fn key(&self) -> u64 {
             self.0
         }
@@ -183,27 +183,27 @@ mod tests {
 
     #[test]
     fn a_reused_place_does_not_answer_to_its_old_id() {
-        let table = Table::new(100);
+        let table = LockFreeTable::new(100);
         let first = table.reserve().unwrap();
         assert!(table.get(first).is_none());
-        table.fill(Arc::new(Entry(first)));
+        table.fill(Arc::new(NumberedEntry(first)));
         assert_eq!(table.get(first).unwrap().key(), first);
         assert!(table.remove(first).is_some());
         assert!(table.remove(first).is_none());
         let second = table.reserve().unwrap();
         assert_eq!(second as u32, first as u32);
-        table.fill(Arc::new(Entry(second)));
+        table.fill(Arc::new(NumberedEntry(second)));
         assert!(table.get(first).is_none());
         assert!(table.get(u64::MAX).is_none());
     }
 
     #[test]
     fn a_table_grows_to_its_bound_and_no_further() {
-        let table = Table::new(1000);
+        let table = LockFreeTable::new(1000);
         let ids: Vec<_> = (0..1000).map(|_| table.reserve().unwrap()).collect();
         assert!(table.reserve().is_none());
         for &id in &ids {
-            table.fill(Arc::new(Entry(id)));
+            table.fill(Arc::new(NumberedEntry(id)));
         }
         assert!(ids.iter().all(|&id| table.get(id).is_some()));
         table.remove(ids[500]);
@@ -212,13 +212,13 @@ mod tests {
 
     #[test]
     fn an_entry_is_replaced_while_it_is_there() {
-        let table = Table::new(10);
+        let table = LockFreeTable::new(10);
         let id = table.reserve().unwrap();
-        assert!(!table.replace(Arc::new(Entry(id))));
-        table.fill(Arc::new(Entry(id)));
-        assert!(table.replace(Arc::new(Entry(id))));
+        assert!(!table.replace(Arc::new(NumberedEntry(id))));
+        table.fill(Arc::new(NumberedEntry(id)));
+        assert!(table.replace(Arc::new(NumberedEntry(id))));
         table.remove(id);
-        assert!(!table.replace(Arc::new(Entry(id))));
+        assert!(!table.replace(Arc::new(NumberedEntry(id))));
         assert!(table.get(id).is_none());
     }
 }

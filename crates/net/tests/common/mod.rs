@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use net::{Config, Handle, Listeners};
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use wire::endpoint::{Conversation, Mailbox, Output, Peer, Record, Service};
+use wire::endpoint::{Conversation, Mailbox, Output, Peer, RecordPrefix, Service};
 use wire::{FileRange, Frame, Now, Source};
 
 /// How long anything may take before a test fails.
@@ -167,12 +167,12 @@ impl Tricks {
 impl Service for Tricks {
     type Conversation = Talk;
 
-    fn record(&self, prefix: [u8; 4]) -> Record {
+    fn record(&self, prefix: [u8; 4]) -> RecordPrefix {
         let len = u32::from_be_bytes([0, prefix[1], prefix[2], prefix[3]]) as usize;
         match prefix[0] {
-            0 => Record::Message(len),
-            0x85 => Record::Skip(len),
-            _ => Record::Hostile,
+            0 => RecordPrefix::Message(len),
+            0x85 => RecordPrefix::Skip(len),
+            _ => RecordPrefix::Hostile,
         }
     }
 

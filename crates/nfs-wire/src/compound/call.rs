@@ -13,7 +13,7 @@ use wire::{Cursor, Frame};
 
 /// COMPOUND4args. Its operations are not parsed yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Call<'a> {
+pub struct CompoundArgs<'a> {
     /// The tag, which the reply repeats.
     pub tag: &'a [u8],
     /// The minor version of all operations.
@@ -24,7 +24,7 @@ pub struct Call<'a> {
     pub argarray: &'a [u8],
 }
 
-impl<'a> Call<'a> {
+impl<'a> CompoundArgs<'a> {
     /// Reads the arguments of the procedure COMPOUND, up to the first operation.
     ///
     /// # Errors
@@ -33,7 +33,7 @@ impl<'a> Call<'a> {
     pub fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut r = Cursor::new(body);
         let at = |field| move |e: Malformed| e.within("COMPOUND4args", field);
-        Ok(Call {
+        Ok(CompoundArgs {
             tag: opaque(&mut r, MAX_TAG).map_err(at("tag"))?,
             minorversion: u32::decode(&mut r).map_err(at("minorversion"))?,
             count: u32::decode(&mut r).map_err(at("argarray"))?,
@@ -153,7 +153,7 @@ impl CallWriter {
             Target::Server => (NFS_PROGRAM, NFS_V4),
             Target::Client { program, .. } => (program, rpc::CALLBACK_VERSION),
         };
-        rpc::Call::write_header(xid, program, version, PROC_COMPOUND, credential, out);
+        rpc::RpcCall::write_header(xid, program, version, PROC_COMPOUND, credential, out);
         put_opaque(tag, out);
         minorversion.encode(out);
         if let Target::Client { callback_ident, .. } = target {

@@ -2,7 +2,7 @@
 //!
 //! | | reads | writes |
 //! |---|---|---|
-//! | server | [`Call`], [`Operations`] | [`ReplyWriter`] |
+//! | server | [`CompoundArgs`], [`Operations`] | [`ReplyWriter`] |
 //! | client | [`Reply`], [`Results`] | [`CallWriter`] |
 //!
 //! The writers own a [`wire::Frame`] and fill it from the record mark on, so a finished frame can be sent as
@@ -11,5 +11,5 @@
 mod call;
 mod reply;
 
-pub use call::{BadOperation, Call, CallWriter, Operations, Target};
+pub use call::{BadOperation, CompoundArgs, CallWriter, Operations, Target};
 pub use reply::{Mark, ReadPlace, Reply, ReplyWriter, Results};

@@ -52,7 +52,7 @@ impl ReplyWriter {
         debug_assert!(frame.is_empty());
         let out = frame.tail();
         out.extend_from_slice(&[0; MARK]);
-        rpc::Reply::accepted(xid, Accepted::Success(&[])).write(out);
+        rpc::RpcReply::accepted(xid, Accepted::Success(&[])).write(out);
         0u32.encode(out);
         put_opaque(tag, out);
         0u32.encode(out);

@@ -4,7 +4,7 @@ use crate::Malformed;
 use crate::macros::{xdr_struct, xdr_union};
 use crate::op::outcome::Outcome;
 use crate::status::NfsStat;
-use crate::types::{LockType, Owner, StateId};
+use crate::types::{LockType, StateOwner, StateId};
 use crate::xdr::{Decode, Encode};
 use wire::Cursor;
 
@@ -18,7 +18,7 @@ xdr_struct! {
         /// Ignored in 4.1.
         lock_seqid: u32,
         /// The lock-owner.
-        lock_owner: Owner<'a>,
+        lock_owner: StateOwner<'a>,
     }
 }
 
@@ -71,7 +71,7 @@ xdr_struct! {
         /// The type of the lock.
         locktype: LockType,
         /// Its owner.
-        owner: Owner<'a>,
+        owner: StateOwner<'a>,
     }
 }
 
@@ -85,7 +85,7 @@ xdr_struct! {
         /// Bytes of the range.
         length: u64,
         /// The lock-owner.
-        owner: Owner<'a>,
+        owner: StateOwner<'a>,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::attr::{Ace, Bitmap, Fattr};
 use crate::macros::{xdr_enum, xdr_flags, xdr_struct, xdr_union};
-use crate::types::{ChangeInfo, Component, Owner, StateId, Verifier};
+use crate::types::{ChangeInfo, Component, StateOwner, StateId, Verifier};
 
 /// The bits of `share_access` for the wanted delegation. They hold one of `WANT_*`.
 pub const WANT_DELEG_MASK: u32 = 0xff00;
@@ -134,7 +134,7 @@ xdr_struct! {
         /// The access that is denied to others.
         share_deny: ShareDeny,
         /// The open-owner.
-        owner: Owner<'a>,
+        owner: StateOwner<'a>,
         /// Whether to create the file.
         openhow: OpenHow<'a>,
         /// The file to open.

@@ -27,7 +27,7 @@ xdr_struct! {
 
 xdr_struct! {
     /// One entry of a directory (entry4).
-    pub struct Entry<'a> of "entry4" {
+    pub struct ReaddirEntry<'a> of "entry4" {
         /// The cookie to continue at after this entry.
         cookie: u64,
         /// Its name.
@@ -39,29 +39,29 @@ xdr_struct! {
 
 /// The entries of a reply: a chain. Each entry follows a word that announces it.
 #[derive(Clone, Copy)]
-pub struct Entries<'a>(Inner<'a>);
+pub struct Entries<'a>(EntriesRepr<'a>);
 
 #[derive(Clone, Copy)]
-enum Inner<'a> {
+enum EntriesRepr<'a> {
     Wire(&'a [u8]),
-    Values(&'a [Entry<'a>]),
+    Values(&'a [ReaddirEntry<'a>]),
 }
 
 impl<'a> Entries<'a> {
     /// Entries to be written.
     #[must_use]
-    pub const fn of(entries: &'a [Entry<'a>]) -> Self {
-        Entries(Inner::Values(entries))
+    pub const fn of(entries: &'a [ReaddirEntry<'a>]) -> Self {
+        Entries(EntriesRepr::Values(entries))
     }
 
     /// The entries in order.
-    pub fn iter(&self) -> impl Iterator<Item = Entry<'a>> + use<'a> {
+    pub fn iter(&self) -> impl Iterator<Item = ReaddirEntry<'a>> + use<'a> {
         let (mut wire, mut values) = match self.0 {
-            Inner::Wire(bytes) => (Cursor::new(bytes), [].iter()),
-            Inner::Values(values) => (Cursor::new(&[]), values.iter()),
+            EntriesRepr::Wire(bytes) => (Cursor::new(bytes), [].iter()),
+            EntriesRepr::Values(values) => (Cursor::new(&[]), values.iter()),
         };
         std::iter::from_fn(move || {
-            values.next().copied().or_else(|| Option::<Entry<'a>>::decode(&mut wire).ok().flatten())
+            values.next().copied().or_else(|| Option::<ReaddirEntry<'a>>::decode(&mut wire).ok().flatten())
         })
     }
 }
@@ -69,8 +69,8 @@ impl<'a> Entries<'a> {
 impl Encode for Entries<'_> {
     fn encode(&self, out: &mut Vec<u8>) {
         match self.0 {
-            Inner::Wire(bytes) => out.extend_from_slice(bytes),
-            Inner::Values(entries) => {
+            EntriesRepr::Wire(bytes) => out.extend_from_slice(bytes),
+            EntriesRepr::Values(entries) => {
                 entries.iter().for_each(|entry| Some(*entry).encode(out));
                 false.encode(out);
             }
@@ -82,8 +82,8 @@ impl<'d> Decode<'d> for Entries<'d> {
     fn decode(r: &mut Cursor<'d>) -> Result<Self, Malformed> {
         let all = r.rest();
         let begin = r.position();
-        while Option::<Entry<'d>>::decode(r)?.is_some() {}
-        Ok(Entries(Inner::Wire(&all[..r.position() - begin])))
+        while Option::<ReaddirEntry<'d>>::decode(r)?.is_some() {}
+        Ok(Entries(EntriesRepr::Wire(&all[..r.position() - begin])))
     }
 }
 

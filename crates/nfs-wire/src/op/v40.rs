@@ -6,7 +6,7 @@ use crate::Malformed;
 use crate::macros::xdr_struct;
 use crate::op::outcome::Outcome;
 use crate::status::NfsStat;
-use crate::types::{ClientId, Identity, NetAddr, Owner, StateId, Verifier};
+use crate::types::{ClientId, Identity, NetAddr, StateOwner, StateId, Verifier};
 use crate::xdr::{Decode, Encode};
 use wire::Cursor;
 
@@ -103,6 +103,6 @@ xdr_struct! {
     /// RELEASE_LOCKOWNER4args.
     pub struct ReleaseLockOwnerArgs<'a> of "RELEASE_LOCKOWNER4args" {
         /// The lock-owner.
-        lock_owner: Owner<'a>,
+        lock_owner: StateOwner<'a>,
     }
 }

@@ -7,7 +7,7 @@ use wire::Cursor;
 
 /// A call. The arguments of its procedure are not parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Call<'a> {
+pub struct RpcCall<'a> {
     /// The transaction number. The reply has the same.
     pub xid: u32,
     /// The program number.
@@ -41,13 +41,13 @@ pub enum CallError {
     },
 }
 
-impl<'a> Call<'a> {
+impl<'a> RpcCall<'a> {
     pub(super) fn parse(xid: u32, r: &mut Cursor<'a>) -> Result<Self, CallError> {
         let garbage = |_: Malformed| CallError::Garbage { xid };
         if u32::decode(r).map_err(garbage)? != RPC_VERSION {
             return Err(CallError::RpcMismatch { xid });
         }
-        Ok(Call {
+        Ok(RpcCall {
             xid,
             program: u32::decode(r).map_err(garbage)?,
             version: u32::decode(r).map_err(garbage)?,

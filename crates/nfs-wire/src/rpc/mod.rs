@@ -10,8 +10,8 @@ pub mod record;
 mod reply;
 
 pub use auth::{AuthSys, Credential, Flavor, OpaqueAuth};
-pub use call::{Call, CallError};
-pub use reply::{Accepted, AuthStat, Rejected, Reply, SUCCESS_HEADER};
+pub use call::{RpcCall, CallError};
+pub use reply::{Accepted, AuthStat, Rejected, RpcReply, SUCCESS_HEADER};
 
 use crate::Malformed;
 use crate::xdr::Decode;
@@ -36,9 +36,9 @@ const RPC_VERSION: u32 = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message<'a> {
     /// A call of the peer.
-    Call(Result<Call<'a>, CallError>),
+    Call(Result<RpcCall<'a>, CallError>),
     /// A reply of the peer.
-    Reply(Reply<'a>),
+    Reply(RpcReply<'a>),
 }
 
 impl<'a> Message<'a> {
@@ -51,8 +51,8 @@ impl<'a> Message<'a> {
         let mut r = Cursor::new(message);
         let xid = u32::decode(&mut r).map_err(|e| e.within("rpc_msg", "xid"))?;
         match u32::decode(&mut r).map_err(|e| e.within("rpc_msg", "mtype"))? {
-            CALL => Ok(Message::Call(Call::parse(xid, &mut r))),
-            REPLY => Reply::parse(xid, &mut r).map(Message::Reply),
+            CALL => Ok(Message::Call(RpcCall::parse(xid, &mut r))),
+            REPLY => RpcReply::parse(xid, &mut r).map(Message::Reply),
             _ => Err(Malformed::new("rpc_msg", "mtype")),
         }
     }

@@ -64,7 +64,7 @@ pub enum Rejected {
 
 /// A reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reply<'a> {
+pub struct RpcReply<'a> {
     /// The transaction number of the call.
     pub xid: u32,
     /// The verifier, of a reply to an accepted call.
@@ -76,23 +76,23 @@ pub struct Reply<'a> {
 /// Bytes of a reply before the results, if the call succeeded.
 pub const SUCCESS_HEADER: usize = 24;
 
-impl<'a> Reply<'a> {
+impl<'a> RpcReply<'a> {
     /// A reply to an accepted call.
     #[must_use]
     pub const fn accepted(xid: u32, accepted: Accepted<'a>) -> Self {
-        Reply { xid, verifier: OpaqueAuth::NONE, outcome: Ok(accepted) }
+        RpcReply { xid, verifier: OpaqueAuth::NONE, outcome: Ok(accepted) }
     }
 
     /// A reply to a rejected call.
     #[must_use]
     pub const fn rejected(xid: u32, rejected: Rejected) -> Self {
-        Reply { xid, verifier: OpaqueAuth::NONE, outcome: Err(rejected) }
+        RpcReply { xid, verifier: OpaqueAuth::NONE, outcome: Err(rejected) }
     }
 
     /// A reply to a call of another version of RPC.
     #[must_use]
     pub const fn rpc_mismatch(xid: u32) -> Self {
-        Reply::rejected(xid, Rejected::RpcMismatch { low: RPC_VERSION, high: RPC_VERSION })
+        RpcReply::rejected(xid, Rejected::RpcMismatch { low: RPC_VERSION, high: RPC_VERSION })
     }
 
     pub(super) fn parse(xid: u32, r: &mut Cursor<'a>) -> Result<Self, Malformed> {
@@ -101,9 +101,9 @@ impl<'a> Reply<'a> {
             MSG_ACCEPTED => {
                 let verifier = OpaqueAuth::decode(r).map_err(at("verf"))?;
                 let accepted = Accepted::parse(r).map_err(at("reply_data"))?;
-                Ok(Reply { xid, verifier, outcome: Ok(accepted) })
+                Ok(RpcReply { xid, verifier, outcome: Ok(accepted) })
             }
-            MSG_DENIED => Ok(Reply::rejected(xid, Rejected::parse(r).map_err(at("rejected_reply"))?)),
+            MSG_DENIED => Ok(RpcReply::rejected(xid, Rejected::parse(r).map_err(at("rejected_reply"))?)),
             _ => Err(Malformed::new("reply_body", "stat")),
         }
     }
@@ -192,7 +192,7 @@ mod tests {
             Err(Rejected::AuthError(AuthStat::Unknown(99))),
         ];
         for outcome in outcomes {
-            let reply = Reply { xid: 0x0102_0304, verifier: OpaqueAuth::NONE, outcome };
+            let reply = RpcReply { xid: 0x0102_0304, verifier: OpaqueAuth::NONE, outcome };
             let mut out = Vec::new();
             reply.write(&mut out);
             assert_eq!(Message::parse(&out), Ok(Message::Reply(reply)));
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn a_success_has_its_results_behind_the_header() {
         let mut out = Vec::new();
-        Reply::accepted(1, Accepted::Success(b"data")).write(&mut out);
+        RpcReply::accepted(1, Accepted::Success(b"data")).write(&mut out);
         assert_eq!(&out[SUCCESS_HEADER..], b"data");
     }
 }

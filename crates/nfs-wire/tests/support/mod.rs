@@ -11,7 +11,7 @@ pub use callbacks::{callback_arguments, callback_results};
 pub use results::results;
 
 use nfs_wire::attr::{Bitmap, Fattr};
-use nfs_wire::compound::{Call, Operations, Reply};
+use nfs_wire::compound::{CompoundArgs, Operations, Reply};
 use nfs_wire::op;
 use nfs_wire::rpc::{AuthSys, Message};
 use nfs_wire::types::*;
@@ -24,7 +24,7 @@ pub const SESSION: SessionId = *b"sixteen of bytes";
 pub const VERIFIER: Verifier = *b"verifier";
 pub const TIME: NfsTime = NfsTime { seconds: -3, nseconds: 999_999_999 };
 pub const CHANGE: ChangeInfo = ChangeInfo { atomic: true, before: 1, after: u64::MAX };
-pub const OWNER: Owner<'static> = Owner { clientid: 0, owner: Identity(b"open id:1") };
+pub const OWNER: StateOwner<'static> = StateOwner { clientid: 0, owner: Identity(b"open id:1") };
 pub const BITS: Bitmap = Bitmap::of(&[1, 4, 33, 53, 80]);
 /// Type and mode, as they stand in a message.
 pub const ATTRIBUTES: Fattr<'static> =
@@ -44,7 +44,7 @@ pub fn read_everything(data: &[u8]) {
             let _ = AuthSys::parse(call.credential.body);
             read_bodies(call.body);
         }
-        Ok(Message::Reply(rpc::Reply { outcome: Ok(rpc::Accepted::Success(body)), .. })) => read_bodies(body),
+        Ok(Message::Reply(rpc::RpcReply { outcome: Ok(rpc::Accepted::Success(body)), .. })) => read_bodies(body),
         _ => {}
     }
     let _ = AuthSys::parse(data);
@@ -61,7 +61,7 @@ pub fn read_everything(data: &[u8]) {
 }
 
 fn read_bodies(body: &[u8]) {
-    if let Ok(call) = Call::parse(body) {
+    if let Ok(call) = CompoundArgs::parse(body) {
         read_to_the_end(call.operations(), call.argarray.len());
     }
     if let Ok(call) = callback::Call::parse(body) {

@@ -27,8 +27,8 @@ pub fn results() -> Vec<Res<'static>> {
 fn with_values() -> Vec<Res<'static>> {
     use nfs_wire::op::access::AccessBits;
     let entries = &[
-        readdir::Entry { cookie: 3, name: b"a", attrs: ATTRIBUTES },
-        readdir::Entry { cookie: 4, name: b"", attrs: Fattr { mask: Bitmap::EMPTY, values: &[] } },
+        readdir::ReaddirEntry { cookie: 3, name: b"a", attrs: ATTRIBUTES },
+        readdir::ReaddirEntry { cookie: 4, name: b"", attrs: Fattr { mask: Bitmap::EMPTY, values: &[] } },
     ];
     let denied = lock::Denied { offset: 1, length: 2, locktype: LockType::Write, owner: OWNER };
     vec![

@@ -6,7 +6,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::compound::Operations;
 use nfs_wire::op::Args;
 use nfs_wire::rpc::record::{MARK, RecordMark};
-use nfs_wire::rpc::{Accepted, Reply, SUCCESS_HEADER};
+use nfs_wire::rpc::{Accepted, RpcReply, SUCCESS_HEADER};
 use wire::Frame;
 
 use super::{CompoundProgress, Run};
@@ -117,7 +117,7 @@ impl Run {
             frame.truncate(0);
             let out = frame.tail();
             out.extend_from_slice(&RecordMark::whole(replay.len() + REPLY_HEAD - 4));
-            Reply::accepted(self.xid, Accepted::Success(&replay)).write(out);
+            RpcReply::accepted(self.xid, Accepted::Success(&replay)).write(out);
             return Finished { frame, session: self.session, transactions };
         }
         let frame = self.writer.finish(self.status);

@@ -176,7 +176,7 @@ pub struct Begin {
 impl Run {
     /// Begins the reply to a call, in `frame`.
     #[must_use]
-    pub fn new(begin: Begin, call: &compound::Call<'_>, request_len: usize, frame: Frame) -> Run {
+    pub fn new(begin: Begin, call: &compound::CompoundArgs<'_>, request_len: usize, frame: Frame) -> Run {
         let Begin { server, connection, credentials, session, xid, now } = begin;
         let mark = slot::mark(call.argarray, credentials.mark());
         let is_sys = credentials.is_sys();

@@ -2,7 +2,7 @@
 
 use nfs_wire::callback;
 use nfs_wire::compound::{CallWriter, Target};
-use nfs_wire::rpc::Reply;
+use nfs_wire::rpc::RpcReply;
 use nfs_wire::types::FileHandle;
 use nfs_wire::xdr::List;
 use wire::{Now, Output};
@@ -51,7 +51,7 @@ impl Connection {
     }
 
     /// Handles the client's reply to a callback. A recalled delegation comes back by a request of its own.
-    pub(super) fn called(&mut self, reply: &Reply<'_>, now: Now) {
+    pub(super) fn called(&mut self, reply: &RpcReply<'_>, now: Now) {
         let Some(call) = self.calls.remove(&reply.xid) else { return };
         let end = End::of(reply);
         if end != End::Done {

@@ -15,11 +15,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use nfs_wire::NfsStat;
-use nfs_wire::compound::{self, Call as Compound, Operations};
+use nfs_wire::compound::{self, CompoundArgs, Operations};
 use nfs_wire::op::Args;
 use nfs_wire::rpc::record::{MARK, RecordMark};
 use nfs_wire::rpc::{
-    Accepted, Call, CallError, Message, NFS_PROGRAM, NFS_V4, PROC_COMPOUND, PROC_NULL, Rejected, Reply,
+    Accepted, CallError, Message, NFS_PROGRAM, NFS_V4, PROC_COMPOUND, PROC_NULL, Rejected, RpcCall, RpcReply,
 };
 use share::counts::Desk;
 use volume::Patience;
@@ -113,7 +113,7 @@ impl Connection {
         let Ok(Message::Call(Ok(call))) = Message::parse(head) else { return false };
         let is_compound =
             (call.program, call.version, call.procedure) == (NFS_PROGRAM, NFS_V4, PROC_COMPOUND);
-        let Some(request) = is_compound.then(|| Compound::parse(call.body).ok()).flatten() else {
+        let Some(request) = is_compound.then(|| CompoundArgs::parse(call.body).ok()).flatten() else {
             return false;
         };
         matches!(request.operations().next(), Some(Ok(Args::Sequence(_))))
@@ -126,10 +126,10 @@ impl Connection {
             Ok(Message::Call(Ok(call))) => self.call(&call, message.len(), now, out),
             // RFC 5531 9
             Ok(Message::Call(Err(CallError::RpcMismatch { xid }))) => {
-                self.send_reply(&Reply::rpc_mismatch(xid), out);
+                self.send_reply(&RpcReply::rpc_mismatch(xid), out);
             }
             Ok(Message::Call(Err(CallError::Garbage { xid }))) => {
-                self.send_reply(&Reply::accepted(xid, Accepted::GarbageArgs), out);
+                self.send_reply(&RpcReply::accepted(xid, Accepted::GarbageArgs), out);
             }
             Ok(Message::Reply(reply)) => self.called(&reply, now),
             Err(malformed) => {
@@ -139,8 +139,8 @@ impl Connection {
         }
     }
 
-    fn call(&mut self, call: &Call<'_>, len: usize, now: Now, out: &mut Output<Event>) {
-        let answer = |accepted| Reply::accepted(call.xid, accepted);
+    fn call(&mut self, call: &RpcCall<'_>, len: usize, now: Now, out: &mut Output<Event>) {
+        let answer = |accepted| RpcReply::accepted(call.xid, accepted);
         let reply = match (call.program, call.version, call.procedure) {
             (NFS_PROGRAM, NFS_V4, PROC_COMPOUND) => return self.compound(call, len, now, out),
             (NFS_PROGRAM, NFS_V4, PROC_NULL) => answer(Accepted::Success(&[])),
@@ -151,13 +151,13 @@ impl Connection {
         self.send_reply(&reply, out);
     }
 
-    fn compound(&mut self, call: &Call<'_>, len: usize, now: Now, out: &mut Output<Event>) {
+    fn compound(&mut self, call: &RpcCall<'_>, len: usize, now: Now, out: &mut Output<Event>) {
         let credentials = match self.credentials(call) {
             Ok(credentials) => credentials,
-            Err(rejected) => return self.send_reply(&Reply::rejected(call.xid, rejected), out),
+            Err(rejected) => return self.send_reply(&RpcReply::rejected(call.xid, rejected), out),
         };
-        let Ok(request) = Compound::parse(call.body) else {
-            return self.send_reply(&Reply::accepted(call.xid, Accepted::GarbageArgs), out);
+        let Ok(request) = CompoundArgs::parse(call.body) else {
+            return self.send_reply(&RpcReply::accepted(call.xid, Accepted::GarbageArgs), out);
         };
         let version = self.server.exports().version;
         if version != self.exports {
@@ -200,7 +200,7 @@ impl Connection {
     }
 
     /// The credentials of a call.
-    fn credentials(&mut self, call: &Call<'_>) -> Result<Arc<RpcCredentials>, Rejected> {
+    fn credentials(&mut self, call: &RpcCall<'_>) -> Result<Arc<RpcCredentials>, Rejected> {
         if let Some(at) = self.recent_credentials.iter().position(|credentials| credentials.is(&call.credential)) {
             self.recent_credentials[..=at].rotate_right(1);
             return Ok(Arc::clone(&self.recent_credentials[0]));
@@ -298,7 +298,7 @@ impl Connection {
         out.frames.push(frame);
     }
 
-    fn send_reply(&self, reply: &Reply<'_>, out: &mut Output<Event>) {
+    fn send_reply(&self, reply: &RpcReply<'_>, out: &mut Output<Event>) {
         let mut frame = out.pool.take(SMALL_REPLY);
         frame.tail().extend_from_slice(&[0; MARK]);
         reply.write(frame.tail());
@@ -309,7 +309,7 @@ impl Connection {
 }
 
 /// The bytes that the reply is likely to need.
-fn room_for(request: &compound::Call<'_>) -> usize {
+fn room_for(request: &compound::CompoundArgs<'_>) -> usize {
     let data = request.operations().take(LOOKED_AT).find_map(|operation| match operation {
         Ok(Args::Read(read)) => Some(read.count),
         Ok(Args::ReadPlus(read)) => Some(read.count),

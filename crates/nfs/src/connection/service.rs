@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use nfs_wire::rpc::record::RecordMark;
-use wire::endpoint::{Principal, Record, Service};
+use wire::endpoint::{Principal, RecordPrefix, Service};
 use wire::{Conversation, Mailbox, Now, Output, Peer, Transfer};
 
 use crate::compound::active::SuspendedCompound;
@@ -22,7 +22,7 @@ pub struct NfsService(pub Arc<Server>);
 impl Service for NfsService {
     type Conversation = Connection;
 
-    fn record(&self, prefix: [u8; 4]) -> Record {
+    fn record(&self, prefix: [u8; 4]) -> RecordPrefix {
         record(prefix)
     }
 
@@ -61,7 +61,7 @@ impl Endpoints {
 impl Service for Endpoints {
     type Conversation = Connection;
 
-    fn record(&self, prefix: [u8; 4]) -> Record {
+    fn record(&self, prefix: [u8; 4]) -> RecordPrefix {
         record(prefix)
     }
 
@@ -71,12 +71,12 @@ impl Service for Endpoints {
 }
 
 // RFC 5531 11
-fn record(prefix: [u8; 4]) -> Record {
+fn record(prefix: [u8; 4]) -> RecordPrefix {
     let mark = RecordMark::parse(prefix);
     match mark.last {
-        _ if mark.len > wire::limits::MAX_MESSAGE => Record::Hostile,
-        true => Record::Message(mark.len),
-        false => Record::Fragment(mark.len),
+        _ if mark.len > wire::limits::MAX_MESSAGE => RecordPrefix::Hostile,
+        true => RecordPrefix::Message(mark.len),
+        false => RecordPrefix::Fragment(mark.len),
     }
 }
 

@@ -8,7 +8,7 @@ use nfs_wire::types::StateId;
 use share::{LockOwner, Open, Side};
 use volume::Kind;
 use volume::security::Rights;
-use wire::table::Held;
+use wire::table::EntryGuard;
 
 use super::names::opening_own;
 use crate::compound::{Run, Stop};
@@ -20,7 +20,7 @@ use crate::state::stateid::LockingState;
 pub enum IoOpen {
     /// The client's own open behind its stateid. Neither part counts references: all connections of the
     /// client would change the same counter.
-    Held(Held<LockingState>, arc_swap::Guard<Arc<Holding>>),
+    Held(EntryGuard<LockingState>, arc_swap::Guard<Arc<Holding>>),
     /// An open that was made for a special stateid, and is closed afterwards.
     Own(Arc<Export>, Arc<Open>),
 }

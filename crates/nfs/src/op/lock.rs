@@ -6,7 +6,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::lock::{Args, Denied, Locker, OpenToLockOwner, Res, ResOk};
 use nfs_wire::op::open::ShareAccess;
-use nfs_wire::types::{Identity, LockType, Owner};
+use nfs_wire::types::{Identity, LockType, StateOwner};
 use share::{LockOwner, LockRule, RangeKind, RangeRequest, Refusal};
 use volume::NodeId;
 
@@ -218,7 +218,7 @@ pub fn denied(
         offset: held.start,
         length: if is_to_the_end { u64::MAX } else { held.len },
         locktype: if held.kind == RangeKind::Shared { LockType::Read } else { LockType::Write },
-        owner: Owner { clientid: client.map_or(0, |client| client.id), owner: Identity(&name) },
+        owner: StateOwner { clientid: client.map_or(0, |client| client.id), owner: Identity(&name) },
     };
     if number == OpNum::Lock {
         run.writer.put(number, &Res::<ResOk>::Denied(denied));

@@ -18,7 +18,7 @@ use share::counts::Counts;
 use share::{ClientKey, Item, Waiter};
 use volume::NodeId;
 use wire::Now;
-use wire::table::{Held, Table};
+use wire::table::{EntryGuard, LockFreeTable};
 
 use crate::config::{Export, ServerConfig};
 use crate::counting::FAMILY;
@@ -62,8 +62,8 @@ pub struct Server {
     pub client_records: ClientRecords,
     /// The opens that clients may reclaim.
     pub grace: Grace,
-    sessions: Table<Session>,
-    states: Table<LockingState>,
+    sessions: LockFreeTable<Session>,
+    states: LockFreeTable<LockingState>,
     state_locks: StateLocks,
     /// The delegations whose holders keep the times of their files.
     pub proxies: Proxies,
@@ -130,8 +130,8 @@ impl Server {
             none_expired_ns: AtomicU64::new(0),
             client_records: ClientRecords::default(),
             grace: Grace::default(),
-            sessions: Table::new(MAX_SESSIONS),
-            states: Table::new(MAX_STATES),
+            sessions: LockFreeTable::new(MAX_SESSIONS),
+            states: LockFreeTable::new(MAX_STATES),
             state_locks: StateLocks::default(),
             proxies: Proxies::default(),
             reopens: Reopens::default(),
@@ -219,7 +219,7 @@ impl Server {
 
     /// The session with this id.
     #[must_use]
-    pub fn session(&self, id: &SessionId) -> Option<Held<Session>> {
+    pub fn session(&self, id: &SessionId) -> Option<EntryGuard<Session>> {
         self.sessions.get(key_of(id)).filter(|session| session.id == *id && !session.has_ended())
     }
 
@@ -350,7 +350,7 @@ impl Server {
     /// # Errors
     /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID.
     #[inline]
-    pub fn state(&self, client: u64, id: &StateId) -> Result<Held<LockingState>, NfsStat> {
+    pub fn state(&self, client: u64, id: &StateId) -> Result<EntryGuard<LockingState>, NfsStat> {
         let key = stateid::key_of(self.config.instance, &id.other).ok_or(NfsStat::BadStateId)?;
         let state = self.states.get(key).filter(|state| state.client == client).ok_or(NfsStat::BadStateId)?;
         state.check_seqid(id.seqid)?;

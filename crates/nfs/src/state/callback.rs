@@ -137,7 +137,7 @@ impl End {
     /// Reads the result from a client's reply.
     // RFC 8881 20.9.3
     #[must_use]
-    pub fn of(reply: &rpc::Reply<'_>) -> End {
+    pub fn of(reply: &rpc::RpcReply<'_>) -> End {
         let Ok(Accepted::Success(body)) = reply.outcome else { return End::NotTaken };
         let Ok(answer) = Reply::parse(body) else { return End::NotTaken };
         let sequence = match answer.callback_results().next() {
@@ -157,7 +157,7 @@ impl End {
 
 /// The attributes in a client's reply to CB_GETATTR. None if there are none.
 #[must_use]
-pub fn attributes_of(reply: &rpc::Reply<'_>) -> Option<HolderAttributes> {
+pub fn attributes_of(reply: &rpc::RpcReply<'_>) -> Option<HolderAttributes> {
     let Ok(Accepted::Success(body)) = reply.outcome else { return None };
     let answer = Reply::parse(body).ok()?;
     match answer.callback_results().nth(1)?.ok()? {

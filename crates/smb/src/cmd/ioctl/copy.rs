@@ -12,7 +12,7 @@ use volume::security::Rights;
 use super::Context;
 use crate::exchange::{Handled, Request, Stop};
 use crate::state::Open;
-use crate::table::Held;
+use crate::table::EntryGuard;
 
 /// Chunks in one request, as Windows Server has it (MS-SMB2 3.3.3).
 const MAX_CHUNKS: usize = 256;
@@ -47,7 +47,7 @@ fn key_id(key: &ResumeKey) -> FileId {
 }
 
 /// An Open of the same session.
-fn source(cx: &Context<'_>, id: FileId) -> Option<Held<Open>> {
+fn source(cx: &Context<'_>, id: FileId) -> Option<EntryGuard<Open>> {
     let found = cx.connection.server.opens.get(id.volatile)?;
     (found.id == id && found.session_id == cx.disk.open.session_id && found.file().is_some()).then_some(found)
 }

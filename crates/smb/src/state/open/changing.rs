@@ -19,7 +19,7 @@ use smb_wire::Command;
 
 use super::Open;
 use super::changes::{AWAITED, COUNT, Changes};
-use crate::table::Held;
+use crate::table::EntryGuard;
 
 /// What has to be over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,14 +88,14 @@ impl Open {
 
 /// The Open that a request names. Where the request changes something, that is being carried out until this is dropped.
 pub(crate) struct Named {
-    open: Held<Open>,
+    open: EntryGuard<Open>,
     changes: bool,
 }
 
 impl Named {
     /// For a request with this command; none when the Open is closed or left just now, and nothing may be changed.
     #[inline]
-    pub fn new(open: Held<Open>, command: Command) -> Option<Named> {
+    pub fn new(open: EntryGuard<Open>, command: Command) -> Option<Named> {
         // Of the control codes it is not worth telling which only look.
         let changes = matches!(command, Command::Write | Command::SetInfo | Command::Ioctl | Command::Lock);
         let begins = !changes || open.moving.changes.begin(open.life);
@@ -223,14 +223,14 @@ impl Late {
 mod tests {
     use super::*;
     use crate::state::tree::{Target, Tree};
-    use crate::table::Table;
+    use crate::table::LockFreeTable;
     use smb_wire::FileId;
     use smb_wire::create::Access;
     use wire::Now;
 
     /// A table with one Open in it.
-    fn one_open() -> (Table<Open>, Arc<Open>) {
-        let (table, now) = (Table::new(1), Now { mono_ns: 0, wall_ns: 0 });
+    fn one_open() -> (LockFreeTable<Open>, Arc<Open>) {
+        let (table, now) = (LockFreeTable::new(1), Now { mono_ns: 0, wall_ns: 0 });
         let tree = Tree::new(1, now, Target::Pipes, Access::FILE_ALL);
         let id = FileId { persistent: 1, volatile: table.reserve().unwrap() };
         let open = Arc::new(Open::new(id, 1, ClientKey(1), Arc::new(tree), now));

@@ -27,7 +27,7 @@ use crate::state::index::Index;
 use crate::state::open::changing::Late;
 use crate::state::session::State;
 use crate::state::{Client, Event, Handle, Object, Open, Session, Target, Tree};
-use crate::table::Table;
+use crate::table::LockFreeTable;
 
 /// The SMB server.
 pub struct Server {
@@ -43,7 +43,7 @@ pub struct Server {
     pub counts: Arc<Counts>,
     sessions: RwLock<HashMap<u64, Arc<Session>>>,
     /// All Opens, by their volatile id.
-    pub opens: Table<Open>,
+    pub opens: LockFreeTable<Open>,
     /// Opens by their other names.
     pub index: Arc<Index>,
     /// Those that were let go while something was being changed through them.
@@ -78,7 +78,7 @@ impl Server {
             started: now,
             counts: Counts::new(&FAMILY),
             sessions: RwLock::default(),
-            opens: Table::new(MAX_OPENS),
+            opens: LockFreeTable::new(MAX_OPENS),
             index: Arc::default(),
             late: Late::default(),
             closing: Closing::default(),
