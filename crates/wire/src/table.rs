@@ -1,22 +1,22 @@
 //! A table whose entries are found without a lock.
 //!
-//! What reads and writes find what they work on here on every message, from any connection's thread, so a look-up
-//! is one atomic load. Opening and closing change the table and take a lock for the list of free places.
+//! Reads and writes look up an entry here for every message, from any connection's thread, so a lookup is one
+//! atomic load. Opening and closing change the table, and take a lock for the list of free slots.
 
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
 
-/// Entries know the id under which they are kept, so that a reused place is told from the old one.
+/// An entry that knows its own ID, so that a reused slot is not mistaken for the old one.
 pub trait Keyed {
-    /// The id that [`LockFreeTable::reserve`] gave.
+    /// The ID from [`LockFreeTable::reserve`].
     fn key(&self) -> u64;
 }
 
-/// Places in the first chunk; each further chunk doubles the table.
+/// Slots in the first chunk. Each further chunk doubles the table.
 const FIRST: usize = 8;
-/// Chunks in all: room for 8 · 2^20 entries.
+/// Number of chunks: room for 8 · 2^20 entries.
 const CHUNKS: usize = 21;
 
 /// A growing table of shared entries.
@@ -28,20 +28,20 @@ pub struct LockFreeTable<T> {
 
 #[derive(Default)]
 struct Places {
-    /// Places that were used and are free again.
+    /// Slots that were used and are free again.
     free: Vec<u32>,
-    /// Places that were ever used.
+    /// Number of slots that were ever used.
     used: u32,
-    /// Counted up with each reservation, so that an id is never given twice.
+    /// Grows with each reservation, so that no ID is given twice.
     generation: u32,
     live: usize,
 }
 
-/// An entry found in a table, held without counting references.
+/// An entry that was looked up, without counting references.
 pub struct EntryGuard<T>(Guard<Option<Arc<T>>>);
 
 impl<T> EntryGuard<T> {
-    /// The entry, to keep.
+    /// A counted reference to the entry, to keep.
     pub fn share(&self) -> Arc<T> {
         Arc::clone(self)
     }
@@ -52,7 +52,7 @@ impl<T> std::ops::Deref for EntryGuard<T> {
 
     #[inline]
     fn deref(&self) -> &Arc<T> {
-        // `LockFreeTable::get` makes a `EntryGuard` only of a place that is filled.
+        // `LockFreeTable::get` creates an `EntryGuard` only for a filled slot.
         self.0.as_ref().expect("held entries are there")
     }
 }
@@ -64,7 +64,7 @@ impl<T: Keyed> LockFreeTable<T> {
         LockFreeTable { chunks: [const { OnceLock::new() }; CHUNKS], places: Mutex::default(), most }
     }
 
-    /// The chunk and the place in it of an index.
+    /// The chunk of an index, and the slot in it.
     #[inline]
     fn locate(index: usize) -> (usize, usize) {
         let scaled = index / FIRST + 1;
@@ -73,7 +73,7 @@ impl<T: Keyed> LockFreeTable<T> {
         (chunk, index - start)
     }
 
-    /// Takes a place; none when the table is full. The id is not found until [`LockFreeTable::fill`].
+    /// Reserves a slot. None if the table is full. The ID is not found until [`LockFreeTable::fill`].
     pub fn reserve(&self) -> Option<u64> {
         let mut places = self.places.lock();
         if places.live >= self.most {
@@ -93,14 +93,14 @@ impl<T: Keyed> LockFreeTable<T> {
         Some((u64::from(places.generation) << 32) | u64::from(index))
     }
 
-    /// Puts an entry into its reserved place.
+    /// Puts an entry into its reserved slot.
     pub fn fill(&self, entry: Arc<T>) {
         if let Some(place) = self.place(entry.key()) {
             place.store(Some(entry));
         }
     }
 
-    /// Puts an entry into the place of the one with its key; false when that is gone.
+    /// Replaces the entry with the same key. Returns false if there is none.
     pub fn replace(&self, entry: Arc<T>) -> bool {
         let _places = self.places.lock();
         let Some(place) = self.place(entry.key()) else { return false };
@@ -118,7 +118,7 @@ impl<T: Keyed> LockFreeTable<T> {
         guard.as_ref().is_some_and(|entry| entry.key() == key).then_some(EntryGuard(guard))
     }
 
-    /// Takes an entry out, or gives a reserved place back. Only the first caller gets the entry.
+    /// Removes an entry, or frees a reserved slot. Only the first caller gets the entry.
     pub fn remove(&self, key: u64) -> Option<Arc<T>> {
         let mut places = self.places.lock();
         let place = self.place(key)?;
@@ -133,19 +133,19 @@ impl<T: Keyed> LockFreeTable<T> {
         found
     }
 
-    /// Gives a reserved place back that was never filled.
+    /// Frees a reserved slot that was never filled.
     pub fn forget(&self, key: u64) {
         let mut places = self.places.lock();
         places.free.push(key as u32);
         places.live -= 1;
     }
 
-    /// How many places are taken.
+    /// Number of slots in use.
     pub fn len(&self) -> usize {
         self.places.lock().live
     }
 
-    /// Whether no place is taken.
+    /// Whether no slot is in use.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
