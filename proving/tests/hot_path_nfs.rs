@@ -21,7 +21,7 @@ use nfs_wire::op::{
 };
 use nfs_wire::rpc::record::MARK;
 use nfs_wire::rpc::{self, Accepted, AuthSys, Credential, Message};
-use nfs_wire::types::{ClientId, FileHandle, Identity, StateOwner, SessionId, StableHow, StateId};
+use nfs_wire::types::{ClientId, FileHandle, Identity, SessionId, StableHow, StateId, StateOwner};
 use nfs_wire::xdr::List;
 use volume::{Name, Volume};
 use wire::Frame;

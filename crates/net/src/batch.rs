@@ -13,13 +13,13 @@ use wire::Now;
 use wire::endpoint::{Conversation, Output, Service};
 use wire::limits::{MAX_BATCH_BYTES, MAX_BATCH_HELD};
 
-use crate::delivery_order::{WaitingSender, ReplyGate, BatchScope};
 use crate::clock;
-use crate::thread_work::ThreadWork;
+use crate::delivery_order::{BatchScope, ReplyGate, WaitingSender};
 use crate::inbound::{Inbound, Next};
 use crate::mailbox::Post;
 use crate::pool::reason;
 use crate::receipts::ReceiptResult;
+use crate::thread_work::ThreadWork;
 
 /// The part of a connection that moves to the pool and back: the conversation, and the input that waits for
 /// it.

@@ -17,13 +17,10 @@ use wire::limits::{MAX_BATCH_MESSAGES, MAX_QUEUED_REPLY_BYTES, MAX_UNPROVED_REPL
 
 use crate::backlog::{Debt, Debtor};
 use crate::balance::ConnectionLoad;
-use crate::delivery_order::ReplyBarrier;
+use crate::batch::{self, BatchLimits, BatchReport, Core, Homeward, Trip, say_goodbye};
 use crate::busy_poll::BusyPoll;
-use crate::socket_calls::{Received, SendOutcome, ask_once, receive_once, send_once};
-use crate::registry::Registration;
-use crate::send_method::SendMethodChoice;
 use crate::clock;
-use crate::thread_work;
+use crate::delivery_order::ReplyBarrier;
 use crate::files;
 use crate::inbound::Inbound;
 use crate::lowat;
@@ -31,10 +28,13 @@ use crate::mailbox::{Mail, Post, Ticket};
 use crate::offload::OffloadPolicy;
 use crate::pool::Task;
 use crate::receipts::{Receipts, unacknowledged};
+use crate::registry::Registration;
+use crate::send_method::SendMethodChoice;
 use crate::sends::Sends;
 use crate::server::ServerContext;
+use crate::socket_calls::{Received, SendOutcome, ask_once, receive_once, send_once};
+use crate::thread_work;
 use crate::timer::Timer;
-use crate::batch::{self, Core, Homeward, BatchLimits, Trip, BatchReport, say_goodbye};
 use crate::worker::Worker;
 
 /// Rounds with work before other connections of the worker are served.
@@ -128,7 +128,11 @@ pub(crate) struct Connection<S: Service> {
 
 impl<S: Service> Connection<S> {
     /// Starts a conversation. None if the service refuses it.
-    pub(crate) fn accept(shared: &Arc<ServerContext<S>>, registration: Registration, peer: Peer) -> Option<Box<Connection<S>>> {
+    pub(crate) fn accept(
+        shared: &Arc<ServerContext<S>>,
+        registration: Registration,
+        peer: Peer,
+    ) -> Option<Box<Connection<S>>> {
         let post = Post::new();
         let debt = Debt::new(&shared.config.backlog);
         let conversation = shared.service.accept(peer, Arc::clone(&post) as _, clock::now())?;
@@ -359,7 +363,11 @@ impl<S: Service> ActiveConnection<S> {
         let connection = &mut *self.connection;
         let poll = &mut connection.busy_poll;
         let is_free = connection.core.is_some() && connection.outstanding == 0 && !connection.closing;
-        if !is_free || connection.offload.runs_on_pool() || self.worker.is_lane() || self.worker.is_finishing() {
+        if !is_free
+            || connection.offload.runs_on_pool()
+            || self.worker.is_lane()
+            || self.worker.is_finishing()
+        {
             poll.stop(clock::mono_ns);
         } else if poll.goes_on(clock::mono_ns) {
             return true;
@@ -658,7 +666,9 @@ impl<S: Service> ActiveConnection<S> {
         connection.busy_poll.answered(report.messages);
         if let Some(core) = &mut connection.core {
             if let Some(gate) = core.reply_barrier.take() {
-                connection.reply_barrier.add(gate, later(report.ended_ns, connection.shared.config.tell_first));
+                connection
+                    .reply_barrier
+                    .add(gate, later(report.ended_ns, connection.shared.config.tell_first));
             }
             core.conversation.turned(report.ended_ns, connection.sends.end());
             if let Some(principal) = core.conversation.principal() {

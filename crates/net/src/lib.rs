@@ -26,25 +26,19 @@
 //! the addresses of the host. [`TimerThread`] is a thread that calls back at a given time. [`tun`] creates a
 //! network device whose other end is this process.
 
-mod timer_thread;
 mod backlog;
 mod balance;
-mod delivery_order;
+mod batch;
 mod buffers;
 mod busy_poll;
-mod socket_calls;
-mod registry;
-mod send_method;
 mod clock;
 mod config;
 mod connection;
 mod counters;
-mod unproved;
-mod thread_work;
+mod delivery_order;
 mod files;
 mod inbound;
 pub mod interfaces;
-mod priority_lane;
 mod listen;
 pub mod lowat;
 mod mailbox;
@@ -52,20 +46,26 @@ mod memory;
 pub mod netlink;
 mod offload;
 mod pool;
+mod priority_lane;
 mod receipts;
+mod registry;
+mod send_method;
 mod sends;
 mod server;
+mod socket_calls;
+mod thread_work;
 mod timer;
+mod timer_thread;
 pub mod tun;
-mod batch;
+mod unproved;
 mod worker;
 
-pub use timer_thread::TimerThread;
 pub use backlog::Backlog;
-pub use registry::Refusals;
 pub use clock::now;
 pub use config::{Config, Keepalive};
 pub use counters::Totals;
 pub use listen::{BindError, Listeners};
 pub use memory::{give_back as give_memory_back, limit as memory_limit};
+pub use registry::Refusals;
 pub use server::{Handle, Shutdown, StartError, raise_descriptor_limit, serve};
+pub use timer_thread::TimerThread;

@@ -10,9 +10,9 @@ use wire::Frame;
 use wire::endpoint::{Conversation, Mailbox};
 
 use crate::backlog::Debtor;
-use crate::delivery_order::{self, WaitingSender, ReplyGate};
-use crate::unproved::Evictable;
 use crate::batch::Trip;
+use crate::delivery_order::{self, ReplyGate, WaitingSender};
+use crate::unproved::Evictable;
 
 /// The most events that may wait for one connection. One more and the connection is closed, since it does not
 /// keep up.
@@ -128,7 +128,11 @@ impl<C: Conversation> Post<C> {
 
     /// Moves the events to the end of `into`, and returns how many of them are results of jobs. Other mail
     /// stays for [`Post::collect`]. Takes no lock if nothing was posted.
-    pub(crate) fn take_events(&self, into: &mut VecDeque<C::Event>, gates: &mut Vec<Arc<ReplyGate>>) -> usize {
+    pub(crate) fn take_events(
+        &self,
+        into: &mut VecDeque<C::Event>,
+        gates: &mut Vec<Arc<ReplyGate>>,
+    ) -> usize {
         if self.count.load(SeqCst) == 0 {
             return 0;
         }

@@ -66,8 +66,8 @@ impl OffloadPolicy {
         let BatchReport { calls, bytes, took_ns, thread_work, .. } = *batch;
         let bound_ns = self.slow_call_ns.saturating_mul(calls.clamp(1, TURN_CALLS));
         let work_ns = bound_ns.saturating_add(bytes.saturating_mul(NS_FOR_A_BYTE));
-        let is_slow =
-            took_ns > bound_ns && thread_work.is_none_or(|thread_work| thread_work.exceeds(work_ns, bound_ns, took_ns));
+        let is_slow = took_ns > bound_ns
+            && thread_work.is_none_or(|thread_work| thread_work.exceeds(work_ns, bound_ns, took_ns));
         match (is_slow, self.runs_on_pool()) {
             (true, false) => {
                 self.quick_turns = 0;
@@ -141,9 +141,11 @@ mod tests {
 
     #[test]
     fn a_large_record_is_looked_at_before_it_is_called_slow() {
-        let large = |thread_work| BatchReport { bytes: 1 << 20, thread_work, ..batch(1, 100 * VERY_SLOW * CALL) };
+        let large =
+            |thread_work| BatchReport { bytes: 1 << 20, thread_work, ..batch(1, 100 * VERY_SLOW * CALL) };
         let waited = Some(ThreadWork { waits: 1, ..ThreadWork::default() });
-        let put_aside = Some(ThreadWork { waits: 1, put_aside_ns: 100 * VERY_SLOW * CALL, ..ThreadWork::default() });
+        let put_aside =
+            Some(ThreadWork { waits: 1, put_aside_ns: 100 * VERY_SLOW * CALL, ..ThreadWork::default() });
         let mut policy = OffloadPolicy::new(CALL);
         assert!(!policy.looks());
         policy.note(&large(None));

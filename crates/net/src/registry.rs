@@ -14,8 +14,8 @@ use wire::endpoint::Principal;
 
 use crate::clock;
 use crate::config::Config;
-use crate::unproved::{UnprovedConnections, UnprovedEntry, Evictable};
 use crate::priority_lane::{PriorityLane, Standing};
+use crate::unproved::{Evictable, UnprovedConnections, UnprovedEntry};
 
 /// All connections of one server.
 #[derive(Debug)]
@@ -86,7 +86,9 @@ impl RefusalReason {
         match self {
             RefusalReason::All => "all places are taken",
             RefusalReason::Address => "its address has as many connections as one may have",
-            RefusalReason::Unproved => "too many connections of its address have not logged on or made a session",
+            RefusalReason::Unproved => {
+                "too many connections of its address have not logged on or made a session"
+            }
             RefusalReason::Crowd => {
                 "too many connections have not logged on or made a session, and no address has more of them"
             }
@@ -151,7 +153,8 @@ struct RegistryState {
     owners: usize,
     owned: usize,
     /// The unproved connections.
-    unproved_connections: UnprovedConnections,    /// The refusals that were logged, and when (monotonic ns).
+    unproved_connections: UnprovedConnections,
+    /// The refusals that were logged, and when (monotonic ns).
     told: Vec<(IpAddr, RefusalReason, u64)>,
     /// For each placement key its number of connections on each worker.
     keys: HashMap<u128, Box<[usize]>>,
@@ -274,7 +277,16 @@ impl ConnectionRegistry {
         let home = self.emptiest();
         self.load[home].fetch_add(1, Relaxed);
         let registry = Arc::clone(self);
-        Ok(Registration { registry, address, home, is_in_lane: false, owner: None, key: None, entry, proved: false })
+        Ok(Registration {
+            registry,
+            address,
+            home,
+            is_in_lane: false,
+            owner: None,
+            key: None,
+            entry,
+            proved: false,
+        })
     }
 
     /// The worker with the fewest connections.
@@ -316,7 +328,8 @@ impl ConnectionRegistry {
             () => return None,
         };
         // Descriptors that run short are still available.
-        let is_refused = !self.displace(state, own_unproved, now_ns) && short_of != RefusalReason::Descriptors;
+        let is_refused =
+            !self.displace(state, own_unproved, now_ns) && short_of != RefusalReason::Descriptors;
         is_refused.then_some(short_of)
     }
 
@@ -518,13 +531,17 @@ mod tests {
     const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
     fn registry(workers: usize, all: usize, of_address: usize) -> Arc<ConnectionRegistry> {
-        ConnectionRegistry::new(workers, Bounds { all, of_address, unproved: 64, crowd: 100, descriptors: 800 })
+        ConnectionRegistry::new(
+            workers,
+            Bounds { all, of_address, unproved: 64, crowd: 100, descriptors: 800 },
+        )
     }
 
     #[test]
     fn an_address_has_only_so_many_that_have_proved_nothing() {
         let registry = registry(1, 1000, 1000);
-        let mut registrations: Vec<Registration> = (0..64).filter_map(|_| registry.admit(HOME, 9, 0).ok()).collect();
+        let mut registrations: Vec<Registration> =
+            (0..64).filter_map(|_| registry.admit(HOME, 9, 0).ok()).collect();
         assert_eq!((registrations.len(), registry.unproved()), (64, 64));
         let refused = registry.admit(HOME, 9, 0).expect_err("one more");
         assert_eq!((refused.why, refused.is_told, refused.connections), (RefusalReason::Unproved, true, 64));
@@ -545,7 +562,8 @@ mod tests {
     #[test]
     fn with_few_descriptors_left_only_who_has_no_more_than_a_share_gets_a_connection() {
         let registry = registry(1, 1000, 1000);
-        let mut registrations: Vec<Registration> = (0..10).filter_map(|_| registry.admit(HOME, 699, 0).ok()).collect();
+        let mut registrations: Vec<Registration> =
+            (0..10).filter_map(|_| registry.admit(HOME, 699, 0).ok()).collect();
         // A newcomer from the same address alone displaces nobody.
         registrations.extend(registry.admit(HOME, 700, 0).ok());
         registrations.extend(registry.admit(OTHER, 700, 0).ok());
@@ -600,7 +618,8 @@ mod tests {
     #[test]
     fn where_all_places_are_taken_one_that_has_proved_nothing_goes_and_nobody_else() {
         let registry = registry(1, 3, 3);
-        let mut registrations: Vec<Registration> = (0..3).filter_map(|_| registry.admit(HOME, 9, 0).ok()).collect();
+        let mut registrations: Vec<Registration> =
+            (0..3).filter_map(|_| registry.admit(HOME, 9, 0).ok()).collect();
         let clients: Vec<_> = registrations.iter().map(sit).collect();
         registrations.iter_mut().for_each(|registration| registration.set_proved(true));
         assert_eq!(registry.admit(OTHER, 9, 0).expect_err("it is full").why, RefusalReason::All);
@@ -620,7 +639,8 @@ mod tests {
     #[test]
     fn connections_of_one_key_come_together_and_keys_are_spread() {
         let registry = registry(2, 100, 100);
-        let mut registrations: Vec<Registration> = (0..8).filter_map(|_| registry.admit(HOME, 9, 0).ok()).collect();
+        let mut registrations: Vec<Registration> =
+            (0..8).filter_map(|_| registry.admit(HOME, 9, 0).ok()).collect();
         for (at, key) in [(0, 7), (1, 7), (2, 7), (3, 7)] {
             assert_eq!(registrations[at].choose(key), 0);
         }
@@ -657,7 +677,10 @@ mod tests {
         assert_eq!(registration.change_lane(now_ns), Some(0), "there is nobody else any more");
         let mut third = registry.admit(OTHER, 9, now_ns).expect("there is room");
         third.belongs_to(Principal::Host);
-        assert_eq!([&mut registration, &mut other, &mut third].map(|registration| registration.change_lane(now_ns)), [Some(2); 3]);
+        assert_eq!(
+            [&mut registration, &mut other, &mut third].map(|registration| registration.change_lane(now_ns)),
+            [Some(2); 3]
+        );
         assert_eq!(registry.load(), [0, 0, 3]);
         Ledger::default().charge(registration.standing().expect("it is known"), 1_000_000_000, now_ns);
         assert_eq!((registration.change_lane(now_ns), other.change_lane(now_ns)), (Some(0), Some(0)));
@@ -679,7 +702,11 @@ mod tests {
         for user in 0..=MOST_STANDINGS as u64 + 1 {
             let mut registration = registry.admit(HOME, 9, 1).expect("there is room");
             registration.belongs_to(Principal::User(user));
-            Ledger::default().charge(registration.standing().expect("it is known"), 1_000_000_000, clock::mono_ns());
+            Ledger::default().charge(
+                registration.standing().expect("it is known"),
+                1_000_000_000,
+                clock::mono_ns(),
+            );
         }
         assert!(registry.state.lock().standings.len() <= MOST_STANDINGS);
     }
@@ -718,7 +745,8 @@ mod tests {
         assert!(registry.admit(HOME, 9, 0).is_err());
         let third = registry.admit(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 9, 0);
         assert!(third.is_ok());
-        let mut proved: Vec<Registration> = [first, second, third].into_iter().filter_map(Result::ok).collect();
+        let mut proved: Vec<Registration> =
+            [first, second, third].into_iter().filter_map(Result::ok).collect();
         proved.iter_mut().for_each(|registration| registration.set_proved(true));
         assert!(registry.admit(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 9, 0).is_err());
         proved.swap_remove(0);

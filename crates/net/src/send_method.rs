@@ -80,7 +80,8 @@ impl TrialPhase {
         self.cpu_ns += cpu_ns;
         let each_mib = |ns: u64| ns.saturating_mul(MIB) / (self.bytes - SKIPPED).max(1);
         let time_ns = now_ns.saturating_sub(self.began_ns);
-        (self.bytes >= PHASE_BYTES).then(|| Cost { cpu_ns: each_mib(self.cpu_ns), time_ns: each_mib(time_ns) })
+        (self.bytes >= PHASE_BYTES)
+            .then(|| Cost { cpu_ns: each_mib(self.cpu_ns), time_ns: each_mib(time_ns) })
     }
 }
 
@@ -186,7 +187,12 @@ mod tests {
         fn new(copied: (u64, u64), uncopied: (u64, u64)) -> ReadingClient {
             let of = |(cpu_ns, time_ns)| Cost { cpu_ns, time_ns };
             let costs = [of(copied), of(uncopied)];
-            ReadingClient { choice: SendMethodChoice::default(), transfer: Transfer::default(), now_ns: 1, costs }
+            ReadingClient {
+                choice: SendMethodChoice::default(),
+                transfer: Transfer::default(),
+                now_ns: 1,
+                costs,
+            }
         }
 
         /// Reads this many MiB. Returns how many were not copied.

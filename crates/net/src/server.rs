@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use wire::endpoint::Service;
 
-use crate::registry::{Bounds, ConnectionRegistry, Refusals};
 use crate::config::Config;
 use crate::counters::{Counters, Totals};
 use crate::listen::Listeners;
 use crate::pool::Pool;
+use crate::registry::{Bounds, ConnectionRegistry, Refusals};
 use crate::worker::{self, Command};
 
 /// The server could not start.

@@ -188,7 +188,8 @@ mod tests {
         let began = Instant::now();
         let mut sum = 0u64;
         // The bound is work done, not elapsed time alone: a busy host lets time pass without a processor.
-        while ThreadWork::now().since(before).cpu_ns < 20_000_000 && began.elapsed() < Duration::from_secs(60) {
+        while ThreadWork::now().since(before).cpu_ns < 20_000_000 && began.elapsed() < Duration::from_secs(60)
+        {
             sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(1));
         }
         drop(sender);
@@ -199,6 +200,9 @@ mod tests {
         assert!(!waited.exceeds(u64::MAX, 10, busy_ns + 9), "{waited:?}");
         let worked = ThreadWork::now().since(before);
         assert!(ThreadWork { waits: 0, ..worked }.exceeds(10_000_000, 1, u64::MAX), "{worked:?}");
-        assert!(!ThreadWork { cpu_ns: 10, ..ThreadWork::default() }.exceeds(11, 1, u64::MAX), "only put aside");
+        assert!(
+            !ThreadWork { cpu_ns: 10, ..ThreadWork::default() }.exceeds(11, 1, u64::MAX),
+            "only put aside"
+        );
     }
 }

@@ -75,7 +75,11 @@ impl UnprovedConnections {
     pub(crate) fn enter(&mut self, address: IpAddr) -> Arc<UnprovedEntry> {
         let number = self.next;
         self.next += 1;
-        let entry = Arc::new(UnprovedEntry { number, is_given_up: AtomicBool::new(false), connection: OnceLock::new() });
+        let entry = Arc::new(UnprovedEntry {
+            number,
+            is_given_up: AtomicBool::new(false),
+            connection: OnceLock::new(),
+        });
         self.come_back(address, &entry);
         entry
     }

@@ -20,17 +20,17 @@ use wire::endpoint::{Output, Peer, Service};
 
 use crate::balance::{Balance, ConnectionLoad};
 use crate::buffers::Buffers;
-use crate::registry::Registration;
 use crate::clock;
 use crate::config::Config;
-use crate::connection::{Connection, End, EventOf, ActiveConnection};
+use crate::connection::{ActiveConnection, Connection, End, EventOf};
 use crate::counters::Counters;
-use crate::thread_work;
-use crate::priority_lane::{self, Ledger, Occupancy, Standing};
 use crate::mailbox::Post;
 use crate::memory;
+use crate::priority_lane::{self, Ledger, Occupancy, Standing};
+use crate::registry::Registration;
 use crate::sends::Sends;
 use crate::server::ServerContext;
+use crate::thread_work;
 
 /// The interval at which a worker frees unused memory.
 const TIDY_INTERVAL: Duration = Duration::from_secs(5);
@@ -90,7 +90,10 @@ pub(crate) struct Worker<S: Service> {
 }
 
 /// The runtime of a worker, created on the worker's thread. It counts how often the worker waits.
-pub(crate) fn runtime<S: Service>(index: usize, shared: &Arc<ServerContext<S>>) -> std::io::Result<LocalRuntime> {
+pub(crate) fn runtime<S: Service>(
+    index: usize,
+    shared: &Arc<ServerContext<S>>,
+) -> std::io::Result<LocalRuntime> {
     let shared = Arc::clone(shared);
     let is_lane = index == shared.registry.lane().worker();
     Builder::new_current_thread()

@@ -13,7 +13,7 @@ use crate::op::open::Delegation;
 use crate::op::{ILLEGAL, Operation, operations};
 use crate::op::{Outcome, Plain};
 use crate::status::NfsStat;
-use crate::types::{FileHandle, FsId, LayoutIoMode, LayoutType, StateOwner, SessionId, StateId};
+use crate::types::{FileHandle, FsId, LayoutIoMode, LayoutType, SessionId, StateId, StateOwner};
 use crate::xdr::{Decode, Encode, List, opaque};
 use wire::Cursor;
 

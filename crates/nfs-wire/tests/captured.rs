@@ -2,7 +2,7 @@
 //! as they wrote it.
 
 use nfs_wire::attr::{Attr, AttrWriter, Fattr};
-use nfs_wire::compound::{CompoundArgs, CallWriter, Reply, Target};
+use nfs_wire::compound::{CallWriter, CompoundArgs, Reply, Target};
 use nfs_wire::op::{Args, OpNum, Res};
 use nfs_wire::rpc::record::{MARK, RecordMark};
 use nfs_wire::rpc::{self, Accepted, AuthSys, Credential, Flavor, Message};

@@ -3,7 +3,7 @@
 mod support;
 
 use nfs_wire::callback;
-use nfs_wire::compound::{CompoundArgs, CallWriter, Operations, Target};
+use nfs_wire::compound::{CallWriter, CompoundArgs, Operations, Target};
 use nfs_wire::limits::{MAX_LIST, MAX_TAG};
 use nfs_wire::op::{Args, Res};
 use nfs_wire::rpc::{Credential, record::MARK};

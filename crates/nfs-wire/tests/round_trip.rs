@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use nfs_wire::compound::{CompoundArgs, CallWriter, Reply, ReplyWriter, Target};
+use nfs_wire::compound::{CallWriter, CompoundArgs, Reply, ReplyWriter, Target};
 use nfs_wire::op::{Args, OpNum, Operation, Res};
 use nfs_wire::rpc::record::{MARK, RecordMark};
 use nfs_wire::rpc::{self, Accepted, AuthSys, Credential, Message};
@@ -134,7 +134,8 @@ fn parsed(frame: &Frame) -> Reply<'_> {
     let message = &frame.bytes()[MARK..];
     let mark = RecordMark::parse(*frame.bytes().first_chunk().expect("a mark"));
     assert_eq!((mark.last, mark.len), (true, frame.len() - MARK));
-    let Ok(Message::Reply(rpc::RpcReply { outcome: Ok(Accepted::Success(body)), .. })) = Message::parse(message)
+    let Ok(Message::Reply(rpc::RpcReply { outcome: Ok(Accepted::Success(body)), .. })) =
+        Message::parse(message)
     else {
         panic!("an accepted reply")
     };

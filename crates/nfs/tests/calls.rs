@@ -7,7 +7,7 @@ use nfs_wire::attr::{AttrNum, Bitmap, Fattr};
 use nfs_wire::op::names::RemoveArgs;
 use nfs_wire::op::open::{Claim, CreateHow, OpenHow, ShareAccess, ShareDeny};
 use nfs_wire::op::{Args, Res, getattr, open, readdir};
-use nfs_wire::types::{ChangeInfo, Identity, StateOwner, StateId};
+use nfs_wire::types::{ChangeInfo, Identity, StateId, StateOwner};
 use testkit::nfs::*;
 use volume::Time;
 use volume::faulty::Plan;

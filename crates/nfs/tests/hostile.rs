@@ -8,7 +8,7 @@ use nfs_wire::compound::{CallWriter, Reply, Target};
 use nfs_wire::op::{Args, Res, close, create, create_session, getattr, lock, names, open, sequence, setattr};
 use nfs_wire::rpc::record::MARK;
 use nfs_wire::rpc::{self, Accepted, AuthStat, Credential, Message, Rejected};
-use nfs_wire::types::{Identity, LockType, StateOwner, SetTime, SpecData, StateId};
+use nfs_wire::types::{Identity, LockType, SetTime, SpecData, StateId, StateOwner};
 use nfs_wire::xdr::put_opaque;
 use testkit::nfs::*;
 use volume::{OpenHow, Patience, Volume};

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use nfs_wire::NfsStat;
 use nfs_wire::op::lock::{Args as LockArgs, Locker, OpenToLockOwner, Res as LockRes, TestArgs, UnlockArgs};
 use nfs_wire::op::{Args, Res, stateid};
-use nfs_wire::types::{Identity, LockType, StateOwner, StateId};
+use nfs_wire::types::{Identity, LockType, StateId, StateOwner};
 use testkit::nfs::*;
 
 /// LOCK of the first ten bytes under an owner that comes with an open.

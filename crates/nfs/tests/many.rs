@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nfs::state::open::Holding;
 use nfs::state::stateid::OwnerOnFile;
-use nfs::state::stateid::{NewState, LockingState};
+use nfs::state::stateid::{LockingState, NewState};
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
 use testkit::nfs::{Client, Wire, World};
 use volume::NodeId;
@@ -66,7 +66,8 @@ fn what_a_client_gives_back_is_found_without_looking_at_all_it_has() {
         let open = Arc::new(LockingState::open(ground.place(node), b"opener", ground.holding()));
         let locks = LockingState::first_lock(ground.place(node), b"locker", number, Arc::clone(&open));
         let locks = Arc::new(locks.expect("an open"));
-        let delegation = Arc::new(LockingState::delegated(ground.place(node), &client.revoked, ground.holding()));
+        let delegation =
+            Arc::new(LockingState::delegated(ground.place(node), &client.revoked, ground.holding()));
         client.remember_key(export, node, client.new_key());
         assert!(client.add_open(of(b"opener", node), &open) && client.add_delegation(&delegation));
         assert!(client.add_locks(of(b"locker", node), &locks));
@@ -100,8 +101,12 @@ fn only_the_locks_of_the_open_that_is_closed_end() {
         let open = Arc::new(LockingState::open(ground.place(node), owner, holding));
         assert!(client.add_open(of(owner), &open));
         let locks = lockers.map(|locker| {
-            let state =
-                LockingState::first_lock(ground.place(node), locker, client.lock_owner(locker), Arc::clone(&open));
+            let state = LockingState::first_lock(
+                ground.place(node),
+                locker,
+                client.lock_owner(locker),
+                Arc::clone(&open),
+            );
             let state = Arc::new(state.expect("an open"));
             assert!(client.add_locks(of(locker), &state));
             state

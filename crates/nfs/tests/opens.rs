@@ -6,7 +6,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::attr::{Attr, AttrNum, Bitmap, Fattr};
 use nfs_wire::op::open::{CreateHow, OpenHow, ShareAccess, ShareDeny};
 use nfs_wire::op::{Args, Res, getattr, open, read};
-use nfs_wire::types::{Identity, StateOwner, StateId};
+use nfs_wire::types::{Identity, StateId, StateOwner};
 use testkit::nfs::*;
 use volume::faulty::{Call, Fault};
 use volume::{Failure, Name, NodeId, Volume};

@@ -6,7 +6,7 @@ use nfs_wire::op::access::AccessBits;
 use nfs_wire::op::create::{self, CreateType};
 use nfs_wire::op::open::{CreateHow, CreateVerfAttr, OpenHow, ShareAccess};
 use nfs_wire::op::{Args, Res, access, open, read, setattr};
-use nfs_wire::types::{Identity, StateOwner, StateId};
+use nfs_wire::types::{Identity, StateId, StateOwner};
 use nfs_wire::xdr::List;
 use testkit::nfs::*;
 use volume::security::posix::{PosixEntry, Tag, encode};

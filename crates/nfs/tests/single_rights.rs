@@ -14,7 +14,7 @@ use nfs_wire::op::open::{CreateHow, OpenHow, ShareAccess};
 use nfs_wire::op::{
     Args, Res, access, allocate, clone, copy, getattr, open, read_plus, readdir, seek, setattr, xattr,
 };
-use nfs_wire::types::{Identity, LockType, NfsTime, StateOwner, SetTime, StateId, Verifier};
+use nfs_wire::types::{Identity, LockType, NfsTime, SetTime, StateId, StateOwner, Verifier};
 use nfs_wire::xdr::List;
 use testkit::nfs::*;
 use volume::{Name, Volume};

@@ -4,7 +4,7 @@ use std::sync::Barrier;
 
 use nfs_wire::NfsStat;
 use nfs_wire::op::{Args, Res, bind_conn_to_session, delegation, open};
-use nfs_wire::types::{Identity, StateOwner, StateId};
+use nfs_wire::types::{Identity, StateId, StateOwner};
 use testkit::nfs::*;
 
 /// How often each pair of requests is tried.

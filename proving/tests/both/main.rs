@@ -8,7 +8,7 @@ use nfs_wire::attr::{self, Attr, AttrNum, Bitmap, Fattr};
 use nfs_wire::op::lock::{self as nfs_lock, Denied, Locker, OpenToLockOwner};
 use nfs_wire::op::names::{RemoveArgs, RenameArgs};
 use nfs_wire::op::{Args, Res, bind_conn_to_session, delegation, getattr, open, setattr};
-use nfs_wire::types::{Identity, LockType, StateOwner, StateId};
+use nfs_wire::types::{Identity, LockType, StateId, StateOwner};
 use smb_wire::create::{self, Access, CreateOptions, Disposition, OplockLevel, ShareAccess};
 use smb_wire::create_context::{Contexts, Lease, LeaseFlags, LeaseState, RequestContext, ResponseContext};
 use smb_wire::fscc::FileInfoClass;

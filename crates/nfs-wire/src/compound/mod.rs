@@ -11,5 +11,5 @@
 mod call;
 mod reply;
 
-pub use call::{BadOperation, CompoundArgs, CallWriter, Operations, Target};
+pub use call::{BadOperation, CallWriter, CompoundArgs, Operations, Target};
 pub use reply::{Mark, ReadPlace, Reply, ReplyWriter, Results};

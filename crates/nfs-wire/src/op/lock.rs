@@ -4,7 +4,7 @@ use crate::Malformed;
 use crate::macros::{xdr_struct, xdr_union};
 use crate::op::outcome::Outcome;
 use crate::status::NfsStat;
-use crate::types::{LockType, StateOwner, StateId};
+use crate::types::{LockType, StateId, StateOwner};
 use crate::xdr::{Decode, Encode};
 use wire::Cursor;
 

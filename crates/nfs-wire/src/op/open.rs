@@ -2,7 +2,7 @@
 
 use crate::attr::{Ace, Bitmap, Fattr};
 use crate::macros::{xdr_enum, xdr_flags, xdr_struct, xdr_union};
-use crate::types::{ChangeInfo, Component, StateOwner, StateId, Verifier};
+use crate::types::{ChangeInfo, Component, StateId, StateOwner, Verifier};
 
 /// The bits of `share_access` for the wanted delegation. They hold one of `WANT_*`.
 pub const WANT_DELEG_MASK: u32 = 0xff00;

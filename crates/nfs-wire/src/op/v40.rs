@@ -6,7 +6,7 @@ use crate::Malformed;
 use crate::macros::xdr_struct;
 use crate::op::outcome::Outcome;
 use crate::status::NfsStat;
-use crate::types::{ClientId, Identity, NetAddr, StateOwner, StateId, Verifier};
+use crate::types::{ClientId, Identity, NetAddr, StateId, StateOwner, Verifier};
 use crate::xdr::{Decode, Encode};
 use wire::Cursor;
 

@@ -10,7 +10,7 @@ pub mod record;
 mod reply;
 
 pub use auth::{AuthSys, Credential, Flavor, OpaqueAuth};
-pub use call::{RpcCall, CallError};
+pub use call::{CallError, RpcCall};
 pub use reply::{Accepted, AuthStat, Rejected, RpcReply, SUCCESS_HEADER};
 
 use crate::Malformed;

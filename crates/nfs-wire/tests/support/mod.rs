@@ -44,7 +44,9 @@ pub fn read_everything(data: &[u8]) {
             let _ = AuthSys::parse(call.credential.body);
             read_bodies(call.body);
         }
-        Ok(Message::Reply(rpc::RpcReply { outcome: Ok(rpc::Accepted::Success(body)), .. })) => read_bodies(body),
+        Ok(Message::Reply(rpc::RpcReply { outcome: Ok(rpc::Accepted::Success(body)), .. })) => {
+            read_bodies(body)
+        }
         _ => {}
     }
     let _ = AuthSys::parse(data);

@@ -114,7 +114,11 @@ impl SetAttributes {
     ///
     /// # Errors
     /// As for [`SetAttributes::read`]; NFS4ERR_INVAL.
-    pub fn read_for_new(given: &Fattr<'_>, minor: u32, accounts: &dyn Accounts) -> Result<SetAttributes, NfsStat> {
+    pub fn read_for_new(
+        given: &Fattr<'_>,
+        minor: u32,
+        accounts: &dyn Accounts,
+    ) -> Result<SetAttributes, NfsStat> {
         let wanted = SetAttributes::read(given, minor, accounts)?;
         if wanted.delegated.is_empty() { Ok(wanted) } else { Err(NfsStat::Inval) }
     }

@@ -9,13 +9,13 @@
 //! wait for the limits of a share, [`opens_to_record`] the opens to record before the reply is sent, and
 //! [`transactions`] the counting.
 
-pub mod transactions;
+pub mod active;
 pub mod current;
 pub mod dispatch;
+pub mod opens_to_record;
 mod sampling;
 pub mod throttling;
-pub mod opens_to_record;
-pub mod active;
+pub mod transactions;
 
 use std::sync::Arc;
 
@@ -27,18 +27,18 @@ use share::{Caller, Identity, Step};
 use volume::Patience;
 use wire::{Frame, Now};
 
-use crate::compound::transactions::CompoundTransactions;
 use crate::compound::current::Current;
-use crate::compound::throttling::ThrottleState;
 use crate::compound::opens_to_record::OpensToRecord;
+use crate::compound::throttling::ThrottleState;
+use crate::compound::transactions::CompoundTransactions;
 use crate::config::Export;
 use crate::server::ServerRef;
-use crate::state::filehandle::Handle;
 use crate::state::attribute_query::AttributeQuery;
-use crate::state::session::Session;
-use crate::state::slot;
 use crate::state::connection_handle::ConnectionHandle;
 use crate::state::credentials::RpcCredentials;
+use crate::state::filehandle::Handle;
+use crate::state::session::Session;
+use crate::state::slot;
 
 /// The reason why an operation did not succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -59,7 +59,11 @@ impl CompoundTransactions {
     /// Begins the log of a new COMPOUND.
     #[must_use]
     pub fn new(arrived_ns: u64, is_sys: bool) -> CompoundTransactions {
-        CompoundTransactions { arrived_ns, authentication: u8::from(!is_sys), ..CompoundTransactions::default() }
+        CompoundTransactions {
+            arrived_ns,
+            authentication: u8::from(!is_sys),
+            ..CompoundTransactions::default()
+        }
     }
 
     /// Marks the last operation as throttled by a limit, although it has ended already.

@@ -9,9 +9,9 @@ use wire::{Now, Output};
 
 use super::{Connection, SMALL_REPLY};
 use crate::connection::event::Event;
-use crate::state::back_channel::{self, Call};
-use crate::state::callback::{CallbackParams, End, CallbackPurpose, attributes_of};
 use crate::state::attribute_query::AttributeQuery;
+use crate::state::back_channel::{self, Call};
+use crate::state::callback::{CallbackParams, CallbackPurpose, End, attributes_of};
 
 impl Connection {
     /// Sends a callback.

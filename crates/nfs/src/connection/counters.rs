@@ -10,7 +10,9 @@ impl Connection {
     /// Counts the operations of a COMPOUND whose reply is sent now. The latency counts for its operations on
     /// data and metadata, since one reply carries all of them.
     pub(super) fn note(&mut self, transactions: CompoundTransactions) {
-        for (at, CountedOperation { share, noted, status, sample }) in transactions.done.into_iter().enumerate() {
+        for (at, CountedOperation { share, noted, status, sample }) in
+            transactions.done.into_iter().enumerate()
+        {
             let known = self.counters.known(share);
             let place = known.or_else(|| {
                 let exports = self.server.exports();

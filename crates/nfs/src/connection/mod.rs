@@ -5,10 +5,10 @@
 //! [`Connection::receive`].
 
 mod callbacks;
-pub mod event;
-mod suspended;
 mod counters;
+pub mod event;
 pub mod service;
+mod suspended;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,16 +25,16 @@ use share::counts::Desk;
 use volume::Patience;
 use wire::{Frame, Mailbox, Now, Output, Peer};
 
+use crate::compound::active::{ActiveCompound, Finished, SuspendedCompound};
 use crate::compound::opens_to_record::OpensToRecord;
-use crate::compound::active::{Finished, SuspendedCompound, ActiveCompound};
 use crate::compound::{Begin, CompoundProgress, Run};
 use crate::connection::event::{Event, EventMailbox};
 use crate::limits::{MAX_IO, MAX_REMEMBERED_CREDENTIALS, MAX_WORKING};
-use crate::server::{ServerRef, Server};
+use crate::server::{Server, ServerRef};
 use crate::state::back_channel::{self, Call as ClientCall};
-use crate::state::session::Session;
 use crate::state::connection_handle::ConnectionHandle;
 use crate::state::credentials::RpcCredentials;
+use crate::state::session::Session;
 
 /// Bytes to reserve for a reply without data.
 const SMALL_REPLY: usize = 900;
@@ -78,7 +78,13 @@ impl Connection {
     ) -> Option<Connection> {
         let id = server.enter_connection()?;
         let counters = Desk::new(&server.counts);
-        let handle = ConnectionHandle::new(id, peer, Arc::clone(counters.visits()), Box::new(EventMailbox(mailbox)), now);
+        let handle = ConnectionHandle::new(
+            id,
+            peer,
+            Arc::clone(counters.visits()),
+            Box::new(EventMailbox(mailbox)),
+            now,
+        );
         let exports = server.exports().version;
         Some(Connection {
             server: Arc::new(Arc::clone(server)),
@@ -201,11 +207,14 @@ impl Connection {
 
     /// The credentials of a call.
     fn credentials(&mut self, call: &RpcCall<'_>) -> Result<Arc<RpcCredentials>, Rejected> {
-        if let Some(at) = self.recent_credentials.iter().position(|credentials| credentials.is(&call.credential)) {
+        if let Some(at) =
+            self.recent_credentials.iter().position(|credentials| credentials.is(&call.credential))
+        {
             self.recent_credentials[..=at].rotate_right(1);
             return Ok(Arc::clone(&self.recent_credentials[0]));
         }
-        let credentials = RpcCredentials::read(&call.credential, self.handle.peer.remote).map_err(Rejected::AuthError)?;
+        let credentials =
+            RpcCredentials::read(&call.credential, self.handle.peer.remote).map_err(Rejected::AuthError)?;
         let credentials = Arc::new(credentials);
         self.recent_credentials.truncate(MAX_REMEMBERED_CREDENTIALS - 1);
         self.recent_credentials.insert(0, Arc::clone(&credentials));
@@ -236,7 +245,9 @@ impl Connection {
             if let Some(run) = active.run() {
                 let progress = run.dispatch(Operations::<Args<'_>>::new(&rest, run.minor, left));
                 if let CompoundProgress::Hold { position, left: still } = progress {
-                    return Event::Suspended(Box::new(SuspendedCompound { active, rest, left }.advance(position, still)));
+                    return Event::Suspended(Box::new(
+                        SuspendedCompound { active, rest, left }.advance(position, still),
+                    ));
                 }
                 debug_assert_eq!(progress, CompoundProgress::Done, "what may wait needs not be done again");
                 run.opens_to_record.record();
@@ -267,7 +278,12 @@ impl Connection {
     }
 
     /// A COMPOUND on the blocking pool must wait for the limits of a share.
-    pub(crate) fn suspended_on_pool(&mut self, suspended: SuspendedCompound, now: Now, out: &mut Output<Event>) {
+    pub(crate) fn suspended_on_pool(
+        &mut self,
+        suspended: SuspendedCompound,
+        now: Now,
+        out: &mut Output<Event>,
+    ) {
         self.working = self.working.saturating_sub(1);
         self.suspend(suspended, now, out);
     }

@@ -35,7 +35,9 @@ impl Connection {
         match suspended.dispatch() {
             None => {}
             Some(CompoundProgress::Done) => self.finish(suspended.active, out),
-            Some(CompoundProgress::Hold { position, left }) => self.suspend(suspended.advance(position, left), now, out),
+            Some(CompoundProgress::Hold { position, left }) => {
+                self.suspend(suspended.advance(position, left), now, out)
+            }
             Some(CompoundProgress::Work { position, left }) => {
                 let SuspendedCompound { active, rest, left } = suspended.advance(position, left);
                 self.run_on_pool(active, &rest, left, out);

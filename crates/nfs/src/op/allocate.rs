@@ -8,7 +8,7 @@ use share::{Caller, LockOwner, Open, Share, Step};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::io::{owner, io_open};
+use super::io::{io_open, owner};
 use crate::compound::{OpResult, Run};
 
 /// Allocates storage for a range. The file grows if the range ends after it.

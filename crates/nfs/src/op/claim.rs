@@ -17,7 +17,7 @@ use crate::state::grace::{UnclaimedOpen, close};
 use crate::state::open::Holding;
 use crate::state::record::RecordedKind;
 use crate::state::share_reservation::Reservation;
-use crate::state::stateid::{NewState, LockingState};
+use crate::state::stateid::{LockingState, NewState};
 
 /// Checks that the client may reclaim now.
 ///
@@ -109,7 +109,11 @@ pub fn take_delegation(run: &Run, target: StateTarget<'_>, write: bool) -> Resul
     }
     let access = kept.note.access;
     let state = take_up(run, target, &kept, |place, holding| {
-        LockingState::delegated(place, &target.client.revoked, Holding::new(holding, access, ShareDeny::empty()))
+        LockingState::delegated(
+            place,
+            &target.client.revoked,
+            Holding::new(holding, access, ShareDeny::empty()),
+        )
     })?;
     Ok(DelegationReclaim::Held(state))
 }

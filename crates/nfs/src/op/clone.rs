@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::copy::length;
-use super::io::{IoOpen, owner, io_open, io_open_saved};
+use super::io::{IoOpen, io_open, io_open_saved, owner};
 use crate::compound::{OpResult, Run, Stop};
 use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;

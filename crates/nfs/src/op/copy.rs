@@ -9,7 +9,7 @@ use nfs_wire::op::open::ShareAccess;
 use nfs_wire::types::StableHow;
 use share::Step;
 
-use super::io::{IoOpen, owner, io_open, io_open_saved};
+use super::io::{IoOpen, io_open, io_open_saved, owner};
 use crate::compound::{OpResult, Run, Stop};
 
 /// The most bytes of one copy. A client that asks for more learns how many were copied, and continues.

@@ -16,7 +16,7 @@ use crate::state::delegated_times::Before;
 use crate::state::open::Holding;
 use crate::state::record::enlist;
 use crate::state::share_reservation::rights;
-use crate::state::stateid::{NewState, LockingState};
+use crate::state::stateid::{LockingState, NewState};
 
 /// The type of the delegation, and whether its holder keeps the times.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -140,7 +140,12 @@ pub fn delegate_again(
 }
 
 /// Asks the engine for the right, with an open of its own that outlives the client's open.
-fn grant(run: &Run, target: StateTarget<'_>, write: bool, asked: ShareAccess) -> Option<(Arc<LockingState>, bool)> {
+fn grant(
+    run: &Run,
+    target: StateTarget<'_>,
+    write: bool,
+    asked: ShareAccess,
+) -> Option<(Arc<LockingState>, bool)> {
     let StateTarget { client, export, item, handle } = target;
     let wants = |write: bool| {
         let right = Caching::READ | Caching::HANDLE;

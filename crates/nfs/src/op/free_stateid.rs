@@ -37,7 +37,8 @@ pub fn run(run: &mut Run, args: &FreeArgs) -> OpResult {
         return Err(NfsStat::LocksHeld.into());
     }
     *freed = true;
-    client.remove_locks(OwnerOnFile { owner: &locks.owner, export: state.export.id, node: state.node }, &state);
+    client
+        .remove_locks(OwnerOnFile { owner: &locks.owner, export: state.export.id, node: state.node }, &state);
     run.server.end_state(&state, run.now);
     run.reply_status(OpNum::FreeStateId)
 }

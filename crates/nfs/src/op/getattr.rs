@@ -9,7 +9,7 @@ use nfs_wire::op::getattr::Args;
 use share::Item;
 use volume::{NodeId, Time};
 
-use crate::attributes::{self, Subject, AttributeSource};
+use crate::attributes::{self, AttributeSource, Subject};
 use crate::compound::{OpResult, Run, Stop};
 use crate::config::Export;
 use crate::state::back_channel;
@@ -40,7 +40,9 @@ pub fn run(run: &mut Run, args: &Args) -> OpResult {
         Some((export, item)) => attributes::of_item(export, item, &wanted)?,
         None => AttributeSource::PseudoRoot,
     };
-    if let (AttributeSource::Object { info, .. }, Some(HolderReport { told, before, is_news })) = (&mut source, kept) {
+    if let (AttributeSource::Object { info, .. }, Some(HolderReport { told, before, is_news })) =
+        (&mut source, kept)
+    {
         told.amend(info, &before, is_news, run.now);
     }
     let out = run.writer.begin_result(OpNum::GetAttr, NfsStat::Ok);

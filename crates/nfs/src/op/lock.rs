@@ -16,7 +16,7 @@ use crate::compound::{OpResult, Run, Stop};
 use crate::config::Export;
 use crate::state::client::Client;
 use crate::state::filehandle::Handle;
-use crate::state::stateid::{LockState, OwnerOnFile, NewState, LockingState};
+use crate::state::stateid::{LockState, LockingState, NewState, OwnerOnFile};
 
 /// The lock state of an owner on the file.
 struct OwnerLocks {
@@ -103,7 +103,10 @@ fn take_or_expire(
     let taken = take(run, state, locks, range);
     if taken.is_err() && own.is_new {
         *freed = true;
-        client.remove_locks(OwnerOnFile { owner: &locks.owner, export: state.export.id, node: state.node }, state);
+        client.remove_locks(
+            OwnerOnFile { owner: &locks.owner, export: state.export.id, node: state.node },
+            state,
+        );
         run.server.end_state(state, run.now);
     }
     Ok(Some(taken))

@@ -27,7 +27,7 @@ use crate::state::filehandle::Handle;
 use crate::state::open::Holding;
 use crate::state::record::enlist;
 use crate::state::share_reservation::{Reservation, denial, rights};
-use crate::state::stateid::{NewState, LockingState};
+use crate::state::stateid::{LockingState, NewState};
 
 /// The mode of a new file if the client sends none.
 const DEFAULT_MODE: u32 = 0o600;
@@ -314,7 +314,12 @@ fn find_or_make(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -
 
 /// Whether a create request may use an existing file. Returns the attributes that it sets. The file is
 /// truncated once it is open.
-fn take_existing(run: &Run, export: &Arc<Export>, item: &Item, making: &CreateParams) -> Result<Bitmap, Stop> {
+fn take_existing(
+    run: &Run,
+    export: &Arc<Export>,
+    item: &Item,
+    making: &CreateParams,
+) -> Result<Bitmap, Stop> {
     if let Some(verifier) = &making.verifier {
         let info = export.engine.item_info(item)?;
         let is_retry = item.kind() == Kind::File && (info.accessed, info.modified) == times_of(verifier);
@@ -425,7 +430,13 @@ fn keep_verifier(run: &Run, export: &Arc<Export>, opened: &Opened, verifier: &Ve
 }
 
 /// Opens the file for the open-owner, or extends the owner's open.
-fn hold(run: &Run, args: &Args<'_>, ask: Reservation, handle: Handle, found: OpenTarget) -> Result<StateId, Stop> {
+fn hold(
+    run: &Run,
+    args: &Args<'_>,
+    ask: Reservation,
+    handle: Handle,
+    found: OpenTarget,
+) -> Result<StateId, Stop> {
     let client = Arc::clone(&run.session()?.client);
     let owner = args.owner.owner.0;
     let target = StateTarget { client: &client, export: &found.export, item: &found.item, handle };

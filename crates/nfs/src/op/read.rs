@@ -7,7 +7,7 @@ use nfs_wire::op::read::Args;
 use share::limits::Work;
 use wire::transfer::UNCOPIED;
 
-use super::io::{IoOpen, owner, io_open};
+use super::io::{IoOpen, io_open, owner};
 use crate::compound::{OpResult, Run, Stop};
 use crate::limits::MAX_IO;
 
@@ -36,7 +36,8 @@ fn read(run: &mut Run, args: &Args, from: &IoOpen) -> OpResult {
         && run.is_last
         && !is_kept
         && from.holding().is_some()
-        && let Some(range) = engine.read_range(open, owner(run), args.offset, len, &run.connection.transfer)?
+        && let Some(range) =
+            engine.read_range(open, owner(run), args.offset, len, &run.connection.transfer)?
     {
         let end = args.offset + range.len as u64;
         let got = range.len;

@@ -8,7 +8,7 @@ use nfs_wire::xdr::{Encode, pad};
 use share::limits::Work;
 use volume::Patience;
 
-use super::io::{IoOpen, owner, io_open};
+use super::io::{IoOpen, io_open, owner};
 use super::read::room_left;
 use crate::compound::{OpResult, Run, Stop};
 use crate::limits::MAX_IO;

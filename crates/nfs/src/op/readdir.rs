@@ -26,7 +26,7 @@ use volume::security::Rights;
 
 use super::getattr::recall_writers;
 use super::names::with_open;
-use crate::attributes::{self, Subject, AttributeSource};
+use crate::attributes::{self, AttributeSource, Subject};
 use crate::compound::current::{handle_at, handle_of};
 use crate::compound::{OpResult, Run, Stop};
 use crate::config::Export;
@@ -121,7 +121,8 @@ impl List<'_> {
             }
             let root = export.engine.root_item();
             let (server, wanted) = (self.server, self.wanted);
-            let listed = ListedEntry { cookie, name: export.name.as_bytes(), server, minor: self.minor, wanted };
+            let listed =
+                ListedEntry { cookie, name: export.name.as_bytes(), server, minor: self.minor, wanted };
             let handle = wanted.has(AttrNum::Filehandle.get()).then(|| handle_of(server, export, &root));
             let source = attributes::of_item(export, &root, &wanted);
             if !listed.write(&mut writer, handle, source)? {

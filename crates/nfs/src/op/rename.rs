@@ -54,7 +54,12 @@ pub fn run(run: &mut Run, args: &RenameArgs<'_>) -> OpResult {
 /// Whether both names lead to the same file, so that nothing is to be done. Refuses a replacement between a
 /// directory and another object.
 // RFC 8881 18.26.3
-fn is_one_file(run: &Run, export: &Arc<Export>, from: NamedEntry<'_>, to: NamedEntry<'_>) -> Result<bool, Stop> {
+fn is_one_file(
+    run: &Run,
+    export: &Arc<Export>,
+    from: NamedEntry<'_>,
+    to: NamedEntry<'_>,
+) -> Result<bool, Stop> {
     let moved = run.ask_now(export, |engine, caller| engine.item_in(caller, from.directory, from.name))?;
     if let Ok(handle) = handle_of(&run.server, export, &moved) {
         run.server.forget_item(&handle);

@@ -11,7 +11,7 @@ use share::{Basic, Info, Open, TimeSet};
 use volume::Time;
 use volume::security::Rights;
 
-use super::io::{check_data, resolve_stateid, io_open};
+use super::io::{check_data, io_open, resolve_stateid};
 use super::names::with_open;
 use crate::attributes::set::{DelegatedTimes, SetAttributes, TimeToSet};
 use crate::compound::{OpResult, Run, Stop};
@@ -36,7 +36,8 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
 
 fn apply(run: &mut Run, args: &Args<'_>, set: &mut Bitmap) -> Result<(), Stop> {
     let (export, item) = run.item(NfsStat::RoFs)?;
-    let wanted = SetAttributes::read(&args.obj_attributes, run.minor, export.engine.config().accounts.as_ref())?;
+    let wanted =
+        SetAttributes::read(&args.obj_attributes, run.minor, export.engine.config().accounts.as_ref())?;
     // RFC 8275 4.2: it is for new objects only.
     if wanted.umask.is_some() {
         return Err(NfsStat::Inval.into());
@@ -129,7 +130,12 @@ fn check_times(run: &Run, export: &Arc<Export>, info: &Info, wanted: &SetAttribu
 ///
 /// # Errors
 /// The status of the engine's error; NFS4ERR_PERM if only the owner may.
-pub fn apply_to(run: &Run, export: &Arc<Export>, open: &Arc<Open>, wanted: &SetAttributes) -> Result<(), Stop> {
+pub fn apply_to(
+    run: &Run,
+    export: &Arc<Export>,
+    open: &Arc<Open>,
+    wanted: &SetAttributes,
+) -> Result<(), Stop> {
     if let Some(size) = wanted.size {
         run.ask(export, |engine, caller| engine.set_size(caller, open, size))?;
     }

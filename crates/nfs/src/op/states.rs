@@ -9,7 +9,7 @@ use crate::compound::{Run, Stop};
 use crate::config::Export;
 use crate::state::client::Client;
 use crate::state::filehandle::Handle;
-use crate::state::stateid::{OwnerOnFile, LockingState, state_bytes};
+use crate::state::stateid::{LockingState, OwnerOnFile, state_bytes};
 
 /// A client and the file that it gets a state of.
 #[derive(Clone, Copy)]

@@ -8,7 +8,7 @@ use nfs_wire::xdr::Decode;
 use wire::Cursor;
 
 use super::getattr::recall_writers;
-use crate::attributes::{self, Subject, AttributeSource};
+use crate::attributes::{self, AttributeSource, Subject};
 use crate::compound::{OpResult, Run, Stop};
 
 /// Continues if all attributes are equal.

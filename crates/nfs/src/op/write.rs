@@ -8,7 +8,7 @@ use nfs_wire::types::StableHow;
 use share::WriteAt;
 use share::limits::Work;
 
-use super::io::{owner, io_open};
+use super::io::{io_open, owner};
 use crate::compound::{OpResult, Run};
 
 /// Writes data.

@@ -2,8 +2,8 @@
 //! [`Server`].
 
 pub mod exports;
-mod unexport;
 pub mod recovery;
+mod unexport;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -24,20 +24,20 @@ use crate::config::{Export, ServerConfig};
 use crate::counting::FAMILY;
 use crate::limits::{COURTESY_NS, ITEM_IDLE_NS, MAX_SESSIONS, MAX_STATES};
 use crate::server::exports::Exports;
+use crate::state::attribute_query::Proxies;
 use crate::state::back_channel;
 use crate::state::callback::{CallbackParams, CallbackRequest};
 use crate::state::client::{Client, EndedClient};
+use crate::state::client_records::ClientRecords;
 use crate::state::clients::Clients;
 use crate::state::filehandle::{Handle, HandleKey};
 use crate::state::grace::Grace;
 use crate::state::item_cache::ItemCache;
-use crate::state::attribute_query::Proxies;
 use crate::state::reopens::Reopens;
 use crate::state::reply_memory::ReplyReservation;
-use crate::state::client_records::ClientRecords;
 use crate::state::session::{Session, id_of, key_of};
-use crate::state::stateid::{self, LockingState};
 use crate::state::state_locks::{StateLockGuard, StateLocks};
+use crate::state::stateid::{self, LockingState};
 
 /// The server as a connection holds it. The outer reference count belongs to the connection and its
 /// COMPOUNDs. The count of the server itself would move from thread to thread.
@@ -330,7 +330,11 @@ impl Server {
     ///
     /// # Errors
     /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_DELEG_REVOKED.
-    pub fn locked_state(&self, client: u64, id: &StateId) -> Result<(Arc<LockingState>, StateLockGuard<'_>), NfsStat> {
+    pub fn locked_state(
+        &self,
+        client: u64,
+        id: &StateId,
+    ) -> Result<(Arc<LockingState>, StateLockGuard<'_>), NfsStat> {
         let state = self.state(client, id)?;
         let lock = self.state_locks.lock(client, state.export.id, state.node);
         // The state may have changed or ended before the lock was taken.

@@ -11,10 +11,10 @@ use wire::Now;
 
 use super::Server;
 use crate::state::client::Client;
+use crate::state::client_records::Unreadable;
 use crate::state::grace::{AbsentClient, UnclaimedOpen, close};
 use crate::state::open::Holding;
-use crate::state::record::{RecordedIdentity, Note, enlist};
-use crate::state::client_records::Unreadable;
+use crate::state::record::{Note, RecordedIdentity, enlist};
 use crate::state::share_reservation::{denial, narrowed};
 use crate::state::stateid::LockingState;
 
@@ -104,7 +104,12 @@ impl Server {
             return;
         }
         let (owner, principal) = (client.owner.clone(), client.principal.clone());
-        self.client_records.enter(RecordedIdentity { key: client.key, owner, verifier: client.verifier, principal });
+        self.client_records.enter(RecordedIdentity {
+            key: client.key,
+            owner,
+            verifier: client.verifier,
+            principal,
+        });
     }
 
     /// Notes that clients have ended or restarted: nobody can reclaim their opens. May block.

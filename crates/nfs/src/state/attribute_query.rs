@@ -103,7 +103,8 @@ impl Proxies {
     /// Creates a query on behalf of `waiter`.
     #[must_use]
     pub fn query(&self, state: Arc<LockingState>, waiter: Waiter, now: Now) -> Arc<AttributeQuery> {
-        let query = Arc::new(AttributeQuery { state, waiter, since_ns: now.mono_ns, answer: Mutex::new(None) });
+        let query =
+            Arc::new(AttributeQuery { state, waiter, since_ns: now.mono_ns, answer: Mutex::new(None) });
         self.open.lock().push(Arc::downgrade(&query));
         query
     }

@@ -14,10 +14,10 @@ use parking_lot::Mutex;
 use wire::Now;
 
 use crate::limits::{RECALL_AGAIN_NS, RECALL_SILENT_NS};
-use crate::state::callback::{End, CallbackRequest};
+use crate::state::callback::{CallbackRequest, End};
 use crate::state::client::Client;
+use crate::state::connection_handle::{ConnectionHandle, Mail};
 use crate::state::session::Session;
-use crate::state::connection_handle::{Mail, ConnectionHandle};
 
 /// Callbacks of one session that wait for a slot.
 const MAX_WAITING: usize = 4096;
@@ -115,7 +115,8 @@ impl BackChannel {
         let number = back.next_number;
         let slot = &mut back.slots[at];
         slot.sequence = slot.sequence.wrapping_add(1);
-        slot.running = Some(CallbackInFlight { number, request: request.clone(), connection: 0, since_ns: None });
+        slot.running =
+            Some(CallbackInFlight { number, request: request.clone(), connection: 0, since_ns: None });
         let (session, request) = (Arc::clone(session), request.clone());
         Ok(Some(Call { session, slot: at as u32, sequence: slot.sequence, number, request }))
     }
@@ -170,7 +171,12 @@ impl BackChannel {
     }
 
     /// Callbacks whose connection is gone or has been silent for too long, each with that connection.
-    fn stuck(&self, session: &Arc<Session>, connections: &[Arc<ConnectionHandle>], now: Now) -> Vec<(Call, u64)> {
+    fn stuck(
+        &self,
+        session: &Arc<Session>,
+        connections: &[Arc<ConnectionHandle>],
+        now: Now,
+    ) -> Vec<(Call, u64)> {
         let mut stuck = Vec::new();
         for (at, slot) in self.0.lock().slots.iter_mut().enumerate() {
             let Some(running) = &mut slot.running else { continue };
@@ -235,8 +241,16 @@ pub fn call_ended(call: &Call, end: End, now: Now) {
 /// Handles the loss of the connection that a callback was given to. Another connection sends the callback
 /// with the same sequence ID, so a client that has received it recognises the retry.
 pub fn connection_lost(call: &Call, connection: u64, now: Now) {
-    let is_there = call.session.calls.0.lock().running(call.slot, call.number).is_some_and(|r| r.connection == connection);
-    if !is_there || (!call.session.has_ended() && post(call, &call.session.back_connections(), Some(now.mono_ns))) {
+    let is_there = call
+        .session
+        .calls
+        .0
+        .lock()
+        .running(call.slot, call.number)
+        .is_some_and(|r| r.connection == connection);
+    if !is_there
+        || (!call.session.has_ended() && post(call, &call.session.back_connections(), Some(now.mono_ns)))
+    {
         return;
     }
     if let Some(next) = call.session.calls.finish(call.slot, call.number, End::NotTaken) {
@@ -259,7 +273,8 @@ pub fn move_stuck_calls(session: &Arc<Session>, now: Now) {
             Some(_) if !call.request.is_of_use() => {}
             // Round-robin, so that no connection is left out.
             Some(at) => {
-                let others: Vec<_> = connections[at + 1..].iter().chain(&connections[..at]).map(Arc::clone).collect();
+                let others: Vec<_> =
+                    connections[at + 1..].iter().chain(&connections[..at]).map(Arc::clone).collect();
                 // The only connection keeps waiting.
                 if !others.is_empty() && !post(&call, &others, Some(now.mono_ns)) {
                     call.session.calls.give(&call, &connections[at], Some(now.mono_ns));

@@ -9,8 +9,8 @@ use nfs_wire::xdr::List;
 use nfs_wire::{NfsStat, callback};
 use share::BreakNotice;
 
-use crate::state::delegated_times::HolderAttributes;
 use crate::state::attribute_query::AttributeQuery;
+use crate::state::delegated_times::HolderAttributes;
 use crate::state::stateid::LockingState;
 
 /// The credentials that the server uses for callbacks.
@@ -36,9 +36,11 @@ impl CallbackCredentials {
     pub fn first_of(offered: &List<'_, SecParms<'_>>) -> Option<CallbackCredentials> {
         offered.iter().find_map(|one| match one {
             SecParms::None => Some(CallbackCredentials::None),
-            SecParms::Sys(sys) => {
-                Some(CallbackCredentials::Sys { machine: sys.machine_name.into(), uid: sys.uid, gid: sys.gid })
-            }
+            SecParms::Sys(sys) => Some(CallbackCredentials::Sys {
+                machine: sys.machine_name.into(),
+                uid: sys.uid,
+                gid: sys.gid,
+            }),
             SecParms::Gss(_) => None,
         })
     }
@@ -48,7 +50,9 @@ impl CallbackCredentials {
     pub fn credential(&self) -> Credential<'_> {
         match self {
             CallbackCredentials::None => Credential::None,
-            CallbackCredentials::Sys { machine, uid, gid } => Credential::Sys(AuthSys::new(machine, *uid, *gid, &[])),
+            CallbackCredentials::Sys { machine, uid, gid } => {
+                Credential::Sys(AuthSys::new(machine, *uid, *gid, &[]))
+            }
         }
     }
 }
@@ -92,7 +96,10 @@ impl CallbackRequest {
     /// A request for the attributes that the holder keeps.
     #[must_use]
     pub fn ask(query: &Arc<AttributeQuery>) -> CallbackRequest {
-        CallbackRequest { state: Arc::clone(&query.state), purpose: CallbackPurpose::Attributes(Arc::clone(query)) }
+        CallbackRequest {
+            state: Arc::clone(&query.state),
+            purpose: CallbackPurpose::Attributes(Arc::clone(query)),
+        }
     }
 
     /// Whether the reply would still be of use.

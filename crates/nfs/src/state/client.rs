@@ -18,10 +18,10 @@ use crate::config::Export;
 use crate::limits::{MAX_SESSIONS_PER_CLIENT, MAX_STATES_PER_CLIENT};
 use crate::state::back_channel;
 use crate::state::callback::CallbackRequest;
-use crate::state::session::Session;
-use crate::state::stateid::{OwnerOnFile, LockingState};
-use crate::state::connection_handle::{Mail, ConnectionHandle};
+use crate::state::connection_handle::{ConnectionHandle, Mail};
 use crate::state::credentials::Principal;
+use crate::state::session::Session;
+use crate::state::stateid::{LockingState, OwnerOnFile};
 
 /// Number of exports that the status output shows for one client.
 const MAX_NOTED_EXPORTS: usize = 64;

@@ -12,7 +12,7 @@ use wire::{Now, Shrink};
 
 use crate::limits::{GIVES_PLACE_NS, MAX_CLIENTS, MAX_CLIENTS_PER_ADDRESS, MAX_UNPROVED_CLIENTS_PER_ADDRESS};
 use crate::state::client::{Client, ExchangeIdRequest};
-use crate::state::grace::{OwnerStatus, Grace};
+use crate::state::grace::{Grace, OwnerStatus};
 
 /// All clients.
 pub struct Clients {
@@ -207,7 +207,9 @@ impl Clients {
             }
         };
         let client = Arc::new(Client::new(id, key, request));
-        if matches!(came, OwnerStatus::Back(_) | OwnerStatus::Anew(_)) || gone.iter().any(|before| before.is_proved()) {
+        if matches!(came, OwnerStatus::Back(_) | OwnerStatus::Anew(_))
+            || gone.iter().any(|before| before.is_proved())
+        {
             client.prove();
         }
         known.enter(&client);
@@ -274,7 +276,8 @@ mod tests {
         let now = Now::default();
         let verifier = [verifier; 8];
         let address = IpAddr::from([192, 0, 2, 1]);
-        let request = ExchangeIdRequest { owner: b"me", verifier, principal: principal(uid), address, update, now };
+        let request =
+            ExchangeIdRequest { owner: b"me", verifier, principal: principal(uid), address, update, now };
         clients.introduce(&request, &Grace::default()).map(|(client, gone)| (client.id, gone.len()))
     }
 

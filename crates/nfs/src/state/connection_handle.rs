@@ -64,7 +64,13 @@ pub struct ConnectionHandle {
 impl ConnectionHandle {
     /// For a connection that was accepted now. It reads the messages in `mailbox`.
     #[must_use]
-    pub fn new(id: u64, peer: Peer, visits: Arc<Visits>, mailbox: Box<dyn Mailbox<Mail>>, now: Now) -> ConnectionHandle {
+    pub fn new(
+        id: u64,
+        peer: Peer,
+        visits: Arc<Visits>,
+        mailbox: Box<dyn Mailbox<Mail>>,
+        now: Now,
+    ) -> ConnectionHandle {
         ConnectionHandle {
             id,
             peer,

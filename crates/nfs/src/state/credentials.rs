@@ -138,7 +138,8 @@ impl RpcCredentials {
         // Drop identities of settings that are no longer in force.
         known.retain(|seen| seen.id != export.id && seen.export.strong_count() > 0);
         let identity = Arc::new(self.make_identity(export));
-        let new = ExportIdentity { id: export.id, export: Arc::downgrade(export), identity: Arc::clone(&identity) };
+        let new =
+            ExportIdentity { id: export.id, export: Arc::downgrade(export), identity: Arc::clone(&identity) };
         known.push(new);
         identity
     }

@@ -18,10 +18,10 @@ use volume::NodeId;
 use wire::Now;
 
 use crate::config::Export;
-use crate::state::record::{RecordedIdentity, Note, RecordedKind};
 use crate::state::client_records::PreviousClients;
-use crate::state::stateid::{OwnerOnFile, LockingState};
 use crate::state::credentials::Principal;
+use crate::state::record::{Note, RecordedIdentity, RecordedKind};
+use crate::state::stateid::{LockingState, OwnerOnFile};
 
 /// The grace period lasts at least this long after the last reclaim, in nanoseconds.
 const STRETCH_NS: u64 = 2_000_000_000;

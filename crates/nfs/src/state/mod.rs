@@ -18,25 +18,25 @@
 //! sessions, a session has connections, and a callback goes over any of them. The dependencies between all
 //! other files form no cycle.
 
+pub mod attribute_query;
 pub mod back_channel;
 pub mod callback;
 pub mod client;
+pub mod client_records;
 pub mod clients;
+pub mod connection_handle;
+pub mod credentials;
 pub mod delegated_times;
 pub mod delegation;
 pub mod filehandle;
 pub mod grace;
 pub mod item_cache;
 pub mod open;
-pub mod attribute_query;
 pub mod record;
 pub mod reopens;
 pub mod reply_memory;
-pub mod client_records;
 pub mod session;
 pub mod share_reservation;
 pub mod slot;
-pub mod stateid;
 pub mod state_locks;
-pub mod connection_handle;
-pub mod credentials;
+pub mod stateid;

@@ -10,8 +10,8 @@ use wire::{Cursor, Truncated, Writer};
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
 use nfs_wire::types::Verifier;
 
-use crate::state::stateid::LockingState;
 use crate::state::credentials::Principal;
+use crate::state::stateid::LockingState;
 
 /// The first byte of a note of this server. Other servers of the same share begin theirs with other bytes.
 const NOTE: u8 = b'N';
@@ -198,7 +198,8 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_nothing_shorter_is() {
         let principal = Principal::of(1, 7, Box::from(*b"host"));
-        let known = RecordedIdentity { key: ClientKey(5), owner: Box::from(*b"me"), verifier: [3; 8], principal };
+        let known =
+            RecordedIdentity { key: ClientKey(5), owner: Box::from(*b"me"), verifier: [3; 8], principal };
         let head = ClientRecord::Head { version: VERSION, boot: Box::from(*b"boot") };
         for record in [head, ClientRecord::Confirmed(known), ClientRecord::Gone(ClientKey(9))] {
             let bytes = record.encode();
@@ -207,7 +208,8 @@ mod tests {
         }
         assert!(ClientRecord::decode(&[3]).is_err());
         let (access, deny) = (ShareAccess::BOTH, ShareDeny::WRITE);
-        let note = Note { kind: RecordedKind::Delegation, owner: Box::from(*b"owner"), export: 7, access, deny };
+        let note =
+            Note { kind: RecordedKind::Delegation, owner: Box::from(*b"owner"), export: 7, access, deny };
         let bytes = note.encode();
         assert!(Note::is_one(&bytes) && !Note::is_one(&[2]) && !Note::is_one(&[]));
         assert_eq!(Note::decode(&bytes), Ok(note));

@@ -11,9 +11,9 @@ use wire::table::Keyed;
 use crate::state::back_channel::{self, BackChannel};
 use crate::state::callback::{CallbackCredentials, CallbackParams};
 use crate::state::client::Client;
+use crate::state::connection_handle::{ConnectionHandle, Mail};
 use crate::state::reply_memory::ReplyReservation;
 use crate::state::slot::Slot;
-use crate::state::connection_handle::{Mail, ConnectionHandle};
 
 /// One session.
 pub struct Session {
@@ -173,7 +173,12 @@ impl Session {
     /// The connections that carry callbacks.
     #[must_use]
     pub fn back_connections(&self) -> Vec<Arc<ConnectionHandle>> {
-        self.bound.lock().iter().filter(|bound| bound.back).map(|bound| Arc::clone(&bound.connection)).collect()
+        self.bound
+            .lock()
+            .iter()
+            .filter(|bound| bound.back)
+            .map(|bound| Arc::clone(&bound.connection))
+            .collect()
     }
 
     /// Whether a callback can be sent.
@@ -186,7 +191,11 @@ impl Session {
     /// Its connections, and whether each carries requests and callbacks, for status.
     #[must_use]
     pub fn connections(&self) -> Vec<(Arc<ConnectionHandle>, bool, bool)> {
-        self.bound.lock().iter().map(|bound| (Arc::clone(&bound.connection), bound.fore, bound.back)).collect()
+        self.bound
+            .lock()
+            .iter()
+            .map(|bound| (Arc::clone(&bound.connection), bound.fore, bound.back))
+            .collect()
     }
 
     /// Number of slots in which a request runs.

@@ -151,8 +151,11 @@ mod tests {
 
     #[test]
     fn numbers_go_round() {
-        let slot =
-            Slot(Mutex::new(SlotContents { sequence: u32::MAX, answer: StoredReply::NotKept, ..SlotContents::default() }));
+        let slot = Slot(Mutex::new(SlotContents {
+            sequence: u32::MAX,
+            answer: StoredReply::NotKept,
+            ..SlotContents::default()
+        }));
         assert_eq!(slot.admit(0, 1), Ok(Admitted::New));
     }
 

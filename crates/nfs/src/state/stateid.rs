@@ -116,12 +116,23 @@ impl LockingState {
 
     /// The first lock of an owner through an open. None if `open` is not an open.
     #[must_use]
-    pub fn first_lock(place: NewState, owner: &[u8], number: LockOwner, open: Arc<LockingState>) -> Option<LockingState> {
+    pub fn first_lock(
+        place: NewState,
+        owner: &[u8],
+        number: LockOwner,
+        open: Arc<LockingState>,
+    ) -> Option<LockingState> {
         let StateKind::Open(opened) = &open.kind else { return None };
         let opened = Arc::clone(opened);
         Some(LockingState::new(
             place,
-            StateKind::Locks(LockState { owner: owner.into(), number, open, opened, freed: Mutex::new(false) }),
+            StateKind::Locks(LockState {
+                owner: owner.into(),
+                number,
+                open,
+                opened,
+                freed: Mutex::new(false),
+            }),
         ))
     }
 

@@ -11,7 +11,7 @@ use nfs_wire::op::destroy::ReclaimCompleteArgs;
 use nfs_wire::op::filehandle::PutArgs;
 use nfs_wire::op::open::{self, Claim, DelegationType, OpenHow, ShareDeny};
 use nfs_wire::op::{Args, OpNum, close};
-use nfs_wire::types::{FileHandle, Identity, StateOwner, StateId};
+use nfs_wire::types::{FileHandle, Identity, StateId, StateOwner};
 
 use super::Inner;
 use crate::Error;

@@ -120,7 +120,12 @@ impl View<'_> {
         }
     }
 
-    fn connection(&self, way: &nfs::state::connection_handle::ConnectionHandle, fore: bool, back: bool) -> Connection {
+    fn connection(
+        &self,
+        way: &nfs::state::connection_handle::ConnectionHandle,
+        fore: bool,
+        back: bool,
+    ) -> Connection {
         let seconds_since = |ns| self.now.mono_ns.saturating_sub(ns) / 1_000_000_000;
         Connection {
             remote_address: way.peer.remote.to_string(),
