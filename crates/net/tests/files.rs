@@ -45,7 +45,7 @@ fn what_left_memory_while_the_client_was_slow_is_read_by_the_pool() {
     let tricks = Tricks::new();
     let (_server, address) = start(&tricks, workers(1));
     let mut client = Client::connect(address);
-    // More than a socket takes, so that some of it has to wait.
+    // More than a socket takes, so some of it has to wait.
     for held in [Held::Fading, Held::Whole, Held::Fading, Held::Half] {
         client.0.write_all(&request(held, LEN)).expect("it takes it");
     }

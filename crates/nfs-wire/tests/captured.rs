@@ -1,5 +1,5 @@
-//! What Linux' client and Ganesha said to each other is read as another decoder reads it, and written byte for byte
-//! as they wrote it.
+//! Messages between the Linux client and Ganesha. They are read as another decoder reads them, and written
+//! back byte for byte.
 
 use nfs_wire::attr::{Attr, AttrWriter, Fattr};
 use nfs_wire::compound::{CallWriter, CompoundArgs, Reply, Target};
@@ -16,7 +16,7 @@ fn bytes(value: &impl Encode) -> Vec<u8> {
     out
 }
 
-/// Side, record and what another decoder reads in it.
+/// The side, the record, and the reading of another decoder.
 fn captured() -> Vec<(char, Vec<u8>, &'static str)> {
     let lines = include_str!("captured/linux-ganesha.txt").lines().filter(|line| !line.starts_with('#'));
     lines
@@ -119,7 +119,7 @@ fn attributes_come_back(operation: &Args<'_>) {
     }
 }
 
-/// Every attribute is known, and written in place gives the same bytes.
+/// Every attribute is known, and writing in place gives the same bytes.
 fn fattr_comes_back(fattr: &Fattr<'_>) {
     let attributes: Vec<Attr<'_>> = fattr.iter().map(|attribute| attribute.expect("an attribute")).collect();
     let mut out = Vec::new();

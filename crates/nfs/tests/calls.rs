@@ -1,5 +1,5 @@
-//! How many calls about names and attributes operations take on the volume, with names and files remembered and without: what
-//! they cost where each such call goes to a store far away.
+//! The number of metadata calls that operations make to the volume, with and without remembered names and
+//! files. This is their cost if each such call goes to a distant store.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use testkit::nfs::*;
 use volume::Time;
 use volume::faulty::Plan;
 
-/// A client that counts what its COMPOUNDs take.
+/// A client that counts the calls of its COMPOUNDs.
 struct Counting {
     plan: Arc<Plan>,
     wire: Wire,
@@ -23,7 +23,7 @@ struct Counting {
 impl Counting {
     fn begin(remembers: bool) -> Counting {
         let (world, plan) = World::counted();
-        // As on a host: what was just changed is not old enough to be believed.
+        // As on a host: a change is too recent to be trusted.
         world.memory.set_clock(Time::from_wall_ns(world.now.wall_ns));
         world.engine.set_metadata_caching(remembers);
         let mut wire = world.connect();
@@ -39,8 +39,8 @@ impl Counting {
         (self.plan.metadata_calls() - before, answer)
     }
 
-    /// Opens a name and asks for its handle and attributes, as clients do, writes if it may, and closes it. The calls of opening
-    /// and closing.
+    /// Opens a name and asks for its filehandle and attributes, as clients do; writes if it may; and closes
+    /// it. Returns the calls of opening and of closing.
     fn open_and_close(&mut self, share_access: ShareAccess, openhow: OpenHow<'_>, name: &str) -> (u64, u64) {
         let wanted = Bitmap::of(&[AttrNum::Change.get(), AttrNum::Size.get(), AttrNum::Mode.get()]);
         let open = Args::Open(open::Args {
@@ -84,8 +84,8 @@ impl Counting {
 
 #[test]
 fn what_is_remembered_saves_calls() {
-    // Making, closing, opening, closing and removing a file. What was kept of it is given back with its removal; where nothing
-    // is, with each close.
+    // Creating, closing, opening, closing and removing a file. What was remembered of the file is freed with
+    // its removal. Without remembering, it is freed with each close.
     for (remembers, expected) in [(true, [5, 1, 2, 0, 4]), (false, [9, 1, 6, 1, 7])] {
         let mut it = Counting::begin(remembers);
         let _first = it.create("first");
@@ -126,7 +126,8 @@ fn where_new_names_are_made_all_the_time_they_are_not_looked_for_any_more() {
     assert_eq!(it.plan.count(volume::faulty::Call::Entries), 1);
 }
 
-/// Lists the directory with these attributes: the calls, the names, and what is told of the first.
+/// Lists the directory with these attributes. Returns the calls, the names, and the attributes of the first
+/// entry.
 fn list(it: &mut Counting, attr_request: Bitmap) -> (u64, Vec<String>, Vec<String>) {
     let list =
         readdir::Args { cookie: 0, cookieverf: [0; 8], dircount: 65536, maxcount: 65536, attr_request };
@@ -155,7 +156,7 @@ fn a_list_of_names_asks_for_no_file_and_the_second_time_for_nothing() {
         for n in 0..FILES {
             it.create(&format!("f{n}"));
         }
-        // What opening the directory takes is the same each time.
+        // The calls for opening the directory are the same each time.
         let (opened, ..) = list(&mut it, Bitmap::EMPTY);
         let opened = opened - 1;
         let all = [wanted(&plain), wanted(&[AttrNum::Type]), wanted(&[AttrNum::Size])].map(|attributes| {
@@ -164,7 +165,7 @@ fn a_list_of_names_asks_for_no_file_and_the_second_time_for_nothing() {
             calls - opened
         });
         assert_eq!(all, expected, "remembers: {remembers}");
-        // The same is told as of each file by itself.
+        // The listing holds the same as GETATTR of each file.
         let (_, _, told) = list(&mut it, wanted(&[AttrNum::Type, AttrNum::MountedOnFileid]));
         let (_, _, with_size) =
             list(&mut it, wanted(&[AttrNum::Type, AttrNum::Size, AttrNum::MountedOnFileid]));

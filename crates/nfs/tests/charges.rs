@@ -1,5 +1,5 @@
-//! What the limits of a share charge for a READ or a WRITE: however it ends, the share, the file and the account have what they
-//! had before, less the bytes that were transferred.
+//! The charges of a share's limits for READ and WRITE. However an operation ends, the share, the file and the
+//! account have the same as before, less the bytes transferred.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +17,13 @@ use volume::memory::MemoryVolume;
 use volume::{Failure, Name, OpenHow, Volume};
 use volume_posix::PosixVolume;
 
-/// Bytes a second at each gate, of which half of what a twentieth of a second brings is there.
+/// Bytes a second at each gate. Half of the bytes of a twentieth of a second are available at once.
 const RATE: u64 = 50_000_000;
-/// Operations a second, of which a twentieth of a second's can be done at once.
+/// Operations a second. Those of a twentieth of a second can run at once.
 const OPERATIONS: u64 = 1000;
 /// The content of the file.
 const SIZE: u32 = 600_000;
-/// What most READs ask for.
+/// The length of most READs.
 const LEN: u32 = 65_536;
 
 /// The test itself lets time pass.
@@ -55,14 +55,14 @@ impl Scene {
         Scene::on(Arc::new(faulty), &memory, plan)
     }
 
-    /// On a volume that has nothing at hand: every READ must leave the connection's thread.
+    /// On a volume without cached data: every READ must leave the connection's thread.
     fn cold() -> Scene {
         let scene = Scene::new();
         scene.plan.always(Call::ReadCached, Some(Failure::WouldBlock));
         scene
     }
 
-    /// On a volume whose files another one shows, too.
+    /// On a volume whose files another one shows too.
     fn on(volume: Arc<dyn Volume>, shown: &dyn Volume, plan: Arc<Plan>) -> Scene {
         let world = World::on(volume);
         let mut wire = world.connect();
@@ -103,7 +103,7 @@ impl Scene {
         self.share.bytes_left(self.work(0), self.wire.now)
     }
 
-    /// Lets `end` happen, after which so many bytes were transferred.
+    /// Runs `end`, after which this many bytes must have been transferred.
     #[track_caller]
     fn costs(mut self, transferred: u32, end: impl FnOnce(&mut Scene)) {
         let (before, began) = (self.left(), self.wire.now.mono_ns);
@@ -119,18 +119,18 @@ impl Scene {
         self.share.state(self.wire.now).expect("the share").held
     }
 
-    /// No operation passes for a millisecond.
+    /// Lets no operation pass for a millisecond.
     fn shut(&self) {
         (0..OPERATIONS / 20).for_each(|_| self.share.charge(self.work(0), self.wire.now).used_up());
     }
 
-    /// Lets time pass, and those go on whose time has come.
+    /// Lets time pass, and resumes the operations whose time has come.
     fn pass(&mut self) {
         self.wire.now = self.wire.now.plus(Duration::from_millis(2));
         self.limits.release(self.wire.now);
     }
 
-    /// Begins a COMPOUND on the file in a slot; what must wait for the device is not begun.
+    /// Begins a COMPOUND on the file in a slot. Operations that must wait for the device do not begin.
     fn ask(&mut self, slot: u32, operations: &[Args<'_>]) {
         let before = [self.client.sequence(slot, false), put(&self.file)];
         self.wire.begin(2, &[&before[..], operations].concat());
@@ -144,20 +144,20 @@ impl Scene {
         Args::ReadPlus(read_plus::Args { stateid: self.stateid, offset: offset.into(), count })
     }
 
-    /// Does what waits for the device; what the COMPOUNDs have come to.
+    /// Runs the operations that wait for the device. Returns the status of the COMPOUNDs.
     fn answers(&mut self) -> Vec<NfsStat> {
         self.wire.collect();
         self.wire.work().iter().map(|answer| status(answer)).collect()
     }
 
-    /// Asks in the first slot, for what ends so.
+    /// Sends operations in the first slot that must end with this status.
     #[track_caller]
     fn ends(&mut self, operations: &[Args<'_>], how: NfsStat) {
         self.ask(0, operations);
         assert_eq!(self.answers(), [how]);
     }
 
-    /// Asks for a READ that is held.
+    /// Sends a READ that must wait.
     #[track_caller]
     fn hold_read(&mut self, count: u32) {
         self.shut();
@@ -208,7 +208,7 @@ fn what_is_not_copied_costs_what_it_transfers() {
         scene.costs(there, |scene| {
             let read = scene.read(0, count);
             scene.ends(&[read], NfsStat::Ok);
-            // The host tells what is in memory from Linux 6.5 on.
+            // The host reports the data in memory from Linux 6.5 on.
             let tells = file.range(0, SIZE as usize).expect("it may be read").is_some();
             assert_eq!(scene.wire.uncopied, usize::from(tells));
         });
@@ -253,7 +253,7 @@ fn what_is_read_on_the_pool_is_charged_once() {
     }
     let hole = Scene::new();
     let end = writing(hole.stateid, 2 * u64::from(SIZE), b"end");
-    // A hole begins where a block does.
+    // A hole begins at a block boundary.
     hole.costs(3 + 1000 + (4096 - SIZE % 4096), |scene| {
         scene.ends(&[end], NfsStat::Ok);
         let read = scene.read_plus(SIZE - 1000, LEN);
@@ -271,7 +271,7 @@ fn each_operation_of_a_compound_costs_what_it_transfers() {
             scene.ends(&operations, NfsStat::Ok);
         });
     }
-    // What comes before one that fails was transferred.
+    // The data before a failed operation was transferred.
     Scene::new().costs(1000, |scene| {
         let read = scene.read(0, 1000);
         let nowhere = StateId { seqid: 1, other: [9; 12] };
@@ -363,7 +363,7 @@ fn what_was_held_when_its_connection_was_lost_costs_nothing() {
         scene.hold_read(LEN);
         scene.lose();
     });
-    // Its time has come, and nobody comes to it.
+    // Its time has come, but it does not resume.
     Scene::new().costs(0, |scene| {
         scene.hold_read(LEN);
         scene.pass();
@@ -412,7 +412,7 @@ fn a_write_costs_what_was_written_whoever_hears_of_it() {
             scene.ask(0, &operations);
             assert_eq!((scene.answers(), scene.held()), (Vec::new(), 1));
             match is_lost {
-                // What follows is done, too, and owed.
+                // The rest runs too, and is charged.
                 true => scene.lose(),
                 false => {
                     scene.pass();

@@ -1,4 +1,4 @@
-//! Transactions are counted by operation and by how they went, each once, also when they were held or done elsewhere.
+//! Transactions are counted by operation and response, each once, even if they waited or ran elsewhere.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn of_share(world: &World) -> Totals {
     world.engine.counts(&FAMILY).read()
 }
 
-/// How often an operation went how.
+/// Number of transactions of an operation, by response.
 fn responses(totals: &Totals, number: OpNum) -> Vec<(&'static str, u64)> {
     let one = totals.transactions.iter().filter(|known| known.operation == number.get() as usize);
     let all = one.flat_map(|one| ResponseType::ALL.iter().map(|kind| (kind.name(), one.with(*kind))));
@@ -63,7 +63,7 @@ fn every_operation_counts_once_for_its_share_with_its_bytes() {
     // Number, stateid, offset and count; number, status, whether it ends, length and data.
     assert_eq!((read.ingress, read.egress), (3 * (4 + 16 + 8 + 4), 3 * (16 + 400)));
     let more = |kind| after.habits.operations(kind) - before.habits.operations(kind);
-    // The attributes beside data do not count as work of their own, and neither does the second LOOKUP.
+    // Attributes beside data do not count as work of their own, and neither does the second LOOKUP.
     assert_eq!([Kind::Read, Kind::Write, Kind::Metadata].map(more), [4, 0, 2]);
     assert_eq!(after.habits.bytes, [1600, 1000]);
     let rest = world.server.counts.read();

@@ -1,4 +1,5 @@
-//! Delegations: granted where the client can be called, recalled before anybody else writes, taken away in the end.
+//! Delegations: granted if the client can be called, recalled before another client writes, revoked in the
+//! end.
 
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{Attr, AttrNum, Bitmap, Fattr};
@@ -33,7 +34,7 @@ fn open_it<'a>(share_access: open::ShareAccess, name: &'a [u8]) -> Args<'a> {
     Args::Open(open::Args { share_access, ..asked })
 }
 
-/// Opens for reading, wanting a READ delegation; gives handle, open and delegation.
+/// Opens for reading with a wish for a READ delegation. Returns filehandle, open and delegation.
 fn delegated(client: &mut Client, wire: &mut Wire, name: &[u8]) -> (Vec<u8>, StateId, Option<StateId>) {
     let access = open::ShareAccess::READ | open::ShareAccess::WANT_READ_DELEG;
     let all = [Args::PutRootFh, lookup(EXPORT), open_it(access, name), Args::GetFh];
@@ -54,7 +55,7 @@ fn writes(client: &mut Client, wire: &mut Wire, name: &[u8]) -> NfsStat {
     client.run(wire, &all).status()
 }
 
-/// Which delegation a call recalls, and the call's number.
+/// The delegation that a callback recalls, and the XID of the callback.
 fn recalled(message: &[u8]) -> (u32, StateId) {
     let Heard { xid, stateid, .. } = hear(message);
     (xid, stateid)
@@ -70,7 +71,7 @@ struct Heard {
 }
 
 impl Heard {
-    /// The answer, with what becomes of CB_SEQUENCE and of CB_RECALL.
+    /// The reply, with these statuses for CB_SEQUENCE and CB_RECALL.
     fn answer(&self, sequence: NfsStat, recall: NfsStat) -> Vec<u8> {
         let mut body = Vec::new();
         let ends = if sequence.is_ok() { recall } else { sequence };
@@ -136,12 +137,12 @@ impl Scene {
         self.world.server.tick(now);
     }
 
-    /// The other client asks to write; what the server says.
+    /// The other client opens for writing. Returns the server's status.
     fn write(&mut self) -> NfsStat {
         writes(&mut self.other, &mut self.second, b"file")
     }
 
-    /// The one call that the server makes on the first connection.
+    /// The only callback that the server sends on the first connection.
     fn call(&mut self) -> Heard {
         let calls = self.first.called();
         assert_eq!(calls.len(), 1);
@@ -158,7 +159,7 @@ impl Scene {
 #[test]
 fn a_read_delegation_is_recalled_before_another_client_opens_for_writing() {
     let mut scene = Scene::new();
-    // Reading is in nobody's way.
+    // Reading conflicts with nobody.
     let (.., own) = delegated(&mut scene.other, &mut scene.second, b"file");
     assert_eq!(own, None, "it cannot be called");
     assert!(scene.first.called().is_empty());
@@ -167,7 +168,7 @@ fn a_read_delegation_is_recalled_before_another_client_opens_for_writing() {
     assert_eq!(calls.len(), 1);
     let heard = hear(&calls[0]);
     assert_eq!(heard.stateid, scene.given);
-    // Asked once is enough.
+    // One recall is enough.
     assert_eq!(writes(&mut scene.other, &mut scene.second, b"file"), NfsStat::Delay);
     assert!(scene.first.called().is_empty());
     let reply = heard.answer(NfsStat::Ok, NfsStat::Ok);
@@ -179,8 +180,9 @@ fn a_read_delegation_is_recalled_before_another_client_opens_for_writing() {
     assert_eq!(scene.give_back(), NfsStat::BadStateId);
 }
 
-/// A client that opens a file for writing past its own READ delegation may have it open through another mount, whose copy does not
-/// know of that. The delegation is called back once, nobody waits for it but the writer's CLOSE, and that for a moment alone.
+/// A client that opens a file for writing outside its own READ delegation may have it open through another
+/// mount, whose cache does not know of that. The delegation is recalled once. Only the writer's CLOSE waits
+/// for it, and only for a moment.
 // RFC 8881 10.3.1
 #[test]
 fn a_clients_own_open_for_writing_calls_its_delegation_back_and_its_close_waits_for_that() {
@@ -214,7 +216,7 @@ fn a_clients_own_open_for_writing_calls_its_delegation_back_and_its_close_waits_
     }
 }
 
-/// After which it is forgotten that a delegation of a file was recalled once.
+/// The time after which the recall of a delegation is forgotten.
 const QUIET_MS: u64 = 2000;
 
 // RFC 8881 10.4.4
@@ -224,7 +226,7 @@ fn whoever_has_a_delegation_recalled_comes_before_the_next_one() {
     assert_eq!(scene.write(), NfsStat::Delay);
     scene.pass(5000);
     assert_eq!(scene.give_back(), NfsStat::Ok);
-    // The other one has not come again yet.
+    // The other client has not tried again yet.
     let (_, open, given) = delegated(&mut scene.holder, &mut scene.first, b"file");
     assert_eq!(given, None);
     let handle = scene.handle.clone();
@@ -267,7 +269,7 @@ fn a_delegation_is_recalled_before_another_client_changes_attributes_or_names() 
         scene.holder.on(&mut scene.first, &handle, &[closing(open)]).ok();
         scene.given = given.expect("a delegation again");
     }
-    // What it does itself takes nothing from it.
+    // The client's own operations do not recall its delegation.
     let undo = Args::Remove(nfs_wire::op::names::RemoveArgs { target: b"further" });
     scene.other.run(&mut scene.second, &[Args::PutRootFh, lookup(EXPORT), undo]).status();
     scene.first.called();
@@ -345,7 +347,7 @@ fn a_call_that_the_client_has_not_taken_uses_no_number_up() {
         (2, NfsStat::Ok),
         (3, NfsStat::SeqMisordered),
         (2, NfsStat::SeqMisordered),
-        // It has begun anew.
+        // The client has started from the beginning.
         (1, NfsStat::Ok),
         (2, NfsStat::BadSession),
         (2, NfsStat::Ok),
@@ -366,10 +368,10 @@ fn a_back_channel_on_whose_numbers_nobody_agrees_is_told_as_faulty_until_a_call_
     assert_eq!(scene.write(), NfsStat::Delay);
     for (sequence, is_faulty) in [
         (NfsStat::SeqMisordered, false),
-        // One less, and the first: it may have lost an answer, or begun anew.
+        // One less, and the first: the client may have missed a reply, or started from the beginning.
         (NfsStat::SeqMisordered, false),
         (NfsStat::SeqMisordered, true),
-        // It may be busy, which tells nothing.
+        // The client may be busy, which says nothing.
         (NfsStat::Delay, true),
         (NfsStat::Ok, false),
         (NfsStat::BadSession, true),
@@ -401,7 +403,7 @@ fn a_recall_over_a_silent_connection_is_made_on_another_too() {
     let heard = hear(&again[0]);
     assert_eq!((heard.slot, heard.sequence, again.len()), (unheard.slot, unheard.sequence, 1));
     spare.reply(&heard.answer(NfsStat::Ok, NfsStat::Delay));
-    // An answer that comes late changes nothing.
+    // A late reply changes nothing.
     scene.first.reply(&unheard.answer(NfsStat::Ok, NfsStat::Delay));
     scene.pass(1000);
     let next = scene.call();
@@ -418,7 +420,7 @@ fn who_cannot_be_called_is_called_when_it_binds_a_connection_again() {
     assert_eq!(scene.write(), NfsStat::Delay);
     bind_back(&mut scene.first, &scene.holder);
     assert_eq!(scene.call().stateid, scene.given);
-    // Also when the session is gone, and with another one.
+    // Also if the session is gone, and over another session.
     let mut spare = scene.world.connect();
     let gone = nfs_wire::op::destroy::SessionArgs { sessionid: scene.holder.session };
     spare.call(1, &[Args::DestroySession(gone)]).ok();
@@ -467,7 +469,7 @@ fn a_write_delegation_is_given_to_who_wants_it_and_recalled_before_another_clien
         let look = Args::GetAttr(nfs_wire::op::getattr::Args { attr_request: wanted });
         scene.other.run(&mut scene.second, &[Args::PutRootFh, lookup(EXPORT), lookup(name), look]).status()
     };
-    // Whoever does not say that it wants one has none that writes.
+    // A client that does not ask for a write delegation gets none.
     for (want, is_given) in [(open::ShareAccess::empty(), false), (open::ShareAccess::WANT_WRITE_DELEG, true)]
     {
         let access = open::ShareAccess::BOTH | want;
@@ -501,7 +503,7 @@ fn a_write_delegation_is_given_to_who_wants_it_and_recalled_before_another_clien
     }
 }
 
-/// A file on which the holder has a delegation to write, and another beside it.
+/// A file with a write delegation of the holder, and another file beside it.
 fn with_writer(scene: &mut Scene) -> (Vec<u8>, StateId) {
     assert_eq!(scene.give_back(), NfsStat::Ok);
     let (_, made) = scene.other.create(&mut scene.second, b"made");
@@ -560,13 +562,13 @@ fn a_listing_tells_no_size_that_a_writer_may_have_changed() {
         Ok((found.entries.iter().map(of).collect::<Vec<_>>(), found.eof))
     };
     let mut scene = Scene::new();
-    // The cookies of the first two entries would be the protocol's own.
+    // The cookies of the first two entries would be those that the protocol reserves.
     for name in [&b"second"[..], b"third"] {
         let (made, open) = scene.other.create(&mut scene.second, name);
         scene.other.on(&mut scene.second, &made, &[closing(open)]).ok();
     }
     let (_, given) = with_writer(&mut scene);
-    // RpcCredentials can go on without is told of the others.
+    // A client that can continue without these attributes gets the other entries.
     let (mut entries, eof) = list(&mut scene, 0, &[AttrNum::RdattrError, AttrNum::Size]).unwrap();
     entries.sort_by(|one, other| one.0.cmp(&other.0));
     let shown: Vec<_> = entries.iter().map(|(name, _, first)| (&name[..], *first)).collect();
@@ -575,7 +577,7 @@ fn a_listing_tells_no_size_that_a_writer_may_have_changed() {
         [(&b"file"[..], Some(Ok(0))), (b"made", delayed), (b"second", Some(Ok(0))), (b"third", Some(Ok(0)))];
     assert_eq!((shown, eof), (wanted.to_vec(), true));
     assert_eq!(scene.call().stateid, given);
-    // RpcCredentials cannot is told up to there, and then to come again.
+    // A client that cannot gets the entries up to there, and NFS4ERR_DELAY after that.
     let mut cookie = 0;
     while let Ok((entries, eof)) = list(&mut scene, cookie, &[AttrNum::Size]) {
         assert!(!eof && entries.iter().all(|(name, ..)| name != b"made"), "{entries:?}");
@@ -591,7 +593,7 @@ fn what_is_not_given_back_in_time_is_taken_away_and_the_client_is_told() {
     assert_eq!(scene.write(), NfsStat::Delay);
     let heard = scene.call();
     scene.first.reply(&heard.answer(NfsStat::Ok, NfsStat::Ok));
-    // It renews its lease meanwhile.
+    // The client renews its lease meanwhile.
     scene.pass(1000 * u64::from(LEASE_S) - 1);
     scene.holder.run(&mut scene.first, &[Args::PutRootFh]).ok();
     assert_eq!(scene.write(), NfsStat::Delay);
@@ -664,7 +666,7 @@ fn no_read_delegation_goes_to_a_client_that_writes_or_locks_the_file_itself() {
     let (_, writer) = client.create(&mut wire, b"file");
     let (handle, reader, given) = delegated(&mut client, &mut wire, b"file");
     assert_eq!(given, None, "it has the file open for writing");
-    // The opens are of one owner, so that both stateids are of one open.
+    // The opens are of one owner, so both stateids are of one open.
     client.on(&mut wire, &handle, &[closing(StateId { seqid: 0, ..writer })]).ok();
     assert_eq!(reader.other, writer.other);
     let access = open::ShareAccess::READ;

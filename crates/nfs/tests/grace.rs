@@ -1,4 +1,5 @@
-//! A restart: who may take up what they had, who waits meanwhile, and when that is over (RFC 8881 8.4.2).
+//! A restart: the clients that may reclaim, the requests that wait meanwhile, and the end of the grace period
+//! (RFC 8881 8.4.2).
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ const BOTH: ShareAccess = ShareAccess::BOTH;
 const NONE: ShareDeny = ShareDeny::empty();
 const COMPLETE: Args<'static> = Args::ReclaimComplete(destroy::ReclaimCompleteArgs { one_fs: false });
 
-/// A server with one client that has a file open, and locks its first ten bytes.
+/// A server with one client that has a file open and its first ten bytes locked.
 struct Scene {
     world: World,
     handle: Vec<u8>,
@@ -35,13 +36,13 @@ impl Scene {
         Scene { world, handle, client }
     }
 
-    /// The server begins anew; the client is not back yet.
+    /// Restarts the server. The client is not back yet.
     fn restart(mut self) -> Scene {
         self.world = self.world.restarted();
         self
     }
 
-    /// The client with a new session.
+    /// Gives the client a new session.
     fn come_back(&mut self, wire: &mut Wire) {
         self.client = Client::before_reclaim(wire, b"client", 1);
     }
@@ -127,7 +128,7 @@ fn an_open_and_its_lock_are_taken_up_and_nobody_gets_between() {
     let mut scene = Scene::new().restart();
     let (mut first, mut second) = (scene.world.connect(), scene.world.connect());
     let mut other = Client::new(&mut second, b"other", 1);
-    // Nothing of what is not kept has to wait.
+    // Files without kept state do not have to wait.
     let (free, open) = other.create(&mut second, b"free");
     other.on(&mut second, &free, &[locking(open, b"locker", (0, 1), false)]).ok();
     assert_eq!(other.on(&mut second, &scene.handle, &[anew(READ, NONE)]).status(), NfsStat::Grace);
@@ -178,7 +179,7 @@ fn a_client_is_told_to_claim_until_it_says_that_it_is_done() {
     assert!(!flags(&other.run(&mut second, &[]).ok()).contains(StatusFlags::RESTART_RECLAIM_NEEDED));
     scene.come_back(&mut first);
     assert!(flags(&scene.client.run(&mut first, &[]).ok()).contains(StatusFlags::RESTART_RECLAIM_NEEDED));
-    // Nothing new before.
+    // No new state before that.
     let free =
         other.run(&mut second, &[Args::PutRootFh, lookup(EXPORT), opening(open::OpenHow::NoCreate, b"x")]);
     assert_eq!(free.status(), NfsStat::Grace);
@@ -237,7 +238,7 @@ fn an_open_is_as_narrow_as_what_was_claimed_of_it() {
     scene.client.on(&mut first, &scene.handle, &[claiming(READ, NONE, DelegationType::None)]).ok();
     scene.client.run(&mut first, &[COMPLETE]).ok();
     let mut other = Client::new(&mut second, b"other", 1);
-    // Nobody has it open for writing any more.
+    // Nobody has the file open for writing any more.
     other.on(&mut second, &scene.handle, &[anew(READ, ShareDeny::WRITE)]).ok();
 }
 
@@ -257,7 +258,7 @@ fn the_grace_ends_after_a_lease_and_nothing_waits_for_who_did_not_come() {
     scene.come_back(&mut first);
     let late = scene.client.on(&mut first, &scene.handle, &[claiming(BOTH, NONE, DelegationType::None)]);
     assert_eq!(late.status(), NfsStat::NoGrace);
-    // Nor after another restart, in which it is the other's.
+    // Not after another restart either: the file is the other client's then.
     let mut scene = scene.restart();
     let mut first = scene.world.connect();
     scene.come_back(&mut first);
@@ -299,7 +300,7 @@ fn only_who_was_there_may_claim() {
     let mut stranger = Client::before_reclaim(&mut second, b"stranger", 1);
     let refused = stranger.on(&mut second, &scene.handle, &[claiming(READ, NONE, DelegationType::None)]);
     assert_eq!(refused.status(), NfsStat::NoGrace);
-    // One that has begun anew itself has nothing any more, and who waited need not.
+    // A client that has restarted itself has no state any more, and requests that waited for it continue.
     let Args::ExchangeId(args) = introduce(b"client") else { panic!("EXCHANGE_ID") };
     let clientowner = exchange_id::ClientOwner { verifier: [9; 8], ownerid: Identity(b"client") };
     let introduced = first.call(1, &[Args::ExchangeId(exchange_id::Args { clientowner, ..args })]).ok();
@@ -340,7 +341,7 @@ fn a_claim_that_is_not_on_record_is_granted_when_nothing_is_in_the_way() {
             _ => unreachable!(),
         }
     };
-    // The one that made it writes itself.
+    // The open that denies writing belongs to another client.
     let opened_so = other.on(&mut wire, &denied, &[Args::Open(deny)]).status();
     assert_eq!(opened_so, NfsStat::ShareDenied);
     let scene_handle = scene.handle.clone();
@@ -350,7 +351,7 @@ fn a_claim_that_is_not_on_record_is_granted_when_nothing_is_in_the_way() {
     // As if it had been opened under a delegation.
     let by_another = claiming_as(b"untold", READ, NONE, DelegationType::None);
     scene.client.on(&mut wire, &scene_handle, &[by_another]).ok();
-    // What another client may claim is in the way of denying it.
+    // An open that another client may reclaim conflicts with the denial.
     let conflicts = claiming(READ, ShareDeny::WRITE, DelegationType::None);
     assert_eq!(scene.client.on(&mut wire, &denied, &[conflicts]).status(), NfsStat::ReclaimConflict);
     let stateid = claim(&mut scene.client, &mut wire, &scene_handle);
@@ -458,7 +459,7 @@ fn who_can_wait_waits_for_what_is_kept_and_goes_on_when_it_is_given_back() {
     };
     let Step::Wait(_) = scene.world.engine.create(&caller, &request) else { panic!("it should wait") };
     assert!(!woken.0.load(std::sync::atomic::Ordering::Acquire));
-    // The client claims nothing.
+    // The client reclaims nothing.
     scene.come_back(&mut wire);
     scene.client.run(&mut wire, &[COMPLETE]).ok();
     assert!(woken.0.load(std::sync::atomic::Ordering::Acquire));
@@ -498,7 +499,8 @@ fn a_delegation_is_taken_up_and_recalled_as_before() {
     maker.on(&mut second, &handle, &[anew(BOTH, NONE)]).ok();
 }
 
-/// A server that keeps its clients, one of which can be called and has a READ delegation, and another with its wire.
+/// A server that records its clients. One of them can be called and has a READ delegation; another has its
+/// own connection.
 fn with_a_delegation() -> (World, Wire, Wire, Client, Vec<u8>) {
     let world = World::lasting();
     let (mut first, mut second) = (world.connect(), world.connect());
@@ -557,7 +559,7 @@ fn a_delegation_that_was_taken_away_is_not_taken_up() {
     assert!(matches!(open.delegation, open::Delegation::None), "{open:?}");
 }
 
-/// A server that records opens, and a client that has made a file and closed it.
+/// A server that records opens, and a client that has created a file and closed it.
 fn with_a_closed_file() -> (World, Wire, Client, Vec<u8>) {
     let world = World::lasting();
     let mut wire = world.connect();

@@ -1,4 +1,4 @@
-//! What no decent client sends: each time the status that the RFC names, and nothing has changed.
+//! Requests that no decent client sends. Each gets the status of the RFC, and changes nothing.
 
 use std::ops::ControlFlow;
 
@@ -14,9 +14,9 @@ use testkit::nfs::*;
 use volume::{OpenHow, Patience, Volume};
 use wire::Frame;
 
-/// What the file of the tests holds.
+/// The content of the file.
 const CONTENT: &[u8] = b"as it was";
-/// Bytes of a call in front of its credential.
+/// Bytes of a call before its credential.
 const CALL_HEAD: usize = 24;
 
 /// A server with a file that is open.
@@ -61,7 +61,7 @@ impl Scene {
         all
     }
 
-    /// Runs operations on the file and expects this of the last.
+    /// Runs operations on the file. The last one must get this status.
     #[track_caller]
     fn refuses(&mut self, operations: &[Args<'_>], status: NfsStat) {
         let before = self.seen();
@@ -90,7 +90,7 @@ fn message(minor: u32, operations: &[Args<'_>]) -> Vec<u8> {
     writer.finish().bytes()[MARK..].to_vec()
 }
 
-/// The same with an AUTH_SYS credential that names so many groups.
+/// The same with an AUTH_SYS credential of this many groups.
 fn message_of_groups(count: u32, operations: &[Args<'_>]) -> Vec<u8> {
     let plain = message(1, operations);
     let mut body = vec![0; 4];
@@ -101,12 +101,12 @@ fn message_of_groups(count: u32, operations: &[Args<'_>]) -> Vec<u8> {
     let mut out = plain[..CALL_HEAD].to_vec();
     out.extend_from_slice(&1_u32.to_be_bytes());
     put_opaque(&body, &mut out);
-    // Behind the empty credential.
+    // After the empty credential.
     out.extend_from_slice(&plain[CALL_HEAD + 8..]);
     out
 }
 
-/// The status of an answered COMPOUND and how many results it has; none for an answer of RPC alone.
+/// The status of a COMPOUND's reply and its number of results. None for a reply of RPC alone.
 fn compound_of(answer: &[u8]) -> Option<(NfsStat, usize)> {
     match Message::parse(answer) {
         Ok(Message::Reply(rpc::RpcReply { outcome: Ok(Accepted::Success(body)), .. })) => {
@@ -132,7 +132,7 @@ fn a_message_that_is_cut_does_nothing_wherever_it_is_cut() {
         let mut wire = scene.world.connect();
         let answers = wire.deliver(&whole[..len]);
         let answered = answers.first().map(|answer| compound_of(answer));
-        // Not even a call; arguments that are none; an operation that is none, in the slot if SEQUENCE came before it.
+        // Not even a call; invalid arguments; an invalid operation, in the slot if SEQUENCE came before it.
         let is_in_slot = match answered {
             None => !wire.is_closed(),
             Some(None) => false,
@@ -172,7 +172,7 @@ fn what_is_longer_than_the_session_allows_is_refused_as_a_whole() {
     let mut run = |operations: &[Args<'_>], cached| {
         let all = [&[scene.client.sequence(0, cached), put(&file)][..], operations].concat();
         let answer = scene.wire.call(1, &all);
-        // What was refused by SEQUENCE itself has left the slot as it was.
+        // A request that SEQUENCE itself refused has left the slot unchanged.
         if answer.results().len() == 1 {
             scene.client.sequences[0] -= 1;
         }
@@ -297,10 +297,10 @@ fn a_forged_handle_is_bad_and_one_of_what_is_gone_is_stale() {
     scene.client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), remove]).ok();
     let mut third = scene.world.connect();
     assert_eq!(scene.client.on(&mut third, &good, &[Args::GetFh]).status(), NfsStat::Stale);
-    // Nor has a later file of the same name that handle.
+    // A later file of the same name has another handle.
     scene.client.create(&mut wire, b"file");
     assert_eq!(scene.client.on(&mut third, &good, &[Args::GetFh]).status(), NfsStat::Stale);
-    // An export that is not served any more.
+    // An export that is no longer served.
     let root = scene.client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), Args::GetFh]).ok();
     let Res::GetFh(Ok(root)) = root.last() else { panic!("{root:?}") };
     scene.world.server.set_exports([]);
@@ -395,7 +395,7 @@ fn slots_and_sessions_that_are_not_there_and_numbers_out_of_order() {
     }
     scene.wire.call(1, &[Args::Sequence(good), Args::PutRootFh, Args::GetFh]).ok();
     scene.client.sequences[0] += 1;
-    // SEQUENCE once more, and operations that need one without it.
+    // A second SEQUENCE, and operations that need one without it.
     scene.refuses(&[Args::Sequence(good)], NfsStat::SequencePos);
     assert_eq!(
         scene.wire.call(1, &[Args::PutRootFh, lookup(EXPORT), remove]).status(),
@@ -433,7 +433,7 @@ fn attributes_that_are_unknown_are_left_out_of_an_answer_and_refused_in_a_change
             create::Args { objtype: create::CreateType::Dir, objname: b"new", createattrs: attributes };
         scene.refuses_in_root(&[Args::Create(make)], status);
     }
-    // What can only be written is not to be read.
+    // Attributes that can only be set cannot be read.
     let get = Args::GetAttr(getattr::Args { attr_request: Bitmap::of(&[AttrNum::TimeModifySet.get()]) });
     scene.refuses(&[get], NfsStat::Inval);
     let mut room = Vec::new();
@@ -486,7 +486,8 @@ fn names_that_are_none_are_refused_by_every_operation() {
     }
 }
 
-// A cut connection is opened again and goes on with a WRITE of a session that is bound to others, without a BIND_CONN.
+// After a cut, the connection is opened again and continues with a WRITE of a session that is bound to other
+// connections, without BIND_CONN_TO_SESSION.
 #[test]
 fn a_long_message_is_taken_only_of_a_session_that_is_there() {
     const SHORT: usize = 128 * 1024;
@@ -498,7 +499,7 @@ fn a_long_message_is_taken_only_of_a_session_that_is_there() {
     let long = fresh.written(1, &operations);
     let head = &long[..wire::limits::HEAD];
     assert_eq!(fresh.takes(head), (SHORT, true));
-    // Also of a session that is gone, so that its client learns of it; nothing else that is long.
+    // Also for a session that is gone, so that its client learns of that. No other long message is accepted.
     let mut strange = long.clone();
     let at = long.windows(16).position(|bytes| bytes == scene.client.session).expect("its session");
     strange[at] ^= 1;
@@ -508,11 +509,11 @@ fn a_long_message_is_taken_only_of_a_session_that_is_there() {
     for head in [&without[..4096], &reply[..4096], &[0; 4096], &[0xff; 4096], &[]] {
         assert_eq!(fresh.takes(head), (SHORT, false));
     }
-    // It carries the session from then on.
+    // The connection carries the session from then on.
     fresh.send(&long);
     assert!(fresh.takes(&[]).0 > 1 << 20);
     assert!(scene.wire.takes(&[]).0 > 1 << 20);
-    // Until that has ended.
+    // Until the session has ended.
     let end = nfs_wire::op::destroy::SessionArgs { sessionid: scene.client.session };
     scene.wire.call(1, &[Args::DestroySession(end)]).ok();
     assert_eq!((fresh.takes(head), scene.wire.takes(head)), ((SHORT, true), (SHORT, true)));

@@ -1,4 +1,4 @@
-//! Locks of a lock-owner whose stateid comes and goes.
+//! Locks of a lock-owner whose stateid is created and freed.
 
 use std::sync::mpsc;
 
@@ -8,7 +8,7 @@ use nfs_wire::op::{Args, Res, stateid};
 use nfs_wire::types::{Identity, LockType, StateId, StateOwner};
 use testkit::nfs::*;
 
-/// LOCK of the first ten bytes under an owner that comes with an open.
+/// LOCK of the first ten bytes, under a new owner of an open.
 fn locking(open_stateid: StateId) -> Args<'static> {
     let lock_owner = StateOwner { clientid: 0, owner: Identity(b"owner") };
     let new = OpenToLockOwner { open_seqid: 0, open_stateid, lock_seqid: 0, lock_owner };
@@ -83,8 +83,8 @@ fn a_lock_of_another_file_than_that_of_its_open_leaves_nothing_behind() {
     assert_eq!(known.counts(), (2, 0, 0));
 }
 
-// Linux frees the stateid of an owner that holds nothing while the same owner may already lock again over another
-// connection (found by proving/kernel_client/mixed.py: the client had a lock of which the server knew nothing).
+// Linux frees the stateid of an owner without locks while the same owner may already lock again over another
+// connection (found by proving/kernel_client/mixed.py: the client had a lock that the server did not know).
 #[test]
 fn a_lock_that_is_taken_while_its_owners_stateid_is_being_freed_stays() {
     let world = World::new();

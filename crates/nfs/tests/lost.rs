@@ -1,4 +1,4 @@
-//! What was written and is lost, because the host could not bring it to stable storage.
+//! Written data that is lost because the host could not bring it to stable storage.
 
 use nfs_wire::NfsStat;
 use nfs_wire::op::open::OpenHow;
@@ -29,8 +29,8 @@ impl Writer {
     }
 }
 
-// RFC 8881 18.3.3: a host says once that it could not store what was written, and the next one who asks is told that all is
-// well. What that one has written is in no memory any more but its own, so it is told to send it again.
+// RFC 8881 18.3.3: a host reports once that it could not store written data, and reports success to the next
+// one who asks. The data of that one exists only in its own memory, so it must be told to send it again.
 #[test]
 fn who_was_not_told_that_written_data_is_lost_writes_it_again() {
     for fails in [StableHow::Unstable, StableHow::FileSync] {

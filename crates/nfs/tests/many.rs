@@ -1,4 +1,4 @@
-//! A client with very many files: giving one back takes as long as with few.
+//! A client with very many files: releasing one takes as long as with few.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use nfs_wire::op::open::{ShareAccess, ShareDeny};
 use testkit::nfs::{Client, Wire, World};
 use volume::NodeId;
 
-/// Files that the client has: were all looked at for each, the test would take many minutes.
+/// Number of files of the client. If each release looked at all of them, the test would take many minutes.
 const FILES: u64 = 100_000;
 
-/// What the client has of one file.
+/// The states of the client on one file.
 struct Has {
     node: NodeId,
     open: Arc<LockingState>,
@@ -20,7 +20,7 @@ struct Has {
     delegation: Arc<LockingState>,
 }
 
-/// A client that has a file open, of which further states are made.
+/// A client with an open file, from which further states are made.
 struct Ground {
     _world: World,
     _wire: Wire,
@@ -41,7 +41,7 @@ impl Ground {
         Ground { _world: world, _wire: wire, client, first, keys: 1 << 40 }
     }
 
-    /// The place of a state of the file with this number.
+    /// The fields of a state of the file with this number.
     fn place(&mut self, node: NodeId) -> NewState {
         self.keys += 1;
         let (export, handle) = (Arc::clone(&self.first.export), self.first.handle);

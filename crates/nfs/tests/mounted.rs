@@ -1,5 +1,5 @@
-//! A file system that is mounted below an export, seen from the client. Without the privilege to mount each test says that it was
-//! skipped.
+//! A file system that is mounted below an export, seen from the client. Without the privilege to mount, each
+//! test reports that it was skipped.
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +15,7 @@ use nfs_wire::types::*;
 use testkit::nfs::*;
 use volume_posix::PosixVolume;
 
-/// Says that the test which calls this leaves out what it is for: to the terminal, past the harness.
+/// Reports that the calling test is skipped: to the terminal, past the harness.
 fn skipped(why: &str) {
     let thread = std::thread::current();
     let _ = writeln!(std::io::stderr(), "SKIPPED {}: {why}", thread.name().unwrap_or("a test"));
@@ -26,7 +26,7 @@ fn run(program: &str, arguments: &[&str]) -> bool {
     done.is_ok_and(|status| status.success())
 }
 
-/// Something mounted, and unmounted when it is dropped.
+/// A mount, which is unmounted on drop.
 struct Mounted(PathBuf);
 
 impl Drop for Mounted {
@@ -35,14 +35,14 @@ impl Drop for Mounted {
     }
 }
 
-/// An export with the directory `m`, in which a file system is mounted that has the file `f`.
+/// An export with the directory `m`, on which a file system with the file `f` is mounted.
 struct Scene {
     place: tempfile::TempDir,
     mounted: Option<Mounted>,
 }
 
 impl Scene {
-    /// None, and the test is skipped, where nothing can be mounted.
+    /// None if nothing can be mounted. The test is skipped then.
     fn new(mount: impl Fn(&Path, &Path) -> bool) -> Option<Scene> {
         let place = tempfile::tempdir().expect("a directory");
         std::fs::create_dir_all(place.path().join("files/m")).expect("a directory");
@@ -66,14 +66,14 @@ impl Scene {
         true
     }
 
-    /// A server of it, as it is after each start.
+    /// A server of the export, as after each start.
     fn serve(&self) -> World {
         let (files, beside) = (self.place.path().join("files"), self.place.path().join("beside"));
         World::on(Arc::new(PosixVolume::open(&files, &beside).expect("a volume")))
     }
 }
 
-/// A small ext4 in a file, which lasts over a remount.
+/// A small ext4 in a file. It survives a remount.
 fn ext4(place: &Path, top: &Path) -> bool {
     let image = place.join("image");
     let [path, top] = [&image, top].map(|path| path.to_str().expect("text"));
@@ -94,7 +94,7 @@ fn bitmap(numbers: &[AttrNum]) -> Bitmap {
 
 const ASKED: &[AttrNum] = &[AttrNum::Fsid, AttrNum::Fileid, AttrNum::SpaceTotal, AttrNum::MountedOnFileid];
 
-/// What the attributes of a file say of where it is.
+/// The attributes of a file that tell its file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Where {
     fsid: FsId,
@@ -119,7 +119,7 @@ impl Where {
     }
 }
 
-/// What a path in the export leads to, and its filehandle.
+/// The attributes and the filehandle of a path in the export.
 fn look(client: &mut Client, wire: &mut Wire, path: &[&str]) -> (Where, Vec<u8>) {
     let names = path.iter().map(|name| lookup(name.as_bytes()));
     let get = Args::GetAttr(getattr::Args { attr_request: bitmap(ASKED) });
@@ -132,7 +132,7 @@ fn look(client: &mut Client, wire: &mut Wire, path: &[&str]) -> (Where, Vec<u8>)
     (told, handle.object.0.to_vec())
 }
 
-/// The entries of the export's root: names, where they are, whether with a filehandle.
+/// The entries of the export's root: name, file system, whether with a filehandle, and error.
 fn list(client: &mut Client, wire: &mut Wire, more: &[AttrNum]) -> Vec<(String, Where, bool, NfsStat)> {
     let wanted = [ASKED, &[AttrNum::Filehandle], more].concat();
     let list = Args::ReadDir(readdir::Args {
@@ -161,7 +161,8 @@ fn list(client: &mut Client, wire: &mut Wire, more: &[AttrNum]) -> Vec<(String, 
     entries
 }
 
-/// The number of what a directory lists under a name, which is that of a covered directory.
+/// The inode number that a directory lists under a name. For a covered directory it is that of the directory
+/// below.
 fn listed_number(scene: &Scene, name: &str) -> u64 {
     use std::os::unix::fs::DirEntryExt;
     let entries = std::fs::read_dir(scene.place.path().join("files")).expect("a directory");
@@ -180,13 +181,13 @@ fn a_mounted_file_system_is_entered_and_listed_with_an_fsid_of_its_own() {
         let (own, _) = look(&mut client, &mut wire, &["own"]);
         let (top, _) = look(&mut client, &mut wire, &["m"]);
         let (file, handle) = look(&mut client, &mut wire, &["m", "f"]);
-        // What is on the export's own file system is told as ever.
+        // Files on the export's own file system are unaffected.
         assert_eq!((root.fsid, own.fsid), (FsId { major: 1, minor: 0 }, FsId { major: 1, minor: 0 }));
         let inode = |path: PathBuf| std::fs::metadata(path).expect("a file").ino();
         let number = inode(scene.place.path().join("files/own"));
         assert_eq!((own.fileid, own.mounted_on), (number, number));
         assert_eq!(own.total, root.total);
-        // What is mounted has its own fsid and room, and its top covers a directory of the export.
+        // The mounted file system has its own fsid and space, and its root covers a directory of the export.
         assert_ne!(top.fsid, root.fsid);
         assert_eq!((top.fsid.major, file.fsid, file.total), (1, top.fsid, top.total));
         assert_ne!(top.total, root.total);
@@ -227,7 +228,7 @@ fn a_filehandle_outlives_the_server_and_a_remount_and_is_stale_in_between() {
         Where::of(found.obj_attributes.iter().map(|attribute| attribute.expect("an attribute")))
     };
     assert_eq!(seen(&client.on(&mut wire, &handle, &[get()]).ok()), told);
-    // What nobody asks for is let go of: then it can be unmounted.
+    // Unused items are freed, so the file system can be unmounted.
     let top = scene.top();
     let is_unmounted = (0..20).any(|_| {
         world.pass(3);
@@ -245,7 +246,7 @@ fn a_filehandle_outlives_the_server_and_a_remount_and_is_stale_in_between() {
     }
 }
 
-/// Mounts a file system of FUSE whose process is gone, for this user. Nobody but them may ask it anything.
+/// Mounts a FUSE file system whose process is gone, for this user. Only that user may access it.
 fn fuse_of_nobody(top: &Path, user: u32) -> Option<Mounted> {
     std::fs::create_dir_all(top).expect("a directory");
     let device = std::fs::File::options().read(true).write(true).open("/dev/fuse").ok()?;
@@ -275,7 +276,7 @@ fn what_the_host_lists_and_does_not_show_is_listed_with_an_error() {
     }
 }
 
-/// A part of a file system is mounted, and a directory is moved to another part, which is not.
+/// Mounts a part of a file system, and moves a directory to another part, which is not mounted.
 #[test]
 fn what_the_host_moves_out_of_the_part_that_is_mounted_is_stale() {
     let outside = |place: &Path| place.join("outside");
@@ -307,7 +308,7 @@ fn what_the_host_moves_out_of_the_part_that_is_mounted_is_stale() {
 
 #[test]
 fn what_has_no_filehandle_is_listed_all_the_same() {
-    // An overlay gives no handles unless it is mounted for that.
+    // An overlay has no filehandles unless it is mounted with them.
     let overlay = |place: &Path, top: &Path| {
         let [lower, upper, work] = ["lower", "upper", "work"].map(|name| place.join(name));
         for path in [&lower, &upper, &work] {

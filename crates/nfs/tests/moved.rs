@@ -1,4 +1,4 @@
-//! What a program of the host moves while clients have its filehandle.
+//! Files that a program of the host moves while clients have their filehandles.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use volume::faulty::{Call, Fault, Plan};
 use volume::{Failure, HostEvent, Name, Volume};
 use volume_posix::PosixVolume;
 
-/// A share on a directory of the host, beside which others lie.
+/// A share on a directory of the host, with other directories beside it.
 struct Bench {
     place: tempfile::TempDir,
     world: World,
@@ -29,7 +29,7 @@ impl Bench {
         Bench { place, world, wire, client }
     }
 
-    /// A server on it, and a client that can be called.
+    /// A server on the share, and a client that can be called.
     fn serve(place: &tempfile::TempDir) -> (World, Wire, Client) {
         let volume = PosixVolume::open(&place.path().join("files"), &place.path().join("beside")).unwrap();
         let world = World::on(Arc::new(volume));
@@ -44,12 +44,12 @@ impl Bench {
         (world, wire, client)
     }
 
-    /// Another server takes the place of this one.
+    /// Replaces the server by a new one.
     fn restart(&mut self) {
         (self.world, self.wire, self.client) = Bench::serve(&self.place);
     }
 
-    /// A program of the host does something: what this process does is no news to the server in it.
+    /// Runs a program on the host. The server would learn of changes by this process itself.
     fn runs<'a>(&self, program: &str, arguments: impl IntoIterator<Item = &'a OsStr>) {
         assert!(std::process::Command::new(program).args(arguments).status().unwrap().success());
     }
@@ -66,7 +66,7 @@ impl Bench {
         self.place.path().join("outside")
     }
 
-    /// The handle of what a path leads to.
+    /// The filehandle of a path.
     fn handle(&mut self, path: &[&'static [u8]]) -> Vec<u8> {
         let names = path.iter().map(|name| lookup(name));
         let all: Vec<_> =
@@ -76,7 +76,7 @@ impl Bench {
         handle.object.0.to_vec()
     }
 
-    /// What a request is told that looks a name up below a handle, in a later batch of requests.
+    /// The status of a lookup of a name below a filehandle, in a later batch of requests.
     fn looks(&mut self, handle: &[u8], name: &[u8]) -> NfsStat {
         self.wire.now.mono_ns += 1_000_000;
         self.client.on(&mut self.wire, handle, &[lookup(name)]).status()
@@ -92,7 +92,7 @@ fn a_directory_that_the_host_moves_out_of_the_share_is_stale_with_all_that_is_be
     let above = it.handle(&[b"above"]);
     std::fs::write(it.at("above/moved/below/f"), "f").unwrap();
     assert_eq!(it.looks(&below, b"f"), NfsStat::Ok);
-    // Within the share it is followed.
+    // Within the share the server follows the move.
     it.moves(it.at("above/moved"), it.at("elsewhere"));
     assert_eq!([it.looks(&moved, b"below"), it.looks(&below, b"f")], [NfsStat::Ok; 2]);
     it.moves(it.at("elsewhere"), it.outside());
@@ -109,7 +109,7 @@ fn a_directory_that_the_host_moves_away_while_its_changes_are_lost_is_stale() {
     let moved = it.handle(&[b"above", b"moved"]);
     let above = it.handle(&[b"above"]);
     assert_eq!(it.looks(&moved, b"below"), NfsStat::Ok);
-    // More than the host keeps for who does not ask for it.
+    // More events than the host queues for a reader that does not fetch them.
     let script = "cd \"$0\"; seq 40000 | xargs touch; mv moved ../../outside";
     it.runs("sh", ["-ec".as_ref(), script.as_ref(), it.at("above").as_os_str()]);
     assert_eq!(it.looks(&moved, b"below"), NfsStat::Stale);
@@ -138,7 +138,7 @@ fn a_directory_that_a_client_moves_is_known_where_it_is() {
     assert_eq!([it.looks(&moved, b"below"), it.looks(&below, b"none")], [NfsStat::Stale; 2]);
 }
 
-/// A directory `d` with `below` in it, in a share whose host fails as it is told, and its handle.
+/// A directory `d` with `below` in it, in a share whose host fails as planned; and its filehandle.
 fn failing() -> (World, Arc<Plan>, Wire, Client, Vec<u8>) {
     let (world, plan) = World::counted();
     let root = world.memory.root().unwrap();
@@ -170,12 +170,12 @@ fn a_host_that_fails_for_a_moment_makes_no_directory_stale_and_nothing_of_it_unk
     assert_eq!(looks(true).0, NfsStat::Io);
     plan.always(Call::Lookup, None);
     assert_eq!(looks(false), as_ever, "it is not looked for by its address");
-    // Descriptors that are kept for speed alone make room.
+    // Descriptors that are only cached make room.
     plan.add(Call::Lookup, 1, Fault::Fail(Failure::Exhausted));
     assert_eq!(looks(true).0, NfsStat::Ok);
 }
 
-/// OPEN by handle that wants a READ delegation; whether it is given.
+/// OPEN by filehandle with a request for a READ delegation. Returns whether it is granted.
 fn is_delegated(it: &mut Bench, handle: &[u8]) -> bool {
     let open = Args::Open(open::Args {
         seqid: 0,
@@ -201,7 +201,7 @@ fn a_delegation_of_a_file_whose_name_is_not_known_after_a_restart_ends_by_itself
     it.wire.now.mono_ns += 1_000_000;
     it.world.engine.before_batch(it.wire.now);
     assert_eq!(it.wire.called().len(), 0);
-    // Nobody would tell that the host changes it.
+    // Nobody would report a change by the host.
     it.wire.now.mono_ns += 61_000_000_000;
     it.world.engine.before_batch(it.wire.now);
     assert_eq!(it.wire.called().len(), 1, "recalled");

@@ -1,4 +1,4 @@
-//! OPENs that make a file which is there already, and cut it.
+//! OPENs that create a file that exists already, and truncate it.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use testkit::nfs::*;
 use volume::faulty::{Call, Fault};
 use volume::{Failure, Name, NodeId, Volume};
 
-/// OPEN of the file, which may be there already and is to be empty.
+/// OPEN of the file, which may exist already and is to be empty.
 fn cutting<'a>(owner: &'a [u8], share_access: ShareAccess, empty: &'a [u8]) -> Args<'a> {
     let attrs = Fattr { mask: Bitmap::of(&[AttrNum::Size.get()]), values: empty };
     opened_by(owner, share_access, ShareDeny::empty(), OpenHow::Create(CreateHow::Unchecked(attrs)))
@@ -58,7 +58,7 @@ impl Scene {
         }
     }
 
-    /// What is in the file.
+    /// The content of the file.
     fn content(&mut self) -> Vec<u8> {
         let (wire, client) = &mut self.one;
         let answer = client.on(wire, &self.handle, &[reading(StateId::READ_BYPASS, 0, 100)]).ok();
@@ -81,7 +81,7 @@ fn an_open_that_is_refused_leaves_in_the_file_what_is_there() {
         let (wire, client) = &mut scene.two;
         client.on(wire, &scene.handle, &[closing(denying)]).ok();
         assert_eq!(scene.content(), b"data", "{has_it_open}");
-        // What was open before is so still.
+        // The earlier open is still valid.
         if let Some(stateid) = before {
             let (wire, client) = &mut scene.one;
             let written = client.on(wire, &scene.handle, &[writing(stateid, 0, b"D"), closing(stateid)]);
@@ -125,7 +125,7 @@ fn an_open_cuts_the_file_also_where_it_may_not_write_itself() {
     }
 }
 
-// RFC 8881 18.16.3: UNCHECKED4 takes what is there
+// RFC 8881 18.16.3: UNCHECKED4 accepts an existing file
 #[test]
 fn a_file_that_somebody_else_makes_at_the_same_moment_is_opened_by_who_would_make_it() {
     let (world, plan) = World::counted();

@@ -1,4 +1,4 @@
-//! Names whose files a program of the host has replaced, of which nobody has heard yet.
+//! Names whose files a program of the host has replaced, before the server has heard of it.
 
 use nfs_wire::attr::Fattr;
 use nfs_wire::op::names::RemoveArgs;
@@ -26,7 +26,7 @@ impl Bench {
         Bench { world, wire, client, directory }
     }
 
-    /// Opens `a` and gives its handle.
+    /// Opens `a` and returns its filehandle.
     fn open(&mut self, how: OpenHow<'_>) -> Vec<u8> {
         let directory = self.directory.clone();
         let answer = self.client.on(&mut self.wire, &directory, &[opening(how, b"a"), Args::GetFh]).ok();
@@ -56,7 +56,7 @@ fn they_are_opened_and_removed_all_the_same() {
     let unchecked = || OpenHow::Create(CreateHow::Unchecked(Fattr::default()));
     let mut last = it.open(unchecked());
     for how in [OpenHow::NoCreate, unchecked()] {
-        // Found by its name, it is remembered.
+        // It is remembered since it was found by its name.
         assert_eq!(it.open(OpenHow::NoCreate), last);
         it.replace();
         let file = it.open(how);

@@ -1,4 +1,4 @@
-//! What permission bits let clients do, as on the host itself.
+//! The access that permission bits give to clients, as on the host itself.
 
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{self, Ace, AceFlags, AceMask, AceType, Attr, AttrNum, Fattr};
@@ -12,7 +12,7 @@ use testkit::nfs::*;
 use volume::security::posix::{PosixEntry, Tag, encode};
 use volume::{Name, Volume};
 
-/// A file of a user, a group and a mode, with four bytes in it, and a client.
+/// A file with a user, a group and a mode, with four bytes in it, and a client.
 struct Scene {
     wire: Wire,
     client: Client,
@@ -30,7 +30,7 @@ impl Scene {
         Scene { wire, client }
     }
 
-    /// Opens the file as a user, whose group is root's.
+    /// Opens the file as a user whose group is root's.
     fn open(&mut self, uid: u32, share_access: ShareAccess) -> Result<StateId, NfsStat> {
         self.wire.uid = uid;
         let Args::Open(asked) = opening(OpenHow::NoCreate, b"file") else { unreachable!() };
@@ -44,7 +44,7 @@ impl Scene {
         }
     }
 
-    /// Does something with the file as a user.
+    /// Runs an operation on the file as a user.
     fn on(&mut self, uid: u32, operation: Args<'_>) -> Answer {
         self.wire.uid = uid;
         let path = [Args::PutRootFh, lookup(EXPORT), lookup(b"file"), operation];
@@ -95,7 +95,8 @@ fn what_may_only_be_run_is_read_to_run_it_and_is_not_said_to_be_readable() {
     }
 }
 
-/// Linux closes what it may not read behind its own next open, so that the two are one open-owner's for a moment.
+/// Linux closes an unreadable open only after its own next open, so both belong to one open-owner for a
+/// moment.
 // RFC 8881 6.2.1.3.1, 18.16.3, 18.18
 #[test]
 fn an_owner_that_reads_to_run_may_open_for_writing_too_and_narrow_again() {
@@ -145,7 +146,7 @@ fn who_says_nothing_of_itself_is_anonymous_and_not_authenticated() {
     }
 }
 
-/// Every way to make a file with a mode, below a directory that hands everything down to everybody.
+/// Every way to create a file with a mode, in a directory that passes every right down to everybody.
 // RFC 8881 6.4.3
 #[test]
 fn a_mode_is_applied_to_what_is_inherited_whichever_way_a_file_is_made() {
@@ -216,7 +217,7 @@ fn a_mode_is_applied_to_what_is_inherited_whichever_way_a_file_is_made() {
 fn the_hosts_list_lets_whom_it_names_and_its_mask_lets_nobody() {
     let world = World::new();
     let host = world.memory.root().unwrap().create_file(&name(), 0o600, None).unwrap();
-    // The group of whoever asks here is root's.
+    // The group of all users here is root's.
     host.set_owner(Some(1000), Some(0)).unwrap();
     let entry = |tag, bits, id| PosixEntry { tag, bits, id };
     let list = encode(&[
@@ -281,7 +282,7 @@ fn the_mode_of_a_symbolic_link_is_set_without_effect() {
     let Res::SetAttr(told) = answer.last() else { panic!("{answer:?}") };
     assert!(told.attrsset.iter().any(|number| number == AttrNum::Mode.get()));
     assert_eq!(owners(&world, b"l"), before);
-    // RpcCredentials may not change it is told so all the same.
+    // A user who may not change it still gets the error.
     wire.uid = 7;
     let set = Args::SetAttr(setattr::Args { stateid: StateId::ANONYMOUS, obj_attributes });
     let answer = client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), lookup(b"l"), set]);

@@ -1,8 +1,10 @@
-//! The use of each right of an access list: every operation on a file or directory of which a user has one right and no other.
+//! The use of each right of an access list: every operation on a file or directory of which a user has one
+//! right and no other.
 //!
-//! Linux's own server knows no such lists: it asks the host for r, w and x, into which it folds what is set (RFC 8881 6.2.1.3 leaves
-//! a server that). So each row has the letter that it asks for (with x, where a name in a directory is used), from its `nfsd_permission` (fs/nfsd/nfs4proc.c, vfs.c of Linux 6.1), and
-//! where the rights of the row are not those of the letter, why.
+//! The Linux server knows no such lists. It asks the host for r, w and x, and converts a list into those when
+//! it is set (RFC 8881 6.2.1.3 allows that). So each row has the letter that Linux asks for (with x, if a
+//! name in a directory is used), from its `nfsd_permission` (fs/nfsd/nfs4proc.c, vfs.c of Linux 6.1). If the
+//! rights of the row are not those of the letter, the row has the reason.
 
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{Ace, AceFlags, AceMask, AceType, Attr, AttrNum, Bitmap, Fattr};
@@ -19,16 +21,17 @@ use nfs_wire::xdr::List;
 use testkit::nfs::*;
 use volume::{Name, Volume};
 
-/// Whose everything is, and who has one right.
+/// The owner of all files, and the user with one right.
 const OWNER: u32 = 7;
 const OTHER: u32 = 8;
 const ANONYMOUS: StateId = StateId::ANONYMOUS;
 
-/// What is acted on, and a client.
+/// The objects of the operations, and a client.
 struct Scene {
     wire: Wire,
     client: Client,
-    /// A file, and a directory with the file `inside` and the directory `below`. Both stand in a directory that lets nobody do anything.
+    /// A file, and a directory with the file `inside` and the directory `below`. Both are in a directory that
+    /// gives no rights to anybody.
     file: Vec<u8>,
     directory: Vec<u8>,
     /// A directory of the other user, with the file `mine` and the directory `own`.
@@ -41,7 +44,7 @@ fn name(text: &str) -> Name {
 }
 
 impl Scene {
-    /// Everybody gets `right` to the file and the directory, and nothing else.
+    /// Everybody gets `right` on the file and the directory, and nothing else.
     fn new(right: AceMask) -> Scene {
         let world = World::new();
         let root = world.memory.root().unwrap();
@@ -114,7 +117,7 @@ impl Scene {
         self.set(OTHER, &directory, &[attribute])
     }
 
-    /// Does something with the file as the other user.
+    /// Runs operations on the file as the other user.
     fn on_file(&mut self, operations: &[Args<'_>]) -> NfsStat {
         let file = self.file.clone();
         self.act(&[&[put(&file)], operations].concat())
@@ -130,7 +133,7 @@ impl Scene {
         self.client.run(&mut self.wire, operations).status()
     }
 
-    /// With one handle saved and the other current.
+    /// Runs an operation with one filehandle saved and the other current.
     fn between(&mut self, saved: &[u8], current: &[u8], operation: Args<'_>) -> NfsStat {
         self.act(&[put(saved), Args::SaveFh, put(current), operation])
     }
@@ -161,7 +164,7 @@ impl Scene {
         self.on_file(&[Args::Lock(lock::Args { locktype, reclaim: false, offset: 0, length: 1, locker })])
     }
 
-    /// Makes something in the directory.
+    /// Creates an object in the directory.
     fn make(&mut self, objtype: CreateType<'_>) -> NfsStat {
         let createattrs = Fattr::default();
         self.on_directory(&[Args::Create(create::Args { objtype, objname: b"made", createattrs })])
@@ -182,7 +185,7 @@ impl Scene {
         })])
     }
 
-    /// Between the file and one of the other user's own, in either direction.
+    /// Runs an operation between the file and a file of the other user, in either direction.
     fn with_mine(&mut self, is_target: bool, operation: Args<'_>) -> NfsStat {
         let (file, mine) = (self.file.clone(), self.mine.clone());
         let (from, to) = if is_target { (mine, file) } else { (file, mine) };
@@ -218,7 +221,7 @@ impl Scene {
     }
 }
 
-/// Which letter Linux's own server asks for, and why the row does not follow where it does not.
+/// The letter that the Linux server asks for, or the reason why the row differs.
 #[derive(Debug, Clone, Copy)]
 enum Linux {
     /// The rights of the row are those of the letter.
@@ -227,18 +230,18 @@ enum Linux {
 }
 use Linux::{Asks, Differs};
 
-/// Nothing, and only the owner.
+/// No right at all, and ownership.
 const NOTHING: char = '-';
 const OWNERS: char = 'o';
 
 struct Row {
     name: &'static str,
     act: fn(&mut Scene) -> NfsStat,
-    /// One of these is enough.
+    /// One of these rights is enough.
     needs: AceMask,
-    /// Whether the name of something in the directory is used, for which EXECUTE is needed, too.
+    /// Whether a name in the directory is used, which needs EXECUTE too.
     searches: bool,
-    /// The status without.
+    /// The status without the right.
     refused: NfsStat,
     linux: Linux,
 }
@@ -247,19 +250,20 @@ const fn row(name: &'static str, act: fn(&mut Scene) -> NfsStat, needs: AceMask,
     Row { name, act, needs, searches: false, refused: NfsStat::Access, linux }
 }
 
-/// One of an operation that is told as the owner's alone.
+/// A row for an operation that only the owner may do.
 const fn owners(name: &'static str, act: fn(&mut Scene) -> NfsStat, needs: AceMask, linux: Linux) -> Row {
     Row { name, act, needs, searches: false, refused: NfsStat::Perm, linux }
 }
 
-/// One that uses a name in the directory.
+/// A row for an operation that uses a name in the directory.
 const fn named(name: &'static str, act: fn(&mut Scene) -> NfsStat, needs: AceMask, linux: Linux) -> Row {
     Row { searches: true, ..row(name, act, needs, linux) }
 }
 
 const ALL: AceMask = AceMask::from_bits_retain(0x001f_01ff);
 const NONE: AceMask = AceMask::empty();
-// RFC 8881 6.2.1.3.1: what may be run is read to run it. Linux's server lets that be, too (NFSD_MAY_READ_IF_EXEC).
+// RFC 8881 6.2.1.3.1: a file that may be executed can be read to execute it. The Linux server allows that too
+// (NFSD_MAY_READ_IF_EXEC).
 const READS: AceMask = AceMask::READ_DATA.union(AceMask::EXECUTE);
 const WRITES: AceMask = AceMask::WRITE_DATA;
 const NAMED: &str =
@@ -495,7 +499,7 @@ fn of_letter(letter: char, is_directory: bool) -> AceMask {
         'w' => WRITES,
         'x' => AceMask::EXECUTE,
         NOTHING => ALL,
-        // Both, or being the owner: no right alone.
+        // Both letters, or ownership: no right alone.
         _ => NONE,
     }
 }

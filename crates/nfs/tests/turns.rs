@@ -1,4 +1,4 @@
-//! One client over two connections at once: what it does to its states of one file comes one after the other.
+//! One client over two connections at once: its changes to the states of one file happen one after the other.
 
 use std::sync::Barrier;
 
@@ -7,10 +7,10 @@ use nfs_wire::op::{Args, Res, bind_conn_to_session, delegation, open};
 use nfs_wire::types::{Identity, StateId, StateOwner};
 use testkit::nfs::*;
 
-/// How often each pair of requests is tried.
+/// Number of attempts for each pair of requests.
 const ROUNDS: usize = 300;
 
-/// A client's connection in a thread of its own, with a slot of its own.
+/// A connection of the client in a thread of its own, with a slot of its own.
 struct Side<'a> {
     wire: Wire,
     client: Client,
@@ -19,21 +19,21 @@ struct Side<'a> {
 }
 
 impl Side<'_> {
-    /// Sends when the other side does.
+    /// Sends the operations at the same time as the other side.
     fn run(&mut self, operations: &[Args<'_>]) -> Answer {
         let all = [&[self.client.sequence(self.slot, false)][..], operations].concat();
         self.start.wait();
         self.wire.call(1, &all)
     }
 
-    /// Opens the file; gives its stateid.
+    /// Opens the file and returns its stateid.
     fn open(&mut self) -> StateId {
         let open = opening(open::OpenHow::NoCreate, b"file");
         opened(&self.run(&[Args::PutRootFh, lookup(EXPORT), open]).ok()).0
     }
 }
 
-/// The open and the delegation that an OPEN gave.
+/// The open and the delegation in the reply to OPEN.
 fn opened(answer: &Answer) -> (StateId, Option<StateId>) {
     let Res::Open(Ok(opened)) = answer.last() else { panic!("{answer:?}") };
     let given = match opened.delegation {
@@ -43,11 +43,11 @@ fn opened(answer: &Answer) -> (StateId, Option<StateId>) {
     (opened.stateid, given)
 }
 
-/// What a thread does with the file's handle and the open that was prepared.
+/// The action of a thread with the filehandle and the open that was prepared.
 type Act<'a, T> = &'a (dyn Fn(&mut Side<'_>, &[u8], Option<StateId>) -> T + Sync);
 
-/// Has two threads with connections of one client do something in every round, with what the client did before it.
-/// Gives what each thread came to in each round to `judge`. Nothing is open in the end.
+/// Runs two threads with connections of one client in every round, after the preparation. `judge` gets the
+/// result of each thread in each round. Nothing is open in the end.
 fn both<T: Send>(
     prepare: impl Fn(&mut Client, &mut Wire, &[u8]) -> Option<StateId>,
     acts: [Act<'_, T>; 2],

@@ -1,4 +1,5 @@
-//! What the tests share: every operation once or more, as values, and one function that hands bytes to every reader.
+//! Common parts of the tests: every operation at least once, as values, and a function that passes bytes to
+//! every reader.
 
 #![allow(dead_code)]
 
@@ -26,7 +27,7 @@ pub const TIME: NfsTime = NfsTime { seconds: -3, nseconds: 999_999_999 };
 pub const CHANGE: ChangeInfo = ChangeInfo { atomic: true, before: 1, after: u64::MAX };
 pub const OWNER: StateOwner<'static> = StateOwner { clientid: 0, owner: Identity(b"open id:1") };
 pub const BITS: Bitmap = Bitmap::of(&[1, 4, 33, 53, 80]);
-/// Type and mode, as they stand in a message.
+/// Type and mode, encoded as in a message.
 pub const ATTRIBUTES: Fattr<'static> =
     Fattr { mask: Bitmap::of(&[1, 33]), values: &[0, 0, 0, 1, 0, 0, 1, 0xa4] };
 
@@ -37,7 +38,7 @@ pub fn bytes(value: &impl Encode) -> Vec<u8> {
     out
 }
 
-/// Hands `data` to every reader of whole messages, and reads what is read lazily to its end.
+/// Passes `data` to every reader of whole messages, and reads lazy parts to their end.
 pub fn read_everything(data: &[u8]) {
     match Message::parse(data) {
         Ok(Message::Call(Ok(call))) => {
@@ -75,7 +76,7 @@ fn read_bodies(body: &[u8]) {
     }
 }
 
-/// Operations take at least their number, so that no count makes a reader go round for long.
+/// Each operation takes at least its number, so no count makes a reader loop for long.
 fn read_to_the_end<'a, T: op::Operation<'a> + std::fmt::Debug>(operations: Operations<'a, T>, len: usize) {
     let count = operations.map(|operation| drop(format!("{operation:?}"))).count();
     assert!(count <= len / 4 + 1, "{count} operations in {len} bytes");

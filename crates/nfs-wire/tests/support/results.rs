@@ -19,7 +19,7 @@ const WRITTEN: copy::WriteResponse = copy::WriteResponse {
     writeverf: VERIFIER,
 };
 
-/// What every operation can answer.
+/// Every result of every operation.
 pub fn results() -> Vec<Res<'static>> {
     [with_values(), delegations(), sessions(), of_4_2(), layouts(), failures()].concat()
 }
