@@ -40,7 +40,7 @@ pub const MAX_WORKING: usize = 1024;
 pub const MAX_REMEMBERED_CREDENTIALS: usize = 32;
 /// Checked filehandles that a connection remembers.
 pub const REMEMBERED_HANDLES: usize = 32;
-/// ItemCache in the cache. Each may hold a descriptor of the host.
+/// Items in the cache. Each may hold a descriptor of the host.
 pub const MAX_KEPT_ITEMS: usize = 4096;
 /// The time for which an unused item stays in the cache, in nanoseconds.
 pub const ITEM_IDLE_NS: u64 = 2_000_000_000;

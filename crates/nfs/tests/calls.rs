@@ -13,15 +13,15 @@ use volume::Time;
 use volume::faulty::Plan;
 
 /// A client that counts the calls of its COMPOUNDs.
-struct Counting {
+struct CallCounter {
     plan: Arc<Plan>,
     wire: Wire,
     client: Client,
     directory: Vec<u8>,
 }
 
-impl Counting {
-    fn begin(remembers: bool) -> Counting {
+impl CallCounter {
+    fn begin(remembers: bool) -> CallCounter {
         let (world, plan) = World::counted();
         // As on a host: a change is too recent to be trusted.
         world.memory.set_clock(Time::from_wall_ns(world.now.wall_ns));
@@ -30,7 +30,7 @@ impl Counting {
         let mut client = Client::new(&mut wire, b"client", 1);
         let answer = client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), Args::GetFh]).ok();
         let Res::GetFh(Ok(handle)) = answer.last() else { panic!("{answer:?}") };
-        Counting { plan, wire, client, directory: handle.object.0.to_vec() }
+        CallCounter { plan, wire, client, directory: handle.object.0.to_vec() }
     }
 
     fn count(&mut self, handle: &[u8], operations: &[Args<'_>]) -> (u64, Answer) {
@@ -87,7 +87,7 @@ fn what_is_remembered_saves_calls() {
     // Creating, closing, opening, closing and removing a file. What was remembered of the file is freed with
     // its removal. Without remembering, it is freed with each close.
     for (remembers, expected) in [(true, [5, 1, 2, 0, 4]), (false, [9, 1, 6, 1, 7])] {
-        let mut it = Counting::begin(remembers);
+        let mut it = CallCounter::begin(remembers);
         let _first = it.create("first");
         let (made, closed) = it.create("one");
         let _found = it.open("one");
@@ -100,7 +100,7 @@ fn what_is_remembered_saves_calls() {
 #[test]
 fn what_was_just_made_is_removed_with_what_is_known_of_it() {
     for (remembers, expected) in [(true, 3), (false, 7)] {
-        let mut it = Counting::begin(remembers);
+        let mut it = CallCounter::begin(remembers);
         let names: Vec<String> = (0..3).map(|n| format!("f{n}")).collect();
         for name in &names {
             it.create(name);
@@ -119,7 +119,7 @@ fn what_was_just_made_is_removed_with_what_is_known_of_it() {
 
 #[test]
 fn where_new_names_are_made_all_the_time_they_are_not_looked_for_any_more() {
-    let mut it = Counting::begin(true);
+    let mut it = CallCounter::begin(true);
     let counts: Vec<u64> = (0..40).map(|n| it.create(&format!("f{n}")).0).collect();
     assert_eq!((counts[5], counts[39]), (5, 4), "{counts:?}");
     // One scan is all it took.
@@ -128,7 +128,7 @@ fn where_new_names_are_made_all_the_time_they_are_not_looked_for_any_more() {
 
 /// Lists the directory with these attributes. Returns the calls, the names, and the attributes of the first
 /// entry.
-fn list(it: &mut Counting, attr_request: Bitmap) -> (u64, Vec<String>, Vec<String>) {
+fn list(it: &mut CallCounter, attr_request: Bitmap) -> (u64, Vec<String>, Vec<String>) {
     let list =
         readdir::Args { cookie: 0, cookieverf: [0; 8], dircount: 65536, maxcount: 65536, attr_request };
     let directory = it.directory.clone();
@@ -152,7 +152,7 @@ fn a_list_of_names_asks_for_no_file_and_the_second_time_for_nothing() {
         |numbers: &[AttrNum]| Bitmap::of(&numbers.iter().map(|number| number.get()).collect::<Vec<_>>());
     let plain = [AttrNum::RdattrError, AttrNum::MountedOnFileid];
     for (remembers, expected) in [(true, [0, 0, 2 * FILES]), (false, [1, 1, 1 + 2 * FILES])] {
-        let mut it = Counting::begin(remembers);
+        let mut it = CallCounter::begin(remembers);
         for n in 0..FILES {
             it.create(&format!("f{n}"));
         }

@@ -12,9 +12,9 @@ use share::limits::{Alarm, Limits, Provision, ResponseType, Throughput};
 use testkit::nfs::{Client, EXPORT, World, lookup, reading, writing};
 
 /// The test itself lets time pass.
-struct Quiet;
+struct ManualTime;
 
-impl Alarm for Quiet {
+impl Alarm for ManualTime {
     fn set(&self, _at_ns: u64) {}
 }
 
@@ -86,7 +86,7 @@ fn a_limit_that_was_met_shows_in_the_response_type() {
         file_bytes: 1 << 40,
         file_size: 4 << 40,
     };
-    let limits = Limits::new(None, Arc::new(Quiet), world.now);
+    let limits = Limits::new(None, Arc::new(ManualTime), world.now);
     world.engine.set_limits(Some(limits.set_share(1, provision, Some(0), world.now)));
     let reads = reading(stateid, 0, 4);
     let writes = writing(stateid, 0, b"data");

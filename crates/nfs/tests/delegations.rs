@@ -106,7 +106,7 @@ fn hear(message: &[u8]) -> Heard {
 }
 
 /// A world with a file and two clients, the first of which has a delegation of it.
-struct Scene {
+struct DelegatedFile {
     world: World,
     first: Wire,
     second: Wire,
@@ -116,8 +116,8 @@ struct Scene {
     given: StateId,
 }
 
-impl Scene {
-    fn new() -> Scene {
+impl DelegatedFile {
+    fn new() -> DelegatedFile {
         let world = World::new();
         let (mut first, mut second) = (world.connect(), world.connect());
         let mut holder = callable(&mut first, b"holder");
@@ -126,7 +126,7 @@ impl Scene {
         other.on(&mut second, &made, &[closing(open)]).ok();
         let (handle, _, given) = delegated(&mut holder, &mut first, b"file");
         let given = given.expect("a delegation");
-        Scene { world, first, second, holder, other, handle, given }
+        DelegatedFile { world, first, second, holder, other, handle, given }
     }
 
     /// Lets time pass, as the server's own clock does.
@@ -158,7 +158,7 @@ impl Scene {
 // RFC 8881 10.4.4
 #[test]
 fn a_read_delegation_is_recalled_before_another_client_opens_for_writing() {
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     // Reading conflicts with nobody.
     let (.., own) = delegated(&mut scene.other, &mut scene.second, b"file");
     assert_eq!(own, None, "it cannot be called");
@@ -187,9 +187,9 @@ fn a_read_delegation_is_recalled_before_another_client_opens_for_writing() {
 #[test]
 fn a_clients_own_open_for_writing_calls_its_delegation_back_and_its_close_waits_for_that() {
     for gives_back in [true, false] {
-        let mut scene = Scene::new();
+        let mut scene = DelegatedFile::new();
         let handle = scene.handle.clone();
-        let open = |scene: &mut Scene| {
+        let open = |scene: &mut DelegatedFile| {
             let Args::Open(asked) = open_it(open::ShareAccess::WRITE, b"file") else { unreachable!() };
             let owner = StateOwner { clientid: 0, owner: Identity(b"writer") };
             let open = Args::Open(open::Args { owner, ..asked });
@@ -203,7 +203,7 @@ fn a_clients_own_open_for_writing_calls_its_delegation_back_and_its_close_waits_
         assert_eq!(hear(&calls[0]).stateid, scene.given);
         let writer = open(&mut scene);
         assert!(scene.first.called().is_empty(), "asked once is enough");
-        let close = |scene: &mut Scene| {
+        let close = |scene: &mut DelegatedFile| {
             let close = closing(StateId { seqid: 0, ..writer });
             scene.holder.on(&mut scene.first, &handle, &[close]).status()
         };
@@ -222,7 +222,7 @@ const QUIET_MS: u64 = 2000;
 // RFC 8881 10.4.4
 #[test]
 fn whoever_has_a_delegation_recalled_comes_before_the_next_one() {
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     assert_eq!(scene.write(), NfsStat::Delay);
     scene.pass(5000);
     assert_eq!(scene.give_back(), NfsStat::Ok);
@@ -254,11 +254,11 @@ fn a_delegation_is_recalled_before_another_client_changes_attributes_or_names() 
         vec![Args::RemoveXattr(xattr::NameArgs { name: b"key" })],
         vec![Args::SaveFh, Args::PutRootFh, lookup(EXPORT), Args::Link(LinkArgs { newname: b"further" })],
     ];
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     (scene.holder.minor, scene.other.minor) = (2, 2);
     for change in &changes {
         let handle = scene.handle.clone();
-        let other = |scene: &mut Scene| scene.other.on(&mut scene.second, &handle, change).status();
+        let other = |scene: &mut DelegatedFile| scene.other.on(&mut scene.second, &handle, change).status();
         assert_eq!(other(&mut scene), NfsStat::Delay, "{change:?}");
         let calls = scene.first.called();
         assert_eq!(calls.iter().map(|call| recalled(call).1).collect::<Vec<_>>(), [scene.given]);
@@ -289,7 +289,7 @@ fn a_delegation_is_recalled_before_another_client_changes_attributes_or_names() 
 // RFC 8881 8.4.2.3
 #[test]
 fn a_client_whose_lease_is_over_is_not_ended_by_a_conflict_that_it_has_no_part_in() {
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     scene.pass(u64::from(LEASE_S) * 1000 + 1000);
     let mut wire = scene.world.connect();
     let mut third = Client::new(&mut wire, b"third", 1);
@@ -304,7 +304,7 @@ fn a_client_whose_lease_is_over_is_not_ended_by_a_conflict_that_it_has_no_part_i
 // RFC 8881 10.4.5
 #[test]
 fn a_recall_goes_out_again_on_another_connection_when_the_first_is_lost() {
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     let mut spare = scene.world.connect();
     bind_back(&mut spare, &scene.holder);
     assert_eq!(writes(&mut scene.other, &mut scene.second, b"file"), NfsStat::Delay);
@@ -318,7 +318,7 @@ fn a_recall_goes_out_again_on_another_connection_when_the_first_is_lost() {
 // RFC 8881 20.2.3
 #[test]
 fn a_recall_that_the_client_refuses_is_made_again_a_second_later() {
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     assert_eq!(scene.write(), NfsStat::Delay);
     for (sequence, refusal) in [(1, NfsStat::Delay), (2, NfsStat::BadStateId), (3, NfsStat::BadHandle)] {
         let heard = scene.call();
@@ -338,7 +338,7 @@ fn a_recall_that_the_client_refuses_is_made_again_a_second_later() {
 // RFC 8881 20.9.3
 #[test]
 fn a_call_that_the_client_has_not_taken_uses_no_number_up() {
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     assert_eq!(scene.write(), NfsStat::Delay);
     let answers = [
         (1, NfsStat::Delay),
@@ -364,7 +364,7 @@ fn a_call_that_the_client_has_not_taken_uses_no_number_up() {
 #[test]
 fn a_back_channel_on_whose_numbers_nobody_agrees_is_told_as_faulty_until_a_call_is_taken() {
     use nfs_wire::op::sequence::StatusFlags;
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     assert_eq!(scene.write(), NfsStat::Delay);
     for (sequence, is_faulty) in [
         (NfsStat::SeqMisordered, false),
@@ -390,7 +390,7 @@ fn a_back_channel_on_whose_numbers_nobody_agrees_is_told_as_faulty_until_a_call_
 // RFC 8881 2.10.6.2
 #[test]
 fn a_recall_over_a_silent_connection_is_made_on_another_too() {
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     let mut spare = scene.world.connect();
     bind_back(&mut spare, &scene.holder);
     assert_eq!(scene.write(), NfsStat::Delay);
@@ -413,7 +413,7 @@ fn a_recall_over_a_silent_connection_is_made_on_another_too() {
 // RFC 8881 10.4.6
 #[test]
 fn who_cannot_be_called_is_called_when_it_binds_a_connection_again() {
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     std::mem::replace(&mut scene.first, scene.world.connect()).lose();
     assert_eq!(scene.write(), NfsStat::Delay);
     scene.pass(1000 * u64::from(LEASE_S) / 2);
@@ -438,7 +438,7 @@ fn who_cannot_be_called_is_called_when_it_binds_a_connection_again() {
 // RFC 8881 10.4.6
 #[test]
 fn who_cannot_be_called_loses_a_delegation_with_its_lease() {
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     scene.first.now = scene.world.now;
     std::mem::replace(&mut scene.first, scene.world.connect()).lose();
     let link = Args::Link(LinkArgs { newname: b"further" });
@@ -451,7 +451,7 @@ fn who_cannot_be_called_loses_a_delegation_with_its_lease() {
         lookup(EXPORT),
         link,
     ];
-    let links = |scene: &mut Scene| scene.other.run(&mut scene.second, &all).status();
+    let links = |scene: &mut DelegatedFile| scene.other.run(&mut scene.second, &all).status();
     assert_eq!(links(&mut scene), NfsStat::Delay);
     scene.pass(1000 * u64::from(LEASE_S) - 1);
     assert_eq!(links(&mut scene), NfsStat::Delay);
@@ -462,9 +462,9 @@ fn who_cannot_be_called_loses_a_delegation_with_its_lease() {
 // RFC 8881 10.4
 #[test]
 fn a_write_delegation_is_given_to_who_wants_it_and_recalled_before_another_client_looks() {
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     assert_eq!(scene.give_back(), NfsStat::Ok);
-    let looks = |scene: &mut Scene, name: &[u8]| {
+    let looks = |scene: &mut DelegatedFile, name: &[u8]| {
         let wanted = nfs_wire::attr::Bitmap::of(&[nfs_wire::attr::AttrNum::Size.get()]);
         let look = Args::GetAttr(nfs_wire::op::getattr::Args { attr_request: wanted });
         scene.other.run(&mut scene.second, &[Args::PutRootFh, lookup(EXPORT), lookup(name), look]).status()
@@ -504,7 +504,7 @@ fn a_write_delegation_is_given_to_who_wants_it_and_recalled_before_another_clien
 }
 
 /// A file with a write delegation of the holder, and another file beside it.
-fn with_writer(scene: &mut Scene) -> (Vec<u8>, StateId) {
+fn with_writer(scene: &mut DelegatedFile) -> (Vec<u8>, StateId) {
     assert_eq!(scene.give_back(), NfsStat::Ok);
     let (_, made) = scene.other.create(&mut scene.second, b"made");
     let close = [Args::PutRootFh, lookup(EXPORT), lookup(b"made"), closing(made)];
@@ -522,9 +522,9 @@ fn with_writer(scene: &mut Scene) -> (Vec<u8>, StateId) {
 #[test]
 fn attributes_are_compared_when_who_writes_has_given_back_what_it_kept() {
     for (negates, wanted) in [(false, NfsStat::Ok), (true, NfsStat::Same)] {
-        let mut scene = Scene::new();
+        let mut scene = DelegatedFile::new();
         let (at, given) = with_writer(&mut scene);
-        let compares = |scene: &mut Scene, attribute: Attr<'_>| {
+        let compares = |scene: &mut DelegatedFile, attribute: Attr<'_>| {
             let mut room = Vec::new();
             let given = getattr::VerifyArgs { obj_attributes: Fattr::of(&[attribute], &mut room) };
             let operation = if negates { Args::NVerify(given) } else { Args::Verify(given) };
@@ -543,7 +543,7 @@ fn attributes_are_compared_when_who_writes_has_given_back_what_it_kept() {
 // RFC 8881 10.4.3, 18.23.3
 #[test]
 fn a_listing_tells_no_size_that_a_writer_may_have_changed() {
-    let list = |scene: &mut Scene, cookie, wanted: &[AttrNum]| {
+    let list = |scene: &mut DelegatedFile, cookie, wanted: &[AttrNum]| {
         let numbers: Vec<u32> = wanted.iter().map(|wanted| wanted.get()).collect();
         let attr_request = Bitmap::of(&numbers);
         let list = readdir::Args { cookie, cookieverf: [0; 8], dircount: 4096, maxcount: 4096, attr_request };
@@ -561,7 +561,7 @@ fn a_listing_tells_no_size_that_a_writer_may_have_changed() {
         };
         Ok((found.entries.iter().map(of).collect::<Vec<_>>(), found.eof))
     };
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     // The cookies of the first two entries would be those that the protocol reserves.
     for name in [&b"second"[..], b"third"] {
         let (made, open) = scene.other.create(&mut scene.second, name);
@@ -589,7 +589,7 @@ fn a_listing_tells_no_size_that_a_writer_may_have_changed() {
 
 #[test]
 fn what_is_not_given_back_in_time_is_taken_away_and_the_client_is_told() {
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     assert_eq!(scene.write(), NfsStat::Delay);
     let heard = scene.call();
     scene.first.reply(&heard.answer(NfsStat::Ok, NfsStat::Ok));
@@ -615,7 +615,7 @@ fn what_is_not_given_back_in_time_is_taken_away_and_the_client_is_told() {
 
 #[test]
 fn a_delegation_that_was_taken_away_is_forgotten_with_its_export() {
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     assert_eq!(writes(&mut scene.other, &mut scene.second, b"file"), NfsStat::Delay);
     let later = scene.world.now.plus(std::time::Duration::from_secs(36));
     scene.world.engine.tick(later);
@@ -630,7 +630,7 @@ fn a_delegation_that_was_taken_away_is_forgotten_with_its_export() {
 // RFC 8881 18.16.3
 #[test]
 fn a_file_is_opened_under_its_own_delegation_alone() {
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     let (other, open) = scene.holder.create(&mut scene.first, b"other");
     scene.holder.on(&mut scene.first, &other, &[closing(open)]).ok();
     let Args::Open(asked) = open_it(open::ShareAccess::READ, b"") else { unreachable!() };

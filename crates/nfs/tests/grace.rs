@@ -19,25 +19,25 @@ const NONE: ShareDeny = ShareDeny::empty();
 const COMPLETE: Args<'static> = Args::ReclaimComplete(destroy::ReclaimCompleteArgs { one_fs: false });
 
 /// A server with one client that has a file open and its first ten bytes locked.
-struct Scene {
+struct RestartScenario {
     world: World,
     handle: Vec<u8>,
     client: Client,
 }
 
-impl Scene {
-    fn new() -> Scene {
+impl RestartScenario {
+    fn new() -> RestartScenario {
         let world = World::lasting();
         let mut wire = world.connect();
         let mut client = Client::new(&mut wire, b"client", 1);
         let (handle, stateid) = client.create(&mut wire, b"file");
         let taken = client.on(&mut wire, &handle, &[locking(stateid, b"locker", (0, 10), false)]);
         taken.ok();
-        Scene { world, handle, client }
+        RestartScenario { world, handle, client }
     }
 
     /// Restarts the server. The client is not back yet.
-    fn restart(mut self) -> Scene {
+    fn restart(mut self) -> RestartScenario {
         self.world = self.world.restarted();
         self
     }
@@ -113,7 +113,7 @@ fn claim(client: &mut Client, wire: &mut Wire, handle: &[u8]) -> StateId {
 // RFC 8881 18.35.4
 #[test]
 fn who_uses_the_name_of_a_client_that_may_still_claim_takes_nothing_from_it() {
-    let mut scene = Scene::new().restart();
+    let mut scene = RestartScenario::new().restart();
     let (mut first, mut second) = (scene.world.connect(), scene.world.connect());
     scene.come_back(&mut first);
     second.uid = 77;
@@ -125,7 +125,7 @@ fn who_uses_the_name_of_a_client_that_may_still_claim_takes_nothing_from_it() {
 // RFC 8881 8.4.2
 #[test]
 fn an_open_and_its_lock_are_taken_up_and_nobody_gets_between() {
-    let mut scene = Scene::new().restart();
+    let mut scene = RestartScenario::new().restart();
     let (mut first, mut second) = (scene.world.connect(), scene.world.connect());
     let mut other = Client::new(&mut second, b"other", 1);
     // Files without kept state do not have to wait.
@@ -152,7 +152,7 @@ fn an_open_and_its_lock_are_taken_up_and_nobody_gets_between() {
 // RFC 8881 2.10.6.1, 8.2.4, 18.36.3
 #[test]
 fn what_a_client_has_of_the_server_before_leads_nowhere() {
-    let mut scene = Scene::new();
+    let mut scene = RestartScenario::new();
     let (mut before, old) = (scene.world.connect(), scene.client.clientid);
     let stateid = opened(&scene.client.on(&mut before, &scene.handle, &[anew(READ, NONE)]).ok());
     let mut scene = scene.restart();
@@ -173,7 +173,7 @@ fn what_a_client_has_of_the_server_before_leads_nowhere() {
 // RFC 8881 18.46.3, 18.51.3
 #[test]
 fn a_client_is_told_to_claim_until_it_says_that_it_is_done() {
-    let mut scene = Scene::new().restart();
+    let mut scene = RestartScenario::new().restart();
     let (mut first, mut second) = (scene.world.connect(), scene.world.connect());
     let mut other = Client::before_reclaim(&mut second, b"other", 1);
     assert!(!flags(&other.run(&mut second, &[]).ok()).contains(StatusFlags::RESTART_RECLAIM_NEEDED));
@@ -232,7 +232,7 @@ fn what_is_not_claimed_is_given_back_when_the_client_is_done() {
 
 #[test]
 fn an_open_is_as_narrow_as_what_was_claimed_of_it() {
-    let mut scene = Scene::new().restart();
+    let mut scene = RestartScenario::new().restart();
     let (mut first, mut second) = (scene.world.connect(), scene.world.connect());
     scene.come_back(&mut first);
     scene.client.on(&mut first, &scene.handle, &[claiming(READ, NONE, DelegationType::None)]).ok();
@@ -245,7 +245,7 @@ fn an_open_is_as_narrow_as_what_was_claimed_of_it() {
 // RFC 8881 8.4.2.1
 #[test]
 fn the_grace_ends_after_a_lease_and_nothing_waits_for_who_did_not_come() {
-    let mut scene = Scene::new().restart();
+    let mut scene = RestartScenario::new().restart();
     let (mut first, mut second) = (scene.world.connect(), scene.world.connect());
     let mut other = Client::new(&mut second, b"other", 1);
     scene.world.pass(u64::from(LEASE_S) - 1);
@@ -295,7 +295,7 @@ fn the_grace_is_stretched_for_who_is_claiming_and_no_further() {
 // RFC 8881 8.4.2.1, 2.4.3
 #[test]
 fn only_who_was_there_may_claim() {
-    let mut scene = Scene::new().restart();
+    let mut scene = RestartScenario::new().restart();
     let (mut first, mut second) = (scene.world.connect(), scene.world.connect());
     let mut stranger = Client::before_reclaim(&mut second, b"stranger", 1);
     let refused = stranger.on(&mut second, &scene.handle, &[claiming(READ, NONE, DelegationType::None)]);
@@ -330,7 +330,7 @@ fn a_client_that_has_gone_for_good_is_not_waited_for() {
 // RFC 8881 8.4.2.1, 15.1.9.4
 #[test]
 fn a_claim_that_is_not_on_record_is_granted_when_nothing_is_in_the_way() {
-    let mut scene = Scene::new();
+    let mut scene = RestartScenario::new();
     let mut wire = scene.world.connect();
     let mut other = Client::new(&mut wire, b"other", 1);
     let (denied, _) = other.create(&mut wire, b"denied");
@@ -360,7 +360,7 @@ fn a_claim_that_is_not_on_record_is_granted_when_nothing_is_in_the_way() {
 
 #[test]
 fn a_second_restart_before_the_end_loses_nothing() {
-    let mut scene = Scene::new();
+    let mut scene = RestartScenario::new();
     let mut wire = scene.world.connect();
     let mut late = Client::new(&mut wire, b"late", 1);
     let (theirs, _) = late.create(&mut wire, b"theirs");
@@ -389,10 +389,10 @@ fn a_second_restart_before_the_end_loses_nothing() {
 // RFC 8881 8.4.2.1
 #[test]
 fn nothing_new_is_safe_after_the_host_began_anew_or_records_were_lost() {
-    let scene = Scene::new();
+    let scene = RestartScenario::new();
     let handle = scene.handle.clone();
     nothing_new_is_opened_until_all_are_back(scene.world.on_a_new_host(), &handle);
-    let scene = Scene::new().restart();
+    let scene = RestartScenario::new().restart();
     scene.world.server.doubt_records();
     nothing_new_is_opened_until_all_are_back(scene.world, &scene.handle);
 }
@@ -418,7 +418,7 @@ fn who_can_wait_waits_for_what_is_kept_and_goes_on_when_it_is_given_back() {
             self.0.store(true, std::sync::atomic::Ordering::Release);
         }
     }
-    let mut scene = Scene::new().restart();
+    let mut scene = RestartScenario::new().restart();
     let mut wire = scene.world.connect();
     let woken = Arc::new(Woken(Default::default()));
     let waiter = share::Waiter { wake: woken.clone(), token: 1 };

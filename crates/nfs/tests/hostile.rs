@@ -20,7 +20,7 @@ const CONTENT: &[u8] = b"as it was";
 const CALL_HEAD: usize = 24;
 
 /// A server with a file that is open.
-struct Scene {
+struct VictimServer {
     world: World,
     wire: Wire,
     client: Client,
@@ -28,14 +28,14 @@ struct Scene {
     stateid: StateId,
 }
 
-impl Scene {
-    fn new() -> Scene {
+impl VictimServer {
+    fn new() -> VictimServer {
         let world = World::new();
         let mut wire = world.connect();
         let mut client = Client::new(&mut wire, b"client", 1);
         let (file, stateid) = client.create(&mut wire, b"file");
         client.on(&mut wire, &file, &[writing(stateid, 0, CONTENT)]).ok();
-        Scene { world, wire, client, file, stateid }
+        VictimServer { world, wire, client, file, stateid }
     }
 
     /// Everything that a request could have changed: names, content, attributes, opens.
@@ -120,7 +120,7 @@ fn compound_of(answer: &[u8]) -> Option<(NfsStat, usize)> {
 // RFC 8881 2.6.2, 15.1.1.1; RFC 5531 9
 #[test]
 fn a_message_that_is_cut_does_nothing_wherever_it_is_cut() {
-    let mut scene = Scene::new();
+    let mut scene = VictimServer::new();
     let handle = scene.file.clone();
     let before = scene.seen();
     for len in 0.. {
@@ -153,7 +153,7 @@ fn a_message_that_is_cut_does_nothing_wherever_it_is_cut() {
 // RFC 8881 2.10.6.4, 18.36.3
 #[test]
 fn what_is_longer_than_the_session_allows_is_refused_as_a_whole() {
-    let mut scene = Scene::new();
+    let mut scene = VictimServer::new();
     let channel = create_session::ChannelAttrs {
         maxrequestsize: 1024,
         maxresponsesize: 1024,
@@ -192,7 +192,7 @@ fn what_is_longer_than_the_session_allows_is_refused_as_a_whole() {
 // RFC 8881 16.2.3
 #[test]
 fn more_operations_than_bytes_can_hold_end_where_the_bytes_do() {
-    let mut scene = Scene::new();
+    let mut scene = VictimServer::new();
     let before = scene.seen();
     for count in [3, 1000, u32::MAX] {
         let sequence = scene.client.sequence(0, false);
@@ -215,7 +215,7 @@ fn more_operations_than_bytes_can_hold_end_where_the_bytes_do() {
 // RFC 8881 16.2.3, 2.7: MINOR_VERS_MISMATCH with no results, whatever the operations are
 #[test]
 fn other_minor_versions_are_refused_without_a_look_at_their_operations() {
-    let mut scene = Scene::new();
+    let mut scene = VictimServer::new();
     let before = scene.seen();
     for minor in [0, 3, 4, u32::MAX] {
         for operations in
@@ -235,7 +235,7 @@ fn other_minor_versions_are_refused_without_a_look_at_their_operations() {
 // RFC 5531 9
 #[test]
 fn other_programs_versions_and_procedures_are_told_what_there_is() {
-    let scene = Scene::new();
+    let scene = VictimServer::new();
     let ask = |at: usize, value: u32| {
         let mut wire = scene.world.connect();
         let mut whole = message(1, &[Args::PutRootFh]);
@@ -255,7 +255,7 @@ fn other_programs_versions_and_procedures_are_told_what_there_is() {
 // RFC 5531 appendix A: at most 16 groups
 #[test]
 fn a_credential_of_64_groups_is_rejected_before_anything_is_done() {
-    let mut scene = Scene::new();
+    let mut scene = VictimServer::new();
     let before = scene.seen();
     for (count, is_taken) in [(16, true), (17, false), (64, false)] {
         let sequence = scene.client.sequence(0, false);
@@ -277,7 +277,7 @@ fn a_credential_of_64_groups_is_rejected_before_anything_is_done() {
 // RFC 8881 15.1.2.1, 15.1.2.7
 #[test]
 fn a_forged_handle_is_bad_and_one_of_what_is_gone_is_stale() {
-    let mut scene = Scene::new();
+    let mut scene = VictimServer::new();
     let good = scene.file.clone();
     let before = scene.seen();
     let mut wire = scene.world.connect();
@@ -310,7 +310,7 @@ fn a_forged_handle_is_bad_and_one_of_what_is_gone_is_stale() {
 // RFC 8881 8.2.2 to 8.2.4
 #[test]
 fn a_stateid_is_taken_from_its_client_for_its_file_and_as_it_is_now_alone() {
-    let mut scene = Scene::new();
+    let mut scene = VictimServer::new();
     let mut other_wire = scene.world.connect();
     let mut stranger = Client::new(&mut other_wire, b"stranger", 1);
     let (other_file, other) = stranger.create(&mut other_wire, b"theirs");
@@ -366,7 +366,7 @@ fn a_stateid_is_taken_from_its_client_for_its_file_and_as_it_is_now_alone() {
 // RFC 8881 18.46.3, 2.10.6.1
 #[test]
 fn slots_and_sessions_that_are_not_there_and_numbers_out_of_order() {
-    let mut scene = Scene::new();
+    let mut scene = VictimServer::new();
     let before = scene.seen();
     let good = sequence::Args {
         sessionid: scene.client.session,
@@ -407,7 +407,7 @@ fn slots_and_sessions_that_are_not_there_and_numbers_out_of_order() {
 // RFC 8881 5.8, 15.1.15.1
 #[test]
 fn attributes_that_are_unknown_are_left_out_of_an_answer_and_refused_in_a_change() {
-    let mut scene = Scene::new();
+    let mut scene = VictimServer::new();
     let before = scene.seen();
     let unknown = Bitmap::of(&[AttrNum::Size.get(), 90, 95]);
     let get = Args::GetAttr(getattr::Args { attr_request: unknown });
@@ -449,7 +449,7 @@ fn attributes_that_are_unknown_are_left_out_of_an_answer_and_refused_in_a_change
 // RFC 8881 14.5, 1.7
 #[test]
 fn names_that_are_none_are_refused_by_every_operation() {
-    let mut scene = Scene::new();
+    let mut scene = VictimServer::new();
     let long = [b'x'; 256];
     for (name, status) in [
         (&b""[..], NfsStat::Inval),
@@ -491,7 +491,7 @@ fn names_that_are_none_are_refused_by_every_operation() {
 #[test]
 fn a_long_message_is_taken_only_of_a_session_that_is_there() {
     const SHORT: usize = 128 * 1024;
-    let mut scene = Scene::new();
+    let mut scene = VictimServer::new();
     let data = vec![7; 1 << 20];
     let first = scene.client.sequence(0, false);
     let operations = [first, put(&scene.file), writing(scene.stateid, 0, &data)];

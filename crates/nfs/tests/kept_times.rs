@@ -20,19 +20,19 @@ const LOOKED_AT: [AttrNum; 4] = [AttrNum::Change, AttrNum::Size, AttrNum::TimeAc
 
 /// The attributes of the file as a client sees them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Seen {
+struct ObservedAttributes {
     change: u64,
     size: u64,
     accessed: NfsTime,
     modified: NfsTime,
 }
 
-fn seen(result: Res<'_>) -> Seen {
+fn seen(result: Res<'_>) -> ObservedAttributes {
     let Res::GetAttr(Ok(given)) = result else { panic!("{result:?}") };
     let all: Vec<_> = given.obj_attributes.iter().map(|one| one.expect("an attribute")).collect();
     match all[..] {
         [Attr::Change(change), Attr::Size(size), Attr::TimeAccess(accessed), Attr::TimeModify(modified)] => {
-            Seen { change, size, accessed, modified }
+            ObservedAttributes { change, size, accessed, modified }
         }
         _ => panic!("{all:?}"),
     }
@@ -43,7 +43,7 @@ fn looking() -> Args<'static> {
 }
 
 /// A client with a delegation on one connection, and another client on the other.
-struct Scene {
+struct TimesHolder {
     world: World,
     first: Wire,
     second: Wire,
@@ -62,9 +62,9 @@ fn stateid_of(given: &open::Delegation<'_>) -> StateId {
     }
 }
 
-impl Scene {
+impl TimesHolder {
     /// The holder has opened its file with these requests for delegations.
-    fn wanting(share_access: ShareAccess) -> Scene {
+    fn wanting(share_access: ShareAccess) -> TimesHolder {
         let world = World::new();
         let (mut first, mut second) = (world.connect(), world.connect());
         let mut holder = Client::new(&mut first, b"holder", MINOR);
@@ -96,11 +96,11 @@ impl Scene {
             other => panic!("{other:?}"),
         };
         let (handle, opened) = (handle.object.0.to_vec(), answer.stateid);
-        Scene { world, first, second, holder, other, handle, opened, given }
+        TimesHolder { world, first, second, holder, other, handle, opened, given }
     }
 
-    fn new() -> Scene {
-        Scene::wanting(WANTS)
+    fn new() -> TimesHolder {
+        TimesHolder::wanting(WANTS)
     }
 
     /// Lets time pass, as the server's own clock does.
@@ -118,7 +118,7 @@ impl Scene {
     }
 
     /// The attributes as the holder sees them. No client is queried for that.
-    fn own(&mut self) -> Seen {
+    fn own(&mut self) -> ObservedAttributes {
         let handle = self.handle.clone();
         seen(self.holder.on(&mut self.first, &handle, &[looking()]).ok().last())
     }
@@ -151,7 +151,7 @@ impl Scene {
     }
 
     /// The attributes that the other client sees while the holder reports these.
-    fn told(&mut self, change: u64, size: u64, accessed: NfsTime, modified: NfsTime) -> Seen {
+    fn told(&mut self, change: u64, size: u64, accessed: NfsTime, modified: NfsTime) -> ObservedAttributes {
         self.look();
         let heard = self.call();
         assert!(heard.asks, "CB_GETATTR");
@@ -299,12 +299,12 @@ fn minor_version_two_says_that_times_can_be_kept_and_that_an_open_is_always_give
 #[test]
 fn times_go_with_a_delegation_to_write_whose_holder_wants_them_and_with_no_other() {
     let to_read = ShareAccess::READ | ShareAccess::WANT_READ_DELEG | ShareAccess::WANT_DELEG_TIMESTAMPS;
-    assert!(matches!(Scene::new().given, open::Delegation::WriteAttrs(_)));
-    let plain = Scene::wanting(WANTS - ShareAccess::WANT_DELEG_TIMESTAMPS);
+    assert!(matches!(TimesHolder::new().given, open::Delegation::WriteAttrs(_)));
+    let plain = TimesHolder::wanting(WANTS - ShareAccess::WANT_DELEG_TIMESTAMPS);
     assert!(matches!(plain.given, open::Delegation::Write(_)));
-    let mut reader = Scene::wanting(to_read);
+    let mut reader = TimesHolder::wanting(to_read);
     assert!(matches!(reader.given, open::Delegation::Read(_)));
-    for mut scene in [plain, Scene::wanting(to_read)] {
+    for mut scene in [plain, TimesHolder::wanting(to_read)] {
         let given = stateid_of(&scene.given);
         let now = scene.now();
         assert_eq!(scene.sets(given, &[Attr::TimeDelegModify(now)]), NfsStat::BadStateId);
@@ -315,14 +315,14 @@ fn times_go_with_a_delegation_to_write_whose_holder_wants_them_and_with_no_other
 // RFC 8881 10.4.3, RFC 9754 5
 #[test]
 fn another_client_waits_while_the_holder_is_asked_and_sees_what_it_has() {
-    let mut scene = Scene::new();
+    let mut scene = TimesHolder::new();
     let first = scene.own();
     scene.pass(10_000);
     // The holder has no modified data, so nothing has changed.
     assert_eq!(scene.told(first.change, first.size, first.accessed, first.modified), first);
     let read = later(first.accessed, 3);
     let found = scene.told(first.change, first.size, read, first.modified);
-    assert_eq!(found, Seen { accessed: read, ..first });
+    assert_eq!(found, ObservedAttributes { accessed: read, ..first });
     // Modified data that the server does not have yet.
     let written = later(first.modified, 4);
     let found = scene.told(first.change + 1, 5, first.accessed, written);
@@ -343,7 +343,7 @@ fn another_client_waits_while_the_holder_is_asked_and_sees_what_it_has() {
 
 #[test]
 fn who_looks_at_nothing_that_is_kept_does_not_wait() {
-    let mut scene = Scene::new();
+    let mut scene = TimesHolder::new();
     let ask = Args::GetAttr(getattr::Args { attr_request: Bitmap::of(&[AttrNum::Mode.get()]) });
     let handle = scene.handle.clone();
     scene.other.on(&mut scene.second, &handle, &[ask]).ok();
@@ -354,7 +354,7 @@ fn who_looks_at_nothing_that_is_kept_does_not_wait() {
 #[test]
 fn a_holder_that_does_not_answer_is_asked_to_give_the_delegation_back() {
     for silent in [false, true] {
-        let mut scene = Scene::new();
+        let mut scene = TimesHolder::new();
         scene.look();
         let heard = scene.call();
         assert!(heard.asks);
@@ -381,7 +381,7 @@ fn a_holder_that_does_not_answer_is_asked_to_give_the_delegation_back() {
 
 #[test]
 fn an_answer_that_is_none_counts_as_none() {
-    let mut scene = Scene::new();
+    let mut scene = TimesHolder::new();
     scene.look();
     let heard = scene.call();
     scene.first.reply(&heard.tell(&[Attr::Size(5)]));
@@ -390,7 +390,7 @@ fn an_answer_that_is_none_counts_as_none() {
 
 #[test]
 fn a_holder_whose_connection_is_lost_keeps_nobody_waiting() {
-    let mut scene = Scene::new();
+    let mut scene = TimesHolder::new();
     scene.look();
     assert!(scene.call().asks);
     std::mem::replace(&mut scene.first, scene.world.connect()).lose();
@@ -399,7 +399,7 @@ fn a_holder_whose_connection_is_lost_keeps_nobody_waiting() {
 
 #[test]
 fn who_waits_for_a_holder_and_loses_its_connection_may_ask_again() {
-    let mut scene = Scene::new();
+    let mut scene = TimesHolder::new();
     let first = scene.own();
     scene.look();
     let heard = scene.call();
@@ -415,7 +415,7 @@ fn who_waits_for_a_holder_and_loses_its_connection_may_ask_again() {
 // RFC 9754 5
 #[test]
 fn what_the_holder_says_of_the_times_lies_between_their_handing_over_and_now() {
-    let mut scene = Scene::new();
+    let mut scene = TimesHolder::new();
     let (given, opened) = (stateid_of(&scene.given), scene.opened);
     let first = scene.own();
     scene.pass(10_000);

@@ -14,9 +14,9 @@ use share::limits::{Alarm, Limits, Provision, ShareLimits, Throughput};
 use testkit::nfs::{Client, EXPORT, Wire, World, closing, lookup, put, reading, writing};
 
 /// The test itself lets time pass.
-struct Quiet;
+struct ManualTime;
 
-impl Alarm for Quiet {
+impl Alarm for ManualTime {
     fn set(&self, _at_ns: u64) {}
 }
 
@@ -49,7 +49,7 @@ impl Limited {
             file_bytes: 1 << 40,
             file_size: 4 << 40,
         };
-        let limits = Limits::new(None, Arc::new(Quiet), world.now);
+        let limits = Limits::new(None, Arc::new(ManualTime), world.now);
         let share = limits.set_share(1, provision, Some(0), world.now);
         world.engine.set_limits(Some(share.clone()));
         Limited { world, limits, share, wire, client, file, stateid }

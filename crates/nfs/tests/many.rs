@@ -13,7 +13,7 @@ use volume::NodeId;
 const FILES: u64 = 100_000;
 
 /// The states of the client on one file.
-struct Has {
+struct FileStates {
     node: NodeId,
     open: Arc<LockingState>,
     locks: Arc<LockingState>,
@@ -21,7 +21,7 @@ struct Has {
 }
 
 /// A client with an open file, from which further states are made.
-struct Ground {
+struct StateFactory {
     _world: World,
     _wire: Wire,
     client: Arc<nfs::state::client::Client>,
@@ -29,8 +29,8 @@ struct Ground {
     keys: u64,
 }
 
-impl Ground {
-    fn new() -> Ground {
+impl StateFactory {
+    fn new() -> StateFactory {
         let world = World::new();
         let mut wire = world.connect();
         let mut sender = Client::new(&mut wire, b"client", 1);
@@ -38,7 +38,7 @@ impl Ground {
         let client = world.server.clients.get(sender.clientid).expect("the client");
         let states = world.server.all_states();
         let first = states.into_iter().find(|state| state.opened().is_some()).expect("an open");
-        Ground { _world: world, _wire: wire, client, first, keys: 1 << 40 }
+        StateFactory { _world: world, _wire: wire, client, first, keys: 1 << 40 }
     }
 
     /// The fields of a state of the file with this number.
@@ -55,7 +55,7 @@ impl Ground {
 
 #[test]
 fn what_a_client_gives_back_is_found_without_looking_at_all_it_has() {
-    let mut ground = Ground::new();
+    let mut ground = StateFactory::new();
     let (client, export) = (Arc::clone(&ground.client), ground.first.export.id);
     let before = client.counts();
     let of = |owner, node| OwnerOnFile { owner, export, node };
@@ -71,10 +71,10 @@ fn what_a_client_gives_back_is_found_without_looking_at_all_it_has() {
         client.remember_key(export, node, client.new_key());
         assert!(client.add_open(of(b"opener", node), &open) && client.add_delegation(&delegation));
         assert!(client.add_locks(of(b"locker", node), &locks));
-        files.push(Has { node, open, locks, delegation });
+        files.push(FileStates { node, open, locks, delegation });
     }
     let made = client.cache_key(export, files[0].node);
-    for (at, Has { node, open, locks, delegation }) in files.iter().enumerate() {
+    for (at, FileStates { node, open, locks, delegation }) in files.iter().enumerate() {
         let ended = client.remove_open(of(b"opener", *node), open);
         assert!(ended.len() == 1 && Arc::ptr_eq(&ended[0], locks), "the locks that were taken through it");
         assert!(
@@ -92,7 +92,7 @@ fn what_a_client_gives_back_is_found_without_looking_at_all_it_has() {
 
 #[test]
 fn only_the_locks_of_the_open_that_is_closed_end() {
-    let mut ground = Ground::new();
+    let mut ground = StateFactory::new();
     let (client, export) = (Arc::clone(&ground.client), ground.first.export.id);
     let node = NodeId { device: 77, inode: 1 };
     let of = |owner| OwnerOnFile { owner, export, node };

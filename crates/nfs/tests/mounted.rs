@@ -27,27 +27,27 @@ fn run(program: &str, arguments: &[&str]) -> bool {
 }
 
 /// A mount, which is unmounted on drop.
-struct Mounted(PathBuf);
+struct MountGuard(PathBuf);
 
-impl Drop for Mounted {
+impl Drop for MountGuard {
     fn drop(&mut self) {
         run("umount", &["-l", self.0.to_str().expect("text")]);
     }
 }
 
 /// An export with the directory `m`, on which a file system with the file `f` is mounted.
-struct Scene {
+struct MountedExport {
     place: tempfile::TempDir,
-    mounted: Option<Mounted>,
+    mounted: Option<MountGuard>,
 }
 
-impl Scene {
+impl MountedExport {
     /// None if nothing can be mounted. The test is skipped then.
-    fn new(mount: impl Fn(&Path, &Path) -> bool) -> Option<Scene> {
+    fn new(mount: impl Fn(&Path, &Path) -> bool) -> Option<MountedExport> {
         let place = tempfile::tempdir().expect("a directory");
         std::fs::create_dir_all(place.path().join("files/m")).expect("a directory");
         std::fs::write(place.path().join("files/own"), "own").expect("a file");
-        let mut scene = Scene { place, mounted: None };
+        let mut scene = MountedExport { place, mounted: None };
         scene.mount(mount).then_some(scene)
     }
 
@@ -61,7 +61,7 @@ impl Scene {
             skipped("nothing of this kind can be mounted here");
             return false;
         }
-        self.mounted = Some(Mounted(self.top()));
+        self.mounted = Some(MountGuard(self.top()));
         std::fs::write(self.top().join("f"), "below").expect("a file");
         true
     }
@@ -96,16 +96,16 @@ const ASKED: &[AttrNum] = &[AttrNum::Fsid, AttrNum::Fileid, AttrNum::SpaceTotal,
 
 /// The attributes of a file that tell its file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Where {
+struct FileLocation {
     fsid: FsId,
     fileid: u64,
     total: u64,
     mounted_on: u64,
 }
 
-impl Where {
-    fn of<'a>(attributes: impl Iterator<Item = Attr<'a>>) -> Where {
-        let mut told = Where::default();
+impl FileLocation {
+    fn of<'a>(attributes: impl Iterator<Item = Attr<'a>>) -> FileLocation {
+        let mut told = FileLocation::default();
         for attribute in attributes {
             match attribute {
                 Attr::Fsid(fsid) => told.fsid = fsid,
@@ -120,7 +120,7 @@ impl Where {
 }
 
 /// The attributes and the filehandle of a path in the export.
-fn look(client: &mut Client, wire: &mut Wire, path: &[&str]) -> (Where, Vec<u8>) {
+fn look(client: &mut Client, wire: &mut Wire, path: &[&str]) -> (FileLocation, Vec<u8>) {
     let names = path.iter().map(|name| lookup(name.as_bytes()));
     let get = Args::GetAttr(getattr::Args { attr_request: bitmap(ASKED) });
     let all: Vec<_> =
@@ -128,12 +128,12 @@ fn look(client: &mut Client, wire: &mut Wire, path: &[&str]) -> (Where, Vec<u8>)
     let answer = client.run(wire, &all).ok();
     let results = answer.results();
     let [.., Res::GetAttr(Ok(found)), Res::GetFh(Ok(handle))] = results[..] else { panic!("{results:?}") };
-    let told = Where::of(found.obj_attributes.iter().map(|attribute| attribute.expect("an attribute")));
+    let told = FileLocation::of(found.obj_attributes.iter().map(|attribute| attribute.expect("an attribute")));
     (told, handle.object.0.to_vec())
 }
 
 /// The entries of the export's root: name, file system, whether with a filehandle, and error.
-fn list(client: &mut Client, wire: &mut Wire, more: &[AttrNum]) -> Vec<(String, Where, bool, NfsStat)> {
+fn list(client: &mut Client, wire: &mut Wire, more: &[AttrNum]) -> Vec<(String, FileLocation, bool, NfsStat)> {
     let wanted = [ASKED, &[AttrNum::Filehandle], more].concat();
     let list = Args::ReadDir(readdir::Args {
         cookie: 0,
@@ -155,7 +155,7 @@ fn list(client: &mut Client, wire: &mut Wire, more: &[AttrNum]) -> Vec<(String, 
             }
         }
         let name = String::from_utf8(entry.name.to_vec()).expect("text");
-        entries.push((name, Where::of(rest.into_iter()), has_handle, error));
+        entries.push((name, FileLocation::of(rest.into_iter()), has_handle, error));
     }
     entries.sort_by(|a, b| a.0.cmp(&b.0));
     entries
@@ -163,7 +163,7 @@ fn list(client: &mut Client, wire: &mut Wire, more: &[AttrNum]) -> Vec<(String, 
 
 /// The inode number that a directory lists under a name. For a covered directory it is that of the directory
 /// below.
-fn listed_number(scene: &Scene, name: &str) -> u64 {
+fn listed_number(scene: &MountedExport, name: &str) -> u64 {
     use std::os::unix::fs::DirEntryExt;
     let entries = std::fs::read_dir(scene.place.path().join("files")).expect("a directory");
     let found = entries.map(|entry| entry.expect("an entry")).find(|entry| entry.file_name() == name);
@@ -173,7 +173,7 @@ fn listed_number(scene: &Scene, name: &str) -> u64 {
 #[test]
 fn a_mounted_file_system_is_entered_and_listed_with_an_fsid_of_its_own() {
     for mount in [tmpfs, ext4] as [fn(&Path, &Path) -> bool; 2] {
-        let Some(scene) = Scene::new(mount) else { return };
+        let Some(scene) = MountedExport::new(mount) else { return };
         let world = scene.serve();
         let mut wire = world.connect();
         let mut client = Client::new(&mut wire, b"client", 1);
@@ -212,7 +212,7 @@ fn a_mounted_file_system_is_entered_and_listed_with_an_fsid_of_its_own() {
 
 #[test]
 fn a_filehandle_outlives_the_server_and_a_remount_and_is_stale_in_between() {
-    let Some(mut scene) = Scene::new(ext4) else { return };
+    let Some(mut scene) = MountedExport::new(ext4) else { return };
     let (told, handle) = {
         let world = scene.serve();
         let mut wire = world.connect();
@@ -225,7 +225,7 @@ fn a_filehandle_outlives_the_server_and_a_remount_and_is_stale_in_between() {
     let get = || Args::GetAttr(getattr::Args { attr_request: bitmap(ASKED) });
     let seen = |answer: &Answer| {
         let Res::GetAttr(Ok(found)) = answer.last() else { panic!("{answer:?}") };
-        Where::of(found.obj_attributes.iter().map(|attribute| attribute.expect("an attribute")))
+        FileLocation::of(found.obj_attributes.iter().map(|attribute| attribute.expect("an attribute")))
     };
     assert_eq!(seen(&client.on(&mut wire, &handle, &[get()]).ok()), told);
     // Unused items are freed, so the file system can be unmounted.
@@ -247,18 +247,18 @@ fn a_filehandle_outlives_the_server_and_a_remount_and_is_stale_in_between() {
 }
 
 /// Mounts a FUSE file system whose process is gone, for this user. Only that user may access it.
-fn fuse_of_nobody(top: &Path, user: u32) -> Option<Mounted> {
+fn fuse_of_nobody(top: &Path, user: u32) -> Option<MountGuard> {
     std::fs::create_dir_all(top).expect("a directory");
     let device = std::fs::File::options().read(true).write(true).open("/dev/fuse").ok()?;
     let options = format!("fd=0,rootmode=40000,user_id={user},group_id={user}");
     let mut mount = Command::new("mount");
     mount.args(["-i", "-t", "fuse", "-o", &options, "none"]).arg(top).stdin(device).stderr(Stdio::null());
-    mount.status().is_ok_and(|status| status.success()).then(|| Mounted(top.to_owned()))
+    mount.status().is_ok_and(|status| status.success()).then(|| MountGuard(top.to_owned()))
 }
 
 #[test]
 fn what_the_host_lists_and_does_not_show_is_listed_with_an_error() {
-    let Some(scene) = Scene::new(tmpfs) else { return };
+    let Some(scene) = MountedExport::new(tmpfs) else { return };
     for (user, expected) in [(0, NfsStat::Stale), (1, NfsStat::Access)] {
         let world = scene.serve();
         let mut wire = world.connect();
@@ -287,8 +287,8 @@ fn what_the_host_moves_out_of_the_part_that_is_mounted_is_stale() {
         let part = outside(place).join("part");
         is_mounted && run("mount", &["--bind", part.to_str().expect("text"), top.to_str().expect("text")])
     };
-    let Some(scene) = Scene::new(bind) else { return };
-    let outside = Mounted(outside(scene.place.path()));
+    let Some(scene) = MountedExport::new(bind) else { return };
+    let outside = MountGuard(outside(scene.place.path()));
     let world = scene.serve();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
@@ -318,7 +318,7 @@ fn what_has_no_filehandle_is_listed_all_the_same() {
             format!("lowerdir={},upperdir={},workdir={}", lower.display(), upper.display(), work.display());
         run("mount", &["-t", "overlay", "-o", &options, "none", top.to_str().expect("text")])
     };
-    let Some(scene) = Scene::new(overlay) else { return };
+    let Some(scene) = MountedExport::new(overlay) else { return };
     let world = scene.serve();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);

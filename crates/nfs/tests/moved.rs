@@ -14,19 +14,19 @@ use volume::{Failure, HostEvent, Name, Volume};
 use volume_posix::PosixVolume;
 
 /// A share on a directory of the host, with other directories beside it.
-struct Bench {
+struct HostShare {
     place: tempfile::TempDir,
     world: World,
     wire: Wire,
     client: Client,
 }
 
-impl Bench {
-    fn new() -> Bench {
+impl HostShare {
+    fn new() -> HostShare {
         let place = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(place.path().join("files/above/moved/below")).unwrap();
-        let (world, wire, client) = Bench::serve(&place);
-        Bench { place, world, wire, client }
+        let (world, wire, client) = HostShare::serve(&place);
+        HostShare { place, world, wire, client }
     }
 
     /// A server on the share, and a client that can be called.
@@ -46,7 +46,7 @@ impl Bench {
 
     /// Replaces the server by a new one.
     fn restart(&mut self) {
-        (self.world, self.wire, self.client) = Bench::serve(&self.place);
+        (self.world, self.wire, self.client) = HostShare::serve(&self.place);
     }
 
     /// Runs a program on the host. The server would learn of changes by this process itself.
@@ -85,7 +85,7 @@ impl Bench {
 
 #[test]
 fn a_directory_that_the_host_moves_out_of_the_share_is_stale_with_all_that_is_below() {
-    let mut it = Bench::new();
+    let mut it = HostShare::new();
     assert!(it.world.engine.volume().facts().tells_changes);
     let moved = it.handle(&[b"above", b"moved"]);
     let below = it.handle(&[b"above", b"moved", b"below"]);
@@ -105,7 +105,7 @@ fn a_directory_that_the_host_moves_out_of_the_share_is_stale_with_all_that_is_be
 
 #[test]
 fn a_directory_that_the_host_moves_away_while_its_changes_are_lost_is_stale() {
-    let mut it = Bench::new();
+    let mut it = HostShare::new();
     let moved = it.handle(&[b"above", b"moved"]);
     let above = it.handle(&[b"above"]);
     assert_eq!(it.looks(&moved, b"below"), NfsStat::Ok);
@@ -120,7 +120,7 @@ fn a_directory_that_the_host_moves_away_while_its_changes_are_lost_is_stale() {
 
 #[test]
 fn a_directory_that_a_client_moves_is_known_where_it_is() {
-    let mut it = Bench::new();
+    let mut it = HostShare::new();
     let [moved, below] =
         [&[&b"above"[..], b"moved"][..], &[b"above", b"moved", b"below"]].map(|path| it.handle(path));
     let rename = Args::Rename(names::RenameArgs { oldname: b"moved", newname: b"elsewhere" });
@@ -128,7 +128,7 @@ fn a_directory_that_a_client_moves_is_known_where_it_is() {
     let all: Vec<_> = from.into_iter().chain([Args::PutRootFh, lookup(EXPORT), rename]).collect();
     it.client.run(&mut it.wire, &all).ok();
     assert_eq!([it.looks(&moved, b"below"), it.looks(&below, b"none")], [NfsStat::Ok, NfsStat::NoEnt]);
-    let path = |it: &Bench| {
+    let path = |it: &HostShare| {
         let handle = it.world.server.handles.check(&below).unwrap();
         it.world.server.known_item(&handle).and_then(|item| item.path())
     };
@@ -176,7 +176,7 @@ fn a_host_that_fails_for_a_moment_makes_no_directory_stale_and_nothing_of_it_unk
 }
 
 /// OPEN by filehandle with a request for a READ delegation. Returns whether it is granted.
-fn is_delegated(it: &mut Bench, handle: &[u8]) -> bool {
+fn is_delegated(it: &mut HostShare, handle: &[u8]) -> bool {
     let open = Args::Open(open::Args {
         seqid: 0,
         share_access: ShareAccess::READ | ShareAccess::WANT_READ_DELEG,
@@ -193,7 +193,7 @@ fn is_delegated(it: &mut Bench, handle: &[u8]) -> bool {
 
 #[test]
 fn a_delegation_of_a_file_whose_name_is_not_known_after_a_restart_ends_by_itself() {
-    let mut it = Bench::new();
+    let mut it = HostShare::new();
     std::fs::write(it.at("f"), "f").unwrap();
     let handle = it.handle(&[b"f"]);
     it.restart();
@@ -209,7 +209,7 @@ fn a_delegation_of_a_file_whose_name_is_not_known_after_a_restart_ends_by_itself
 
 #[test]
 fn a_delegation_of_a_file_whose_name_is_known_is_recalled_when_the_host_changes_it() {
-    let mut it = Bench::new();
+    let mut it = HostShare::new();
     std::fs::write(it.at("f"), "f").unwrap();
     let handle = it.handle(&[b"f"]);
     it.restart();

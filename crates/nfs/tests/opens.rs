@@ -29,15 +29,15 @@ fn opened_by<'a>(
 }
 
 /// A file of four bytes that nobody has open, and two clients.
-struct Scene {
+struct TwoOpeners {
     one: (Wire, Client),
     two: (Wire, Client),
     handle: Vec<u8>,
     world: World,
 }
 
-impl Scene {
-    fn new() -> Scene {
+impl TwoOpeners {
+    fn new() -> TwoOpeners {
         let world = World::new();
         let [mut one, two] = [&b"one"[..], b"two"].map(|name| {
             let mut wire = world.connect();
@@ -46,7 +46,7 @@ impl Scene {
         });
         let (handle, open) = one.1.create(&mut one.0, b"file");
         one.1.on(&mut one.0, &handle, &[writing(open, 0, b"data"), closing(open)]).ok();
-        Scene { one, two, handle, world }
+        TwoOpeners { one, two, handle, world }
     }
 
     fn open((wire, client): &mut (Wire, Client), open: Args<'_>) -> Result<StateId, NfsStat> {
@@ -71,12 +71,12 @@ impl Scene {
 #[test]
 fn an_open_that_is_refused_leaves_in_the_file_what_is_there() {
     for has_it_open in [false, true] {
-        let mut scene = Scene::new();
+        let mut scene = TwoOpeners::new();
         let write = || opened_by(b"one", ShareAccess::WRITE, ShareDeny::empty(), OpenHow::NoCreate);
-        let before = has_it_open.then(|| Scene::open(&mut scene.one, write()).expect("an open"));
+        let before = has_it_open.then(|| TwoOpeners::open(&mut scene.one, write()).expect("an open"));
         let denies = opened_by(b"two", ShareAccess::WRITE, ShareDeny::READ, OpenHow::NoCreate);
-        let denying = Scene::open(&mut scene.two, denies).expect("an open");
-        let refused = Scene::open(&mut scene.one, cutting(b"one", ShareAccess::BOTH, &[0; 8]));
+        let denying = TwoOpeners::open(&mut scene.two, denies).expect("an open");
+        let refused = TwoOpeners::open(&mut scene.one, cutting(b"one", ShareAccess::BOTH, &[0; 8]));
         assert_eq!(refused, Err(NfsStat::ShareDenied), "{has_it_open}");
         let (wire, client) = &mut scene.two;
         client.on(wire, &scene.handle, &[closing(denying)]).ok();
@@ -95,10 +95,10 @@ fn an_open_that_is_refused_leaves_in_the_file_what_is_there() {
 fn an_open_cuts_the_file_also_where_it_may_not_write_itself() {
     for first in [None, Some(ShareAccess::READ), Some(ShareAccess::WRITE)] {
         for access in [ShareAccess::READ, ShareAccess::WRITE, ShareAccess::BOTH] {
-            let mut scene = Scene::new();
+            let mut scene = TwoOpeners::new();
             if let Some(first) = first {
                 let open = opened_by(b"one", first, ShareDeny::empty(), OpenHow::NoCreate);
-                Scene::open(&mut scene.one, open).expect("an open");
+                TwoOpeners::open(&mut scene.one, open).expect("an open");
             }
             let (wire, client) = &mut scene.one;
             let size = Args::GetAttr(getattr::Args { attr_request: Bitmap::of(&[AttrNum::Size.get()]) });

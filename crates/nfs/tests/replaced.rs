@@ -8,22 +8,22 @@ use nfs_wire::types::StateId;
 use testkit::nfs::*;
 use volume::{Failure, Name, Volume};
 
-struct Bench {
+struct ReplacedNames {
     world: World,
     wire: Wire,
     client: Client,
     directory: Vec<u8>,
 }
 
-impl Bench {
-    fn new() -> Bench {
+impl ReplacedNames {
+    fn new() -> ReplacedNames {
         let world = World::new();
         let mut wire = world.connect();
         let mut client = Client::new(&mut wire, b"client", 1);
         let answer = client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), Args::GetFh]).ok();
         let Res::GetFh(Ok(handle)) = answer.last() else { panic!("{answer:?}") };
         let directory = handle.object.0.to_vec();
-        Bench { world, wire, client, directory }
+        ReplacedNames { world, wire, client, directory }
     }
 
     /// Opens `a` and returns its filehandle.
@@ -52,7 +52,7 @@ fn name(text: &str) -> Name {
 
 #[test]
 fn they_are_opened_and_removed_all_the_same() {
-    let mut it = Bench::new();
+    let mut it = ReplacedNames::new();
     let unchecked = || OpenHow::Create(CreateHow::Unchecked(Fattr::default()));
     let mut last = it.open(unchecked());
     for how in [OpenHow::NoCreate, unchecked()] {

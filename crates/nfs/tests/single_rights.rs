@@ -27,7 +27,7 @@ const OTHER: u32 = 8;
 const ANONYMOUS: StateId = StateId::ANONYMOUS;
 
 /// The objects of the operations, and a client.
-struct Scene {
+struct SingleRight {
     wire: Wire,
     client: Client,
     /// A file, and a directory with the file `inside` and the directory `below`. Both are in a directory that
@@ -43,9 +43,9 @@ fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).unwrap()
 }
 
-impl Scene {
+impl SingleRight {
     /// Everybody gets `right` on the file and the directory, and nothing else.
-    fn new(right: AceMask) -> Scene {
+    fn new(right: AceMask) -> SingleRight {
         let world = World::new();
         let root = world.memory.root().unwrap();
         let directory = |parent: &dyn volume::Node, text: &str, uid, mode| {
@@ -71,7 +71,7 @@ impl Scene {
         let client = Client::new(&mut wire, b"client", 2);
         let nothing = Vec::new;
         let mut it =
-            Scene { wire, client, file: nothing(), directory: nothing(), own: nothing(), mine: nothing() };
+            SingleRight { wire, client, file: nothing(), directory: nothing(), own: nothing(), mine: nothing() };
         it.file = it.handle(OWNER, &["shut", "file"]);
         it.directory = it.handle(OWNER, &["shut", "directory"]);
         it.own = it.handle(OTHER, &["own"]);
@@ -234,9 +234,9 @@ use Linux::{Asks, Differs};
 const NOTHING: char = '-';
 const OWNERS: char = 'o';
 
-struct Row {
+struct OperationRow {
     name: &'static str,
-    act: fn(&mut Scene) -> NfsStat,
+    act: fn(&mut SingleRight) -> NfsStat,
     /// One of these rights is enough.
     needs: AceMask,
     /// Whether a name in the directory is used, which needs EXECUTE too.
@@ -246,18 +246,18 @@ struct Row {
     linux: Linux,
 }
 
-const fn row(name: &'static str, act: fn(&mut Scene) -> NfsStat, needs: AceMask, linux: Linux) -> Row {
-    Row { name, act, needs, searches: false, refused: NfsStat::Access, linux }
+const fn row(name: &'static str, act: fn(&mut SingleRight) -> NfsStat, needs: AceMask, linux: Linux) -> OperationRow {
+    OperationRow { name, act, needs, searches: false, refused: NfsStat::Access, linux }
 }
 
 /// A row for an operation that only the owner may do.
-const fn owners(name: &'static str, act: fn(&mut Scene) -> NfsStat, needs: AceMask, linux: Linux) -> Row {
-    Row { name, act, needs, searches: false, refused: NfsStat::Perm, linux }
+const fn owners(name: &'static str, act: fn(&mut SingleRight) -> NfsStat, needs: AceMask, linux: Linux) -> OperationRow {
+    OperationRow { name, act, needs, searches: false, refused: NfsStat::Perm, linux }
 }
 
 /// A row for an operation that uses a name in the directory.
-const fn named(name: &'static str, act: fn(&mut Scene) -> NfsStat, needs: AceMask, linux: Linux) -> Row {
-    Row { searches: true, ..row(name, act, needs, linux) }
+const fn named(name: &'static str, act: fn(&mut SingleRight) -> NfsStat, needs: AceMask, linux: Linux) -> OperationRow {
+    OperationRow { searches: true, ..row(name, act, needs, linux) }
 }
 
 const ALL: AceMask = AceMask::from_bits_retain(0x001f_01ff);
@@ -297,7 +297,7 @@ fn everything() -> [Ace<'static>; 1] {
     [Ace { ace_type, flag, access_mask: ALL, who: b"EVERYONE@" }]
 }
 
-const FILE: &[Row] = &[
+const FILE: &[OperationRow] = &[
     row("OPEN to read", |it| status(it.open(ShareAccess::READ, OpenHow::NoCreate)), READS, Asks('r')),
     row("OPEN to write", |it| status(it.open(ShareAccess::WRITE, OpenHow::NoCreate)), WRITES, Asks('w')),
     row(
@@ -407,7 +407,7 @@ const FILE: &[Row] = &[
     ),
 ];
 
-const DIRECTORY: &[Row] = &[
+const DIRECTORY: &[OperationRow] = &[
     row("LOOKUP", |it| it.on_directory(&[lookup(b"inside")]), AceMask::EXECUTE, Asks('x')),
     row("LOOKUPP", |it| it.on_directory(&[Args::LookupP]), AceMask::EXECUTE, Asks('x')),
     row("READDIR", |it| it.list(&[]), AceMask::READ_DATA, Asks('r')),
@@ -504,16 +504,16 @@ fn of_letter(letter: char, is_directory: bool) -> AceMask {
     }
 }
 
-fn holds(rows: &[Row], is_directory: bool) {
+fn holds(rows: &[OperationRow], is_directory: bool) {
     let mut wrong = Vec::new();
-    for Row { name, act, needs, searches, refused, linux } in rows {
+    for OperationRow { name, act, needs, searches, refused, linux } in rows {
         let beside = if *searches { AceMask::EXECUTE } else { NONE };
         if *searches {
-            assert_eq!(act(&mut Scene::new(*needs)), NfsStat::Access, "{name} without EXECUTE");
+            assert_eq!(act(&mut SingleRight::new(*needs)), NfsStat::Access, "{name} without EXECUTE");
         }
         for right in ALL.iter() {
             let expected = if needs.contains(right) { NfsStat::Ok } else { *refused };
-            let told = act(&mut Scene::new(right | beside));
+            let told = act(&mut SingleRight::new(right | beside));
             if told != expected {
                 wrong.push(format!("{name} with {right:?}: {told:?}, not {expected:?}"));
             }
@@ -555,7 +555,7 @@ fn access_tells_each_right_by_its_own_bit() {
     on_directory[3].1 = AccessBits::LOOKUP;
     let deletes = (AceMask::DELETE_CHILD, AccessBits::DELETE);
     for right in ALL.iter() {
-        let mut it = Scene::new(right);
+        let mut it = SingleRight::new(right);
         let mut told = |of: &[u8]| {
             it.wire.uid = OTHER;
             let asked = Args::Access(access::Args { access: AccessBits::from_bits_retain(0x1ff) });

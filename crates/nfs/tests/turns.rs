@@ -11,14 +11,14 @@ use testkit::nfs::*;
 const ROUNDS: usize = 300;
 
 /// A connection of the client in a thread of its own, with a slot of its own.
-struct Side<'a> {
+struct RacingClient<'a> {
     wire: Wire,
     client: Client,
     slot: u32,
     start: &'a Barrier,
 }
 
-impl Side<'_> {
+impl RacingClient<'_> {
     /// Sends the operations at the same time as the other side.
     fn run(&mut self, operations: &[Args<'_>]) -> Answer {
         let all = [&[self.client.sequence(self.slot, false)][..], operations].concat();
@@ -44,13 +44,13 @@ fn opened(answer: &Answer) -> (StateId, Option<StateId>) {
 }
 
 /// The action of a thread with the filehandle and the open that was prepared.
-type Act<'a, T> = &'a (dyn Fn(&mut Side<'_>, &[u8], Option<StateId>) -> T + Sync);
+type PairedAction<'a, T> = &'a (dyn Fn(&mut RacingClient<'_>, &[u8], Option<StateId>) -> T + Sync);
 
 /// Runs two threads with connections of one client in every round, after the preparation. `judge` gets the
 /// result of each thread in each round. Nothing is open in the end.
 fn both<T: Send>(
     prepare: impl Fn(&mut Client, &mut Wire, &[u8]) -> Option<StateId>,
-    acts: [Act<'_, T>; 2],
+    acts: [PairedAction<'_, T>; 2],
     judge: impl Fn(&mut Client, &mut Wire, &[u8], [T; 2]),
 ) {
     let world = World::new();
@@ -67,7 +67,7 @@ fn both<T: Send>(
     let start = Barrier::new(2);
     let mut sides = [1, 2].map(|slot| {
         let client = Client { sequences: client.sequences.clone(), ..client };
-        Side { wire: world.connect(), client, slot, start: &start }
+        RacingClient { wire: world.connect(), client, slot, start: &start }
     });
     for _ in 0..ROUNDS {
         let before = prepare(&mut client, &mut wire, &handle);
@@ -92,7 +92,7 @@ fn open_before(client: &mut Client, wire: &mut Wire, _: &[u8]) -> Option<StateId
 // RFC 8881 18.16.3
 #[test]
 fn two_opens_of_one_owner_and_file_are_one_open() {
-    let open = |side: &mut Side<'_>, _: &[u8], _: Option<StateId>| side.open();
+    let open = |side: &mut RacingClient<'_>, _: &[u8], _: Option<StateId>| side.open();
     both(
         |_, _, _| None,
         [&open, &open],
@@ -108,8 +108,8 @@ fn two_opens_of_one_owner_and_file_are_one_open() {
 // RFC 8881 9.10
 #[test]
 fn an_open_that_meets_a_close_is_open_afterwards() {
-    let open = |side: &mut Side<'_>, _: &[u8], _: Option<StateId>| (side.open(), NfsStat::Ok);
-    let close = |side: &mut Side<'_>, handle: &[u8], before: Option<StateId>| {
+    let open = |side: &mut RacingClient<'_>, _: &[u8], _: Option<StateId>| (side.open(), NfsStat::Ok);
+    let close = |side: &mut RacingClient<'_>, handle: &[u8], before: Option<StateId>| {
         let before = before.expect("it is open");
         (before, side.run(&[put(handle), closing(before)]).status())
     };
@@ -122,7 +122,7 @@ fn an_open_that_meets_a_close_is_open_afterwards() {
 
 #[test]
 fn of_two_closes_one_closes() {
-    let close = |side: &mut Side<'_>, handle: &[u8], before: Option<StateId>| {
+    let close = |side: &mut RacingClient<'_>, handle: &[u8], before: Option<StateId>| {
         side.run(&[put(handle), closing(before.expect("it is open"))]).status()
     };
     both(open_before, [&close, &close], |_, _, _, came| {
@@ -135,7 +135,7 @@ fn of_two_closes_one_closes() {
 // RFC 8881 10.4
 #[test]
 fn two_opens_get_one_delegation_which_is_the_one_that_is_recalled() {
-    let delegated = |side: &mut Side<'_>, _: &[u8], _: Option<StateId>| {
+    let delegated = |side: &mut RacingClient<'_>, _: &[u8], _: Option<StateId>| {
         let owner = if side.slot == 1 { &b"one"[..] } else { b"two" };
         let Args::Open(asked) = opening(open::OpenHow::NoCreate, b"file") else { unreachable!() };
         let owner = StateOwner { clientid: 0, owner: Identity(owner) };

@@ -49,7 +49,7 @@ pub mod ask {
     /// Send back as many bytes as the four bytes after the next one say. Ask whether they have arrived after
     /// the milliseconds in the next byte, and send the result then.
     pub const RECEIPT: u8 = b'r';
-    /// Answer with bytes from a piece of a file. A [`Held`] and the number of bytes (big-endian) follow.
+    /// Answer with bytes from a piece of a file. A [`FileResidency`] and the number of bytes (big-endian) follow.
     pub const FILE: u8 = b'f';
     /// Begin an answer with room for a MiB, and leave it empty.
     pub const ROOMY: u8 = b'm';
@@ -62,7 +62,7 @@ pub mod ask {
 /// The state of the file that a piece is sent of.
 #[derive(Clone, Copy)]
 #[repr(u8)]
-pub enum Held {
+pub enum FileResidency {
     /// Completely in memory.
     Whole,
     /// It ends in the middle of the piece.
@@ -95,24 +95,24 @@ pub fn file_byte(at: usize) -> u8 {
 const BEFORE: usize = 1000;
 
 fn piece(held: u8, len: usize) -> FileRange {
-    let flags = if held == Held::Unreadable as u8 { OFlags::WRONLY } else { OFlags::RDWR };
+    let flags = if held == FileResidency::Unreadable as u8 { OFlags::WRONLY } else { OFlags::RDWR };
     let memory = rustix::fs::memfd_create("piece", MemfdFlags::CLOEXEC).expect("a file in memory");
-    let size = if held == Held::Half as u8 { len / 2 } else { len };
+    let size = if held == FileResidency::Half as u8 { len / 2 } else { len };
     let bytes: Vec<u8> = vec![9; BEFORE].into_iter().chain((0..size).map(file_byte)).collect();
     std::fs::File::from(memory.try_clone().expect("a descriptor")).write_all(&bytes).expect("room");
     let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
     let fd = rustix::fs::open(path, flags, Mode::empty()).expect("it opens again");
-    FileRange { file: Arc::new(MemoryFile(fd, held != Held::Fading as u8)), at: BEFORE as u64, len }
+    FileRange { file: Arc::new(MemoryFile(fd, held != FileResidency::Fading as u8)), at: BEFORE as u64, len }
 }
 
 /// A gate that jobs wait for.
 #[derive(Default)]
-pub struct Gate {
+pub struct JobGate {
     open: Mutex<bool>,
     moved: Condvar,
 }
 
-impl Gate {
+impl JobGate {
     pub fn open(&self) {
         *self.open.lock().expect("no panic inside") = true;
         self.moved.notify_all();
@@ -131,7 +131,7 @@ type Box_ = Arc<dyn Mailbox<Vec<u8>>>;
 /// The test service. Tests read its counters.
 #[derive(Default)]
 pub struct Tricks {
-    pub gate: Arc<Gate>,
+    pub gate: Arc<JobGate>,
     pub accepted: AtomicUsize,
     pub closed: AtomicUsize,
     pub receipts: AtomicUsize,

@@ -118,7 +118,7 @@ pub fn take_delegation(run: &Run, target: StateTarget<'_>, write: bool) -> Resul
     Ok(DelegationReclaim::Held(state))
 }
 
-/// StateLocks an open that was kept into a state of its client.
+/// Turns an open that was kept into a state of its client.
 fn take_up(
     run: &Run,
     target: StateTarget<'_>,

@@ -99,7 +99,7 @@ fn room_left(run: &Run) -> usize {
 }
 
 /// A listing in progress.
-struct List<'a> {
+struct DirectoryListing<'a> {
     server: &'a Server,
     minor: u32,
     wanted: Bitmap,
@@ -108,7 +108,7 @@ struct List<'a> {
     max: usize,
 }
 
-impl List<'_> {
+impl DirectoryListing<'_> {
     /// Lists the exports that the client may use.
     fn exports(&mut self, run: &Run) -> OpResult {
         let mut writer = EntriesWriter::begin(self.out, VERIFIER, self.max).ok_or(NfsStat::TooSmall)?;
