@@ -23,7 +23,7 @@ const NOTED: usize = 16 * 1024;
 
 /// A connection that can be closed for its backlog.
 pub(crate) trait Debtor: Send + Sync {
-    /// Closes it soon.
+    /// Closes the connection soon.
     fn give_up(&self);
 }
 

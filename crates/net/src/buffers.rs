@@ -83,7 +83,8 @@ fn zeroed(len: usize) -> Option<Vec<u8>> {
     // SAFETY: the layout has a size, which is not zero.
     #[allow(unsafe_code)]
     let start = unsafe { std::alloc::alloc_zeroed(layout) };
-    // SAFETY: the global allocator gave `start` for exactly `len` bytes with the alignment of bytes, and all of them are zero.
+    // SAFETY: the global allocator gave `start` for exactly `len` bytes with the alignment of bytes, and all
+    // of them are zero.
     #[allow(unsafe_code)]
     (!start.is_null()).then(|| unsafe { Vec::from_raw_parts(start, len, len) })
 }

@@ -93,7 +93,7 @@ pub(crate) struct Connection<S: Service> {
     sends: Sends,
     receipts: Receipts,
     /// The gates that the replies wait for.
-    reply_barrier: ReplyBarrier,
+    barrier: ReplyBarrier,
     mail: VecDeque<Mail<S::Conversation>>,
     /// Tasks that found the queue of the pool full.
     deferred: VecDeque<Task>,
@@ -148,7 +148,7 @@ impl<S: Service> Connection<S> {
                 events: VecDeque::new(),
                 receipts: VecDeque::new(),
                 gates: Vec::new(),
-                reply_barrier: None,
+                reply_gate: None,
                 passed_over: 0,
             })),
             post,
@@ -157,7 +157,7 @@ impl<S: Service> Connection<S> {
             peer,
             sends: Sends::default(),
             receipts: Receipts::default(),
-            reply_barrier: ReplyBarrier::default(),
+            barrier: ReplyBarrier::default(),
             mail: VecDeque::new(),
             deferred: VecDeque::new(),
             outstanding: 0,
@@ -207,7 +207,7 @@ impl<S: Service> Connection<S> {
             .and_then(|core| core.inbound.incomplete_since())
             .map(|at| later(at, config.record_time));
         let receipt = core.and_then(|_| self.receipts.next());
-        [stall, own, record, receipt, self.reply_barrier.deadline()].into_iter().flatten().min()
+        [stall, own, record, receipt, self.barrier.deadline()].into_iter().flatten().min()
     }
 
     /// Whether the client does not take its replies.
@@ -363,11 +363,7 @@ impl<S: Service> ActiveConnection<S> {
         let connection = &mut *self.connection;
         let poll = &mut connection.busy_poll;
         let is_free = connection.core.is_some() && connection.outstanding == 0 && !connection.closing;
-        if !is_free
-            || connection.offload.runs_on_pool()
-            || self.worker.is_lane()
-            || self.worker.is_finishing()
-        {
+        if !is_free || connection.offload.uses_pool() || self.worker.is_lane() || self.worker.is_finishing() {
             poll.stop(clock::mono_ns);
         } else if poll.goes_on(clock::mono_ns) {
             return true;
@@ -402,7 +398,7 @@ impl<S: Service> ActiveConnection<S> {
         };
         if received == Received::End {
             // Ready replies are offered once. The client may be gone already.
-            self.connection.reply_barrier = ReplyBarrier::default();
+            self.connection.barrier = ReplyBarrier::default();
             let _gone = self.flush(cx);
             return Flow::closed("the client closed it");
         }
@@ -496,7 +492,8 @@ impl<S: Service> ActiveConnection<S> {
                 }
                 Mail::Overflow => return Some(Flow::closed("it does not keep up with its events")),
                 Mail::CloseBacklog => {
-                    tracing::warn!(remote = %connection.peer.remote, "closes the connection whose client leaves most unread");
+                    let remote = connection.peer.remote;
+                    tracing::warn!(%remote, "closes the connection whose client leaves most unread");
                     return Some(Flow::closed("too much is held for clients that do not read"));
                 }
                 // The client may have proved itself meanwhile.
@@ -583,8 +580,7 @@ impl<S: Service> ActiveConnection<S> {
         let choked = connection.is_choked();
         let core = connection.core.as_mut()?;
         if due && connection.receipts.next().is_some() {
-            // If the host cannot be asked, the bytes count as arrived. A lost client is then noticed by its
-            // silence.
+            // If the host cannot be asked, the bytes count as arrived. Silence then shows a lost client.
             let missing = unacknowledged(&self.stream).unwrap_or(0);
             let arrived = connection.sends.taken().saturating_sub(missing);
             connection.receipts.answer(clock::mono_ns(), arrived, &mut core.receipts);
@@ -595,9 +591,8 @@ impl<S: Service> ActiveConnection<S> {
         if !wanted {
             return None;
         }
-        if connection.offload.runs_on_pool() {
-            // Check before the next trip, since the conversation may be away whenever the connection is
-            // polled.
+        if connection.offload.uses_pool() {
+            // Check before the next trip: the conversation may be away at every later poll.
             if let Some(target) = self.change_lane(clock::mono_ns()) {
                 self.connection.target = Some(target);
             }
@@ -665,7 +660,7 @@ impl<S: Service> ActiveConnection<S> {
         connection.offload.note(&report);
         connection.busy_poll.answered(report.messages);
         if let Some(core) = &mut connection.core {
-            if let Some(gate) = core.reply_barrier.take() {
+            if let Some(gate) = core.reply_gate.take() {
                 connection
                     .reply_barrier
                     .add(gate, later(report.ended_ns, connection.shared.config.tell_first));
@@ -736,7 +731,7 @@ impl<S: Service> ActiveConnection<S> {
         let connection = &mut *self.connection;
         let is_awaited = connection.core.as_ref().is_some_and(|core| !core.gates.is_empty());
         let is_ending = connection.closing || self.worker.is_finishing();
-        connection.reply_barrier.waits(is_awaited || is_ending, clock::mono_ns)
+        connection.barrier.waits(is_awaited || is_ending, clock::mono_ns)
     }
 
     fn send_queued(&mut self, cx: &mut Context<'_>) -> Result<(), &'static str> {
@@ -753,7 +748,7 @@ impl<S: Service> ActiveConnection<S> {
                 SendOutcome::Bytes(count) => {
                     counters.bytes_sent.add(count as u64);
                     connection.stalled_since = None;
-                    self.worker.give_back(&mut connection.sends, count, connection.offload.runs_on_pool());
+                    self.worker.give_back(&mut connection.sends, count, connection.offload.uses_pool());
                 }
                 SendOutcome::Nothing | SendOutcome::Unready => match self.stream.poll_write_ready(cx) {
                     Poll::Ready(Ok(())) => {}

@@ -52,13 +52,13 @@ impl OffloadPolicy {
     }
 
     /// Whether the next batch runs on the pool.
-    pub(crate) fn runs_on_pool(&self) -> bool {
+    pub(crate) fn uses_pool(&self) -> bool {
         self.to_prove > 0
     }
 
     /// Whether to measure the thread's work ([`ThreadWork`]) in the next batch.
     pub(crate) fn measures(&self) -> bool {
-        self.warned > 0 || self.runs_on_pool()
+        self.warned > 0 || self.uses_pool()
     }
 
     /// Notes the duration of a batch, and the work of the thread if it was measured.
@@ -68,7 +68,7 @@ impl OffloadPolicy {
         let work_ns = bound_ns.saturating_add(bytes.saturating_mul(NS_FOR_A_BYTE));
         let is_slow = took_ns > bound_ns
             && thread_work.is_none_or(|thread_work| thread_work.exceeds(work_ns, bound_ns, took_ns));
-        match (is_slow, self.runs_on_pool()) {
+        match (is_slow, self.uses_pool()) {
             (true, false) => {
                 self.quick_turns = 0;
                 let is_proof = thread_work.is_some() || bytes < MUCH;
@@ -111,7 +111,7 @@ mod tests {
         policy.note(&batch(1, 10 * CALL));
         policy.note(&batch(1, 10 * CALL));
         let mut turns = 0;
-        while policy.runs_on_pool() {
+        while policy.uses_pool() {
             policy.note(&batch(1, 1000));
             turns += 1;
         }
@@ -123,7 +123,7 @@ mod tests {
         let mut policy = OffloadPolicy::new(CALL);
         policy.note(&batch(10, 10 * CALL));
         policy.note(&batch(10, 10 * CALL));
-        assert!(!policy.runs_on_pool(), "at the bound is not over it");
+        assert!(!policy.uses_pool(), "at the bound is not over it");
         assert_eq!(away(&mut policy), PROBATION);
     }
 
@@ -132,11 +132,11 @@ mod tests {
         let mut policy = OffloadPolicy::new(CALL);
         for _ in 0..100 {
             policy.note(&batch(1, 10 * CALL));
-            assert!(!policy.runs_on_pool());
+            assert!(!policy.uses_pool());
             (0..MEMORY).for_each(|_| policy.note(&batch(1, 1000)));
         }
         policy.note(&batch(1, VERY_SLOW * CALL + 1));
-        assert!(policy.runs_on_pool());
+        assert!(policy.uses_pool());
     }
 
     #[test]
@@ -149,13 +149,13 @@ mod tests {
         let mut policy = OffloadPolicy::new(CALL);
         assert!(!policy.looks());
         policy.note(&large(None));
-        assert!(policy.looks() && !policy.runs_on_pool(), "it may have been put aside");
+        assert!(policy.looks() && !policy.uses_pool(), "it may have been put aside");
         policy.note(&large(put_aside));
-        assert!(!policy.runs_on_pool());
+        assert!(!policy.uses_pool());
         (0..LONG_MEMORY - 2).for_each(|_| policy.note(&BatchReport { bytes: 1 << 20, ..batch(1, 1000) }));
         assert!(policy.looks(), "a disk that stalls once in a while is found out");
         policy.note(&large(waited));
-        assert!(policy.runs_on_pool());
+        assert!(policy.uses_pool());
     }
 
     #[test]
@@ -174,17 +174,17 @@ mod tests {
         policy.note(&batch(1, 1000));
         policy.note(&batch(1, 10 * CALL));
         for _ in 0..PROBATION {
-            assert!(policy.runs_on_pool());
+            assert!(policy.uses_pool());
             policy.note(&batch(1, 1000));
         }
-        assert!(!policy.runs_on_pool());
+        assert!(!policy.uses_pool());
     }
 
     #[test]
     fn many_calls_do_not_excuse_a_long_turn() {
         let mut policy = OffloadPolicy::new(CALL);
         (0..2).for_each(|_| policy.note(&batch(64, 64 * CALL)));
-        assert!(policy.runs_on_pool());
+        assert!(policy.uses_pool());
     }
 
     #[test]
@@ -192,9 +192,9 @@ mod tests {
         let mut policy = OffloadPolicy::new(CALL);
         for _ in 0..100 {
             policy.note(&batch(1, 10 * CALL));
-            assert!(policy.looks() && !policy.runs_on_pool());
+            assert!(policy.looks() && !policy.uses_pool());
             policy.note(&BatchReport { thread_work: Some(ThreadWork::default()), ..batch(1, 10 * CALL) });
-            assert!(!policy.runs_on_pool());
+            assert!(!policy.uses_pool());
             (0..MEMORY).for_each(|_| policy.note(&batch(1, 1000)));
             assert!(!policy.looks());
         }
@@ -209,8 +209,8 @@ mod tests {
             BatchReport { bytes: 1 << 20, thread_work, ..batch(1, took_ns) }
         };
         (0..10).for_each(|_| policy.note(&of_a_mib(took_ns - CALL + 1)));
-        assert!(!policy.runs_on_pool(), "it waited for a moment");
+        assert!(!policy.uses_pool(), "it waited for a moment");
         (0..2).for_each(|_| policy.note(&of_a_mib(took_ns - CALL)));
-        assert!(policy.runs_on_pool());
+        assert!(policy.uses_pool());
     }
 }

@@ -338,7 +338,10 @@ impl ConnectionRegistry {
         let Some(address) = state.unproved_connections.displace(fewer) else { return false };
         self.displaced.fetch_add(1, Relaxed);
         if state.tells(address, RefusalReason::Crowd, now_ns) {
-            tracing::warn!(%address, "places run short: a connection that has not logged on or made a session gives its own up");
+            tracing::warn!(
+                %address,
+                "places run short: a connection that has not logged on or made a session gives its own up"
+            );
         }
         true
     }

@@ -273,7 +273,7 @@ xdr_struct! {
         fh: FileHandle<'a>,
         /// The copy.
         stateid: StateId,
-        /// What became of it.
+        /// The result of the copy.
         offload_info: OffloadInfo,
     }
 }

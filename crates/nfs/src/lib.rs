@@ -3,7 +3,7 @@
 //! The modules are layers. Each layer knows only the ones below it:
 //!
 //! ```text
-//!   connection         reads bytes and writes replies: RPC header, credentials, suspended requests, callbacks
+//!   connection         reads bytes, writes replies: RPC header, credentials, suspended requests, callbacks
 //!   compound::dispatch runs a COMPOUND, one operation after the other
 //!   op                 the operations, one file for each
 //!   compound           what an operation works with: filehandles, stateid, reply, throttling

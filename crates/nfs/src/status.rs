@@ -65,21 +65,23 @@ mod tests {
     fn all() -> Vec<Refusal> {
         use Refusal::*;
         let all = vec![
-            NotFound, PathNotFound, Exists, NotADirectory, IsADirectory, NotEmpty, AccessDenied, PrivilegeNotHeld, BadOwner,
-            SharingConflict, RangeConflict, RangeNotGranted, RangeNotHeld, BadRange, DeletePending, CannotDelete, BadName,
-            NameTooLong, StoppedAtLink { text: Vec::new(), left: 0 }, StoppedAtReparse { data: Vec::new(), left: 0 }, BadLink,
-            NoSpace, Quota, TooLarge, ReadOnly, CrossVolume, TooManyLinks, Invalid, NotSupported, BadAttributeName,
-            AttributesTooLarge, NoSuchAttribute, NoSuchNote, WouldBlock, EndOfFile, NoMoreEntries, WatchOverflow, Exhausted,
-            Cancelled, Gone, Busy, InUse, Running, HostKeeps, OwnerAway, NoSuchGrant, TooMuchKept, Io,
+            NotFound, PathNotFound, Exists, NotADirectory, IsADirectory, NotEmpty, AccessDenied,
+            PrivilegeNotHeld, BadOwner, SharingConflict, RangeConflict, RangeNotGranted, RangeNotHeld,
+            BadRange, DeletePending, CannotDelete, BadName, NameTooLong,
+            StoppedAtLink { text: Vec::new(), left: 0 }, StoppedAtReparse { data: Vec::new(), left: 0 },
+            BadLink, NoSpace, Quota, TooLarge, ReadOnly, CrossVolume, TooManyLinks, Invalid, NotSupported,
+            BadAttributeName, AttributesTooLarge, NoSuchAttribute, NoSuchNote, WouldBlock, EndOfFile,
+            NoMoreEntries, WatchOverflow, Exhausted, Cancelled, Gone, Busy, InUse, Running, HostKeeps,
+            OwnerAway, NoSuchGrant, TooMuchKept, Io,
         ];
         all.iter().for_each(|one| match one {
-            NotFound | PathNotFound | Exists | NotADirectory | IsADirectory | NotEmpty | AccessDenied | PrivilegeNotHeld
-            | BadOwner | SharingConflict | RangeConflict | RangeNotGranted | RangeNotHeld | BadRange | DeletePending
-            | CannotDelete | BadName | NameTooLong | StoppedAtLink { .. } | StoppedAtReparse { .. } | BadLink | NoSpace
-            | Quota | TooLarge | ReadOnly | CrossVolume | TooManyLinks | Invalid | NotSupported | BadAttributeName
-            | AttributesTooLarge | NoSuchAttribute | NoSuchNote | WouldBlock | EndOfFile | NoMoreEntries | WatchOverflow
-            | Exhausted | Cancelled | Gone | Busy | InUse | Running | HostKeeps | OwnerAway | NoSuchGrant | TooMuchKept
-            | Io => {}
+            NotFound | PathNotFound | Exists | NotADirectory | IsADirectory | NotEmpty | AccessDenied
+            | PrivilegeNotHeld | BadOwner | SharingConflict | RangeConflict | RangeNotGranted | RangeNotHeld
+            | BadRange | DeletePending | CannotDelete | BadName | NameTooLong | StoppedAtLink { .. }
+            | StoppedAtReparse { .. } | BadLink | NoSpace | Quota | TooLarge | ReadOnly | CrossVolume
+            | TooManyLinks | Invalid | NotSupported | BadAttributeName | AttributesTooLarge | NoSuchAttribute
+            | NoSuchNote | WouldBlock | EndOfFile | NoMoreEntries | WatchOverflow | Exhausted | Cancelled
+            | Gone | Busy | InUse | Running | HostKeeps | OwnerAway | NoSuchGrant | TooMuchKept | Io => {}
         });
         all
     }

@@ -657,7 +657,8 @@ fn who_cannot_be_called_is_given_nothing_and_told_why() {
     assert_eq!(opened.delegation, open::Delegation::NoneExt(open::WhyNone::Resource(false)));
 }
 
-// RFC 8881 10.4.2: Linux keeps new locks to itself under a READ delegation and loses one that is on its way when it goes back
+// RFC 8881 10.4.2: Linux keeps new locks to itself under a READ delegation and loses one that is on its way
+// when it goes back
 #[test]
 fn no_read_delegation_goes_to_a_client_that_writes_or_locks_the_file_itself() {
     let world = World::new();

@@ -128,12 +128,17 @@ fn look(client: &mut Client, wire: &mut Wire, path: &[&str]) -> (FileLocation, V
     let answer = client.run(wire, &all).ok();
     let results = answer.results();
     let [.., Res::GetAttr(Ok(found)), Res::GetFh(Ok(handle))] = results[..] else { panic!("{results:?}") };
-    let told = FileLocation::of(found.obj_attributes.iter().map(|attribute| attribute.expect("an attribute")));
+    let told =
+        FileLocation::of(found.obj_attributes.iter().map(|attribute| attribute.expect("an attribute")));
     (told, handle.object.0.to_vec())
 }
 
 /// The entries of the export's root: name, file system, whether with a filehandle, and error.
-fn list(client: &mut Client, wire: &mut Wire, more: &[AttrNum]) -> Vec<(String, FileLocation, bool, NfsStat)> {
+fn list(
+    client: &mut Client,
+    wire: &mut Wire,
+    more: &[AttrNum],
+) -> Vec<(String, FileLocation, bool, NfsStat)> {
     let wanted = [ASKED, &[AttrNum::Filehandle], more].concat();
     let list = Args::ReadDir(readdir::Args {
         cookie: 0,

@@ -70,8 +70,14 @@ impl SingleRight {
         let mut wire = world.connect();
         let client = Client::new(&mut wire, b"client", 2);
         let nothing = Vec::new;
-        let mut it =
-            SingleRight { wire, client, file: nothing(), directory: nothing(), own: nothing(), mine: nothing() };
+        let mut it = SingleRight {
+            wire,
+            client,
+            file: nothing(),
+            directory: nothing(),
+            own: nothing(),
+            mine: nothing(),
+        };
         it.file = it.handle(OWNER, &["shut", "file"]);
         it.directory = it.handle(OWNER, &["shut", "directory"]);
         it.own = it.handle(OTHER, &["own"]);
@@ -246,17 +252,32 @@ struct OperationRow {
     linux: Linux,
 }
 
-const fn row(name: &'static str, act: fn(&mut SingleRight) -> NfsStat, needs: AceMask, linux: Linux) -> OperationRow {
+const fn row(
+    name: &'static str,
+    act: fn(&mut SingleRight) -> NfsStat,
+    needs: AceMask,
+    linux: Linux,
+) -> OperationRow {
     OperationRow { name, act, needs, searches: false, refused: NfsStat::Access, linux }
 }
 
 /// A row for an operation that only the owner may do.
-const fn owners(name: &'static str, act: fn(&mut SingleRight) -> NfsStat, needs: AceMask, linux: Linux) -> OperationRow {
+const fn owners(
+    name: &'static str,
+    act: fn(&mut SingleRight) -> NfsStat,
+    needs: AceMask,
+    linux: Linux,
+) -> OperationRow {
     OperationRow { name, act, needs, searches: false, refused: NfsStat::Perm, linux }
 }
 
 /// A row for an operation that uses a name in the directory.
-const fn named(name: &'static str, act: fn(&mut SingleRight) -> NfsStat, needs: AceMask, linux: Linux) -> OperationRow {
+const fn named(
+    name: &'static str,
+    act: fn(&mut SingleRight) -> NfsStat,
+    needs: AceMask,
+    linux: Linux,
+) -> OperationRow {
     OperationRow { searches: true, ..row(name, act, needs, linux) }
 }
 

@@ -49,7 +49,8 @@ pub mod ask {
     /// Send back as many bytes as the four bytes after the next one say. Ask whether they have arrived after
     /// the milliseconds in the next byte, and send the result then.
     pub const RECEIPT: u8 = b'r';
-    /// Answer with bytes from a piece of a file. A [`FileResidency`] and the number of bytes (big-endian) follow.
+    /// Answer with bytes from a piece of a file. A [`FileResidency`] and the number of bytes (big-endian)
+    /// follow.
     pub const FILE: u8 = b'f';
     /// Begin an answer with room for a MiB, and leave it empty.
     pub const ROOMY: u8 = b'm';

@@ -1,4 +1,5 @@
-//! Attributes: fattr4 as a bitmap and a sequence of typed values (RFC 8881 5, RFC 7862 12, RFC 8276 8.2, RFC 9754).
+//! Attributes: fattr4 as a bitmap and a sequence of typed values (RFC 8881 5, RFC 7862 12, RFC 8276 8.2, RFC
+//! 9754).
 //!
 //! - [`Bitmap`] is a set of attributes, and [`AttrNum`] names their numbers.
 //! - [`Fattr`] is fattr4 as it is in a message. [`Fattr::iter`] returns one [`Attr`] after the other.

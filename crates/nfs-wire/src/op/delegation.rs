@@ -1,5 +1,5 @@
-//! Delegations without OPEN: DELEGPURGE, DELEGRETURN, WANT_DELEGATION and GET_DIR_DELEGATION (RFC 8881 18.5, 18.6,
-//! 18.49, 18.39).
+//! Delegations without OPEN: DELEGPURGE, DELEGRETURN, WANT_DELEGATION and GET_DIR_DELEGATION (RFC 8881 18.5,
+//! 18.6, 18.49, 18.39).
 
 use crate::attr::Bitmap;
 use crate::macros::{xdr_struct, xdr_union};

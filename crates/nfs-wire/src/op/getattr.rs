@@ -1,4 +1,5 @@
-//! GETATTR, VERIFY and NVERIFY (RFC 8881 18.7, 18.31, 18.15). A server writes the result of GETATTR in place, with
+//! GETATTR, VERIFY and NVERIFY (RFC 8881 18.7, 18.31, 18.15). A server writes the result of GETATTR in place,
+//! with
 //! [`crate::attr::AttrWriter`].
 
 use crate::attr::{Bitmap, Fattr};

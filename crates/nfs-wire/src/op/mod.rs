@@ -251,12 +251,15 @@ operations! {
     BindConnToSession = 41, "BIND_CONN_TO_SESSION": (bind_conn_to_session::Args)
         -> Result<bind_conn_to_session::ResOk, NfsStat>;
     ExchangeId = 42, "EXCHANGE_ID": (exchange_id::Args<'a>) -> Result<exchange_id::ResOk<'a>, NfsStat>;
-    CreateSession = 43, "CREATE_SESSION": (create_session::Args<'a>) -> Result<create_session::ResOk, NfsStat>;
+    CreateSession = 43, "CREATE_SESSION": (create_session::Args<'a>)
+        -> Result<create_session::ResOk, NfsStat>;
     DestroySession = 44, "DESTROY_SESSION": (destroy::SessionArgs) -> Plain;
     FreeStateId = 45, "FREE_STATEID": (stateid::FreeArgs) -> Plain;
-    GetDirDelegation = 46, "GET_DIR_DELEGATION": (delegation::DirArgs) -> Result<delegation::DirResOk, NfsStat>;
+    GetDirDelegation = 46, "GET_DIR_DELEGATION": (delegation::DirArgs)
+        -> Result<delegation::DirResOk, NfsStat>;
     GetDeviceInfo = 47, "GETDEVICEINFO": (layout::DeviceInfoArgs) -> layout::DeviceInfoRes<'a>;
-    GetDeviceList = 48, "GETDEVICELIST": (layout::DeviceListArgs) -> Result<layout::DeviceListResOk<'a>, NfsStat>;
+    GetDeviceList = 48, "GETDEVICELIST": (layout::DeviceListArgs)
+        -> Result<layout::DeviceListResOk<'a>, NfsStat>;
     LayoutCommit = 49, "LAYOUTCOMMIT": (layout::CommitArgs<'a>) -> Result<layout::CommitResOk, NfsStat>;
     LayoutGet = 50, "LAYOUTGET": (layout::GetArgs) -> layout::GetRes<'a>;
     LayoutReturn = 51, "LAYOUTRETURN": (layout::ReturnArgs<'a>) -> Result<layout::ReturnResOk, NfsStat>;

@@ -1,5 +1,5 @@
-//! Operations on names: LOOKUP, LINK, REMOVE, RENAME, READLINK, OPENATTR (RFC 8881 18.13, 18.9, 18.25, 18.26, 18.24,
-//! 18.17).
+//! Operations on names: LOOKUP, LINK, REMOVE, RENAME, READLINK, OPENATTR (RFC 8881 18.13, 18.9, 18.25, 18.26,
+//! 18.24, 18.17).
 
 use crate::macros::xdr_struct;
 use crate::types::{ChangeInfo, Component};

@@ -1,4 +1,5 @@
-//! READ (RFC 8881 18.22). A server writes the result in place: [`crate::compound::ReplyWriter::begin_read`] and
+//! READ (RFC 8881 18.22). A server writes the result in place: [`crate::compound::ReplyWriter::begin_read`]
+//! and
 //! [`crate::compound::ReplyWriter::attach_read`].
 
 use crate::macros::xdr_struct;

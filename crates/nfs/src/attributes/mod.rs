@@ -303,7 +303,7 @@ pub fn write(writer: &mut AttrWriter<'_>, subject: &Subject<'_>) {
     }
 }
 
-/// Writes one attribute.
+/// Writes the attribute with this number.
 fn one(number: AttrNum, subject: &Subject<'_>, mut put: impl FnMut(Attr<'_>)) {
     let server = subject.server.config();
     match number {

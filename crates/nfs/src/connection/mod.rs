@@ -125,7 +125,7 @@ impl Connection {
         matches!(request.operations().next(), Some(Ok(Args::Sequence(_))))
     }
 
-    /// Handles one message.
+    /// Handles a message from the client.
     pub(crate) fn receive(&mut self, message: &[u8], now: Now, out: &mut Output<Event>) {
         self.handle.received(message.len(), now);
         match Message::parse(message) {

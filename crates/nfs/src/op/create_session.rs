@@ -18,7 +18,8 @@ const TAKEN: SessionFlags =
 /// Creates a session, and confirms the client with its first one.
 ///
 /// # Errors
-/// NFS4ERR_STALE_CLIENTID, NFS4ERR_CLID_INUSE, NFS4ERR_SEQ_MISORDERED, NFS4ERR_INVAL, NFS4ERR_TOOSMALL, NFS4ERR_NOSPC.
+/// NFS4ERR_STALE_CLIENTID, NFS4ERR_CLID_INUSE, NFS4ERR_SEQ_MISORDERED, NFS4ERR_INVAL, NFS4ERR_TOOSMALL,
+/// NFS4ERR_NOSPC.
 pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
     let client = run.server.clients.get(args.clientid).ok_or(NfsStat::StaleClientId)?;
     // RFC 8881 18.35.4: a client that does not confirm its record within a lease period is forgotten.

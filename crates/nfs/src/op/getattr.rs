@@ -102,8 +102,8 @@ fn ask_keeper(
     let Some(told) = told else { return Ok(None) };
     let is_news = told.is_news(&before, &export.engine.item_info(item)?);
     if is_news {
-        // The change attribute advances, and the modification time too if the client has reported it. The values
-        // of this reply therefore remain valid.
+        // The change attribute advances, and the modification time too if the client has reported it. The
+        // values of this reply therefore remain valid.
         let modified = told.modified(&before, run.now).unwrap_or(Time::from_wall_ns(run.now.wall_ns));
         let open = Arc::clone(&state.holding().open);
         let kept =

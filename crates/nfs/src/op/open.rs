@@ -62,8 +62,8 @@ struct OpenTarget {
 /// Opens a file, and creates it if asked to.
 ///
 /// # Errors
-/// NFS4ERR_INVAL, NFS4ERR_NOENT, NFS4ERR_EXIST, NFS4ERR_ISDIR, NFS4ERR_SYMLINK, NFS4ERR_SHARE_DENIED, NFS4ERR_ACCESS,
-/// NFS4ERR_DELAY, NFS4ERR_GRACE, NFS4ERR_NO_GRACE, NFS4ERR_RECLAIM_CONFLICT and others.
+/// NFS4ERR_INVAL, NFS4ERR_NOENT, NFS4ERR_EXIST, NFS4ERR_ISDIR, NFS4ERR_SYMLINK, NFS4ERR_SHARE_DENIED,
+/// NFS4ERR_ACCESS, NFS4ERR_DELAY, NFS4ERR_GRACE, NFS4ERR_NO_GRACE, NFS4ERR_RECLAIM_CONFLICT and others.
 pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
     match args.claim {
         Claim::Null(_) | Claim::DelegateCur(_) => with_name_again(run, |run| open(run, args)),

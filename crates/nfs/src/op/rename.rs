@@ -25,7 +25,8 @@ struct NamedEntry<'a> {
 /// Renames an object.
 ///
 /// # Errors
-/// NFS4ERR_XDEV, NFS4ERR_NOENT, NFS4ERR_EXIST, NFS4ERR_INVAL, NFS4ERR_FILE_OPEN, NFS4ERR_ACCESS, NFS4ERR_DELAY.
+/// NFS4ERR_XDEV, NFS4ERR_NOENT, NFS4ERR_EXIST, NFS4ERR_INVAL, NFS4ERR_FILE_OPEN, NFS4ERR_ACCESS,
+/// NFS4ERR_DELAY.
 pub fn run(run: &mut Run, args: &RenameArgs<'_>) -> OpResult {
     let saved = run.saved.as_mut().ok_or(NfsStat::NoFileHandle)?;
     let from = saved.item(&run.server, run.now)?;

@@ -285,7 +285,8 @@ impl Server {
             self.forget_item(&state.handle);
         }
         if let Err(why) = state.export.engine.close(&state.holding().open, now) {
-            tracing::debug!(%why, export = %state.export.name, "a name could not be removed with its last open");
+            let export = &state.export.name;
+            tracing::debug!(%why, %export, "a name could not be removed with its last open");
         }
     }
 

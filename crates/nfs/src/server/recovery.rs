@@ -72,7 +72,8 @@ impl Server {
             }
         }
         if opens > 0 {
-            tracing::info!(share = %engine.name(), opens, "opens from before the restart wait for their NFS clients");
+            let share = engine.name();
+            tracing::info!(%share, opens, "opens from before the restart wait for their NFS clients");
         }
     }
 

@@ -321,7 +321,8 @@ impl Client {
                     client = format!("{:x}", self.id),
                     address = %connection.peer.remote,
                     most,
-                    "a client opens more connections than `nfs_max_connections`; the most silent one is closed for each new one"
+                    "a client opens more connections than `nfs_max_connections`; \
+                     the most silent one is closed for each new one"
                 );
             }
         }

@@ -137,7 +137,10 @@ impl ClientRecords {
             Ok(()) => Ok(()),
         };
         if let Err(why) = written {
-            tracing::warn!(%why, "a client could not be recorded; after a restart it cannot take up what it had");
+            tracing::warn!(
+                %why,
+                "a client could not be recorded; after a restart it cannot take up what it had"
+            );
         }
     }
 }

@@ -145,7 +145,8 @@ impl Clients {
     /// Handles EXCHANGE_ID. Returns the client, and the clients that end because of it.
     ///
     /// # Errors
-    /// NFS4ERR_CLID_INUSE, NFS4ERR_NOENT, NFS4ERR_NOT_SAME, NFS4ERR_PERM; NFS4ERR_DELAY when there are too many.
+    /// NFS4ERR_CLID_INUSE, NFS4ERR_NOENT, NFS4ERR_NOT_SAME, NFS4ERR_PERM; NFS4ERR_DELAY when there are too
+    /// many.
     // RFC 8881 18.35.4
     pub fn introduce(
         &self,

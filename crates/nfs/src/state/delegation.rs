@@ -104,7 +104,7 @@ impl DelegationState {
         self.recalled.load(Ordering::Acquire)
     }
 
-    /// Revokes it.
+    /// Marks the delegation as revoked.
     pub fn revoke(&self) {
         if self.fate.fetch_or(REVOKED, Ordering::AcqRel) == 0 {
             self.revoked.fetch_add(1, Ordering::Relaxed);

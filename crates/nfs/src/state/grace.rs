@@ -39,7 +39,8 @@ pub struct UnclaimedOpen {
 /// Closes an open that no client has reclaimed.
 pub fn close(engine: &Share, open: &Arc<Open>, now: Now) {
     if let Err(why) = engine.close(open, now) {
-        tracing::warn!(share = %engine.name(), %why, "an open from before the restart was closed with an error");
+        let share = engine.name();
+        tracing::warn!(%share, %why, "an open from before the restart was closed with an error");
     }
 }
 

@@ -9,10 +9,10 @@
 //! | [`connection_handle`] | a connection as the rest of the server sees it |
 //! | [`callback`], [`back_channel`] | the purpose of a callback, and the slots that carry it |
 //! | [`stateid`], [`open`], [`delegation`], [`share_reservation`] | the state behind a stateid |
-//! | [`delegated_times`], [`attribute_query`] | times that the holder of a delegation keeps, and the query for them |
+//! | [`delegated_times`], [`attribute_query`] | times that a delegation's holder keeps, and queries for them |
 //! | [`reopens`] | files that clients have opened before |
 //! | [`state_locks`] | mutual exclusion between changes of a client's states of a file |
-//! | [`record`], [`client_records`], [`grace`] | records that survive a restart, and the clients that may reclaim |
+//! | [`record`], [`client_records`], [`grace`] | records over a restart, and the clients that may reclaim |
 //!
 //! [`client`], [`session`], [`connection_handle`] and [`back_channel`] depend on each other: a client has
 //! sessions, a session has connections, and a callback goes over any of them. The dependencies between all

@@ -98,7 +98,8 @@ pub fn enlist(state: &LockingState) {
     };
     let note = Note { kind, owner, export: state.export.id, access: holding.access, deny: holding.deny };
     if let Err(why) = engine.enlist(&holding.open, state.handle.address(), note.encode()) {
-        tracing::warn!(export = %state.export.name, %why, "an open could not be recorded; it ends with the server");
+        let export = &state.export.name;
+        tracing::warn!(%export, %why, "an open could not be recorded; it ends with the server");
     }
 }
 

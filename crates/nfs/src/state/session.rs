@@ -63,8 +63,8 @@ pub fn key_of(id: &SessionId) -> u64 {
     u64::from_be_bytes(key)
 }
 
-/// A new session ID for a key in the table. Anybody who knows the ID of a session may use it and end it (RFC 8881
-/// 2.10.8.3), so only its client knows half of the ID.
+/// A new session ID for a key in the table. Anybody who knows the ID of a session may use it and end it (RFC
+/// 8881 2.10.8.3), so only its client knows half of the ID.
 #[must_use]
 pub fn id_of(key: u64) -> SessionId {
     let mut id = [0; 16];
