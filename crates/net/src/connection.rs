@@ -661,9 +661,7 @@ impl<S: Service> ActiveConnection<S> {
         connection.busy_poll.answered(report.messages);
         if let Some(core) = &mut connection.core {
             if let Some(gate) = core.reply_gate.take() {
-                connection
-                    .reply_barrier
-                    .add(gate, later(report.ended_ns, connection.shared.config.tell_first));
+                connection.barrier.add(gate, later(report.ended_ns, connection.shared.config.tell_first));
             }
             core.conversation.turned(report.ended_ns, connection.sends.end());
             if let Some(principal) = core.conversation.principal() {

@@ -147,13 +147,13 @@ mod tests {
         let put_aside =
             Some(ThreadWork { waits: 1, put_aside_ns: 100 * VERY_SLOW * CALL, ..ThreadWork::default() });
         let mut policy = OffloadPolicy::new(CALL);
-        assert!(!policy.looks());
+        assert!(!policy.measures());
         policy.note(&large(None));
-        assert!(policy.looks() && !policy.uses_pool(), "it may have been put aside");
+        assert!(policy.measures() && !policy.uses_pool(), "it may have been put aside");
         policy.note(&large(put_aside));
         assert!(!policy.uses_pool());
         (0..LONG_MEMORY - 2).for_each(|_| policy.note(&BatchReport { bytes: 1 << 20, ..batch(1, 1000) }));
-        assert!(policy.looks(), "a disk that stalls once in a while is found out");
+        assert!(policy.measures(), "a disk that stalls once in a while is found out");
         policy.note(&large(waited));
         assert!(policy.uses_pool());
     }
@@ -192,11 +192,11 @@ mod tests {
         let mut policy = OffloadPolicy::new(CALL);
         for _ in 0..100 {
             policy.note(&batch(1, 10 * CALL));
-            assert!(policy.looks() && !policy.uses_pool());
+            assert!(policy.measures() && !policy.uses_pool());
             policy.note(&BatchReport { thread_work: Some(ThreadWork::default()), ..batch(1, 10 * CALL) });
             assert!(!policy.uses_pool());
             (0..MEMORY).for_each(|_| policy.note(&batch(1, 1000)));
-            assert!(!policy.looks());
+            assert!(!policy.measures());
         }
     }
 

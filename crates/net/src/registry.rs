@@ -580,7 +580,7 @@ mod tests {
     struct EvictionProbe(AtomicUsize);
 
     impl Evictable for EvictionProbe {
-        fn make_way(&self) {
+        fn evict(&self) {
             self.0.fetch_add(1, Relaxed);
         }
     }

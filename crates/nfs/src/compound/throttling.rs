@@ -59,7 +59,7 @@ impl ThrottleState {
     }
 
     /// Whether the COMPOUND must wait.
-    pub fn is_held(&self) -> bool {
+    pub fn is_waiting(&self) -> bool {
         self.hold.is_some()
     }
 }

@@ -125,7 +125,7 @@ impl Conversation for Connection {
 
     fn event_bytes(&self, event: &Event) -> usize {
         match event {
-            Event::Answered { finished: Some(finished) } => finished.frame.suspended(),
+            Event::Answered { finished: Some(finished) } => finished.frame.held(),
             _ => 0,
         }
     }

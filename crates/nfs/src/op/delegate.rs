@@ -12,7 +12,7 @@ use super::claim::{DelegationReclaim, is_held, take_delegation};
 use super::names::opening;
 use super::states::{self, StateTarget};
 use crate::compound::{Run, Stop};
-use crate::state::delegated_times::Before;
+use crate::state::delegated_times::DelegatedBaseline;
 use crate::state::open::Holding;
 use crate::state::record::enlist;
 use crate::state::share_reservation::rights;

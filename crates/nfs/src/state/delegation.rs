@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use share::BreakNotice;
 
-use crate::state::delegated_times::Before;
+use crate::state::delegated_times::DelegatedBaseline;
 use crate::state::open::Holding;
 
 /// A delegation and the state of its recall.
