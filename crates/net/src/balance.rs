@@ -59,7 +59,7 @@ pub(crate) struct Balance {
     /// it.
     full_since: (u64, Option<u64>),
     /// Whether it was full for long enough while the host had processor time to spare.
-    gives: bool,
+    moves_one: bool,
 }
 
 impl Balance {
@@ -81,7 +81,7 @@ impl Balance {
     ) -> u64 {
         let took_ns = ended_ns.saturating_sub(self.began_ns).max(1);
         self.busy = (cpu_ns.saturating_sub(self.began_cpu_ns).saturating_mul(1000) / took_ns).min(1000);
-        self.gives = false;
+        self.moves_one = false;
         if self.busy < FULL {
             self.full_for = 0;
         } else {
@@ -108,13 +108,13 @@ impl Balance {
         let passed_ns = ended_ns.saturating_sub(since_ns).max(1);
         let idle = was_idle_ns.zip(now_idle_ns).map(|(was, now)| now.saturating_sub(was) * 1000 / passed_ns);
         // If the host does not report idle time, the move is tried.
-        self.gives = idle.is_none_or(|idle| idle >= SPARE);
+        self.moves_one = idle.is_none_or(|idle| idle >= SPARE);
         (self.full_for, self.full_since) = (1, (ended_ns, now_idle_ns));
     }
 
     /// Whether to hand a connection over in the current span.
-    pub(crate) fn gives(&self) -> bool {
-        self.gives
+    pub(crate) fn moves_one(&self) -> bool {
+        self.moves_one
     }
 
     /// The load up to which another worker may take this connection, in thousandths of a processor. None if
@@ -126,8 +126,8 @@ impl Balance {
     }
 
     /// Notes that a connection has moved away. The load is then measured anew.
-    pub(crate) fn relieved(&mut self) {
-        (self.gives, self.full_for) = (false, 0);
+    pub(crate) fn connection_moved(&mut self) {
+        (self.moves_one, self.full_for) = (false, 0);
     }
 }
 
@@ -162,17 +162,17 @@ mod tests {
 
     #[test]
     fn a_worker_is_full_when_it_was_for_some_time_and_a_processor_is_to_spare() {
-        let gives = |spans, works: &[u64], idle| after(spans, works, idle).0.gives();
-        assert!(gives(LONG, &[500, 450], Some(SPARE + 1)));
-        assert!(!gives(LONG - 1, &[500, 450], Some(1000)));
-        assert!(!gives(LONG + 1, &[500, 450], Some(1000)), "in the span behind it alone");
-        assert!(!gives(LONG, &[500, 450], Some(SPARE - 1)));
-        assert!(!gives(LONG, &[500, 350], Some(1000)));
-        assert!(gives(LONG, &[500, 450], None), "the host does not tell");
-        assert!(gives(LONG + u64::from(SPANS), &[500, 450], Some(1000)), "it is asked again and again");
+        let moves_one = |spans, works: &[u64], idle| after(spans, works, idle).0.moves_one();
+        assert!(moves_one(LONG, &[500, 450], Some(SPARE + 1)));
+        assert!(!moves_one(LONG - 1, &[500, 450], Some(1000)));
+        assert!(!moves_one(LONG + 1, &[500, 450], Some(1000)), "in the span behind it alone");
+        assert!(!moves_one(LONG, &[500, 450], Some(SPARE - 1)));
+        assert!(!moves_one(LONG, &[500, 350], Some(1000)));
+        assert!(moves_one(LONG, &[500, 450], None), "the host does not tell");
+        assert!(moves_one(LONG + u64::from(SPANS), &[500, 450], Some(1000)), "it is asked again and again");
         let (mut balance, _) = after(LONG, &[500, 450], None);
-        balance.relieved();
-        assert!(!balance.gives());
+        balance.connection_moved();
+        assert!(!balance.moves_one());
     }
 
     #[test]

@@ -263,7 +263,7 @@ pub(crate) struct Homeward<C: Conversation> {
 impl<C: Conversation> Homeward<C> {
     pub(crate) fn new(post: &Arc<Post<C>>, core: Box<Core<C>>, out: Output<C::Event>) -> Homeward<C> {
         let report = BatchReport { panicked: true, ..BatchReport::default() };
-        post.depart();
+        post.conversation_left();
         Homeward { post: Arc::clone(post), trip: Some(Box::new(Trip { core, out, report })) }
     }
 
@@ -281,13 +281,13 @@ impl<C: Conversation> Drop for Homeward<C> {
         if let Some(trip) = self.trip.take()
             && let Err(mut trip) = self.post.bring_back(trip)
         {
-            say_goodbye(&mut trip.core.conversation);
+            end_conversation(&mut trip.core.conversation);
         }
     }
 }
 
 /// Tells a conversation that its connection is gone.
-pub(crate) fn say_goodbye<C: Conversation>(conversation: &mut C) {
+pub(crate) fn end_conversation<C: Conversation>(conversation: &mut C) {
     let told = catch_unwind(AssertUnwindSafe(|| conversation.on_close(clock::now())));
     if let Err(panic) = told {
         tracing::error!(reason = reason(&*panic), "a conversation panicked while it was closed");

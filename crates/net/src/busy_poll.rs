@@ -65,7 +65,7 @@ impl BusyPoll {
 
     /// Nothing has arrived yet: whether to poll again rather than sleep. The clock is read only if the
     /// decision depends on it.
-    pub(crate) fn goes_on(&mut self, now_ns: impl Fn() -> u64) -> bool {
+    pub(crate) fn keeps_polling(&mut self, now_ns: impl Fn() -> u64) -> bool {
         let answered = std::mem::take(&mut self.has_answered);
         if let Some(since_ns) = self.since_ns {
             if now_ns().saturating_sub(since_ns) < self.span_ns {
@@ -118,7 +118,7 @@ mod tests {
     fn request(poll: &mut BusyPoll, after_ns: u64) -> u64 {
         poll.answered(1);
         let mut now_ns = 1_000_000;
-        while poll.goes_on(|| now_ns) {
+        while poll.keeps_polling(|| now_ns) {
             if now_ns - 1_000_000 >= after_ns {
                 poll.hit(|| now_ns);
                 break;
@@ -177,7 +177,7 @@ mod tests {
     fn nothing_is_asked_without_an_answer_or_without_time_for_it() {
         let mut poll = settled();
         request(&mut poll, 10_000);
-        assert!(!poll.goes_on(|| 2_000_000), "it was woken for nothing");
+        assert!(!poll.keeps_polling(|| 2_000_000), "it was woken for nothing");
         let mut never = BusyPoll::new(Duration::ZERO);
         (0..100).for_each(|_| assert_eq!(request(&mut never, 10_000), 0));
     }

@@ -17,7 +17,7 @@ use wire::limits::{MAX_BATCH_MESSAGES, MAX_QUEUED_REPLY_BYTES, MAX_UNPROVED_REPL
 
 use crate::backlog::{Debt, Debtor};
 use crate::balance::ConnectionLoad;
-use crate::batch::{self, BatchLimits, BatchReport, Core, Homeward, Trip, say_goodbye};
+use crate::batch::{self, BatchLimits, BatchReport, Core, Homeward, Trip, end_conversation};
 use crate::busy_poll::BusyPoll;
 use crate::clock;
 use crate::delivery_order::ReplyBarrier;
@@ -255,7 +255,7 @@ impl<S: Service> Connection<S> {
         }
         // If the conversation is away, the pool ends it when it finds the mailbox closed.
         if let Some(mut core) = self.core.take() {
-            say_goodbye(&mut core.conversation);
+            end_conversation(&mut core.conversation);
         }
         // Unhandled events are dropped after the conversation has ended, since they may notify others.
         drop(uncollected);
@@ -311,7 +311,7 @@ impl<S: Service> ActiveConnection<S> {
         if self.rests_until > now_ns && !self.worker.is_finishing() {
             return Poll::Pending;
         }
-        self.connection.post.awake();
+        self.connection.post.mark_running();
         let before_ns = self.connection.send_method.measures().then(thread_work::cpu_ns);
         let polled = self.rounds(cx);
         let connection = &mut *self.connection;
@@ -365,7 +365,7 @@ impl<S: Service> ActiveConnection<S> {
         let is_free = connection.core.is_some() && connection.outstanding == 0 && !connection.closing;
         if !is_free || connection.offload.uses_pool() || self.worker.is_lane() || self.worker.is_finishing() {
             poll.stop(clock::mono_ns);
-        } else if poll.goes_on(clock::mono_ns) {
+        } else if poll.keeps_polling(clock::mono_ns) {
             return true;
         }
         self.worker.polled_busily(poll.take_spent_ns());
@@ -447,7 +447,7 @@ impl<S: Service> ActiveConnection<S> {
             return Flow::Wait;
         };
         let answerable = if choked { core.has_urgent() } else { !core.events.is_empty() };
-        connection.post.hold(core.events.len());
+        connection.post.set_collected(core.events.len());
         if let Some(target) = connection.target.take() {
             return Flow::End(End::Move(target));
         }
@@ -616,7 +616,7 @@ impl<S: Service> ActiveConnection<S> {
             && end.is_none()
             && connection.target.is_none()
         {
-            connection.registration.go(target);
+            connection.registration.move_to(target);
             connection.target = Some(target);
         }
         end
@@ -665,7 +665,7 @@ impl<S: Service> ActiveConnection<S> {
             }
             core.conversation.turned(report.ended_ns, connection.sends.end());
             if let Some(principal) = core.conversation.principal() {
-                connection.registration.belongs_to(principal);
+                connection.registration.set_principal(principal);
             }
             if core.conversation.is_proved() != connection.proved {
                 connection.proved = !connection.proved;
@@ -736,7 +736,7 @@ impl<S: Service> ActiveConnection<S> {
         let connection = &mut *self.connection;
         while connection.sends.is_ready() {
             let stream = &self.stream;
-            let sent = match connection.sends.has_faded() {
+            let sent = match connection.sends.left_page_cache() {
                 true => SendOutcome::Withheld,
                 false => connection.sends.gather(|piece| send_once(stream, piece)),
             };
@@ -752,7 +752,7 @@ impl<S: Service> ActiveConnection<S> {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(_)) => return Err("it cannot be waited for"),
                     Poll::Pending => {
-                        connection.sends.hold();
+                        connection.sends.mark_blocked();
                         connection.stalled_since.get_or_insert_with(clock::mono_ns);
                         return Ok(());
                     }

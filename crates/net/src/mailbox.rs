@@ -90,7 +90,7 @@ impl<C: Conversation> Post<C> {
     }
 
     /// The task runs, and needs no wake-up until it sleeps.
-    pub(crate) fn awake(&self) {
+    pub(crate) fn mark_running(&self) {
         self.asleep.store(false, SeqCst);
     }
 
@@ -108,7 +108,7 @@ impl<C: Conversation> Post<C> {
     }
 
     /// Sets the number of collected events that wait, since those count against the bound too.
-    pub(crate) fn hold(&self, events: usize) {
+    pub(crate) fn set_collected(&self, events: usize) {
         if self.held.load(SeqCst) != events {
             self.held.store(events, SeqCst);
         }
@@ -167,7 +167,7 @@ impl<C: Conversation> Post<C> {
     }
 
     /// The conversation leaves for the pool. Until it is back, mail does not wake the task.
-    pub(crate) fn depart(&self) {
+    pub(crate) fn conversation_left(&self) {
         self.state.lock().away = true;
     }
 
@@ -180,7 +180,7 @@ impl<C: Conversation> Post<C> {
         state.away = false;
         state.trip = Some(trip);
         self.back.store(true, SeqCst);
-        self.ring(state);
+        self.wake_if_asleep(state);
         Ok(())
     }
 
@@ -216,16 +216,16 @@ impl<C: Conversation> Post<C> {
     fn arrived(&self, state: parking_lot::MutexGuard<'_, PostState<C>>) {
         self.count.store(state.queue.len(), SeqCst);
         if !state.away {
-            self.ring(state);
+            self.wake_if_asleep(state);
         }
     }
 
     /// Wakes the task if it sleeps.
     pub(crate) fn wake(&self) {
-        self.ring(self.state.lock());
+        self.wake_if_asleep(self.state.lock());
     }
 
-    fn ring(&self, state: parking_lot::MutexGuard<'_, PostState<C>>) {
+    fn wake_if_asleep(&self, state: parking_lot::MutexGuard<'_, PostState<C>>) {
         if self.asleep.swap(false, SeqCst)
             && let Some(waker) = state.waker.clone()
         {

@@ -118,7 +118,7 @@ impl Occupancy {
     }
 
     /// Opens the lane after a span in which this worker was busy.
-    pub(crate) fn tell(&mut self, lane: &PriorityLane, now_ns: u64) {
+    pub(crate) fn update_lane(&mut self, lane: &PriorityLane, now_ns: u64) {
         if self.look(now_ns).is_some_and(|worked| worked >= BUSY) {
             lane.busy_until_ns.store(now_ns.saturating_add(BUSY_NS), Relaxed);
         }
@@ -232,10 +232,10 @@ mod tests {
     /// A lane, and a time at which it is open.
     fn busy() -> (PriorityLane, u64) {
         let (lane, mut occupancy) = (lane(), Occupancy::default());
-        occupancy.tell(&lane, BEGIN_NS);
+        occupancy.update_lane(&lane, BEGIN_NS);
         assert!(!lane.admits(&Standing::default(), BEGIN_NS), "nothing is known of the time before");
         let now_ns = span(BUSY, BEGIN_NS);
-        occupancy.tell(&lane, now_ns);
+        occupancy.update_lane(&lane, now_ns);
         (lane, now_ns)
     }
 
@@ -246,9 +246,9 @@ mod tests {
         someone.bar(now_ns);
         assert!(!lane.admits(&someone, now_ns));
         let (idle, mut occupancy) = (self::lane(), Occupancy::default());
-        occupancy.tell(&idle, BEGIN_NS);
+        occupancy.update_lane(&idle, BEGIN_NS);
         let now_ns = span(BUSY - 1, BEGIN_NS);
-        occupancy.tell(&idle, now_ns);
+        occupancy.update_lane(&idle, now_ns);
         assert!(!idle.admits(&Standing::default(), now_ns));
     }
 

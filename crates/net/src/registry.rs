@@ -102,7 +102,7 @@ impl RefusalReason {
 pub(crate) struct AdmissionDenied {
     pub(crate) why: RefusalReason,
     /// Whether to log the refusal: once in a while for each address.
-    pub(crate) is_told: bool,
+    pub(crate) is_logged: bool,
     /// Number of connections of the address.
     pub(crate) connections: usize,
 }
@@ -168,7 +168,7 @@ impl RegistryState {
     }
 
     /// Adds a connection of an owner.
-    fn join(&mut self, owner: Owner) -> Arc<Standing> {
+    fn add_owned(&mut self, owner: Owner) -> Arc<Standing> {
         let (standing, connections) = self.standings.entry(owner).or_default();
         self.owned += 1;
         *connections += 1;
@@ -177,7 +177,7 @@ impl RegistryState {
     }
 
     /// Removes a connection of an owner.
-    fn part(&mut self, owner: Owner, now_ns: u64) {
+    fn remove_owned(&mut self, owner: Owner, now_ns: u64) {
         let Some((standing, connections)) = self.standings.get_mut(&owner) else { return };
         self.owned -= 1;
         *connections -= 1;
@@ -199,14 +199,14 @@ impl RegistryState {
     }
 
     /// Whether to log a refusal of an address.
-    fn tells(&mut self, address: IpAddr, why: RefusalReason, now_ns: u64) -> bool {
+    fn should_log(&mut self, address: IpAddr, why: RefusalReason, now_ns: u64) -> bool {
         self.told.retain(|(.., at)| now_ns.saturating_sub(*at) < SILENCE_NS);
         let is_known = self.told.iter().any(|(of, what, _)| (*of, *what) == (address, why));
-        let tells = !is_known && self.told.len() < LINES;
-        if tells {
+        let should_log = !is_known && self.told.len() < LINES;
+        if should_log {
             self.told.push((address, why, now_ns));
         }
-        tells
+        should_log
     }
 }
 
@@ -266,8 +266,8 @@ impl ConnectionRegistry {
         let connections = state.addresses.get(&address).copied().unwrap_or_default();
         if let Some(why) = self.refuses(&mut state, address, connections, descriptor, now_ns) {
             self.refusals[why as usize].fetch_add(1, Relaxed);
-            let is_told = state.tells(address, why, now_ns);
-            return Err(AdmissionDenied { why, is_told, connections });
+            let is_logged = state.should_log(address, why, now_ns);
+            return Err(AdmissionDenied { why, is_logged, connections });
         }
         *state.addresses.entry(address).or_default() += 1;
         state.total += 1;
@@ -337,7 +337,7 @@ impl ConnectionRegistry {
     fn displace(&self, state: &mut RegistryState, fewer: usize, now_ns: u64) -> bool {
         let Some(address) = state.unproved_connections.displace(fewer) else { return false };
         self.displaced.fetch_add(1, Relaxed);
-        if state.tells(address, RefusalReason::Crowd, now_ns) {
+        if state.should_log(address, RefusalReason::Crowd, now_ns) {
             tracing::warn!(
                 %address,
                 "places run short: a connection that has not logged on or made a session gives its own up"
@@ -380,7 +380,7 @@ impl ConnectionRegistry {
     }
 
     /// Takes the load that a worker reports, in thousandths of a processor.
-    pub(crate) fn say(&self, worker: usize, parts: u64, now_ns: u64) {
+    pub(crate) fn report_load(&self, worker: usize, parts: u64, now_ns: u64) {
         let busy = &self.busy[worker];
         busy.parts.store(parts, Relaxed);
         busy.at_ns.store(now_ns, Relaxed);
@@ -435,15 +435,15 @@ impl Registration {
     }
 
     /// Sets the principal that the connection works for.
-    pub(crate) fn belongs_to(&mut self, principal: Principal) {
+    pub(crate) fn set_principal(&mut self, principal: Principal) {
         if self.owner.as_ref().is_some_and(|((before, _), _)| *before == principal) {
             return;
         }
         let owner = (principal, (principal == Principal::Host).then(|| host(self.address)));
         let mut state = self.registry.state.lock();
-        let standing = state.join(owner);
+        let standing = state.add_owned(owner);
         if let Some((before, _)) = self.owner.replace((owner, standing)) {
-            state.part(before, clock::mono_ns());
+            state.remove_owned(before, clock::mono_ns());
         }
         self.registry.lane.set_shared(state.is_shared());
     }
@@ -478,7 +478,7 @@ impl Registration {
     }
 
     /// Moves the connection from its own worker, where it is, to another one.
-    pub(crate) fn go(&mut self, worker: usize) {
+    pub(crate) fn move_to(&mut self, worker: usize) {
         if let Some(key) = self.key
             && let Some(of_key) = self.registry.state.lock().keys.get_mut(&key)
         {
@@ -506,7 +506,7 @@ impl Drop for Registration {
             }
         }
         if let Some((owner, _)) = self.owner.take() {
-            state.part(owner, clock::mono_ns());
+            state.remove_owned(owner, clock::mono_ns());
         }
         self.registry.lane.set_shared(state.is_shared());
         state.unproved_connections.leave(self.address, &self.entry);
@@ -547,9 +547,12 @@ mod tests {
             (0..64).filter_map(|_| registry.admit(HOME, 9, 0).ok()).collect();
         assert_eq!((registrations.len(), registry.unproved()), (64, 64));
         let refused = registry.admit(HOME, 9, 0).expect_err("one more");
-        assert_eq!((refused.why, refused.is_told, refused.connections), (RefusalReason::Unproved, true, 64));
-        assert!(!registry.admit(HOME, 9, SILENCE_NS - 1).expect_err("one more").is_told);
-        assert!(registry.admit(HOME, 9, SILENCE_NS).expect_err("one more").is_told);
+        assert_eq!(
+            (refused.why, refused.is_logged, refused.connections),
+            (RefusalReason::Unproved, true, 64)
+        );
+        assert!(!registry.admit(HOME, 9, SILENCE_NS - 1).expect_err("one more").is_logged);
+        assert!(registry.admit(HOME, 9, SILENCE_NS).expect_err("one more").is_logged);
         assert!(registry.admit(OTHER, 9, 0).is_ok());
         registrations[0].set_proved(true);
         let more = registry.admit(HOME, 9, 0).expect("one has proved who it is");
@@ -635,7 +638,7 @@ mod tests {
     fn the_log_tells_of_few_addresses_at_a_time() {
         let registry = registry(1, 0, 1);
         let told = (0..50)
-            .filter(|at| registry.admit(IpAddr::V4(Ipv4Addr::from(*at)), 9, 0).expect_err("full").is_told);
+            .filter(|at| registry.admit(IpAddr::V4(Ipv4Addr::from(*at)), 9, 0).expect_err("full").is_logged);
         assert_eq!(told.count(), LINES);
     }
 
@@ -649,7 +652,7 @@ mod tests {
         }
         assert_eq!(registry.load(), [6, 2, 0]);
         assert_eq!(registrations[4].choose(8), 1);
-        registrations[0].go(1);
+        registrations[0].move_to(1);
         assert_eq!(registry.load(), [4, 4, 0]);
         drop(registrations);
         assert_eq!(registry.load(), [0, 0, 0]);
@@ -659,8 +662,8 @@ mod tests {
 
     fn make_busy(registry: &ConnectionRegistry) -> u64 {
         let (mut occupancy, now_ns) = (Occupancy::default(), clock::mono_ns());
-        occupancy.tell(registry.lane(), now_ns - 1_000_000_000);
-        occupancy.tell(registry.lane(), now_ns);
+        occupancy.update_lane(registry.lane(), now_ns - 1_000_000_000);
+        occupancy.update_lane(registry.lane(), now_ns);
         now_ns
     }
 
@@ -670,16 +673,16 @@ mod tests {
         let now_ns = make_busy(&registry);
         let mut registration = registry.admit(HOME, 9, now_ns).expect("there is room");
         assert_eq!((registration.worker(), registration.choose(7)), (0, 0));
-        registration.belongs_to(Principal::User(1));
+        registration.set_principal(Principal::User(1));
         assert_eq!(registration.change_lane(now_ns), None, "it is alone");
         // The owner of the second connection is not known yet.
         let mut other = registry.admit(HOME, 9, now_ns).expect("there is room");
         assert_eq!((other.change_lane(now_ns), registration.change_lane(now_ns)), (None, Some(2)));
         assert_eq!(other.choose(7), 0, "the first one is at home there");
-        other.belongs_to(Principal::User(1));
+        other.set_principal(Principal::User(1));
         assert_eq!(registration.change_lane(now_ns), Some(0), "there is nobody else any more");
         let mut third = registry.admit(OTHER, 9, now_ns).expect("there is room");
-        third.belongs_to(Principal::Host);
+        third.set_principal(Principal::Host);
         assert_eq!(
             [&mut registration, &mut other, &mut third].map(|registration| registration.change_lane(now_ns)),
             [Some(2); 3]
@@ -691,7 +694,7 @@ mod tests {
         // The time that it took is remembered while it has no connection.
         drop((registration, other));
         let mut again = registry.admit(HOME, 9, now_ns).expect("there is room");
-        again.belongs_to(Principal::User(1));
+        again.set_principal(Principal::User(1));
         assert_eq!(again.change_lane(now_ns), None);
         drop((again, third));
         let state = registry.state.lock();
@@ -704,7 +707,7 @@ mod tests {
         let registry = registry(1, 1000, 1000);
         for user in 0..=MOST_STANDINGS as u64 + 1 {
             let mut registration = registry.admit(HOME, 9, 1).expect("there is room");
-            registration.belongs_to(Principal::User(user));
+            registration.set_principal(Principal::User(user));
             Ledger::default().charge(
                 registration.standing().expect("it is known"),
                 1_000_000_000,
@@ -726,14 +729,14 @@ mod tests {
     fn the_worker_that_has_least_to_do_is_found() {
         let registry = registry(3, 100, 100);
         let now = 10 * QUIET_NS;
-        registry.say(0, 950, now);
-        registry.say(1, 700, now);
-        registry.say(2, 300, now);
+        registry.report_load(0, 950, now);
+        registry.report_load(1, 700, now);
+        registry.report_load(2, 300, now);
         assert_eq!(registry.idlest(0, 650, now), Some(2));
         assert_eq!(registry.idlest(2, 650, now), None);
-        registry.say(2, 0, now);
+        registry.report_load(2, 0, now);
         assert_eq!(registry.idlest(0, 200, now), Some(2));
-        registry.say(2, 300, now);
+        registry.report_load(2, 300, now);
         assert_eq!(registry.idlest(0, 200, now + QUIET_NS), None);
         assert!(registry.idlest(0, 200, now + QUIET_NS + 1).is_some(), "who says nothing does nothing");
     }

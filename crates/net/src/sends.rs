@@ -80,7 +80,7 @@ impl Sends {
     }
 
     /// Notes that the socket takes no more for now.
-    pub(crate) fn hold(&mut self) {
+    pub(crate) fn mark_blocked(&mut self) {
         self.held = true;
     }
 
@@ -145,7 +145,7 @@ impl Sends {
 
     /// Whether the piece of a file that comes next has waited here, and is no longer in the host's page
     /// cache.
-    pub(crate) fn has_faded(&self) -> bool {
+    pub(crate) fn left_page_cache(&self) -> bool {
         self.held && self.file().is_some_and(|(file, at, len)| !file.is_cached(at, len))
     }
 
@@ -247,7 +247,7 @@ mod tests {
             assert_eq!(sends.bytes(), expected.len());
             while !sends.is_empty() {
                 assert!(sends.is_ready());
-                let faded = sends.has_faded();
+                let faded = sends.left_page_cache();
                 let took = sends.gather(|piece| match piece {
                     Piece::Buffers { slices, bytes, .. } => {
                         let flat: Vec<u8> = slices.iter().flat_map(|s| s.iter().copied()).collect();
@@ -265,7 +265,7 @@ mod tests {
                 });
                 if took > 0 {
                     sends.advance(took, &mut pool);
-                    sends.hold();
+                    sends.mark_blocked();
                     continue;
                 }
                 let rest = sends.take_file(&mut pool).expect("a piece of a file comes next");

@@ -193,7 +193,7 @@ impl<S: Service> Worker<S> {
         if self.is_lane() || self.is_finishing() {
             return None;
         }
-        self.occupancy.borrow_mut().tell(self.shared.registry.lane(), ended_ns);
+        self.occupancy.borrow_mut().update_lane(self.shared.registry.lane(), ended_ns);
         if self.shared.registry.has_one_worker() {
             return None;
         }
@@ -201,13 +201,13 @@ impl<S: Service> Worker<S> {
         if balance.count(share, took_ns, ended_ns) {
             let worked_ns = thread_work::cpu_ns().saturating_sub(self.busy_polled_ns.get());
             let busy = balance.end_span(ended_ns, worked_ns, thread_work::idle_ns);
-            self.shared.registry.say(self.index, busy, ended_ns);
+            self.shared.registry.report_load(self.index, busy, ended_ns);
         }
-        if !balance.gives() {
+        if !balance.moves_one() {
             return None;
         }
         let target = self.shared.registry.idlest(self.index, balance.room_for(share)?, ended_ns)?;
-        balance.relieved();
+        balance.connection_moved();
         Some(target)
     }
 
@@ -359,7 +359,7 @@ impl<S: Service> Worker<S> {
             Err(refused) => {
                 self.counters().refused.add(1);
                 let (why, connections) = (refused.why.text(), refused.connections);
-                match refused.is_told {
+                match refused.is_logged {
                     true => tracing::warn!(address = %remote.ip(), connections, "connection refused: {why}"),
                     false => tracing::debug!(%remote, connections, "connection refused: {why}"),
                 }

@@ -19,7 +19,7 @@ pub fn of(refusal: &Refusal) -> NfsStat {
         Refusal::BadOwner => NfsStat::BadOwner,
         // RFC 8881 15.1: a running program denies writing, as an open with a share denial does.
         Refusal::SharingConflict | Refusal::Running => NfsStat::ShareDenied,
-        // RFC 8881 15.1. A directory gets another status: see `names::in_the_way`.
+        // RFC 8881 15.1. A directory gets another status: see `names::conflict_status`.
         Refusal::InUse => NfsStat::FileOpen,
         Refusal::RangeConflict => NfsStat::Locked,
         Refusal::RangeNotGranted => NfsStat::Denied,

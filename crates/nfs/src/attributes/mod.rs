@@ -180,7 +180,7 @@ pub fn changes_with_data(wanted: &Bitmap) -> bool {
 
 /// Whether the holder of a delegation with the file's times knows some of the attributes better.
 #[must_use]
-pub fn are_kept(wanted: &Bitmap) -> bool {
+pub fn may_be_delegated(wanted: &Bitmap) -> bool {
     let times = [AttrNum::TimeAccess, AttrNum::TimeMetadata];
     changes_with_data(wanted) || times.iter().any(|one| wanted.has(one.get()))
 }

@@ -67,7 +67,7 @@ pub fn take_open(
         close(&target.export.engine, &kept.open, run.now);
         return Ok(None);
     }
-    let state = take_up(run, target, &kept, |place, holding| {
+    let state = restore_state(run, target, &kept, |place, holding| {
         LockingState::open(place, owner, Holding::new(holding, access, deny))
     })?;
     enter(run, &state, client.add_open(of, &state))?;
@@ -108,7 +108,7 @@ pub fn take_delegation(run: &Run, target: StateTarget<'_>, write: bool) -> Resul
         return Ok(DelegationReclaim::Lost);
     }
     let access = kept.note.access;
-    let state = take_up(run, target, &kept, |place, holding| {
+    let state = restore_state(run, target, &kept, |place, holding| {
         LockingState::delegated(
             place,
             &target.client.revoked,
@@ -119,7 +119,7 @@ pub fn take_delegation(run: &Run, target: StateTarget<'_>, write: bool) -> Resul
 }
 
 /// Turns an open that was kept into a state of its client.
-fn take_up(
+fn restore_state(
     run: &Run,
     target: StateTarget<'_>,
     kept: &UnclaimedOpen,

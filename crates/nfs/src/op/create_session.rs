@@ -45,7 +45,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
             // its sequence ID, so that the client can send another one with the same sequence ID)
             check(args)?;
             // The client is recorded on stable storage before the reply confirms it.
-            if !client.is_confirmed() && run.server.client_records.is_kept() {
+            if !client.is_confirmed() && run.server.client_records.is_recording() {
                 run.may_wait()?;
             }
             // The client's lease must not count as expired.

@@ -73,7 +73,7 @@ pub fn delegate(run: &Run, target: StateTarget<'_>, asked: ShareAccess) -> Deleg
     match grant(run, target, write, asked) {
         Some((state, write)) => {
             let times = write && asked.contains(ShareAccess::WANT_DELEG_TIMESTAMPS);
-            told(run, &state, with_times(run, &state, item, write, times))
+            granted(run, &state, with_times(run, &state, item, write, times))
         }
         None => none(WhyNone::Contention(false)),
     }
@@ -130,7 +130,7 @@ pub fn delegate_again(
     Ok(match taken {
         DelegationReclaim::Held(state) => {
             let times = had == DelegationType::WriteAttrs;
-            told(run, &state, with_times(run, &state, item, write, times))
+            granted(run, &state, with_times(run, &state, item, write, times))
         }
         // The client would take a new delegation for the old one, and go on using its old cache.
         DelegationReclaim::Lost if (asked & WANTED).is_empty() => Delegation::None,
@@ -181,7 +181,7 @@ fn grant(
 }
 
 /// The delegation for the reply.
-fn told(run: &Run, state: &LockingState, given: GrantKind) -> Delegation<'static> {
+fn granted(run: &Run, state: &LockingState, given: GrantKind) -> Delegation<'static> {
     let stateid = state.id(run.server.config().instance);
     // Every open is checked by the server: the client alone lets nobody in.
     let permissions = Ace {

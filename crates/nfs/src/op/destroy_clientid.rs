@@ -20,7 +20,7 @@ pub fn run(run: &mut Run, args: &ClientIdArgs) -> OpResult {
         return Err(NfsStat::ClientIdBusy.into());
     }
     // The end of the client is recorded on stable storage before the reply.
-    if client.is_confirmed() && run.server.client_records.is_kept() {
+    if client.is_confirmed() && run.server.client_records.is_recording() {
         run.may_wait()?;
     }
     if run.server.clients.remove(&client) {

@@ -21,7 +21,7 @@ const TAKEN: ExchangeFlags = ExchangeFlags::SUPP_MOVED_REFER
 /// Finds or creates the record of a client.
 ///
 /// # Errors
-/// See [`crate::state::clients::Clients::introduce`].
+/// See [`crate::state::clients::Clients::exchange_id`].
 pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
     // RFC 7862 4.8: version 4.1 does not have this flag.
     let is_later = run.minor < 2 && args.flags.contains(ExchangeFlags::SUPP_FENCE_OPS);
@@ -42,7 +42,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
         update: args.flags.contains(ExchangeFlags::UPD_CONFIRMED_REC_A),
         now: run.now,
     };
-    let introduce = || run.server.clients.introduce(&introduction, &run.server.grace);
+    let introduce = || run.server.clients.exchange_id(&introduction, &run.server.grace);
     let (client, gone) = match introduce() {
         // The table is full, but the lease of some clients has expired.
         Err(NfsStat::Delay) if run.server.end_expired(run.now) => introduce(),

@@ -29,7 +29,7 @@ pub fn run(run: &mut Run, args: &Args) -> OpResult {
     let found = run.current_item()?;
     let mut kept = None;
     if let Some((export, item)) = &found {
-        kept = ask_keeper(run, export, item, &wanted)?;
+        kept = query_holder(run, export, item, &wanted)?;
         if kept.is_none() {
             recall_writers(run, export, item.id(), &wanted)?;
         }
@@ -69,14 +69,14 @@ struct HolderReport {
 /// # Errors
 /// [`Stop::Hold`] until it has replied.
 // RFC 9754 5, RFC 8881 10.4.3
-fn ask_keeper(
+fn query_holder(
     run: &mut Run,
     export: &Arc<Export>,
     item: &Item,
     wanted: &Bitmap,
 ) -> Result<Option<HolderReport>, Stop> {
     let asked = run.query.take();
-    if !attributes::are_kept(wanted) {
+    if !attributes::may_be_delegated(wanted) {
         return Ok(None);
     }
     let Some(state) = run.server.proxies.of(export.id, item.id()) else { return Ok(None) };

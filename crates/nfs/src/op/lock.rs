@@ -51,7 +51,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
         // A client frees the stateid of an owner without locks, and may lock under that owner again before
         // the reply. A state that was freed meanwhile is created again.
         Locker::New(new) => loop {
-            let own = of_new(run, &client, new, handle)?;
+            let own = state_for_open(run, &client, new, handle)?;
             if let Some(taken) = take_or_expire(run, &client, &own, handle, &range)? {
                 break (own, taken);
             }
@@ -64,7 +64,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
         }
         Ok(()) => {}
         Err(stop) if args.reclaim => return Err(claim::conflict(stop)),
-        Err(Stop::Fail(NfsStat::Denied | NfsStat::Delay)) if may_be_claimed(run, &state, locks, &range) => {
+        Err(Stop::Fail(NfsStat::Denied | NfsStat::Delay)) if may_be_reclaimed(run, &state, locks, &range) => {
             return Err(NfsStat::Grace.into());
         }
         Err(Stop::Fail(NfsStat::Denied)) => {
@@ -114,7 +114,7 @@ fn take_or_expire(
 
 /// Whether a client that has not returned yet may reclaim the range in conflict.
 // RFC 8881 8.4.2.1
-fn may_be_claimed(run: &Run, state: &LockingState, locks: &LockState, range: &RangeRequest) -> bool {
+fn may_be_reclaimed(run: &Run, state: &LockingState, locks: &LockState, range: &RangeRequest) -> bool {
     if !run.server.grace.covers(state.node) {
         return false;
     }
@@ -128,7 +128,7 @@ fn may_be_claimed(run: &Run, state: &LockingState, locks: &LockState, range: &Ra
 /// # Errors
 /// NFS4ERR_BAD_STATEID for a stateid that is not an open, or of another file; NFS4ERR_OLD_STATEID,
 /// NFS4ERR_DELAY.
-fn of_new(
+fn state_for_open(
     run: &Run,
     client: &Arc<Client>,
     new: &OpenToLockOwner<'_>,

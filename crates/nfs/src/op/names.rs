@@ -32,7 +32,7 @@ pub fn name(sent: &[u8]) -> Result<Name, NfsStat> {
 /// that denies deletion, or a file system that the host has mounted on the directory. `kind` is that of the
 /// object to remove.
 #[must_use]
-pub fn in_the_way(stop: Stop, kind: Kind) -> Stop {
+pub fn conflict_status(stop: Stop, kind: Kind) -> Stop {
     match (stop, kind) {
         (Stop::Fail(NfsStat::ShareDenied), _) => Stop::Fail(NfsStat::FileOpen),
         // RFC 8881 18.25.3, 18.26.3: FILE_OPEN is for files that clients have open. The Linux server returns
@@ -47,7 +47,7 @@ pub fn in_the_way(stop: Stop, kind: Kind) -> Stop {
 ///
 /// # Errors
 /// The error of the last run.
-pub fn with_name_again<T>(run: &mut Run, act: impl Fn(&mut Run) -> Result<T, Stop>) -> Result<T, Stop> {
+pub fn retry_stale_name<T>(run: &mut Run, act: impl Fn(&mut Run) -> Result<T, Stop>) -> Result<T, Stop> {
     match act(run) {
         Err(Stop::Fail(NfsStat::Stale)) => act(run),
         other => other,

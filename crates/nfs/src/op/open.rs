@@ -14,7 +14,7 @@ use volume::{Kind, Name, Time};
 
 use super::delegate::{delegate, delegate_again};
 use super::lookup::check_directory;
-use super::names::{changed, name, opening, opening_own, version, with_name_again};
+use super::names::{changed, name, opening, opening_own, retry_stale_name, version};
 use super::states::{self, StateTarget};
 use super::{access, claim, setattr};
 use crate::attributes::set::SetAttributes;
@@ -66,7 +66,7 @@ struct OpenTarget {
 /// NFS4ERR_ACCESS, NFS4ERR_DELAY, NFS4ERR_GRACE, NFS4ERR_NO_GRACE, NFS4ERR_RECLAIM_CONFLICT and others.
 pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
     match args.claim {
-        Claim::Null(_) | Claim::DelegateCur(_) => with_name_again(run, |run| open(run, args)),
+        Claim::Null(_) | Claim::DelegateCur(_) => retry_stale_name(run, |run| open(run, args)),
         _ => open(run, args),
     }
 }
@@ -83,7 +83,7 @@ fn open(run: &mut Run, args: &Args<'_>) -> OpResult {
     let found = match args.claim {
         Claim::Null(file) => by_name(run, args, ask, file)?,
         Claim::Fh => by_handle(run, args)?,
-        Claim::Previous(_) => by_claim(run, args)?,
+        Claim::Previous(_) => by_reclaim(run, args)?,
         Claim::DelegateCur(under) => {
             let state = delegation(run, &under.delegate_stateid)?;
             check_delegated(&state, by_name(run, args, ask, under.file)?)?
@@ -105,7 +105,7 @@ fn open(run: &mut Run, args: &Args<'_>) -> OpResult {
     let server = Arc::clone(&run.server);
     let client = Arc::clone(&run.session()?.client);
     let lock = server.lock_states(&client, &export, item.id());
-    let stateid = match hold(run, args, ask, handle, found) {
+    let stateid = match open_for_owner(run, args, ask, handle, found) {
         Err(stop) if reclaims => return Err(claim::conflict(stop)),
         held => held?,
     };
@@ -199,7 +199,7 @@ fn check_kind(item: &Item) -> Result<(), NfsStat> {
     }
 }
 
-fn making(run: &Run, args: &Args<'_>, export: &Export) -> Result<Option<CreateParams>, NfsStat> {
+fn create_params(run: &Run, args: &Args<'_>, export: &Export) -> Result<Option<CreateParams>, NfsStat> {
     let config = export.engine.config();
     let read = |given| SetAttributes::read_for_new(given, run.minor, config.accounts.as_ref());
     let OpenHow::Create(how) = &args.openhow else { return Ok(None) };
@@ -238,7 +238,7 @@ fn by_handle(run: &mut Run, args: &Args<'_>) -> Result<OpenTarget, Stop> {
 }
 
 /// Finds a file that the client had open before the restart.
-fn by_claim(run: &mut Run, args: &Args<'_>) -> Result<OpenTarget, Stop> {
+fn by_reclaim(run: &mut Run, args: &Args<'_>) -> Result<OpenTarget, Stop> {
     claim::check(run)?;
     by_handle(run, args)
 }
@@ -251,14 +251,14 @@ fn check_grace(run: &Run, item: &Item) -> Result<(), NfsStat> {
 
 fn by_name(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -> Result<OpenTarget, Stop> {
     let takes_any = matches!(args.openhow, OpenHow::Create(CreateHow::Unchecked(_)));
-    match find_or_make(run, args, ask, file) {
+    match find_or_create(run, args, ask, file) {
         // Another request has created the file since the lookup.
-        Err(Stop::Fail(NfsStat::Exist)) if takes_any => find_or_make(run, args, ask, file),
+        Err(Stop::Fail(NfsStat::Exist)) if takes_any => find_or_create(run, args, ask, file),
         other => other,
     }
 }
 
-fn find_or_make(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -> Result<OpenTarget, Stop> {
+fn find_or_create(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -> Result<OpenTarget, Stop> {
     let found = run.current_item()?;
     let file = name(file)?;
     let Some((export, above)) = found else {
@@ -271,7 +271,7 @@ fn find_or_make(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -
         });
     };
     check_directory(above.kind())?;
-    let making = making(run, args, &export)?;
+    let making = create_params(run, args, &export)?;
     let before = version(&export, &above)?;
     // A file that must not exist is only looked up.
     let access = match &making {
@@ -296,7 +296,7 @@ fn find_or_make(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -
             (item, None, attrset)
         }
         (Err(Stop::Fail(NfsStat::NoEnt)), Some(making)) => {
-            let (opened, attrset) = make(run, &export, &above, ask, &file, &making)?;
+            let (opened, attrset) = create(run, &export, &above, ask, &file, &making)?;
             (export.engine.item_of(&opened.open), Some(opened), attrset)
         }
         (Err(stop), _) => return Err(stop),
@@ -337,7 +337,7 @@ fn take_existing(
 }
 
 /// Creates the file and opens it.
-fn make(
+fn create(
     run: &Run,
     export: &Arc<Export>,
     above: &Item,
@@ -366,11 +366,11 @@ fn make(
     let rest = SetAttributes { mode: None, umask: None, size, ..making.wanted.clone() };
     let furnished =
         setattr::apply_to(run, export, &opened.open, &rest).and_then(|()| match &making.verifier {
-            Some(verifier) => keep_verifier(run, export, &opened, verifier),
+            Some(verifier) => store_verifier(run, export, &opened, verifier),
             None => Ok(()),
         });
     if let Err(stop) = furnished {
-        unmake(run, export, &opened);
+        remove_new_file(run, export, &opened);
         return Err(stop);
     }
     Ok((opened, set_by(making)))
@@ -378,7 +378,7 @@ fn make(
 
 /// Removes a new file that its client cannot get, so that a second attempt creates it again. The file stays
 /// if another client has opened it meanwhile.
-fn unmake(run: &Run, export: &Arc<Export>, made: &Opened) {
+fn remove_new_file(run: &Run, export: &Arc<Export>, made: &Opened) {
     let engine = &export.engine;
     let item = engine.item_of(&made.open);
     let _ = engine.close(&made.open, run.now);
@@ -416,7 +416,7 @@ fn times_of(verifier: &Verifier) -> (Time, Time) {
     (Time { secs: seconds(low), nanos: 0 }, Time { secs: seconds(high), nanos: 0 })
 }
 
-fn keep_verifier(run: &Run, export: &Arc<Export>, opened: &Opened, verifier: &Verifier) -> Result<(), Stop> {
+fn store_verifier(run: &Run, export: &Arc<Export>, opened: &Opened, verifier: &Verifier) -> Result<(), Stop> {
     let (accessed, modified) = times_of(verifier);
     let basic = Basic {
         accessed: Some(TimeSet::Set(accessed)),
@@ -430,7 +430,7 @@ fn keep_verifier(run: &Run, export: &Arc<Export>, opened: &Opened, verifier: &Ve
 }
 
 /// Opens the file for the open-owner, or extends the owner's open.
-fn hold(
+fn open_for_owner(
     run: &Run,
     args: &Args<'_>,
     ask: Reservation,
@@ -446,7 +446,7 @@ fn hold(
             // The file of the owner's old open had the same inode number.
             let _ = found.export.engine.close(&made.open, run.now);
         }
-        return amend(run, ask, found.cut, &state);
+        return extend_open(run, ask, found.cut, &state);
     }
     let reclaims = matches!(args.claim, Claim::Previous(_));
     if reclaims && let Some(state) = claim::take_open(run, target, owner, ask)? {
@@ -455,7 +455,7 @@ fn hold(
     client.attach(&found.export);
     let Some(key) = states::room(run, &client, &found.export, owner) else {
         if let Some(made) = &found.made {
-            unmake(run, &found.export, made);
+            remove_new_file(run, &found.export, made);
         }
         return Err(NfsStat::Delay.into());
     };
@@ -505,9 +505,9 @@ fn open_existing(run: &Run, found: &OpenTarget, ask: Reservation) -> Result<Open
         other => other?,
     };
     if found.cut {
-        let done = cut(run, export, &opened.open).and_then(|()| {
+        let done = truncate(run, export, &opened.open).and_then(|()| {
             if wider != access {
-                opened.open = again(run, export, &opened.open, access, deny)?;
+                opened.open = amend_rights(run, export, &opened.open, access, deny)?;
             }
             Ok(())
         });
@@ -526,12 +526,12 @@ fn may_run(run: &Run, export: &Arc<Export>, item: &Item) -> Result<bool, Stop> {
 }
 
 /// Truncates the open file. Only now is it certain that the request succeeds.
-fn cut(run: &Run, export: &Arc<Export>, open: &Arc<share::Open>) -> Result<(), Stop> {
+fn truncate(run: &Run, export: &Arc<Export>, open: &Arc<share::Open>) -> Result<(), Stop> {
     run.ask(export, |engine, caller| engine.set_size(caller, open, 0))
 }
 
 /// The same open with these rights and denials.
-fn again(
+fn amend_rights(
     run: &Run,
     export: &Arc<Export>,
     open: &Arc<share::Open>,
@@ -542,7 +542,7 @@ fn again(
 }
 
 /// Extends an owner's open, and truncates the file if asked to.
-fn amend(run: &Run, ask: Reservation, cuts: bool, state: &Arc<LockingState>) -> Result<StateId, Stop> {
+fn extend_open(run: &Run, ask: Reservation, cuts: bool, state: &Arc<LockingState>) -> Result<StateId, Stop> {
     let open = state.opened().ok_or(NfsStat::ServerFault)?;
     let mut modes = open.changing.lock();
     let holding = state.holding();
@@ -559,27 +559,28 @@ fn amend(run: &Run, ask: Reservation, cuts: bool, state: &Arc<LockingState>) -> 
         if access.contains(ShareAccess::WRITE) {
             run.check_writable(export)?;
         }
-        amended = match again(run, export, before, wider, denied) {
+        amended = match amend_rights(run, export, before, wider, denied) {
             Err(Stop::Fail(NfsStat::Access))
                 if adds == rights(ShareAccess::READ)
                     && may_run(run, export, &export.engine.item_of(before))? =>
             {
                 wanted = before.granted() | Rights::EXECUTE;
-                again(run, export, before, wanted, denied)?
+                amend_rights(run, export, before, wanted, denied)?
             }
             other => other?,
         };
     }
-    if cuts && let Err(stop) = cut(run, export, &amended) {
+    if cuts && let Err(stop) = truncate(run, export, &amended) {
         // Restore the open. Releasing what was added conflicts with nobody.
         if !Arc::ptr_eq(&amended, before) {
-            let back = again(run, export, &amended, before.granted(), before.deny()).unwrap_or(amended);
+            let back =
+                amend_rights(run, export, &amended, before.granted(), before.deny()).unwrap_or(amended);
             open.hold(Holding::new(back, holding.access, holding.deny));
         }
         return Err(stop);
     }
     if wider != wanted {
-        amended = again(run, export, &amended, wanted, denied).unwrap_or(amended);
+        amended = amend_rights(run, export, &amended, wanted, denied).unwrap_or(amended);
     }
     if !Arc::ptr_eq(&amended, before) {
         open.hold(Holding::new(amended, access, deny));

@@ -16,7 +16,7 @@ use crate::state::filehandle::CheckedHandle;
 /// NFS4ERR_BADHANDLE for a filehandle of another origin. NFS4ERR_STALE if the export is gone, does not admit
 /// this client, or is now served from another directory and the file is not open.
 pub fn run(run: &mut Run, args: &PutArgs<'_>) -> OpResult {
-    let known = match run.connection.known(args.object.0) {
+    let known = match run.connection.checked_handle(args.object.0) {
         Some(known) => known,
         None => check(run, args.object.0)?,
     };

@@ -10,7 +10,7 @@ use volume::security::Rights;
 use volume::{Kind, Name};
 
 use super::lookup::check_directory;
-use super::names::{changed, in_the_way, name, opening_own, version, with_name_again};
+use super::names::{changed, conflict_status, name, opening_own, retry_stale_name, version};
 use crate::compound::current::handle_of;
 use crate::compound::{OpResult, Run, Stop};
 use crate::config::Export;
@@ -25,10 +25,10 @@ pub fn run(run: &mut Run, args: &RemoveArgs<'_>) -> OpResult {
     let name = name(args.target)?;
     run.check_writable(&export)?;
     let before = version(&export, &above)?;
-    let opened = with_name_again(run, |run| open_to_remove(run, &export, &above, &name))
-        .map_err(|stop| in_the_way(stop, Kind::File))?;
+    let opened = retry_stale_name(run, |run| open_to_remove(run, &export, &above, &name))
+        .map_err(|stop| conflict_status(stop, Kind::File))?;
     let kind = if opened.open.is_directory() { Kind::Directory } else { Kind::File };
-    let held = |stop| in_the_way(stop, kind);
+    let held = |stop| conflict_status(stop, kind);
     let marked = run.ask(&export, |engine, caller| engine.set_delete_at_once(caller, &opened.open));
     let closed = export.engine.close(&opened.open, run.now);
     marked.map_err(held)?;

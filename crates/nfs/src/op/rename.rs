@@ -10,7 +10,7 @@ use volume::security::Rights;
 use volume::{Kind, Name};
 
 use super::lookup::check_directory;
-use super::names::{changed, in_the_way, name, opening_own, version};
+use super::names::{changed, conflict_status, name, opening_own, version};
 use crate::compound::current::handle_of;
 use crate::compound::{OpResult, Run, Stop};
 use crate::config::Export;
@@ -90,10 +90,10 @@ fn move_it(run: &Run, export: &Arc<Export>, from: NamedEntry<'_>, to: NamedEntry
     drop(moved);
     // RFC 8881 18.26.3 has EXIST for a directory that is not empty (exception: NOTEMPTY, as the Linux server
     // replies; its clients pass the status on to programs)
-    let held = |stop| in_the_way(stop, kind);
+    let held = |stop| conflict_status(stop, kind);
     let opened = run
         .ask(export, |engine, caller| engine.create_from(caller, from.directory, &request))
-        .map_err(|stop| in_the_way(stop, Kind::File))?;
+        .map_err(|stop| conflict_status(stop, Kind::File))?;
     let moved =
         run.ask(export, |engine, caller| engine.rename_into(caller, &opened.open, to.directory, to.name));
     let closed = export.engine.close(&opened.open, run.now);

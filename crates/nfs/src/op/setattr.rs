@@ -52,7 +52,7 @@ fn apply(run: &mut Run, args: &Args<'_>, set: &mut Bitmap) -> Result<(), Stop> {
         set.insert(AttrNum::Size.get());
     }
     if !wanted.delegated.is_empty() {
-        keep(run, args, &export, wanted.delegated)?;
+        take_delegated_times(run, args, &export, wanted.delegated)?;
         for (number, time) in [
             (AttrNum::TimeDelegAccess, wanted.delegated.accessed),
             (AttrNum::TimeDelegModify, wanted.delegated.modified),
@@ -73,7 +73,7 @@ fn apply(run: &mut Run, args: &Args<'_>, set: &mut Bitmap) -> Result<(), Stop> {
     let access = Rights::READ_ATTRIBUTES | for_times | for_list;
     let done = with_open(run, &export, &item, access, |open| apply_to(run, &export, open, &rest));
     if rest.list.is_some() {
-        done.map_err(owners)?
+        done.map_err(owner_only)?
     } else {
         done?
     }
@@ -86,7 +86,12 @@ fn apply(run: &mut Run, args: &Args<'_>, set: &mut Bitmap) -> Result<(), Stop> {
 /// # Errors
 /// NFS4ERR_BAD_STATEID without such a delegation of the file, NFS4ERR_OLD_STATEID, NFS4ERR_DELEG_REVOKED.
 // RFC 9754 5
-fn keep(run: &mut Run, args: &Args<'_>, export: &Arc<Export>, kept: DelegatedTimes) -> Result<(), Stop> {
+fn take_delegated_times(
+    run: &mut Run,
+    args: &Args<'_>,
+    export: &Arc<Export>,
+    kept: DelegatedTimes,
+) -> Result<(), Stop> {
     let handle = run.handle()?;
     let id = resolve_stateid(run, &args.stateid)?;
     let client = run.session()?.client.id;
@@ -104,7 +109,7 @@ fn keep(run: &mut Run, args: &Args<'_>, export: &Arc<Export>, kept: DelegatedTim
 }
 
 /// Maps a denied access to NFS4ERR_PERM. Only the owner has the right, unless an access list grants it.
-fn owners(stop: Stop) -> Stop {
+fn owner_only(stop: Stop) -> Stop {
     match stop {
         Stop::Fail(NfsStat::Access) => Stop::Fail(NfsStat::Perm),
         other => other,
@@ -141,10 +146,10 @@ pub fn apply_to(
     }
     if wanted.uid.is_some() || wanted.gid.is_some() {
         run.ask(export, |engine, caller| engine.set_owner(caller, open, wanted.uid, wanted.gid))
-            .map_err(owners)?;
+            .map_err(owner_only)?;
     }
     if let Some(mode) = wanted.mode {
-        run.ask(export, |engine, caller| engine.set_mode(caller, open, mode)).map_err(owners)?;
+        run.ask(export, |engine, caller| engine.set_mode(caller, open, mode)).map_err(owner_only)?;
     }
     // RFC 8881 6.4.1.3: the mode comes first.
     if let Some(list) = &wanted.list {
@@ -152,7 +157,7 @@ pub fn apply_to(
         let accounts = Arc::clone(&export.engine.config().accounts);
         let (given, parts) = list.descriptor(&now, open.is_directory(), accounts.as_ref())?;
         run.ask(export, |engine, caller| engine.set_descriptor(caller, open, parts, &given))
-            .map_err(owners)?;
+            .map_err(owner_only)?;
     }
     let (accessed, modified) = (wanted.accessed, wanted.modified);
     if accessed.is_some() || modified.is_some() {

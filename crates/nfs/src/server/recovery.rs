@@ -55,7 +55,7 @@ impl Server {
     /// open files is not known, so nothing new is opened until they are done. Call this after
     /// [`Server::keep_clients`].
     pub fn doubt_records(&self) {
-        self.grace.doubt();
+        self.grace.mark_incomplete();
     }
 
     /// Keeps the restored opens of a share for the clients that may reclaim them, and closes the rest. Call
@@ -101,11 +101,11 @@ impl Server {
     /// Adds a client that has created its first session to the client records. May block.
     pub fn record_client(&self, client: &Client) {
         self.grace.is_back(client.key);
-        if !self.client_records.is_kept() {
+        if !self.client_records.is_recording() {
             return;
         }
         let (owner, principal) = (client.owner.clone(), client.principal.clone());
-        self.client_records.enter(RecordedIdentity {
+        self.client_records.add(RecordedIdentity {
             key: client.key,
             owner,
             verifier: client.verifier,
@@ -121,7 +121,7 @@ impl Server {
                 self.finish(absent, now);
             }
         }
-        self.client_records.strike(&keys);
+        self.client_records.remove(&keys);
     }
 
     /// Handles RECLAIM_COMPLETE: closes the opens that the client has not reclaimed.
@@ -149,7 +149,7 @@ impl Server {
                 late.push(key);
             }
         }
-        self.client_records.strike(&late);
+        self.client_records.remove(&late);
     }
 
     fn finish(&self, mut absent: AbsentClient, now: Now) {

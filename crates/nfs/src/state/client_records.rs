@@ -98,12 +98,12 @@ impl ClientRecords {
 
     /// Whether clients are recorded at all.
     #[must_use]
-    pub fn is_kept(&self) -> bool {
+    pub fn is_recording(&self) -> bool {
         self.journal.get().is_some()
     }
 
     /// Adds a client. The record is on stable storage when this returns. May block.
-    pub fn enter(&self, known: RecordedIdentity) {
+    pub fn add(&self, known: RecordedIdentity) {
         let record = ClientRecord::Confirmed(known.clone());
         if self.kept.lock().clients.insert(known.key, known.clone()).as_ref() != Some(&known) {
             self.write(&[record]);
@@ -111,7 +111,7 @@ impl ClientRecords {
     }
 
     /// Removes clients. May block, once for all of them.
-    pub fn strike(&self, keys: &[ClientKey]) {
+    pub fn remove(&self, keys: &[ClientKey]) {
         let mut kept = self.kept.lock();
         let known = keys.iter().filter(|key| kept.clients.remove(key).is_some());
         let gone: Vec<_> = known.map(|key| ClientRecord::Gone(*key)).collect();
@@ -169,13 +169,13 @@ mod tests {
         let journal = Arc::new(MemoryJournal::default());
         let (client_records, before) = begin(&journal, b"a");
         assert!(before.clients.is_empty() && !before.is_host_new);
-        client_records.enter(known(1));
-        client_records.enter(known(2));
+        client_records.add(known(1));
+        client_records.add(known(2));
         let records = journal.records().len();
-        client_records.enter(known(2));
+        client_records.add(known(2));
         assert_eq!(journal.records().len(), records, "it was there");
-        client_records.strike(&[ClientKey(1)]);
-        client_records.strike(&[ClientKey(7)]);
+        client_records.remove(&[ClientKey(1)]);
+        client_records.remove(&[ClientKey(7)]);
         let (_, before) = begin(&journal, b"a");
         assert_eq!((before.clients, before.is_host_new), (vec![known(2)], false));
         let (_, before) = begin(&journal, b"b");
@@ -187,8 +187,8 @@ mod tests {
         let journal = Arc::new(MemoryJournal::default());
         let (client_records, _) = begin(&journal, b"a");
         for round in 0..3000 {
-            client_records.enter(known(round));
-            client_records.strike(&[ClientKey(round)]);
+            client_records.add(known(round));
+            client_records.remove(&[ClientKey(round)]);
         }
         assert!(journal.size() < 2 * SMALLEST_COMPACTED, "{} bytes", journal.size());
         let other = ClientRecord::Head { version: 9, boot: Box::default() }.encode();

@@ -58,7 +58,7 @@ impl ClientTable {
     }
 
     /// Removes a client from the table of IDs.
-    fn leave(&mut self, id: u64) -> Option<Arc<Client>> {
+    fn remove_id(&mut self, id: u64) -> Option<Arc<Client>> {
         let client = self.by_id.remove(&id)?;
         self.by_id.shrink();
         if let Some(count) = self.of_address.get_mut(&client.address) {
@@ -76,7 +76,7 @@ impl ClientTable {
     /// # Errors
     /// NFS4ERR_DELAY if no address has more than twice as many clients as this one, or if all clients of the
     /// largest address have had something open.
-    fn one_too_many(&self, address: IpAddr, now: Now) -> Result<Option<Arc<Client>>, NfsStat> {
+    fn client_to_displace(&self, address: IpAddr, now: Now) -> Result<Option<Arc<Client>>, NfsStat> {
         if self.by_id.len() < MAX_CLIENTS {
             return Ok(None);
         }
@@ -99,7 +99,7 @@ impl ClientTable {
     ///
     /// # Errors
     /// NFS4ERR_DELAY if all of them have something open or have just sent a request.
-    fn crowded_out(&self, address: IpAddr, now: Now) -> Result<Option<Arc<Client>>, NfsStat> {
+    fn neighbour_to_displace(&self, address: IpAddr, now: Now) -> Result<Option<Arc<Client>>, NfsStat> {
         let count = self.of_address.get(&address).copied().unwrap_or_default();
         if count < MAX_UNPROVED_CLIENTS_PER_ADDRESS {
             return Ok(None);
@@ -123,7 +123,7 @@ impl ClientTable {
     }
 
     fn forget(&mut self, client: &Client) {
-        self.leave(client.id);
+        self.remove_id(client.id);
         if let Some(records) = self.by_owner.get_mut(&client.owner) {
             records.confirmed = records.confirmed.filter(|id| *id != client.id);
             records.unconfirmed = records.unconfirmed.filter(|id| *id != client.id);
@@ -148,7 +148,7 @@ impl Clients {
     /// NFS4ERR_CLID_INUSE, NFS4ERR_NOENT, NFS4ERR_NOT_SAME, NFS4ERR_PERM; NFS4ERR_DELAY when there are too
     /// many.
     // RFC 8881 18.35.4
-    pub fn introduce(
+    pub fn exchange_id(
         &self,
         request: &ExchangeIdRequest<'_>,
         grace: &Grace,
@@ -166,7 +166,7 @@ impl Clients {
                 (true, false) => Err(NfsStat::Perm),
             };
         }
-        let came = grace.recognise(request.owner, request.verifier, &request.principal);
+        let came = grace.compare_owner(request.owner, request.verifier, &request.principal);
         if let Some(confirmed) = confirmed {
             if confirmed.principal != request.principal {
                 // Case 3.
@@ -192,7 +192,7 @@ impl Clients {
             known.forget(&unconfirmed);
             gone.push(unconfirmed);
         }
-        for leaves in [ClientTable::one_too_many, ClientTable::crowded_out] {
+        for leaves in [ClientTable::client_to_displace, ClientTable::neighbour_to_displace] {
             if let Some(client) = leaves(&known, request.address, request.now)? {
                 known.forget(&client);
                 gone.push(client);
@@ -234,7 +234,7 @@ impl Clients {
         let before = records.confirmed.filter(|id| *id != client.id);
         records.confirmed = Some(client.id);
         records.unconfirmed = records.unconfirmed.filter(|id| *id != client.id);
-        Ok(before.and_then(|before| known.leave(before)))
+        Ok(before.and_then(|before| known.remove_id(before)))
     }
 
     /// The client with this client ID.
@@ -273,22 +273,22 @@ mod tests {
         RpcCredentials::read(&credential, "192.0.2.1:1".parse().unwrap()).unwrap().principal()
     }
 
-    fn introduce(clients: &Clients, verifier: u8, uid: u32, update: bool) -> Result<(u64, usize), NfsStat> {
+    fn exchange_id(clients: &Clients, verifier: u8, uid: u32, update: bool) -> Result<(u64, usize), NfsStat> {
         let now = Now::default();
         let verifier = [verifier; 8];
         let address = IpAddr::from([192, 0, 2, 1]);
         let request =
             ExchangeIdRequest { owner: b"me", verifier, principal: principal(uid), address, update, now };
-        clients.introduce(&request, &Grace::default()).map(|(client, gone)| (client.id, gone.len()))
+        clients.exchange_id(&request, &Grace::default()).map(|(client, gone)| (client.id, gone.len()))
     }
 
     // RFC 8881 18.35.5, by the numbers of its cases.
     #[test]
     fn every_case_of_an_introduction() {
         let clients = Clients::new(7, 1);
-        assert_eq!(introduce(&clients, 1, 0, true), Err(NfsStat::NoEnt), "7");
-        let (first, _) = introduce(&clients, 1, 0, false).unwrap();
-        let (second, gone) = introduce(&clients, 1, 0, false).unwrap();
+        assert_eq!(exchange_id(&clients, 1, 0, true), Err(NfsStat::NoEnt), "7");
+        let (first, _) = exchange_id(&clients, 1, 0, false).unwrap();
+        let (second, gone) = exchange_id(&clients, 1, 0, false).unwrap();
         assert!(second != first && gone == 1, "4");
         let request = ExchangeIdRequest {
             owner: b"me",
@@ -302,15 +302,15 @@ mod tests {
         assert!(matches!(clients.confirm(&Arc::new(replaced)), Err(NfsStat::StaleClientId)));
         let client = clients.get(second).unwrap();
         assert!(clients.confirm(&client).unwrap().is_none());
-        assert_eq!(introduce(&clients, 1, 0, false), Ok((second, 0)), "2");
-        assert_eq!(introduce(&clients, 1, 0, true), Ok((second, 0)), "6");
-        assert_eq!(introduce(&clients, 2, 0, true), Err(NfsStat::NotSame), "8");
-        assert_eq!(introduce(&clients, 1, 9, true), Err(NfsStat::Perm), "9");
-        let (third, gone) = introduce(&clients, 2, 0, false).unwrap();
+        assert_eq!(exchange_id(&clients, 1, 0, false), Ok((second, 0)), "2");
+        assert_eq!(exchange_id(&clients, 1, 0, true), Ok((second, 0)), "6");
+        assert_eq!(exchange_id(&clients, 2, 0, true), Err(NfsStat::NotSame), "8");
+        assert_eq!(exchange_id(&clients, 1, 9, true), Err(NfsStat::Perm), "9");
+        let (third, gone) = exchange_id(&clients, 2, 0, false).unwrap();
         assert!(third != second && gone == 0 && clients.get(second).is_some(), "5");
         let before = clients.confirm(&clients.get(third).unwrap()).unwrap().unwrap();
         assert_eq!((before.id, clients.get(second).is_none()), (second, true));
-        let (fourth, gone) = introduce(&clients, 2, 9, false).unwrap();
+        let (fourth, gone) = exchange_id(&clients, 2, 9, false).unwrap();
         assert!(fourth != third && gone == 1, "3: it has no state");
     }
 }

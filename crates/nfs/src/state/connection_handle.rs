@@ -137,21 +137,21 @@ impl ConnectionHandle {
         }
     }
 
-    fn place_of(sent: &[u8]) -> usize {
+    fn slot_of(sent: &[u8]) -> usize {
         sent.iter().rev().take(8).fold(0, |sum, byte| sum * 31 + usize::from(*byte)) % REMEMBERED_HANDLES
     }
 
     /// A filehandle that was checked here before.
     #[must_use]
-    pub fn known(&self, sent: &[u8]) -> Option<Arc<CheckedHandle>> {
+    pub fn checked_handle(&self, sent: &[u8]) -> Option<Arc<CheckedHandle>> {
         let handles = self.handles.lock();
-        let known = handles[ConnectionHandle::place_of(sent)].as_ref()?;
+        let known = handles[ConnectionHandle::slot_of(sent)].as_ref()?;
         (known.handle.bytes() == sent).then(|| Arc::clone(known))
     }
 
     /// Remembers a filehandle that was checked.
     pub fn remember_handle(&self, known: &Arc<CheckedHandle>) {
-        self.handles.lock()[ConnectionHandle::place_of(known.handle.bytes())] = Some(Arc::clone(known));
+        self.handles.lock()[ConnectionHandle::slot_of(known.handle.bytes())] = Some(Arc::clone(known));
     }
 
     /// Forgets all filehandles, because the exports have changed.

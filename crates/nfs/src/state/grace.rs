@@ -135,7 +135,7 @@ impl Grace {
     }
 
     /// Notes that records are lost. No new state is safe during the grace period then.
-    pub fn doubt(&self) {
+    pub fn mark_incomplete(&self) {
         self.table.lock().is_incomplete = true;
     }
 
@@ -169,7 +169,7 @@ impl Grace {
     /// Compares a client that sends EXCHANGE_ID with those that may reclaim.
     // RFC 8881 2.4.3
     #[must_use]
-    pub fn recognise(&self, owner: &[u8], verifier: Verifier, principal: &Principal) -> OwnerStatus {
+    pub fn compare_owner(&self, owner: &[u8], verifier: Verifier, principal: &Principal) -> OwnerStatus {
         if !self.is_on() {
             return OwnerStatus::New;
         }
