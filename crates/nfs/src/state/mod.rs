@@ -9,7 +9,7 @@
 //! | [`connection_handle`] | a connection as the rest of the server sees it |
 //! | [`callback`], [`back_channel`] | the purpose of a callback, and the slots that carry it |
 //! | [`stateid`], [`open`], [`delegation`], [`share_reservation`] | the state behind a stateid |
-//! | [`delegated_times`], [`attribute_query`] | times that a delegation's holder keeps, and queries for them |
+//! | [`delegated_times`], [`attribute_query`] | times that a delegation holder keeps, and queries for them |
 //! | [`reopens`] | files that clients have opened before |
 //! | [`state_locks`] | mutual exclusion between changes of a client's states of a file |
 //! | [`record`], [`client_records`], [`grace`] | records over a restart, and the clients that may reclaim |
