@@ -56,7 +56,7 @@ impl OffloadPolicy {
         self.to_prove > 0
     }
 
-    /// Whether to measure the thread's work ([`ThreadWork`]) in the next batch.
+    /// Whether to measure the thread's work ([`crate::thread_work::ThreadWork`]) in the next batch.
     pub(crate) fn measures(&self) -> bool {
         self.warned > 0 || self.uses_pool()
     }

@@ -1,5 +1,5 @@
 //! The attributes of an object as fattr4 (RFC 8881 5). [`set`] reads the attributes that a client sets, and
-//! [`acl`] has the access lists. Start with [`write`].
+//! [`acl`] has the access lists. Start with [`write()`].
 
 pub mod acl;
 pub mod set;

@@ -2,7 +2,7 @@
 //!
 //! The connection reads a call up to its COMPOUND, which then runs at once. Work that must wait for the
 //! device continues on the blocking pool and comes back as [`Event::Answered`]. Start with
-//! [`Connection::receive`].
+//! `Connection::receive`.
 
 mod callbacks;
 mod counters;

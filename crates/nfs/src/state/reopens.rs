@@ -3,7 +3,7 @@
 //! decision to the server.
 //!
 //! There is one table of fixed size for all clients. Each bucket keeps a part of the hash of the last
-//! [`IN_A_BUCKET`] pairs of client and file that were put into it. Newer pairs displace older ones. The
+//! `IN_A_BUCKET` pairs of client and file that were put into it. Newer pairs displace older ones. The
 //! filehandle identifies the file, so another file with the same inode number counts as another file. Two
 //! pairs with the same mark cost one delegation too many.
 
