@@ -2,7 +2,7 @@
 
 use nfs_wire::attr::{Attr, AttrWriter, Fattr};
 use nfs_wire::callback;
-use nfs_wire::compound::{Call, Reply};
+use nfs_wire::compound::{CompoundArgs, Reply};
 use nfs_wire::op::{Args, Res};
 use nfs_wire::rpc::record::Assembler;
 use nfs_wire::rpc::{self, Accepted, AuthSys, Message};
@@ -28,7 +28,7 @@ pub fn call(data: &[u8]) {
     each_message(data, |message| {
         let Ok(Message::Call(Ok(call))) = Message::parse(message) else { return };
         let _ = AuthSys::parse(call.credential.body);
-        if let Ok(compound) = Call::parse(call.body) {
+        if let Ok(compound) = CompoundArgs::parse(call.body) {
             for operation in compound.operations().flatten() {
                 match operation {
                     // Also one that only a later minor version has.
@@ -52,7 +52,7 @@ pub fn call(data: &[u8]) {
 /// A stream with replies from a server, and those of a client to callbacks.
 pub fn reply(data: &[u8]) {
     each_message(data, |message| {
-        let Ok(Message::Reply(rpc::Reply { outcome: Ok(Accepted::Success(body)), .. })) =
+        let Ok(Message::Reply(rpc::RpcReply { outcome: Ok(Accepted::Success(body)), .. })) =
             Message::parse(message)
         else {
             return;

@@ -4,7 +4,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use net::netlink::{Protocol, Question, Socket, attributes};
+use net::netlink::{DumpRequest, NetlinkFamily, Socket, attributes};
 use serde::Serialize;
 use wire::{Cursor, Truncated};
 
@@ -110,8 +110,8 @@ pub fn ports(address: IpAddr) -> io::Result<Vec<u16>> {
 /// Connections of this host to the port of `peer`, whatever their address.
 fn dump(peer: SocketAddr) -> io::Result<Vec<(SocketAddr, SocketAddr, TcpInfo)>> {
     let body = question(peer);
-    let asked = Question { ask: BY_FAMILY, answer: BY_FAMILY, body: &body };
-    Socket::open(Protocol::SockDiag, 0)?.dump(asked, |answer| connection(answer).map(Some))
+    let asked = DumpRequest { ask: BY_FAMILY, answer: BY_FAMILY, body: &body };
+    Socket::open(NetlinkFamily::SockDiag, 0)?.dump(asked, |answer| connection(answer).map(Some))
 }
 
 /// An inet_diag_req_v2 that names the port.

@@ -1,7 +1,9 @@
-//! What all connections hold for clients that do not take their answers: one sum, and a bound on it.
+//! The memory that all connections hold for clients that do not read their replies: its sum, and a bound on
+//! the sum.
 //!
-//! Each connection has a bound of its own, but many that stay below theirs could fill memory together. Past the bound the
-//! one that holds most is closed. A connection comes here only when its socket does not take all of an answer.
+//! Each connection has a bound of its own, but many connections below theirs could fill memory together.
+//! Above the common bound, the connection that holds most is closed. A connection uses this module only if
+//! its socket does not take all of a reply.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,17 +13,17 @@ use parking_lot::Mutex;
 
 use crate::memory;
 
-/// The bound where memory is plenty.
+/// The bound on a host with plenty of memory.
 const MOST: usize = 256 << 20;
-/// The part of the memory that this process may have.
+/// The bound is this fraction of the memory that the process may have.
 const PART: u64 = 8;
-/// Who holds less is not noted as somebody who could be closed. As many as there are connections by default stay below
-/// [`MOST`] together.
+/// A connection that holds less is not registered, and is not closed for its backlog. The default number of
+/// connections stays below [`MOST`] even if all of them hold this much.
 const NOTED: usize = 16 * 1024;
 
-/// A connection that can be given up.
+/// A connection that can be closed for its backlog.
 pub(crate) trait Debtor: Send + Sync {
-    /// Closes it soon.
+    /// Closes the connection soon.
     fn give_up(&self);
 }
 
@@ -29,7 +31,7 @@ pub(crate) trait Debtor: Send + Sync {
 pub struct Backlog {
     bound: usize,
     held: AtomicUsize,
-    /// What is held by those that are being closed.
+    /// The bytes of the connections that are being closed.
     ending: AtomicUsize,
     closed: AtomicU64,
     next: AtomicU64,
@@ -51,7 +53,7 @@ impl std::fmt::Debug for Backlog {
 }
 
 impl Backlog {
-    /// One with a bound of so many bytes.
+    /// A backlog with a bound of this many bytes.
     #[must_use]
     pub fn bounded(bound: usize) -> Arc<Backlog> {
         Arc::new(Backlog {
@@ -64,7 +66,7 @@ impl Backlog {
         })
     }
 
-    /// 256 MiB, or an eighth of the memory that this process may have, whichever is less.
+    /// A bound of 256 MiB, or an eighth of the memory that this process may have, whichever is less.
     #[must_use]
     pub fn of_host() -> Arc<Backlog> {
         let part = memory::limit().map_or(MOST, |limit| usize::try_from(limit / PART).unwrap_or(MOST));
@@ -77,24 +79,24 @@ impl Backlog {
         self.bound
     }
 
-    /// Bytes held now.
+    /// Bytes that are held now.
     #[must_use]
     pub fn held(&self) -> usize {
         self.held.load(Relaxed)
     }
 
-    /// Connections that were closed because of it.
+    /// Connections that were closed for their backlog.
     #[must_use]
     pub fn closed(&self) -> u64 {
         self.closed.load(Relaxed)
     }
 
-    /// Whether so much is held that no connection may let more than a little wait.
+    /// Whether the sum is so large that each connection may hold only a little.
     pub(crate) fn is_tight(&self) -> bool {
         self.held() > self.bound / 2
     }
 
-    /// The worst are given up, until what the others hold is within the bound.
+    /// Closes the connections with the largest backlog until the rest is within the bound.
     fn relieve(&self) {
         let mut noted = self.noted.lock();
         while self.held().saturating_sub(self.ending.load(Relaxed)) > self.bound {
@@ -109,7 +111,7 @@ impl Backlog {
     }
 }
 
-/// One connection's part; nothing of it is left when dropped.
+/// The bytes of one connection. Dropping this removes them from the sum.
 pub(crate) struct Debt {
     backlog: Arc<Backlog>,
     id: u64,
@@ -121,7 +123,7 @@ impl Debt {
         Debt { backlog: Arc::clone(backlog), id: backlog.next.fetch_add(1, Relaxed), held: 0 }
     }
 
-    /// The connection holds so many bytes now.
+    /// Sets the bytes that the connection holds now.
     pub(crate) fn set(&mut self, held: usize, debtor: impl FnOnce() -> Arc<dyn Debtor>) {
         if held == self.held {
             return;
@@ -132,7 +134,7 @@ impl Debt {
             match noted.get_mut(&self.id) {
                 Some(known) if held >= NOTED => known.held = held,
                 Some(_) => drop(noted.remove(&self.id)),
-                // It is being closed: what it held then counts until it is gone.
+                // The connection is being closed. Its bytes of that moment count until it is gone.
                 None if self.held >= NOTED => return,
                 None => drop(noted.insert(self.id, Noted { held, debtor: debtor() })),
             }
@@ -167,9 +169,9 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Client(AtomicUsize);
+    struct FakeDebtor(AtomicUsize);
 
-    impl Debtor for Client {
+    impl Debtor for FakeDebtor {
         fn give_up(&self) {
             self.0.fetch_add(1, Relaxed);
         }
@@ -178,7 +180,7 @@ mod tests {
     #[test]
     fn past_the_bound_the_one_that_holds_most_is_closed_once() {
         let backlog = Backlog::bounded(1 << 20);
-        let clients: Vec<Arc<Client>> = (0..4).map(|_| Arc::default()).collect();
+        let clients: Vec<Arc<FakeDebtor>> = (0..4).map(|_| Arc::default()).collect();
         let mut debts: Vec<Debt> = (0..4).map(|_| Debt::new(&backlog)).collect();
         let closed = || clients.iter().map(|client| client.0.load(Relaxed)).collect::<Vec<_>>();
         for (at, held) in [(0, 300 << 10), (1, 400 << 10), (2, 8 << 10), (3, 300 << 10)] {
@@ -188,7 +190,7 @@ mod tests {
         assert!(backlog.is_tight());
         debts[0].set(350 << 10, || Arc::clone(&clients[0]) as _);
         assert_eq!(closed(), [0, 1, 0, 0]);
-        // What it held counts as gone already, and it cannot hold more.
+        // Its bytes count as gone already, and it cannot hold more.
         debts[1].set(900 << 10, || Arc::clone(&clients[1]) as _);
         debts[0].set(400 << 10, || Arc::clone(&clients[0]) as _);
         assert_eq!(closed(), [0, 1, 0, 0]);

@@ -1,36 +1,39 @@
-//! Decides when a worker gives a connection to another one: when it has more to do than a processor can, for long enough to
-//! tell, and the host has a processor to spare.
+//! Decides when a worker hands a connection to another one: when it has had more work than a processor can do
+//! for long enough, and the host has processor time to spare.
 //!
-//! Connections of one client begin on one worker (`census.rs`). There they share its caches and wake it together, and what
-//! they do to one file and one session does not go from processor to processor; so as long as one processor is enough, several
-//! connections cost what one does. Where it is not enough, they spread until it is. Where all processors are taken, by clients
-//! on the same host or by others, another thread would bring nothing but its price.
+//! Connections of one client begin on one worker (`registry.rs`). They share its caches and its wake-ups, and
+//! their common files and sessions do not move between processors. As long as one processor is enough,
+//! several connections therefore cost as much as one. If it is not enough, they spread until it is. If
+//! clients on the same host or other programs use all processors, another thread brings only its overhead.
 //!
-//! Time is looked at in spans. [`Balance`] is a worker's account of its last two, [`Share`] is a connection's.
+//! Time is divided into spans. [`Balance`] measures the last two of a worker, [`ConnectionLoad`] those of a
+//! connection.
 
 /// Length of a span (ns).
 const SPAN_NS: u64 = 50_000_000;
-/// How many spans in a row a worker must be full.
+/// Number of consecutive spans in which a worker must be full.
 const SPANS: u32 = 4;
-/// Of a processor's time, in thousandths, from which on a worker is full.
+/// A worker is full if it uses this much of a processor, in thousandths.
 const FULL: u64 = 900;
-/// How much of a processor, in thousandths, must have been idle meanwhile. Another thread has its price. With a quarter of a
-/// processor to spare, large reads over four connections, plain, signed and sealed, are quicker by a quarter to a third and cost
-/// a tenth less; with an eighth small ones cost up to a tenth more (measured on two processors, client and server on one host).
+/// The idle processor time that the host must have had meanwhile, in thousandths of a processor. Another
+/// thread has a price. With a quarter of a processor idle, large reads over four connections (plain, signed
+/// and sealed) are a quarter to a third quicker and cost a tenth less. With an eighth idle, small reads cost
+/// up to a tenth more. (Measured on two processors, with client and server on one host.)
 const SPARE: u64 = 200;
-/// By how much less than this worker the other one must have to do afterwards, and the least that is worth moving.
+/// The least difference between this worker and the other one after the move, and the least load that is
+/// worth moving.
 const GAIN: u64 = 50;
 
-/// What a connection has done in the span that runs, and in the one before.
+/// The time that a connection took in the current span and in the one before.
 #[derive(Debug, Default)]
-pub(crate) struct Share {
+pub(crate) struct ConnectionLoad {
     span: u64,
     now_ns: u64,
     last_ns: u64,
 }
 
-impl Share {
-    /// Counts turns of `took_ns` in `span`.
+impl ConnectionLoad {
+    /// Adds batches that took `took_ns` in `span`.
     fn add(&mut self, span: u64, took_ns: u64) {
         if self.span != span {
             self.last_ns = if self.span.wrapping_add(1) == span { self.now_ns } else { 0 };
@@ -40,7 +43,7 @@ impl Share {
     }
 }
 
-/// What a worker has done in the span that runs, and in the one before.
+/// The time that a worker took in the current span and in the one before.
 #[derive(Debug, Default)]
 pub(crate) struct Balance {
     span: u64,
@@ -48,26 +51,28 @@ pub(crate) struct Balance {
     began_cpu_ns: u64,
     now_ns: u64,
     last_ns: u64,
-    /// Of a processor's time in the last span, in thousandths.
+    /// Use of a processor in the last span, in thousandths.
     busy: u64,
-    /// For how many spans in a row it was full.
+    /// Number of consecutive spans in which it was full.
     full_for: u32,
-    /// When these began, and for how long the host's processors had been idle by then (ns), where it tells.
+    /// The start of those spans, and the idle time of the host's processors by then (ns), if the host reports
+    /// it.
     full_since: (u64, Option<u64>),
-    /// It was full for long enough, and the host had a processor to spare.
-    gives: bool,
+    /// Whether it was full for long enough while the host had processor time to spare.
+    moves_one: bool,
 }
 
 impl Balance {
-    /// Counts a turn of a connection. True when the span is over.
-    pub(crate) fn count(&mut self, share: &mut Share, took_ns: u64, ended_ns: u64) -> bool {
+    /// Adds a batch of a connection. Returns true if the span is over.
+    pub(crate) fn count(&mut self, share: &mut ConnectionLoad, took_ns: u64, ended_ns: u64) -> bool {
         share.add(self.span, took_ns);
         self.now_ns = self.now_ns.saturating_add(took_ns);
         ended_ns.saturating_sub(self.began_ns) >= SPAN_NS
     }
 
-    /// Ends a span, at which the thread had used `cpu_ns` of processor time in all; answers how much of a processor it took, in
-    /// thousandths. `idle_ns`: for how long the host's processors were idle in all, where it tells.
+    /// Ends a span. `cpu_ns` is the processor time that the thread has used in all. Returns its use of a
+    /// processor in the span, in thousandths. `idle_ns` returns the idle time of the host's processors in
+    /// all, if the host reports it.
     pub(crate) fn end_span(
         &mut self,
         ended_ns: u64,
@@ -76,7 +81,7 @@ impl Balance {
     ) -> u64 {
         let took_ns = ended_ns.saturating_sub(self.began_ns).max(1);
         self.busy = (cpu_ns.saturating_sub(self.began_cpu_ns).saturating_mul(1000) / took_ns).min(1000);
-        self.gives = false;
+        self.moves_one = false;
         if self.busy < FULL {
             self.full_for = 0;
         } else {
@@ -88,7 +93,7 @@ impl Balance {
         self.busy
     }
 
-    /// A span is over in which it was full.
+    /// Handles the end of a span in which the worker was full.
     fn look(&mut self, ended_ns: u64, idle_ns: impl FnOnce() -> Option<u64>) {
         self.full_for += 1;
         if self.full_for == 1 {
@@ -102,27 +107,27 @@ impl Balance {
         let (since_ns, was_idle_ns) = self.full_since;
         let passed_ns = ended_ns.saturating_sub(since_ns).max(1);
         let idle = was_idle_ns.zip(now_idle_ns).map(|(was, now)| now.saturating_sub(was) * 1000 / passed_ns);
-        // Who is not told tries.
-        self.gives = idle.is_none_or(|idle| idle >= SPARE);
+        // If the host does not report idle time, the move is tried.
+        self.moves_one = idle.is_none_or(|idle| idle >= SPARE);
         (self.full_for, self.full_since) = (1, (ended_ns, now_idle_ns));
     }
 
-    /// Whether it is to give a connection away in the span that runs.
-    pub(crate) fn gives(&self) -> bool {
-        self.gives
+    /// Whether to hand a connection over in the current span.
+    pub(crate) fn moves_one(&self) -> bool {
+        self.moves_one
     }
 
-    /// How much a worker may have to do, in thousandths of a processor, that this connection goes to; none when it is better
-    /// where it is.
-    pub(crate) fn room_for(&self, share: &Share) -> Option<u64> {
+    /// The load up to which another worker may take this connection, in thousandths of a processor. None if
+    /// the connection is better off here.
+    pub(crate) fn room_for(&self, share: &ConnectionLoad) -> Option<u64> {
         let last_ns = if share.span == self.span { share.last_ns } else { 0 };
         let part = self.busy * last_ns.min(self.last_ns) / self.last_ns.max(1);
         (part >= GAIN).then(|| self.busy.checked_sub(part + GAIN)).flatten()
     }
 
-    /// A connection leaves. Whether that was enough is looked at anew.
-    pub(crate) fn relieved(&mut self) {
-        (self.gives, self.full_for) = (false, 0);
+    /// Notes that a connection has moved away. The load is then measured anew.
+    pub(crate) fn connection_moved(&mut self) {
+        (self.moves_one, self.full_for) = (false, 0);
     }
 }
 
@@ -130,14 +135,14 @@ impl Balance {
 mod tests {
     use super::*;
 
-    /// Spans after which a worker that is full knows it.
+    /// Number of spans after which a full worker is known to be full.
     const LONG: u64 = SPANS as u64 + 1;
 
-    /// A worker on which connections work for so many thousandths of each span, for `spans`, on a host where meanwhile so many
-    /// thousandths of a processor are idle.
-    fn after(spans: u64, works: &[u64], idle: Option<u64>) -> (Balance, Vec<Share>) {
+    /// Simulates a worker for `spans`. Its connections work for these thousandths of each span, and the
+    /// host's processors are idle for `idle` thousandths.
+    fn after(spans: u64, works: &[u64], idle: Option<u64>) -> (Balance, Vec<ConnectionLoad>) {
         let mut balance = Balance::default();
-        let mut shares: Vec<Share> = works.iter().map(|_| Share::default()).collect();
+        let mut shares: Vec<ConnectionLoad> = works.iter().map(|_| ConnectionLoad::default()).collect();
         let (mut now_ns, mut cpu_ns) = (1_000_000_000, 7);
         let idle_ns = |now_ns: u64| idle.map(|idle| 5 + now_ns * idle / 1000);
         balance.end_span(now_ns, cpu_ns, || idle_ns(now_ns));
@@ -157,17 +162,17 @@ mod tests {
 
     #[test]
     fn a_worker_is_full_when_it_was_for_some_time_and_a_processor_is_to_spare() {
-        let gives = |spans, works: &[u64], idle| after(spans, works, idle).0.gives();
-        assert!(gives(LONG, &[500, 450], Some(SPARE + 1)));
-        assert!(!gives(LONG - 1, &[500, 450], Some(1000)));
-        assert!(!gives(LONG + 1, &[500, 450], Some(1000)), "in the span behind it alone");
-        assert!(!gives(LONG, &[500, 450], Some(SPARE - 1)));
-        assert!(!gives(LONG, &[500, 350], Some(1000)));
-        assert!(gives(LONG, &[500, 450], None), "the host does not tell");
-        assert!(gives(LONG + u64::from(SPANS), &[500, 450], Some(1000)), "it is asked again and again");
+        let moves_one = |spans, works: &[u64], idle| after(spans, works, idle).0.moves_one();
+        assert!(moves_one(LONG, &[500, 450], Some(SPARE + 1)));
+        assert!(!moves_one(LONG - 1, &[500, 450], Some(1000)));
+        assert!(!moves_one(LONG + 1, &[500, 450], Some(1000)), "in the span behind it alone");
+        assert!(!moves_one(LONG, &[500, 450], Some(SPARE - 1)));
+        assert!(!moves_one(LONG, &[500, 350], Some(1000)));
+        assert!(moves_one(LONG, &[500, 450], None), "the host does not tell");
+        assert!(moves_one(LONG + u64::from(SPANS), &[500, 450], Some(1000)), "it is asked again and again");
         let (mut balance, _) = after(LONG, &[500, 450], None);
-        balance.relieved();
-        assert!(!balance.gives());
+        balance.connection_moved();
+        assert!(!balance.moves_one());
     }
 
     #[test]

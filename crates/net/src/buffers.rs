@@ -1,25 +1,26 @@
-//! A worker's receive buffers: one size that all its connections share in turn, and right-sized ones for
-//! records that come in parts.
+//! The receive buffers of a worker: some of one size that all its connections share, and some of fitting size
+//! for records that arrive in parts.
 //!
-//! A connection holds one only while it has bytes that it could not hand over yet, so an idle connection
-//! holds none. All buffers keep their whole length initialised, so reuse costs no zeroing.
+//! A connection holds a buffer only while it has bytes that it could not hand over yet. An idle connection
+//! therefore holds none. All buffers keep their whole length initialised, so a buffer can be reused without
+//! zeroing.
 
 /// Bytes of the shared receive buffer: a whole batch of small requests, or thirty writes of 4 KiB.
 pub(crate) const WINDOW: usize = 128 * 1024;
-/// Sizes of buffers for partial records, doubling from the first.
+/// Sizes of the buffers for partial records. Each is twice the one before.
 const SMALLEST: usize = 4 * 1024;
-/// What each has above its size, since a payload of a round size comes with headers.
+/// Extra bytes of each size, since a payload of a round size comes with headers.
 const HEADERS: usize = 4 * 1024;
 /// Number of those sizes: 4 KiB to 16 MiB, which is above the largest message.
 const SIZES: usize = 13;
-/// Bytes of partial-record buffers that stay in store for each size (at least one buffer up to 8 MiB).
+/// Bytes of unused partial-record buffers that are kept for each size (at least one buffer up to 8 MiB).
 const KEPT_BYTES: usize = 8 * 1024 * 1024;
-/// Buffers that stay in store for each size at most.
+/// The most unused buffers that are kept for each size.
 const KEPT: usize = 16;
-/// Shared receive buffers that stay in store; more than one is in use only while batches are away.
+/// Unused shared receive buffers that are kept. More than one is in use only while batches run on the pool.
 const KEPT_WINDOWS: usize = 4;
 
-/// The store.
+/// The unused buffers of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     windows: Vec<Vec<u8>>,
@@ -43,7 +44,7 @@ impl Buffers {
         self.windows.pop().unwrap_or_else(|| vec![0; WINDOW])
     }
 
-    /// A buffer of at least `len` bytes for a record that comes in parts; none when the host has no memory.
+    /// A buffer of at least `len` bytes for a record that arrives in parts. None if the host has no memory.
     pub(crate) fn part(&mut self, len: usize) -> Option<Vec<u8>> {
         let class = class(len);
         self.parts[class].pop().or_else(|| zeroed(size(class).max(len)))
@@ -56,7 +57,7 @@ impl Buffers {
         }
     }
 
-    /// Takes a partial record's buffer back.
+    /// Takes the buffer of a partial record back.
     pub(crate) fn give_part(&mut self, buffer: Vec<u8>) {
         let class = class(buffer.len());
         let kept = &mut self.parts[class];
@@ -66,14 +67,14 @@ impl Buffers {
         }
     }
 
-    /// Lets go of everything, for a worker that has been idle.
+    /// Frees all unused buffers, because the worker has been idle.
     pub(crate) fn clear(&mut self) {
         *self = Buffers::default();
     }
 }
 
-/// A buffer of zeros, for which a large one costs only what is received into it: it is untouched memory of the host, as that of
-/// `vec![0; len]`, which would end the process where there is none.
+/// A buffer of zeros. The host provides untouched memory, so a large buffer costs only the pages that are
+/// received into. `vec![0; len]` does the same, but ends the process if there is no memory.
 fn zeroed(len: usize) -> Option<Vec<u8>> {
     if len == 0 {
         return Some(Vec::new());
@@ -82,7 +83,8 @@ fn zeroed(len: usize) -> Option<Vec<u8>> {
     // SAFETY: the layout has a size, which is not zero.
     #[allow(unsafe_code)]
     let start = unsafe { std::alloc::alloc_zeroed(layout) };
-    // SAFETY: the global allocator gave `start` for exactly `len` bytes with the alignment of bytes, and all of them are zero.
+    // SAFETY: the global allocator gave `start` for exactly `len` bytes with the alignment of bytes, and all
+    // of them are zero.
     #[allow(unsafe_code)]
     (!start.is_null()).then(|| unsafe { Vec::from_raw_parts(start, len, len) })
 }

@@ -1,36 +1,38 @@
-//! Whether a connection asks its socket again for a moment before it sleeps.
+//! Decides whether a connection polls its socket for a moment before it sleeps.
 //!
-//! To sleep and to be woken takes longer than most requests, and far longer on a virtual machine. So a connection whose client sends
-//! one request after the other keeps asking for [`Config::busy_poll`](crate::Config) after each answer. Only the result says whether that
-//! pays: a client on the same processor cannot send meanwhile, and one far away takes longer. After a miss the connection sleeps at
-//! once for the next requests, eight times as many with each further miss, and it takes three hits to make up for a miss. A
-//! connection that answers several requests at once never does it, since fewer, larger turns cost less.
+//! Going to sleep and waking up takes longer than most requests, and far longer on a virtual machine. A
+//! connection whose client sends one request after the other therefore keeps polling for
+//! [`Config::busy_poll`](crate::Config) after each reply. Only the result shows whether that pays: a client
+//! on the same processor cannot send meanwhile, and a distant one takes longer. After a miss the connection
+//! sleeps at once for the next requests, eight times as many with each further miss. Three hits make up for a
+//! miss. A connection that answers several requests at once never polls, since fewer and larger batches cost
+//! less.
 
 use std::time::Duration;
 
-/// Requests in a row that came alone before it is tried.
+/// Number of single requests in a row before polling is tried.
 const ALONE: u32 = 16;
-/// What a miss weighs; a hit weighs one.
+/// The weight of a miss. A hit weighs one.
 const MISS: u32 = 3;
-/// The most sleeps between two tries, as a power of two.
+/// The most sleeps between two attempts, as a power of two.
 const MOST_PASSED: u32 = 12;
 
 /// The state of one connection.
 #[derive(Debug)]
 pub(crate) struct BusyPoll {
-    /// How long it asks (ns); zero: never.
+    /// The time of polling (ns). Zero: never.
     span_ns: u64,
-    /// Since when it asks (monotonic ns).
+    /// The start of polling (monotonic ns).
     since_ns: Option<u64>,
-    /// Requests that came alone, in a row.
+    /// Single requests in a row.
     alone: u32,
-    /// What misses and hits since then weigh.
+    /// The weight of the misses since then, less the hits.
     missed: u32,
-    /// Sleeps before the next try.
+    /// Sleeps before the next attempt.
     passed: u32,
-    /// A request was answered since it asked or slept last.
+    /// A request was answered since it last polled or slept.
     has_answered: bool,
-    /// For how long it has asked and not told (ns).
+    /// Time spent polling that was not reported yet (ns).
     spent_ns: u64,
 }
 
@@ -40,7 +42,7 @@ impl BusyPoll {
         BusyPoll { span_ns, since_ns: None, alone: 0, missed: 0, passed: 0, has_answered: false, spent_ns: 0 }
     }
 
-    /// Takes in how many requests a turn has answered.
+    /// Notes the number of requests that a batch has answered.
     pub(crate) fn answered(&mut self, requests: u64) {
         self.has_answered |= requests > 0;
         match requests {
@@ -50,19 +52,20 @@ impl BusyPoll {
         }
     }
 
-    /// Whether it asks at present.
+    /// Whether it polls at present.
     pub(crate) fn is_on(&self) -> bool {
         self.since_ns.is_some()
     }
 
-    /// Something has come while it asks.
+    /// Notes that something arrived while it polled.
     pub(crate) fn hit(&mut self, now_ns: impl Fn() -> u64) {
         self.stop(now_ns);
         self.missed = self.missed.saturating_sub(1);
     }
 
-    /// Nothing has come by now: whether to ask again rather than sleep. The clock is read only where that depends on it.
-    pub(crate) fn goes_on(&mut self, now_ns: impl Fn() -> u64) -> bool {
+    /// Nothing has arrived yet: whether to poll again rather than sleep. The clock is read only if the
+    /// decision depends on it.
+    pub(crate) fn keeps_polling(&mut self, now_ns: impl Fn() -> u64) -> bool {
         let answered = std::mem::take(&mut self.has_answered);
         if let Some(since_ns) = self.since_ns {
             if now_ns().saturating_sub(since_ns) < self.span_ns {
@@ -84,14 +87,14 @@ impl BusyPoll {
         true
     }
 
-    /// It asks no more, for whatever reason.
+    /// Stops polling.
     pub(crate) fn stop(&mut self, now_ns: impl Fn() -> u64) {
         if let Some(since_ns) = self.since_ns.take() {
             self.spent_ns += now_ns().saturating_sub(since_ns);
         }
     }
 
-    /// For how long it has asked since this was taken last (ns).
+    /// The time spent polling since the last call (ns).
     pub(crate) fn take_spent_ns(&mut self) -> u64 {
         std::mem::take(&mut self.spent_ns)
     }
@@ -103,18 +106,19 @@ mod tests {
 
     const SPAN_NS: u64 = 50_000;
 
-    /// A connection that has answered one request at a time for long enough.
+    /// A connection that has answered single requests for long enough.
     fn settled() -> BusyPoll {
         let mut poll = BusyPoll::new(Duration::from_nanos(SPAN_NS));
         (0..ALONE).for_each(|_| poll.answered(1));
         poll
     }
 
-    /// Answers a request whose successor comes `after_ns` later, asking every microsecond meanwhile. For how long it asked.
+    /// Answers a request whose successor arrives `after_ns` later, and polls every microsecond meanwhile.
+    /// Returns the time spent polling.
     fn request(poll: &mut BusyPoll, after_ns: u64) -> u64 {
         poll.answered(1);
         let mut now_ns = 1_000_000;
-        while poll.goes_on(|| now_ns) {
+        while poll.keeps_polling(|| now_ns) {
             if now_ns - 1_000_000 >= after_ns {
                 poll.hit(|| now_ns);
                 break;
@@ -173,7 +177,7 @@ mod tests {
     fn nothing_is_asked_without_an_answer_or_without_time_for_it() {
         let mut poll = settled();
         request(&mut poll, 10_000);
-        assert!(!poll.goes_on(|| 2_000_000), "it was woken for nothing");
+        assert!(!poll.keeps_polling(|| 2_000_000), "it was woken for nothing");
         let mut never = BusyPoll::new(Duration::ZERO);
         (0..100).for_each(|_| assert_eq!(request(&mut never, 10_000), 0));
     }

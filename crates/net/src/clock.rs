@@ -1,10 +1,9 @@
-//! The one place where a clock is read.
+//! The only place that reads a clock.
 
 use rustix::time::{ClockId, clock_gettime};
 use wire::Now;
 
-/// Reads both clocks. Monotonic time is the host's `CLOCK_MONOTONIC`, so readings of different threads
-/// and crates agree.
+/// Reads both clocks. Monotonic time is the host's `CLOCK_MONOTONIC`, so all threads and crates agree on it.
 #[must_use]
 pub fn now() -> Now {
     let wall = clock_gettime(ClockId::Realtime);
@@ -14,7 +13,7 @@ pub fn now() -> Now {
     }
 }
 
-/// Monotonic time alone (ns), to measure how long something took.
+/// The monotonic time (ns), to measure a duration.
 pub(crate) fn mono_ns() -> u64 {
     let mono = clock_gettime(ClockId::Monotonic);
     // CLOCK_MONOTONIC counts up from the start of the host and is never negative.

@@ -1,9 +1,10 @@
-//! What a program may set about the transport.
+//! The settings of the transport.
 //!
-//! These times say when a connection that nobody uses any more is noticed: a host that has forgotten it answers
-//! the first [`Keepalive`] probe with a reset, after [`Keepalive::idle`] at the latest; a host that is gone is given
-//! up after [`Config::user_timeout`], which Linux takes for unanswered probes too, whatever their count; and a client
-//! that is there but does not read, after [`Config::write_stall`]. The last two are a minute.
+//! Some of the times decide when an unused connection is detected. A host that has forgotten the connection
+//! answers the first [`Keepalive`] probe with a reset, after [`Keepalive::idle`] at the latest. A host that
+//! is gone is given up after [`Config::user_timeout`], which Linux also applies to unanswered probes,
+//! whatever their count. A client that exists but does not read is given up after [`Config::write_stall`].
+//! The last two are a minute.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ pub struct Keepalive {
     pub idle: Duration,
     /// Time between probes.
     pub interval: Duration,
-    /// Probes without an answer after which the connection is lost.
+    /// Unanswered probes after which the connection is lost.
     pub count: u32,
 }
 
@@ -27,48 +28,49 @@ impl Default for Keepalive {
     }
 }
 
-/// Settings of a server; [`Config::default`] suits most.
+/// The settings of a server. [`Config::default`] suits most.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Threads that serve connections; 0 is one for each core.
+    /// Threads that serve connections. Zero means one for each processor.
     pub workers: usize,
-    /// Connections in all; one more is closed at once.
+    /// Connections in all. A further one is closed at once.
     pub max_connections: usize,
-    /// Connections of one remote address; one more is closed at once.
+    /// Connections of one remote address. A further one is closed at once.
     pub max_connections_per_address: usize,
-    /// Of these, connections whose client has proved nothing.
+    /// Connections of unproved clients at one remote address.
     pub max_unproved_per_address: usize,
-    /// Descriptors that this process may have; from the last eighth of them an address that has more than an equal share of the
-    /// connections gets no new one.
+    /// Descriptors that this process may have. When only the last eighth is left, an address with more than
+    /// an equal share of the connections gets no new one.
     pub descriptors: u64,
-    /// What is held for clients that do not read; several servers of one process may share it.
+    /// The memory held for clients that do not read. Several servers of one process may share it.
     pub backlog: Arc<Backlog>,
-    /// TCP keep-alive; none leaves it off.
+    /// TCP keep-alive. None leaves it off.
     pub keepalive: Option<Keepalive>,
-    /// TCP_USER_TIMEOUT: how long sent bytes may stay without acknowledgement; none leaves it to the host.
-    /// Linux takes a client that has no room for more for one that does not acknowledge, so shorter than
-    /// `write_stall` this is the bound for both.
+    /// TCP_USER_TIMEOUT: the time for which sent bytes may stay unacknowledged. None leaves it to the host.
+    /// Linux treats a client without room for more as one that does not acknowledge, so a time shorter than
+    /// `write_stall` is the bound for both.
     pub user_timeout: Option<Duration>,
-    /// How long replies may wait without the client taking a byte before the connection is closed.
+    /// The time after which a connection is closed whose client takes no byte of the waiting replies.
     pub write_stall: Duration,
-    /// How long a record may stay incomplete before the connection is closed.
+    /// The time after which a connection is closed whose record stays incomplete.
     pub record_time: Duration,
-    /// Mean time of a batch's calls above which it is slow; slow batches make the connection's next ones
-    /// leave the worker's thread.
+    /// The mean time of the calls of a batch above which the batch is slow. After slow batches the
+    /// connection's next ones run on the blocking pool.
     pub slow_call: Duration,
-    /// How long a connection asks for the next request of a client that sends one at a time before it sleeps, where that is seen to
-    /// pay; zero: it sleeps at once, and so does every connection of a host with one processor.
+    /// The time for which a connection polls for the next request before it sleeps, if its client sends
+    /// single requests and polling has proved useful. With zero it sleeps at once, as does every connection
+    /// of a host with one processor.
     pub busy_poll: Duration,
-    /// How long an answer waits at most until other connections have sent what their clients are to be told before
+    /// The longest time for which a reply waits until other connections have sent their notices
     /// (`Mailbox::post_ahead`).
     pub tell_first: Duration,
-    /// Threads of the blocking pool at most.
+    /// The most threads of the blocking pool.
     pub pool_threads: usize,
-    /// Tasks that wait for a thread of the pool at most; connections hold back what exceeds it.
+    /// The most tasks that wait for a thread of the pool. Connections hold back the rest.
     pub pool_queue: usize,
-    /// How long an unused thread of the pool stays.
+    /// The time after which an unused thread of the pool ends.
     pub pool_idle: Duration,
-    /// Jobs of one connection at which it is not read until some are done.
+    /// Number of jobs at which a connection is not read until some are done.
     pub jobs_per_connection: usize,
 }
 
@@ -87,7 +89,7 @@ impl Default for Config {
             record_time: Duration::from_secs(60),
             slow_call: Duration::from_micros(200),
             busy_poll: Duration::from_micros(50),
-            // Longer than a thread takes to be woken, also on a busy host.
+            // Longer than it takes to wake a thread, even on a busy host.
             tell_first: Duration::from_millis(10),
             pool_threads: 64,
             pool_queue: 4096,
@@ -98,7 +100,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Threads that serve connections, with 0 resolved.
+    /// Threads that serve connections, with zero resolved.
     pub(crate) fn worker_count(&self) -> usize {
         match self.workers {
             0 => std::thread::available_parallelism().map_or(1, usize::from),

@@ -1,9 +1,9 @@
-//! The life of one connection, as one future that a worker polls.
+//! The life of one connection, as one future that a worker polls. Start with [`ActiveConnection::poll`].
 //!
-//! Each round takes in mail, receives once, runs one turn of the conversation (inline, or as a trip to the
-//! blocking pool), queues its jobs and sends everything with one system call. A connection is read only
-//! while its conversation is at home and its client keeps up. [`Connection`] is what moves between
-//! workers; [`Served`] ties it to a worker's socket and timer.
+//! Each round handles mail, receives once, runs one batch of the conversation (inline, or as a trip to the
+//! blocking pool), queues its jobs and sends everything with one system call. A connection is read only while
+//! its conversation is at home and its client keeps up. [`Connection`] is the part that moves between
+//! workers. [`ActiveConnection`] ties it to a worker's socket and timer.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -16,54 +16,56 @@ use wire::endpoint::{Conversation, Output, Peer, Service};
 use wire::limits::{MAX_BATCH_MESSAGES, MAX_QUEUED_REPLY_BYTES, MAX_UNPROVED_REPLY_BYTES};
 
 use crate::backlog::{Debt, Debtor};
-use crate::balance::Share;
-use crate::behind::Behind;
+use crate::balance::ConnectionLoad;
+use crate::batch::{self, BatchLimits, BatchReport, Core, Homeward, Trip, end_conversation};
 use crate::busy_poll::BusyPoll;
-use crate::calls::{Received, Sent, ask_once, receive_once, send_once};
-use crate::census::Place;
-use crate::choice::Choice;
 use crate::clock;
-use crate::effort;
+use crate::delivery_order::ReplyBarrier;
 use crate::files;
 use crate::inbound::Inbound;
 use crate::lowat;
 use crate::mailbox::{Mail, Post, Ticket};
-use crate::pace::Pace;
+use crate::offload::OffloadPolicy;
 use crate::pool::Task;
 use crate::receipts::{Receipts, unacknowledged};
+use crate::registry::Registration;
+use crate::send_method::SendMethodChoice;
 use crate::sends::Sends;
-use crate::server::Shared;
+use crate::server::ServerContext;
+use crate::socket_calls::{Received, SendOutcome, ask_once, receive_once, send_once};
+use crate::thread_work;
 use crate::timer::Timer;
-use crate::turn::{self, Core, Homeward, How, Trip, Turn, say_goodbye};
 use crate::worker::Worker;
 
-/// Rounds with work in each before other connections of the worker have their turn.
+/// Rounds with work before other connections of the worker are served.
 const ROUNDS: usize = 8;
 /// The same in the priority lane.
 const ROUNDS_IN_LANE: usize = 1;
-/// Messages of a client that has proved nothing in each of its turns, and how many such clients have their turns in one
-/// millisecond: enough for each to log on without a wait, and little beside what the others want.
+/// Messages of an unproved client in each batch.
 const UNPROVED_MESSAGES: u64 = 8;
-/// Turns of such a client before it waits for the next though it has sent nothing more yet: a log-on takes three.
+/// Batches of an unproved client before it must wait for the next one even if it sends nothing more. A log-on
+/// takes three.
 const UNPROVED_TURNS: u32 = 16;
+/// Unproved clients that are served in one millisecond: enough for each to log on without waiting, and little
+/// compared to the other work.
 const UNPROVED_TURNS_EACH_MS: u64 = 8;
-/// Bytes that an event in a queue takes, about.
+/// Approximate size of a queued event in bytes.
 const EVENT_BYTES: usize = 128;
 
-/// What a conversation is told.
+/// The event type of a service's conversations.
 pub(crate) type EventOf<S> = <<S as Service>::Conversation as Conversation>::Event;
 
-/// Why a connection leaves its worker.
+/// The reason why a connection leaves its worker.
 pub(crate) enum End {
-    /// It is over, and the client or the network is the reason, or it has earned no more.
+    /// It ends at once: because of the client or the network, or because it deserves no more.
     Closed(&'static str),
-    /// It is over after its last reply, which shall reach the client.
+    /// It ends after its last reply, which should reach the client.
     Ended(&'static str),
-    /// It goes to another worker.
+    /// It moves to another worker.
     Move(usize),
 }
 
-/// What a round leads to.
+/// The outcome of a round.
 enum Flow {
     Again,
     Wait,
@@ -82,58 +84,62 @@ impl Flow {
 
 /// A connection without its socket.
 pub(crate) struct Connection<S: Service> {
-    /// None while it is away on the pool.
+    /// The conversation. None while it is away on the pool.
     core: Option<Box<Core<S::Conversation>>>,
     post: Arc<Post<S::Conversation>>,
-    shared: Arc<Shared<S>>,
-    place: Place,
+    shared: Arc<ServerContext<S>>,
+    registration: Registration,
     peer: Peer,
     sends: Sends,
     receipts: Receipts,
-    /// The gates that the replies wait behind.
-    behind: Behind,
+    /// The gates that the replies wait for.
+    barrier: ReplyBarrier,
     mail: VecDeque<Mail<S::Conversation>>,
-    /// Tasks that found the pool's queue full.
+    /// Tasks that found the queue of the pool full.
     deferred: VecDeque<Task>,
     /// Jobs without a result yet.
     outstanding: usize,
-    pace: Pace,
-    share: Share,
-    /// How the data of large reads leaves.
-    choice: Choice,
-    /// The worker that it is to go to, until the move.
+    offload: OffloadPolicy,
+    share: ConnectionLoad,
+    /// The method by which the data of large reads is sent.
+    send_method: SendMethodChoice,
+    /// The worker to move to, until the move.
     target: Option<usize>,
     placed: bool,
-    /// Send what is queued, then close.
+    /// Send the queued replies, then close.
     closing: bool,
-    /// Not read at present, since the client or the pool does not keep up.
+    /// The connection is not read at present, since the client or the pool does not keep up.
     held_back: bool,
-    /// Something came that took all there was, and nothing was sent since.
+    /// Data arrived that was read completely, and nothing was sent since.
     heard: bool,
-    /// Since when the socket takes nothing (monotonic ns).
+    /// The time since when the socket takes nothing (monotonic ns).
     stalled_since: Option<u64>,
-    /// How much must have come before the socket wakes it.
+    /// The number of bytes at which the socket wakes its task.
     wakes_at: lowat::Mark,
-    /// The client has proved what its protocol asks for.
+    /// The client has proved itself as its protocol requires.
     proved: bool,
-    /// Turns that it has had without.
+    /// Batches that it has run as an unproved client.
     unproved_turns: u32,
-    /// What is held for a client that does not read.
+    /// The memory held for a client that does not read.
     debt: Debt,
-    /// Whether it asks for the next request before it sleeps.
+    /// Whether to poll for the next request before sleeping.
     busy_poll: BusyPoll,
 }
 
 impl<S: Service> Connection<S> {
-    /// Starts a conversation. None when the service refuses it.
-    pub(crate) fn accept(shared: &Arc<Shared<S>>, place: Place, peer: Peer) -> Option<Box<Connection<S>>> {
+    /// Starts a conversation. None if the service refuses it.
+    pub(crate) fn accept(
+        shared: &Arc<ServerContext<S>>,
+        registration: Registration,
+        peer: Peer,
+    ) -> Option<Box<Connection<S>>> {
         let post = Post::new();
         let debt = Debt::new(&shared.config.backlog);
         let conversation = shared.service.accept(peer, Arc::clone(&post) as _, clock::now())?;
-        let (proved, mut place) = (conversation.is_proved(), place);
-        place.set_proved(proved);
-        let seated: Weak<Post<S::Conversation>> = Arc::downgrade(&post);
-        place.take(seated);
+        let (proved, mut registration) = (conversation.is_proved(), registration);
+        registration.set_proved(proved);
+        let evictable: Weak<Post<S::Conversation>> = Arc::downgrade(&post);
+        registration.notify_on_eviction(evictable);
         let slow_call = u64::try_from(shared.config.slow_call.as_nanos()).unwrap_or(u64::MAX);
         Some(Box::new(Connection {
             core: Some(Box::new(Core {
@@ -142,22 +148,22 @@ impl<S: Service> Connection<S> {
                 events: VecDeque::new(),
                 receipts: VecDeque::new(),
                 gates: Vec::new(),
-                behind: None,
+                reply_gate: None,
                 passed_over: 0,
             })),
             post,
             shared: Arc::clone(shared),
-            place,
+            registration,
             peer,
             sends: Sends::default(),
             receipts: Receipts::default(),
-            behind: Behind::default(),
+            barrier: ReplyBarrier::default(),
             mail: VecDeque::new(),
             deferred: VecDeque::new(),
             outstanding: 0,
-            pace: Pace::new(slow_call),
-            share: Share::default(),
-            choice: Choice::default(),
+            offload: OffloadPolicy::new(slow_call),
+            share: ConnectionLoad::default(),
+            send_method: SendMethodChoice::default(),
             target: None,
             placed: false,
             closing: false,
@@ -177,12 +183,12 @@ impl<S: Service> Connection<S> {
         &self.post
     }
 
-    /// Both ends.
+    /// The addresses of both ends.
     pub(crate) fn peer(&self) -> Peer {
         self.peer
     }
 
-    /// Whether nothing is under way: what a worker that ends waits for.
+    /// Whether no work is in progress. A worker that ends waits for this.
     fn is_at_rest(&self) -> bool {
         self.outstanding == 0
             && self.deferred.is_empty()
@@ -190,7 +196,7 @@ impl<S: Service> Connection<S> {
             && self.core.as_ref().is_some_and(|core| core.events.is_empty())
     }
 
-    /// When something has to be looked at even if nothing comes (monotonic ns).
+    /// The next deadline even if nothing arrives (monotonic ns).
     fn next_deadline(&self) -> Option<u64> {
         let config = &self.shared.config;
         let stall = self.stalled_since.map(|at| later(at, config.write_stall));
@@ -201,7 +207,7 @@ impl<S: Service> Connection<S> {
             .and_then(|core| core.inbound.incomplete_since())
             .map(|at| later(at, config.record_time));
         let receipt = core.and_then(|_| self.receipts.next());
-        [stall, own, record, receipt, self.behind.deadline()].into_iter().flatten().min()
+        [stall, own, record, receipt, self.barrier.deadline()].into_iter().flatten().min()
     }
 
     /// Whether the client does not take its replies.
@@ -211,22 +217,22 @@ impl<S: Service> Connection<S> {
         self.sends.held() > most || self.sends.bytes() > MAX_QUEUED_REPLY_BYTES
     }
 
-    /// Notes what is held for the client at the end of a round.
+    /// Updates the backlog at the end of a round.
     fn note_debt(&mut self) {
         let mut held = self.sends.held();
         if let Some(core) = &self.core {
             let events = core.events.iter();
             held += events.map(|event| EVENT_BYTES + core.conversation.event_bytes(event)).sum::<usize>();
             held += core.conversation.holds();
-            // The message that a client is just sending is no debt of it, once it is known.
+            // The message that a known client is sending does not count.
             held += if self.proved { 0 } else { core.inbound.held() };
         }
         let post = &self.post;
         self.debt.set(held, || Arc::clone(post) as Arc<dyn Debtor>);
     }
 
-    /// Whether its client has proved nothing and wants more than somebody who is about to: messages wait after a turn, or it has
-    /// had many.
+    /// Whether an unproved client wants more than a log-on needs: messages wait after a batch, or it has had
+    /// many batches.
     fn must_rest(&self) -> bool {
         let waits = || self.core.as_ref().is_some_and(|core| core.inbound.waiting());
         !self.proved && (self.unproved_turns > UNPROVED_TURNS || waits())
@@ -241,17 +247,17 @@ impl<S: Service> Connection<S> {
 }
 
 impl<S: Service> Connection<S> {
-    /// Nothing more comes in, and the conversation is told so; once.
+    /// Ends the conversation, once. Nothing more comes in.
     pub(crate) fn leave(&mut self) {
         let (uncollected, trip) = self.post.close();
         if let Some(trip) = trip {
             self.core = Some(trip.core);
         }
-        // When it is away, the pool says good-bye as it finds the mailbox closed.
+        // If the conversation is away, the pool ends it when it finds the mailbox closed.
         if let Some(mut core) = self.core.take() {
-            say_goodbye(&mut core.conversation);
+            end_conversation(&mut core.conversation);
         }
-        // Events that it did not come to are let go after it was told, since they may tell others.
+        // Unhandled events are dropped after the conversation has ended, since they may notify others.
         drop(uncollected);
         self.mail.clear();
     }
@@ -268,19 +274,19 @@ fn later(at_ns: u64, by: Duration) -> u64 {
 }
 
 /// A connection on its worker.
-pub(crate) struct Served<S: Service> {
+pub(crate) struct ActiveConnection<S: Service> {
     pub(crate) connection: Box<Connection<S>>,
     pub(crate) stream: TcpStream,
     worker: Rc<Worker<S>>,
     timer: Timer,
     attached: bool,
-    /// A client that has proved nothing waits until then for its next turn (monotonic ns).
+    /// An unproved client waits until then for its next batch (monotonic ns).
     rests_until: u64,
 }
 
-impl<S: Service> Served<S> {
+impl<S: Service> ActiveConnection<S> {
     pub(crate) fn new(connection: Box<Connection<S>>, stream: TcpStream, worker: Rc<Worker<S>>) -> Self {
-        Served { connection, stream, worker, timer: Timer::new(), attached: false, rests_until: 0 }
+        ActiveConnection { connection, stream, worker, timer: Timer::new(), attached: false, rests_until: 0 }
     }
 
     /// Serves until the connection leaves this worker.
@@ -289,7 +295,7 @@ impl<S: Service> Served<S> {
         if !worker.is_lane() {
             return self.serve(cx);
         }
-        let standing = self.connection.place.standing().map(Arc::clone);
+        let standing = self.connection.registration.standing().map(Arc::clone);
         worker.charge(standing.as_ref(), || self.serve(cx))
     }
 
@@ -305,21 +311,21 @@ impl<S: Service> Served<S> {
         if self.rests_until > now_ns && !self.worker.is_finishing() {
             return Poll::Pending;
         }
-        self.connection.post.awake();
-        let before_ns = self.connection.choice.measures().then(effort::cpu_ns);
+        self.connection.post.mark_running();
+        let before_ns = self.connection.send_method.measures().then(thread_work::cpu_ns);
         let polled = self.rounds(cx);
         let connection = &mut *self.connection;
         if connection.core.is_none() || connection.outstanding > 0 {
-            connection.choice.disturb();
+            connection.send_method.disturb();
         }
         if let Some(transfer) = connection.core.as_ref().and_then(|core| core.conversation.transfer()) {
-            let cpu_ns = before_ns.map_or(0, |before_ns| effort::cpu_ns().saturating_sub(before_ns));
-            connection.choice.note(transfer, cpu_ns, now_ns);
+            let cpu_ns = before_ns.map_or(0, |before_ns| thread_work::cpu_ns().saturating_sub(before_ns));
+            connection.send_method.note(transfer, cpu_ns, now_ns);
         }
         polled
     }
 
-    /// As many rounds as the connection has before others have their turn.
+    /// Runs rounds until other connections are to be served.
     fn rounds(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         let mut due = self.timer.rang();
         if due && let Some(why) = self.overdue() {
@@ -343,7 +349,7 @@ impl<S: Service> Served<S> {
                 }
             }
         }
-        // The few rounds of the lane say nothing of what a client wants.
+        // The few rounds in the lane do not show how much a client wants.
         let goes_on = self.connection.proved || is_lane && !self.connection.must_rest();
         match goes_on {
             true => cx.waker().wake_by_ref(),
@@ -352,31 +358,32 @@ impl<S: Service> Served<S> {
         Poll::Pending
     }
 
-    /// Whether it asks for the next request once more rather than sleep.
+    /// Whether to poll for the next request once more rather than sleep.
     fn asks_again(&mut self) -> bool {
         let connection = &mut *self.connection;
         let poll = &mut connection.busy_poll;
         let is_free = connection.core.is_some() && connection.outstanding == 0 && !connection.closing;
-        if !is_free || connection.pace.hops() || self.worker.is_lane() || self.worker.is_finishing() {
+        if !is_free || connection.offload.uses_pool() || self.worker.is_lane() || self.worker.is_finishing() {
             poll.stop(clock::mono_ns);
-        } else if poll.goes_on(clock::mono_ns) {
+        } else if poll.keeps_polling(clock::mono_ns) {
             return true;
         }
         self.worker.polled_busily(poll.take_spent_ns());
         false
     }
 
-    /// The worker that it goes to before its turn, because the priority lane is open to it or no longer.
+    /// The worker to move to before the batch, because the priority lane now admits the connection or no
+    /// longer does.
     fn change_lane(&mut self, now_ns: u64) -> Option<usize> {
         let connection = &mut *self.connection;
         let stays = connection.core.is_none() || connection.target.is_some() || self.worker.is_finishing();
-        if stays { None } else { connection.place.change_lane(now_ns) }
+        if stays { None } else { connection.registration.change_lane(now_ns) }
     }
 
-    /// A client that has proved nothing and sends faster than its turns come waits for the next one: the longer, the more there
-    /// are of such clients.
+    /// Makes an unproved client that sends too fast wait for its next batch. The wait grows with the number
+    /// of such clients.
     fn rest(&mut self, cx: &mut Context<'_>) {
-        let others = self.connection.shared.census.unproved() as u64;
+        let others = self.connection.shared.registry.unproved() as u64;
         self.rests_until = clock::mono_ns().saturating_add((1 + others / UNPROVED_TURNS_EACH_MS) * 1_000_000);
         self.timer.set(cx, self.rests_until);
     }
@@ -390,12 +397,12 @@ impl<S: Service> Served<S> {
             Err(why) => return Flow::closed(why),
         };
         if received == Received::End {
-            // What is ready is offered once; nobody may be there any more.
-            self.connection.behind = Behind::default();
+            // Ready replies are offered once. The client may be gone already.
+            self.connection.barrier = ReplyBarrier::default();
             let _gone = self.flush(cx);
             return Flow::closed("the client closed it");
         }
-        if let Some(end) = self.take_turn(due) {
+        if let Some(end) = self.run_batch(due) {
             return end;
         }
         self.submit_deferred(cx);
@@ -410,22 +417,22 @@ impl<S: Service> Served<S> {
         self.conclude(received)
     }
 
-    /// Has the host acknowledge at once what came, when all of it ends inside a record and no answer has taken the
-    /// acknowledgement along: a client that leaves Nagle's algorithm on holds the rest back until then, which the host
-    /// delays by 40 ms (RFC 9293, section 3.8.6.3, lets it).
+    /// Has the host acknowledge received data at once if all of it ends inside a record and no reply has
+    /// carried the acknowledgement. A client with Nagle's algorithm holds the rest back until then, and the
+    /// host would delay the acknowledgement by 40 ms (RFC 9293, section 3.8.6.3, allows that).
     fn acknowledge(&mut self) {
         let connection = &mut *self.connection;
-        // While the conversation is away it is not known where what came ends.
+        // While the conversation is away, the end of the received records is not known.
         let Some(core) = connection.core.as_mut().filter(|_| connection.heard) else { return };
         connection.heard = false;
         if !core.inbound.waiting() && core.inbound.wants_acknowledgement() {
             self.worker.counters().ack_calls.add(1);
-            // A host that refuses acknowledges later, which does no other harm.
+            // If the host refuses, it acknowledges later, which does no other harm.
             let _asked = rustix::net::sockopt::set_tcp_quickack(&self.stream, true);
         }
     }
 
-    /// What comes after a round.
+    /// Decides what follows the round.
     fn conclude(&mut self, received: Received) -> Flow {
         let connection = &mut *self.connection;
         connection.note_debt();
@@ -440,24 +447,24 @@ impl<S: Service> Served<S> {
             return Flow::Wait;
         };
         let answerable = if choked { core.has_urgent() } else { !core.events.is_empty() };
-        connection.post.hold(core.events.len());
+        connection.post.set_collected(core.events.len());
         if let Some(target) = connection.target.take() {
             return Flow::End(End::Move(target));
         }
-        // Only a socket that is being waited for may be left alone; any other has to be asked again.
+        // A socket may be left alone only if it is being waited for. Any other has to be asked again.
         let readable =
             received != Received::Waiting && !connection.must_hold_back() && !self.worker.is_finishing();
         if (readable || answerable) && !connection.closing { Flow::Again } else { Flow::Wait }
     }
 
-    /// Takes the conversation back in, and sorts what the mailbox holds. While the conversation is away,
-    /// its turn there takes the mail.
+    /// Takes the conversation back from the pool, and sorts the mail. While the conversation is away, its
+    /// batch there takes the mail.
     fn take_mail(&mut self) -> Option<Flow> {
         if self.connection.core.is_none() {
-            let Trip { core, mut out, turn } = *self.connection.post.take_back()?;
+            let Trip { core, mut out, report } = *self.connection.post.take_back()?;
             self.connection.core = Some(core);
             self.worker.counters().hops.add(1);
-            let end = self.absorb(&mut out, turn);
+            let end = self.absorb(&mut out, report);
             self.worker.give_spare(out);
             if end.is_some() {
                 return end;
@@ -484,13 +491,14 @@ impl<S: Service> Served<S> {
                     return Some(Flow::closed("a job gave no result"));
                 }
                 Mail::Overflow => return Some(Flow::closed("it does not keep up with its events")),
-                Mail::GiveUp => {
-                    tracing::warn!(remote = %connection.peer.remote, "closes the connection whose client leaves most unread");
+                Mail::CloseBacklog => {
+                    let remote = connection.peer.remote;
+                    tracing::warn!(%remote, "closes the connection whose client leaves most unread");
                     return Some(Flow::closed("too much is held for clients that do not read"));
                 }
-                // It may have proved itself meanwhile.
-                Mail::MakeWay if connection.proved => {}
-                Mail::MakeWay => {
+                // The client may have proved itself meanwhile.
+                Mail::Evict if connection.proved => {}
+                Mail::Evict => {
                     return Some(Flow::closed("another needs its place, and it has proved nothing"));
                 }
             }
@@ -518,7 +526,7 @@ impl<S: Service> Served<S> {
         let asks = match self.stream.poll_read_ready(cx) {
             Poll::Pending if connection.busy_poll.is_on() => true,
             Poll::Pending => {
-                // If so much has come by now, this raises the event that is being waited for.
+                // If this many bytes have arrived by now, this raises the event that is being waited for.
                 connection.wakes_at.set(&self.stream, core.inbound.worth_waking());
                 return Ok(Received::Waiting);
             }
@@ -557,8 +565,8 @@ impl<S: Service> Served<S> {
         }
     }
 
-    /// Runs one turn of the conversation when there is something for it, or sends it on a trip.
-    fn take_turn(&mut self, due: bool) -> Option<Flow> {
+    /// Runs one batch of the conversation if there is work for it, or sends it on a trip.
+    fn run_batch(&mut self, due: bool) -> Option<Flow> {
         let connection = &mut *self.connection;
         if connection.closing {
             return None;
@@ -572,7 +580,7 @@ impl<S: Service> Served<S> {
         let choked = connection.is_choked();
         let core = connection.core.as_mut()?;
         if due && connection.receipts.next().is_some() {
-            // What cannot be asked counts as arrived: the client is then heard of by its silence.
+            // If the host cannot be asked, the bytes count as arrived. Silence then shows a lost client.
             let missing = unacknowledged(&self.stream).unwrap_or(0);
             let arrived = connection.sends.taken().saturating_sub(missing);
             connection.receipts.answer(clock::mono_ns(), arrived, &mut core.receipts);
@@ -583,8 +591,8 @@ impl<S: Service> Served<S> {
         if !wanted {
             return None;
         }
-        if connection.pace.hops() {
-            // Before the next trip, since it may be away whenever it is polled.
+        if connection.offload.uses_pool() {
+            // Check before the next trip: the conversation may be away at every later poll.
             if let Some(target) = self.change_lane(clock::mono_ns()) {
                 self.connection.target = Some(target);
             }
@@ -600,37 +608,37 @@ impl<S: Service> Served<S> {
         }
         let worker = Rc::clone(&self.worker);
         let out = &mut *worker.output();
-        let how = How { messages, choked, looks: connection.pace.looks() };
-        let turn = turn::run(&*connection.shared.service, &connection.post, core, out, clock::now(), how);
-        let end = self.absorb(out, turn);
+        let how = BatchLimits { messages, choked, measures: connection.offload.measures() };
+        let report = batch::run(&*connection.shared.service, &connection.post, core, out, clock::now(), how);
+        let end = self.absorb(out, report);
         let connection = &mut *self.connection;
-        if let Some(target) = worker.counted(&mut connection.share, turn.took_ns, turn.ended_ns)
+        if let Some(target) = worker.counted(&mut connection.share, report.took_ns, report.ended_ns)
             && end.is_none()
             && connection.target.is_none()
         {
-            connection.place.go(target);
+            connection.registration.move_to(target);
             connection.target = Some(target);
         }
         end
     }
 
-    /// Takes in what a turn has put out.
-    fn absorb(&mut self, out: &mut Output<EventOf<S>>, turn: Turn) -> Option<Flow> {
+    /// Handles the output of a batch.
+    fn absorb(&mut self, out: &mut Output<EventOf<S>>, report: BatchReport) -> Option<Flow> {
         let connection = &mut *self.connection;
         let counters = self.worker.counters();
-        counters.records.add(turn.messages);
-        counters.batches.add(u64::from(turn.messages > 0));
-        counters.events.add(turn.events);
+        counters.records.add(report.messages);
+        counters.batches.add(u64::from(report.messages > 0));
+        counters.events.add(report.events);
         counters.jobs.add(out.jobs.len() as u64);
-        if let Some(effort) = turn.effort {
-            counters.effort_reads.add(effort.reads);
-            counters.effort_bytes.add(effort.read_bytes);
+        if let Some(work) = report.thread_work {
+            counters.effort_reads.add(work.reads);
+            counters.effort_bytes.add(work.read_bytes);
         }
-        connection.outstanding -= turn.jobs_done;
-        connection.unproved_turns += u32::from(!connection.proved && turn.messages > 0);
+        connection.outstanding -= report.jobs_done;
+        connection.unproved_turns += u32::from(!connection.proved && report.messages > 0);
         let placement = out.placement.take();
-        connection.closing |= std::mem::take(&mut out.close) || turn.hostile;
-        if turn.panicked {
+        connection.closing |= std::mem::take(&mut out.close) || report.hostile;
+        if report.panicked {
             counters.panics.add(1);
             out.jobs.clear();
             out.receipts.clear();
@@ -639,7 +647,7 @@ impl<S: Service> Served<S> {
             }
             return Some(Flow::closed("its conversation panicked"));
         }
-        if turn.hostile {
+        if report.hostile {
             tracing::info!(remote = %connection.peer.remote, "bytes of another protocol");
         }
         connection.receipts.ask(&mut out.receipts, &out.frames, connection.sends.end());
@@ -649,26 +657,26 @@ impl<S: Service> Served<S> {
             connection.outstanding += 1;
             connection.deferred.push_back(Box::new(move || ticket.done(job.0())));
         }
-        connection.pace.note(&turn);
-        connection.busy_poll.answered(turn.messages);
+        connection.offload.note(&report);
+        connection.busy_poll.answered(report.messages);
         if let Some(core) = &mut connection.core {
-            if let Some(gate) = core.behind.take() {
-                connection.behind.add(gate, later(turn.ended_ns, connection.shared.config.tell_first));
+            if let Some(gate) = core.reply_gate.take() {
+                connection.barrier.add(gate, later(report.ended_ns, connection.shared.config.tell_first));
             }
-            core.conversation.turned(turn.ended_ns, connection.sends.end());
+            core.conversation.turned(report.ended_ns, connection.sends.end());
             if let Some(principal) = core.conversation.principal() {
-                connection.place.belongs_to(principal);
+                connection.registration.set_principal(principal);
             }
             if core.conversation.is_proved() != connection.proved {
                 connection.proved = !connection.proved;
-                connection.place.set_proved(connection.proved);
+                connection.registration.set_proved(connection.proved);
             }
         }
         if let Some(core) = &mut connection.core
-            && (turn.drained || !core.inbound.waiting())
+            && (report.drained || !core.inbound.waiting())
         {
             let buffers = &mut *self.worker.buffers();
-            let copied = core.inbound.settle(&*connection.shared.service, buffers, turn.ended_ns);
+            let copied = core.inbound.settle(&*connection.shared.service, buffers, report.ended_ns);
             counters.bytes_copied.add(copied as u64);
             if core.inbound.is_starved() {
                 return Some(Flow::closed("there is no memory for its message"));
@@ -677,7 +685,7 @@ impl<S: Service> Served<S> {
         if let Some(key) = placement
             && !std::mem::replace(&mut connection.placed, true)
         {
-            let target = connection.place.choose(key);
+            let target = connection.registration.choose(key);
             connection.target = (target != self.worker.index()).then_some(target);
         }
         None
@@ -695,7 +703,7 @@ impl<S: Service> Served<S> {
         }
     }
 
-    /// Sends what is queued, as far as the socket takes it.
+    /// Sends queued replies, as far as the socket takes them.
     fn flush(&mut self, cx: &mut Context<'_>) -> Result<(), &'static str> {
         if self.waits_behind() {
             return Ok(());
@@ -703,7 +711,7 @@ impl<S: Service> Served<S> {
         let before = self.connection.sends.taken();
         let flushed = self.send_queued(cx);
         let connection = &mut *self.connection;
-        // An answer that its client does not take holds nobody up.
+        // A reply that its client does not take delays nobody.
         if let Some(core) = connection.core.as_mut().filter(|core| core.events.is_empty()) {
             core.gates.clear();
         }
@@ -716,50 +724,50 @@ impl<S: Service> Served<S> {
         flushed
     }
 
-    /// Whether others are to be told of what is answered before it leaves. A connection that others wait for does not wait itself.
+    /// Whether replies wait for notices to others. A connection that others wait for does not wait itself.
     fn waits_behind(&mut self) -> bool {
         let connection = &mut *self.connection;
         let is_awaited = connection.core.as_ref().is_some_and(|core| !core.gates.is_empty());
         let is_ending = connection.closing || self.worker.is_finishing();
-        connection.behind.waits(is_awaited || is_ending, clock::mono_ns)
+        connection.barrier.waits(is_awaited || is_ending, clock::mono_ns)
     }
 
     fn send_queued(&mut self, cx: &mut Context<'_>) -> Result<(), &'static str> {
         let connection = &mut *self.connection;
         while connection.sends.is_ready() {
             let stream = &self.stream;
-            let sent = match connection.sends.has_faded() {
-                true => Sent::Withheld,
+            let sent = match connection.sends.left_page_cache() {
+                true => SendOutcome::Withheld,
                 false => connection.sends.gather(|piece| send_once(stream, piece)),
             };
             let counters = self.worker.counters();
-            counters.writev_calls.add(u64::from(!matches!(sent, Sent::Unready)));
+            counters.writev_calls.add(u64::from(!matches!(sent, SendOutcome::Unready)));
             match sent {
-                Sent::Bytes(count) => {
+                SendOutcome::Bytes(count) => {
                     counters.bytes_sent.add(count as u64);
                     connection.stalled_since = None;
-                    self.worker.give_back(&mut connection.sends, count, connection.pace.hops());
+                    self.worker.give_back(&mut connection.sends, count, connection.offload.uses_pool());
                 }
-                Sent::Nothing | Sent::Unready => match self.stream.poll_write_ready(cx) {
+                SendOutcome::Nothing | SendOutcome::Unready => match self.stream.poll_write_ready(cx) {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(_)) => return Err("it cannot be waited for"),
                     Poll::Pending => {
-                        connection.sends.hold();
+                        connection.sends.mark_blocked();
                         connection.stalled_since.get_or_insert_with(clock::mono_ns);
                         return Ok(());
                     }
                 },
-                Sent::Withheld => {
+                SendOutcome::Withheld => {
                     self.fetch(cx);
                     return Ok(());
                 }
-                Sent::Failed => return Err("the network failed"),
+                SendOutcome::Failed => return Err("the network failed"),
             }
         }
         Ok(())
     }
 
-    /// Has the piece of a file that comes next read on the blocking pool; what is behind it waits.
+    /// Has the next piece of a file read on the blocking pool. The replies after it wait.
     fn fetch(&mut self, cx: &Context<'_>) {
         let connection = &mut *self.connection;
         let Some(range) = self.worker.take_file(&mut connection.sends) else { return };
@@ -772,7 +780,7 @@ impl<S: Service> Served<S> {
         self.submit_deferred(cx);
     }
 
-    /// Why the connection has to end, when one of the transport's own deadlines is over.
+    /// The reason to end the connection if one of the transport's own deadlines has passed.
     fn overdue(&self) -> Option<&'static str> {
         let connection = &*self.connection;
         let config = &connection.shared.config;

@@ -1,13 +1,13 @@
-//! Per-worker counters: written by one thread without a locked instruction, summed when read.
+//! Counters of each worker. One thread writes them without a locked instruction; readers sum them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that only its worker adds to and anyone reads.
+/// A number that only its worker changes and anyone reads.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds on the worker's own thread: a plain load and store, since nobody else writes.
+    /// Adds on the worker's own thread: a plain load and store, since no other thread writes.
     #[inline]
     pub(crate) fn add(&self, amount: u64) {
         let sum = self.0.load(Ordering::Relaxed).wrapping_add(amount);
@@ -19,7 +19,7 @@ impl Counter {
     }
 }
 
-/// Counters of one worker, on cache lines of their own.
+/// The counters of one worker, on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Counters {
@@ -45,7 +45,7 @@ pub(crate) struct Counters {
     pub(crate) refused: Counter,
 }
 
-/// What has happened since the start, of one worker or of all.
+/// The counts since the start, of one worker or of all.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Totals {
     /// Bytes received.
@@ -56,11 +56,11 @@ pub struct Totals {
     pub bytes_copied: u64,
     /// Whole messages handed to conversations.
     pub records: u64,
-    /// Turns that handed over at least one message.
+    /// Batches with at least one message.
     pub batches: u64,
     /// Events handed to conversations.
     pub events: u64,
-    /// Turns that ran on the blocking pool because the connection's calls were slow.
+    /// Batches that ran on the blocking pool because the connection's calls were slow.
     pub hops: u64,
     /// Jobs that conversations queued for the blocking pool.
     pub jobs: u64,
@@ -68,21 +68,21 @@ pub struct Totals {
     pub moves: u64,
     /// System calls that receive.
     pub recv_calls: u64,
-    /// Of these, calls that found nothing.
+    /// Receiving calls that found nothing.
     pub recv_empty: u64,
-    /// System calls beside these that found nothing, of connections that ask again rather than sleep.
+    /// Further receiving calls that found nothing, by connections that poll before they sleep.
     pub busy_polls: u64,
     /// System calls that send.
     pub writev_calls: u64,
-    /// How often a worker went to wait for something to happen (epoll_wait).
+    /// Waits of a worker for the next event (epoll_wait).
     pub wait_calls: u64,
-    /// System calls that have the host acknowledge at once what came of a record.
+    /// System calls that make the host acknowledge a part of a record at once.
     pub ack_calls: u64,
-    /// System calls that read what the host says of a thread, to know whether a turn was slow.
+    /// System calls that read the host's figures for a thread, to find slow batches.
     pub effort_reads: u64,
-    /// Bytes that these have read.
+    /// Bytes that those calls have read.
     pub effort_bytes: u64,
-    /// Calls of a conversation or jobs that panicked.
+    /// Calls of a conversation, and jobs, that panicked.
     pub panics: u64,
     /// Connections that were accepted.
     pub accepted: u64,
@@ -91,7 +91,7 @@ pub struct Totals {
 }
 
 impl Counters {
-    /// A reading; the numbers may be of slightly different moments.
+    /// Reads the counters. The values may be of slightly different moments.
     pub(crate) fn read(&self) -> Totals {
         Totals {
             bytes_received: self.bytes_received.get(),

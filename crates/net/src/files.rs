@@ -1,4 +1,5 @@
-//! Pieces of files in replies: sent by the host from its page cache, or read into memory where it does not.
+//! Pieces of files in replies. The host sends them from its page cache; if it cannot, they are read into
+//! memory.
 
 use std::io;
 
@@ -6,26 +7,27 @@ use rustix::io::Errno;
 use tokio::net::TcpStream;
 use wire::{FileRange, Frame, Source};
 
-use crate::calls::Sent;
+use crate::socket_calls::SendOutcome;
 
-/// One call that sends up to `len` bytes of a file from offset `at`. A short one means that the socket is full
-/// or that the file has ended. (SIGPIPE, which no flag can prevent here, is ignored in every Rust program.)
-pub(crate) fn send(stream: &TcpStream, file: &dyn Source, at: u64, len: usize) -> Sent {
+/// One call that sends up to `len` bytes of a file from offset `at`. A short result means that the socket is
+/// full or that the file has ended. (SIGPIPE, which no flag can prevent here, is ignored in every Rust
+/// program.)
+pub(crate) fn send(stream: &TcpStream, file: &dyn Source, at: u64, len: usize) -> SendOutcome {
     let mut from = at;
     match rustix::fs::sendfile(stream, file.fd(), Some(&mut from), len) {
         // The file has become shorter.
-        Ok(0) => Sent::Withheld,
-        Ok(count) => Sent::Bytes(count),
-        Err(Errno::AGAIN) => Sent::Nothing,
-        Err(Errno::INTR) => Sent::Bytes(0),
-        Err(Errno::PIPE | Errno::CONNRESET) => Sent::Failed,
-        // Not a file that can be sent from, or an error of its device: reading it tells.
-        Err(_) => Sent::Withheld,
+        Ok(0) => SendOutcome::Withheld,
+        Ok(count) => SendOutcome::Bytes(count),
+        Err(Errno::AGAIN) => SendOutcome::Nothing,
+        Err(Errno::INTR) => SendOutcome::Bytes(0),
+        Err(Errno::PIPE | Errno::CONNRESET) => SendOutcome::Failed,
+        // The host cannot send from this file, or its device has an error. Reading the file shows which.
+        Err(_) => SendOutcome::Withheld,
     }
 }
 
-/// Reads the piece as it is now; for the blocking pool. Its length was promised, so zeros stand for what the
-/// file does not hold any more.
+/// Reads the piece as it is now; runs on the blocking pool. The reply has announced the length, so zeros
+/// replace the bytes that the file no longer holds.
 pub(crate) fn read(range: &FileRange) -> io::Result<Frame> {
     let mut frame = Frame::with_capacity(range.len);
     let tail = frame.tail();

@@ -1,81 +1,83 @@
-//! Cuts records out of what was received, and keeps a record that came in parts.
+//! Cuts records out of the received bytes, and keeps a record that arrives in parts.
 //!
-//! Whole records are handed out in place, from the buffer the bytes were received into. Only the head of
-//! a record whose rest is still on its way is copied, into a buffer of the record's size; the rest is
-//! received straight into that buffer. Nothing is held while no bytes wait. Only a message in fragments, which
-//! hardly anybody sends, is joined.
+//! Whole records are handed out in place, from the buffer that they were received into. Only the head of an
+//! incomplete record is copied, into a buffer of the record's size; the rest is received straight into that
+//! buffer. Nothing is held while no bytes wait. Only a message in fragments is joined, and hardly any client
+//! sends one.
 
 use std::io::IoSliceMut;
 
-use wire::endpoint::{Record, Service};
+use wire::endpoint::{RecordPrefix, Service};
 use wire::limits::{HEAD, MAX_MESSAGE};
 
 use crate::buffers::{Buffers, WINDOW};
 
 /// Bytes in front of each record.
 const PREFIX: usize = 4;
-/// Messages from this size on are received into a buffer of their own.
+/// Messages of at least this size are received into a buffer of their own.
 const LARGE: usize = 32 * 1024;
-/// What is received behind or in place of a large record: only little of the next one has to be copied.
+/// The most bytes to receive after a large record, so that little of the next one has to be copied.
 const SIP: usize = 4 * 1024;
 
-/// The beginning of a large record that is shorter came alone: no host makes segments that are so small of more.
+/// If less of a large record arrives, the client wrote its beginning separately: a host sends larger segments
+/// of one write.
 const PIECE: usize = 512;
 
-/// So much of a large record is worth waking for, since nothing can be done before it is whole. The host holds no more
-/// than this back for us, however long a record is.
+/// The part of a large record that is worth a wake-up, since nothing can be done before the record is
+/// complete. The host holds back no more than this, however long a record is.
 const PORTION: usize = 1024 * 1024;
 
-/// A record whose rest is on its way, or that has just become whole.
+/// A record that is incomplete, or has just been completed.
 #[derive(Debug)]
-struct Part {
+struct PartialRecord {
     buffer: Vec<u8>,
     filled: usize,
     len: usize,
-    /// Bytes of the whole record: more than `len` while only its head is taken, until somebody vouches for the rest.
+    /// Bytes of the whole record. More than `len` while only the head is received, until somebody vouches for
+    /// the rest.
     whole: usize,
-    /// Whether the message ends with it.
+    /// Whether the record ends its message.
     ends: bool,
-    /// Already handed out; the buffer goes back at the next [`Inbound::settle`].
+    /// Whether it was handed out. The buffer goes back at the next [`Inbound::settle`].
     spent: bool,
 }
 
-impl Part {
+impl PartialRecord {
     fn bytes(&mut self) -> &mut [u8] {
         &mut self.buffer[..self.len]
     }
 }
 
-/// What a record comes to that came in parts.
+/// The outcome of looking at a record that arrives in parts.
 enum Ended {
-    /// More of it has to come.
+    /// The record is still incomplete.
     Not,
-    /// It is too long, and nobody vouches for it.
+    /// The record is too long, and nobody vouches for it.
     Refused,
-    /// It is a message.
+    /// The record is a message.
     Alone,
-    /// It is the last fragment of a message.
+    /// The record is the last fragment of a message.
     Joined,
-    /// There is none, or it is a fragment, and what follows in the window is looked at.
+    /// There is no such record, or it is a fragment. Continue with the window.
     GoesOn,
 }
 
-/// The record that is incomplete now, as far as it has come.
+/// The record that is incomplete now.
 #[derive(Debug, Default)]
 struct Incomplete {
-    /// When it began (monotonic ns); none when no record is incomplete.
+    /// The time of its first byte (monotonic ns). None if no record is incomplete.
     since: Option<u64>,
-    /// Whether its sender was told at once what came of it.
+    /// Whether its first part was acknowledged at once.
     acknowledged: bool,
 }
 
 impl Incomplete {
-    /// The record is whole.
+    /// Notes that the record is complete.
     fn end(&mut self) {
         *self = Incomplete::default();
     }
 
-    /// The same when that is so.
+    /// The same, if `is_whole`.
     fn end_if(&mut self, is_whole: bool) {
         if is_whole {
             self.end();
@@ -92,7 +94,7 @@ struct Window {
 }
 
 impl Window {
-    /// Passes over bytes that nobody wants. Whether these were the last of them.
+    /// Skips unwanted bytes. Returns whether these were the last of them.
     fn pass(&mut self, skip: &mut usize) -> bool {
         let passed = (*skip).min(self.end - self.start);
         self.start += passed;
@@ -101,7 +103,7 @@ impl Window {
     }
 }
 
-/// Whether somebody vouches for a long message by its head; none when more of that may come.
+/// Whether somebody vouches for a long message by its head. None if more of the head may arrive.
 fn judge(head: &[u8], grows: bool, vouches: &impl Fn(&[u8]) -> bool) -> Option<bool> {
     match head.get(..HEAD) {
         None if grows => None,
@@ -109,39 +111,39 @@ fn judge(head: &[u8], grows: bool, vouches: &impl Fn(&[u8]) -> bool) -> Option<b
     }
 }
 
-/// What one connection has received and not yet handed over.
+/// The bytes that one connection has received and not yet handed over.
 #[derive(Debug)]
 pub(crate) struct Inbound {
-    part: Option<Part>,
+    part: Option<PartialRecord>,
     window: Option<Window>,
-    /// A prefix of which fewer than four bytes came.
+    /// A prefix of which fewer than four bytes have arrived.
     head: [u8; PREFIX],
     head_len: usize,
-    /// Bytes still to be passed over.
+    /// Bytes still to be skipped.
     skip: usize,
-    /// The fragments of a message whose last has not come, or that has just been handed out.
+    /// The fragments of a message that is incomplete, or that has just been handed out.
     joined: Vec<u8>,
-    /// What is joined has been handed out.
+    /// Whether the joined fragments were handed out.
     joined_spent: bool,
-    /// The longest message that was taken without a look at its head when there was one last.
+    /// The bound at the last call: longer messages need somebody who vouches for their head.
     most: usize,
-    /// The message under way may be longer.
+    /// Whether the current message may be longer.
     vouched: bool,
-    /// The host had no memory for what is under way.
+    /// The host had no memory for the current message.
     starved: bool,
-    /// How much to receive behind a record: all, or a sip while the client sends large records.
+    /// The bytes to receive after a record: as many as fit, or few while the client sends large records.
     reach: usize,
     incomplete: Incomplete,
 }
 
-/// What [`Inbound::next`] found.
+/// The result of [`Inbound::next`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next<'a> {
     /// A whole message, without its prefix.
     Message(&'a mut [u8]),
-    /// No whole message left.
+    /// No complete message is left.
     Nothing,
-    /// Bytes that are not this protocol.
+    /// The bytes are not of this protocol.
     Hostile,
 }
 
@@ -163,19 +165,19 @@ impl Inbound {
         }
     }
 
-    /// Whether bytes wait that have not been looked at since they came.
+    /// Whether bytes wait that were not looked at since they arrived.
     pub(crate) fn waiting(&self) -> bool {
         self.window.as_ref().is_some_and(|w| w.start < w.end)
             || self.part.as_ref().is_some_and(|p| p.filled == p.len && !p.spent)
     }
 
-    /// When the record that is incomplete now began (monotonic ns).
+    /// The start of the record that is incomplete now (monotonic ns).
     pub(crate) fn incomplete_since(&self) -> Option<u64> {
         self.incomplete.since
     }
 
-    /// How many bytes must have come before it is worth a look: all that is missing of a large record, up to a portion,
-    /// else one. Never more than will come.
+    /// The bytes that must arrive before a look is worthwhile: the missing part of a large record, up to a
+    /// portion, otherwise one. Never more than will arrive.
     pub(crate) fn worth_waking(&self) -> usize {
         match &self.part {
             Some(part) if part.len >= LARGE => (part.len - part.filled).clamp(1, PORTION),
@@ -183,9 +185,10 @@ impl Inbound {
         }
     }
 
-    /// Whether the sender of the record that is incomplete now may be waiting until its host hears that the beginning came, and
-    /// was not helped yet (RFC 896: a host holds back what fills no segment while anything is unacknowledged). Once for each
-    /// record. Of a large record that is so only when it begins with a small piece: whoever writes it at once fills segments.
+    /// Whether the sender of the incomplete record may be waiting for an acknowledgement of its beginning,
+    /// and got none yet (RFC 896: a host holds back partial segments while data is unacknowledged). True once
+    /// for each record. For a large record this requires a small first piece: a client that writes it in one
+    /// call fills segments.
     pub(crate) fn wants_acknowledgement(&mut self) -> bool {
         let wants = self.incomplete.since.is_some()
             && !self.incomplete.acknowledged
@@ -199,22 +202,22 @@ impl Inbound {
         self.part.as_ref().map_or(0, |part| part.buffer.len()) + self.joined.capacity()
     }
 
-    /// Whether the host had no memory for the message that is under way, so that it cannot go on.
+    /// Whether the host had no memory for the current message, so that the connection cannot continue.
     pub(crate) fn is_starved(&self) -> bool {
         self.starved
     }
 
-    /// Starts the time of an incomplete record again, after reading was held back on our side.
+    /// Restarts the time of an incomplete record, after this side has held back reading.
     pub(crate) fn restart_clock(&mut self, mono_ns: u64) {
         if self.incomplete.since.is_some() {
             self.incomplete.since = Some(mono_ns);
         }
     }
 
-    /// Receives once with `receive`, which is given room and says how much it filled. Only to be called
-    /// while nothing is [`Inbound::waiting`] and after [`Inbound::settle`].
+    /// Receives once with `receive`, which gets buffers and returns how many bytes it has filled. Call this
+    /// only while nothing is [`Inbound::waiting`] and after [`Inbound::settle`].
     ///
-    /// Returns the result and the room there was.
+    /// Returns the result of `receive`.
     pub(crate) fn fill<T>(
         &mut self,
         buffers: &mut Buffers,
@@ -228,7 +231,7 @@ impl Inbound {
             Some(part) => {
                 let rest = part.len - part.filled;
                 let reach = match part.len {
-                    // What follows its head is received when the head was looked at.
+                    // The rest is received once the head was looked at.
                     len if len < part.whole => 0,
                     LARGE.. => SIP,
                     _ => self.reach,
@@ -254,7 +257,8 @@ impl Inbound {
         answer
     }
 
-    /// Hands out the next whole message, which may have `most` bytes, or more when one is vouched for by its head.
+    /// Hands out the next complete message of at most `most` bytes. A longer one needs `vouches` for its
+    /// head.
     pub(crate) fn next<S: Service>(
         &mut self,
         service: &S,
@@ -268,7 +272,7 @@ impl Inbound {
         match self.end_part(&vouches) {
             Ended::Not => return Next::Nothing,
             Ended::Refused => return Next::Hostile,
-            Ended::Alone => return Next::Message(self.part.as_mut().map_or(&mut [], Part::bytes)),
+            Ended::Alone => return Next::Message(self.part.as_mut().map_or(&mut [], PartialRecord::bytes)),
             Ended::Joined => return Next::Message(&mut self.joined),
             Ended::GoesOn => {}
         }
@@ -280,19 +284,19 @@ impl Inbound {
             let bytes = &window.buffer[window.start..window.end];
             let Some(prefix) = bytes.first_chunk::<PREFIX>() else { return Next::Nothing };
             let (len, ends) = match service.record(*prefix) {
-                Record::Message(len) => (len, true),
-                Record::Fragment(len) => (len, false),
-                Record::Skip(len) => {
+                RecordPrefix::Message(len) => (len, true),
+                RecordPrefix::Fragment(len) => (len, false),
+                RecordPrefix::Skip(len) => {
                     window.start += PREFIX;
                     self.skip = len;
                     self.incomplete.end_if(len == 0);
                     continue;
                 }
-                Record::Hostile => return Next::Hostile,
+                RecordPrefix::Hostile => return Next::Hostile,
             };
             let total = self.joined.len().saturating_add(len);
             if total > self.most && !self.vouched {
-                // What was joined does not grow.
+                // The joined fragments do not grow.
                 let (head, grows) = match self.joined.is_empty() {
                     true => (&bytes[PREFIX..], total <= MAX_MESSAGE),
                     false => (&self.joined[..], false),
@@ -323,7 +327,7 @@ impl Inbound {
         }
     }
 
-    /// Looks at the record that came in parts.
+    /// Looks at the record that arrives in parts.
     fn end_part(&mut self, vouches: &impl Fn(&[u8]) -> bool) -> Ended {
         let Some(part) = self.part.as_mut().filter(|part| !part.spent) else { return Ended::GoesOn };
         if part.filled < part.len {
@@ -346,8 +350,8 @@ impl Inbound {
         if is_alone { Ended::Alone } else { Ended::Joined }
     }
 
-    /// Puts what is left after [`Next::Nothing`] where it can wait, and gives all other buffers back.
-    /// Returns the bytes that had to be copied.
+    /// Moves the rest after [`Next::Nothing`] to where it can wait, and returns all other buffers. Returns
+    /// the number of bytes that had to be copied.
     pub(crate) fn settle<S: Service>(&mut self, service: &S, buffers: &mut Buffers, mono_ns: u64) -> usize {
         if self.part.as_ref().is_some_and(|part| part.spent)
             && let Some(part) = self.part.take()
@@ -363,8 +367,8 @@ impl Inbound {
             match left.split_first_chunk::<PREFIX>() {
                 Some((prefix, body)) => {
                     let record = service.record(*prefix);
-                    if let Record::Message(len) | Record::Fragment(len) = record {
-                        let ends = matches!(record, Record::Message(_));
+                    if let RecordPrefix::Message(len) | RecordPrefix::Fragment(len) = record {
+                        let ends = matches!(record, RecordPrefix::Message(_));
                         let doubtful = self.joined.len().saturating_add(len) > self.most && !self.vouched;
                         let whole = len;
                         let len = if doubtful { len.min(HEAD) } else { len };
@@ -373,7 +377,7 @@ impl Inbound {
                                 copied = body.len().min(len);
                                 buffer[..copied].copy_from_slice(&body[..copied]);
                                 let (filled, spent) = (copied, false);
-                                self.part = Some(Part { buffer, filled, len, whole, ends, spent });
+                                self.part = Some(PartialRecord { buffer, filled, len, whole, ends, spent });
                             }
                             None => self.starved = true,
                         }
@@ -394,7 +398,8 @@ impl Inbound {
         copied
     }
 
-    /// Makes room for the rest of a record whose head was vouched for. Returns the bytes that had to be copied.
+    /// Makes room for the rest of a record whose head was vouched for. Returns the number of bytes that had
+    /// to be copied.
     fn grow(&mut self, buffers: &mut Buffers) -> usize {
         let Some(part) = self.part.as_mut().filter(|part| part.len < part.whole && self.vouched) else {
             return 0;
@@ -418,7 +423,7 @@ mod tests {
     use wire::Now;
     use wire::endpoint::{Conversation, Mailbox, Output, Peer};
 
-    /// Four bytes of length, a fragment or a keep-alive; it never accepts.
+    /// A protocol with four bytes of length, fragments and keep-alives. It never accepts.
     struct Cutter;
 
     struct Never;
@@ -436,13 +441,13 @@ mod tests {
 
     impl Service for Cutter {
         type Conversation = Never;
-        fn record(&self, prefix: [u8; 4]) -> Record {
+        fn record(&self, prefix: [u8; 4]) -> RecordPrefix {
             let len = u32::from_be_bytes([0, prefix[1], prefix[2], prefix[3]]) as usize;
             match prefix[0] {
-                0 => Record::Message(len),
-                0x40 => Record::Fragment(len),
-                0x85 => Record::Skip(len),
-                _ => Record::Hostile,
+                0 => RecordPrefix::Message(len),
+                0x40 => RecordPrefix::Fragment(len),
+                0x85 => RecordPrefix::Skip(len),
+                _ => RecordPrefix::Hostile,
             }
         }
         fn accept(&self, _: Peer, _: Arc<dyn Mailbox<()>>, _: Now) -> Option<Never> {
@@ -475,7 +480,7 @@ mod tests {
         (bytes, messages)
     }
 
-    /// What came out of a stream, and how it ended.
+    /// The messages of a stream, and how it ended.
     struct Fed {
         messages: Vec<Vec<u8>>,
         hostile: bool,
@@ -488,7 +493,7 @@ mod tests {
         feed_vouched(bytes, step, MAX_MESSAGE, |_| false)
     }
 
-    /// The same to a client whose messages may have `most` bytes, unless one is vouched for.
+    /// The same for a client whose messages may have `most` bytes, unless `vouches` accepts a longer one.
     fn feed_vouched(bytes: &[u8], step: usize, most: usize, vouches: fn(&[u8]) -> bool) -> Fed {
         let mut buffers = Buffers::default();
         let mut fed = Fed { messages: Vec::new(), hostile: false, copied: 0, inbound: Inbound::new() };
@@ -553,7 +558,7 @@ mod tests {
                 assert!(fed.inbound.held() <= 2 * HEAD, "{}", fed.inbound.held());
             }
         }
-        // Until then no more than a head is held.
+        // Until then only a head is held.
         let half = feed_vouched(&record(7, 1 << 20)[..HEAD], 100, most, |_| true);
         assert!(half.messages.is_empty() && half.inbound.held() <= 2 * HEAD, "{}", half.inbound.held());
         let parts = [&(0x4000_0000 | 100_u32).to_be_bytes()[..], &[7; 100], &record(7, most)].concat();
@@ -578,7 +583,7 @@ mod tests {
         for head in [&[0][..], &[0, 0, 0], &[0, 0, 0, 9, 1, 2, 3], &[0x85, 0, 0, 9, 1], &[0x40, 0, 0, 1, 1]] {
             let bytes = [&whole[..], head].concat();
             let fed = feed(&bytes, 1);
-            // Times are positions here: its first byte is the sixth.
+            // The times are positions here: its first byte is the sixth.
             assert_eq!(fed.inbound.incomplete_since(), Some(6), "{head:?}");
         }
     }
@@ -605,7 +610,7 @@ mod tests {
                 assert!(!fed.inbound.wants_acknowledgement(), "once");
             }
         }
-        // The next record is another one, also where it begins behind the end of the last.
+        // The next record is another one, even if it begins after the end of the last.
         let mut buffers = Buffers::default();
         let mut fed = feed(&small, usize::MAX / 2);
         assert!(fed.inbound.wants_acknowledgement());

@@ -1,4 +1,4 @@
-//! Listening sockets: bound before anything starts, so that an address in use is one clear error.
+//! Listening sockets. They are bound before anything starts, so that an address in use is one clear error.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -7,21 +7,21 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, listen,
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
-/// How often a port that was free for IPv4 is tried for IPv6 too, when any port will do.
+/// Attempts to find a port that is free for both IPv4 and IPv6, if any port will do.
 const PORT_ATTEMPTS: usize = 16;
 
 /// An address could not be bound.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address}: {}", explain(.reason))]
 pub struct BindError {
-    /// The address that was asked for.
+    /// The requested address.
     pub address: SocketAddr,
-    /// What the host said.
+    /// The host's error.
     #[source]
     pub reason: io::Error,
 }
 
-/// The host's reason in words that lead to the setting.
+/// The host's error in words that lead to the setting.
 fn explain(reason: &io::Error) -> String {
     match reason.kind() {
         io::ErrorKind::AddrInUse => "another program uses this port".to_owned(),
@@ -33,27 +33,27 @@ fn explain(reason: &io::Error) -> String {
     }
 }
 
-/// Bound and listening sockets; nothing is accepted before they are served.
+/// Bound sockets that listen. Nothing is accepted before they are served.
 #[derive(Debug)]
 pub struct Listeners {
     pub(crate) sockets: Vec<(TcpListener, SocketAddr)>,
 }
 
 impl Listeners {
-    /// Binds each of `addresses`. An IPv6 address takes IPv6 only, so `0.0.0.0` and `[::]` go together.
+    /// Binds each of `addresses`. An IPv6 address covers IPv6 only, so `0.0.0.0` and `[::]` go together.
     ///
     /// # Errors
-    /// The first address that cannot be bound, and why; then none is.
+    /// The first address that cannot be bound, and the reason. No address is bound then.
     pub fn bind(addresses: &[SocketAddr]) -> Result<Listeners, BindError> {
         let sockets = addresses.iter().copied().map(open).collect::<Result<_, _>>()?;
         Ok(Listeners { sockets })
     }
 
-    /// Binds `port` on every address of the host, IPv4 and IPv6 (where the host has it). Port 0 takes any
-    /// free port, the same for both.
+    /// Binds `port` on every address of the host, IPv4 and IPv6 (if the host has it). Port 0 takes any free
+    /// port, the same for both.
     ///
     /// # Errors
-    /// The address that cannot be bound, and why.
+    /// The address that cannot be bound, and the reason.
     pub fn bind_any(port: u16) -> Result<Listeners, BindError> {
         let mut attempts = if port == 0 { PORT_ATTEMPTS } else { 1 };
         loop {
@@ -68,21 +68,21 @@ impl Listeners {
         }
     }
 
-    /// These and others as one.
+    /// Combines these listeners with others.
     #[must_use]
     pub fn join(mut self, others: Listeners) -> Listeners {
         self.sockets.extend(others.sockets);
         self
     }
 
-    /// The addresses, with ports that the host chose filled in.
+    /// The addresses, with the ports that the host has chosen.
     #[must_use]
     pub fn local_addresses(&self) -> Vec<SocketAddr> {
         self.sockets.iter().map(|(_, address)| *address).collect()
     }
 }
 
-/// Whether the host has no such address family at all.
+/// Whether the host lacks this address family.
 fn is_absent(reason: &io::Error) -> bool {
     let code = reason.raw_os_error();
     code == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error())

@@ -1,14 +1,14 @@
-//! How much must have come before a socket wakes its reader (SO_RCVLOWAT).
+//! The number of bytes that must arrive before a socket wakes its reader (SO_RCVLOWAT).
 
 use std::os::fd::{AsFd, AsRawFd};
 
-/// What a socket was last told; a new one wakes at every byte.
+/// The present value of a socket. A new socket wakes its reader for every byte.
 #[derive(Debug, Default)]
 pub struct Mark(Option<usize>);
 
 impl Mark {
-    /// Lets `socket` wake its reader once `bytes` have come, or its end. A host that refuses wakes it too early, which
-    /// does no harm.
+    /// Lets `socket` wake its reader once `bytes` have arrived, or the end. If the host refuses, the socket
+    /// wakes its reader too early, which does no harm.
     pub fn set(&mut self, socket: &impl AsFd, bytes: usize) {
         if self.0.unwrap_or(1) != bytes {
             self.0 = Some(bytes);

@@ -1,4 +1,4 @@
-//! The way into a connection from any thread: a queue, and a wake-up only when the connection sleeps.
+//! The mailbox of a connection. Any thread can put events in, and the connection is woken only if it sleeps.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,54 +10,55 @@ use wire::Frame;
 use wire::endpoint::{Conversation, Mailbox};
 
 use crate::backlog::Debtor;
-use crate::behind::{self, Asker, Gate};
-use crate::crowd::Seated;
-use crate::turn::Trip;
+use crate::batch::Trip;
+use crate::delivery_order::{self, ReplyGate, WaitingSender};
+use crate::unproved::Evictable;
 
-/// Events that may wait for one connection; one more and it is given up, since it does not keep up.
+/// The most events that may wait for one connection. One more and the connection is closed, since it does not
+/// keep up.
 const MAX_EVENTS: usize = 64 * 1024;
 
-/// A queue that once grew beyond this gives its memory back when it is empty.
+/// A queue that once grew beyond this frees its memory when it is empty.
 const KEPT_EVENTS: usize = 256;
 
-/// What arrives, besides the conversation itself.
+/// An entry of the mailbox.
 pub(crate) enum Mail<C: Conversation> {
-    /// Posted by anyone.
+    /// An event that was posted from anywhere.
     Event(C::Event),
-    /// The same; others' answers wait until what comes of it is sent.
-    Ahead(C::Event, Arc<Gate>),
-    /// The notices that this connection's answers have waited for are sent.
+    /// The same; replies of others wait until the resulting notice is sent.
+    Ahead(C::Event, Arc<ReplyGate>),
+    /// The notices that this connection's replies have waited for are sent.
     Told,
     /// The result of a job.
     Done(C::Event),
-    /// The bytes of a piece of a file that could not be sent from there.
+    /// The bytes of a piece of a file that could not be sent directly.
     Fetched(Frame),
-    /// A job ended without a result: the connection ends.
+    /// A job ended without a result. The connection ends.
     Lost,
-    /// More events came than are kept: the connection ends.
+    /// More events arrived than can wait. The connection ends.
     Overflow,
-    /// All connections hold too much, and this one most: it ends.
-    GiveUp,
-    /// Another needs its place: it ends.
-    MakeWay,
+    /// All connections hold too much, and this one most. It ends.
+    CloseBacklog,
+    /// Another connection needs the place of this one. It ends.
+    Evict,
 }
 
 /// One connection's mailbox.
 pub(crate) struct Post<C: Conversation> {
-    /// The connection's task waits for its waker.
+    /// Whether the connection's task sleeps until it is woken.
     asleep: AtomicBool,
-    /// Length of the queue, to look at without the lock.
+    /// The length of the queue, readable without the lock.
     count: AtomicUsize,
-    /// The conversation is back from the pool.
+    /// Whether the conversation is back from the pool.
     back: AtomicBool,
-    /// Events that the connection has collected and not yet taken in.
+    /// Events that the connection has collected and not yet handled.
     held: AtomicUsize,
-    inner: Mutex<Inner<C>>,
+    state: Mutex<PostState<C>>,
 }
 
-struct Inner<C: Conversation> {
+struct PostState<C: Conversation> {
     queue: VecDeque<Mail<C>>,
-    /// The conversation is on the pool, and its turn there takes what is posted.
+    /// Whether the conversation is on the pool. Its batch there takes the events.
     away: bool,
     trip: Option<Box<Trip<C>>>,
     waker: Option<Waker>,
@@ -72,7 +73,7 @@ impl<C: Conversation> Post<C> {
             count: AtomicUsize::new(0),
             back: AtomicBool::new(false),
             held: AtomicUsize::new(0),
-            inner: Mutex::new(Inner {
+            state: Mutex::new(PostState {
                 queue: VecDeque::new(),
                 away: false,
                 trip: None,
@@ -83,172 +84,176 @@ impl<C: Conversation> Post<C> {
         })
     }
 
-    /// Names the task to wake; once for each task that serves the connection.
+    /// Sets the task to wake. Called once by each task that serves the connection.
     pub(crate) fn attach(&self, waker: &Waker) {
-        self.inner.lock().waker = Some(waker.clone());
+        self.state.lock().waker = Some(waker.clone());
     }
 
-    /// The task runs: no wake-ups are needed until it sleeps.
-    pub(crate) fn awake(&self) {
+    /// The task runs, and needs no wake-up until it sleeps.
+    pub(crate) fn mark_running(&self) {
         self.asleep.store(false, SeqCst);
     }
 
-    /// The task is about to sleep, with the conversation at home or `away`. False when something has
-    /// arrived meanwhile: mail, or, as long as it is away, the conversation itself.
+    /// The task is about to sleep, with the conversation at home or `away`. Returns false if something has
+    /// arrived meanwhile: mail, or, while the conversation is away, the conversation itself.
     pub(crate) fn sleep(&self, away: bool) -> bool {
         self.asleep.store(true, SeqCst);
         let arrived = if away { self.back.load(SeqCst) } else { self.count.load(SeqCst) > 0 };
         if !arrived {
             return true;
         }
-        // Either a sender has cleared the mark and woken us (one needless turn), or nobody has.
+        // Either a sender has cleared the flag and woken this task (one needless round), or nobody has.
         self.asleep.store(false, SeqCst);
         false
     }
 
-    /// Says how many collected events wait, since those count against the bound too.
-    pub(crate) fn hold(&self, events: usize) {
+    /// Sets the number of collected events that wait, since those count against the bound too.
+    pub(crate) fn set_collected(&self, events: usize) {
         if self.held.load(SeqCst) != events {
             self.held.store(events, SeqCst);
         }
     }
 
-    /// Moves what has arrived into `into`, which is empty.
+    /// Moves all mail into `into`, which is empty.
     pub(crate) fn collect(&self, into: &mut VecDeque<Mail<C>>) {
         if self.count.load(SeqCst) > 0 {
             if into.capacity() > KEPT_EVENTS {
                 *into = VecDeque::new();
             }
-            let mut inner = self.inner.lock();
-            std::mem::swap(&mut inner.queue, into);
+            let mut state = self.state.lock();
+            std::mem::swap(&mut state.queue, into);
             self.count.store(0, SeqCst);
         }
     }
 
-    /// Moves the events that have arrived to the end of `into`, and says how many of them are results of
-    /// jobs. What is not for the conversation stays for [`Post::collect`]. Takes no lock while nothing was posted.
-    pub(crate) fn take_events(&self, into: &mut VecDeque<C::Event>, gates: &mut Vec<Arc<Gate>>) -> usize {
+    /// Moves the events to the end of `into`, and returns how many of them are results of jobs. Other mail
+    /// stays for [`Post::collect`]. Takes no lock if nothing was posted.
+    pub(crate) fn take_events(
+        &self,
+        into: &mut VecDeque<C::Event>,
+        gates: &mut Vec<Arc<ReplyGate>>,
+    ) -> usize {
         if self.count.load(SeqCst) == 0 {
             return 0;
         }
-        let mut inner = self.inner.lock();
+        let mut state = self.state.lock();
         let (mut done, mut fetched) = (0, None);
-        while let Some(mail) = inner.queue.pop_front() {
+        while let Some(mail) = state.queue.pop_front() {
             match mail {
                 Mail::Event(event) => into.push_back(event),
                 Mail::Ahead(event, gate) => {
                     gates.push(gate);
                     into.push_back(event);
                 }
-                // The turn looks at the queue when it ends.
+                // The batch looks at the queue when it ends.
                 Mail::Told => {}
                 Mail::Done(event) => {
                     done += 1;
                     into.push_back(event);
                 }
-                // Of no concern to the conversation; there is never more than one.
+                // The conversation does not need it. There is never more than one.
                 Mail::Fetched(_) => fetched = Some(mail),
-                Mail::Lost | Mail::Overflow | Mail::GiveUp | Mail::MakeWay => {
-                    inner.queue.push_front(mail);
+                Mail::Lost | Mail::Overflow | Mail::CloseBacklog | Mail::Evict => {
+                    state.queue.push_front(mail);
                     break;
                 }
             }
         }
         if let Some(mail) = fetched {
-            inner.queue.push_front(mail);
+            state.queue.push_front(mail);
         }
-        self.count.store(inner.queue.len(), SeqCst);
+        self.count.store(state.queue.len(), SeqCst);
         done
     }
 
-    /// The conversation leaves for the pool: until it is back, mail is no reason to wake the task.
-    pub(crate) fn depart(&self) {
-        self.inner.lock().away = true;
+    /// The conversation leaves for the pool. Until it is back, mail does not wake the task.
+    pub(crate) fn conversation_left(&self) {
+        self.state.lock().away = true;
     }
 
-    /// The conversation comes back from the pool; handed back when the connection is gone.
+    /// Brings the conversation back from the pool. Returns it if the connection is gone.
     pub(crate) fn bring_back(&self, trip: Box<Trip<C>>) -> Result<(), Box<Trip<C>>> {
-        let mut inner = self.inner.lock();
-        if inner.gone {
+        let mut state = self.state.lock();
+        if state.gone {
             return Err(trip);
         }
-        inner.away = false;
-        inner.trip = Some(trip);
+        state.away = false;
+        state.trip = Some(trip);
         self.back.store(true, SeqCst);
-        self.ring(inner);
+        self.wake_if_asleep(state);
         Ok(())
     }
 
-    /// What has come back from the pool.
+    /// Takes the conversation that is back from the pool.
     pub(crate) fn take_back(&self) -> Option<Box<Trip<C>>> {
         if !self.back.swap(false, SeqCst) {
             return None;
         }
-        self.inner.lock().trip.take()
+        self.state.lock().trip.take()
     }
 
-    /// Queues `mail`, or hands it back when the connection is gone or about to be.
+    /// Queues `mail`. Returns it if the connection is gone or about to be.
     pub(crate) fn send(&self, mail: Mail<C>) -> Result<(), Mail<C>> {
-        let mut inner = self.inner.lock();
-        if inner.gone {
+        let mut state = self.state.lock();
+        if state.gone {
             return Err(mail);
         }
         if matches!(mail, Mail::Event(_) | Mail::Ahead(..))
-            && inner.queue.len() + self.held.load(SeqCst) >= MAX_EVENTS
+            && state.queue.len() + self.held.load(SeqCst) >= MAX_EVENTS
         {
-            if !std::mem::replace(&mut inner.overflown, true) {
-                inner.queue.push_back(Mail::Overflow);
-                self.arrived(inner);
+            if !std::mem::replace(&mut state.overflown, true) {
+                state.queue.push_back(Mail::Overflow);
+                self.arrived(state);
             }
             return Err(mail);
         }
-        inner.queue.push_back(mail);
-        self.arrived(inner);
+        state.queue.push_back(mail);
+        self.arrived(state);
         Ok(())
     }
 
-    /// The queue has grown.
-    fn arrived(&self, inner: parking_lot::MutexGuard<'_, Inner<C>>) {
-        self.count.store(inner.queue.len(), SeqCst);
-        if !inner.away {
-            self.ring(inner);
+    /// Handles the growth of the queue.
+    fn arrived(&self, state: parking_lot::MutexGuard<'_, PostState<C>>) {
+        self.count.store(state.queue.len(), SeqCst);
+        if !state.away {
+            self.wake_if_asleep(state);
         }
     }
 
-    /// Wakes the task when it sleeps.
+    /// Wakes the task if it sleeps.
     pub(crate) fn wake(&self) {
-        self.ring(self.inner.lock());
+        self.wake_if_asleep(self.state.lock());
     }
 
-    fn ring(&self, inner: parking_lot::MutexGuard<'_, Inner<C>>) {
+    fn wake_if_asleep(&self, state: parking_lot::MutexGuard<'_, PostState<C>>) {
         if self.asleep.swap(false, SeqCst)
-            && let Some(waker) = inner.waker.clone()
+            && let Some(waker) = state.waker.clone()
         {
-            drop(inner);
+            drop(state);
             waker.wake();
         }
     }
 
-    /// The connection is gone: nothing is taken any more. Returns what nobody collected.
+    /// Closes the mailbox, because the connection is gone. Returns everything that nobody has collected.
     pub(crate) fn close(&self) -> (VecDeque<Mail<C>>, Option<Box<Trip<C>>>) {
-        let mut inner = self.inner.lock();
-        inner.gone = true;
-        inner.waker = None;
+        let mut state = self.state.lock();
+        state.gone = true;
+        state.waker = None;
         self.count.store(0, SeqCst);
         self.back.store(false, SeqCst);
-        (std::mem::take(&mut inner.queue), inner.trip.take())
+        (std::mem::take(&mut state.queue), state.trip.take())
     }
 }
 
 impl<C: Conversation> Debtor for Post<C> {
     fn give_up(&self) {
-        let _gone = self.send(Mail::GiveUp);
+        let _gone = self.send(Mail::CloseBacklog);
     }
 }
 
-impl<C: Conversation> Seated for Post<C> {
-    fn make_way(&self) {
-        let _gone = self.send(Mail::MakeWay);
+impl<C: Conversation> Evictable for Post<C> {
+    fn evict(&self) {
+        let _gone = self.send(Mail::Evict);
     }
 }
 
@@ -258,7 +263,7 @@ impl<C: Conversation> Mailbox<C::Event> for Post<C> {
     }
 
     fn post_ahead(&self, event: C::Event) -> bool {
-        let mail = match behind::gate() {
+        let mail = match delivery_order::gate() {
             Some(gate) => Mail::Ahead(event, gate),
             None => Mail::Event(event),
         };
@@ -266,13 +271,14 @@ impl<C: Conversation> Mailbox<C::Event> for Post<C> {
     }
 }
 
-impl<C: Conversation> Asker for Post<C> {
-    fn go_on(&self) {
+impl<C: Conversation> WaitingSender for Post<C> {
+    fn release(&self) {
         let _gone = self.send(Mail::Told);
     }
 }
 
-/// Held by a job: without a result the connection learns that none will come.
+/// The right of a job to deliver one result. If the ticket is dropped without one, the connection learns that
+/// none will come.
 pub(crate) struct Ticket<C: Conversation>(Option<Arc<Post<C>>>);
 
 impl<C: Conversation> Ticket<C> {
@@ -280,12 +286,12 @@ impl<C: Conversation> Ticket<C> {
         Ticket(Some(Arc::clone(post)))
     }
 
-    /// Hands the job's result over; it is dropped when the connection is gone.
+    /// Delivers the result of the job. It is dropped if the connection is gone.
     pub(crate) fn done(self, event: C::Event) {
         self.deliver(Mail::Done(event));
     }
 
-    /// Hands over what was read from a file.
+    /// Delivers the bytes that were read from a file.
     pub(crate) fn fetched(self, bytes: Frame) {
         self.deliver(Mail::Fetched(bytes));
     }

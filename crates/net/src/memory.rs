@@ -1,5 +1,5 @@
-//! How much memory this process may have: the host's, its group's, or its own bound, whichever is least. And how a thread gives
-//! back to the host what its allocator keeps.
+//! The memory that this process may have: the host's, its control group's, or its own bound, whichever is
+//! least. Also the release of memory that the allocator of a thread keeps.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -8,8 +8,8 @@ use std::ptr::null_mut;
 
 use rustix::process::{Resource, getrlimit};
 
-/// Bytes of memory that this process may have: the host's, its control group's or its own bound (RLIMIT_AS), whichever is least.
-/// None when the host does not say.
+/// Bytes of memory that this process may have: those of the host, of its control group, or its own bound
+/// (RLIMIT_AS), whichever is least. None if the host does not report it.
 pub fn limit() -> Option<u64> {
     let host = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total(&text));
     let groups = fs::read_to_string("/proc/self/cgroup").ok();
@@ -17,25 +17,25 @@ pub fn limit() -> Option<u64> {
     [host, group, getrlimit(Resource::As).current].into_iter().flatten().min()
 }
 
-/// Gives the host what the allocator keeps and nobody uses: what any thread freed a while ago, and with `all` also what this thread
-/// and its arena have free now.
+/// Returns unused memory of the allocator to the host: memory that any thread freed a while ago, and with
+/// `all` also the memory that this thread and its arena have free now.
 ///
-/// The allocator does so only while it is asked for memory, and keeps for each thread a few freed blocks of each size. A thread
-/// that rests would keep them for ever, and the memory around them.
+/// The allocator does so only while it is asked for memory, and it keeps a few freed blocks of each size for
+/// each thread. An idle thread would keep those for ever, and the memory around them.
 pub fn give_back(all: bool) {
     if all {
         control(c"thread.tcache.flush");
         purge_own_arena();
     }
-    // 4096 is every arena (jemalloc(3), MALLCTL_ARENAS_ALL).
+    // 4096 stands for every arena (jemalloc(3), MALLCTL_ARENAS_ALL).
     control(c"arena.4096.decay");
 }
 
 fn purge_own_arena() {
     let mut arena: libc::c_uint = 0;
     let mut len = size_of_val(&arena);
-    // SAFETY: the name ends in a zero and is read during the call alone; the value is an unsigned int, of the length that is given
-    // beside it (jemalloc(3), thread.arena).
+    // SAFETY: the name ends in a zero and is read during the call alone. The value is an unsigned int, and
+    // the length beside it is that of an unsigned int (jemalloc(3), thread.arena).
     #[allow(unsafe_code)]
     let status = unsafe {
         tikv_jemalloc_sys::mallctl(
@@ -53,10 +53,11 @@ fn purge_own_arena() {
     }
 }
 
-/// Has the allocator do what `name` says, a control without a value (jemalloc(3), MALLCTL NAMESPACE).
+/// Has the allocator run `name`, a control without a value (jemalloc(3), MALLCTL NAMESPACE).
 fn control(name: &CStr) {
-    // SAFETY: the name ends in a zero and is read during the call alone, and a control without a value takes null pointers. Any
-    // thread may call it at any time. In a program with another allocator there is nothing to give.
+    // SAFETY: the name ends in a zero and is read during the call alone, and a control without a value takes
+    // null pointers. Any thread may call it at any time. A program with another allocator has no such memory
+    // to return.
     #[allow(unsafe_code)]
     let status = unsafe { tikv_jemalloc_sys::mallctl(name.as_ptr(), null_mut(), null_mut(), null_mut(), 0) };
     debug_assert_eq!(status, 0, "{name:?}");
@@ -68,7 +69,7 @@ fn total(meminfo: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The least bound of the control groups in `text` (proc(5), /proc/pid/cgroup) and of those around them.
+/// The lowest bound of the control groups in `text` (proc(5), /proc/pid/cgroup) and of their parents.
 fn of_groups(text: &str, root: &Path) -> Option<u64> {
     let mut least = None;
     for line in text.lines() {
@@ -81,7 +82,7 @@ fn of_groups(text: &str, root: &Path) -> Option<u64> {
             }
             _ => continue,
         };
-        // A container may see its own group as the root, under a name of the host's.
+        // A container may see its own group as the root, under a name from the host.
         let mut group: PathBuf = path.trim_start_matches('/').into();
         loop {
             let bound = fs::read_to_string(base.join(&group).join(file)).ok();

@@ -1,7 +1,7 @@
-//! Netlink: how the kernel of this host is asked about its network, and heard when something changes there (netlink(7)).
+//! Netlink: requests to the kernel about this host's network, and notice of changes there (netlink(7)).
 //!
-//! [`Socket::dump`] asks for all there is of a kind. Messages are read with the bounded [`Cursor`]; what is not understood is
-//! passed over.
+//! [`Socket::dump`] requests all objects of a kind. Messages are read with the bounded [`Cursor`]. Unknown
+//! parts are skipped.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -14,23 +14,23 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use wire::{Cursor, Truncated};
 
-/// Which part of the kernel is asked.
+/// The part of the kernel that a socket talks to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
+pub enum NetlinkFamily {
     /// Interfaces, addresses and routes (rtnetlink(7)).
     Route,
     /// Sockets of this host (sock_diag(7)).
     SockDiag,
 }
 
-/// What is asked for.
+/// A request for all objects of a kind.
 #[derive(Debug, Clone, Copy)]
-pub struct Question<'a> {
-    /// The kind of the request.
+pub struct DumpRequest<'a> {
+    /// The type of the request.
     pub ask: u16,
-    /// The kind of the answers; others are passed over.
+    /// The type of the replies. Others are skipped.
     pub answer: u16,
-    /// What follows the header of the request.
+    /// The body of the request, after its header.
     pub body: &'a [u8],
 }
 
@@ -41,9 +41,9 @@ const ASK_FOR_ALL: u16 = 0x1 | 0x300;
 /// The sizes of a message's header and of an attribute's.
 const HEADER: usize = 16;
 const ATTRIBUTE: usize = 4;
-/// An interface with many virtual functions fills half of it.
+/// Half of this is enough for an interface with many virtual functions.
 const BUFFER: usize = 64 * 1024;
-/// The kernel answers at once; this only keeps a fault from lasting for ever.
+/// The kernel replies at once. This only bounds the time of a fault.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A netlink socket.
@@ -51,16 +51,16 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Socket(OwnedFd);
 
 impl Socket {
-    /// A socket that hears of changes in `groups`, which are bits; 0 is none.
+    /// Opens a socket that is notified of changes in `groups`, a set of bits. Zero means none.
     ///
     /// # Errors
     /// The kernel refuses such sockets.
-    pub fn open(protocol: Protocol, groups: u32) -> io::Result<Socket> {
+    pub fn open(protocol: NetlinkFamily, groups: u32) -> io::Result<Socket> {
         let kind = (AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC);
         let number = match protocol {
-            // NETLINK_ROUTE has the number 0, which is that of no protocol.
-            Protocol::Route => None,
-            Protocol::SockDiag => Some(SOCK_DIAG),
+            // NETLINK_ROUTE has the number 0, which means no protocol here.
+            NetlinkFamily::Route => None,
+            NetlinkFamily::SockDiag => Some(SOCK_DIAG),
         };
         let socket = rustix::net::socket_with(kind.0, kind.1, kind.2, number)?;
         rustix::net::bind(&socket, &SocketAddrNetlink::new(0, groups))?;
@@ -68,26 +68,26 @@ impl Socket {
         Ok(Socket(socket))
     }
 
-    /// Passes over what has come so far.
+    /// Discards the messages that have arrived so far.
     pub fn drain(&self) {
         let mut buffer = [MaybeUninit::uninit(); 4096];
-        // ENOBUFS says that changes were lost; what is read afterwards holds them.
+        // ENOBUFS means that changes were lost. A later read includes them.
         while matches!(
             rustix::net::recv(&self.0, &mut buffer, RecvFlags::DONTWAIT),
             Ok(_) | Err(Errno::NOBUFS | Errno::INTR)
         ) {}
     }
 
-    /// All that the kernel has of a kind; `parse` takes the body of one answer.
+    /// Requests all objects of a kind. `parse` reads the body of one reply.
     ///
     /// # Errors
-    /// The kernel refuses the question, does not answer, or its answer makes no sense.
+    /// The kernel refuses the request, does not reply, or its reply makes no sense.
     pub fn dump<T>(
         &self,
-        question: Question<'_>,
+        request: DumpRequest<'_>,
         parse: impl Fn(&mut Cursor<'_>) -> Result<Option<T>, Truncated>,
     ) -> io::Result<Vec<T>> {
-        rustix::net::send(&self.0, &message(question), SendFlags::empty())?;
+        rustix::net::send(&self.0, &message(request), SendFlags::empty())?;
         let mut found = Vec::new();
         let mut buffer = vec![0; BUFFER];
         loop {
@@ -96,7 +96,7 @@ impl Socket {
             if whole > received {
                 return Err(senseless());
             }
-            if read(&buffer[..received], question.answer, &parse, &mut found)? {
+            if read(&buffer[..received], request.answer, &parse, &mut found)? {
                 return Ok(found);
             }
         }
@@ -113,18 +113,18 @@ fn senseless() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "an answer of the kernel about its network makes no sense")
 }
 
-/// A request for everything of a kind.
-fn message(question: Question<'_>) -> Vec<u8> {
+/// A request for all objects of a kind.
+fn message(request: DumpRequest<'_>) -> Vec<u8> {
     let mut message = vec![0; HEADER];
-    message.extend_from_slice(question.body);
+    message.extend_from_slice(request.body);
     let len = message.len() as u32;
     message[..4].copy_from_slice(&len.to_ne_bytes());
-    message[4..6].copy_from_slice(&question.ask.to_ne_bytes());
+    message[4..6].copy_from_slice(&request.ask.to_ne_bytes());
     message[6..8].copy_from_slice(&ASK_FOR_ALL.to_ne_bytes());
     message
 }
 
-/// Reads the messages of one datagram. True when the last of an answer is among them.
+/// Reads the messages of one datagram. Returns true if the last message of a reply is among them.
 fn read<T>(
     datagram: &[u8],
     answer: u16,
@@ -156,17 +156,17 @@ fn read<T>(
     Ok(false)
 }
 
-/// Bytes behind something of `len` bytes up to the next multiple of four.
+/// Bytes of padding after `len` bytes, up to the next multiple of four.
 fn padding(len: usize) -> usize {
     len.wrapping_neg() & 3
 }
 
-/// Calls `take` with the kind and the value of each attribute of the rest of a message.
+/// Calls `take` with the type and the value of each attribute in the rest of a message.
 ///
 /// # Errors
-/// An attribute is cut off, or says that it is shorter than its header.
+/// An attribute is cut off, or claims to be shorter than its header.
 pub fn attributes<'a>(body: &mut Cursor<'a>, mut take: impl FnMut(u16, &'a [u8])) -> Result<(), Truncated> {
-    // NLA_F_NESTED and NLA_F_NET_BYTEORDER are no part of the kind.
+    // NLA_F_NESTED and NLA_F_NET_BYTEORDER are not part of the type.
     const KIND: u16 = 0x3fff;
     while body.remaining() >= ATTRIBUTE {
         let len = usize::from(u16::from_ne_bytes(body.array()?));
@@ -203,7 +203,7 @@ pub(crate) mod tests {
         out
     }
 
-    /// What one datagram holds, and whether the answer ends with it.
+    /// The objects in one datagram, and whether the reply ends with it.
     pub(crate) fn parsed<T>(
         datagram: &[u8],
         kind: u16,
@@ -216,7 +216,7 @@ pub(crate) mod tests {
 
     type Pairs = Vec<(u16, Vec<u8>)>;
 
-    /// The attributes of one answer.
+    /// The attributes of one reply.
     fn pairs(body: &mut Cursor<'_>) -> Result<Option<Pairs>, Truncated> {
         let mut pairs = Vec::new();
         attributes(body, |kind, value| pairs.push((kind, value.to_vec())))?;
@@ -253,7 +253,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_question_has_its_length_and_asks_for_all() {
-        let sent = message(Question { ask: 18, answer: 16, body: &[9; 20] });
+        let sent = message(DumpRequest { ask: 18, answer: 16, body: &[9; 20] });
         assert_eq!((sent.len(), &sent[16..]), (36, &[9; 20][..]));
         assert_eq!(sent[..4], 36u32.to_ne_bytes());
         assert_eq!((&sent[4..6], &sent[6..8]), (&18u16.to_ne_bytes()[..], &0x301u16.to_ne_bytes()[..]));

@@ -1,11 +1,12 @@
-//! The blocking pool: threads that grow on demand, idle out, and take tasks from one bounded queue.
+//! The blocking pool: threads that start on demand, end when idle, and take tasks from one bounded queue.
 //!
-//! Addresses have their turns: each gives one task, however many of it wait. The last threads are for addresses that have none,
-//! so that whoever has much and long work keeps nobody waiting until it is done.
+//! The queue is served round-robin by address: each gives one task in turn, however many of its tasks wait.
+//! The last threads are reserved for addresses of which no task runs, so an address with much long work
+//! delays no other.
 //!
-//! A task that panics is logged and costs nothing but itself; whoever queued it learns of it from what
-//! the task dropped. When the queue is full the task is handed back, and the waker that came with it is
-//! called once there is room.
+//! A task that panics is logged and affects nothing else. The connection that queued it learns of the panic
+//! from the values that the task dropped. If the queue is full, the task is handed back, and the waker that
+//! came with it is called once there is room.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -19,9 +20,9 @@ use parking_lot::{Condvar, Mutex};
 /// One piece of work.
 pub(crate) type Task = Box<dyn FnOnce() + Send>;
 
-/// The pool; threads hold it too, and end when it is closed.
+/// The pool. Its threads hold it too, and end when it is closed.
 pub(crate) struct Pool {
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     work: Condvar,
     ended: Condvar,
     max_threads: usize,
@@ -29,20 +30,20 @@ pub(crate) struct Pool {
     idle: Duration,
 }
 
-/// The part of the threads that only take tasks of addresses of which none runs.
+/// This fraction of the threads only takes tasks of addresses of which none runs.
 const KEPT_PART: usize = 8;
 
-/// Tasks that wait, and how many of each address run.
+/// The tasks that wait, and the number of running ones for each address.
 #[derive(Default)]
 struct Queue {
-    /// Those that have tasks waiting, in the order of their turns.
-    turns: VecDeque<IpAddr>,
+    /// The addresses with waiting tasks, in round-robin order.
+    round_robin: VecDeque<IpAddr>,
     addresses: HashMap<IpAddr, OfAddress>,
     waiting: usize,
     running: usize,
 }
 
-/// The tasks of one address. There is an entry as long as there are any.
+/// The tasks of one address. The entry exists as long as there are any.
 #[derive(Default)]
 struct OfAddress {
     waiting: VecDeque<Task>,
@@ -53,7 +54,7 @@ impl Queue {
     fn push(&mut self, from: IpAddr, task: Task) {
         let own = self.addresses.entry(from).or_default();
         if own.waiting.is_empty() {
-            self.turns.push_back(from);
+            self.round_robin.push_back(from);
         }
         own.waiting.push_back(task);
         self.waiting += 1;
@@ -63,16 +64,16 @@ impl Queue {
         self.addresses.get(&from).is_some_and(|own| !own.waiting.is_empty())
     }
 
-    /// The task whose turn it is. From `shared` running ones on it must be of an address that has none running.
+    /// The next task. From `shared` running tasks on, it must be of an address of which none runs.
     fn pop(&mut self, shared: usize) -> Option<(IpAddr, Task)> {
         let is_free = |from: &IpAddr| self.addresses.get(from).is_some_and(|own| own.running == 0);
-        let at = if self.running < shared { 0 } else { self.turns.iter().position(is_free)? };
-        let from = self.turns.remove(at)?;
+        let at = if self.running < shared { 0 } else { self.round_robin.iter().position(is_free)? };
+        let from = self.round_robin.remove(at)?;
         let own = self.addresses.get_mut(&from)?;
         let task = own.waiting.pop_front()?;
         own.running += 1;
         if !own.waiting.is_empty() {
-            self.turns.push_back(from);
+            self.round_robin.push_back(from);
         }
         self.waiting -= 1;
         self.running += 1;
@@ -88,20 +89,20 @@ impl Queue {
         }
     }
 
-    /// All that wait, which will not run any more.
+    /// Removes all waiting tasks, which will not run any more.
     fn clear(&mut self) -> Vec<Task> {
         let lost = self.addresses.values_mut().flat_map(|own| std::mem::take(&mut own.waiting)).collect();
         self.addresses.retain(|_, own| own.running > 0);
-        self.turns.clear();
+        self.round_robin.clear();
         self.waiting = 0;
         lost
     }
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     queue: Queue,
-    /// Who was turned away and wants to hear of room.
+    /// The wakers of connections that found the queue full.
     turned_away: Vec<Waker>,
     threads: usize,
     idle: usize,
@@ -111,7 +112,7 @@ struct State {
 impl Pool {
     pub(crate) fn new(max_threads: usize, max_queue: usize, idle: Duration) -> Arc<Pool> {
         Arc::new(Pool {
-            state: Mutex::new(State::default()),
+            state: Mutex::new(PoolState::default()),
             work: Condvar::new(),
             ended: Condvar::new(),
             max_threads: max_threads.max(1),
@@ -120,11 +121,11 @@ impl Pool {
         })
     }
 
-    /// Queues `task` of a client at `from`.
+    /// Queues `task` for a client at `from`.
     ///
     /// # Errors
-    /// Hands the task back when the queue is full and has another of the address; `waker` is woken when there is room. A task for
-    /// a closed pool is dropped.
+    /// Hands the task back if the queue is full and already has one of the address. `waker` is called when
+    /// there is room. A task for a closed pool is dropped.
     pub(crate) fn submit(self: &Arc<Pool>, from: IpAddr, task: Task, waker: &Waker) -> Result<(), Task> {
         let mut state = self.state.lock();
         if state.closed {
@@ -148,7 +149,7 @@ impl Pool {
             Err(error) => {
                 tracing::error!(%error, threads = state.threads, "no thread for the blocking pool");
                 if state.threads == 0 {
-                    // Nobody would ever run them; dropping tells those who wait.
+                    // No thread would ever run them. Dropping them informs the connections that wait.
                     let lost = state.queue.clear();
                     drop(state);
                     drop(lost);
@@ -158,7 +159,7 @@ impl Pool {
         Ok(())
     }
 
-    /// A thread's life.
+    /// Runs tasks until the thread ends.
     fn serve(&self) {
         let mut state = self.state.lock();
         loop {
@@ -192,18 +193,18 @@ impl Pool {
         self.ended.notify_all();
     }
 
-    /// Threads that take any task.
+    /// Number of threads that take any task.
     fn shared_threads(&self) -> usize {
         self.max_threads - self.max_threads / KEPT_PART
     }
 
-    /// Threads that exist now.
+    /// Number of threads.
     pub(crate) fn threads(&self) -> usize {
         self.state.lock().threads
     }
 
-    /// Drops what is queued and waits up to `grace` for what runs. False when something still runs; its
-    /// thread ends with it.
+    /// Drops the waiting tasks and waits up to `grace` for the running ones. Returns false if a task still
+    /// runs; its thread ends with it.
     pub(crate) fn close(&self, grace: Duration) -> bool {
         let until = Instant::now() + grace;
         let mut state = self.state.lock();
@@ -222,7 +223,7 @@ impl Pool {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn reason(panic: &(dyn std::any::Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()

@@ -1,5 +1,4 @@
-//! Questions whether bytes have arrived: kept until their time, then held against what the host of the client
-//! has acknowledged.
+//! Delivery receipts: whether the client's host has acknowledged certain bytes by a certain time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,56 +6,58 @@ use tokio::net::TcpStream;
 use wire::Frame;
 use wire::endpoint::Receipt;
 
-/// A question, and where in the connection's stream of replies the bytes end that it is about.
+/// A receipt that was asked for, and the end of its bytes in the connection's stream of replies.
 #[derive(Debug)]
-struct Question {
+struct PendingReceipt {
     token: u64,
     end: u64,
 }
 
-/// An answer for the conversation.
+/// The result of a receipt, for the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct ReceiptResult {
     pub(crate) token: u64,
     pub(crate) arrived: bool,
 }
 
-/// One connection's questions.
+/// The open receipts of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Receipts {
-    /// By the time of the answer (monotonic ns), then in the order in which they were asked.
-    open: BTreeMap<(u64, u64), Question>,
+    /// By the time of the result (monotonic ns), then in the order of the requests.
+    open: BTreeMap<(u64, u64), PendingReceipt>,
     asked: u64,
 }
 
 impl Receipts {
-    /// Takes in what a turn asks about its `frames`, of which the first begins at `start` in the stream.
+    /// Adds the receipts that a batch asks for. They are about its `frames`, the first of which begins at
+    /// `start` in the stream.
     pub(crate) fn ask(&mut self, asked: &mut Vec<Receipt>, frames: &[Frame], start: u64) {
         let (mut counted, mut end) = (0, start);
         for Receipt { token, frames: until, at_ns } in asked.drain(..) {
             let more = frames.get(counted..until).unwrap_or(&[]);
             end += more.iter().map(|frame| frame.len() as u64).sum::<u64>();
             counted = until.max(counted);
-            self.open.insert((at_ns, self.asked), Question { token, end });
+            self.open.insert((at_ns, self.asked), PendingReceipt { token, end });
             self.asked += 1;
         }
     }
 
-    /// When the next question is to be answered (monotonic ns).
+    /// The time of the next result (monotonic ns).
     pub(crate) fn next(&self) -> Option<u64> {
         self.open.first_key_value().map(|(&(at_ns, _), _)| at_ns)
     }
 
-    /// Answers the questions whose time has come, with how many bytes of the stream have arrived.
-    pub(crate) fn answer(&mut self, now_ns: u64, arrived: u64, into: &mut VecDeque<Answer>) {
+    /// Completes the receipts that are due. `arrived` is the number of bytes of the stream that have arrived.
+    pub(crate) fn answer(&mut self, now_ns: u64, arrived: u64, into: &mut VecDeque<ReceiptResult>) {
         while let Some(first) = self.open.first_entry().filter(|first| first.key().0 <= now_ns) {
-            let Question { token, end } = first.remove();
-            into.push_back(Answer { token, arrived: end <= arrived });
+            let PendingReceipt { token, end } = first.remove();
+            into.push_back(ReceiptResult { token, arrived: end <= arrived });
         }
     }
 }
 
-/// Bytes that the host has taken and the client's host has not acknowledged. None when the host does not say.
+/// Bytes that this host has taken and the client's host has not acknowledged. None if the host does not
+/// report it.
 pub(crate) fn unacknowledged(stream: &TcpStream) -> Option<u64> {
     // SAFETY: SIOCOUTQ (the same number as TIOCOUTQ) writes one int, and the getter hands it exactly that.
     #[allow(unsafe_code)]
@@ -92,12 +93,12 @@ mod tests {
         receipts.answer(99, 5000, &mut answers);
         assert!(answers.is_empty());
         receipts.answer(100, 1010, &mut answers);
-        let expected = [1, 2].map(|token| Answer { token, arrived: true });
+        let expected = [1, 2].map(|token| ReceiptResult { token, arrived: true });
         assert_eq!(answers, expected);
         assert_eq!(receipts.next(), Some(200));
         answers.clear();
         receipts.answer(300, 1059, &mut answers);
-        let expected = [(3, true), (4, false)].map(|(token, arrived)| Answer { token, arrived });
+        let expected = [(3, true), (4, false)].map(|(token, arrived)| ReceiptResult { token, arrived });
         assert_eq!(answers, expected);
         assert_eq!(receipts.next(), None);
     }

@@ -1,27 +1,27 @@
-//! Replies on their way out: gathered into one system call, freed as the socket takes them. Where a reply
-//! ends with a piece of a file, that piece is a call of its own.
+//! Replies to be sent: gathered into one system call, and freed as the socket takes them. A piece of a file
+//! at the end of a reply is a call of its own.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use wire::{FileRange, Frame, FramePool, Source};
 
-/// Slices handed to one call in the usual case, on the stack.
+/// The number of slices of a common call, which are on the stack.
 const USUAL: usize = 128;
-/// Slices the host takes in one call (IOV_MAX).
+/// The most slices in one call (IOV_MAX).
 const MOST: usize = 1024;
-/// A queue that once grew beyond this many frames gives its memory back when it is empty.
+/// A queue that once grew beyond this many frames frees its memory when it is empty.
 const KEPT: usize = 512;
 
-/// What the next call sends.
+/// The data of the next sending call.
 pub(crate) enum Piece<'a> {
-    /// Buffers with this many bytes in all. Where there is `more` the next piece follows at once.
+    /// Buffers with this many bytes in all. With `more` the next piece follows at once.
     Buffers { slices: &'a [IoSlice<'a>], bytes: usize, more: bool },
     /// `len` bytes of a file from offset `at`.
     File { file: &'a dyn Source, at: u64, len: usize },
 }
 
-/// One connection's queue.
+/// The queue of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Sends {
     frames: VecDeque<Frame>,
@@ -33,9 +33,9 @@ pub(crate) struct Sends {
     memory: usize,
     /// Bytes that the socket has taken since the connection began.
     taken: u64,
-    /// What stands before the first frame is being fetched from its file.
+    /// Whether the bytes before the first frame are being read from their file.
     away: bool,
-    /// The socket did not take all of it when it was offered, so some of it has been waiting here.
+    /// Whether the socket did not take everything that was offered, so that some of it has waited here.
     held: bool,
 }
 
@@ -54,7 +54,7 @@ impl Sends {
         self.bytes
     }
 
-    /// Bytes of memory that wait here: those of whole buffers, of which an answer may use few.
+    /// Bytes of memory that wait here. Whole buffers count, even if a reply uses little of them.
     pub(crate) fn held(&self) -> usize {
         self.memory
     }
@@ -64,7 +64,7 @@ impl Sends {
         self.taken
     }
 
-    /// Where in the stream of all replies the next one begins that is appended.
+    /// The position in the stream of all replies of the next one to be appended.
     pub(crate) fn end(&self) -> u64 {
         self.taken + self.bytes as u64
     }
@@ -79,13 +79,13 @@ impl Sends {
         !self.frames.is_empty() && !self.away
     }
 
-    /// The socket takes no more for now.
-    pub(crate) fn hold(&mut self) {
+    /// Notes that the socket takes no more for now.
+    pub(crate) fn mark_blocked(&mut self) {
         self.held = true;
     }
 
-    /// Calls `send` with what is to be sent next: everything that is queued up to the first piece of a file and
-    /// up to the host's bound, or that piece. The queue [is ready](Sends::is_ready).
+    /// Calls `send` with the data to be sent next. That is everything in the queue up to the first piece of a
+    /// file and up to the host's bound, or that piece. The queue must [be ready](Sends::is_ready).
     pub(crate) fn gather<T>(&self, send: impl FnOnce(Piece<'_>) -> T) -> T {
         if let Some((file, at, len)) = self.file() {
             return send(Piece::File { file, at, len });
@@ -104,7 +104,7 @@ impl Sends {
         }
     }
 
-    /// What is left of a piece of a file, when that is what comes next.
+    /// The rest of a piece of a file, if that comes next.
     fn file(&self) -> Option<(&dyn Source, u64, usize)> {
         let front = self.frames.front()?;
         let range = front.attached()?;
@@ -122,7 +122,7 @@ impl Sends {
         bytes
     }
 
-    /// The socket took `count` bytes: frees the frames that are through.
+    /// Removes the `count` bytes that the socket took, and frees the frames that are complete.
     pub(crate) fn advance(&mut self, count: usize, pool: &mut FramePool) {
         self.bytes -= count;
         self.taken += count as u64;
@@ -143,13 +143,14 @@ impl Sends {
         }
     }
 
-    /// Whether the piece of a file that comes next has waited here, and has left the host's memory meanwhile.
-    pub(crate) fn has_faded(&self) -> bool {
+    /// Whether the piece of a file that comes next has waited here, and is no longer in the host's page
+    /// cache.
+    pub(crate) fn left_page_cache(&self) -> bool {
         self.held && self.file().is_some_and(|(file, at, len)| !file.is_cached(at, len))
     }
 
-    /// Hands out what is left of the piece of a file that comes next, to be fetched in another way; everything
-    /// waits until [`Sends::put_back`] brings it.
+    /// Takes out the rest of the piece of a file that comes next, to be read in another way. Everything waits
+    /// until [`Sends::put_back`] brings the bytes.
     pub(crate) fn take_file(&mut self, pool: &mut FramePool) -> Option<FileRange> {
         let rest = self.frames.front_mut()?.detach(self.sent)?;
         self.advance(0, pool);
@@ -157,7 +158,7 @@ impl Sends {
         Some(rest)
     }
 
-    /// Takes in the bytes of what was handed out.
+    /// Takes in the bytes of that piece.
     pub(crate) fn put_back(&mut self, bytes: Frame) {
         self.away = false;
         self.memory += bytes.held();
@@ -212,10 +213,10 @@ mod tests {
         }
     }
 
-    /// A file whose bytes are known from their place.
-    struct Known(OwnedFd);
+    /// A file whose bytes are known from their offsets.
+    struct PatternFile(OwnedFd);
 
-    impl Source for Known {
+    impl Source for PatternFile {
         fn fd(&self) -> BorrowedFd<'_> {
             self.0.as_fd()
         }
@@ -231,7 +232,7 @@ mod tests {
             rustix::fs::memfd_create("known", rustix::fs::MemfdFlags::CLOEXEC).expect("a file in memory");
         let known: Vec<u8> = (0..5000).map(|at| (at * 13) as u8).collect();
         assert_eq!(rustix::io::write(&fd, &known), Ok(5000));
-        let file: Arc<dyn Source> = Arc::new(Known(fd));
+        let file: Arc<dyn Source> = Arc::new(PatternFile(fd));
         for step in [1, 3, 50, 1000, 100_000] {
             let (mut sends, mut expected) = queue([5, 9].into_iter());
             for (at, len) in [(0, 10), (70, 1), (4000, 1000), (4990, 30), (6000, 5)] {
@@ -246,7 +247,7 @@ mod tests {
             assert_eq!(sends.bytes(), expected.len());
             while !sends.is_empty() {
                 assert!(sends.is_ready());
-                let faded = sends.has_faded();
+                let faded = sends.left_page_cache();
                 let took = sends.gather(|piece| match piece {
                     Piece::Buffers { slices, bytes, .. } => {
                         let flat: Vec<u8> = slices.iter().flat_map(|s| s.iter().copied()).collect();
@@ -264,7 +265,7 @@ mod tests {
                 });
                 if took > 0 {
                     sends.advance(took, &mut pool);
-                    sends.hold();
+                    sends.mark_blocked();
                     continue;
                 }
                 let rest = sends.take_file(&mut pool).expect("a piece of a file comes next");

@@ -1,4 +1,4 @@
-//! What a program calls: [`serve`] starts the workers, [`Handle`] watches and ends them.
+//! The interface for programs: [`serve`] starts the workers, and [`Handle`] watches and ends them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,39 +8,39 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use wire::endpoint::Service;
 
-use crate::census::{Bounds, Census, Refusals};
 use crate::config::Config;
 use crate::counters::{Counters, Totals};
 use crate::listen::Listeners;
 use crate::pool::Pool;
+use crate::registry::{Bounds, ConnectionRegistry, Refusals};
 use crate::worker::{self, Command};
 
 /// The server could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The host gave no thread, or no epoll, for a worker.
+    /// The host has no thread, or no epoll, for a worker.
     #[error("cannot start worker {worker}: {reason}")]
     Worker {
         /// Its number.
         worker: usize,
-        /// What the host said.
+        /// The host's error.
         #[source]
         reason: std::io::Error,
     },
 }
 
-/// What all workers of one server share.
-pub(crate) struct Shared<S: Service> {
+/// The parts that all workers of one server share.
+pub(crate) struct ServerContext<S: Service> {
     pub(crate) service: Arc<S>,
     pub(crate) config: Config,
     pub(crate) pool: Arc<Pool>,
-    pub(crate) census: Arc<Census>,
+    pub(crate) registry: Arc<ConnectionRegistry>,
     pub(crate) counters: Vec<Counters>,
     workers: Vec<UnboundedSender<Command<S>>>,
 }
 
-impl<S: Service> Shared<S> {
-    /// Asks a worker for something. One that has ended drops it, which closes what it was about.
+impl<S: Service> ServerContext<S> {
+    /// Sends a command to a worker. A worker that has ended drops it, which closes the connection in it.
     pub(crate) fn ask(&self, worker: usize, command: Command<S>) {
         if let Some(sender) = self.workers.get(worker) {
             let _ended = sender.send(command);
@@ -48,46 +48,46 @@ impl<S: Service> Shared<S> {
     }
 }
 
-/// A running server. Dropping it ends the server without grace.
+/// A running server. Dropping it ends the server at once.
 pub struct Handle<S: Service> {
-    shared: Arc<Shared<S>>,
+    shared: Arc<ServerContext<S>>,
     threads: Vec<JoinHandle<usize>>,
     addresses: Vec<SocketAddr>,
 }
 
-/// How a shutdown went.
+/// The result of a shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shutdown {
-    /// Connections that were not at rest when the grace was over.
+    /// Connections that were still busy at the end of the grace time.
     pub cut: usize,
-    /// Whether all jobs ended; one that did not goes on by itself, and its result is lost.
+    /// Whether all jobs have ended. One that has not continues by itself, and its result is lost.
     pub jobs_ended: bool,
 }
 
-/// Serves `service` to whoever connects to `listeners`, on threads of its own.
+/// Serves `service` to all clients that connect to `listeners`, on its own threads.
 ///
 /// # Errors
-/// A worker could not be started; then nothing is served.
+/// A worker could not be started. Nothing is served then.
 pub fn serve<S: Service>(
     listeners: Listeners,
     service: Arc<S>,
     config: Config,
 ) -> Result<Handle<S>, StartError> {
     let count = config.worker_count();
-    // On one processor a client cannot send while its server asks.
+    // On one processor a client cannot send while its server polls.
     let has_others = std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
     let busy_poll = if has_others { config.busy_poll } else { Duration::ZERO };
-    // The priority lane is the one behind them.
+    // The priority lane comes after the workers.
     let (workers, commands): (Vec<_>, Vec<_>) = (0..=count).map(|_| unbounded_channel()).unzip();
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(ServerContext {
         service,
         pool: Pool::new(config.pool_threads, config.pool_queue, config.pool_idle),
-        census: Census::new(count, Bounds::of(&config)),
+        registry: ConnectionRegistry::new(count, Bounds::of(&config)),
         counters: (0..=count).map(|_| Counters::default()).collect(),
         workers,
         config: Config { busy_poll, ..config },
     });
-    // From here on dropping the handle ends what has been started.
+    // From here on dropping the handle ends everything that was started.
     let mut handle =
         Handle { shared, threads: Vec::with_capacity(count + 1), addresses: listeners.local_addresses() };
     for (index, commands) in commands.into_iter().enumerate() {
@@ -126,37 +126,37 @@ impl<S: Service> Handle<S> {
         &self.addresses
     }
 
-    /// Connections now.
+    /// Number of connections.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.shared.census.total()
+        self.shared.registry.total()
     }
 
-    /// Connections now whose client has proved nothing.
+    /// Number of connections of unproved clients: those that have not logged on or made a session.
     #[must_use]
     pub fn unproved_connections(&self) -> usize {
-        self.shared.census.unproved()
+        self.shared.registry.unproved()
     }
 
-    /// Why connections were refused.
+    /// Number of refused connections, by reason.
     #[must_use]
     pub fn refusals(&self) -> Refusals {
-        self.shared.census.refusals()
+        self.shared.registry.refusals()
     }
 
-    /// Connections of each worker now, and of the priority lane behind them.
+    /// Number of connections on each worker, and then on the priority lane.
     #[must_use]
     pub fn connections_by_worker(&self) -> Vec<usize> {
-        self.shared.census.load()
+        self.shared.registry.load()
     }
 
-    /// Threads of the blocking pool now.
+    /// Number of threads of the blocking pool.
     #[must_use]
     pub fn pool_threads(&self) -> usize {
         self.shared.pool.threads()
     }
 
-    /// The counters of each worker, and of the priority lane behind them.
+    /// The counters of each worker, and then of the priority lane.
     #[must_use]
     pub fn totals_by_worker(&self) -> Vec<Totals> {
         self.shared.counters.iter().map(Counters::read).collect()
@@ -168,8 +168,9 @@ impl<S: Service> Handle<S> {
         self.totals_by_worker().into_iter().fold(Totals::default(), |sum, one| sum + one)
     }
 
-    /// Stops accepting and reading, lets batches and jobs in work end, sends what is queued and closes all
-    /// connections, within `grace`; then cuts what is left. Blocks the calling thread meanwhile.
+    /// Stops accepting and reading, lets running batches and jobs end, sends the queued replies and closes
+    /// all connections, within `grace`. Then cuts the remaining connections. Blocks the calling thread
+    /// meanwhile.
     pub fn shutdown(mut self, grace: Duration) -> Shutdown {
         self.end(grace)
     }
@@ -205,8 +206,8 @@ pub(crate) fn descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Raises the process's soft bound on descriptors to the hard one and returns it, since each connection
-/// needs one.
+/// Raises the soft limit of the process on descriptors to the hard one and returns it, since each connection
+/// needs a descriptor.
 pub fn raise_descriptor_limit() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

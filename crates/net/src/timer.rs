@@ -1,4 +1,5 @@
-//! The timer of one connection, there from the beginning: the first deadline may come in the middle of the quickest traffic.
+//! The timer of one connection. It exists from the beginning, since the first deadline may come in the middle
+//! of the quickest traffic.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,7 +10,7 @@ use tokio::time::Sleep;
 
 use crate::clock;
 
-/// Bounds of how long it is set for; at the longest it rings for nothing and is set again.
+/// Bounds of the time that it is set for. At the longest it fires for nothing and is set again.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
@@ -17,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 #[derive(Debug)]
 pub(crate) struct Timer {
     sleep: Pin<Box<Sleep>>,
-    /// The deadline that it rings for (monotonic ns); the maximum when it is not armed.
+    /// The deadline that it fires for (monotonic ns). The maximum if it is not armed.
     armed_ns: u64,
 }
 
@@ -26,7 +27,7 @@ impl Timer {
         Timer { sleep: Box::pin(tokio::time::sleep(LONGEST)), armed_ns: u64::MAX }
     }
 
-    /// Whether it has rung since it was armed.
+    /// Whether it has fired since it was armed.
     pub(crate) fn rang(&mut self) -> bool {
         let rang = self.armed_ns != u64::MAX && self.sleep.is_elapsed();
         if rang {
@@ -35,15 +36,15 @@ impl Timer {
         rang
     }
 
-    /// Makes sure that it rings by `deadline_ns`. A deadline that was put off is met by letting it ring too early, so a busy
-    /// connection does not touch it.
+    /// Makes sure that it fires by `deadline_ns`. If a deadline was postponed, the timer simply fires too
+    /// early, so a busy connection does not touch it.
     pub(crate) fn arm(&mut self, cx: &mut Context<'_>, deadline_ns: Option<u64>) {
         if let Some(at_ns) = deadline_ns.filter(|&at_ns| at_ns < self.armed_ns) {
             self.set(cx, at_ns);
         }
     }
 
-    /// Has it ring at `at_ns` and not before.
+    /// Makes it fire at `at_ns` and not before.
     pub(crate) fn set(&mut self, cx: &mut Context<'_>, at_ns: u64) {
         self.armed_ns = at_ns;
         // Never at once: a deadline that stays in the past must not keep the worker busy.

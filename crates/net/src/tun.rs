@@ -1,5 +1,5 @@
-//! A network device whose other end is this process: what the host sends through it is read here, packet by packet, and
-//! what is written here the host receives (Linux, Documentation/networking/tuntap.rst).
+//! A network device whose other end is this process. It reads, packet by packet, what the host sends through
+//! the device, and the host receives what it writes (Linux, Documentation/networking/tuntap.rst).
 
 use std::fs::OpenOptions;
 use std::io;
@@ -9,16 +9,16 @@ use std::os::unix::fs::OpenOptionsExt;
 /// The longest name of a device, without the final zero.
 const NAME_MAX: usize = libc::IFNAMSIZ - 1;
 
-/// A device of the kind TUN: packets begin with their IP header. It lasts as long as this value.
+/// A device of type TUN: packets begin with their IP header. The device exists as long as this value.
 #[derive(Debug)]
 pub struct Tun(OwnedFd);
 
 impl Tun {
-    /// Makes the device `name` in the network namespace of the calling thread.
+    /// Creates the device `name` in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// What the host says: EPERM without the right to administer networks, EBUSY when there is one of that name;
-    /// `InvalidInput` for a name that no device can have.
+    /// The host's error: EPERM without the right to administer networks, EBUSY if there is a device of that
+    /// name. `InvalidInput` for a name that no device can have.
     pub fn make(name: &str) -> io::Result<Tun> {
         if name.is_empty() || name.len() > NAME_MAX || name.contains(['/', '\0', '%']) {
             return Err(io::Error::new(
@@ -48,18 +48,18 @@ impl Tun {
         Ok(Tun(file.into()))
     }
 
-    /// Takes the next packet, cut to the size of `packet`; its length.
+    /// Reads the next packet, cut to the size of `packet`. Returns its length.
     ///
     /// # Errors
-    /// `WouldBlock` when there is none; else what the host says.
+    /// `WouldBlock` if there is none; otherwise the host's error.
     pub fn read(&self, packet: &mut [u8]) -> io::Result<usize> {
         Ok(rustix::io::read(&self.0, packet)?)
     }
 
-    /// Hands the host a packet.
+    /// Sends a packet to the host.
     ///
     /// # Errors
-    /// EIO while the device is down, EINVAL for what is no IP packet.
+    /// EIO while the device is down, EINVAL for bytes that are no IP packet.
     pub fn write(&self, packet: &[u8]) -> io::Result<()> {
         rustix::io::write(&self.0, packet)?;
         Ok(())

@@ -1,4 +1,4 @@
-//! One worker: a thread with a single-threaded runtime, the connections placed on it, and what they share.
+//! One worker: a thread with a single-threaded runtime, the connections placed on it, and their common parts.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::HashMap;
@@ -18,93 +18,100 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use wire::FileRange;
 use wire::endpoint::{Output, Peer, Service};
 
-use crate::balance::{Balance, Share};
+use crate::balance::{Balance, ConnectionLoad};
 use crate::buffers::Buffers;
-use crate::census::Place;
 use crate::clock;
 use crate::config::Config;
-use crate::connection::{Connection, End, EventOf, Served};
+use crate::connection::{ActiveConnection, Connection, End, EventOf};
 use crate::counters::Counters;
-use crate::effort;
-use crate::lane::{self, Ledger, Occupancy, Standing};
 use crate::mailbox::Post;
 use crate::memory;
+use crate::priority_lane::{self, Ledger, Occupancy, Standing};
+use crate::registry::Registration;
 use crate::sends::Sends;
-use crate::server::Shared;
+use crate::server::ServerContext;
+use crate::thread_work;
 
-/// How often a worker gives back what it does not need.
+/// The interval at which a worker frees unused memory.
 const TIDY_INTERVAL: Duration = Duration::from_secs(5);
-/// Pause after the host refused to accept (usually: no descriptors left), and until a connection is gone that makes room for the next.
+/// The pause after the host refused to accept (usually because no descriptor is left), and the pause until
+/// another connection has made room.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const ROOM_PAUSE: Duration = Duration::from_millis(1);
-/// Connections that are accepted before those that are there have their turn.
+/// Connections to accept before the existing ones are served.
 const ACCEPTS: usize = 512;
-/// How long and how much is taken from a client after the last reply, until it closes too.
+/// The time, and the number of reads, for which a worker reads from a client after the last reply, until the
+/// client closes too.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_READS: usize = 1024;
-/// After so many polls of connections a worker looks which others have become ready; the priority lane after each.
+/// A worker checks for other ready connections after this many polls; the priority lane after each.
 const POLLS: u32 = 61;
 const POLLS_IN_LANE: u32 = 1;
-/// The priority lane asks after so long (ns) in one poll whether the thread waited or was put aside.
+/// If a poll lasts longer than this (ns), the priority lane checks whether the thread waited or was without a
+/// processor.
 const LONG_WAIT_NS: u64 = 1_000_000;
-/// Outputs kept for trips to the pool.
+/// Outputs that are kept for trips to the pool.
 const SPARES: usize = 2;
 
-/// What other threads ask of a worker.
+/// A command of another thread to a worker.
 pub(crate) enum Command<S: Service> {
     /// Accept from this listener.
     Listen(TcpListener),
     /// Start a conversation on this socket.
-    Start(std::net::TcpStream, Peer, Place),
-    /// Go on with a connection of another worker.
+    Start(std::net::TcpStream, Peer, Registration),
+    /// Continue a connection of another worker.
     Adopt(std::net::TcpStream, Box<Connection<S>>),
-    /// Stop accepting and reading, let what is under way end, for this long at most.
+    /// Stop accepting and reading, and let running work end, for at most this time.
     Finish(Duration),
 }
 
-/// What the connections of one worker share. Everything here stays on its thread.
+/// The parts that the connections of one worker share. They stay on its thread.
 pub(crate) struct Worker<S: Service> {
     index: usize,
-    shared: Arc<Shared<S>>,
+    shared: Arc<ServerContext<S>>,
     output: RefCell<Output<EventOf<S>>>,
     spares: RefCell<Vec<Output<EventOf<S>>>>,
     buffers: RefCell<Buffers>,
     balance: RefCell<Balance>,
-    /// How much it works, and as the priority lane for whom.
+    /// The worker's share of working time, and in the priority lane the time of each principal.
     occupancy: RefCell<Occupancy>,
     ledger: RefCell<Ledger>,
-    /// For how long the priority lane had been put aside when that was looked at last (ns).
+    /// The time for which the priority lane had been without a processor at the last look (ns).
     put_aside_ns: Cell<u64>,
     /// Mailboxes of the connections that are here.
     posts: RefCell<HashMap<u64, Arc<Post<S::Conversation>>>>,
     next_id: Cell<u64>,
     finishing: Cell<bool>,
-    /// For how long its connections asked for requests that had not come (ns): no work, and no reason to send any of them away.
+    /// The time for which its connections polled for requests that had not arrived (ns). It is no work, and
+    /// no reason to move a connection away.
     busy_polled_ns: Cell<u64>,
-    /// Told whenever a connection leaves.
+    /// Notified whenever a connection leaves.
     left: Notify,
 }
 
-/// A worker's runtime, made on the worker's thread; it counts how often it goes to wait.
-pub(crate) fn runtime<S: Service>(index: usize, shared: &Arc<Shared<S>>) -> std::io::Result<LocalRuntime> {
+/// The runtime of a worker, created on the worker's thread. It counts how often the worker waits.
+pub(crate) fn runtime<S: Service>(
+    index: usize,
+    shared: &Arc<ServerContext<S>>,
+) -> std::io::Result<LocalRuntime> {
     let shared = Arc::clone(shared);
-    let is_lane = index == shared.census.lane().worker();
+    let is_lane = index == shared.registry.lane().worker();
     Builder::new_current_thread()
         .event_interval(if is_lane { POLLS_IN_LANE } else { POLLS })
         .enable_io()
         .enable_time()
         .on_thread_park(move || {
             shared.counters[index].wait_calls.add(1);
-            lane::wait_begins(clock::mono_ns());
+            priority_lane::wait_begins(clock::mono_ns());
         })
-        .on_thread_unpark(|| lane::wait_ends(clock::mono_ns()))
+        .on_thread_unpark(|| priority_lane::wait_ends(clock::mono_ns()))
         .build_local(LocalOptions::default())
 }
 
-/// Serves until it is told to finish. Returns how many connections had to be cut.
+/// Serves until it is told to finish. Returns the number of connections that had to be cut.
 pub(crate) fn run<S: Service>(
     index: usize,
-    shared: Arc<Shared<S>>,
+    shared: Arc<ServerContext<S>>,
     runtime: LocalRuntime,
     commands: UnboundedReceiver<Command<S>>,
 ) -> usize {
@@ -125,7 +132,7 @@ pub(crate) fn run<S: Service>(
         left: Notify::new(),
     });
     let cut = runtime.block_on(Rc::clone(&worker).serve(commands));
-    // Ends the tasks that are left; each says good-bye to its conversation.
+    // Ends the remaining tasks. Each ends its conversation.
     drop(runtime);
     cut
 }
@@ -144,26 +151,26 @@ impl<S: Service> Worker<S> {
         self.finishing.get()
     }
 
-    /// The output that all its connections use in turn, so that they share its buffers.
+    /// The output that all connections of the worker use in turn, so that they share its buffers.
     pub(crate) fn output(&self) -> RefMut<'_, Output<EventOf<S>>> {
         self.output.borrow_mut()
     }
 
-    /// Whether it is the priority lane.
+    /// Whether this worker is the priority lane.
     pub(crate) fn is_lane(&self) -> bool {
-        self.index == self.shared.census.lane().worker()
+        self.index == self.shared.registry.lane().worker()
     }
 
-    /// Charges a principal in the priority lane for what `work` takes of the processor, and for long waits in it.
+    /// Charges a principal in the priority lane for the processor time of `work`, and for long waits in it.
     pub(crate) fn charge<R>(&self, standing: Option<&Arc<Standing>>, work: impl FnOnce() -> R) -> R {
         let Some(standing) = standing else { return work() };
-        let (began_ns, before_ns) = (clock::mono_ns(), effort::cpu_ns());
+        let (began_ns, before_ns) = (clock::mono_ns(), thread_work::cpu_ns());
         let result = work();
         let now_ns = clock::mono_ns();
-        let mut took_ns = effort::cpu_ns().saturating_sub(before_ns);
+        let mut took_ns = thread_work::cpu_ns().saturating_sub(before_ns);
         let away_ns = now_ns.saturating_sub(began_ns).saturating_sub(took_ns);
         if away_ns > LONG_WAIT_NS
-            && let Some(put_aside_ns) = effort::put_aside_ns()
+            && let Some(put_aside_ns) = thread_work::put_aside_ns()
         {
             let aside_ns = put_aside_ns.saturating_sub(self.put_aside_ns.replace(put_aside_ns));
             took_ns += away_ns.saturating_sub(aside_ns);
@@ -172,33 +179,35 @@ impl<S: Service> Worker<S> {
         result
     }
 
-    /// Counts the time in which a connection asked for a request that had not come.
+    /// Counts the time in which a connection polled for a request that had not arrived.
     pub(crate) fn polled_busily(&self, spent_ns: u64) {
         self.busy_polled_ns.set(self.busy_polled_ns.get() + spent_ns);
-        lane::waited(spent_ns);
+        priority_lane::waited(spent_ns);
     }
 
-    /// Counts a turn of a connection here. The worker that it is to go to, when there is too much to do for this one.
-    pub(crate) fn counted(&self, share: &mut Share, took_ns: u64, ended_ns: u64) -> Option<usize> {
-        // The lane gives nothing to others but by its own rule. One that ends serves what it has to its end.
+    /// Counts a batch of a connection here. Returns the worker to move the connection to, if this one has too
+    /// much work.
+    pub(crate) fn counted(&self, share: &mut ConnectionLoad, took_ns: u64, ended_ns: u64) -> Option<usize> {
+        // The lane moves connections only by its own rule. A worker that ends serves its connections to the
+        // end.
         if self.is_lane() || self.is_finishing() {
             return None;
         }
-        self.occupancy.borrow_mut().tell(self.shared.census.lane(), ended_ns);
-        if self.shared.census.has_one_worker() {
+        self.occupancy.borrow_mut().update_lane(self.shared.registry.lane(), ended_ns);
+        if self.shared.registry.has_one_worker() {
             return None;
         }
         let mut balance = self.balance.borrow_mut();
         if balance.count(share, took_ns, ended_ns) {
-            let worked_ns = effort::cpu_ns().saturating_sub(self.busy_polled_ns.get());
-            let busy = balance.end_span(ended_ns, worked_ns, effort::idle_ns);
-            self.shared.census.say(self.index, busy, ended_ns);
+            let worked_ns = thread_work::cpu_ns().saturating_sub(self.busy_polled_ns.get());
+            let busy = balance.end_span(ended_ns, worked_ns, thread_work::idle_ns);
+            self.shared.registry.report_load(self.index, busy, ended_ns);
         }
-        if !balance.gives() {
+        if !balance.moves_one() {
             return None;
         }
-        let target = self.shared.census.idlest(self.index, balance.room_for(share)?, ended_ns)?;
-        balance.relieved();
+        let target = self.shared.registry.idlest(self.index, balance.room_for(share)?, ended_ns)?;
+        balance.connection_moved();
         Some(target)
     }
 
@@ -211,7 +220,7 @@ impl<S: Service> Worker<S> {
         self.spares.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// Takes it back.
+    /// Returns such an output.
     pub(crate) fn give_spare(&self, out: Output<EventOf<S>>) {
         let mut spares = self.spares.borrow_mut();
         if spares.len() < SPARES {
@@ -219,7 +228,8 @@ impl<S: Service> Worker<S> {
         }
     }
 
-    /// The socket took `count` bytes: their frames go back to the pool that serves such connections.
+    /// Handles `count` bytes that the socket took. Their frames return to the pool that serves such
+    /// connections.
     pub(crate) fn give_back(&self, sends: &mut Sends, count: usize, hops: bool) {
         let mut spares = self.spares.borrow_mut();
         match spares.last_mut() {
@@ -228,7 +238,7 @@ impl<S: Service> Worker<S> {
         }
     }
 
-    /// Takes what is left of the next piece of a file out of the queue.
+    /// Takes the rest of the next piece of a file out of the queue.
     pub(crate) fn take_file(&self, sends: &mut Sends) -> Option<FileRange> {
         sends.take_file(&mut self.output.borrow_mut().pool)
     }
@@ -249,7 +259,7 @@ impl<S: Service> Worker<S> {
                     let accepting = Rc::clone(&self).accept_all(listener);
                     listening.push(tokio::task::spawn_local(accepting).abort_handle());
                 }
-                Some(Command::Start(stream, peer, place)) => self.start(stream, peer, place),
+                Some(Command::Start(stream, peer, registration)) => self.start(stream, peer, registration),
                 Some(Command::Adopt(stream, connection)) => self.adopt(stream, connection),
                 Some(Command::Finish(grace)) => {
                     listening.iter().for_each(tokio::task::AbortHandle::abort);
@@ -260,7 +270,7 @@ impl<S: Service> Worker<S> {
         }
     }
 
-    /// Gives back what the worker does not need. One that has been idle lets go of its buffers too.
+    /// Frees unused memory. A worker that has been idle frees its buffers too.
     fn tidy(&self, is_idle: bool) {
         if is_idle {
             self.buffers.borrow_mut().clear();
@@ -281,7 +291,7 @@ impl<S: Service> Worker<S> {
             }
         });
         let ended = poll_fn(|cx| {
-            // A connection that was on its way here ends here.
+            // A connection that was on its way to this worker ends here.
             while let Poll::Ready(Some(command)) = commands.poll_recv(cx) {
                 if let Command::Adopt(stream, connection) = command {
                     self.adopt(stream, connection);
@@ -305,7 +315,7 @@ impl<S: Service> Worker<S> {
                 return;
             }
         };
-        // Said once for each time of trouble, not ten times a second.
+        // Logged once for each time of trouble, not ten times a second.
         let mut troubled = false;
         for count in 1usize.. {
             if count.is_multiple_of(ACCEPTS) {
@@ -330,25 +340,26 @@ impl<S: Service> Worker<S> {
                     }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
-                // Nothing left; wait for more.
+                // None left; wait for more.
                 Err(_) => {}
             }
         }
     }
 
     fn makes_room(&self) -> bool {
-        self.shared.census.make_room(clock::mono_ns())
+        self.shared.registry.make_room(clock::mono_ns())
     }
 
-    /// Checks the bounds and hands the socket to the worker that has room; over a bound it is closed.
+    /// Checks the bounds and hands the socket to the worker with most room. A connection over a bound is
+    /// closed.
     fn admit(&self, stream: std::net::TcpStream, remote: SocketAddr) {
         let descriptor = u64::try_from(stream.as_raw_fd()).unwrap_or(0);
-        let place = match self.shared.census.admit(remote.ip(), descriptor, clock::mono_ns()) {
-            Ok(place) => place,
+        let registration = match self.shared.registry.admit(remote.ip(), descriptor, clock::mono_ns()) {
+            Ok(registration) => registration,
             Err(refused) => {
                 self.counters().refused.add(1);
                 let (why, connections) = (refused.why.text(), refused.connections);
-                match refused.is_told {
+                match refused.is_logged {
                     true => tracing::warn!(address = %remote.ip(), connections, "connection refused: {why}"),
                     false => tracing::debug!(%remote, connections, "connection refused: {why}"),
                 }
@@ -357,20 +368,20 @@ impl<S: Service> Worker<S> {
         };
         self.counters().accepted.add(1);
         let prepared = prepare(&stream, &self.shared.config).and_then(|()| stream.local_addr());
-        // A client that is gone already is no news.
+        // It is no news if the client is gone already.
         let Ok(local) = prepared else { return };
         let peer = Peer { local, remote };
-        self.shared.ask(place.worker(), Command::Start(stream, peer, place));
+        self.shared.ask(registration.worker(), Command::Start(stream, peer, registration));
     }
 
-    fn start(self: &Rc<Self>, stream: std::net::TcpStream, peer: Peer, place: Place) {
+    fn start(self: &Rc<Self>, stream: std::net::TcpStream, peer: Peer, registration: Registration) {
         let worker = Rc::clone(self);
-        // In the task, so that a service that panics costs this connection only.
+        // In the task, so that a service that panics affects only this connection.
         tokio::task::spawn_local(async move {
             let Ok(stream) = TcpStream::from_std(stream) else {
                 return;
             };
-            if let Some(connection) = Connection::accept(&worker.shared, place, peer) {
+            if let Some(connection) = Connection::accept(&worker.shared, registration, peer) {
                 let here = Here::new(&worker, connection.post());
                 worker.drive(connection, stream, here).await;
             }
@@ -391,10 +402,10 @@ impl<S: Service> Worker<S> {
 
     /// Serves one connection until it leaves.
     async fn drive(self: Rc<Self>, connection: Box<Connection<S>>, stream: TcpStream, _here: Here<S>) {
-        let mut served = Served::new(connection, stream, Rc::clone(&self));
+        let mut served = ActiveConnection::new(connection, stream, Rc::clone(&self));
         // Unconstrained: a round is bounded by itself, and the timer must be registered when it is polled.
         let end = tokio::task::unconstrained(poll_fn(|cx| served.poll(cx))).await;
-        let Served { mut connection, stream, .. } = served;
+        let ActiveConnection { mut connection, stream, .. } = served;
         let remote = connection.peer().remote;
         match end {
             End::Closed(why) => tracing::debug!(%remote, why, "connection closed"),
@@ -415,8 +426,8 @@ impl<S: Service> Worker<S> {
     }
 }
 
-/// Ends our side, then takes what the client still sends until it ends its own: closing a socket with
-/// unread bytes makes the host throw away replies that are on their way.
+/// Closes this side, then reads until the client closes its own. Closing a socket with unread bytes makes the
+/// host discard replies that are still to be delivered.
 async fn part(stream: &TcpStream) {
     if rustix::net::shutdown(stream, rustix::net::Shutdown::Write).is_err() {
         return;
@@ -437,7 +448,7 @@ async fn part(stream: &TcpStream) {
     }
 }
 
-/// Notes that a connection is on this worker, for as long as it is.
+/// Notes that a connection is on this worker, until it is dropped.
 struct Here<S: Service> {
     worker: Rc<Worker<S>>,
     id: u64,
@@ -459,19 +470,19 @@ impl<S: Service> Drop for Here<S> {
     }
 }
 
-/// Whether accepting failed because of the client, so that the next may be tried at once.
+/// Whether accepting failed because of the client, so that the next one may be tried at once.
 fn is_of_one_client(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
-/// Whether this process, or the host, has no descriptor left.
+/// Whether this process or the host has no descriptor left.
 fn is_short_of_descriptors(error: &std::io::Error) -> bool {
     use rustix::io::Errno;
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
-/// Sets what every connection's socket has.
+/// Sets the options that every connection's socket has.
 fn prepare(stream: &std::net::TcpStream, config: &Config) -> std::io::Result<()> {
     use rustix::net::sockopt;
     stream.set_nonblocking(true)?;

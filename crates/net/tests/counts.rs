@@ -1,5 +1,5 @@
-//! What must not drift: allocations and system calls for an echoed record in the steady state. Alone in
-//! its program, since it counts the allocations of all threads of the transport.
+//! Bounds that must not drift: allocations and system calls for an echoed record in the steady state. This is
+//! the only test in its program, since it counts the allocations of all threads of the transport.
 
 mod common;
 
@@ -12,17 +12,17 @@ use testkit::allocations::{ALLOCATIONS, Counting};
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Requests on their way at once.
+/// Requests in flight at once.
 const DEPTH: usize = 32;
 const ROUNDS: usize = 200;
 
-/// Sends `batch` and takes `answer` bytes.
+/// Sends `batch` and reads `answer` bytes.
 fn exchange(client: &mut Client, batch: &[u8], answer: &mut [u8]) {
     client.0.write_all(batch).expect("it takes the batch");
     client.0.read_exact(answer).expect("the answers");
 }
 
-/// One test, so that nothing else runs meanwhile.
+/// A single test, so that nothing else runs meanwhile.
 #[test]
 fn the_steady_state_allocates_nothing_and_makes_few_calls() {
     let tricks = Tricks::new();
@@ -48,10 +48,10 @@ fn the_steady_state_allocates_nothing_and_makes_few_calls() {
         + (after.writev_calls - before.writev_calls)
         + (after.wait_calls - before.wait_calls);
     let rounds = ROUNDS as u64;
-    // Three for each batch; the last wait may not be counted yet, and a busy host may cut a few batches.
+    // Three for each batch. The last wait may not be counted yet, and a busy host may split a few batches.
     assert!(calls <= 3 * rounds + rounds / 5, "{calls} system calls for {rounds} batches of {DEPTH}");
 
-    // Large records: received straight into their own buffer but for the first few KiB.
+    // Large records are received straight into their own buffer, except for the first few KiB.
     let large = record(&echo_body(1 << 20, 9));
     let mut answer = vec![0; large.len()];
     (0..20).for_each(|_| exchange(&mut client, &large, &mut answer));
@@ -65,11 +65,13 @@ fn the_steady_state_allocates_nothing_and_makes_few_calls() {
     assert!(answer == large);
     assert_eq!(allocated, 0, "allocations for {ROUNDS} large records");
     assert!(copied <= rounds * 4096, "{copied} bytes copied for {ROUNDS} MiB");
-    // One for its head, one for the rest once it has come; the last call of some finds that more is behind it.
+    // One call for its head, one for the rest once it has arrived. For some records the last call finds that
+    // more follows.
     assert!(calls <= 3 * rounds, "{calls} receiving calls for {ROUNDS} large records");
     assert_eq!(after.ack_calls, before.ack_calls, "whoever writes records at once is not helped");
 
-    // A record in three pieces, of which Nagle's algorithm holds back the second until the first is acknowledged: one call.
+    // A record in three pieces. Nagle's algorithm holds the second back until the first is acknowledged: one
+    // call.
     client.0.set_nodelay(false).expect("a delay can be set");
     let small = record(&echo_body(113, 3));
     let mut answer = vec![0; small.len()];
@@ -81,6 +83,6 @@ fn the_steady_state_allocates_nothing_and_makes_few_calls() {
     }
     let (took, calls) = (began.elapsed(), server.totals().ack_calls - after.ack_calls);
     assert!((1..=rounds).contains(&calls), "{calls} calls that acknowledge for {ROUNDS} records");
-    // A host that delays its acknowledgements does it by 40 ms for each record.
+    // A host that delays its acknowledgements takes 40 ms for each record.
     assert!(took.as_millis() < 20 * u128::from(rounds), "{took:?} for {ROUNDS} records");
 }

@@ -38,8 +38,8 @@ fn a_record_may_come_byte_by_byte_and_between_keep_alives() {
     assert_eq!(client.receive().expect("an answer"), b"e-two");
 }
 
-/// Nagle's algorithm holds the second piece of a record back until the first is acknowledged, which a host delays by 40 ms unless
-/// it is told not to.
+/// Nagle's algorithm holds the second piece of a record back until the first is acknowledged. A host delays
+/// that by 40 ms unless it is told not to.
 #[test]
 fn a_record_in_pieces_does_not_wait_for_a_delayed_acknowledgement() {
     const RECORDS: u32 = 50;
@@ -84,7 +84,7 @@ fn an_event_is_answered_after_the_message_that_caused_it() {
 
 #[test]
 fn an_event_leaves_between_the_answer_to_its_message_and_the_next_one() {
-    // Inline, and on the pool: where every turn is slow, all but the first run there.
+    // Inline, and on the pool: if every batch is slow, all but the first run there.
     for slow_call in [Duration::from_secs(10), Duration::ZERO] {
         let tricks = Tricks::new();
         let (server, address) = start(&tricks, Config { slow_call, ..workers(1) });
@@ -145,7 +145,7 @@ fn events_from_many_threads_all_arrive_while_records_flow() {
             std::thread::spawn(move || {
                 for number in 0..EVENTS {
                     assert!(mailbox.post(format!("{thread} {number}").into_bytes()));
-                    // Lets the connection fall asleep now and then, so that waking it is tried too.
+                    // Lets the connection fall asleep now and then, so that waking it is tested too.
                     if number % 64 == 0 {
                         std::thread::yield_now();
                     }
@@ -155,7 +155,8 @@ fn events_from_many_threads_all_arrive_while_records_flow() {
         .collect();
     let (mut next, mut echoes) = ([0; THREADS], 0);
     client.send(b"e");
-    // On a busy host all may be posted before the first record is sent; its answer then comes last.
+    // On a busy host all events may be posted before the first record is sent. The answer to that comes last
+    // then.
     while next.iter().sum::<usize>() < THREADS * EVENTS || echoes == 0 {
         let answer = client.receive().expect("no event and no answer is lost");
         if answer == b"e" {
@@ -211,7 +212,7 @@ fn an_answer_leaves_behind_what_others_are_told_because_of_it() {
                 other.0.set_nonblocking(false).expect("it can be set");
             }
         }
-        // Two that tell each other at the same time do not wait: there would be no end.
+        // Two connections that notify each other at the same time do not wait: that would never end.
         for _ in 0..20 {
             let began = Instant::now();
             others.truncate(1);
@@ -235,7 +236,8 @@ fn an_answer_does_not_wait_for_ever_for_others_to_be_told() {
     let began = Instant::now();
     assert_eq!(asking.ask(b"a change"), b"a change");
     assert!(began.elapsed() < Duration::from_secs(5));
-    // It is told all the same, behind its own answer or, where its thread took that up late, before.
+    // It is notified all the same: after its own answer, or before that if its thread handled the record
+    // late.
     let heard = [0, 1].map(|_| stuck.receive().expect("its own answer and a word"));
     assert!(heard.contains(&b"a change".to_vec()));
 }

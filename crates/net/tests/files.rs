@@ -2,18 +2,18 @@
 
 mod common;
 
-use common::{Client, Held, Tricks, ask, file_byte, record, start, workers};
+use common::{Client, FileResidency, Tricks, ask, file_byte, record, start, workers};
 use std::io::Write;
 
 /// Asks for a piece of this many bytes.
-fn request(held: Held, len: usize) -> Vec<u8> {
+fn request(held: FileResidency, len: usize) -> Vec<u8> {
     let mut body = vec![ask::FILE, held as u8];
     body.extend(u32::try_from(len).expect("small enough").to_be_bytes());
     record(&body)
 }
 
-fn expected(held: Held, len: usize) -> Vec<u8> {
-    let there = if matches!(held, Held::Half) { len / 2 } else { len };
+fn expected(held: FileResidency, len: usize) -> Vec<u8> {
+    let there = if matches!(held, FileResidency::Half) { len / 2 } else { len };
     let data = (0..len).map(|at| if at < there { file_byte(at) } else { 0 });
     std::iter::once(held as u8).chain(data).collect()
 }
@@ -27,14 +27,14 @@ fn pieces_of_files_come_whole_and_in_order_between_other_replies() {
     let lens = [1, 100, 4096, 70_000, 1 << 20];
     for len in lens {
         batch.extend(record(b"e-before"));
-        batch.extend(request(Held::Whole, len));
-        batch.extend(request(Held::Half, len));
+        batch.extend(request(FileResidency::Whole, len));
+        batch.extend(request(FileResidency::Half, len));
     }
     client.0.write_all(&batch).expect("it takes them");
     for len in lens {
         assert_eq!(client.receive().expect("an echo"), b"e-before");
-        assert!(client.receive().expect("a piece") == expected(Held::Whole, len), "{len}");
-        assert!(client.receive().expect("half a piece") == expected(Held::Half, len), "{len}");
+        assert!(client.receive().expect("a piece") == expected(FileResidency::Whole, len), "{len}");
+        assert!(client.receive().expect("half a piece") == expected(FileResidency::Half, len), "{len}");
     }
     assert_eq!(server.totals().panics, 0);
 }
@@ -45,12 +45,12 @@ fn what_left_memory_while_the_client_was_slow_is_read_by_the_pool() {
     let tricks = Tricks::new();
     let (_server, address) = start(&tricks, workers(1));
     let mut client = Client::connect(address);
-    // More than a socket takes, so that some of it has to wait.
-    for held in [Held::Fading, Held::Whole, Held::Fading, Held::Half] {
+    // More than a socket takes, so some of it has to wait.
+    for held in [FileResidency::Fading, FileResidency::Whole, FileResidency::Fading, FileResidency::Half] {
         client.0.write_all(&request(held, LEN)).expect("it takes it");
     }
     client.send(b"e-behind");
-    for held in [Held::Fading, Held::Whole, Held::Fading, Held::Half] {
+    for held in [FileResidency::Fading, FileResidency::Whole, FileResidency::Fading, FileResidency::Half] {
         assert!(client.receive().expect("a piece") == expected(held, LEN));
     }
     assert_eq!(client.receive().expect("an echo"), b"e-behind");
@@ -62,7 +62,7 @@ fn a_file_that_gives_nothing_costs_the_connection_and_nobody_else_anything() {
     let (server, address) = start(&tricks, workers(1));
     let mut other = Client::connect(address);
     let mut client = Client::connect(address);
-    client.0.write_all(&request(Held::Unreadable, 5000)).expect("it takes it");
+    client.0.write_all(&request(FileResidency::Unreadable, 5000)).expect("it takes it");
     assert!(client.is_closed());
     assert_eq!(other.ask(b"e-still"), b"e-still");
     assert_eq!(server.totals().records, 2);

@@ -1,11 +1,11 @@
-//! What 2,000 idle connections cost in memory. Alone in its program, since it measures the process.
+//! The memory of 2,000 idle connections. This is the only test in its program, since it measures the process.
 
 mod common;
 
 use common::{Client, Tricks, start, workers};
 
 const CONNECTIONS: usize = 2000;
-/// Bytes for each idle connection in the transport, of the 32 KiB that one may cost with its session.
+/// Bytes of the transport for each idle connection. With its session, one may cost 32 KiB.
 const BOUND: usize = 4 * 1024;
 
 /// Resident bytes of this process.
@@ -28,7 +28,7 @@ fn idle_connections_hold_no_buffers() {
     let before = resident();
     for number in 0..CONNECTIONS {
         let mut client = Client::connect(address);
-        // Whole records, and one in two parts, so that every buffer has been in use.
+        // Whole records, and one in two parts, so that every buffer has been used.
         assert_eq!(client.ask(b"e-idle").len(), 6);
         client.send(&common::echo_body(6000, number as u8));
         assert_eq!(client.receive().expect("an answer").len(), 6000);

@@ -1,4 +1,4 @@
-//! What hostile, slow and unlucky clients may do, and that it costs nobody else anything.
+//! Hostile, slow and unlucky clients, and that they do not affect others.
 
 mod common;
 
@@ -83,7 +83,7 @@ fn a_client_that_stops_reading_is_not_read_and_then_closed() {
     let requests: Vec<u8> = (0..200).flat_map(|_| record(&produce)).collect();
     greedy.0.write_all(&requests).expect("requests are small");
     wait_until("it is closed", || server.connections() == 1);
-    // Replies of 1 MiB: the bound, one batch more, and what the sockets hold.
+    // Replies of 1 MiB: the bound, one more batch, and the bytes in the sockets.
     let answered = server.totals().records as usize;
     let in_sockets = server.totals().bytes_sent as usize;
     assert!(answered << 20 <= in_sockets + MAX_QUEUED_REPLY_BYTES + (4 << 20), "{answered}, {in_sockets}");
@@ -206,7 +206,7 @@ fn a_connection_that_does_not_keep_up_with_its_events_is_given_up() {
     let mut stuck = Client::connect(address);
     assert_eq!(stuck.ask(b"e"), b"e");
     let mailbox = tricks.mailboxes.lock().expect("no panic inside")[0].clone();
-    // The client reads nothing: first replies queue up to their bound, then events to theirs.
+    // The client reads nothing. First replies queue up to their bound, then events to theirs.
     let event = vec![b'x'; 1024];
     let taken = (0..1_000_000).take_while(|_| mailbox.post(event.clone())).count();
     assert!(taken < 500_000, "{taken} events were taken");
@@ -214,7 +214,7 @@ fn a_connection_that_does_not_keep_up_with_its_events_is_given_up() {
     assert_eq!(tricks.closed.load(SeqCst), 1);
 }
 
-/// Asks for `len` bytes, and after `wait_ms` whether they have arrived.
+/// Asks for `len` bytes, and for a receipt after `wait_ms`.
 fn receipt(wait_ms: u8, len: u32) -> Vec<u8> {
     [&[ask::RECEIPT, wait_ms][..], &len.to_be_bytes()].concat()
 }
@@ -225,7 +225,7 @@ fn a_receipt_tells_whether_the_clients_host_has_taken_the_bytes() {
     let tricks = Tricks::new();
     let (_server, address) = start(&tricks, workers(1));
     let mut client = Client::connect(address);
-    // What fits into the client's host is there, although nobody has read it when the question is answered.
+    // The bytes that fit into the client's host have arrived, although nobody has read them yet.
     client.send(&receipt(100, 1000));
     wait_until("the question is answered", || tricks.receipts.load(SeqCst) == 1);
     assert_eq!(client.receive().expect("the bytes").len(), 1000);

@@ -1,4 +1,4 @@
-//! What clients that do not read their answers may cost, and what one address may take.
+//! The cost of clients that do not read their replies, and the bounds of one address.
 
 mod common;
 
@@ -36,7 +36,7 @@ fn what_a_stranger_leaves_unread_is_bounded_by_the_memory_it_takes() {
     wait_until("it is choked", || backlog.held() > 256 << 10);
     assert!(backlog.held() <= 1 << 20, "{} are held", backlog.held());
     assert_eq!(server.unproved_connections(), 1);
-    // Others notice nothing, and afterwards nothing is left.
+    // Others notice nothing, and nothing is left afterwards.
     assert_eq!(Client::connect(address).ask(b"e"), b"e");
     drop(stranger);
     wait_until("nothing is held", || backlog.held() == 0);
@@ -68,7 +68,7 @@ fn a_refusal_does_not_keep_the_room_of_the_data_that_was_asked_for() {
     let (_server, address) = start(&tricks, Config { backlog: Arc::clone(&backlog), ..workers(1) });
     let mut client = Client::connect(address);
     flood(&mut client, &record(&[ask::ROOMY]));
-    // A buffer of a MiB for each answer would come to gibibytes.
+    // With a buffer of a MiB for each answer the sum would be gibibytes.
     assert!(backlog.held() < 20 << 20, "{} are held", backlog.held());
 }
 
@@ -81,7 +81,7 @@ fn one_address_has_few_connections_that_have_proved_nothing() {
     wait_until("they are there", || server.unproved_connections() == 64);
     assert!(Client::connect(address).is_closed());
     assert_eq!(server.refusals().unproved, 1);
-    // Who proves itself makes room for others of its address.
+    // A client that proves itself makes room for others of its address.
     for client in &mut strangers {
         assert_eq!(client.ask(&[ask::PLACE, 1]), [ask::PLACE, 1]);
     }

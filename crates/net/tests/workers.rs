@@ -31,12 +31,12 @@ fn connections_of_one_client_begin_on_one_worker_and_clients_on_different_ones()
 fn a_connection_moves_once_and_loses_nothing() {
     let tricks = Tricks::new();
     let (server, address) = start(&tricks, workers(2));
-    // They begin on different workers, so that the key has to move the second.
+    // They begin on different workers, so the key has to move the second.
     let mut pair = [Client::connect(address), Client::connect(address)];
     let [first, second] = &mut pair;
     assert_ne!(first.ask(&[ask::THREAD, 0]), second.ask(&[ask::THREAD, 0]));
     for client in &mut pair {
-        // The request behind the one that moves it, and half of a third, travel along.
+        // The request after the one that moves the connection, and half of a third, travel along.
         let third = record(&echo_body(100_000, 3));
         let mut bytes = record(&[ask::PLACE, 9]);
         bytes.extend(record(b"e-behind"));
@@ -46,7 +46,7 @@ fn a_connection_moves_once_and_loses_nothing() {
         assert_eq!(client.receive().expect("an answer"), b"e-behind");
         client.0.write_all(&third[50_000..]).expect("it takes them");
         assert_eq!(client.receive().expect("an answer"), echo_body(100_000, 3));
-        // A second wish is not granted.
+        // A second placement is not granted.
         assert_eq!(client.ask(&[ask::PLACE, 10]), [ask::PLACE, 10]);
         assert_eq!(client.ask(&[ask::EVENT]), [ask::EVENT]);
         assert_eq!(client.receive().expect("the event finds it"), b"event");
@@ -62,7 +62,7 @@ fn slow_calls_leave_the_worker_and_come_back_when_quick() {
     let mut client = Client::connect(address);
     let name = |client: &mut Client, busy_ms: u8| client.ask(&[ask::THREAD, busy_ms]);
     assert_eq!(name(&mut client, 0), b"trunkline-net-0");
-    // One slow batch proves nothing yet.
+    // One slow batch does not prove anything yet.
     assert_eq!(name(&mut client, 30), b"trunkline-net-0");
     assert_eq!(name(&mut client, 30), b"trunkline-net-0");
     assert_eq!(name(&mut client, 30), b"trunkline-pool");
@@ -77,7 +77,7 @@ fn slow_calls_leave_the_worker_and_come_back_when_quick() {
 #[test]
 fn one_that_asks_now_and_then_is_served_in_the_lane_while_another_keeps_the_worker_busy() {
     let tricks = Tricks::new();
-    // Long turns stay on the worker.
+    // Long batches stay on the worker.
     let config = Config { slow_call: Duration::from_secs(60), ..workers(1) };
     let (server, address) = start(&tricks, config);
     let mut heavy = Client::connect_from([127, 0, 0, 2], address);
@@ -87,7 +87,7 @@ fn one_that_asks_now_and_then_is_served_in_the_lane_while_another_keeps_the_work
     }
     let mut light = Client::connect_from([127, 0, 0, 3], address);
     let (worker, lane): (&[u8], &[u8]) = (b"trunkline-net-0", b"trunkline-net-lane");
-    // The one that has much to do is tried in the lane too, and leaves it at once.
+    // The connection with much work is tried in the lane too, and leaves it at once.
     wait_until("each is where it belongs", || {
         let names = [work(&mut heavy, 20), work(&mut light, 0)];
         names == [worker, lane]
@@ -154,7 +154,7 @@ fn a_shutdown_under_load_sends_whole_replies_and_closes_all() {
     let threads: Vec<_> = (0..8)
         .map(|number| {
             let (stop, answered) = (Arc::clone(&stop), Arc::clone(&answered));
-            // Before the load begins: the first clients may have done enough before the last is run at all.
+            // Before the load begins: the first clients may have done enough before the last one runs at all.
             let mut client = Client::connect(address);
             std::thread::spawn(move || {
                 let body = if number % 2 == 0 { b"job-load".to_vec() } else { echo_body(50_000, number) };

@@ -1,7 +1,7 @@
-//! CB_COMPOUND: what a server asks of a client over the back channel (RFC 8881 20, RFC 7862 16).
+//! CB_COMPOUND: requests of a server to a client over the back channel (RFC 8881 20, RFC 7862 16).
 //!
-//! Calls are written with [`crate::compound::CallWriter`] and read with [`Call`]; replies are those of
-//! [`crate::compound`].
+//! Calls are written with [`crate::compound::CallWriter`] and read with [`Call`]. Replies are
+//! those of [`crate::compound`].
 
 use crate::Malformed;
 use crate::attr::{Bitmap, Fattr};
@@ -13,7 +13,7 @@ use crate::op::open::Delegation;
 use crate::op::{ILLEGAL, Operation, operations};
 use crate::op::{Outcome, Plain};
 use crate::status::NfsStat;
-use crate::types::{FileHandle, FsId, LayoutIoMode, LayoutType, Owner, SessionId, StateId};
+use crate::types::{FileHandle, FsId, LayoutIoMode, LayoutType, SessionId, StateId, StateOwner};
 use crate::xdr::{Decode, Encode, List, opaque};
 use wire::Cursor;
 
@@ -22,7 +22,7 @@ xdr_struct! {
     pub struct GetAttrArgs<'a> of "CB_GETATTR4args" {
         /// The file.
         fh: FileHandle<'a>,
-        /// Which attributes.
+        /// The requested attributes.
         attr_request: Bitmap,
     }
 }
@@ -40,7 +40,7 @@ xdr_struct! {
     pub struct RecallArgs<'a> of "CB_RECALL4args" {
         /// The delegation.
         stateid: StateId,
-        /// Whether the file will be cut to nothing, so that data need not be written back.
+        /// Whether the file will be truncated to nothing, so that data need not be written back.
         truncate: bool,
         /// The file.
         fh: FileHandle<'a>,
@@ -48,11 +48,11 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// A layout of a file that is recalled (layoutrecall_file4).
+    /// The layouts of a file that are recalled (layoutrecall_file4).
     pub struct LayoutRecallFile<'a> of "layoutrecall_file4" {
         /// The file.
         fh: FileHandle<'a>,
-        /// Where the range begins.
+        /// Offset of the range.
         offset: u64,
         /// Bytes of the range.
         length: u64,
@@ -62,16 +62,16 @@ xdr_struct! {
 }
 
 xdr_union! {
-    /// Which layouts are recalled (layoutrecall4).
+    /// The layouts that are recalled (layoutrecall4).
     pub enum LayoutRecall<'a> of "layoutrecall4" {
         void {
-            /// All.
+            /// All layouts.
             All = 3,
         }
         data {
-            /// One file's.
+            /// The layouts of one file.
             File(LayoutRecallFile<'a>) = 1,
-            /// All of a file system.
+            /// All layouts of a file system.
             Fsid(FsId) = 2,
         }
     }
@@ -80,23 +80,23 @@ xdr_union! {
 xdr_struct! {
     /// CB_LAYOUTRECALL4args.
     pub struct LayoutRecallArgs<'a> of "CB_LAYOUTRECALL4args" {
-        /// Kind of layout.
+        /// The layout type.
         layout_type: LayoutType,
-        /// What for.
+        /// The I/O mode.
         iomode: LayoutIoMode,
-        /// Whether data must not be written to the devices any more.
+        /// Whether data must no longer be written to the devices.
         changed: bool,
-        /// Which.
+        /// The layouts that are recalled.
         recall: LayoutRecall<'a>,
     }
 }
 
 xdr_struct! {
-    /// What changed, by kinds of change (notify4).
+    /// The changes to an object, by type of change (notify4).
     pub struct Notify<'a> of "notify4" {
-        /// Which kinds.
+        /// The types of changes.
         mask: Bitmap,
-        /// The changes, in the order of the kinds.
+        /// The changes, in the order of their types.
         vals: &'a [u8],
     }
 }
@@ -108,7 +108,7 @@ xdr_struct! {
         stateid: StateId,
         /// The directory.
         fh: FileHandle<'a>,
-        /// What changed.
+        /// The changes.
         changes: List<'a, Notify<'a>>,
     }
 }
@@ -126,9 +126,9 @@ xdr_struct! {
 xdr_struct! {
     /// CB_RECALL_ANY4args and CB_RECALLABLE_OBJ_AVAIL4args.
     pub struct RecallAnyArgs of "CB_RECALL_ANY4args" {
-        /// How many the client may keep.
+        /// Number of objects that the client may keep.
         objects_to_keep: u32,
-        /// Kinds of objects, by the numbers RCA4_TYPE_MASK_*.
+        /// The types of objects, by the numbers RCA4_TYPE_MASK_*.
         type_mask: Bitmap,
     }
 }
@@ -141,17 +141,17 @@ pub const RCA4_TYPE_MASK_WDATA_DLG: u32 = 1;
 xdr_struct! {
     /// CB_RECALL_SLOT4args.
     pub struct RecallSlotArgs of "CB_RECALL_SLOT4args" {
-        /// The highest slot that the client shall use.
+        /// The highest slot that the client should use.
         target_highest_slotid: u32,
     }
 }
 
 xdr_struct! {
-    /// A call of the client that a callback follows from (referring_call4).
+    /// A call of the client that a callback depends on (referring_call4).
     pub struct ReferringCall of "referring_call4" {
-        /// Its number.
+        /// The sequence ID of the call.
         sequenceid: u32,
-        /// Its slot.
+        /// The slot of the call.
         slotid: u32,
     }
 }
@@ -171,15 +171,15 @@ xdr_struct! {
     pub struct SequenceArgs<'a> of "CB_SEQUENCE4args" {
         /// The session.
         sessionid: SessionId,
-        /// Counts the requests of the slot.
+        /// The sequence ID of the request in its slot.
         sequenceid: u32,
         /// The slot of the back channel.
         slotid: u32,
         /// The highest slot that the server uses now.
         highest_slotid: u32,
-        /// Whether the reply shall be kept for a retry.
+        /// Whether to keep the reply for a retry.
         cachethis: bool,
-        /// Calls whose replies the client must see first.
+        /// Calls whose replies the client must receive first.
         referring_call_lists: List<'a, ReferringCallList<'a>>,
     }
 }
@@ -189,11 +189,11 @@ xdr_struct! {
     pub struct SequenceResOk of "CB_SEQUENCE4resok" {
         /// The session.
         sessionid: SessionId,
-        /// The number of the request.
+        /// The sequence ID of the request.
         sequenceid: u32,
         /// The slot.
         slotid: u32,
-        /// The highest slot there is.
+        /// The highest slot that exists.
         highest_slotid: u32,
         /// The highest slot that the server should use.
         target_highest_slotid: u32,
@@ -203,9 +203,9 @@ xdr_struct! {
 xdr_struct! {
     /// CB_WANTS_CANCELLED4args.
     pub struct WantsCancelledArgs of "CB_WANTS_CANCELLED4args" {
-        /// Wants that waited for others.
+        /// Whether requests that waited for other clients are cancelled.
         contended_wants_cancelled: bool,
-        /// Wants that waited for room.
+        /// Whether requests that waited for resources are cancelled.
         resourced_wants_cancelled: bool,
     }
 }
@@ -215,27 +215,27 @@ xdr_struct! {
     pub struct NotifyLockArgs<'a> of "CB_NOTIFY_LOCK4args" {
         /// The file.
         fh: FileHandle<'a>,
-        /// Who may now get the lock that was denied.
-        lock_owner: Owner<'a>,
+        /// The owner that may now get the lock that was denied.
+        lock_owner: StateOwner<'a>,
     }
 }
 
 xdr_struct! {
     /// CB_NOTIFY_DEVICEID4args.
     pub struct NotifyDeviceIdArgs<'a> of "CB_NOTIFY_DEVICEID4args" {
-        /// What changed.
+        /// The changes.
         changes: List<'a, Notify<'a>>,
     }
 }
 
-/// What became of a copy (offload_info4).
+/// The result of a copy (offload_info4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OffloadInfo {
-    /// It is done.
+    /// The copy is complete.
     Ok(WriteResponse),
     /// It failed.
     Failed {
-        /// Why.
+        /// The error.
         status: NfsStat,
         /// Bytes that were copied.
         bytes_copied: u64,
@@ -273,7 +273,7 @@ xdr_struct! {
         fh: FileHandle<'a>,
         /// The copy.
         stateid: StateId,
-        /// What became of it.
+        /// The result of the copy.
         offload_info: OffloadInfo,
     }
 }
@@ -281,9 +281,9 @@ xdr_struct! {
 operations! {
     /// Numbers of operations (nfs_cb_opnum4).
     OpNum;
-    /// An operation that is asked for (nfs_cb_argop4).
+    /// The arguments of an operation (nfs_cb_argop4).
     Args;
-    /// What became of an operation (nfs_cb_resop4).
+    /// The result of an operation (nfs_cb_resop4).
     Res;
     GetAttr = 3, "CB_GETATTR": (GetAttrArgs<'a>) -> Result<GetAttrResOk<'a>, NfsStat>;
     Recall = 4, "CB_RECALL": (RecallArgs<'a>) -> Plain;
@@ -314,18 +314,18 @@ impl<'a> Operation<'a> for Args<'a> {
     }
 }
 
-/// CB_COMPOUND4args, with its operations still to be read.
+/// CB_COMPOUND4args. Its operations are not parsed yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call<'a> {
-    /// Comes back in the reply.
+    /// The tag, which the reply repeats.
     pub tag: &'a [u8],
-    /// Minor version of all operations.
+    /// The minor version of all operations.
     pub minorversion: u32,
-    /// The identifier that 4.0 has.
+    /// The callback identifier of 4.0.
     pub callback_ident: u32,
-    /// How many operations there are said to be.
+    /// The announced number of operations.
     pub count: u32,
-    /// The operations one after the other.
+    /// The encoded operations.
     pub argarray: &'a [u8],
 }
 
@@ -333,7 +333,7 @@ impl<'a> Call<'a> {
     /// Reads the arguments of the procedure CB_COMPOUND, up to the first operation.
     ///
     /// # Errors
-    /// [`Malformed`] for a call cut short or a tag longer than [`MAX_TAG`].
+    /// [`Malformed`] for a call that is cut short or has a tag longer than [`MAX_TAG`].
     pub fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut r = Cursor::new(body);
         let at = |field| move |e: Malformed| e.within("CB_COMPOUND4args", field);
@@ -346,7 +346,7 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// The operations from the first on.
+    /// The operations, from the first one.
     #[must_use]
     pub fn operations(&self) -> Operations<'a, Args<'a>> {
         Operations::new(self.argarray, self.minorversion, self.count)

@@ -1,4 +1,4 @@
-//! The named bounds of what is read. What is only borrowed from a message is bounded by the message.
+//! The named limits of parsing. Data that is only borrowed from a message is limited by the message.
 
 /// Longest filehandle, in bytes (NFS4_FHSIZE).
 pub const MAX_FILE_HANDLE: usize = 128;
@@ -6,10 +6,10 @@ pub const MAX_FILE_HANDLE: usize = 128;
 /// Longest owner, server scope and other identifying opaque, in bytes (NFS4_OPAQUE_LIMIT).
 pub const MAX_OPAQUE: usize = 1024;
 
-/// Longest tag of a COMPOUND that is taken, in bytes. The tag comes back in the reply, so that it costs room there.
+/// Longest tag of a COMPOUND that is accepted, in bytes. The reply repeats the tag, so it needs room there.
 pub const MAX_TAG: usize = 1024;
 
-/// Words of a bitmap that are taken; only the first [`crate::attr::WORDS`] have a meaning today.
+/// Words of a bitmap that are accepted. Only the first [`crate::attr::WORDS`] have a meaning today.
 pub const MAX_BITMAP_WORDS: usize = 128;
 
 /// Longest body of an `opaque_auth`, in bytes (RFC 5531 8.2).

@@ -1,5 +1,5 @@
-//! XDR types declared as in the RFCs: enums, bit sets, structures and unions that know how to encode and
-//! decode themselves.
+//! XDR types declared as in the RFCs: enums, bit sets, structures and unions that can encode and decode
+//! themselves.
 
 /// An XDR enum: [`wire::wire_enum`] over `u32`, with [`crate::xdr::Encode`] and [`crate::xdr::Decode`].
 macro_rules! xdr_enum {
@@ -32,7 +32,7 @@ macro_rules! xdr_enum {
     };
 }
 
-/// A bit set over `u32` that keeps the bits it does not know.
+/// A bit set over `u32` that keeps unknown bits.
 macro_rules! xdr_flags {
     (
         $(#[$meta:meta])*
@@ -69,7 +69,7 @@ macro_rules! xdr_flags {
     };
 }
 
-/// An XDR struct. `of "X4args"` is its name in the RFC, which errors carry.
+/// An XDR struct. `of "X4args"` is its name in the RFC, which its errors carry.
 macro_rules! xdr_struct {
     (
         $(#[$meta:meta])*
@@ -80,7 +80,11 @@ macro_rules! xdr_struct {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         $vis struct $name<$lt> {
-            $($(#[$fmeta])* #[doc = concat!("\n\n`", stringify!($field), "` of ", $rfc, ".")] pub $field: $ty,)*
+            $(
+                $(#[$fmeta])*
+                #[doc = concat!("\n\n`", stringify!($field), "` of ", $rfc, ".")]
+                pub $field: $ty,
+            )*
         }
 
         impl $crate::xdr::Encode for $name<'_> {
@@ -109,7 +113,11 @@ macro_rules! xdr_struct {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         $vis struct $name {
-            $($(#[$fmeta])* #[doc = concat!("\n\n`", stringify!($field), "` of ", $rfc, ".")] pub $field: $ty,)*
+            $(
+                $(#[$fmeta])*
+                #[doc = concat!("\n\n`", stringify!($field), "` of ", $rfc, ".")]
+                pub $field: $ty,
+            )*
         }
 
         impl $crate::xdr::Encode for $name {
@@ -131,8 +139,8 @@ macro_rules! xdr_struct {
     };
 }
 
-/// An XDR union over a 32-bit discriminant: arms without data, arms with data, and perhaps a `default` arm
-/// that keeps the discriminant and has no data. Without one, an unknown discriminant is malformed.
+/// An XDR union over a 32-bit discriminant: arms without data, arms with data, and optionally a `default` arm
+/// that keeps the discriminant and has no data. Without a `default`, an unknown discriminant is malformed.
 macro_rules! xdr_union {
     (
         $(#[$meta:meta])*
@@ -152,7 +160,10 @@ macro_rules! xdr_union {
         xdr_union!(@encode $name<'_> { $($void = $vvalue,)* } { $($data = $dvalue,)* } { $($other)? });
         impl<$lt> $crate::xdr::Decode<$lt> for $name<$lt> {
             fn decode(r: &mut wire::Cursor<$lt>) -> Result<Self, $crate::Malformed> {
-                xdr_union!(@decode r, $lt, $rfc, $name { $($void = $vvalue,)* } { $($data($ty) = $dvalue,)* } { $($other)? })
+                xdr_union!(
+                    @decode r, $lt, $rfc, $name
+                    { $($void = $vvalue,)* } { $($data($ty) = $dvalue,)* } { $($other)? }
+                )
             }
         }
     };
@@ -174,11 +185,17 @@ macro_rules! xdr_union {
         xdr_union!(@encode $name { $($void = $vvalue,)* } { $($data = $dvalue,)* } { $($other)? });
         impl<'d> $crate::xdr::Decode<'d> for $name {
             fn decode(r: &mut wire::Cursor<'d>) -> Result<Self, $crate::Malformed> {
-                xdr_union!(@decode r, 'd, $rfc, $name { $($void = $vvalue,)* } { $($data($ty) = $dvalue,)* } { $($other)? })
+                xdr_union!(
+                    @decode r, 'd, $rfc, $name
+                    { $($void = $vvalue,)* } { $($data($ty) = $dvalue,)* } { $($other)? }
+                )
             }
         }
     };
-    (@encode $full:ty { $($void:ident = $vvalue:literal,)* } { $($data:ident = $dvalue:literal,)* } { $($other:ident)? }) => {
+    (
+        @encode $full:ty
+        { $($void:ident = $vvalue:literal,)* } { $($data:ident = $dvalue:literal,)* } { $($other:ident)? }
+    ) => {
         impl $crate::xdr::Encode for $full {
             fn encode(&self, out: &mut Vec<u8>) {
                 match self {
@@ -192,7 +209,12 @@ macro_rules! xdr_union {
             }
         }
     };
-    (@decode $r:ident, $lt:lifetime, $rfc:literal, $name:ident { $($void:ident = $vvalue:literal,)* } { $($data:ident($ty:ty) = $dvalue:literal,)* } { $($other:ident)? }) => {
+    (
+        @decode $r:ident, $lt:lifetime, $rfc:literal, $name:ident
+        { $($void:ident = $vvalue:literal,)* }
+        { $($data:ident($ty:ty) = $dvalue:literal,)* }
+        { $($other:ident)? }
+    ) => {
         match u32::decode($r).map_err(|e| e.within($rfc, "discriminant"))? {
             $($vvalue => Ok($name::$void),)*
             $($dvalue => <$ty as $crate::xdr::Decode<$lt>>::decode($r)

@@ -3,7 +3,8 @@
 use crate::macros::xdr_enum;
 
 xdr_enum! {
-    /// The result of an operation or of a whole COMPOUND. Each variant is NFS4ERR_ and its own name, in capitals.
+    /// The status of an operation or of a whole COMPOUND. Each variant is NFS4ERR_ and its own name, in
+    /// capitals.
     pub enum NfsStat {
         /// NFS4_OK.
         Ok = 0,

@@ -1,4 +1,4 @@
-//! The values that many operations share: identifiers, times, handles and who is meant (RFC 8881 3.3).
+//! The common types of many operations: identifiers, times, filehandles and owners (RFC 8881 3.3).
 
 use crate::Malformed;
 use crate::limits::{MAX_FILE_HANDLE, MAX_NETADDR, MAX_OPAQUE};
@@ -6,9 +6,9 @@ use crate::macros::{xdr_enum, xdr_struct, xdr_union};
 use crate::xdr::{Decode, Encode, List, opaque, put_opaque};
 use wire::Cursor;
 
-/// clientid4: what EXCHANGE_ID hands out.
+/// clientid4: the client ID that EXCHANGE_ID returns.
 pub type ClientId = u64;
-/// verifier4: eight bytes that change when something began anew.
+/// verifier4: eight bytes that change when their author restarts.
 pub type Verifier = [u8; 8];
 /// sessionid4.
 pub type SessionId = [u8; 16];
@@ -40,35 +40,35 @@ macro_rules! bounded {
 bounded! {
     /// nfs_fh4: a filehandle of at most [`MAX_FILE_HANDLE`] bytes.
     FileHandle, MAX_FILE_HANDLE;
-    /// An identifying opaque of at most [`MAX_OPAQUE`] bytes: an owner, a server scope.
+    /// An identifying opaque value of at most [`MAX_OPAQUE`] bytes: an owner, a server scope.
     Identity, MAX_OPAQUE;
     /// A network identifier or universal address of at most [`MAX_NETADDR`] bytes.
     NetName, MAX_NETADDR;
 }
 
 xdr_struct! {
-    /// A state and which change of it is meant (RFC 8881 8.2.2).
+    /// A stateid: a state and a version of it (RFC 8881 8.2.2).
     #[derive(Hash, Default)]
     pub struct StateId of "stateid4" {
-        /// Counts the changes; zero means the latest.
+        /// The version. Zero means the latest.
         seqid: u32,
-        /// Which state; all zeros and all ones are special.
+        /// Identifies the state. All zeros and all ones are special.
         other: [u8; 12],
     }
 }
 
 impl StateId {
     // RFC 8881 8.2.3
-    /// No state: reads and writes outside any open.
+    /// No state: for reads and writes outside any open.
     pub const ANONYMOUS: StateId = StateId { seqid: 0, other: [0; 12] };
-    /// Reads that go round share reservations.
+    /// For reads that bypass share reservations.
     pub const READ_BYPASS: StateId = StateId { seqid: u32::MAX, other: [0xff; 12] };
-    /// The stateid that an operation before in the COMPOUND left.
+    /// The current stateid, set by an earlier operation of the COMPOUND.
     pub const CURRENT: StateId = StateId { seqid: 1, other: [0; 12] };
     /// Never valid.
     pub const INVALID: StateId = StateId { seqid: u32::MAX, other: [0; 12] };
 
-    /// Whether the server defines no state of this kind: `other` is all zeros or all ones.
+    /// Whether the stateid is special: `other` is all zeros or all ones.
     #[inline]
     #[must_use]
     pub fn is_special(&self) -> bool {
@@ -82,7 +82,7 @@ xdr_struct! {
     pub struct NfsTime of "nfstime4" {
         /// Whole seconds; negative before 1970.
         seconds: i64,
-        /// Nanoseconds after `seconds`; below 1,000,000,000 in what is valid.
+        /// Nanoseconds after `seconds`. Valid values are below 1,000,000,000.
         nseconds: u32,
     }
 }
@@ -91,7 +91,7 @@ xdr_union! {
     /// A time to set.
     pub enum SetTime of "settime4" {
         void {
-            /// The server's own present time.
+            /// The server's present time.
             Server = 0,
         }
         data {
@@ -102,7 +102,7 @@ xdr_union! {
 }
 
 xdr_struct! {
-    /// Which file system.
+    /// Identifies a file system.
     #[derive(Hash, Default)]
     pub struct FsId of "fsid4" {
         /// First half.
@@ -113,7 +113,7 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// Numbers of a device.
+    /// The numbers of a device.
     #[derive(Default)]
     pub struct SpecData of "specdata4" {
         /// Major number.
@@ -124,47 +124,47 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// The change attribute of a directory around a change to it.
+    /// The change attribute of a directory before and after a change.
     #[derive(Default)]
     pub struct ChangeInfo of "change_info4" {
         /// Whether nothing else happened between the two values.
         atomic: bool,
-        /// Before the change.
+        /// The value before the change.
         before: u64,
-        /// After the change.
+        /// The value after the change.
         after: u64,
     }
 }
 
 xdr_struct! {
-    /// An open-owner or lock-owner. In 4.1 the client ID is that of the session, and what stands here is not
-    /// looked at.
-    pub struct Owner<'a> of "state_owner4" {
+    /// An open-owner or lock-owner. In 4.1 the client ID is that of the session, and the field here is
+    /// ignored.
+    pub struct StateOwner<'a> of "state_owner4" {
         /// Zero from a 4.1 client.
         clientid: ClientId,
-        /// What the client calls the owner.
+        /// The client's name of the owner.
         owner: Identity<'a>,
     }
 }
 
 xdr_struct! {
-    /// Where a peer listens, as universal address (RFC 5665).
+    /// The address of a listening peer, as a universal address (RFC 5665).
     pub struct NetAddr<'a> of "netaddr4" {
-        /// `tcp`, `tcp6` or another.
+        /// `tcp`, `tcp6` or another network identifier.
         netid: NetName<'a>,
-        /// `192.0.2.1.8.1`: the last two numbers are the port.
+        /// Such as `192.0.2.1.8.1`: the last two numbers are the port.
         addr: NetName<'a>,
     }
 }
 
 xdr_struct! {
-    /// Who made a client or a server.
+    /// The implementation of a client or a server.
     pub struct ImplId<'a> of "nfs_impl_id4" {
-        /// DNS name of the maker.
+        /// DNS name of the vendor.
         domain: &'a [u8],
-        /// Name of the product and its version.
+        /// Name and version of the product.
         name: &'a [u8],
-        /// When it was made.
+        /// The build date.
         date: NfsTime,
     }
 }
@@ -185,7 +185,7 @@ xdr_union! {
 }
 
 xdr_enum! {
-    /// Kind of a file (nfs_ftype4).
+    /// The type of a file (nfs_ftype4).
     pub enum FileType {
         Reg = 1,
         Dir = 2,
@@ -200,7 +200,7 @@ xdr_enum! {
 }
 
 xdr_enum! {
-    /// How safe written data has to be, or is (stable_how4).
+    /// The stability of written data (stable_how4).
     pub enum StableHow {
         Unstable = 0,
         DataSync = 1,
@@ -209,7 +209,7 @@ xdr_enum! {
 }
 
 xdr_enum! {
-    /// Kind of a byte-range lock (nfs_lock_type4); the last two say that the client waits.
+    /// The type of a byte-range lock (nfs_lock_type4). With the last two the client waits for the lock.
     pub enum LockType {
         Read = 1,
         Write = 2,
@@ -219,7 +219,7 @@ xdr_enum! {
 }
 
 xdr_enum! {
-    /// Kind of a pNFS layout (layouttype4).
+    /// A pNFS layout type (layouttype4).
     pub enum LayoutType {
         NfsV41Files = 1,
         Osd2Objects = 2,
@@ -228,7 +228,7 @@ xdr_enum! {
 }
 
 xdr_enum! {
-    /// What a layout is for (layoutiomode4).
+    /// The I/O mode of a layout (layoutiomode4).
     pub enum LayoutIoMode {
         Read = 1,
         Rw = 2,
@@ -236,7 +236,7 @@ xdr_enum! {
     }
 }
 
-/// component4 of a path, or any other UTF-8 string; the bytes are not yet known to be UTF-8.
+/// component4 of a path, or any other UTF-8 string. The bytes are not checked to be UTF-8.
 pub type Component<'a> = &'a [u8];
 
 /// pathname4.

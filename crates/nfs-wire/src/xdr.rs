@@ -1,8 +1,8 @@
-//! XDR (RFC 4506): how every value is written and read. All fields are big-endian and fill whole words of four
+//! XDR (RFC 4506): reading and writing of every value. All fields are big-endian and fill whole words of four
 //! bytes.
 //!
-//! [`Encode`] appends to a buffer, [`Decode`] reads from a bounded [`Cursor`] and borrows what is variable.
-//! Padding is written as zeros and not looked at when it is read, as Linux does.
+//! [`Encode`] appends to a buffer. [`Decode`] reads from a bounded [`Cursor`] and borrows variable-length
+//! data. Padding is written as zeros and ignored when read, as Linux does.
 
 use std::fmt;
 
@@ -15,23 +15,23 @@ pub trait Encode {
     fn encode(&self, out: &mut Vec<u8>);
 }
 
-/// A value that can be read; `'d` is how long the message lives that it borrows from.
+/// A value that can be read. `'d` is the lifetime of the message that it borrows from.
 pub trait Decode<'d>: Sized {
     /// Reads the value.
     ///
     /// # Errors
-    /// [`Malformed`] when the message ends too early or a field has a value it must not have.
+    /// [`Malformed`] if the message ends too early or a field has an invalid value.
     fn decode(r: &mut Cursor<'d>) -> Result<Self, Malformed>;
 }
 
-/// How many bytes of padding follow `len` bytes of data.
+/// Number of padding bytes after `len` bytes of data.
 #[inline]
 #[must_use]
 pub const fn padding(len: usize) -> usize {
     len.wrapping_neg() % 4
 }
 
-/// Appends variable-length opaque data: its length, itself, its padding.
+/// Appends variable-length opaque data: its length, the data, its padding.
 #[inline]
 pub fn put_opaque(data: &[u8], out: &mut Vec<u8>) {
     (data.len() as u32).encode(out);
@@ -45,7 +45,7 @@ pub fn put_fixed(data: &[u8], out: &mut Vec<u8>) {
     pad(data.len(), out);
 }
 
-/// Appends the padding behind `len` bytes of data.
+/// Appends the padding after `len` bytes of data.
 #[inline]
 pub fn pad(len: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&[0; 3][..padding(len)]);
@@ -54,7 +54,7 @@ pub fn pad(len: usize, out: &mut Vec<u8>) {
 /// Reads variable-length opaque data of at most `max` bytes.
 ///
 /// # Errors
-/// [`Malformed`] when it is longer or the message ends within it or its padding.
+/// [`Malformed`] if the data is longer, or the message ends within it or its padding.
 #[inline]
 pub fn opaque<'d>(r: &mut Cursor<'d>, max: usize) -> Result<&'d [u8], Malformed> {
     let len = r.u32_be()? as usize;
@@ -151,7 +151,7 @@ impl<const N: usize> Decode<'_> for [u8; N] {
     }
 }
 
-/// An array of at most one element, XDR's way to say that something may be absent.
+/// An array of at most one element, which XDR uses for optional values.
 impl<T: Encode> Encode for Option<T> {
     #[inline]
     fn encode(&self, out: &mut Vec<u8>) {
@@ -169,37 +169,37 @@ impl<'d, T: Decode<'d>> Decode<'d> for Option<T> {
     }
 }
 
-/// A variable-length array that is either still bytes of a message or a slice of values to be written. Its
-/// elements were checked when it was read.
+/// A variable-length array: either encoded in a message, or a slice of values to be written. The elements of
+/// an encoded one were checked when it was read.
 #[derive(Clone, Copy)]
-pub struct List<'a, T>(Inner<'a, T>);
+pub struct List<'a, T>(ListRepr<'a, T>);
 
 #[derive(Clone, Copy)]
-enum Inner<'a, T> {
+enum ListRepr<'a, T> {
     Wire { count: usize, bytes: &'a [u8] },
     Values(&'a [T]),
 }
 
 impl<'a, T> List<'a, T> {
     /// A list without elements.
-    pub const EMPTY: Self = List(Inner::Values(&[]));
+    pub const EMPTY: Self = List(ListRepr::Values(&[]));
 
     /// A list of values to be written.
     #[must_use]
     pub const fn of(values: &'a [T]) -> Self {
-        List(Inner::Values(values))
+        List(ListRepr::Values(values))
     }
 
-    /// How many elements there are.
+    /// Number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         match self.0 {
-            Inner::Wire { count, .. } => count,
-            Inner::Values(values) => values.len(),
+            ListRepr::Wire { count, .. } => count,
+            ListRepr::Values(values) => values.len(),
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -210,14 +210,14 @@ impl<'a, T: Decode<'a> + Copy> List<'a, T> {
     /// The elements in order.
     pub fn iter(&self) -> impl Iterator<Item = T> + Clone + use<'a, T> {
         let (wire, values): (_, &'a [T]) = match self.0 {
-            Inner::Wire { bytes, .. } => (Cursor::new(bytes), &[]),
-            Inner::Values(values) => (Cursor::new(&[]), values),
+            ListRepr::Wire { bytes, .. } => (Cursor::new(bytes), &[]),
+            ListRepr::Values(values) => (Cursor::new(&[]), values),
         };
         Elements { wire, left: self.len() - values.len(), values }
     }
 }
 
-/// What [`List::iter`] hands out.
+/// The iterator of [`List::iter`].
 #[derive(Clone)]
 struct Elements<'a, T> {
     wire: Cursor<'a>,
@@ -242,8 +242,8 @@ impl<T: Encode> Encode for List<'_, T> {
     fn encode(&self, out: &mut Vec<u8>) {
         (self.len() as u32).encode(out);
         match self.0 {
-            Inner::Wire { bytes, .. } => out.extend_from_slice(bytes),
-            Inner::Values(values) => values.iter().for_each(|value| value.encode(out)),
+            ListRepr::Wire { bytes, .. } => out.extend_from_slice(bytes),
+            ListRepr::Values(values) => values.iter().for_each(|value| value.encode(out)),
         }
     }
 }
@@ -259,7 +259,7 @@ impl<'d, T: Decode<'d>> Decode<'d> for List<'d, T> {
         for _ in 0..count {
             T::decode(r)?;
         }
-        Ok(List(Inner::Wire { count, bytes: &all[..r.position() - begin] }))
+        Ok(List(ListRepr::Wire { count, bytes: &all[..r.position() - begin] }))
     }
 }
 

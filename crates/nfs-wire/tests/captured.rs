@@ -1,8 +1,8 @@
-//! What Linux' client and Ganesha said to each other is read as another decoder reads it, and written byte for byte
-//! as they wrote it.
+//! Messages between the Linux client and Ganesha. They are read as another decoder reads them, and written
+//! back byte for byte.
 
 use nfs_wire::attr::{Attr, AttrWriter, Fattr};
-use nfs_wire::compound::{Call, CallWriter, Reply, Target};
+use nfs_wire::compound::{CallWriter, CompoundArgs, Reply, Target};
 use nfs_wire::op::{Args, OpNum, Res};
 use nfs_wire::rpc::record::{MARK, RecordMark};
 use nfs_wire::rpc::{self, Accepted, AuthSys, Credential, Flavor, Message};
@@ -16,7 +16,7 @@ fn bytes(value: &impl Encode) -> Vec<u8> {
     out
 }
 
-/// Side, record and what another decoder reads in it.
+/// The side, the record, and the reading of another decoder.
 fn captured() -> Vec<(char, Vec<u8>, &'static str)> {
     let lines = include_str!("captured/linux-ganesha.txt").lines().filter(|line| !line.starts_with('#'));
     lines
@@ -53,7 +53,7 @@ fn calls_are_read_as_another_decoder_reads_them_and_written_as_linux_wrote_them(
             Flavor::Sys => Credential::Sys(AuthSys::parse(call.credential.body).expect("a credential")),
             _ => Credential::None,
         };
-        let compound = Call::parse(call.body).expect("a COMPOUND");
+        let compound = CompoundArgs::parse(call.body).expect("a COMPOUND");
         let mut writer = CallWriter::begin(
             Frame::default(),
             Target::Server,
@@ -80,7 +80,7 @@ fn calls_are_read_as_another_decoder_reads_them_and_written_as_linux_wrote_them(
 fn replies_are_read_as_another_decoder_reads_them_and_written_as_ganesha_wrote_them() {
     let mut count = 0;
     for (_, record, told) in captured().iter().filter(|(side, ..)| *side == 'S') {
-        let Ok(Message::Reply(rpc::Reply { outcome: Ok(Accepted::Success(body)), .. })) =
+        let Ok(Message::Reply(rpc::RpcReply { outcome: Ok(Accepted::Success(body)), .. })) =
             Message::parse(message(record))
         else {
             panic!("{told}")
@@ -119,7 +119,7 @@ fn attributes_come_back(operation: &Args<'_>) {
     }
 }
 
-/// Every attribute is known, and written in place gives the same bytes.
+/// Every attribute is known, and writing in place gives the same bytes.
 fn fattr_comes_back(fattr: &Fattr<'_>) {
     let attributes: Vec<Attr<'_>> = fattr.iter().map(|attribute| attribute.expect("an attribute")).collect();
     let mut out = Vec::new();

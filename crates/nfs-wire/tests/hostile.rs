@@ -1,9 +1,10 @@
-//! No bytes make a reader panic or go round for long, and what it takes for a message comes back from its bytes.
+//! No input makes a reader panic or loop for long. A value that is read from a message is read the same from
+//! its own encoding.
 
 mod support;
 
 use nfs_wire::callback;
-use nfs_wire::compound::{Call, CallWriter, Operations, Target};
+use nfs_wire::compound::{CallWriter, CompoundArgs, Operations, Target};
 use nfs_wire::limits::{MAX_LIST, MAX_TAG};
 use nfs_wire::op::{Args, Res};
 use nfs_wire::rpc::{Credential, record::MARK};
@@ -13,7 +14,7 @@ use proptest::prelude::*;
 use support::*;
 use wire::{Cursor, Frame};
 
-/// Words as they stand in messages: mostly small numbers, seldom anything.
+/// Words as in messages: mostly small numbers, and rarely any other.
 fn words() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
         6 => 0u32..6,
@@ -24,7 +25,7 @@ fn words() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|words| words.into_iter().flat_map(u32::to_be_bytes).collect())
 }
 
-/// Everything there is a sample of, as bytes.
+/// All samples, as bytes.
 fn samples() -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> = arguments().iter().map(bytes).collect();
     all.extend(results().iter().map(bytes));
@@ -33,8 +34,8 @@ fn samples() -> Vec<Vec<u8>> {
     all
 }
 
-/// What was read from `data` is written and read as the same. Bytes may differ, since padding and trailing
-/// words of bitmaps are not looked at.
+/// A value that was read from `data` is written and read as the same. The bytes may differ, since padding and
+/// trailing words of bitmaps are ignored.
 fn stays_the_same<'a, T: Encode + Decode<'a> + PartialEq + std::fmt::Debug>(value: &T) {
     let again: &'static [u8] = Box::leak(bytes(value).into_boxed_slice());
     assert_eq!(T::decode(&mut Cursor::new(again)).as_ref(), Ok(value));
@@ -104,7 +105,7 @@ fn a_bad_operation_ends_the_sequence_and_keeps_its_number() {
     assert_eq!(operations.next(), Some(Ok(Args::PutRootFh)));
     assert_eq!(operations.next().expect("an operation").expect_err("a bool of 2").number, 58);
     assert_eq!(operations.next(), None);
-    // One that 4.1 does not have ends it too, and so do missing bytes.
+    // An operation that 4.1 does not have ends it too, and so do missing bytes.
     let words = [59u32, 24].map(u32::to_be_bytes).concat();
     let found: Vec<_> = Operations::<Args<'_>>::new(&words, 1, 2).collect();
     assert_eq!(found, [Ok(Args::Illegal(59))]);
@@ -119,7 +120,7 @@ fn bounds_hold_exactly() {
         let frame =
             CallWriter::begin(Frame::default(), Target::Server, 1, &Credential::None, &tag, 1).finish();
         let header = MARK + 40;
-        let compound = Call::parse(&frame.bytes()[header..]).is_ok();
+        let compound = CompoundArgs::parse(&frame.bytes()[header..]).is_ok();
         let target = Target::Client { program: 1, callback_ident: 0 };
         let frame = CallWriter::begin(Frame::default(), target, 1, &Credential::None, &tag, 1).finish();
         let callback = callback::Call::parse(&frame.bytes()[header..]).is_ok();
@@ -141,7 +142,7 @@ fn bounds_hold_exactly() {
     assert!(stateids(MAX_LIST) && !stateids(MAX_LIST + 1));
 }
 
-// The numbers of RFC 8881 15.1, 5.8 and RFC 8276 8, taken from three ends of each table.
+// The numbers of RFC 8881 15.1, 5.8 and RFC 8276 8, taken from three parts of each table.
 #[test]
 fn names_have_the_numbers_of_the_rfcs() {
     let codes = [

@@ -1,4 +1,4 @@
-//! What one side writes the other reads as the same, and nothing shorter is taken for it.
+//! Everything that one side writes is read by the other as the same. Nothing shorter is accepted.
 
 mod support;
 
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use nfs_wire::compound::{Call, CallWriter, Reply, ReplyWriter, Target};
+use nfs_wire::compound::{CallWriter, CompoundArgs, Reply, ReplyWriter, Target};
 use nfs_wire::op::{Args, OpNum, Operation, Res};
 use nfs_wire::rpc::record::{MARK, RecordMark};
 use nfs_wire::rpc::{self, Accepted, AuthSys, Credential, Message};
@@ -15,7 +15,7 @@ use nfs_wire::{NfsStat, callback, op};
 use support::*;
 use wire::{Cursor, FileRange, Frame};
 
-/// `value` comes back from its bytes and from nothing shorter.
+/// `value` is read back from its bytes, and from nothing shorter.
 fn comes_back<'a, T: Encode + Decode<'a> + PartialEq + Debug>(value: &T) {
     let bytes: &'static [u8] = Box::leak(support::bytes(value).into_boxed_slice());
     assert_eq!(bytes.len() % 4, 0, "{value:?}");
@@ -41,7 +41,7 @@ fn no_operation_is_missing_among_the_samples() {
     assert_eq!(seen, (3..=75).collect());
     let seen: BTreeSet<u32> = callback_arguments().iter().map(|operation| operation.number().get()).collect();
     assert_eq!(seen, (3..=15).collect());
-    // Those that have no result of their own are all read in the same way.
+    // Operations without a result of their own are all read in the same way.
     let seen: BTreeSet<u32> = results().iter().map(|result| word(&bytes(result), 0)).collect();
     let with_result = |number: &u32| {
         let fails = [*number, NfsStat::Ok.get()].map(u32::to_be_bytes).concat();
@@ -92,11 +92,11 @@ fn a_call_goes_through_record_mark_rpc_and_compound() {
     assert_eq!((call.xid, call.program, call.version, call.procedure), (0xabcd, 100_003, 4, 1));
     let sys = AuthSys::parse(call.credential.body).expect("a credential");
     assert_eq!((sys.uid, sys.gid, sys.groups()), (1000, 100, &groups[..]));
-    let compound = Call::parse(call.body).expect("a COMPOUND");
+    let compound = CompoundArgs::parse(call.body).expect("a COMPOUND");
     assert_eq!((compound.tag, compound.minorversion), (&b"tag"[..], 2));
     let mut operations = compound.operations();
     for (at, operation) in wanted.iter().enumerate() {
-        // Whoever stopped here goes on with the same.
+        // A reader that stopped here can continue with the same operations.
         let rest = &compound.argarray[operations.position()..];
         let mut again = op_rest(rest, operations.left());
         assert_eq!(again.next(), Some(Ok(*operation)), "{at}");
@@ -134,7 +134,8 @@ fn parsed(frame: &Frame) -> Reply<'_> {
     let message = &frame.bytes()[MARK..];
     let mark = RecordMark::parse(*frame.bytes().first_chunk().expect("a mark"));
     assert_eq!((mark.last, mark.len), (true, frame.len() - MARK));
-    let Ok(Message::Reply(rpc::Reply { outcome: Ok(Accepted::Success(body)), .. })) = Message::parse(message)
+    let Ok(Message::Reply(rpc::RpcReply { outcome: Ok(Accepted::Success(body)), .. })) =
+        Message::parse(message)
     else {
         panic!("an accepted reply")
     };
@@ -189,7 +190,7 @@ fn data_read_in_place_is_padded() {
     }
 }
 
-/// A file of which only the length counts here.
+/// A file of which only the length matters here.
 struct Nothing(std::fs::File);
 
 impl wire::Source for Nothing {
@@ -222,7 +223,7 @@ fn a_piece_of_a_file_stands_for_the_data_where_its_padding_can_only_be_zeros() {
         let mark = RecordMark::parse(*whole.first_chunk().expect("a mark"));
         whole.resize(whole.len() + attached, 0);
         assert_eq!(mark.len, whole.len() - MARK);
-        let Ok(Message::Reply(rpc::Reply { outcome: Ok(Accepted::Success(body)), .. })) =
+        let Ok(Message::Reply(rpc::RpcReply { outcome: Ok(Accepted::Success(body)), .. })) =
             Message::parse(&whole[MARK..])
         else {
             panic!("an accepted reply")

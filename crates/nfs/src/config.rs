@@ -1,4 +1,4 @@
-//! What the server is told to be. Plain values.
+//! The settings of the server, as plain values.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -7,29 +7,29 @@ use share::Share;
 
 use crate::state::reply_memory::ReplyMemory;
 
-/// Whose numbers are taken for what they are.
+/// The users whose numbers are mapped to the anonymous user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Squash {
-    /// Everybody's.
+    /// No user.
     None,
-    /// Everybody's but root's.
+    /// Only root.
     #[default]
     Root,
-    /// Nobody's.
+    /// All users.
     All,
 }
 
-/// A network of clients.
+/// A network that clients are in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
-    /// An address in it.
+    /// An address in the network.
     pub address: IpAddr,
-    /// How many of its first bits count.
+    /// The number of leading bits that count.
     pub bits: u8,
 }
 
 impl Network {
-    /// Whether an address is in it. An IPv4 address counts as itself also when it is written as IPv6.
+    /// Whether an address is in the network. An IPv4 address in IPv6 form counts as IPv4.
     #[must_use]
     pub fn holds(&self, address: IpAddr) -> bool {
         match (self.address.to_canonical(), address.to_canonical()) {
@@ -46,45 +46,46 @@ impl Network {
     }
 }
 
-/// The server as a whole.
+/// The settings of the server as a whole.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// Stays the same as long as the state directory lives: the server owner and scope.
+    /// The server owner and scope. It stays the same as long as the state directory exists.
     pub name: Vec<u8>,
-    /// Signs filehandles; stays the same as long as the state directory lives.
+    /// The key that signs filehandles. It stays the same as long as the state directory exists.
     pub handle_key: [u8; 32],
-    /// Tells this run of the server from any other, and is higher than that of every run before: the time it began (wall ns).
+    /// Identifies this run of the server: the time of its start (wall ns). It is higher than that of every
+    /// earlier run.
     pub instance: u64,
-    /// How long a client keeps what it has without being heard, in seconds.
+    /// The lease time in seconds: a silent client keeps its state for this long.
     pub lease_time_s: u32,
-    /// Slots of a session.
+    /// Slots of one session.
     pub slots: u32,
     /// Connections at one time.
     pub max_connections: usize,
-    /// Connections of one client at one time; at least one.
+    /// Connections of one client at one time, at least one.
     pub connections_per_client: usize,
-    /// What the replies that slots keep may take together, with other servers of the process.
+    /// The memory for the replies that slots keep. Other servers of the process may share it.
     pub reply_memory: Arc<ReplyMemory>,
 }
 
 /// A share as NFS clients see it.
 #[derive(Clone)]
 pub struct Export {
-    /// Its name in the pseudo root.
+    /// The name in the pseudo root.
     pub name: String,
-    /// Tells it from others, and stays the same; not zero.
+    /// Identifies the export and never changes. Not zero.
     pub id: u32,
-    /// The engine.
+    /// The share that it serves.
     pub engine: Arc<Share>,
-    /// Nothing can be changed through it.
+    /// Whether all changes are refused.
     pub read_only: bool,
-    /// Whose numbers count.
+    /// The users that become the anonymous user.
     pub squash: Squash,
-    /// Who everybody else is.
+    /// User ID and group ID of the anonymous user.
     pub anonymous: (u32, u32),
-    /// From where it may be used; empty: from everywhere.
+    /// The networks of the clients that may use it. Empty means all.
     pub clients: Vec<Network>,
-    /// Only connections from a port below 1024 may use it.
+    /// Whether only connections from a port below 1024 may use it.
     pub secure: bool,
 }
 

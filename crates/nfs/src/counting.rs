@@ -1,12 +1,12 @@
-//! The operations by their numbers, and how each counts: for what is counted of them, and with the limits of a share.
+//! The operations by number, and how each is counted: in the counters and against the limits of a share.
 
 use nfs_wire::op::OpNum;
 use share::counts::Family;
 
-/// One more than the highest number of an operation (RFC 8276).
+/// The highest number of an operation plus one (RFC 8276).
 pub(crate) const OPERATIONS: usize = 76;
 
-/// The operations by their numbers; the first place is for those that there are not.
+/// The operations by number. The first entry stands for unknown ones.
 pub static FAMILY: Family =
     Family { name: "NFS", operations: &NAMES, authentications: &["AUTH_SYS", "AUTH_NONE"] };
 
@@ -27,15 +27,15 @@ const fn names() -> [&'static str; OPERATIONS] {
 /// How an operation counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Count {
-    /// As one on metadata.
+    /// As an operation on metadata.
     Always,
-    /// The same, when nothing in front of it has counted.
+    /// As an operation on metadata, if nothing before it in the COMPOUND has counted.
     Alone,
-    /// Not here.
+    /// It does not count as metadata.
     No,
 }
 
-/// How an operation counts.
+/// How the operation with this number counts.
 pub(crate) fn count(number: OpNum) -> Count {
     match number {
         OpNum::Open

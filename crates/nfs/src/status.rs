@@ -1,4 +1,4 @@
-//! What the engine's refusals are to an NFS client: one exhaustive table.
+//! The NFS status for each of the engine's errors, as one exhaustive table.
 
 use nfs_wire::NfsStat;
 use share::Refusal;
@@ -17,9 +17,9 @@ pub fn of(refusal: &Refusal) -> NfsStat {
         Refusal::AccessDenied | Refusal::CannotDelete => NfsStat::Access,
         Refusal::PrivilegeNotHeld => NfsStat::Perm,
         Refusal::BadOwner => NfsStat::BadOwner,
-        // RFC 8881 15.1: a program that runs lets nobody write, as if it were open with a denial.
+        // RFC 8881 15.1: a running program denies writing, as an open with a share denial does.
         Refusal::SharingConflict | Refusal::Running => NfsStat::ShareDenied,
-        // RFC 8881 15.1. A directory is told otherwise: see `names::in_the_way`.
+        // RFC 8881 15.1. A directory gets another status: see `names::conflict_status`.
         Refusal::InUse => NfsStat::FileOpen,
         Refusal::RangeConflict => NfsStat::Locked,
         Refusal::RangeNotGranted => NfsStat::Denied,
@@ -41,8 +41,8 @@ pub fn of(refusal: &Refusal) -> NfsStat {
         Refusal::BadAttributeName => NfsStat::Inval,
         Refusal::AttributesTooLarge => NfsStat::Xattr2Big,
         Refusal::NoSuchAttribute => NfsStat::NoXattr,
-        // Who must not wait asks again; so does who meets a bound. Version 4.1 has no NFS4ERR_RESOURCE
-        // (RFC 8881 15.1.16).
+        // A request that must not wait is to be sent again, and so is one that exceeds a bound. Version 4.1
+        // has no NFS4ERR_RESOURCE (RFC 8881 15.1.16).
         Refusal::WouldBlock
         | Refusal::Busy
         | Refusal::HostKeeps
@@ -60,26 +60,28 @@ pub fn of(refusal: &Refusal) -> NfsStat {
 mod tests {
     use super::*;
 
-    /// Every refusal of the engine; a new one does not compile until it is put among them.
+    /// Every error of the engine. A new one does not compile until it is added here.
     #[rustfmt::skip]
     fn all() -> Vec<Refusal> {
         use Refusal::*;
         let all = vec![
-            NotFound, PathNotFound, Exists, NotADirectory, IsADirectory, NotEmpty, AccessDenied, PrivilegeNotHeld, BadOwner,
-            SharingConflict, RangeConflict, RangeNotGranted, RangeNotHeld, BadRange, DeletePending, CannotDelete, BadName,
-            NameTooLong, StoppedAtLink { text: Vec::new(), left: 0 }, StoppedAtReparse { data: Vec::new(), left: 0 }, BadLink,
-            NoSpace, Quota, TooLarge, ReadOnly, CrossVolume, TooManyLinks, Invalid, NotSupported, BadAttributeName,
-            AttributesTooLarge, NoSuchAttribute, NoSuchNote, WouldBlock, EndOfFile, NoMoreEntries, WatchOverflow, Exhausted,
-            Cancelled, Gone, Busy, InUse, Running, HostKeeps, OwnerAway, NoSuchGrant, TooMuchKept, Io,
+            NotFound, PathNotFound, Exists, NotADirectory, IsADirectory, NotEmpty, AccessDenied,
+            PrivilegeNotHeld, BadOwner, SharingConflict, RangeConflict, RangeNotGranted, RangeNotHeld,
+            BadRange, DeletePending, CannotDelete, BadName, NameTooLong,
+            StoppedAtLink { text: Vec::new(), left: 0 }, StoppedAtReparse { data: Vec::new(), left: 0 },
+            BadLink, NoSpace, Quota, TooLarge, ReadOnly, CrossVolume, TooManyLinks, Invalid, NotSupported,
+            BadAttributeName, AttributesTooLarge, NoSuchAttribute, NoSuchNote, WouldBlock, EndOfFile,
+            NoMoreEntries, WatchOverflow, Exhausted, Cancelled, Gone, Busy, InUse, Running, HostKeeps,
+            OwnerAway, NoSuchGrant, TooMuchKept, Io,
         ];
         all.iter().for_each(|one| match one {
-            NotFound | PathNotFound | Exists | NotADirectory | IsADirectory | NotEmpty | AccessDenied | PrivilegeNotHeld
-            | BadOwner | SharingConflict | RangeConflict | RangeNotGranted | RangeNotHeld | BadRange | DeletePending
-            | CannotDelete | BadName | NameTooLong | StoppedAtLink { .. } | StoppedAtReparse { .. } | BadLink | NoSpace
-            | Quota | TooLarge | ReadOnly | CrossVolume | TooManyLinks | Invalid | NotSupported | BadAttributeName
-            | AttributesTooLarge | NoSuchAttribute | NoSuchNote | WouldBlock | EndOfFile | NoMoreEntries | WatchOverflow
-            | Exhausted | Cancelled | Gone | Busy | InUse | Running | HostKeeps | OwnerAway | NoSuchGrant | TooMuchKept
-            | Io => {}
+            NotFound | PathNotFound | Exists | NotADirectory | IsADirectory | NotEmpty | AccessDenied
+            | PrivilegeNotHeld | BadOwner | SharingConflict | RangeConflict | RangeNotGranted | RangeNotHeld
+            | BadRange | DeletePending | CannotDelete | BadName | NameTooLong | StoppedAtLink { .. }
+            | StoppedAtReparse { .. } | BadLink | NoSpace | Quota | TooLarge | ReadOnly | CrossVolume
+            | TooManyLinks | Invalid | NotSupported | BadAttributeName | AttributesTooLarge | NoSuchAttribute
+            | NoSuchNote | WouldBlock | EndOfFile | NoMoreEntries | WatchOverflow | Exhausted | Cancelled
+            | Gone | Busy | InUse | Running | HostKeeps | OwnerAway | NoSuchGrant | TooMuchKept | Io => {}
         });
         all
     }

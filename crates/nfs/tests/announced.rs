@@ -1,5 +1,5 @@
-//! What the server announces to NFS clients is done: each supported attribute is told or set, each that may come with an exclusive
-//! create is set by it, and EXCHANGE_ID claims nothing else.
+//! The server does everything that it announces to NFS clients: each supported attribute can be read or set,
+//! each attribute for an exclusive create is set by it, and EXCHANGE_ID claims nothing else.
 
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{Attr, AttrNum, Bitmap, Fattr, ModeUmask};
@@ -9,7 +9,8 @@ use nfs_wire::types::{SetTime, StateId};
 use nfs_wire::xdr::Encode;
 use testkit::nfs::*;
 
-/// The attributes that are only set (RFC 8881 5.8.2, RFC 8275 4.2, RFC 9754 5; `kept_times.rs` has the last two).
+/// The attributes that can only be set (RFC 8881 5.8.2, RFC 8275 4.2, RFC 9754 5; `kept_times.rs` has the
+/// last two).
 const WRITE_ONLY: [AttrNum; 5] = [
     AttrNum::TimeAccessSet,
     AttrNum::TimeModifySet,
@@ -18,7 +19,7 @@ const WRITE_ONLY: [AttrNum; 5] = [
     AttrNum::TimeDelegModify,
 ];
 
-/// GETATTR of one attribute of the file, handed to `look` with the mask of the answer.
+/// GETATTR of one attribute of the file. `look` gets it with the mask of the reply.
 fn attribute<T>(
     client: &mut Client,
     wire: &mut Wire,
@@ -33,7 +34,7 @@ fn attribute<T>(
     look(got.obj_attributes.mask, &all)
 }
 
-/// The attributes that a set of these holds.
+/// The numbers in a set of attributes.
 fn set_of(client: &mut Client, wire: &mut Wire, handle: &[u8], number: AttrNum) -> Vec<u32> {
     let set = attribute(client, wire, handle, number.get(), |_, told| match told {
         [Attr::SupportedAttrs(set) | Attr::SuppattrExclcreat(set)] => *set,
@@ -90,7 +91,7 @@ fn each_attribute_of_an_exclusive_create_is_set_by_it() {
     for number in announced {
         let name = format!("made with {number}").into_bytes();
         let mut room = Vec::new();
-        // The value of another file, but for what cannot be read.
+        // The value of another file, except for attributes that cannot be read.
         let write_only = match number {
             n if n == AttrNum::TimeAccessSet.get() => Some(Attr::TimeAccessSet(SetTime::Server)),
             n if n == AttrNum::TimeModifySet.get() => Some(Attr::TimeModifySet(SetTime::Server)),

@@ -1,5 +1,5 @@
-//! How many calls about names and attributes operations take on the volume, with names and files remembered and without: what
-//! they cost where each such call goes to a store far away.
+//! The number of metadata calls that operations make to the volume, with and without remembered names and
+//! files. This is their cost if each such call goes to a distant store.
 
 use std::sync::Arc;
 
@@ -7,30 +7,30 @@ use nfs_wire::attr::{AttrNum, Bitmap, Fattr};
 use nfs_wire::op::names::RemoveArgs;
 use nfs_wire::op::open::{Claim, CreateHow, OpenHow, ShareAccess, ShareDeny};
 use nfs_wire::op::{Args, Res, getattr, open, readdir};
-use nfs_wire::types::{ChangeInfo, Identity, Owner, StateId};
+use nfs_wire::types::{ChangeInfo, Identity, StateId, StateOwner};
 use testkit::nfs::*;
 use volume::Time;
 use volume::faulty::Plan;
 
-/// A client that counts what its COMPOUNDs take.
-struct Counting {
+/// A client that counts the calls of its COMPOUNDs.
+struct CallCounter {
     plan: Arc<Plan>,
     wire: Wire,
     client: Client,
     directory: Vec<u8>,
 }
 
-impl Counting {
-    fn begin(remembers: bool) -> Counting {
+impl CallCounter {
+    fn begin(remembers: bool) -> CallCounter {
         let (world, plan) = World::counted();
-        // As on a host: what was just changed is not old enough to be believed.
+        // As on a host: a change is too recent to be trusted.
         world.memory.set_clock(Time::from_wall_ns(world.now.wall_ns));
         world.engine.set_metadata_caching(remembers);
         let mut wire = world.connect();
         let mut client = Client::new(&mut wire, b"client", 1);
         let answer = client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), Args::GetFh]).ok();
         let Res::GetFh(Ok(handle)) = answer.last() else { panic!("{answer:?}") };
-        Counting { plan, wire, client, directory: handle.object.0.to_vec() }
+        CallCounter { plan, wire, client, directory: handle.object.0.to_vec() }
     }
 
     fn count(&mut self, handle: &[u8], operations: &[Args<'_>]) -> (u64, Answer) {
@@ -39,15 +39,15 @@ impl Counting {
         (self.plan.metadata_calls() - before, answer)
     }
 
-    /// Opens a name and asks for its handle and attributes, as clients do, writes if it may, and closes it. The calls of opening
-    /// and closing.
+    /// Opens a name and asks for its filehandle and attributes, as clients do; writes if it may; and closes
+    /// it. Returns the calls of opening and of closing.
     fn open_and_close(&mut self, share_access: ShareAccess, openhow: OpenHow<'_>, name: &str) -> (u64, u64) {
         let wanted = Bitmap::of(&[AttrNum::Change.get(), AttrNum::Size.get(), AttrNum::Mode.get()]);
         let open = Args::Open(open::Args {
             seqid: 0,
             share_access,
             share_deny: ShareDeny::empty(),
-            owner: Owner { clientid: 0, owner: Identity(b"owner") },
+            owner: StateOwner { clientid: 0, owner: Identity(b"owner") },
             openhow,
             claim: Claim::Null(name.as_bytes()),
         });
@@ -84,10 +84,10 @@ impl Counting {
 
 #[test]
 fn what_is_remembered_saves_calls() {
-    // Making, closing, opening, closing and removing a file. What was kept of it is given back with its removal; where nothing
-    // is, with each close.
+    // Creating, closing, opening, closing and removing a file. What was remembered of the file is freed with
+    // its removal. Without remembering, it is freed with each close.
     for (remembers, expected) in [(true, [5, 1, 2, 0, 4]), (false, [9, 1, 6, 1, 7])] {
-        let mut it = Counting::begin(remembers);
+        let mut it = CallCounter::begin(remembers);
         let _first = it.create("first");
         let (made, closed) = it.create("one");
         let _found = it.open("one");
@@ -100,7 +100,7 @@ fn what_is_remembered_saves_calls() {
 #[test]
 fn what_was_just_made_is_removed_with_what_is_known_of_it() {
     for (remembers, expected) in [(true, 3), (false, 7)] {
-        let mut it = Counting::begin(remembers);
+        let mut it = CallCounter::begin(remembers);
         let names: Vec<String> = (0..3).map(|n| format!("f{n}")).collect();
         for name in &names {
             it.create(name);
@@ -119,15 +119,16 @@ fn what_was_just_made_is_removed_with_what_is_known_of_it() {
 
 #[test]
 fn where_new_names_are_made_all_the_time_they_are_not_looked_for_any_more() {
-    let mut it = Counting::begin(true);
+    let mut it = CallCounter::begin(true);
     let counts: Vec<u64> = (0..40).map(|n| it.create(&format!("f{n}")).0).collect();
     assert_eq!((counts[5], counts[39]), (5, 4), "{counts:?}");
     // One scan is all it took.
     assert_eq!(it.plan.count(volume::faulty::Call::Entries), 1);
 }
 
-/// Lists the directory with these attributes: the calls, the names, and what is told of the first.
-fn list(it: &mut Counting, attr_request: Bitmap) -> (u64, Vec<String>, Vec<String>) {
+/// Lists the directory with these attributes. Returns the calls, the names, and the attributes of the first
+/// entry.
+fn list(it: &mut CallCounter, attr_request: Bitmap) -> (u64, Vec<String>, Vec<String>) {
     let list =
         readdir::Args { cookie: 0, cookieverf: [0; 8], dircount: 65536, maxcount: 65536, attr_request };
     let directory = it.directory.clone();
@@ -151,11 +152,11 @@ fn a_list_of_names_asks_for_no_file_and_the_second_time_for_nothing() {
         |numbers: &[AttrNum]| Bitmap::of(&numbers.iter().map(|number| number.get()).collect::<Vec<_>>());
     let plain = [AttrNum::RdattrError, AttrNum::MountedOnFileid];
     for (remembers, expected) in [(true, [0, 0, 2 * FILES]), (false, [1, 1, 1 + 2 * FILES])] {
-        let mut it = Counting::begin(remembers);
+        let mut it = CallCounter::begin(remembers);
         for n in 0..FILES {
             it.create(&format!("f{n}"));
         }
-        // What opening the directory takes is the same each time.
+        // The calls for opening the directory are the same each time.
         let (opened, ..) = list(&mut it, Bitmap::EMPTY);
         let opened = opened - 1;
         let all = [wanted(&plain), wanted(&[AttrNum::Type]), wanted(&[AttrNum::Size])].map(|attributes| {
@@ -164,7 +165,7 @@ fn a_list_of_names_asks_for_no_file_and_the_second_time_for_nothing() {
             calls - opened
         });
         assert_eq!(all, expected, "remembers: {remembers}");
-        // The same is told as of each file by itself.
+        // The listing holds the same as GETATTR of each file.
         let (_, _, told) = list(&mut it, wanted(&[AttrNum::Type, AttrNum::MountedOnFileid]));
         let (_, _, with_size) =
             list(&mut it, wanted(&[AttrNum::Type, AttrNum::Size, AttrNum::MountedOnFileid]));

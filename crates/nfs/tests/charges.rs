@@ -1,5 +1,5 @@
-//! What the limits of a share charge for a READ or a WRITE: however it ends, the share, the file and the account have what they
-//! had before, less the bytes that were transferred.
+//! The charges of a share's limits for READ and WRITE. However an operation ends, the share, the file and the
+//! account have the same as before, less the bytes transferred.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,24 +17,24 @@ use volume::memory::MemoryVolume;
 use volume::{Failure, Name, OpenHow, Volume};
 use volume_posix::PosixVolume;
 
-/// Bytes a second at each gate, of which half of what a twentieth of a second brings is there.
+/// Bytes a second at each gate. Half of the bytes of a twentieth of a second are available at once.
 const RATE: u64 = 50_000_000;
-/// Operations a second, of which a twentieth of a second's can be done at once.
+/// Operations a second. Those of a twentieth of a second can run at once.
 const OPERATIONS: u64 = 1000;
 /// The content of the file.
 const SIZE: u32 = 600_000;
-/// What most READs ask for.
+/// The length of most READs.
 const LEN: u32 = 65_536;
 
 /// The test itself lets time pass.
-struct Quiet;
+struct ManualTime;
 
-impl Alarm for Quiet {
+impl Alarm for ManualTime {
     fn set(&self, _at_ns: u64) {}
 }
 
 /// A client with a file on a share with limits.
-struct Scene {
+struct ChargedShare {
     world: World,
     limits: Arc<Limits>,
     share: ShareLimits,
@@ -46,24 +46,24 @@ struct Scene {
     stateid: StateId,
 }
 
-impl Scene {
-    fn new() -> Scene {
+impl ChargedShare {
+    fn new() -> ChargedShare {
         let memory = MemoryVolume::new(3);
         memory.root().expect("a root").set_mode(0o777).expect("a mode");
         let faulty = FaultyVolume::new(Arc::new(memory.clone()));
         let plan = Arc::clone(faulty.plan());
-        Scene::on(Arc::new(faulty), &memory, plan)
+        ChargedShare::on(Arc::new(faulty), &memory, plan)
     }
 
-    /// On a volume that has nothing at hand: every READ must leave the connection's thread.
-    fn cold() -> Scene {
-        let scene = Scene::new();
+    /// On a volume without cached data: every READ must leave the connection's thread.
+    fn cold() -> ChargedShare {
+        let scene = ChargedShare::new();
         scene.plan.always(Call::ReadCached, Some(Failure::WouldBlock));
         scene
     }
 
-    /// On a volume whose files another one shows, too.
-    fn on(volume: Arc<dyn Volume>, shown: &dyn Volume, plan: Arc<Plan>) -> Scene {
+    /// On a volume whose files another one shows too.
+    fn on(volume: Arc<dyn Volume>, shown: &dyn Volume, plan: Arc<Plan>) -> ChargedShare {
         let world = World::on(volume);
         let mut wire = world.connect();
         let mut client = Client::new(&mut wire, b"client", 2);
@@ -85,10 +85,10 @@ impl Scene {
             file_bytes: RATE,
             file_size: 4 << 40,
         };
-        let limits = Limits::new(Some(account), Arc::new(Quiet), world.now);
+        let limits = Limits::new(Some(account), Arc::new(ManualTime), world.now);
         let share = limits.set_share(1, provision, Some(0), world.now);
         world.engine.set_limits(Some(share.clone()));
-        let scene = Scene { world, limits, share, number, plan, wire, client, file, stateid };
+        let scene = ChargedShare { world, limits, share, number, plan, wire, client, file, stateid };
         scene.share.charge(scene.work(RATE / 40), scene.wire.now).used_up();
         assert_eq!(scene.left(), [(RATE / 40) as i64; 3]);
         scene
@@ -103,9 +103,9 @@ impl Scene {
         self.share.bytes_left(self.work(0), self.wire.now)
     }
 
-    /// Lets `end` happen, after which so many bytes were transferred.
+    /// Runs `end`, after which this many bytes must have been transferred.
     #[track_caller]
-    fn costs(mut self, transferred: u32, end: impl FnOnce(&mut Scene)) {
+    fn costs(mut self, transferred: u32, end: impl FnOnce(&mut ChargedShare)) {
         let (before, began) = (self.left(), self.wire.now.mono_ns);
         end(&mut self);
         let passed_ns = self.wire.now.mono_ns - began;
@@ -119,18 +119,18 @@ impl Scene {
         self.share.state(self.wire.now).expect("the share").held
     }
 
-    /// No operation passes for a millisecond.
+    /// Lets no operation pass for a millisecond.
     fn shut(&self) {
         (0..OPERATIONS / 20).for_each(|_| self.share.charge(self.work(0), self.wire.now).used_up());
     }
 
-    /// Lets time pass, and those go on whose time has come.
+    /// Lets time pass, and resumes the operations whose time has come.
     fn pass(&mut self) {
         self.wire.now = self.wire.now.plus(Duration::from_millis(2));
         self.limits.release(self.wire.now);
     }
 
-    /// Begins a COMPOUND on the file in a slot; what must wait for the device is not begun.
+    /// Begins a COMPOUND on the file in a slot. Operations that must wait for the device do not begin.
     fn ask(&mut self, slot: u32, operations: &[Args<'_>]) {
         let before = [self.client.sequence(slot, false), put(&self.file)];
         self.wire.begin(2, &[&before[..], operations].concat());
@@ -144,20 +144,20 @@ impl Scene {
         Args::ReadPlus(read_plus::Args { stateid: self.stateid, offset: offset.into(), count })
     }
 
-    /// Does what waits for the device; what the COMPOUNDs have come to.
+    /// Runs the operations that wait for the device. Returns the status of the COMPOUNDs.
     fn answers(&mut self) -> Vec<NfsStat> {
         self.wire.collect();
         self.wire.work().iter().map(|answer| status(answer)).collect()
     }
 
-    /// Asks in the first slot, for what ends so.
+    /// Sends operations in the first slot that must end with this status.
     #[track_caller]
     fn ends(&mut self, operations: &[Args<'_>], how: NfsStat) {
         self.ask(0, operations);
         assert_eq!(self.answers(), [how]);
     }
 
-    /// Asks for a READ that is held.
+    /// Sends a READ that must wait.
     #[track_caller]
     fn hold_read(&mut self, count: u32) {
         self.shut();
@@ -176,7 +176,7 @@ impl Scene {
 
 fn status(answer: &[u8]) -> NfsStat {
     match Message::parse(answer) {
-        Ok(Message::Reply(rpc::Reply { outcome: Ok(Accepted::Success(body)), .. })) => {
+        Ok(Message::Reply(rpc::RpcReply { outcome: Ok(Accepted::Success(body)), .. })) => {
             Reply::parse(body).expect("COMPOUND4res").status
         }
         other => panic!("{other:?}"),
@@ -186,7 +186,7 @@ fn status(answer: &[u8]) -> NfsStat {
 #[test]
 fn what_is_served_at_once_costs_what_it_transfers() {
     for (offset, there) in [(0, LEN), (SIZE - 1000, 1000), (SIZE, 0)] {
-        Scene::new().costs(there, |scene| {
+        ChargedShare::new().costs(there, |scene| {
             let read = scene.read(offset, LEN);
             scene.ends(&[read], NfsStat::Ok);
         });
@@ -200,7 +200,7 @@ fn what_is_not_copied_costs_what_it_transfers() {
         let (files, beside) = (place.path().join("files"), place.path().join("beside"));
         std::fs::create_dir(&files).expect("a directory");
         let [volume, shown] = [(); 2].map(|()| PosixVolume::open(&files, &beside).expect("a volume"));
-        let scene = Scene::on(Arc::new(volume), &shown, Arc::default());
+        let scene = ChargedShare::on(Arc::new(volume), &shown, Arc::default());
         let root = shown.root().expect("the root");
         let file = root.lookup(&Name::new(b"file").expect("a name"), OpenHow::Read).expect("the file");
         let config = share::Config::clone(&scene.world.engine.config());
@@ -208,7 +208,7 @@ fn what_is_not_copied_costs_what_it_transfers() {
         scene.costs(there, |scene| {
             let read = scene.read(0, count);
             scene.ends(&[read], NfsStat::Ok);
-            // The host tells what is in memory from Linux 6.5 on.
+            // The host reports the data in memory from Linux 6.5 on.
             let tells = file.range(0, SIZE as usize).expect("it may be read").is_some();
             assert_eq!(scene.wire.uncopied, usize::from(tells));
         });
@@ -217,22 +217,22 @@ fn what_is_not_copied_costs_what_it_transfers() {
 
 #[test]
 fn what_fails_costs_nothing() {
-    Scene::new().costs(0, |scene| {
+    ChargedShare::new().costs(0, |scene| {
         scene.plan.always(Call::ReadCached, Some(Failure::Io));
         let read = scene.read(0, LEN);
         scene.ends(&[read], NfsStat::Io);
     });
-    Scene::cold().costs(0, |scene| {
+    ChargedShare::cold().costs(0, |scene| {
         scene.plan.always(Call::Read, Some(Failure::Io));
         let read = scene.read(0, LEN);
         scene.ends(&[read], NfsStat::Io);
     });
-    Scene::new().costs(0, |scene| {
+    ChargedShare::new().costs(0, |scene| {
         scene.plan.always(Call::Read, Some(Failure::Io));
         let read = scene.read_plus(0, LEN);
         scene.ends(&[read], NfsStat::Io);
     });
-    Scene::new().costs(0, |scene| {
+    ChargedShare::new().costs(0, |scene| {
         scene.plan.always(Call::Write, Some(Failure::Io));
         let stateid = scene.stateid;
         scene.ends(&[writing(stateid, 0, &[8; 1000])], NfsStat::Io);
@@ -242,18 +242,18 @@ fn what_fails_costs_nothing() {
 #[test]
 fn what_is_read_on_the_pool_is_charged_once() {
     for (offset, there) in [(0, LEN), (SIZE - 1000, 1000), (SIZE, 0)] {
-        Scene::cold().costs(there, |scene| {
+        ChargedShare::cold().costs(there, |scene| {
             let read = scene.read(offset, LEN);
             scene.ends(&[read], NfsStat::Ok);
         });
-        Scene::new().costs(there, |scene| {
+        ChargedShare::new().costs(there, |scene| {
             let read = scene.read_plus(offset, LEN);
             scene.ends(&[read], NfsStat::Ok);
         });
     }
-    let hole = Scene::new();
+    let hole = ChargedShare::new();
     let end = writing(hole.stateid, 2 * u64::from(SIZE), b"end");
-    // A hole begins where a block does.
+    // A hole begins at a block boundary.
     hole.costs(3 + 1000 + (4096 - SIZE % 4096), |scene| {
         scene.ends(&[end], NfsStat::Ok);
         let read = scene.read_plus(SIZE - 1000, LEN);
@@ -263,7 +263,7 @@ fn what_is_read_on_the_pool_is_charged_once() {
 
 #[test]
 fn each_operation_of_a_compound_costs_what_it_transfers() {
-    for scene in [Scene::new(), Scene::cold()] {
+    for scene in [ChargedShare::new(), ChargedShare::cold()] {
         scene.costs(1000 + 500 + 2000, |scene| {
             let stateid = scene.stateid;
             let operations =
@@ -271,8 +271,8 @@ fn each_operation_of_a_compound_costs_what_it_transfers() {
             scene.ends(&operations, NfsStat::Ok);
         });
     }
-    // What comes before one that fails was transferred.
-    Scene::new().costs(1000, |scene| {
+    // The data before a failed operation was transferred.
+    ChargedShare::new().costs(1000, |scene| {
         let read = scene.read(0, 1000);
         let nowhere = StateId { seqid: 1, other: [9; 12] };
         scene.ends(&[read, reading(nowhere, 0, 1000)], NfsStat::BadStateId);
@@ -282,18 +282,18 @@ fn each_operation_of_a_compound_costs_what_it_transfers() {
 #[test]
 fn what_found_nothing_in_memory_and_is_never_done_costs_nothing() {
     for panics in [false, true] {
-        Scene::cold().costs(0, |scene| {
+        ChargedShare::cold().costs(0, |scene| {
             let read = scene.read(0, LEN);
             scene.ask(0, &[read]);
             scene.wire.give_up(panics);
         });
     }
-    Scene::cold().costs(0, |scene| {
+    ChargedShare::cold().costs(0, |scene| {
         let read = scene.read(0, LEN);
         scene.ask(0, &[read]);
         scene.lose();
     });
-    Scene::cold().costs(0, |scene| {
+    ChargedShare::cold().costs(0, |scene| {
         let read = scene.read(0, LEN);
         scene.ask(0, &[read]);
         let jobs = scene.wire.take_jobs();
@@ -305,7 +305,7 @@ fn what_found_nothing_in_memory_and_is_never_done_costs_nothing() {
 #[test]
 fn what_found_nothing_in_memory_and_is_then_refused_costs_nothing() {
     // Its open is closed in between.
-    Scene::cold().costs(0, |scene| {
+    ChargedShare::cold().costs(0, |scene| {
         let read = scene.read(0, LEN);
         scene.ask(0, &[read]);
         let jobs = scene.wire.take_jobs();
@@ -319,7 +319,7 @@ fn what_found_nothing_in_memory_and_is_then_refused_costs_nothing() {
 
 #[test]
 fn what_is_read_on_the_pool_for_a_connection_that_is_gone_costs_what_was_read() {
-    Scene::cold().costs(LEN, |scene| {
+    ChargedShare::cold().costs(LEN, |scene| {
         let read = scene.read(0, LEN);
         scene.ask(0, &[read]);
         let jobs = scene.wire.take_jobs();
@@ -330,25 +330,25 @@ fn what_is_read_on_the_pool_for_a_connection_that_is_gone_costs_what_was_read() 
 
 #[test]
 fn what_was_held_costs_what_it_transfers() {
-    for scene in [Scene::new(), Scene::cold()] {
+    for scene in [ChargedShare::new(), ChargedShare::cold()] {
         scene.costs(LEN, |scene| {
             scene.hold_read(LEN);
             scene.pass();
             assert_eq!(scene.answers(), [NfsStat::Ok]);
         });
     }
-    Scene::new().costs(SIZE, |scene| {
+    ChargedShare::new().costs(SIZE, |scene| {
         scene.hold_read(1_000_000);
         scene.pass();
         assert_eq!(scene.answers(), [NfsStat::Ok]);
     });
-    Scene::new().costs(0, |scene| {
+    ChargedShare::new().costs(0, |scene| {
         scene.hold_read(LEN);
         scene.plan.always(Call::ReadCached, Some(Failure::Io));
         scene.pass();
         assert_eq!(scene.answers(), [NfsStat::Io]);
     });
-    Scene::new().costs(0, |scene| {
+    ChargedShare::new().costs(0, |scene| {
         scene.hold_read(LEN);
         scene.plan.always(Call::ReadCached, Some(Failure::WouldBlock));
         scene.pass();
@@ -359,12 +359,12 @@ fn what_was_held_costs_what_it_transfers() {
 
 #[test]
 fn what_was_held_when_its_connection_was_lost_costs_nothing() {
-    Scene::new().costs(0, |scene| {
+    ChargedShare::new().costs(0, |scene| {
         scene.hold_read(LEN);
         scene.lose();
     });
-    // Its time has come, and nobody comes to it.
-    Scene::new().costs(0, |scene| {
+    // Its time has come, but it does not resume.
+    ChargedShare::new().costs(0, |scene| {
         scene.hold_read(LEN);
         scene.pass();
         scene.lose();
@@ -373,7 +373,7 @@ fn what_was_held_when_its_connection_was_lost_costs_nothing() {
 
 #[test]
 fn what_was_held_when_its_open_was_closed_costs_nothing() {
-    Scene::new().costs(0, |scene| {
+    ChargedShare::new().costs(0, |scene| {
         scene.hold_read(LEN);
         let close = closing(scene.stateid);
         scene.ask(1, &[close]);
@@ -385,7 +385,7 @@ fn what_was_held_when_its_open_was_closed_costs_nothing() {
 
 #[test]
 fn what_is_held_keeps_its_session_and_costs_what_it_transfers() {
-    Scene::new().costs(LEN, |scene| {
+    ChargedShare::new().costs(LEN, |scene| {
         scene.hold_read(LEN);
         let mut other = scene.world.connect();
         other.now = scene.wire.now;
@@ -399,20 +399,20 @@ fn what_is_held_keeps_its_session_and_costs_what_it_transfers() {
 
 #[test]
 fn a_write_costs_what_was_written_whoever_hears_of_it() {
-    Scene::new().costs(LEN, |scene| {
+    ChargedShare::new().costs(LEN, |scene| {
         let data = vec![8; LEN as usize];
         let stateid = scene.stateid;
         scene.ends(&[writing(stateid, 0, &data)], NfsStat::Ok);
     });
     for is_lost in [false, true] {
-        Scene::new().costs(LEN + 1000, |scene| {
+        ChargedShare::new().costs(LEN + 1000, |scene| {
             scene.shut();
             let data = vec![8; LEN as usize];
             let operations = [writing(scene.stateid, 0, &data), scene.read(SIZE - 1000, LEN)];
             scene.ask(0, &operations);
             assert_eq!((scene.answers(), scene.held()), (Vec::new(), 1));
             match is_lost {
-                // What follows is done, too, and owed.
+                // The rest runs too, and is charged.
                 true => scene.lose(),
                 false => {
                     scene.pass();

@@ -1,4 +1,4 @@
-//! Transactions are counted by operation and by how they went, each once, also when they were held or done elsewhere.
+//! Transactions are counted by operation and response, each once, even if they waited or ran elsewhere.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use share::limits::{Alarm, Limits, Provision, ResponseType, Throughput};
 use testkit::nfs::{Client, EXPORT, World, lookup, reading, writing};
 
 /// The test itself lets time pass.
-struct Quiet;
+struct ManualTime;
 
-impl Alarm for Quiet {
+impl Alarm for ManualTime {
     fn set(&self, _at_ns: u64) {}
 }
 
@@ -22,7 +22,7 @@ fn of_share(world: &World) -> Totals {
     world.engine.counts(&FAMILY).read()
 }
 
-/// How often an operation went how.
+/// Number of transactions of an operation, by response.
 fn responses(totals: &Totals, number: OpNum) -> Vec<(&'static str, u64)> {
     let one = totals.transactions.iter().filter(|known| known.operation == number.get() as usize);
     let all = one.flat_map(|one| ResponseType::ALL.iter().map(|kind| (kind.name(), one.with(*kind))));
@@ -63,7 +63,7 @@ fn every_operation_counts_once_for_its_share_with_its_bytes() {
     // Number, stateid, offset and count; number, status, whether it ends, length and data.
     assert_eq!((read.ingress, read.egress), (3 * (4 + 16 + 8 + 4), 3 * (16 + 400)));
     let more = |kind| after.habits.operations(kind) - before.habits.operations(kind);
-    // The attributes beside data do not count as work of their own, and neither does the second LOOKUP.
+    // Attributes beside data do not count as work of their own, and neither does the second LOOKUP.
     assert_eq!([Kind::Read, Kind::Write, Kind::Metadata].map(more), [4, 0, 2]);
     assert_eq!(after.habits.bytes, [1600, 1000]);
     let rest = world.server.counts.read();
@@ -86,7 +86,7 @@ fn a_limit_that_was_met_shows_in_the_response_type() {
         file_bytes: 1 << 40,
         file_size: 4 << 40,
     };
-    let limits = Limits::new(None, Arc::new(Quiet), world.now);
+    let limits = Limits::new(None, Arc::new(ManualTime), world.now);
     world.engine.set_limits(Some(limits.set_share(1, provision, Some(0), world.now)));
     let reads = reading(stateid, 0, 4);
     let writes = writing(stateid, 0, b"data");

@@ -1,4 +1,5 @@
-//! Delegations: granted where the client can be called, recalled before anybody else writes, taken away in the end.
+//! Delegations: granted if the client can be called, recalled before another client writes, revoked in the
+//! end.
 
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{Attr, AttrNum, Bitmap, Fattr};
@@ -33,7 +34,7 @@ fn open_it<'a>(share_access: open::ShareAccess, name: &'a [u8]) -> Args<'a> {
     Args::Open(open::Args { share_access, ..asked })
 }
 
-/// Opens for reading, wanting a READ delegation; gives handle, open and delegation.
+/// Opens for reading with a wish for a READ delegation. Returns filehandle, open and delegation.
 fn delegated(client: &mut Client, wire: &mut Wire, name: &[u8]) -> (Vec<u8>, StateId, Option<StateId>) {
     let access = open::ShareAccess::READ | open::ShareAccess::WANT_READ_DELEG;
     let all = [Args::PutRootFh, lookup(EXPORT), open_it(access, name), Args::GetFh];
@@ -54,7 +55,7 @@ fn writes(client: &mut Client, wire: &mut Wire, name: &[u8]) -> NfsStat {
     client.run(wire, &all).status()
 }
 
-/// Which delegation a call recalls, and the call's number.
+/// The delegation that a callback recalls, and the XID of the callback.
 fn recalled(message: &[u8]) -> (u32, StateId) {
     let Heard { xid, stateid, .. } = hear(message);
     (xid, stateid)
@@ -70,7 +71,7 @@ struct Heard {
 }
 
 impl Heard {
-    /// The answer, with what becomes of CB_SEQUENCE and of CB_RECALL.
+    /// The reply, with these statuses for CB_SEQUENCE and CB_RECALL.
     fn answer(&self, sequence: NfsStat, recall: NfsStat) -> Vec<u8> {
         let mut body = Vec::new();
         let ends = if sequence.is_ok() { recall } else { sequence };
@@ -82,7 +83,7 @@ impl Heard {
             [4, recall.get()].iter().for_each(|word: &u32| word.encode(&mut body));
         }
         let mut reply = Vec::new();
-        rpc::Reply::accepted(self.xid, rpc::Accepted::Success(&body)).write(&mut reply);
+        rpc::RpcReply::accepted(self.xid, rpc::Accepted::Success(&body)).write(&mut reply);
         reply
     }
 }
@@ -105,7 +106,7 @@ fn hear(message: &[u8]) -> Heard {
 }
 
 /// A world with a file and two clients, the first of which has a delegation of it.
-struct Scene {
+struct DelegatedFile {
     world: World,
     first: Wire,
     second: Wire,
@@ -115,8 +116,8 @@ struct Scene {
     given: StateId,
 }
 
-impl Scene {
-    fn new() -> Scene {
+impl DelegatedFile {
+    fn new() -> DelegatedFile {
         let world = World::new();
         let (mut first, mut second) = (world.connect(), world.connect());
         let mut holder = callable(&mut first, b"holder");
@@ -125,7 +126,7 @@ impl Scene {
         other.on(&mut second, &made, &[closing(open)]).ok();
         let (handle, _, given) = delegated(&mut holder, &mut first, b"file");
         let given = given.expect("a delegation");
-        Scene { world, first, second, holder, other, handle, given }
+        DelegatedFile { world, first, second, holder, other, handle, given }
     }
 
     /// Lets time pass, as the server's own clock does.
@@ -136,12 +137,12 @@ impl Scene {
         self.world.server.tick(now);
     }
 
-    /// The other client asks to write; what the server says.
+    /// The other client opens for writing. Returns the server's status.
     fn write(&mut self) -> NfsStat {
         writes(&mut self.other, &mut self.second, b"file")
     }
 
-    /// The one call that the server makes on the first connection.
+    /// The only callback that the server sends on the first connection.
     fn call(&mut self) -> Heard {
         let calls = self.first.called();
         assert_eq!(calls.len(), 1);
@@ -157,8 +158,8 @@ impl Scene {
 // RFC 8881 10.4.4
 #[test]
 fn a_read_delegation_is_recalled_before_another_client_opens_for_writing() {
-    let mut scene = Scene::new();
-    // Reading is in nobody's way.
+    let mut scene = DelegatedFile::new();
+    // Reading conflicts with nobody.
     let (.., own) = delegated(&mut scene.other, &mut scene.second, b"file");
     assert_eq!(own, None, "it cannot be called");
     assert!(scene.first.called().is_empty());
@@ -167,7 +168,7 @@ fn a_read_delegation_is_recalled_before_another_client_opens_for_writing() {
     assert_eq!(calls.len(), 1);
     let heard = hear(&calls[0]);
     assert_eq!(heard.stateid, scene.given);
-    // Asked once is enough.
+    // One recall is enough.
     assert_eq!(writes(&mut scene.other, &mut scene.second, b"file"), NfsStat::Delay);
     assert!(scene.first.called().is_empty());
     let reply = heard.answer(NfsStat::Ok, NfsStat::Ok);
@@ -179,17 +180,18 @@ fn a_read_delegation_is_recalled_before_another_client_opens_for_writing() {
     assert_eq!(scene.give_back(), NfsStat::BadStateId);
 }
 
-/// A client that opens a file for writing past its own READ delegation may have it open through another mount, whose copy does not
-/// know of that. The delegation is called back once, nobody waits for it but the writer's CLOSE, and that for a moment alone.
+/// A client that opens a file for writing outside its own READ delegation may have it open through another
+/// mount, whose cache does not know of that. The delegation is recalled once. Only the writer's CLOSE waits
+/// for it, and only for a moment.
 // RFC 8881 10.3.1
 #[test]
 fn a_clients_own_open_for_writing_calls_its_delegation_back_and_its_close_waits_for_that() {
     for gives_back in [true, false] {
-        let mut scene = Scene::new();
+        let mut scene = DelegatedFile::new();
         let handle = scene.handle.clone();
-        let open = |scene: &mut Scene| {
+        let open = |scene: &mut DelegatedFile| {
             let Args::Open(asked) = open_it(open::ShareAccess::WRITE, b"file") else { unreachable!() };
-            let owner = Owner { clientid: 0, owner: Identity(b"writer") };
+            let owner = StateOwner { clientid: 0, owner: Identity(b"writer") };
             let open = Args::Open(open::Args { owner, ..asked });
             let answer = scene.holder.run(&mut scene.first, &[Args::PutRootFh, lookup(EXPORT), open]).ok();
             let Res::Open(Ok(opened)) = answer.last() else { panic!("{answer:?}") };
@@ -201,7 +203,7 @@ fn a_clients_own_open_for_writing_calls_its_delegation_back_and_its_close_waits_
         assert_eq!(hear(&calls[0]).stateid, scene.given);
         let writer = open(&mut scene);
         assert!(scene.first.called().is_empty(), "asked once is enough");
-        let close = |scene: &mut Scene| {
+        let close = |scene: &mut DelegatedFile| {
             let close = closing(StateId { seqid: 0, ..writer });
             scene.holder.on(&mut scene.first, &handle, &[close]).status()
         };
@@ -214,17 +216,17 @@ fn a_clients_own_open_for_writing_calls_its_delegation_back_and_its_close_waits_
     }
 }
 
-/// After which it is forgotten that a delegation of a file was recalled once.
+/// The time after which the recall of a delegation is forgotten.
 const QUIET_MS: u64 = 2000;
 
 // RFC 8881 10.4.4
 #[test]
 fn whoever_has_a_delegation_recalled_comes_before_the_next_one() {
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     assert_eq!(scene.write(), NfsStat::Delay);
     scene.pass(5000);
     assert_eq!(scene.give_back(), NfsStat::Ok);
-    // The other one has not come again yet.
+    // The other client has not tried again yet.
     let (_, open, given) = delegated(&mut scene.holder, &mut scene.first, b"file");
     assert_eq!(given, None);
     let handle = scene.handle.clone();
@@ -252,11 +254,11 @@ fn a_delegation_is_recalled_before_another_client_changes_attributes_or_names() 
         vec![Args::RemoveXattr(xattr::NameArgs { name: b"key" })],
         vec![Args::SaveFh, Args::PutRootFh, lookup(EXPORT), Args::Link(LinkArgs { newname: b"further" })],
     ];
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     (scene.holder.minor, scene.other.minor) = (2, 2);
     for change in &changes {
         let handle = scene.handle.clone();
-        let other = |scene: &mut Scene| scene.other.on(&mut scene.second, &handle, change).status();
+        let other = |scene: &mut DelegatedFile| scene.other.on(&mut scene.second, &handle, change).status();
         assert_eq!(other(&mut scene), NfsStat::Delay, "{change:?}");
         let calls = scene.first.called();
         assert_eq!(calls.iter().map(|call| recalled(call).1).collect::<Vec<_>>(), [scene.given]);
@@ -267,7 +269,7 @@ fn a_delegation_is_recalled_before_another_client_changes_attributes_or_names() 
         scene.holder.on(&mut scene.first, &handle, &[closing(open)]).ok();
         scene.given = given.expect("a delegation again");
     }
-    // What it does itself takes nothing from it.
+    // The client's own operations do not recall its delegation.
     let undo = Args::Remove(nfs_wire::op::names::RemoveArgs { target: b"further" });
     scene.other.run(&mut scene.second, &[Args::PutRootFh, lookup(EXPORT), undo]).status();
     scene.first.called();
@@ -287,7 +289,7 @@ fn a_delegation_is_recalled_before_another_client_changes_attributes_or_names() 
 // RFC 8881 8.4.2.3
 #[test]
 fn a_client_whose_lease_is_over_is_not_ended_by_a_conflict_that_it_has_no_part_in() {
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     scene.pass(u64::from(LEASE_S) * 1000 + 1000);
     let mut wire = scene.world.connect();
     let mut third = Client::new(&mut wire, b"third", 1);
@@ -302,7 +304,7 @@ fn a_client_whose_lease_is_over_is_not_ended_by_a_conflict_that_it_has_no_part_i
 // RFC 8881 10.4.5
 #[test]
 fn a_recall_goes_out_again_on_another_connection_when_the_first_is_lost() {
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     let mut spare = scene.world.connect();
     bind_back(&mut spare, &scene.holder);
     assert_eq!(writes(&mut scene.other, &mut scene.second, b"file"), NfsStat::Delay);
@@ -316,7 +318,7 @@ fn a_recall_goes_out_again_on_another_connection_when_the_first_is_lost() {
 // RFC 8881 20.2.3
 #[test]
 fn a_recall_that_the_client_refuses_is_made_again_a_second_later() {
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     assert_eq!(scene.write(), NfsStat::Delay);
     for (sequence, refusal) in [(1, NfsStat::Delay), (2, NfsStat::BadStateId), (3, NfsStat::BadHandle)] {
         let heard = scene.call();
@@ -336,7 +338,7 @@ fn a_recall_that_the_client_refuses_is_made_again_a_second_later() {
 // RFC 8881 20.9.3
 #[test]
 fn a_call_that_the_client_has_not_taken_uses_no_number_up() {
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     assert_eq!(scene.write(), NfsStat::Delay);
     let answers = [
         (1, NfsStat::Delay),
@@ -345,7 +347,7 @@ fn a_call_that_the_client_has_not_taken_uses_no_number_up() {
         (2, NfsStat::Ok),
         (3, NfsStat::SeqMisordered),
         (2, NfsStat::SeqMisordered),
-        // It has begun anew.
+        // The client has started from the beginning.
         (1, NfsStat::Ok),
         (2, NfsStat::BadSession),
         (2, NfsStat::Ok),
@@ -362,14 +364,14 @@ fn a_call_that_the_client_has_not_taken_uses_no_number_up() {
 #[test]
 fn a_back_channel_on_whose_numbers_nobody_agrees_is_told_as_faulty_until_a_call_is_taken() {
     use nfs_wire::op::sequence::StatusFlags;
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     assert_eq!(scene.write(), NfsStat::Delay);
     for (sequence, is_faulty) in [
         (NfsStat::SeqMisordered, false),
-        // One less, and the first: it may have lost an answer, or begun anew.
+        // One less, and the first: the client may have missed a reply, or started from the beginning.
         (NfsStat::SeqMisordered, false),
         (NfsStat::SeqMisordered, true),
-        // It may be busy, which tells nothing.
+        // The client may be busy, which says nothing.
         (NfsStat::Delay, true),
         (NfsStat::Ok, false),
         (NfsStat::BadSession, true),
@@ -388,7 +390,7 @@ fn a_back_channel_on_whose_numbers_nobody_agrees_is_told_as_faulty_until_a_call_
 // RFC 8881 2.10.6.2
 #[test]
 fn a_recall_over_a_silent_connection_is_made_on_another_too() {
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     let mut spare = scene.world.connect();
     bind_back(&mut spare, &scene.holder);
     assert_eq!(scene.write(), NfsStat::Delay);
@@ -401,7 +403,7 @@ fn a_recall_over_a_silent_connection_is_made_on_another_too() {
     let heard = hear(&again[0]);
     assert_eq!((heard.slot, heard.sequence, again.len()), (unheard.slot, unheard.sequence, 1));
     spare.reply(&heard.answer(NfsStat::Ok, NfsStat::Delay));
-    // An answer that comes late changes nothing.
+    // A late reply changes nothing.
     scene.first.reply(&unheard.answer(NfsStat::Ok, NfsStat::Delay));
     scene.pass(1000);
     let next = scene.call();
@@ -411,14 +413,14 @@ fn a_recall_over_a_silent_connection_is_made_on_another_too() {
 // RFC 8881 10.4.6
 #[test]
 fn who_cannot_be_called_is_called_when_it_binds_a_connection_again() {
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     std::mem::replace(&mut scene.first, scene.world.connect()).lose();
     assert_eq!(scene.write(), NfsStat::Delay);
     scene.pass(1000 * u64::from(LEASE_S) / 2);
     assert_eq!(scene.write(), NfsStat::Delay);
     bind_back(&mut scene.first, &scene.holder);
     assert_eq!(scene.call().stateid, scene.given);
-    // Also when the session is gone, and with another one.
+    // Also if the session is gone, and over another session.
     let mut spare = scene.world.connect();
     let gone = nfs_wire::op::destroy::SessionArgs { sessionid: scene.holder.session };
     spare.call(1, &[Args::DestroySession(gone)]).ok();
@@ -436,7 +438,7 @@ fn who_cannot_be_called_is_called_when_it_binds_a_connection_again() {
 // RFC 8881 10.4.6
 #[test]
 fn who_cannot_be_called_loses_a_delegation_with_its_lease() {
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     scene.first.now = scene.world.now;
     std::mem::replace(&mut scene.first, scene.world.connect()).lose();
     let link = Args::Link(LinkArgs { newname: b"further" });
@@ -449,7 +451,7 @@ fn who_cannot_be_called_loses_a_delegation_with_its_lease() {
         lookup(EXPORT),
         link,
     ];
-    let links = |scene: &mut Scene| scene.other.run(&mut scene.second, &all).status();
+    let links = |scene: &mut DelegatedFile| scene.other.run(&mut scene.second, &all).status();
     assert_eq!(links(&mut scene), NfsStat::Delay);
     scene.pass(1000 * u64::from(LEASE_S) - 1);
     assert_eq!(links(&mut scene), NfsStat::Delay);
@@ -460,14 +462,14 @@ fn who_cannot_be_called_loses_a_delegation_with_its_lease() {
 // RFC 8881 10.4
 #[test]
 fn a_write_delegation_is_given_to_who_wants_it_and_recalled_before_another_client_looks() {
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     assert_eq!(scene.give_back(), NfsStat::Ok);
-    let looks = |scene: &mut Scene, name: &[u8]| {
+    let looks = |scene: &mut DelegatedFile, name: &[u8]| {
         let wanted = nfs_wire::attr::Bitmap::of(&[nfs_wire::attr::AttrNum::Size.get()]);
         let look = Args::GetAttr(nfs_wire::op::getattr::Args { attr_request: wanted });
         scene.other.run(&mut scene.second, &[Args::PutRootFh, lookup(EXPORT), lookup(name), look]).status()
     };
-    // Whoever does not say that it wants one has none that writes.
+    // A client that does not ask for a write delegation gets none.
     for (want, is_given) in [(open::ShareAccess::empty(), false), (open::ShareAccess::WANT_WRITE_DELEG, true)]
     {
         let access = open::ShareAccess::BOTH | want;
@@ -501,8 +503,8 @@ fn a_write_delegation_is_given_to_who_wants_it_and_recalled_before_another_clien
     }
 }
 
-/// A file on which the holder has a delegation to write, and another beside it.
-fn with_writer(scene: &mut Scene) -> (Vec<u8>, StateId) {
+/// A file with a write delegation of the holder, and another file beside it.
+fn with_writer(scene: &mut DelegatedFile) -> (Vec<u8>, StateId) {
     assert_eq!(scene.give_back(), NfsStat::Ok);
     let (_, made) = scene.other.create(&mut scene.second, b"made");
     let close = [Args::PutRootFh, lookup(EXPORT), lookup(b"made"), closing(made)];
@@ -520,9 +522,9 @@ fn with_writer(scene: &mut Scene) -> (Vec<u8>, StateId) {
 #[test]
 fn attributes_are_compared_when_who_writes_has_given_back_what_it_kept() {
     for (negates, wanted) in [(false, NfsStat::Ok), (true, NfsStat::Same)] {
-        let mut scene = Scene::new();
+        let mut scene = DelegatedFile::new();
         let (at, given) = with_writer(&mut scene);
-        let compares = |scene: &mut Scene, attribute: Attr<'_>| {
+        let compares = |scene: &mut DelegatedFile, attribute: Attr<'_>| {
             let mut room = Vec::new();
             let given = getattr::VerifyArgs { obj_attributes: Fattr::of(&[attribute], &mut room) };
             let operation = if negates { Args::NVerify(given) } else { Args::Verify(given) };
@@ -541,14 +543,14 @@ fn attributes_are_compared_when_who_writes_has_given_back_what_it_kept() {
 // RFC 8881 10.4.3, 18.23.3
 #[test]
 fn a_listing_tells_no_size_that_a_writer_may_have_changed() {
-    let list = |scene: &mut Scene, cookie, wanted: &[AttrNum]| {
+    let list = |scene: &mut DelegatedFile, cookie, wanted: &[AttrNum]| {
         let numbers: Vec<u32> = wanted.iter().map(|wanted| wanted.get()).collect();
         let attr_request = Bitmap::of(&numbers);
         let list = readdir::Args { cookie, cookieverf: [0; 8], dircount: 4096, maxcount: 4096, attr_request };
         let answer =
             scene.other.run(&mut scene.second, &[Args::PutRootFh, lookup(EXPORT), Args::ReadDir(list)]);
         let Res::ReadDir(Ok(found)) = answer.last() else { return Err(answer.status()) };
-        let of = |entry: readdir::Entry<'_>| {
+        let of = |entry: readdir::ReaddirEntry<'_>| {
             let first = entry.attrs.iter().next().map(|attribute| match attribute {
                 Ok(Attr::Size(size)) => Ok(size),
                 Ok(Attr::RdattrError(why)) => Err(why),
@@ -559,14 +561,14 @@ fn a_listing_tells_no_size_that_a_writer_may_have_changed() {
         };
         Ok((found.entries.iter().map(of).collect::<Vec<_>>(), found.eof))
     };
-    let mut scene = Scene::new();
-    // The cookies of the first two entries would be the protocol's own.
+    let mut scene = DelegatedFile::new();
+    // The cookies of the first two entries would be those that the protocol reserves.
     for name in [&b"second"[..], b"third"] {
         let (made, open) = scene.other.create(&mut scene.second, name);
         scene.other.on(&mut scene.second, &made, &[closing(open)]).ok();
     }
     let (_, given) = with_writer(&mut scene);
-    // Who can go on without is told of the others.
+    // A client that can continue without these attributes gets the other entries.
     let (mut entries, eof) = list(&mut scene, 0, &[AttrNum::RdattrError, AttrNum::Size]).unwrap();
     entries.sort_by(|one, other| one.0.cmp(&other.0));
     let shown: Vec<_> = entries.iter().map(|(name, _, first)| (&name[..], *first)).collect();
@@ -575,7 +577,7 @@ fn a_listing_tells_no_size_that_a_writer_may_have_changed() {
         [(&b"file"[..], Some(Ok(0))), (b"made", delayed), (b"second", Some(Ok(0))), (b"third", Some(Ok(0)))];
     assert_eq!((shown, eof), (wanted.to_vec(), true));
     assert_eq!(scene.call().stateid, given);
-    // Who cannot is told up to there, and then to come again.
+    // A client that cannot gets the entries up to there, and NFS4ERR_DELAY after that.
     let mut cookie = 0;
     while let Ok((entries, eof)) = list(&mut scene, cookie, &[AttrNum::Size]) {
         assert!(!eof && entries.iter().all(|(name, ..)| name != b"made"), "{entries:?}");
@@ -587,11 +589,11 @@ fn a_listing_tells_no_size_that_a_writer_may_have_changed() {
 
 #[test]
 fn what_is_not_given_back_in_time_is_taken_away_and_the_client_is_told() {
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     assert_eq!(scene.write(), NfsStat::Delay);
     let heard = scene.call();
     scene.first.reply(&heard.answer(NfsStat::Ok, NfsStat::Ok));
-    // It renews its lease meanwhile.
+    // The client renews its lease meanwhile.
     scene.pass(1000 * u64::from(LEASE_S) - 1);
     scene.holder.run(&mut scene.first, &[Args::PutRootFh]).ok();
     assert_eq!(scene.write(), NfsStat::Delay);
@@ -613,7 +615,7 @@ fn what_is_not_given_back_in_time_is_taken_away_and_the_client_is_told() {
 
 #[test]
 fn a_delegation_that_was_taken_away_is_forgotten_with_its_export() {
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     assert_eq!(writes(&mut scene.other, &mut scene.second, b"file"), NfsStat::Delay);
     let later = scene.world.now.plus(std::time::Duration::from_secs(36));
     scene.world.engine.tick(later);
@@ -628,7 +630,7 @@ fn a_delegation_that_was_taken_away_is_forgotten_with_its_export() {
 // RFC 8881 18.16.3
 #[test]
 fn a_file_is_opened_under_its_own_delegation_alone() {
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     let (other, open) = scene.holder.create(&mut scene.first, b"other");
     scene.holder.on(&mut scene.first, &other, &[closing(open)]).ok();
     let Args::Open(asked) = open_it(open::ShareAccess::READ, b"") else { unreachable!() };
@@ -655,7 +657,8 @@ fn who_cannot_be_called_is_given_nothing_and_told_why() {
     assert_eq!(opened.delegation, open::Delegation::NoneExt(open::WhyNone::Resource(false)));
 }
 
-// RFC 8881 10.4.2: Linux keeps new locks to itself under a READ delegation and loses one that is on its way when it goes back
+// RFC 8881 10.4.2: Linux keeps new locks to itself under a READ delegation and loses one that is on its way
+// when it goes back
 #[test]
 fn no_read_delegation_goes_to_a_client_that_writes_or_locks_the_file_itself() {
     let world = World::new();
@@ -664,7 +667,7 @@ fn no_read_delegation_goes_to_a_client_that_writes_or_locks_the_file_itself() {
     let (_, writer) = client.create(&mut wire, b"file");
     let (handle, reader, given) = delegated(&mut client, &mut wire, b"file");
     assert_eq!(given, None, "it has the file open for writing");
-    // The opens are of one owner, so that both stateids are of one open.
+    // The opens are of one owner, so both stateids are of one open.
     client.on(&mut wire, &handle, &[closing(StateId { seqid: 0, ..writer })]).ok();
     assert_eq!(reader.other, writer.other);
     let access = open::ShareAccess::READ;
@@ -674,7 +677,7 @@ fn no_read_delegation_goes_to_a_client_that_writes_or_locks_the_file_itself() {
         let back = Args::DelegReturn(delegation::ReturnArgs { deleg_stateid: read.stateid });
         client.on(&mut wire, &handle, &[back]).ok();
     }
-    let lock_owner = Owner { clientid: 0, owner: Identity(b"locks") };
+    let lock_owner = StateOwner { clientid: 0, owner: Identity(b"locks") };
     let new =
         lock::OpenToLockOwner { open_seqid: 0, open_stateid: opened.stateid, lock_seqid: 0, lock_owner };
     let locker = lock::Locker::New(new);

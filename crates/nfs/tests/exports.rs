@@ -1,4 +1,4 @@
-//! What an export says about who may use it and who they are, seen from the client.
+//! The rules of an export about its users and their identities, as the client sees them.
 
 use nfs::{Export, Network, Squash};
 use nfs_wire::NfsStat;
@@ -8,7 +8,7 @@ use testkit::nfs::*;
 use volume::Failure;
 use volume::faulty::Call;
 
-/// Lets the export be as `change` makes it.
+/// Changes the export.
 fn change(world: &World, change: impl Fn(&mut Export)) {
     let exports = world.server.exports();
     let mut export = Export::clone(&exports.list()[0]);
@@ -93,7 +93,7 @@ fn who_may_not_use_an_export_neither_sees_it_nor_enters_it_nor_uses_its_handles(
     client.run(&mut near, &[Args::PutRootFh, lookup(EXPORT)]).ok();
     client.on(&mut near, &file, &[Args::GetFh]).ok();
     assert_eq!(listed(&mut client, &mut near), 1);
-    // From another network, from a port that everybody may use, and over IPv6.
+    // From another network, from an unprivileged port, and over IPv6.
     for remote in
         ["192.0.2.2:700", "198.51.101.7:700", "198.51.100.7:1024", "198.51.100.7:50000", "[2001:db8::1]:700"]
     {
@@ -104,7 +104,7 @@ fn who_may_not_use_an_export_neither_sees_it_nor_enters_it_nor_uses_its_handles(
         assert_eq!(client.on(&mut far, &file, &[Args::GetFh]).status(), NfsStat::Stale, "{remote}");
         assert_eq!(listed(&mut client, &mut far), 0, "{remote}");
     }
-    // The same client written as an address of IPv6.
+    // The same client, written as an IPv6 address.
     let mut mapped = world.connect_from("[::ffff:198.51.100.8]:700");
     let mut client = Client::new(&mut mapped, b"mapped", 1);
     client.on(&mut mapped, &file, &[Args::GetFh]).ok();
@@ -146,7 +146,7 @@ fn an_export_that_is_taken_away_takes_along_what_is_open_on_it() {
     assert_eq!((engine.open_count(), world.server.state_count()), (0, 0));
     assert_eq!(world.server.end_export(&name, world.now), 0);
     assert_eq!(client.on(&mut wire, &file, &[writing(stateid, 0, b"more")]).status(), NfsStat::Stale);
-    // The session has not suffered, and the export can come back.
+    // The session is unaffected, and the export can come back.
     assert_eq!(listed(&mut client, &mut wire), 0);
     world.server.set_exports([export]);
     client.on(&mut wire, &file, &[Args::GetFh]).ok();
@@ -168,20 +168,20 @@ fn what_is_open_goes_on_when_its_export_is_served_from_elsewhere_and_all_else_th
         export.engine = std::sync::Arc::clone(&elsewhere.engine);
     });
     let (before, after) = (old.open_count(), elsewhere.engine.open_count());
-    // Over a connection that knows its handle, and over another one.
+    // Over a connection that has checked the handle, and over another one.
     let mut second = world.connect();
     for wire in [&mut wire, &mut second] {
         client.on(wire, &file, &[writing(stateid, 0, b"data"), reading(stateid, 0, 4)]).ok();
         assert_eq!(client.on(wire, &other, &[Args::GetFh]).status(), NfsStat::Stale);
     }
-    // By its name the export is the new one.
+    // Under its name the export is the new one.
     let entered = client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), lookup(b"file")]);
     assert_eq!(entered.status(), NfsStat::NoEnt);
     let (made, new) = client.create(&mut wire, b"file");
     assert_ne!(made, file);
     client.on(&mut wire, &made, &[writing(new, 0, b"new"), closing(new)]).ok();
     assert_eq!((old.open_count(), elsewhere.engine.open_count()), (before, after));
-    // Who may use the export now counts for the old directory too, and the last close ends it.
+    // The present rules for users apply to the old directory too, and the last close ends it.
     let only = |address: &str| vec![Network { address: address.parse().expect("an address"), bits: 32 }];
     change(&world, |export| export.clients = only("203.0.113.1"));
     assert_eq!(client.on(&mut wire, &file, &[writing(stateid, 0, b"x")]).status(), NfsStat::Stale);
@@ -189,6 +189,6 @@ fn what_is_open_goes_on_when_its_export_is_served_from_elsewhere_and_all_else_th
     client.on(&mut wire, &file, &[closing(stateid)]).ok();
     assert_eq!(client.on(&mut wire, &file, &[Args::GetFh]).status(), NfsStat::Stale);
     world.server.tick(world.now);
-    // The test's own, the world's, and the new world has none of it.
+    // The test's own reference and the world's. The new world has none.
     assert_eq!((old.open_count(), std::sync::Arc::strong_count(&old)), (0, 2), "nobody holds it any more");
 }

@@ -1,4 +1,5 @@
-//! A restart: who may take up what they had, who waits meanwhile, and when that is over (RFC 8881 8.4.2).
+//! A restart: the clients that may reclaim, the requests that wait meanwhile, and the end of the grace period
+//! (RFC 8881 8.4.2).
 
 use std::sync::Arc;
 
@@ -17,31 +18,31 @@ const BOTH: ShareAccess = ShareAccess::BOTH;
 const NONE: ShareDeny = ShareDeny::empty();
 const COMPLETE: Args<'static> = Args::ReclaimComplete(destroy::ReclaimCompleteArgs { one_fs: false });
 
-/// A server with one client that has a file open, and locks its first ten bytes.
-struct Scene {
+/// A server with one client that has a file open and its first ten bytes locked.
+struct RestartScenario {
     world: World,
     handle: Vec<u8>,
     client: Client,
 }
 
-impl Scene {
-    fn new() -> Scene {
+impl RestartScenario {
+    fn new() -> RestartScenario {
         let world = World::lasting();
         let mut wire = world.connect();
         let mut client = Client::new(&mut wire, b"client", 1);
         let (handle, stateid) = client.create(&mut wire, b"file");
         let taken = client.on(&mut wire, &handle, &[locking(stateid, b"locker", (0, 10), false)]);
         taken.ok();
-        Scene { world, handle, client }
+        RestartScenario { world, handle, client }
     }
 
-    /// The server begins anew; the client is not back yet.
-    fn restart(mut self) -> Scene {
+    /// Restarts the server. The client is not back yet.
+    fn restart(mut self) -> RestartScenario {
         self.world = self.world.restarted();
         self
     }
 
-    /// The client with a new session.
+    /// Gives the client a new session.
     fn come_back(&mut self, wire: &mut Wire) {
         self.client = Client::before_reclaim(wire, b"client", 1);
     }
@@ -61,7 +62,7 @@ fn claiming_as(
         seqid: 0,
         share_access,
         share_deny,
-        owner: Owner { clientid: 0, owner: Identity(owner) },
+        owner: StateOwner { clientid: 0, owner: Identity(owner) },
         openhow: open::OpenHow::NoCreate,
         claim: open::Claim::Previous(had),
     })
@@ -73,7 +74,7 @@ fn anew(share_access: ShareAccess, share_deny: ShareDeny) -> Args<'static> {
         seqid: 0,
         share_access,
         share_deny,
-        owner: Owner { clientid: 0, owner: Identity(b"another owner") },
+        owner: StateOwner { clientid: 0, owner: Identity(b"another owner") },
         openhow: open::OpenHow::NoCreate,
         claim: open::Claim::Fh,
     })
@@ -85,7 +86,7 @@ fn locking(
     (offset, length): (u64, u64),
     reclaim: bool,
 ) -> Args<'static> {
-    let lock_owner = Owner { clientid: 0, owner: Identity(owner) };
+    let lock_owner = StateOwner { clientid: 0, owner: Identity(owner) };
     let locker =
         lock::Locker::New(lock::OpenToLockOwner { open_seqid: 0, open_stateid, lock_seqid: 0, lock_owner });
     Args::Lock(lock::Args { locktype: LockType::Write, reclaim, offset, length, locker })
@@ -112,7 +113,7 @@ fn claim(client: &mut Client, wire: &mut Wire, handle: &[u8]) -> StateId {
 // RFC 8881 18.35.4
 #[test]
 fn who_uses_the_name_of_a_client_that_may_still_claim_takes_nothing_from_it() {
-    let mut scene = Scene::new().restart();
+    let mut scene = RestartScenario::new().restart();
     let (mut first, mut second) = (scene.world.connect(), scene.world.connect());
     scene.come_back(&mut first);
     second.uid = 77;
@@ -124,10 +125,10 @@ fn who_uses_the_name_of_a_client_that_may_still_claim_takes_nothing_from_it() {
 // RFC 8881 8.4.2
 #[test]
 fn an_open_and_its_lock_are_taken_up_and_nobody_gets_between() {
-    let mut scene = Scene::new().restart();
+    let mut scene = RestartScenario::new().restart();
     let (mut first, mut second) = (scene.world.connect(), scene.world.connect());
     let mut other = Client::new(&mut second, b"other", 1);
-    // Nothing of what is not kept has to wait.
+    // Files without kept state do not have to wait.
     let (free, open) = other.create(&mut second, b"free");
     other.on(&mut second, &free, &[locking(open, b"locker", (0, 1), false)]).ok();
     assert_eq!(other.on(&mut second, &scene.handle, &[anew(READ, NONE)]).status(), NfsStat::Grace);
@@ -151,7 +152,7 @@ fn an_open_and_its_lock_are_taken_up_and_nobody_gets_between() {
 // RFC 8881 2.10.6.1, 8.2.4, 18.36.3
 #[test]
 fn what_a_client_has_of_the_server_before_leads_nowhere() {
-    let mut scene = Scene::new();
+    let mut scene = RestartScenario::new();
     let (mut before, old) = (scene.world.connect(), scene.client.clientid);
     let stateid = opened(&scene.client.on(&mut before, &scene.handle, &[anew(READ, NONE)]).ok());
     let mut scene = scene.restart();
@@ -172,13 +173,13 @@ fn what_a_client_has_of_the_server_before_leads_nowhere() {
 // RFC 8881 18.46.3, 18.51.3
 #[test]
 fn a_client_is_told_to_claim_until_it_says_that_it_is_done() {
-    let mut scene = Scene::new().restart();
+    let mut scene = RestartScenario::new().restart();
     let (mut first, mut second) = (scene.world.connect(), scene.world.connect());
     let mut other = Client::before_reclaim(&mut second, b"other", 1);
     assert!(!flags(&other.run(&mut second, &[]).ok()).contains(StatusFlags::RESTART_RECLAIM_NEEDED));
     scene.come_back(&mut first);
     assert!(flags(&scene.client.run(&mut first, &[]).ok()).contains(StatusFlags::RESTART_RECLAIM_NEEDED));
-    // Nothing new before.
+    // No new state before that.
     let free =
         other.run(&mut second, &[Args::PutRootFh, lookup(EXPORT), opening(open::OpenHow::NoCreate, b"x")]);
     assert_eq!(free.status(), NfsStat::Grace);
@@ -231,20 +232,20 @@ fn what_is_not_claimed_is_given_back_when_the_client_is_done() {
 
 #[test]
 fn an_open_is_as_narrow_as_what_was_claimed_of_it() {
-    let mut scene = Scene::new().restart();
+    let mut scene = RestartScenario::new().restart();
     let (mut first, mut second) = (scene.world.connect(), scene.world.connect());
     scene.come_back(&mut first);
     scene.client.on(&mut first, &scene.handle, &[claiming(READ, NONE, DelegationType::None)]).ok();
     scene.client.run(&mut first, &[COMPLETE]).ok();
     let mut other = Client::new(&mut second, b"other", 1);
-    // Nobody has it open for writing any more.
+    // Nobody has the file open for writing any more.
     other.on(&mut second, &scene.handle, &[anew(READ, ShareDeny::WRITE)]).ok();
 }
 
 // RFC 8881 8.4.2.1
 #[test]
 fn the_grace_ends_after_a_lease_and_nothing_waits_for_who_did_not_come() {
-    let mut scene = Scene::new().restart();
+    let mut scene = RestartScenario::new().restart();
     let (mut first, mut second) = (scene.world.connect(), scene.world.connect());
     let mut other = Client::new(&mut second, b"other", 1);
     scene.world.pass(u64::from(LEASE_S) - 1);
@@ -257,7 +258,7 @@ fn the_grace_ends_after_a_lease_and_nothing_waits_for_who_did_not_come() {
     scene.come_back(&mut first);
     let late = scene.client.on(&mut first, &scene.handle, &[claiming(BOTH, NONE, DelegationType::None)]);
     assert_eq!(late.status(), NfsStat::NoGrace);
-    // Nor after another restart, in which it is the other's.
+    // Not after another restart either: the file is the other client's then.
     let mut scene = scene.restart();
     let mut first = scene.world.connect();
     scene.come_back(&mut first);
@@ -294,12 +295,12 @@ fn the_grace_is_stretched_for_who_is_claiming_and_no_further() {
 // RFC 8881 8.4.2.1, 2.4.3
 #[test]
 fn only_who_was_there_may_claim() {
-    let mut scene = Scene::new().restart();
+    let mut scene = RestartScenario::new().restart();
     let (mut first, mut second) = (scene.world.connect(), scene.world.connect());
     let mut stranger = Client::before_reclaim(&mut second, b"stranger", 1);
     let refused = stranger.on(&mut second, &scene.handle, &[claiming(READ, NONE, DelegationType::None)]);
     assert_eq!(refused.status(), NfsStat::NoGrace);
-    // One that has begun anew itself has nothing any more, and who waited need not.
+    // A client that has restarted itself has no state any more, and requests that waited for it continue.
     let Args::ExchangeId(args) = introduce(b"client") else { panic!("EXCHANGE_ID") };
     let clientowner = exchange_id::ClientOwner { verifier: [9; 8], ownerid: Identity(b"client") };
     let introduced = first.call(1, &[Args::ExchangeId(exchange_id::Args { clientowner, ..args })]).ok();
@@ -329,7 +330,7 @@ fn a_client_that_has_gone_for_good_is_not_waited_for() {
 // RFC 8881 8.4.2.1, 15.1.9.4
 #[test]
 fn a_claim_that_is_not_on_record_is_granted_when_nothing_is_in_the_way() {
-    let mut scene = Scene::new();
+    let mut scene = RestartScenario::new();
     let mut wire = scene.world.connect();
     let mut other = Client::new(&mut wire, b"other", 1);
     let (denied, _) = other.create(&mut wire, b"denied");
@@ -340,7 +341,7 @@ fn a_claim_that_is_not_on_record_is_granted_when_nothing_is_in_the_way() {
             _ => unreachable!(),
         }
     };
-    // The one that made it writes itself.
+    // The open that denies writing belongs to another client.
     let opened_so = other.on(&mut wire, &denied, &[Args::Open(deny)]).status();
     assert_eq!(opened_so, NfsStat::ShareDenied);
     let scene_handle = scene.handle.clone();
@@ -350,7 +351,7 @@ fn a_claim_that_is_not_on_record_is_granted_when_nothing_is_in_the_way() {
     // As if it had been opened under a delegation.
     let by_another = claiming_as(b"untold", READ, NONE, DelegationType::None);
     scene.client.on(&mut wire, &scene_handle, &[by_another]).ok();
-    // What another client may claim is in the way of denying it.
+    // An open that another client may reclaim conflicts with the denial.
     let conflicts = claiming(READ, ShareDeny::WRITE, DelegationType::None);
     assert_eq!(scene.client.on(&mut wire, &denied, &[conflicts]).status(), NfsStat::ReclaimConflict);
     let stateid = claim(&mut scene.client, &mut wire, &scene_handle);
@@ -359,7 +360,7 @@ fn a_claim_that_is_not_on_record_is_granted_when_nothing_is_in_the_way() {
 
 #[test]
 fn a_second_restart_before_the_end_loses_nothing() {
-    let mut scene = Scene::new();
+    let mut scene = RestartScenario::new();
     let mut wire = scene.world.connect();
     let mut late = Client::new(&mut wire, b"late", 1);
     let (theirs, _) = late.create(&mut wire, b"theirs");
@@ -388,10 +389,10 @@ fn a_second_restart_before_the_end_loses_nothing() {
 // RFC 8881 8.4.2.1
 #[test]
 fn nothing_new_is_safe_after_the_host_began_anew_or_records_were_lost() {
-    let scene = Scene::new();
+    let scene = RestartScenario::new();
     let handle = scene.handle.clone();
     nothing_new_is_opened_until_all_are_back(scene.world.on_a_new_host(), &handle);
-    let scene = Scene::new().restart();
+    let scene = RestartScenario::new().restart();
     scene.world.server.doubt_records();
     nothing_new_is_opened_until_all_are_back(scene.world, &scene.handle);
 }
@@ -417,7 +418,7 @@ fn who_can_wait_waits_for_what_is_kept_and_goes_on_when_it_is_given_back() {
             self.0.store(true, std::sync::atomic::Ordering::Release);
         }
     }
-    let mut scene = Scene::new().restart();
+    let mut scene = RestartScenario::new().restart();
     let mut wire = scene.world.connect();
     let woken = Arc::new(Woken(Default::default()));
     let waiter = share::Waiter { wake: woken.clone(), token: 1 };
@@ -458,7 +459,7 @@ fn who_can_wait_waits_for_what_is_kept_and_goes_on_when_it_is_given_back() {
     };
     let Step::Wait(_) = scene.world.engine.create(&caller, &request) else { panic!("it should wait") };
     assert!(!woken.0.load(std::sync::atomic::Ordering::Acquire));
-    // The client claims nothing.
+    // The client reclaims nothing.
     scene.come_back(&mut wire);
     scene.client.run(&mut wire, &[COMPLETE]).ok();
     assert!(woken.0.load(std::sync::atomic::Ordering::Acquire));
@@ -498,7 +499,8 @@ fn a_delegation_is_taken_up_and_recalled_as_before() {
     maker.on(&mut second, &handle, &[anew(BOTH, NONE)]).ok();
 }
 
-/// A server that keeps its clients, one of which can be called and has a READ delegation, and another with its wire.
+/// A server that records its clients. One of them can be called and has a READ delegation; another has its
+/// own connection.
 fn with_a_delegation() -> (World, Wire, Wire, Client, Vec<u8>) {
     let world = World::lasting();
     let (mut first, mut second) = (world.connect(), world.connect());
@@ -557,7 +559,7 @@ fn a_delegation_that_was_taken_away_is_not_taken_up() {
     assert!(matches!(open.delegation, open::Delegation::None), "{open:?}");
 }
 
-/// A server that records opens, and a client that has made a file and closed it.
+/// A server that records opens, and a client that has created a file and closed it.
 fn with_a_closed_file() -> (World, Wire, Client, Vec<u8>) {
     let world = World::lasting();
     let mut wire = world.connect();

@@ -1,4 +1,4 @@
-//! What no decent client sends: each time the status that the RFC names, and nothing has changed.
+//! Requests that no decent client sends. Each gets the status of the RFC, and changes nothing.
 
 use std::ops::ControlFlow;
 
@@ -8,19 +8,19 @@ use nfs_wire::compound::{CallWriter, Reply, Target};
 use nfs_wire::op::{Args, Res, close, create, create_session, getattr, lock, names, open, sequence, setattr};
 use nfs_wire::rpc::record::MARK;
 use nfs_wire::rpc::{self, Accepted, AuthStat, Credential, Message, Rejected};
-use nfs_wire::types::{Identity, LockType, Owner, SetTime, SpecData, StateId};
+use nfs_wire::types::{Identity, LockType, SetTime, SpecData, StateId, StateOwner};
 use nfs_wire::xdr::put_opaque;
 use testkit::nfs::*;
 use volume::{OpenHow, Patience, Volume};
 use wire::Frame;
 
-/// What the file of the tests holds.
+/// The content of the file.
 const CONTENT: &[u8] = b"as it was";
-/// Bytes of a call in front of its credential.
+/// Bytes of a call before its credential.
 const CALL_HEAD: usize = 24;
 
 /// A server with a file that is open.
-struct Scene {
+struct VictimServer {
     world: World,
     wire: Wire,
     client: Client,
@@ -28,14 +28,14 @@ struct Scene {
     stateid: StateId,
 }
 
-impl Scene {
-    fn new() -> Scene {
+impl VictimServer {
+    fn new() -> VictimServer {
         let world = World::new();
         let mut wire = world.connect();
         let mut client = Client::new(&mut wire, b"client", 1);
         let (file, stateid) = client.create(&mut wire, b"file");
         client.on(&mut wire, &file, &[writing(stateid, 0, CONTENT)]).ok();
-        Scene { world, wire, client, file, stateid }
+        VictimServer { world, wire, client, file, stateid }
     }
 
     /// Everything that a request could have changed: names, content, attributes, opens.
@@ -61,7 +61,7 @@ impl Scene {
         all
     }
 
-    /// Runs operations on the file and expects this of the last.
+    /// Runs operations on the file. The last one must get this status.
     #[track_caller]
     fn refuses(&mut self, operations: &[Args<'_>], status: NfsStat) {
         let before = self.seen();
@@ -90,7 +90,7 @@ fn message(minor: u32, operations: &[Args<'_>]) -> Vec<u8> {
     writer.finish().bytes()[MARK..].to_vec()
 }
 
-/// The same with an AUTH_SYS credential that names so many groups.
+/// The same with an AUTH_SYS credential of this many groups.
 fn message_of_groups(count: u32, operations: &[Args<'_>]) -> Vec<u8> {
     let plain = message(1, operations);
     let mut body = vec![0; 4];
@@ -101,15 +101,15 @@ fn message_of_groups(count: u32, operations: &[Args<'_>]) -> Vec<u8> {
     let mut out = plain[..CALL_HEAD].to_vec();
     out.extend_from_slice(&1_u32.to_be_bytes());
     put_opaque(&body, &mut out);
-    // Behind the empty credential.
+    // After the empty credential.
     out.extend_from_slice(&plain[CALL_HEAD + 8..]);
     out
 }
 
-/// The status of an answered COMPOUND and how many results it has; none for an answer of RPC alone.
+/// The status of a COMPOUND's reply and its number of results. None for a reply of RPC alone.
 fn compound_of(answer: &[u8]) -> Option<(NfsStat, usize)> {
     match Message::parse(answer) {
-        Ok(Message::Reply(rpc::Reply { outcome: Ok(Accepted::Success(body)), .. })) => {
+        Ok(Message::Reply(rpc::RpcReply { outcome: Ok(Accepted::Success(body)), .. })) => {
             let reply = Reply::parse(body).expect("COMPOUND4res");
             Some((reply.status, reply.results().count()))
         }
@@ -120,7 +120,7 @@ fn compound_of(answer: &[u8]) -> Option<(NfsStat, usize)> {
 // RFC 8881 2.6.2, 15.1.1.1; RFC 5531 9
 #[test]
 fn a_message_that_is_cut_does_nothing_wherever_it_is_cut() {
-    let mut scene = Scene::new();
+    let mut scene = VictimServer::new();
     let handle = scene.file.clone();
     let before = scene.seen();
     for len in 0.. {
@@ -132,7 +132,7 @@ fn a_message_that_is_cut_does_nothing_wherever_it_is_cut() {
         let mut wire = scene.world.connect();
         let answers = wire.deliver(&whole[..len]);
         let answered = answers.first().map(|answer| compound_of(answer));
-        // Not even a call; arguments that are none; an operation that is none, in the slot if SEQUENCE came before it.
+        // Not even a call; invalid arguments; an invalid operation, in the slot if SEQUENCE came before it.
         let is_in_slot = match answered {
             None => !wire.is_closed(),
             Some(None) => false,
@@ -153,7 +153,7 @@ fn a_message_that_is_cut_does_nothing_wherever_it_is_cut() {
 // RFC 8881 2.10.6.4, 18.36.3
 #[test]
 fn what_is_longer_than_the_session_allows_is_refused_as_a_whole() {
-    let mut scene = Scene::new();
+    let mut scene = VictimServer::new();
     let channel = create_session::ChannelAttrs {
         maxrequestsize: 1024,
         maxresponsesize: 1024,
@@ -172,7 +172,7 @@ fn what_is_longer_than_the_session_allows_is_refused_as_a_whole() {
     let mut run = |operations: &[Args<'_>], cached| {
         let all = [&[scene.client.sequence(0, cached), put(&file)][..], operations].concat();
         let answer = scene.wire.call(1, &all);
-        // What was refused by SEQUENCE itself has left the slot as it was.
+        // A request that SEQUENCE itself refused has left the slot unchanged.
         if answer.results().len() == 1 {
             scene.client.sequences[0] -= 1;
         }
@@ -192,7 +192,7 @@ fn what_is_longer_than_the_session_allows_is_refused_as_a_whole() {
 // RFC 8881 16.2.3
 #[test]
 fn more_operations_than_bytes_can_hold_end_where_the_bytes_do() {
-    let mut scene = Scene::new();
+    let mut scene = VictimServer::new();
     let before = scene.seen();
     for count in [3, 1000, u32::MAX] {
         let sequence = scene.client.sequence(0, false);
@@ -215,7 +215,7 @@ fn more_operations_than_bytes_can_hold_end_where_the_bytes_do() {
 // RFC 8881 16.2.3, 2.7: MINOR_VERS_MISMATCH with no results, whatever the operations are
 #[test]
 fn other_minor_versions_are_refused_without_a_look_at_their_operations() {
-    let mut scene = Scene::new();
+    let mut scene = VictimServer::new();
     let before = scene.seen();
     for minor in [0, 3, 4, u32::MAX] {
         for operations in
@@ -235,14 +235,14 @@ fn other_minor_versions_are_refused_without_a_look_at_their_operations() {
 // RFC 5531 9
 #[test]
 fn other_programs_versions_and_procedures_are_told_what_there_is() {
-    let scene = Scene::new();
+    let scene = VictimServer::new();
     let ask = |at: usize, value: u32| {
         let mut wire = scene.world.connect();
         let mut whole = message(1, &[Args::PutRootFh]);
         whole[at..at + 4].copy_from_slice(&value.to_be_bytes());
         let answer = wire.send(&whole);
         match Message::parse(&answer) {
-            Ok(Message::Reply(rpc::Reply { outcome, .. })) => format!("{outcome:?}"),
+            Ok(Message::Reply(rpc::RpcReply { outcome, .. })) => format!("{outcome:?}"),
             other => panic!("{other:?}"),
         }
     };
@@ -255,7 +255,7 @@ fn other_programs_versions_and_procedures_are_told_what_there_is() {
 // RFC 5531 appendix A: at most 16 groups
 #[test]
 fn a_credential_of_64_groups_is_rejected_before_anything_is_done() {
-    let mut scene = Scene::new();
+    let mut scene = VictimServer::new();
     let before = scene.seen();
     for (count, is_taken) in [(16, true), (17, false), (64, false)] {
         let sequence = scene.client.sequence(0, false);
@@ -277,7 +277,7 @@ fn a_credential_of_64_groups_is_rejected_before_anything_is_done() {
 // RFC 8881 15.1.2.1, 15.1.2.7
 #[test]
 fn a_forged_handle_is_bad_and_one_of_what_is_gone_is_stale() {
-    let mut scene = Scene::new();
+    let mut scene = VictimServer::new();
     let good = scene.file.clone();
     let before = scene.seen();
     let mut wire = scene.world.connect();
@@ -297,10 +297,10 @@ fn a_forged_handle_is_bad_and_one_of_what_is_gone_is_stale() {
     scene.client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), remove]).ok();
     let mut third = scene.world.connect();
     assert_eq!(scene.client.on(&mut third, &good, &[Args::GetFh]).status(), NfsStat::Stale);
-    // Nor has a later file of the same name that handle.
+    // A later file of the same name has another handle.
     scene.client.create(&mut wire, b"file");
     assert_eq!(scene.client.on(&mut third, &good, &[Args::GetFh]).status(), NfsStat::Stale);
-    // An export that is not served any more.
+    // An export that is no longer served.
     let root = scene.client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), Args::GetFh]).ok();
     let Res::GetFh(Ok(root)) = root.last() else { panic!("{root:?}") };
     scene.world.server.set_exports([]);
@@ -310,12 +310,12 @@ fn a_forged_handle_is_bad_and_one_of_what_is_gone_is_stale() {
 // RFC 8881 8.2.2 to 8.2.4
 #[test]
 fn a_stateid_is_taken_from_its_client_for_its_file_and_as_it_is_now_alone() {
-    let mut scene = Scene::new();
+    let mut scene = VictimServer::new();
     let mut other_wire = scene.world.connect();
     let mut stranger = Client::new(&mut other_wire, b"stranger", 1);
     let (other_file, other) = stranger.create(&mut other_wire, b"theirs");
     let uses = |stateid: StateId| {
-        let owner = Owner { clientid: 0, owner: Identity(b"lock") };
+        let owner = StateOwner { clientid: 0, owner: Identity(b"lock") };
         let new =
             lock::OpenToLockOwner { open_seqid: 0, open_stateid: stateid, lock_seqid: 0, lock_owner: owner };
         let lock = lock::Args {
@@ -366,7 +366,7 @@ fn a_stateid_is_taken_from_its_client_for_its_file_and_as_it_is_now_alone() {
 // RFC 8881 18.46.3, 2.10.6.1
 #[test]
 fn slots_and_sessions_that_are_not_there_and_numbers_out_of_order() {
-    let mut scene = Scene::new();
+    let mut scene = VictimServer::new();
     let before = scene.seen();
     let good = sequence::Args {
         sessionid: scene.client.session,
@@ -395,7 +395,7 @@ fn slots_and_sessions_that_are_not_there_and_numbers_out_of_order() {
     }
     scene.wire.call(1, &[Args::Sequence(good), Args::PutRootFh, Args::GetFh]).ok();
     scene.client.sequences[0] += 1;
-    // SEQUENCE once more, and operations that need one without it.
+    // A second SEQUENCE, and operations that need one without it.
     scene.refuses(&[Args::Sequence(good)], NfsStat::SequencePos);
     assert_eq!(
         scene.wire.call(1, &[Args::PutRootFh, lookup(EXPORT), remove]).status(),
@@ -407,7 +407,7 @@ fn slots_and_sessions_that_are_not_there_and_numbers_out_of_order() {
 // RFC 8881 5.8, 15.1.15.1
 #[test]
 fn attributes_that_are_unknown_are_left_out_of_an_answer_and_refused_in_a_change() {
-    let mut scene = Scene::new();
+    let mut scene = VictimServer::new();
     let before = scene.seen();
     let unknown = Bitmap::of(&[AttrNum::Size.get(), 90, 95]);
     let get = Args::GetAttr(getattr::Args { attr_request: unknown });
@@ -433,7 +433,7 @@ fn attributes_that_are_unknown_are_left_out_of_an_answer_and_refused_in_a_change
             create::Args { objtype: create::CreateType::Dir, objname: b"new", createattrs: attributes };
         scene.refuses_in_root(&[Args::Create(make)], status);
     }
-    // What can only be written is not to be read.
+    // Attributes that can only be set cannot be read.
     let get = Args::GetAttr(getattr::Args { attr_request: Bitmap::of(&[AttrNum::TimeModifySet.get()]) });
     scene.refuses(&[get], NfsStat::Inval);
     let mut room = Vec::new();
@@ -449,7 +449,7 @@ fn attributes_that_are_unknown_are_left_out_of_an_answer_and_refused_in_a_change
 // RFC 8881 14.5, 1.7
 #[test]
 fn names_that_are_none_are_refused_by_every_operation() {
-    let mut scene = Scene::new();
+    let mut scene = VictimServer::new();
     let long = [b'x'; 256];
     for (name, status) in [
         (&b""[..], NfsStat::Inval),
@@ -486,11 +486,12 @@ fn names_that_are_none_are_refused_by_every_operation() {
     }
 }
 
-// A cut connection is opened again and goes on with a WRITE of a session that is bound to others, without a BIND_CONN.
+// After a cut, the connection is opened again and continues with a WRITE of a session that is bound to other
+// connections, without BIND_CONN_TO_SESSION.
 #[test]
 fn a_long_message_is_taken_only_of_a_session_that_is_there() {
     const SHORT: usize = 128 * 1024;
-    let mut scene = Scene::new();
+    let mut scene = VictimServer::new();
     let data = vec![7; 1 << 20];
     let first = scene.client.sequence(0, false);
     let operations = [first, put(&scene.file), writing(scene.stateid, 0, &data)];
@@ -498,7 +499,7 @@ fn a_long_message_is_taken_only_of_a_session_that_is_there() {
     let long = fresh.written(1, &operations);
     let head = &long[..wire::limits::HEAD];
     assert_eq!(fresh.takes(head), (SHORT, true));
-    // Also of a session that is gone, so that its client learns of it; nothing else that is long.
+    // Also for a session that is gone, so that its client learns of that. No other long message is accepted.
     let mut strange = long.clone();
     let at = long.windows(16).position(|bytes| bytes == scene.client.session).expect("its session");
     strange[at] ^= 1;
@@ -508,11 +509,11 @@ fn a_long_message_is_taken_only_of_a_session_that_is_there() {
     for head in [&without[..4096], &reply[..4096], &[0; 4096], &[0xff; 4096], &[]] {
         assert_eq!(fresh.takes(head), (SHORT, false));
     }
-    // It carries the session from then on.
+    // The connection carries the session from then on.
     fresh.send(&long);
     assert!(fresh.takes(&[]).0 > 1 << 20);
     assert!(scene.wire.takes(&[]).0 > 1 << 20);
-    // Until that has ended.
+    // Until the session has ended.
     let end = nfs_wire::op::destroy::SessionArgs { sessionid: scene.client.session };
     scene.wire.call(1, &[Args::DestroySession(end)]).ok();
     assert_eq!((fresh.takes(head), scene.wire.takes(head)), ((SHORT, true), (SHORT, true)));

@@ -1,4 +1,5 @@
-//! Times that a client keeps with its delegation to write (RFC 9754): who has them, who is asked, and what is believed.
+//! Times that a client keeps under its write delegation (RFC 9754): their holder, the queries to it, and the
+//! values that are accepted.
 
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{Attr, AttrNum, Bitmap, Fattr};
@@ -14,24 +15,24 @@ const WANTS: ShareAccess =
     ShareAccess::BOTH.union(ShareAccess::WANT_WRITE_DELEG).union(ShareAccess::WANT_DELEG_TIMESTAMPS);
 const MINOR: u32 = 2;
 
-/// The attributes that are looked at.
+/// The attributes that the tests compare.
 const LOOKED_AT: [AttrNum; 4] = [AttrNum::Change, AttrNum::Size, AttrNum::TimeAccess, AttrNum::TimeModify];
 
-/// What was seen of the file.
+/// The attributes of the file as a client sees them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Seen {
+struct ObservedAttributes {
     change: u64,
     size: u64,
     accessed: NfsTime,
     modified: NfsTime,
 }
 
-fn seen(result: Res<'_>) -> Seen {
+fn seen(result: Res<'_>) -> ObservedAttributes {
     let Res::GetAttr(Ok(given)) = result else { panic!("{result:?}") };
     let all: Vec<_> = given.obj_attributes.iter().map(|one| one.expect("an attribute")).collect();
     match all[..] {
         [Attr::Change(change), Attr::Size(size), Attr::TimeAccess(accessed), Attr::TimeModify(modified)] => {
-            Seen { change, size, accessed, modified }
+            ObservedAttributes { change, size, accessed, modified }
         }
         _ => panic!("{all:?}"),
     }
@@ -42,7 +43,7 @@ fn looking() -> Args<'static> {
 }
 
 /// A client with a delegation on one connection, and another client on the other.
-struct Scene {
+struct TimesHolder {
     world: World,
     first: Wire,
     second: Wire,
@@ -61,9 +62,9 @@ fn stateid_of(given: &open::Delegation<'_>) -> StateId {
     }
 }
 
-impl Scene {
-    /// In which the holder opened its file with these wishes.
-    fn wanting(share_access: ShareAccess) -> Scene {
+impl TimesHolder {
+    /// The holder has opened its file with these requests for delegations.
+    fn wanting(share_access: ShareAccess) -> TimesHolder {
         let world = World::new();
         let (mut first, mut second) = (world.connect(), world.connect());
         let mut holder = Client::new(&mut first, b"holder", MINOR);
@@ -95,11 +96,11 @@ impl Scene {
             other => panic!("{other:?}"),
         };
         let (handle, opened) = (handle.object.0.to_vec(), answer.stateid);
-        Scene { world, first, second, holder, other, handle, opened, given }
+        TimesHolder { world, first, second, holder, other, handle, opened, given }
     }
 
-    fn new() -> Scene {
-        Scene::wanting(WANTS)
+    fn new() -> TimesHolder {
+        TimesHolder::wanting(WANTS)
     }
 
     /// Lets time pass, as the server's own clock does.
@@ -116,41 +117,41 @@ impl Scene {
         NfsTime { seconds: ns / 1_000_000_000, nseconds: (ns % 1_000_000_000) as u32 }
     }
 
-    /// What the holder itself sees, for which nobody is asked.
-    fn own(&mut self) -> Seen {
+    /// The attributes as the holder sees them. No client is queried for that.
+    fn own(&mut self) -> ObservedAttributes {
         let handle = self.handle.clone();
         seen(self.holder.on(&mut self.first, &handle, &[looking()]).ok().last())
     }
 
-    /// The other client begins to look; the server says nothing yet.
+    /// The other client sends GETATTR. The server does not reply yet.
     fn look(&mut self) {
         let all = [self.other.sequence(0, false), put(&self.handle), looking()];
         self.second.begin(MINOR, &all);
         assert_eq!(self.second.work().len(), 0, "it waits for the holder");
     }
 
-    /// The answer that it has by now.
+    /// The reply by now.
     fn answer(&mut self) -> Answer {
         let mut answers = self.second.called();
         assert_eq!(answers.len(), 1, "one answer");
         let message = answers.remove(0);
         match Message::parse(&message) {
-            Ok(Message::Reply(rpc::Reply { outcome: Ok(rpc::Accepted::Success(body)), .. })) => {
+            Ok(Message::Reply(rpc::RpcReply { outcome: Ok(rpc::Accepted::Success(body)), .. })) => {
                 Answer(body.to_vec())
             }
             other => panic!("{other:?}"),
         }
     }
 
-    /// What the server calls the holder for, which must be one thing.
+    /// The only callback to the holder.
     fn call(&mut self) -> Heard {
         let calls = self.first.called();
         assert_eq!(calls.len(), 1);
         Heard::of(&calls[0])
     }
 
-    /// What the other client sees while the holder tells this.
-    fn told(&mut self, change: u64, size: u64, accessed: NfsTime, modified: NfsTime) -> Seen {
+    /// The attributes that the other client sees while the holder reports these.
+    fn told(&mut self, change: u64, size: u64, accessed: NfsTime, modified: NfsTime) -> ObservedAttributes {
         self.look();
         let heard = self.call();
         assert!(heard.asks, "CB_GETATTR");
@@ -164,7 +165,7 @@ impl Scene {
         seen(self.answer().ok().last())
     }
 
-    /// The holder says these times, under a stateid.
+    /// The holder sets these times, under a stateid.
     fn sets(&mut self, stateid: StateId, attributes: &[Attr<'_>]) -> NfsStat {
         let (mut room, handle) = (Vec::new(), self.handle.clone());
         let obj_attributes = Fattr::of(attributes, &mut room);
@@ -187,13 +188,13 @@ const NOBODY: nfs_wire::attr::Ace<'static> = nfs_wire::attr::Ace {
     who: b"EVERYONE@",
 };
 
-/// A call as the holder hears it.
+/// A callback as the holder receives it.
 struct Heard {
     xid: u32,
     session: SessionId,
     slot: u32,
     sequence: u32,
-    /// CB_GETATTR; else CB_RECALL.
+    /// True for CB_GETATTR, false for CB_RECALL.
     asks: bool,
 }
 
@@ -215,7 +216,7 @@ impl Heard {
         Heard { xid: call.xid, session, slot, sequence: sequence.sequenceid, asks }
     }
 
-    /// The answer up to the status of what was called for.
+    /// The reply up to the status of the callback's operation.
     fn begun(&self, status: NfsStat) -> Vec<u8> {
         let mut body = Vec::new();
         [status.get(), 0, 2, 11, 0].iter().for_each(|word: &u32| word.encode(&mut body));
@@ -227,7 +228,7 @@ impl Heard {
 
     fn finished(&self, body: &[u8]) -> Vec<u8> {
         let mut reply = Vec::new();
-        rpc::Reply::accepted(self.xid, rpc::Accepted::Success(body)).write(&mut reply);
+        rpc::RpcReply::accepted(self.xid, rpc::Accepted::Success(body)).write(&mut reply);
         reply
     }
 
@@ -278,7 +279,8 @@ fn minor_version_two_says_that_times_can_be_kept_and_that_an_open_is_always_give
                 _ => panic!("{minor}: {all:?}"),
             }
         }
-        // What is only said to the server cannot be asked for, and is not there when something is made.
+        // Attributes that can only be reported to the server cannot be read, and cannot be set for a new
+        // object.
         let ask = Args::GetAttr(getattr::Args { attr_request: Bitmap::of(&[85]) });
         let status = client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), ask]).status();
         assert_eq!(status, if minor == 1 { NfsStat::Ok } else { NfsStat::Inval });
@@ -297,12 +299,12 @@ fn minor_version_two_says_that_times_can_be_kept_and_that_an_open_is_always_give
 #[test]
 fn times_go_with_a_delegation_to_write_whose_holder_wants_them_and_with_no_other() {
     let to_read = ShareAccess::READ | ShareAccess::WANT_READ_DELEG | ShareAccess::WANT_DELEG_TIMESTAMPS;
-    assert!(matches!(Scene::new().given, open::Delegation::WriteAttrs(_)));
-    let plain = Scene::wanting(WANTS - ShareAccess::WANT_DELEG_TIMESTAMPS);
+    assert!(matches!(TimesHolder::new().given, open::Delegation::WriteAttrs(_)));
+    let plain = TimesHolder::wanting(WANTS - ShareAccess::WANT_DELEG_TIMESTAMPS);
     assert!(matches!(plain.given, open::Delegation::Write(_)));
-    let mut reader = Scene::wanting(to_read);
+    let mut reader = TimesHolder::wanting(to_read);
     assert!(matches!(reader.given, open::Delegation::Read(_)));
-    for mut scene in [plain, Scene::wanting(to_read)] {
+    for mut scene in [plain, TimesHolder::wanting(to_read)] {
         let given = stateid_of(&scene.given);
         let now = scene.now();
         assert_eq!(scene.sets(given, &[Attr::TimeDelegModify(now)]), NfsStat::BadStateId);
@@ -313,15 +315,15 @@ fn times_go_with_a_delegation_to_write_whose_holder_wants_them_and_with_no_other
 // RFC 8881 10.4.3, RFC 9754 5
 #[test]
 fn another_client_waits_while_the_holder_is_asked_and_sees_what_it_has() {
-    let mut scene = Scene::new();
+    let mut scene = TimesHolder::new();
     let first = scene.own();
     scene.pass(10_000);
-    // Nothing kept back: nothing has changed.
+    // The holder has no modified data, so nothing has changed.
     assert_eq!(scene.told(first.change, first.size, first.accessed, first.modified), first);
     let read = later(first.accessed, 3);
     let found = scene.told(first.change, first.size, read, first.modified);
-    assert_eq!(found, Seen { accessed: read, ..first });
-    // Data that is not here yet.
+    assert_eq!(found, ObservedAttributes { accessed: read, ..first });
+    // Modified data that the server does not have yet.
     let written = later(first.modified, 4);
     let found = scene.told(first.change + 1, 5, first.accessed, written);
     assert_eq!((found.size, found.modified, found.accessed), (5, written, first.accessed));
@@ -329,10 +331,10 @@ fn another_client_waits_while_the_holder_is_asked_and_sees_what_it_has() {
     let again = scene.told(first.change + 1, 7, first.accessed, later(written, 1));
     assert_eq!((again.size, again.modified), (7, later(written, 1)));
     assert!(again.change > found.change, "{again:?}");
-    // The delegation is still there, and has not been asked back.
+    // The delegation still exists and was not recalled.
     assert!(scene.first.called().is_empty());
     assert_eq!(scene.give_back(), NfsStat::Ok);
-    // Nobody is asked any more; the size is that of what has come.
+    // Nobody is queried any more. The size is that of the written data.
     let handle = scene.handle.clone();
     let last = seen(scene.other.on(&mut scene.second, &handle, &[looking()]).ok().last());
     assert_eq!((last.size, last.modified), (0, later(written, 1)));
@@ -341,7 +343,7 @@ fn another_client_waits_while_the_holder_is_asked_and_sees_what_it_has() {
 
 #[test]
 fn who_looks_at_nothing_that_is_kept_does_not_wait() {
-    let mut scene = Scene::new();
+    let mut scene = TimesHolder::new();
     let ask = Args::GetAttr(getattr::Args { attr_request: Bitmap::of(&[AttrNum::Mode.get()]) });
     let handle = scene.handle.clone();
     scene.other.on(&mut scene.second, &handle, &[ask]).ok();
@@ -352,7 +354,7 @@ fn who_looks_at_nothing_that_is_kept_does_not_wait() {
 #[test]
 fn a_holder_that_does_not_answer_is_asked_to_give_the_delegation_back() {
     for silent in [false, true] {
-        let mut scene = Scene::new();
+        let mut scene = TimesHolder::new();
         scene.look();
         let heard = scene.call();
         assert!(heard.asks);
@@ -367,7 +369,8 @@ fn a_holder_that_does_not_answer_is_asked_to_give_the_delegation_back() {
         assert_eq!(answer.status(), NfsStat::Delay);
         let recall = scene.call();
         assert!(!recall.asks, "CB_RECALL");
-        // From now on nobody is asked: it is told to come again until the delegation is back.
+        // From now on nobody is queried: the other client gets NFS4ERR_DELAY until the delegation is
+        // returned.
         let handle = scene.handle.clone();
         let again = scene.other.on(&mut scene.second, &handle, &[looking()]);
         assert_eq!(again.status(), NfsStat::Delay);
@@ -378,7 +381,7 @@ fn a_holder_that_does_not_answer_is_asked_to_give_the_delegation_back() {
 
 #[test]
 fn an_answer_that_is_none_counts_as_none() {
-    let mut scene = Scene::new();
+    let mut scene = TimesHolder::new();
     scene.look();
     let heard = scene.call();
     scene.first.reply(&heard.tell(&[Attr::Size(5)]));
@@ -387,7 +390,7 @@ fn an_answer_that_is_none_counts_as_none() {
 
 #[test]
 fn a_holder_whose_connection_is_lost_keeps_nobody_waiting() {
-    let mut scene = Scene::new();
+    let mut scene = TimesHolder::new();
     scene.look();
     assert!(scene.call().asks);
     std::mem::replace(&mut scene.first, scene.world.connect()).lose();
@@ -396,7 +399,7 @@ fn a_holder_whose_connection_is_lost_keeps_nobody_waiting() {
 
 #[test]
 fn who_waits_for_a_holder_and_loses_its_connection_may_ask_again() {
-    let mut scene = Scene::new();
+    let mut scene = TimesHolder::new();
     let first = scene.own();
     scene.look();
     let heard = scene.call();
@@ -412,7 +415,7 @@ fn who_waits_for_a_holder_and_loses_its_connection_may_ask_again() {
 // RFC 9754 5
 #[test]
 fn what_the_holder_says_of_the_times_lies_between_their_handing_over_and_now() {
-    let mut scene = Scene::new();
+    let mut scene = TimesHolder::new();
     let (given, opened) = (stateid_of(&scene.given), scene.opened);
     let first = scene.own();
     scene.pass(10_000);
@@ -426,7 +429,7 @@ fn what_the_holder_says_of_the_times_lies_between_their_handing_over_and_now() {
     let found = scene.own();
     assert_eq!((found.accessed, found.modified), (read, written));
     assert!(found.change > first.change);
-    // Earlier than it was is not taken, later than now is now.
+    // A time before the delegation is ignored, and a time in the future becomes the present.
     assert_eq!(scene.sets(given, &[Attr::TimeDelegModify(later(first.modified, -1))]), NfsStat::Ok);
     assert_eq!(scene.own().modified, written);
     let now = scene.now();
@@ -436,7 +439,7 @@ fn what_the_holder_says_of_the_times_lies_between_their_handing_over_and_now() {
     assert_eq!(scene.sets(given, &twice), NfsStat::Inval);
     let wrong = NfsTime { nseconds: 1_000_000_000, ..written };
     assert_eq!(scene.sets(given, &[Attr::TimeDelegModify(wrong)]), NfsStat::Inval);
-    // What is written after that moves the time again.
+    // A later write changes the time again.
     assert_eq!(scene.sets(given, &[Attr::TimeDelegModify(written)]), NfsStat::Ok);
     let handle = scene.handle.clone();
     scene.holder.on(&mut scene.first, &handle, &[writing(given, 0, b"data")]).ok();

@@ -1,5 +1,5 @@
-//! A share with limits: COMPOUNDs are held until their time has come, end in their slots exactly once, and others of the
-//! same connection are answered meanwhile.
+//! A share with limits. COMPOUNDs wait until their time has come and end in their slots exactly once. Others
+//! of the same connection are answered meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,14 @@ use share::limits::{Alarm, Limits, Provision, ShareLimits, Throughput};
 use testkit::nfs::{Client, EXPORT, Wire, World, closing, lookup, put, reading, writing};
 
 /// The test itself lets time pass.
-struct Quiet;
+struct ManualTime;
 
-impl Alarm for Quiet {
+impl Alarm for ManualTime {
     fn set(&self, _at_ns: u64) {}
 }
 
-/// A world whose share does ten reads and writes a second, and so many other things; a client with a file.
+/// A world whose share allows ten reads and writes a second, and some number of other operations; and a
+/// client with a file.
 struct Limited {
     world: World,
     limits: Arc<Limits>,
@@ -48,7 +49,7 @@ impl Limited {
             file_bytes: 1 << 40,
             file_size: 4 << 40,
         };
-        let limits = Limits::new(None, Arc::new(Quiet), world.now);
+        let limits = Limits::new(None, Arc::new(ManualTime), world.now);
         let share = limits.set_share(1, provision, Some(0), world.now);
         world.engine.set_limits(Some(share.clone()));
         Limited { world, limits, share, wire, client, file, stateid }
@@ -60,13 +61,13 @@ impl Limited {
         self.wire.begin(2, &[&before[..], operations].concat());
     }
 
-    /// What has been answered since: the status of each.
+    /// The statuses of the replies since then.
     fn answers(&mut self) -> Vec<NfsStat> {
         self.wire.collect();
         self.wire.work().iter().map(|answer| status(answer)).collect()
     }
 
-    /// Lets time pass, and those go on whose time has come.
+    /// Lets time pass, and resumes the COMPOUNDs whose time has come.
     fn pass(&mut self, ms: u64) {
         self.wire.now = self.wire.now.plus(Duration::from_millis(ms));
         self.limits.release(self.wire.now);
@@ -83,7 +84,7 @@ impl Limited {
 
 fn body(answer: &[u8]) -> Vec<u8> {
     match Message::parse(answer) {
-        Ok(Message::Reply(rpc::Reply { outcome: Ok(Accepted::Success(body)), .. })) => body.to_vec(),
+        Ok(Message::Reply(rpc::RpcReply { outcome: Ok(Accepted::Success(body)), .. })) => body.to_vec(),
         other => panic!("{other:?}"),
     }
 }
@@ -202,7 +203,7 @@ fn what_was_held_on_a_lost_connection_ends_in_its_slot() {
     lost.lose();
     limited.wire.now = now;
     assert_eq!(limited.held(), 0, "nobody waits for it any more");
-    // Done once, and its answer is there; the read was not begun.
+    // The WRITE has run once and its reply is kept. The READ has not begun.
     let again = limited.wire.call(2, &second).ok();
     assert!(matches!(again.results()[2], Res::Write(Ok(_))));
     assert_eq!(limited.wire.call(2, &third).status(), NfsStat::Delay);

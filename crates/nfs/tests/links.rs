@@ -4,7 +4,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::{Args, Res, create, names, readdir};
 use testkit::nfs::*;
 
-// RFC 8881 18.9.3; link(2): who finds the name free has it, which is how programs lock without locks
+// RFC 8881 18.9.3; link(2): the first to find the name free gets it. Programs use that to lock without locks.
 #[test]
 fn a_name_that_is_there_is_not_given_once_more_also_to_its_own_file() {
     let world = World::new();
@@ -53,7 +53,7 @@ fn a_name_that_is_not_utf8_is_listed_opened_renamed_and_removed() {
     assert_eq!(gone.status(), NfsStat::NoEnt);
 }
 
-// rename(2); Linux' own server tells NOTEMPTY, where RFC 8881 18.26.3 has EXIST
+// rename(2); the Linux server returns NOTEMPTY, where RFC 8881 18.26.3 has EXIST
 #[test]
 fn a_directory_is_not_renamed_onto_one_that_holds_something() {
     let world = World::new();

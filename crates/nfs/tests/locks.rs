@@ -1,16 +1,16 @@
-//! Locks of a lock-owner whose stateid comes and goes.
+//! Locks of a lock-owner whose stateid is created and freed.
 
 use std::sync::mpsc;
 
 use nfs_wire::NfsStat;
 use nfs_wire::op::lock::{Args as LockArgs, Locker, OpenToLockOwner, Res as LockRes, TestArgs, UnlockArgs};
 use nfs_wire::op::{Args, Res, stateid};
-use nfs_wire::types::{Identity, LockType, Owner, StateId};
+use nfs_wire::types::{Identity, LockType, StateId, StateOwner};
 use testkit::nfs::*;
 
-/// LOCK of the first ten bytes under an owner that comes with an open.
+/// LOCK of the first ten bytes, under a new owner of an open.
 fn locking(open_stateid: StateId) -> Args<'static> {
-    let lock_owner = Owner { clientid: 0, owner: Identity(b"owner") };
+    let lock_owner = StateOwner { clientid: 0, owner: Identity(b"owner") };
     let new = OpenToLockOwner { open_seqid: 0, open_stateid, lock_seqid: 0, lock_owner };
     let locker = Locker::New(new);
     Args::Lock(LockArgs { locktype: LockType::Write, reclaim: false, offset: 0, length: 10, locker })
@@ -53,7 +53,7 @@ fn an_owner_is_known_by_its_name_as_long_as_it_has_locks() {
     let (handle, open) = client.create(&mut wire, b"file");
     let known = world.server.clients.get(client.clientid).expect("the client");
     let name = || known.owner_name(known.lock_owner(b"owner"));
-    let owner = Owner { clientid: 0, owner: Identity(b"owner") };
+    let owner = StateOwner { clientid: 0, owner: Identity(b"owner") };
     let test = Args::LockT(TestArgs { locktype: LockType::Write, offset: 0, length: 10, owner });
     client.on(&mut wire, &handle, &[test]).ok();
     assert_eq!(name(), None, "it only asked");
@@ -83,8 +83,8 @@ fn a_lock_of_another_file_than_that_of_its_open_leaves_nothing_behind() {
     assert_eq!(known.counts(), (2, 0, 0));
 }
 
-// Linux frees the stateid of an owner that holds nothing while the same owner may already lock again over another
-// connection (found by proving/kernel_client/mixed.py: the client had a lock of which the server knew nothing).
+// Linux frees the stateid of an owner without locks while the same owner may already lock again over another
+// connection (found by proving/kernel_client/mixed.py: the client had a lock that the server did not know).
 #[test]
 fn a_lock_that_is_taken_while_its_owners_stateid_is_being_freed_stays() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! What was written and is lost, because the host could not bring it to stable storage.
+//! Written data that is lost because the host could not bring it to stable storage.
 
 use nfs_wire::NfsStat;
 use nfs_wire::op::open::OpenHow;
@@ -9,9 +9,9 @@ use volume::Failure;
 use volume::faulty::{Call, Fault};
 
 /// A client that has the file open.
-struct Writer(Wire, Client, StateId);
+struct UnstableWriter(Wire, Client, StateId);
 
-impl Writer {
+impl UnstableWriter {
     fn write(&mut self, file: &[u8], stable: StableHow) -> Result<Verifier, NfsStat> {
         let write = Args::Write(write::Args { stateid: self.2, offset: 0, stable, data: b"data" });
         match self.1.on(&mut self.0, file, &[write]).last() {
@@ -29,8 +29,8 @@ impl Writer {
     }
 }
 
-// RFC 8881 18.3.3: a host says once that it could not store what was written, and the next one who asks is told that all is
-// well. What that one has written is in no memory any more but its own, so it is told to send it again.
+// RFC 8881 18.3.3: a host reports once that it could not store written data, and reports success to the next
+// one who asks. The data of that one exists only in its own memory, so it must be told to send it again.
 #[test]
 fn who_was_not_told_that_written_data_is_lost_writes_it_again() {
     for fails in [StableHow::Unstable, StableHow::FileSync] {
@@ -38,14 +38,14 @@ fn who_was_not_told_that_written_data_is_lost_writes_it_again() {
         let mut wire = world.connect();
         let mut client = Client::new(&mut wire, b"one", 1);
         let (file, stateid) = client.create(&mut wire, b"file");
-        let mut one = Writer(wire, client, stateid);
+        let mut one = UnstableWriter(wire, client, stateid);
         let mut wire = world.connect();
         let mut client = Client::new(&mut wire, b"two", 1);
         let open = [Args::PutRootFh, lookup(EXPORT), opening(OpenHow::NoCreate, b"file")];
         let answer = client.run(&mut wire, &open).ok();
         let Res::Open(Ok(opened)) = answer.last() else { panic!("{answer:?}") };
         let stateid = opened.stateid;
-        let mut two = Writer(wire, client, stateid);
+        let mut two = UnstableWriter(wire, client, stateid);
         let before = two.write(&file, StableHow::Unstable).unwrap();
         assert_eq!(two.commit(&file), Ok(before), "nothing is lost");
         let before = two.write(&file, StableHow::Unstable).unwrap();

@@ -1,36 +1,36 @@
-//! A client with very many files: giving one back takes as long as with few.
+//! A client with very many files: releasing one takes as long as with few.
 
 use std::sync::Arc;
 
 use nfs::state::open::Holding;
-use nfs::state::stateid::Of;
-use nfs::state::stateid::{Place, State};
+use nfs::state::stateid::OwnerOnFile;
+use nfs::state::stateid::{LockingState, NewState};
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
 use testkit::nfs::{Client, Wire, World};
 use volume::NodeId;
 
-/// Files that the client has: were all looked at for each, the test would take many minutes.
+/// Number of files of the client. If each release looked at all of them, the test would take many minutes.
 const FILES: u64 = 100_000;
 
-/// What the client has of one file.
-struct Has {
+/// The states of the client on one file.
+struct FileStates {
     node: NodeId,
-    open: Arc<State>,
-    locks: Arc<State>,
-    delegation: Arc<State>,
+    open: Arc<LockingState>,
+    locks: Arc<LockingState>,
+    delegation: Arc<LockingState>,
 }
 
-/// A client that has a file open, of which further states are made.
-struct Ground {
+/// A client with an open file, from which further states are made.
+struct StateFactory {
     _world: World,
     _wire: Wire,
     client: Arc<nfs::state::client::Client>,
-    first: Arc<State>,
+    first: Arc<LockingState>,
     keys: u64,
 }
 
-impl Ground {
-    fn new() -> Ground {
+impl StateFactory {
+    fn new() -> StateFactory {
         let world = World::new();
         let mut wire = world.connect();
         let mut sender = Client::new(&mut wire, b"client", 1);
@@ -38,14 +38,14 @@ impl Ground {
         let client = world.server.clients.get(sender.clientid).expect("the client");
         let states = world.server.all_states();
         let first = states.into_iter().find(|state| state.opened().is_some()).expect("an open");
-        Ground { _world: world, _wire: wire, client, first, keys: 1 << 40 }
+        StateFactory { _world: world, _wire: wire, client, first, keys: 1 << 40 }
     }
 
-    /// The place of a state of the file with this number.
-    fn place(&mut self, node: NodeId) -> Place {
+    /// The fields of a state of the file with this number.
+    fn place(&mut self, node: NodeId) -> NewState {
         self.keys += 1;
         let (export, handle) = (Arc::clone(&self.first.export), self.first.handle);
-        Place { key: self.keys, client: self.client.id, export, handle, node }
+        NewState { key: self.keys, client: self.client.id, export, handle, node }
     }
 
     fn holding(&self) -> Holding {
@@ -55,25 +55,26 @@ impl Ground {
 
 #[test]
 fn what_a_client_gives_back_is_found_without_looking_at_all_it_has() {
-    let mut ground = Ground::new();
+    let mut ground = StateFactory::new();
     let (client, export) = (Arc::clone(&ground.client), ground.first.export.id);
     let before = client.counts();
-    let of = |owner, node| Of { owner, export, node };
+    let of = |owner, node| OwnerOnFile { owner, export, node };
     let number = client.lock_owner(b"locker");
     let mut files = Vec::new();
     for inode in 0..FILES {
         let node = NodeId { device: 77, inode };
-        let open = Arc::new(State::open(ground.place(node), b"opener", ground.holding()));
-        let locks = State::first_lock(ground.place(node), b"locker", number, Arc::clone(&open));
+        let open = Arc::new(LockingState::open(ground.place(node), b"opener", ground.holding()));
+        let locks = LockingState::first_lock(ground.place(node), b"locker", number, Arc::clone(&open));
         let locks = Arc::new(locks.expect("an open"));
-        let delegation = Arc::new(State::delegated(ground.place(node), &client.revoked, ground.holding()));
+        let delegation =
+            Arc::new(LockingState::delegated(ground.place(node), &client.revoked, ground.holding()));
         client.remember_key(export, node, client.new_key());
         assert!(client.add_open(of(b"opener", node), &open) && client.add_delegation(&delegation));
         assert!(client.add_locks(of(b"locker", node), &locks));
-        files.push(Has { node, open, locks, delegation });
+        files.push(FileStates { node, open, locks, delegation });
     }
     let made = client.cache_key(export, files[0].node);
-    for (at, Has { node, open, locks, delegation }) in files.iter().enumerate() {
+    for (at, FileStates { node, open, locks, delegation }) in files.iter().enumerate() {
         let ended = client.remove_open(of(b"opener", *node), open);
         assert!(ended.len() == 1 && Arc::ptr_eq(&ended[0], locks), "the locks that were taken through it");
         assert!(
@@ -91,17 +92,21 @@ fn what_a_client_gives_back_is_found_without_looking_at_all_it_has() {
 
 #[test]
 fn only_the_locks_of_the_open_that_is_closed_end() {
-    let mut ground = Ground::new();
+    let mut ground = StateFactory::new();
     let (client, export) = (Arc::clone(&ground.client), ground.first.export.id);
     let node = NodeId { device: 77, inode: 1 };
-    let of = |owner| Of { owner, export, node };
+    let of = |owner| OwnerOnFile { owner, export, node };
     let mut open = |owner: &'static [u8], lockers: [&'static [u8]; 2]| {
         let holding = ground.holding();
-        let open = Arc::new(State::open(ground.place(node), owner, holding));
+        let open = Arc::new(LockingState::open(ground.place(node), owner, holding));
         assert!(client.add_open(of(owner), &open));
         let locks = lockers.map(|locker| {
-            let state =
-                State::first_lock(ground.place(node), locker, client.lock_owner(locker), Arc::clone(&open));
+            let state = LockingState::first_lock(
+                ground.place(node),
+                locker,
+                client.lock_owner(locker),
+                Arc::clone(&open),
+            );
             let state = Arc::new(state.expect("an open"));
             assert!(client.add_locks(of(locker), &state));
             state
@@ -113,7 +118,7 @@ fn only_the_locks_of_the_open_that_is_closed_end() {
     let made = client.new_key();
     client.remember_key(export, node, made);
     client.remove_locks(of(b"a"), &of_one[0]);
-    let is_same = |ended: &[Arc<State>], expected: &[Arc<State>]| {
+    let is_same = |ended: &[Arc<LockingState>], expected: &[Arc<LockingState>]| {
         ended.len() == expected.len() && ended.iter().zip(expected).all(|(a, b)| Arc::ptr_eq(a, b))
     };
     assert!(is_same(&client.remove_open(of(b"one"), &one), &of_one[1..]), "the first was freed before");

@@ -1,5 +1,5 @@
-//! A file system that is mounted below an export, seen from the client. Without the privilege to mount each test says that it was
-//! skipped.
+//! A file system that is mounted below an export, seen from the client. Without the privilege to mount, each
+//! test reports that it was skipped.
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +15,7 @@ use nfs_wire::types::*;
 use testkit::nfs::*;
 use volume_posix::PosixVolume;
 
-/// Says that the test which calls this leaves out what it is for: to the terminal, past the harness.
+/// Reports that the calling test is skipped: to the terminal, past the harness.
 fn skipped(why: &str) {
     let thread = std::thread::current();
     let _ = writeln!(std::io::stderr(), "SKIPPED {}: {why}", thread.name().unwrap_or("a test"));
@@ -26,28 +26,28 @@ fn run(program: &str, arguments: &[&str]) -> bool {
     done.is_ok_and(|status| status.success())
 }
 
-/// Something mounted, and unmounted when it is dropped.
-struct Mounted(PathBuf);
+/// A mount, which is unmounted on drop.
+struct MountGuard(PathBuf);
 
-impl Drop for Mounted {
+impl Drop for MountGuard {
     fn drop(&mut self) {
         run("umount", &["-l", self.0.to_str().expect("text")]);
     }
 }
 
-/// An export with the directory `m`, in which a file system is mounted that has the file `f`.
-struct Scene {
+/// An export with the directory `m`, on which a file system with the file `f` is mounted.
+struct MountedExport {
     place: tempfile::TempDir,
-    mounted: Option<Mounted>,
+    mounted: Option<MountGuard>,
 }
 
-impl Scene {
-    /// None, and the test is skipped, where nothing can be mounted.
-    fn new(mount: impl Fn(&Path, &Path) -> bool) -> Option<Scene> {
+impl MountedExport {
+    /// None if nothing can be mounted. The test is skipped then.
+    fn new(mount: impl Fn(&Path, &Path) -> bool) -> Option<MountedExport> {
         let place = tempfile::tempdir().expect("a directory");
         std::fs::create_dir_all(place.path().join("files/m")).expect("a directory");
         std::fs::write(place.path().join("files/own"), "own").expect("a file");
-        let mut scene = Scene { place, mounted: None };
+        let mut scene = MountedExport { place, mounted: None };
         scene.mount(mount).then_some(scene)
     }
 
@@ -61,19 +61,19 @@ impl Scene {
             skipped("nothing of this kind can be mounted here");
             return false;
         }
-        self.mounted = Some(Mounted(self.top()));
+        self.mounted = Some(MountGuard(self.top()));
         std::fs::write(self.top().join("f"), "below").expect("a file");
         true
     }
 
-    /// A server of it, as it is after each start.
+    /// A server of the export, as after each start.
     fn serve(&self) -> World {
         let (files, beside) = (self.place.path().join("files"), self.place.path().join("beside"));
         World::on(Arc::new(PosixVolume::open(&files, &beside).expect("a volume")))
     }
 }
 
-/// A small ext4 in a file, which lasts over a remount.
+/// A small ext4 in a file. It survives a remount.
 fn ext4(place: &Path, top: &Path) -> bool {
     let image = place.join("image");
     let [path, top] = [&image, top].map(|path| path.to_str().expect("text"));
@@ -94,18 +94,18 @@ fn bitmap(numbers: &[AttrNum]) -> Bitmap {
 
 const ASKED: &[AttrNum] = &[AttrNum::Fsid, AttrNum::Fileid, AttrNum::SpaceTotal, AttrNum::MountedOnFileid];
 
-/// What the attributes of a file say of where it is.
+/// The attributes of a file that tell its file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Where {
+struct FileLocation {
     fsid: FsId,
     fileid: u64,
     total: u64,
     mounted_on: u64,
 }
 
-impl Where {
-    fn of<'a>(attributes: impl Iterator<Item = Attr<'a>>) -> Where {
-        let mut told = Where::default();
+impl FileLocation {
+    fn of<'a>(attributes: impl Iterator<Item = Attr<'a>>) -> FileLocation {
+        let mut told = FileLocation::default();
         for attribute in attributes {
             match attribute {
                 Attr::Fsid(fsid) => told.fsid = fsid,
@@ -119,8 +119,8 @@ impl Where {
     }
 }
 
-/// What a path in the export leads to, and its filehandle.
-fn look(client: &mut Client, wire: &mut Wire, path: &[&str]) -> (Where, Vec<u8>) {
+/// The attributes and the filehandle of a path in the export.
+fn look(client: &mut Client, wire: &mut Wire, path: &[&str]) -> (FileLocation, Vec<u8>) {
     let names = path.iter().map(|name| lookup(name.as_bytes()));
     let get = Args::GetAttr(getattr::Args { attr_request: bitmap(ASKED) });
     let all: Vec<_> =
@@ -128,12 +128,17 @@ fn look(client: &mut Client, wire: &mut Wire, path: &[&str]) -> (Where, Vec<u8>)
     let answer = client.run(wire, &all).ok();
     let results = answer.results();
     let [.., Res::GetAttr(Ok(found)), Res::GetFh(Ok(handle))] = results[..] else { panic!("{results:?}") };
-    let told = Where::of(found.obj_attributes.iter().map(|attribute| attribute.expect("an attribute")));
+    let told =
+        FileLocation::of(found.obj_attributes.iter().map(|attribute| attribute.expect("an attribute")));
     (told, handle.object.0.to_vec())
 }
 
-/// The entries of the export's root: names, where they are, whether with a filehandle.
-fn list(client: &mut Client, wire: &mut Wire, more: &[AttrNum]) -> Vec<(String, Where, bool, NfsStat)> {
+/// The entries of the export's root: name, file system, whether with a filehandle, and error.
+fn list(
+    client: &mut Client,
+    wire: &mut Wire,
+    more: &[AttrNum],
+) -> Vec<(String, FileLocation, bool, NfsStat)> {
     let wanted = [ASKED, &[AttrNum::Filehandle], more].concat();
     let list = Args::ReadDir(readdir::Args {
         cookie: 0,
@@ -155,14 +160,15 @@ fn list(client: &mut Client, wire: &mut Wire, more: &[AttrNum]) -> Vec<(String, 
             }
         }
         let name = String::from_utf8(entry.name.to_vec()).expect("text");
-        entries.push((name, Where::of(rest.into_iter()), has_handle, error));
+        entries.push((name, FileLocation::of(rest.into_iter()), has_handle, error));
     }
     entries.sort_by(|a, b| a.0.cmp(&b.0));
     entries
 }
 
-/// The number of what a directory lists under a name, which is that of a covered directory.
-fn listed_number(scene: &Scene, name: &str) -> u64 {
+/// The inode number that a directory lists under a name. For a covered directory it is that of the directory
+/// below.
+fn listed_number(scene: &MountedExport, name: &str) -> u64 {
     use std::os::unix::fs::DirEntryExt;
     let entries = std::fs::read_dir(scene.place.path().join("files")).expect("a directory");
     let found = entries.map(|entry| entry.expect("an entry")).find(|entry| entry.file_name() == name);
@@ -172,7 +178,7 @@ fn listed_number(scene: &Scene, name: &str) -> u64 {
 #[test]
 fn a_mounted_file_system_is_entered_and_listed_with_an_fsid_of_its_own() {
     for mount in [tmpfs, ext4] as [fn(&Path, &Path) -> bool; 2] {
-        let Some(scene) = Scene::new(mount) else { return };
+        let Some(scene) = MountedExport::new(mount) else { return };
         let world = scene.serve();
         let mut wire = world.connect();
         let mut client = Client::new(&mut wire, b"client", 1);
@@ -180,13 +186,13 @@ fn a_mounted_file_system_is_entered_and_listed_with_an_fsid_of_its_own() {
         let (own, _) = look(&mut client, &mut wire, &["own"]);
         let (top, _) = look(&mut client, &mut wire, &["m"]);
         let (file, handle) = look(&mut client, &mut wire, &["m", "f"]);
-        // What is on the export's own file system is told as ever.
+        // Files on the export's own file system are unaffected.
         assert_eq!((root.fsid, own.fsid), (FsId { major: 1, minor: 0 }, FsId { major: 1, minor: 0 }));
         let inode = |path: PathBuf| std::fs::metadata(path).expect("a file").ino();
         let number = inode(scene.place.path().join("files/own"));
         assert_eq!((own.fileid, own.mounted_on), (number, number));
         assert_eq!(own.total, root.total);
-        // What is mounted has its own fsid and room, and its top covers a directory of the export.
+        // The mounted file system has its own fsid and space, and its root covers a directory of the export.
         assert_ne!(top.fsid, root.fsid);
         assert_eq!((top.fsid.major, file.fsid, file.total), (1, top.fsid, top.total));
         assert_ne!(top.total, root.total);
@@ -211,7 +217,7 @@ fn a_mounted_file_system_is_entered_and_listed_with_an_fsid_of_its_own() {
 
 #[test]
 fn a_filehandle_outlives_the_server_and_a_remount_and_is_stale_in_between() {
-    let Some(mut scene) = Scene::new(ext4) else { return };
+    let Some(mut scene) = MountedExport::new(ext4) else { return };
     let (told, handle) = {
         let world = scene.serve();
         let mut wire = world.connect();
@@ -224,10 +230,10 @@ fn a_filehandle_outlives_the_server_and_a_remount_and_is_stale_in_between() {
     let get = || Args::GetAttr(getattr::Args { attr_request: bitmap(ASKED) });
     let seen = |answer: &Answer| {
         let Res::GetAttr(Ok(found)) = answer.last() else { panic!("{answer:?}") };
-        Where::of(found.obj_attributes.iter().map(|attribute| attribute.expect("an attribute")))
+        FileLocation::of(found.obj_attributes.iter().map(|attribute| attribute.expect("an attribute")))
     };
     assert_eq!(seen(&client.on(&mut wire, &handle, &[get()]).ok()), told);
-    // What nobody asks for is let go of: then it can be unmounted.
+    // Unused items are freed, so the file system can be unmounted.
     let top = scene.top();
     let is_unmounted = (0..20).any(|_| {
         world.pass(3);
@@ -245,19 +251,19 @@ fn a_filehandle_outlives_the_server_and_a_remount_and_is_stale_in_between() {
     }
 }
 
-/// Mounts a file system of FUSE whose process is gone, for this user. Nobody but them may ask it anything.
-fn fuse_of_nobody(top: &Path, user: u32) -> Option<Mounted> {
+/// Mounts a FUSE file system whose process is gone, for this user. Only that user may access it.
+fn fuse_of_nobody(top: &Path, user: u32) -> Option<MountGuard> {
     std::fs::create_dir_all(top).expect("a directory");
     let device = std::fs::File::options().read(true).write(true).open("/dev/fuse").ok()?;
     let options = format!("fd=0,rootmode=40000,user_id={user},group_id={user}");
     let mut mount = Command::new("mount");
     mount.args(["-i", "-t", "fuse", "-o", &options, "none"]).arg(top).stdin(device).stderr(Stdio::null());
-    mount.status().is_ok_and(|status| status.success()).then(|| Mounted(top.to_owned()))
+    mount.status().is_ok_and(|status| status.success()).then(|| MountGuard(top.to_owned()))
 }
 
 #[test]
 fn what_the_host_lists_and_does_not_show_is_listed_with_an_error() {
-    let Some(scene) = Scene::new(tmpfs) else { return };
+    let Some(scene) = MountedExport::new(tmpfs) else { return };
     for (user, expected) in [(0, NfsStat::Stale), (1, NfsStat::Access)] {
         let world = scene.serve();
         let mut wire = world.connect();
@@ -275,7 +281,7 @@ fn what_the_host_lists_and_does_not_show_is_listed_with_an_error() {
     }
 }
 
-/// A part of a file system is mounted, and a directory is moved to another part, which is not.
+/// Mounts a part of a file system, and moves a directory to another part, which is not mounted.
 #[test]
 fn what_the_host_moves_out_of_the_part_that_is_mounted_is_stale() {
     let outside = |place: &Path| place.join("outside");
@@ -286,8 +292,8 @@ fn what_the_host_moves_out_of_the_part_that_is_mounted_is_stale() {
         let part = outside(place).join("part");
         is_mounted && run("mount", &["--bind", part.to_str().expect("text"), top.to_str().expect("text")])
     };
-    let Some(scene) = Scene::new(bind) else { return };
-    let outside = Mounted(outside(scene.place.path()));
+    let Some(scene) = MountedExport::new(bind) else { return };
+    let outside = MountGuard(outside(scene.place.path()));
     let world = scene.serve();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
@@ -307,7 +313,7 @@ fn what_the_host_moves_out_of_the_part_that_is_mounted_is_stale() {
 
 #[test]
 fn what_has_no_filehandle_is_listed_all_the_same() {
-    // An overlay gives no handles unless it is mounted for that.
+    // An overlay has no filehandles unless it is mounted with them.
     let overlay = |place: &Path, top: &Path| {
         let [lower, upper, work] = ["lower", "upper", "work"].map(|name| place.join(name));
         for path in [&lower, &upper, &work] {
@@ -317,7 +323,7 @@ fn what_has_no_filehandle_is_listed_all_the_same() {
             format!("lowerdir={},upperdir={},workdir={}", lower.display(), upper.display(), work.display());
         run("mount", &["-t", "overlay", "-o", &options, "none", top.to_str().expect("text")])
     };
-    let Some(scene) = Scene::new(overlay) else { return };
+    let Some(scene) = MountedExport::new(overlay) else { return };
     let world = scene.serve();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);

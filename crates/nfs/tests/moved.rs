@@ -1,4 +1,4 @@
-//! What a program of the host moves while clients have its filehandle.
+//! Files that a program of the host moves while clients have their filehandles.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -7,29 +7,29 @@ use std::sync::Arc;
 use nfs_wire::NfsStat;
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
 use nfs_wire::op::{Args, Res, bind_conn_to_session, names, open};
-use nfs_wire::types::{Identity, Owner};
+use nfs_wire::types::{Identity, StateOwner};
 use testkit::nfs::*;
 use volume::faulty::{Call, Fault, Plan};
 use volume::{Failure, HostEvent, Name, Volume};
 use volume_posix::PosixVolume;
 
-/// A share on a directory of the host, beside which others lie.
-struct Bench {
+/// A share on a directory of the host, with other directories beside it.
+struct HostShare {
     place: tempfile::TempDir,
     world: World,
     wire: Wire,
     client: Client,
 }
 
-impl Bench {
-    fn new() -> Bench {
+impl HostShare {
+    fn new() -> HostShare {
         let place = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(place.path().join("files/above/moved/below")).unwrap();
-        let (world, wire, client) = Bench::serve(&place);
-        Bench { place, world, wire, client }
+        let (world, wire, client) = HostShare::serve(&place);
+        HostShare { place, world, wire, client }
     }
 
-    /// A server on it, and a client that can be called.
+    /// A server on the share, and a client that can be called.
     fn serve(place: &tempfile::TempDir) -> (World, Wire, Client) {
         let volume = PosixVolume::open(&place.path().join("files"), &place.path().join("beside")).unwrap();
         let world = World::on(Arc::new(volume));
@@ -44,12 +44,12 @@ impl Bench {
         (world, wire, client)
     }
 
-    /// Another server takes the place of this one.
+    /// Replaces the server by a new one.
     fn restart(&mut self) {
-        (self.world, self.wire, self.client) = Bench::serve(&self.place);
+        (self.world, self.wire, self.client) = HostShare::serve(&self.place);
     }
 
-    /// A program of the host does something: what this process does is no news to the server in it.
+    /// Runs a program on the host. The server would learn of changes by this process itself.
     fn runs<'a>(&self, program: &str, arguments: impl IntoIterator<Item = &'a OsStr>) {
         assert!(std::process::Command::new(program).args(arguments).status().unwrap().success());
     }
@@ -66,7 +66,7 @@ impl Bench {
         self.place.path().join("outside")
     }
 
-    /// The handle of what a path leads to.
+    /// The filehandle of a path.
     fn handle(&mut self, path: &[&'static [u8]]) -> Vec<u8> {
         let names = path.iter().map(|name| lookup(name));
         let all: Vec<_> =
@@ -76,7 +76,7 @@ impl Bench {
         handle.object.0.to_vec()
     }
 
-    /// What a request is told that looks a name up below a handle, in a later batch of requests.
+    /// The status of a lookup of a name below a filehandle, in a later batch of requests.
     fn looks(&mut self, handle: &[u8], name: &[u8]) -> NfsStat {
         self.wire.now.mono_ns += 1_000_000;
         self.client.on(&mut self.wire, handle, &[lookup(name)]).status()
@@ -85,14 +85,14 @@ impl Bench {
 
 #[test]
 fn a_directory_that_the_host_moves_out_of_the_share_is_stale_with_all_that_is_below() {
-    let mut it = Bench::new();
+    let mut it = HostShare::new();
     assert!(it.world.engine.volume().facts().tells_changes);
     let moved = it.handle(&[b"above", b"moved"]);
     let below = it.handle(&[b"above", b"moved", b"below"]);
     let above = it.handle(&[b"above"]);
     std::fs::write(it.at("above/moved/below/f"), "f").unwrap();
     assert_eq!(it.looks(&below, b"f"), NfsStat::Ok);
-    // Within the share it is followed.
+    // Within the share the server follows the move.
     it.moves(it.at("above/moved"), it.at("elsewhere"));
     assert_eq!([it.looks(&moved, b"below"), it.looks(&below, b"f")], [NfsStat::Ok; 2]);
     it.moves(it.at("elsewhere"), it.outside());
@@ -105,11 +105,11 @@ fn a_directory_that_the_host_moves_out_of_the_share_is_stale_with_all_that_is_be
 
 #[test]
 fn a_directory_that_the_host_moves_away_while_its_changes_are_lost_is_stale() {
-    let mut it = Bench::new();
+    let mut it = HostShare::new();
     let moved = it.handle(&[b"above", b"moved"]);
     let above = it.handle(&[b"above"]);
     assert_eq!(it.looks(&moved, b"below"), NfsStat::Ok);
-    // More than the host keeps for who does not ask for it.
+    // More events than the host queues for a reader that does not fetch them.
     let script = "cd \"$0\"; seq 40000 | xargs touch; mv moved ../../outside";
     it.runs("sh", ["-ec".as_ref(), script.as_ref(), it.at("above").as_os_str()]);
     assert_eq!(it.looks(&moved, b"below"), NfsStat::Stale);
@@ -120,7 +120,7 @@ fn a_directory_that_the_host_moves_away_while_its_changes_are_lost_is_stale() {
 
 #[test]
 fn a_directory_that_a_client_moves_is_known_where_it_is() {
-    let mut it = Bench::new();
+    let mut it = HostShare::new();
     let [moved, below] =
         [&[&b"above"[..], b"moved"][..], &[b"above", b"moved", b"below"]].map(|path| it.handle(path));
     let rename = Args::Rename(names::RenameArgs { oldname: b"moved", newname: b"elsewhere" });
@@ -128,7 +128,7 @@ fn a_directory_that_a_client_moves_is_known_where_it_is() {
     let all: Vec<_> = from.into_iter().chain([Args::PutRootFh, lookup(EXPORT), rename]).collect();
     it.client.run(&mut it.wire, &all).ok();
     assert_eq!([it.looks(&moved, b"below"), it.looks(&below, b"none")], [NfsStat::Ok, NfsStat::NoEnt]);
-    let path = |it: &Bench| {
+    let path = |it: &HostShare| {
         let handle = it.world.server.handles.check(&below).unwrap();
         it.world.server.known_item(&handle).and_then(|item| item.path())
     };
@@ -138,7 +138,7 @@ fn a_directory_that_a_client_moves_is_known_where_it_is() {
     assert_eq!([it.looks(&moved, b"below"), it.looks(&below, b"none")], [NfsStat::Stale; 2]);
 }
 
-/// A directory `d` with `below` in it, in a share whose host fails as it is told, and its handle.
+/// A directory `d` with `below` in it, in a share whose host fails as planned; and its filehandle.
 fn failing() -> (World, Arc<Plan>, Wire, Client, Vec<u8>) {
     let (world, plan) = World::counted();
     let root = world.memory.root().unwrap();
@@ -170,18 +170,18 @@ fn a_host_that_fails_for_a_moment_makes_no_directory_stale_and_nothing_of_it_unk
     assert_eq!(looks(true).0, NfsStat::Io);
     plan.always(Call::Lookup, None);
     assert_eq!(looks(false), as_ever, "it is not looked for by its address");
-    // Descriptors that are kept for speed alone make room.
+    // Descriptors that are only cached make room.
     plan.add(Call::Lookup, 1, Fault::Fail(Failure::Exhausted));
     assert_eq!(looks(true).0, NfsStat::Ok);
 }
 
-/// OPEN by handle that wants a READ delegation; whether it is given.
-fn is_delegated(it: &mut Bench, handle: &[u8]) -> bool {
+/// OPEN by filehandle with a request for a READ delegation. Returns whether it is granted.
+fn is_delegated(it: &mut HostShare, handle: &[u8]) -> bool {
     let open = Args::Open(open::Args {
         seqid: 0,
         share_access: ShareAccess::READ | ShareAccess::WANT_READ_DELEG,
         share_deny: ShareDeny::empty(),
-        owner: Owner { clientid: 0, owner: Identity(b"owner") },
+        owner: StateOwner { clientid: 0, owner: Identity(b"owner") },
         openhow: open::OpenHow::NoCreate,
         claim: open::Claim::Fh,
     });
@@ -193,7 +193,7 @@ fn is_delegated(it: &mut Bench, handle: &[u8]) -> bool {
 
 #[test]
 fn a_delegation_of_a_file_whose_name_is_not_known_after_a_restart_ends_by_itself() {
-    let mut it = Bench::new();
+    let mut it = HostShare::new();
     std::fs::write(it.at("f"), "f").unwrap();
     let handle = it.handle(&[b"f"]);
     it.restart();
@@ -201,7 +201,7 @@ fn a_delegation_of_a_file_whose_name_is_not_known_after_a_restart_ends_by_itself
     it.wire.now.mono_ns += 1_000_000;
     it.world.engine.before_batch(it.wire.now);
     assert_eq!(it.wire.called().len(), 0);
-    // Nobody would tell that the host changes it.
+    // Nobody would report a change by the host.
     it.wire.now.mono_ns += 61_000_000_000;
     it.world.engine.before_batch(it.wire.now);
     assert_eq!(it.wire.called().len(), 1, "recalled");
@@ -209,7 +209,7 @@ fn a_delegation_of_a_file_whose_name_is_not_known_after_a_restart_ends_by_itself
 
 #[test]
 fn a_delegation_of_a_file_whose_name_is_known_is_recalled_when_the_host_changes_it() {
-    let mut it = Bench::new();
+    let mut it = HostShare::new();
     std::fs::write(it.at("f"), "f").unwrap();
     let handle = it.handle(&[b"f"]);
     it.restart();

@@ -1,4 +1,4 @@
-//! OPENs that make a file which is there already, and cut it.
+//! OPENs that create a file that exists already, and truncate it.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use nfs_wire::NfsStat;
 use nfs_wire::attr::{Attr, AttrNum, Bitmap, Fattr};
 use nfs_wire::op::open::{CreateHow, OpenHow, ShareAccess, ShareDeny};
 use nfs_wire::op::{Args, Res, getattr, open, read};
-use nfs_wire::types::{Identity, Owner, StateId};
+use nfs_wire::types::{Identity, StateId, StateOwner};
 use testkit::nfs::*;
 use volume::faulty::{Call, Fault};
 use volume::{Failure, Name, NodeId, Volume};
 
-/// OPEN of the file, which may be there already and is to be empty.
+/// OPEN of the file, which may exist already and is to be empty.
 fn cutting<'a>(owner: &'a [u8], share_access: ShareAccess, empty: &'a [u8]) -> Args<'a> {
     let attrs = Fattr { mask: Bitmap::of(&[AttrNum::Size.get()]), values: empty };
     opened_by(owner, share_access, ShareDeny::empty(), OpenHow::Create(CreateHow::Unchecked(attrs)))
@@ -24,20 +24,20 @@ fn opened_by<'a>(
     how: OpenHow<'a>,
 ) -> Args<'a> {
     let Args::Open(asked) = opening(how, b"file") else { unreachable!() };
-    let owner = Owner { clientid: 0, owner: Identity(owner) };
+    let owner = StateOwner { clientid: 0, owner: Identity(owner) };
     Args::Open(open::Args { share_access, share_deny, owner, ..asked })
 }
 
 /// A file of four bytes that nobody has open, and two clients.
-struct Scene {
+struct TwoOpeners {
     one: (Wire, Client),
     two: (Wire, Client),
     handle: Vec<u8>,
     world: World,
 }
 
-impl Scene {
-    fn new() -> Scene {
+impl TwoOpeners {
+    fn new() -> TwoOpeners {
         let world = World::new();
         let [mut one, two] = [&b"one"[..], b"two"].map(|name| {
             let mut wire = world.connect();
@@ -46,7 +46,7 @@ impl Scene {
         });
         let (handle, open) = one.1.create(&mut one.0, b"file");
         one.1.on(&mut one.0, &handle, &[writing(open, 0, b"data"), closing(open)]).ok();
-        Scene { one, two, handle, world }
+        TwoOpeners { one, two, handle, world }
     }
 
     fn open((wire, client): &mut (Wire, Client), open: Args<'_>) -> Result<StateId, NfsStat> {
@@ -58,7 +58,7 @@ impl Scene {
         }
     }
 
-    /// What is in the file.
+    /// The content of the file.
     fn content(&mut self) -> Vec<u8> {
         let (wire, client) = &mut self.one;
         let answer = client.on(wire, &self.handle, &[reading(StateId::READ_BYPASS, 0, 100)]).ok();
@@ -71,17 +71,17 @@ impl Scene {
 #[test]
 fn an_open_that_is_refused_leaves_in_the_file_what_is_there() {
     for has_it_open in [false, true] {
-        let mut scene = Scene::new();
+        let mut scene = TwoOpeners::new();
         let write = || opened_by(b"one", ShareAccess::WRITE, ShareDeny::empty(), OpenHow::NoCreate);
-        let before = has_it_open.then(|| Scene::open(&mut scene.one, write()).expect("an open"));
+        let before = has_it_open.then(|| TwoOpeners::open(&mut scene.one, write()).expect("an open"));
         let denies = opened_by(b"two", ShareAccess::WRITE, ShareDeny::READ, OpenHow::NoCreate);
-        let denying = Scene::open(&mut scene.two, denies).expect("an open");
-        let refused = Scene::open(&mut scene.one, cutting(b"one", ShareAccess::BOTH, &[0; 8]));
+        let denying = TwoOpeners::open(&mut scene.two, denies).expect("an open");
+        let refused = TwoOpeners::open(&mut scene.one, cutting(b"one", ShareAccess::BOTH, &[0; 8]));
         assert_eq!(refused, Err(NfsStat::ShareDenied), "{has_it_open}");
         let (wire, client) = &mut scene.two;
         client.on(wire, &scene.handle, &[closing(denying)]).ok();
         assert_eq!(scene.content(), b"data", "{has_it_open}");
-        // What was open before is so still.
+        // The earlier open is still valid.
         if let Some(stateid) = before {
             let (wire, client) = &mut scene.one;
             let written = client.on(wire, &scene.handle, &[writing(stateid, 0, b"D"), closing(stateid)]);
@@ -95,10 +95,10 @@ fn an_open_that_is_refused_leaves_in_the_file_what_is_there() {
 fn an_open_cuts_the_file_also_where_it_may_not_write_itself() {
     for first in [None, Some(ShareAccess::READ), Some(ShareAccess::WRITE)] {
         for access in [ShareAccess::READ, ShareAccess::WRITE, ShareAccess::BOTH] {
-            let mut scene = Scene::new();
+            let mut scene = TwoOpeners::new();
             if let Some(first) = first {
                 let open = opened_by(b"one", first, ShareDeny::empty(), OpenHow::NoCreate);
-                Scene::open(&mut scene.one, open).expect("an open");
+                TwoOpeners::open(&mut scene.one, open).expect("an open");
             }
             let (wire, client) = &mut scene.one;
             let size = Args::GetAttr(getattr::Args { attr_request: Bitmap::of(&[AttrNum::Size.get()]) });
@@ -125,7 +125,7 @@ fn an_open_cuts_the_file_also_where_it_may_not_write_itself() {
     }
 }
 
-// RFC 8881 18.16.3: UNCHECKED4 takes what is there
+// RFC 8881 18.16.3: UNCHECKED4 accepts an existing file
 #[test]
 fn a_file_that_somebody_else_makes_at_the_same_moment_is_opened_by_who_would_make_it() {
     let (world, plan) = World::counted();

@@ -1,4 +1,4 @@
-//! Names whose files a program of the host has replaced, of which nobody has heard yet.
+//! Names whose files a program of the host has replaced, before the server has heard of it.
 
 use nfs_wire::attr::Fattr;
 use nfs_wire::op::names::RemoveArgs;
@@ -8,25 +8,25 @@ use nfs_wire::types::StateId;
 use testkit::nfs::*;
 use volume::{Failure, Name, Volume};
 
-struct Bench {
+struct ReplacedNames {
     world: World,
     wire: Wire,
     client: Client,
     directory: Vec<u8>,
 }
 
-impl Bench {
-    fn new() -> Bench {
+impl ReplacedNames {
+    fn new() -> ReplacedNames {
         let world = World::new();
         let mut wire = world.connect();
         let mut client = Client::new(&mut wire, b"client", 1);
         let answer = client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), Args::GetFh]).ok();
         let Res::GetFh(Ok(handle)) = answer.last() else { panic!("{answer:?}") };
         let directory = handle.object.0.to_vec();
-        Bench { world, wire, client, directory }
+        ReplacedNames { world, wire, client, directory }
     }
 
-    /// Opens `a` and gives its handle.
+    /// Opens `a` and returns its filehandle.
     fn open(&mut self, how: OpenHow<'_>) -> Vec<u8> {
         let directory = self.directory.clone();
         let answer = self.client.on(&mut self.wire, &directory, &[opening(how, b"a"), Args::GetFh]).ok();
@@ -52,11 +52,11 @@ fn name(text: &str) -> Name {
 
 #[test]
 fn they_are_opened_and_removed_all_the_same() {
-    let mut it = Bench::new();
+    let mut it = ReplacedNames::new();
     let unchecked = || OpenHow::Create(CreateHow::Unchecked(Fattr::default()));
     let mut last = it.open(unchecked());
     for how in [OpenHow::NoCreate, unchecked()] {
-        // Found by its name, it is remembered.
+        // It is remembered since it was found by its name.
         assert_eq!(it.open(OpenHow::NoCreate), last);
         it.replace();
         let file = it.open(how);

@@ -1,4 +1,4 @@
-//! What permission bits let clients do, as on the host itself.
+//! The access that permission bits give to clients, as on the host itself.
 
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{self, Ace, AceFlags, AceMask, AceType, Attr, AttrNum, Fattr};
@@ -6,20 +6,20 @@ use nfs_wire::op::access::AccessBits;
 use nfs_wire::op::create::{self, CreateType};
 use nfs_wire::op::open::{CreateHow, CreateVerfAttr, OpenHow, ShareAccess};
 use nfs_wire::op::{Args, Res, access, open, read, setattr};
-use nfs_wire::types::{Identity, Owner, StateId};
+use nfs_wire::types::{Identity, StateId, StateOwner};
 use nfs_wire::xdr::List;
 use testkit::nfs::*;
 use volume::security::posix::{PosixEntry, Tag, encode};
 use volume::{Name, Volume};
 
-/// A file of a user, a group and a mode, with four bytes in it, and a client.
-struct Scene {
+/// A file with a user, a group and a mode, with four bytes in it, and a client.
+struct FileWithMode {
     wire: Wire,
     client: Client,
 }
 
-impl Scene {
-    fn new((uid, gid): (u32, u32), mode: u32) -> Scene {
+impl FileWithMode {
+    fn new((uid, gid): (u32, u32), mode: u32) -> FileWithMode {
         let world = World::new();
         let file = world.memory.root().unwrap().create_file(&name(), mode, None).unwrap();
         file.write(0, b"data").unwrap();
@@ -27,15 +27,15 @@ impl Scene {
         file.set_mode(mode).unwrap();
         let mut wire = world.connect();
         let client = Client::new(&mut wire, b"client", 1);
-        Scene { wire, client }
+        FileWithMode { wire, client }
     }
 
-    /// Opens the file as a user, whose group is root's.
+    /// Opens the file as a user whose group is root's.
     fn open(&mut self, uid: u32, share_access: ShareAccess) -> Result<StateId, NfsStat> {
         self.wire.uid = uid;
         let Args::Open(asked) = opening(OpenHow::NoCreate, b"file") else { unreachable!() };
         let owner = uid.to_be_bytes();
-        let owner = Owner { clientid: 0, owner: Identity(&owner) };
+        let owner = StateOwner { clientid: 0, owner: Identity(&owner) };
         let open = Args::Open(open::Args { share_access, owner, ..asked });
         let answer = self.client.run(&mut self.wire, &[Args::PutRootFh, lookup(EXPORT), open]);
         match answer.last() {
@@ -44,7 +44,7 @@ impl Scene {
         }
     }
 
-    /// Does something with the file as a user.
+    /// Runs an operation on the file as a user.
     fn on(&mut self, uid: u32, operation: Args<'_>) -> Answer {
         self.wire.uid = uid;
         let path = [Args::PutRootFh, lookup(EXPORT), lookup(b"file"), operation];
@@ -65,12 +65,12 @@ fn name() -> Name {
 
 #[test]
 fn a_mode_that_does_not_let_the_owner_write_binds_nobody_whom_it_lets() {
-    let mut it = Scene::new((7, 0), 0o460);
+    let mut it = FileWithMode::new((7, 0), 0o460);
     assert_eq!(it.open(7, ShareAccess::WRITE), Err(NfsStat::Access), "the owner");
     assert!(!it.access(7).contains(AccessBits::MODIFY));
     assert!(it.access(8).contains(AccessBits::MODIFY), "one of its group");
     it.open(8, ShareAccess::BOTH).unwrap();
-    let mut it = Scene::new((7, 7), 0o444);
+    let mut it = FileWithMode::new((7, 7), 0o444);
     assert_eq!(it.open(8, ShareAccess::WRITE), Err(NfsStat::Access));
     assert!(it.access(0).contains(AccessBits::MODIFY), "root");
     it.open(0, ShareAccess::BOTH).unwrap();
@@ -79,7 +79,7 @@ fn a_mode_that_does_not_let_the_owner_write_binds_nobody_whom_it_lets() {
 // RFC 8881 6.2.1.3.1
 #[test]
 fn what_may_only_be_run_is_read_to_run_it_and_is_not_said_to_be_readable() {
-    let mut it = Scene::new((7, 7), 0o711);
+    let mut it = FileWithMode::new((7, 7), 0o711);
     assert_eq!(it.access(8), AccessBits::EXECUTE);
     let stateid = it.open(8, ShareAccess::READ).unwrap();
     assert_eq!(it.open(8, ShareAccess::READ).map(|again| again.other), Ok(stateid.other));
@@ -90,17 +90,18 @@ fn what_may_only_be_run_is_read_to_run_it_and_is_not_said_to_be_readable() {
     assert_eq!(answer.last(), Res::Read(Ok(read::ResOk { eof: true, data: b"data" })));
     assert_eq!(it.open(8, ShareAccess::BOTH), Err(NfsStat::Access));
     for mode in [0o700, 0o600, 0o710] {
-        let mut it = Scene::new((7, 7), mode);
+        let mut it = FileWithMode::new((7, 7), mode);
         assert_eq!(it.open(8, ShareAccess::READ), Err(NfsStat::Access), "{mode:o}");
     }
 }
 
-/// Linux closes what it may not read behind its own next open, so that the two are one open-owner's for a moment.
+/// Linux closes an unreadable open only after its own next open, so both belong to one open-owner for a
+/// moment.
 // RFC 8881 6.2.1.3.1, 18.16.3, 18.18
 #[test]
 fn an_owner_that_reads_to_run_may_open_for_writing_too_and_narrow_again() {
     for first in [ShareAccess::READ, ShareAccess::WRITE] {
-        let mut it = Scene::new((7, 7), 0o773);
+        let mut it = FileWithMode::new((7, 7), 0o773);
         it.open(8, first).unwrap();
         let stateid = it.open(8, ShareAccess::BOTH - first).unwrap();
         let anew = StateId { seqid: 0, ..stateid };
@@ -135,7 +136,7 @@ fn who_says_nothing_of_itself_is_anonymous_and_not_authenticated() {
         (&[entry(allowed, b"EVERYONE@")], true, true),
     ];
     for (list, user, nobody) in lists {
-        let mut it = Scene::new((7, 7), 0o600);
+        let mut it = FileWithMode::new((7, 7), 0o600);
         let mut room = Vec::new();
         let obj_attributes = Fattr::of(&[Attr::Acl(List::of(list))], &mut room);
         it.on(7, Args::SetAttr(setattr::Args { stateid: StateId::ANONYMOUS, obj_attributes })).ok();
@@ -145,7 +146,7 @@ fn who_says_nothing_of_itself_is_anonymous_and_not_authenticated() {
     }
 }
 
-/// Every way to make a file with a mode, below a directory that hands everything down to everybody.
+/// Every way to create a file with a mode, in a directory that passes every right down to everybody.
 // RFC 8881 6.4.3
 #[test]
 fn a_mode_is_applied_to_what_is_inherited_whichever_way_a_file_is_made() {
@@ -153,7 +154,7 @@ fn a_mode_is_applied_to_what_is_inherited_whichever_way_a_file_is_made() {
     let directory = world.memory.root().unwrap().create_directory(&name(), 0o777, None).unwrap();
     directory.set_owner(Some(7), Some(7)).unwrap();
     let mut wire = world.connect();
-    let mut it = Scene { client: Client::new(&mut wire, b"client", 2), wire };
+    let mut it = FileWithMode { client: Client::new(&mut wire, b"client", 2), wire };
     let flag = AceFlags::FILE_INHERIT | AceFlags::DIRECTORY_INHERIT;
     let access_mask = AceMask::from_bits_retain(0x1f_01ff);
     let entry = Ace { ace_type: AceType::Allowed, flag, access_mask, who: b"EVERYONE@" };
@@ -216,7 +217,7 @@ fn a_mode_is_applied_to_what_is_inherited_whichever_way_a_file_is_made() {
 fn the_hosts_list_lets_whom_it_names_and_its_mask_lets_nobody() {
     let world = World::new();
     let host = world.memory.root().unwrap().create_file(&name(), 0o600, None).unwrap();
-    // The group of whoever asks here is root's.
+    // The group of all users here is root's.
     host.set_owner(Some(1000), Some(0)).unwrap();
     let entry = |tag, bits, id| PosixEntry { tag, bits, id };
     let list = encode(&[
@@ -228,7 +229,7 @@ fn the_hosts_list_lets_whom_it_names_and_its_mask_lets_nobody() {
     ]);
     host.set_note(volume::Note::AccessList, Some(&list)).unwrap();
     let mut wire = world.connect();
-    let mut it = Scene { client: Client::new(&mut wire, b"client", 1), wire };
+    let mut it = FileWithMode { client: Client::new(&mut wire, b"client", 1), wire };
     let all = AccessBits::READ | AccessBits::MODIFY | AccessBits::EXECUTE;
     assert_eq!(it.access(1001), all);
     assert_eq!(it.access(1000), AccessBits::READ | AccessBits::MODIFY);
@@ -281,7 +282,7 @@ fn the_mode_of_a_symbolic_link_is_set_without_effect() {
     let Res::SetAttr(told) = answer.last() else { panic!("{answer:?}") };
     assert!(told.attrsset.iter().any(|number| number == AttrNum::Mode.get()));
     assert_eq!(owners(&world, b"l"), before);
-    // Who may not change it is told so all the same.
+    // A user who may not change it still gets the error.
     wire.uid = 7;
     let set = Args::SetAttr(setattr::Args { stateid: StateId::ANONYMOUS, obj_attributes });
     let answer = client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), lookup(b"l"), set]);

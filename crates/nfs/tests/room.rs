@@ -1,4 +1,4 @@
-//! When there is no room left: who is refused, and what clients that are long gone keep.
+//! Lack of room: the clients that are refused, and the state that long-gone clients keep.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::lock::{Args as LockArgs, Locker, OpenToLockOwner};
 use nfs_wire::op::open::{CreateHow, OpenHow};
 use nfs_wire::op::{Args, Res, create_session};
-use nfs_wire::types::{Identity, LockType, Owner};
+use nfs_wire::types::{Identity, LockType, StateOwner};
 use testkit::nfs::*;
 use volume::Volume;
 
@@ -17,14 +17,14 @@ const ONE_SLOT: usize = 5000;
 const SMALL: create_session::ChannelAttrs =
     create_session::ChannelAttrs { maxresponsesize_cached: 0, maxrequests: 1, ..CHANNEL };
 
-/// Lets a lease pass, of which the server is not told.
+/// Lets a lease period pass without the server noticing.
 fn pass(wires: &mut [&mut Wire]) {
     for wire in wires {
         wire.now = wire.now.plus(Duration::from_secs(u64::from(LEASE_S) + 1));
     }
 }
 
-/// Connections of as many addresses as it takes to have all clients.
+/// Connections from as many addresses as are needed for the maximum of clients.
 fn wires_of_many(world: &World) -> Vec<Wire> {
     let addresses = 0..MAX_CLIENTS.div_ceil(OF_ADDRESS);
     addresses.map(|number| world.connect_from(&format!("192.0.2.{number}:1000"))).collect()
@@ -35,7 +35,7 @@ fn make(name: &[u8]) -> [Args<'_>; 3] {
     [Args::PutRootFh, lookup(EXPORT), opening(how, name)]
 }
 
-/// Introduces a client and lets it begin a session.
+/// Introduces a client and creates a session for it.
 fn begin(wire: &mut Wire, name: &[u8], fore: create_session::ChannelAttrs) -> NfsStat {
     let introduced = wire.call(1, &[introduce(name)]);
     let Res::ExchangeId(Ok(known)) = introduced.last() else { return introduced.status() };
@@ -57,7 +57,7 @@ fn who_finds_no_room_for_a_state_comes_again_and_gets_that_of_who_is_gone() {
     assert_eq!(world.engine.open_count(), 3, "nothing is left of it");
     let name = volume::Name::new(b"new").expect("a name");
     assert!(world.memory.root().expect("a root").stat_name(&name).is_err(), "nor its name");
-    let lock_owner = Owner { clientid: 0, owner: Identity(b"owner") };
+    let lock_owner = StateOwner { clientid: 0, owner: Identity(b"owner") };
     let new = OpenToLockOwner { open_seqid: 0, open_stateid: open, lock_seqid: 0, lock_owner };
     let locker = Locker::New(new);
     let lock =
@@ -80,13 +80,13 @@ fn a_client_that_has_more_than_there_is_memory_left_for_gets_no_new_state() {
     let (handle, open) = greedy.create(&mut one, b"file");
     let lock = |number: u32| {
         let owner = [number.to_be_bytes().as_slice(), &[7; 1000]].concat();
-        let lock_owner = Owner { clientid: 0, owner: Identity(&owner) };
+        let lock_owner = StateOwner { clientid: 0, owner: Identity(&owner) };
         let new = OpenToLockOwner { open_seqid: 0, open_stateid: open, lock_seqid: 0, lock_owner };
         let (offset, locker) = (2 * u64::from(number), Locker::New(new));
         let lock = LockArgs { locktype: LockType::Write, reclaim: false, offset, length: 1, locker };
         greedy.on(&mut one, &handle, &[Args::Lock(lock)]).status()
     };
-    // Each owner has three times a thousand bytes.
+    // Each owner's name counts three times its thousand bytes.
     let got = (0..100).map(lock).take_while(|status| *status == NfsStat::Ok).count();
     assert!((8..13).contains(&got), "{got} owners");
     let mut modest = Client::new(&mut two, b"modest", 1);
@@ -124,7 +124,7 @@ fn who_comes_when_there_are_too_many_clients_takes_the_place_of_who_is_gone() {
     for number in 0..MAX_CLIENTS {
         assert_eq!(begin(&mut wires[number / OF_ADDRESS], &number.to_be_bytes(), SMALL), NfsStat::Ok);
     }
-    // An address has as many as any other.
+    // The address has as many clients as any other.
     let wire = &mut wires[0];
     assert_eq!(begin(wire, b"one too many", SMALL), NfsStat::Delay);
     pass(&mut [wire]);
@@ -186,7 +186,8 @@ fn one_address_leaves_room_for_the_clients_of_others() {
     }
     assert_eq!(begin(&mut wire, b"one too many", SMALL), NfsStat::Delay);
     assert_eq!(begin(&mut other, b"of another address", SMALL), NfsStat::Ok);
-    // Behind one address there may be many users: who was silent makes room, and comes again when it has something to do.
+    // Behind one address there may be many users. A silent client makes room, and comes back when it has
+    // something to do.
     wire.now = wire.now.plus(Duration::from_secs(5));
     for number in OF_ADDRESS..2 * OF_ADDRESS {
         assert_eq!(begin(&mut wire, &number.to_be_bytes(), SMALL), NfsStat::Ok);
@@ -196,7 +197,7 @@ fn one_address_leaves_room_for_the_clients_of_others() {
     opener.run(&mut wire, &[]).ok();
 }
 
-// Whole racks come back behind one address after a restart, each with nothing open for a moment.
+// After a restart, whole racks come back behind one address. Each client has nothing open for a moment.
 #[test]
 fn clients_that_have_had_something_open_are_bound_by_a_quarter_of_all() {
     let world = World::with_memory(1 << 30);

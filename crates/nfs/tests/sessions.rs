@@ -1,4 +1,4 @@
-//! Sessions over several connections, and what a client meets that does not keep to the order of things.
+//! Sessions over several connections, and the replies to a client that breaks the rules.
 
 use nfs_wire::NfsStat;
 use nfs_wire::op::{Args, Res, commit, create_session, destroy, exchange_id, names, open, read, stateid};
@@ -17,7 +17,7 @@ fn a_retry_on_another_connection_gets_the_reply_of_the_first_and_does_nothing_ag
     let request = [sequence, Args::PutRootFh, lookup(EXPORT), opening(make, b"once"), Args::GetFh];
     let answer = first.call(1, &request).ok();
     assert_eq!(second.call(1, &request), answer, "the very same bytes");
-    // A slot that has moved on knows nothing of it any more.
+    // A slot that has moved on no longer has the reply.
     let next = [client.sequence(3, false), Args::PutRootFh];
     second.call(1, &next).ok();
     assert_eq!(first.call(1, &request).status(), NfsStat::SeqMisordered);
@@ -35,7 +35,7 @@ fn another_request_under_an_old_number_is_told_apart_from_a_retry() {
     assert_eq!(other.status(), NfsStat::SeqFalseRetry);
 }
 
-// RFC 8881 2.10.6.1.3.1: the reply holds the session's id, with which others could use the session.
+// RFC 8881 2.10.6.1.3.1: the reply holds the session ID, with which others could use the session.
 #[test]
 fn another_user_does_not_get_the_reply_to_create_session() {
     let world = World::new();
@@ -149,7 +149,8 @@ fn the_current_stateid_can_be_meant_by_free_stateid() {
     assert_eq!(client.run(&mut wire, &[free]).status(), NfsStat::BadStateId);
 }
 
-// RFC 8881 18.16.3: it lives as long as it is open, but not over a restart, so that OPEN4_RESULT_PRESERVE_UNLINKED is not told
+// RFC 8881 18.16.3: it lives as long as it is open, but not over a restart, so OPEN4_RESULT_PRESERVE_UNLINKED
+// is not set
 #[test]
 fn an_open_file_without_a_name_is_used_and_closed_by_its_handle() {
     let world = World::new();
@@ -163,7 +164,7 @@ fn an_open_file_without_a_name_is_used_and_closed_by_its_handle() {
     let stateid = StateId { seqid: told.stateid.seqid, ..stateid };
     let remove = Args::Remove(names::RemoveArgs { target: b"file" });
     client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), remove]).ok();
-    // Over a connection that has never seen the handle.
+    // Over a connection that has never seen the filehandle.
     let mut other = world.connect();
     client.on(&mut other, &file, &[writing(stateid, 0, b"still here")]).ok();
     let answer = client.on(&mut other, &file, &[reading(stateid, 0, 100)]).ok();
@@ -173,7 +174,7 @@ fn an_open_file_without_a_name_is_used_and_closed_by_its_handle() {
     assert_eq!(client.on(&mut third, &file, &[Args::GetFh]).status(), NfsStat::Stale);
 }
 
-// RFC 8881 2.10.8.3: whoever has the id of a session can use it.
+// RFC 8881 2.10.8.3: whoever has the ID of a session can use it.
 #[test]
 fn nobody_can_tell_the_ids_of_others_from_their_own() {
     let world = World::new();

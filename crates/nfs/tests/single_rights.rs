@@ -1,8 +1,10 @@
-//! The use of each right of an access list: every operation on a file or directory of which a user has one right and no other.
+//! The use of each right of an access list: every operation on a file or directory of which a user has one
+//! right and no other.
 //!
-//! Linux's own server knows no such lists: it asks the host for r, w and x, into which it folds what is set (RFC 8881 6.2.1.3 leaves
-//! a server that). So each row has the letter that it asks for (with x, where a name in a directory is used), from its `nfsd_permission` (fs/nfsd/nfs4proc.c, vfs.c of Linux 6.1), and
-//! where the rights of the row are not those of the letter, why.
+//! The Linux server knows no such lists. It asks the host for r, w and x, and converts a list into those when
+//! it is set (RFC 8881 6.2.1.3 allows that). So each row has the letter that Linux asks for (with x, if a
+//! name in a directory is used), from its `nfsd_permission` (fs/nfsd/nfs4proc.c, vfs.c of Linux 6.1). If the
+//! rights of the row are not those of the letter, the row has the reason.
 
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{Ace, AceFlags, AceMask, AceType, Attr, AttrNum, Bitmap, Fattr};
@@ -14,21 +16,22 @@ use nfs_wire::op::open::{CreateHow, OpenHow, ShareAccess};
 use nfs_wire::op::{
     Args, Res, access, allocate, clone, copy, getattr, open, read_plus, readdir, seek, setattr, xattr,
 };
-use nfs_wire::types::{Identity, LockType, NfsTime, Owner, SetTime, StateId, Verifier};
+use nfs_wire::types::{Identity, LockType, NfsTime, SetTime, StateId, StateOwner, Verifier};
 use nfs_wire::xdr::List;
 use testkit::nfs::*;
 use volume::{Name, Volume};
 
-/// Whose everything is, and who has one right.
+/// The owner of all files, and the user with one right.
 const OWNER: u32 = 7;
 const OTHER: u32 = 8;
 const ANONYMOUS: StateId = StateId::ANONYMOUS;
 
-/// What is acted on, and a client.
-struct Scene {
+/// The objects of the operations, and a client.
+struct SingleRight {
     wire: Wire,
     client: Client,
-    /// A file, and a directory with the file `inside` and the directory `below`. Both stand in a directory that lets nobody do anything.
+    /// A file, and a directory with the file `inside` and the directory `below`. Both are in a directory that
+    /// gives no rights to anybody.
     file: Vec<u8>,
     directory: Vec<u8>,
     /// A directory of the other user, with the file `mine` and the directory `own`.
@@ -40,9 +43,9 @@ fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).unwrap()
 }
 
-impl Scene {
-    /// Everybody gets `right` to the file and the directory, and nothing else.
-    fn new(right: AceMask) -> Scene {
+impl SingleRight {
+    /// Everybody gets `right` on the file and the directory, and nothing else.
+    fn new(right: AceMask) -> SingleRight {
         let world = World::new();
         let root = world.memory.root().unwrap();
         let directory = |parent: &dyn volume::Node, text: &str, uid, mode| {
@@ -67,8 +70,14 @@ impl Scene {
         let mut wire = world.connect();
         let client = Client::new(&mut wire, b"client", 2);
         let nothing = Vec::new;
-        let mut it =
-            Scene { wire, client, file: nothing(), directory: nothing(), own: nothing(), mine: nothing() };
+        let mut it = SingleRight {
+            wire,
+            client,
+            file: nothing(),
+            directory: nothing(),
+            own: nothing(),
+            mine: nothing(),
+        };
         it.file = it.handle(OWNER, &["shut", "file"]);
         it.directory = it.handle(OWNER, &["shut", "directory"]);
         it.own = it.handle(OTHER, &["own"]);
@@ -114,7 +123,7 @@ impl Scene {
         self.set(OTHER, &directory, &[attribute])
     }
 
-    /// Does something with the file as the other user.
+    /// Runs operations on the file as the other user.
     fn on_file(&mut self, operations: &[Args<'_>]) -> NfsStat {
         let file = self.file.clone();
         self.act(&[&[put(&file)], operations].concat())
@@ -130,14 +139,14 @@ impl Scene {
         self.client.run(&mut self.wire, operations).status()
     }
 
-    /// With one handle saved and the other current.
+    /// Runs an operation with one filehandle saved and the other current.
     fn between(&mut self, saved: &[u8], current: &[u8], operation: Args<'_>) -> NfsStat {
         self.act(&[put(saved), Args::SaveFh, put(current), operation])
     }
 
     /// Opens the file.
     fn open(&mut self, share_access: ShareAccess, openhow: OpenHow<'_>) -> Result<StateId, NfsStat> {
-        let (claim, owner) = (open::Claim::Fh, Owner { clientid: 0, owner: Identity(b"other") });
+        let (claim, owner) = (open::Claim::Fh, StateOwner { clientid: 0, owner: Identity(b"other") });
         let share_deny = open::ShareDeny::empty();
         let open = Args::Open(open::Args { seqid: 0, share_access, share_deny, owner, openhow, claim });
         self.wire.uid = OTHER;
@@ -155,13 +164,13 @@ impl Scene {
             Ok(stateid) => stateid,
             Err(why) => return why,
         };
-        let lock_owner = Owner { clientid: 0, owner: Identity(b"locker") };
+        let lock_owner = StateOwner { clientid: 0, owner: Identity(b"locker") };
         let new = OpenToLockOwner { open_seqid: 0, open_stateid, lock_seqid: 0, lock_owner };
         let locker = Locker::New(new);
         self.on_file(&[Args::Lock(lock::Args { locktype, reclaim: false, offset: 0, length: 1, locker })])
     }
 
-    /// Makes something in the directory.
+    /// Creates an object in the directory.
     fn make(&mut self, objtype: CreateType<'_>) -> NfsStat {
         let createattrs = Fattr::default();
         self.on_directory(&[Args::Create(create::Args { objtype, objname: b"made", createattrs })])
@@ -182,7 +191,7 @@ impl Scene {
         })])
     }
 
-    /// Between the file and one of the other user's own, in either direction.
+    /// Runs an operation between the file and a file of the other user, in either direction.
     fn with_mine(&mut self, is_target: bool, operation: Args<'_>) -> NfsStat {
         let (file, mine) = (self.file.clone(), self.mine.clone());
         let (from, to) = if is_target { (mine, file) } else { (file, mine) };
@@ -218,7 +227,7 @@ impl Scene {
     }
 }
 
-/// Which letter Linux's own server asks for, and why the row does not follow where it does not.
+/// The letter that the Linux server asks for, or the reason why the row differs.
 #[derive(Debug, Clone, Copy)]
 enum Linux {
     /// The rights of the row are those of the letter.
@@ -227,39 +236,55 @@ enum Linux {
 }
 use Linux::{Asks, Differs};
 
-/// Nothing, and only the owner.
+/// No right at all, and ownership.
 const NOTHING: char = '-';
 const OWNERS: char = 'o';
 
-struct Row {
+struct OperationRow {
     name: &'static str,
-    act: fn(&mut Scene) -> NfsStat,
-    /// One of these is enough.
+    act: fn(&mut SingleRight) -> NfsStat,
+    /// One of these rights is enough.
     needs: AceMask,
-    /// Whether the name of something in the directory is used, for which EXECUTE is needed, too.
+    /// Whether a name in the directory is used, which needs EXECUTE too.
     searches: bool,
-    /// The status without.
+    /// The status without the right.
     refused: NfsStat,
     linux: Linux,
 }
 
-const fn row(name: &'static str, act: fn(&mut Scene) -> NfsStat, needs: AceMask, linux: Linux) -> Row {
-    Row { name, act, needs, searches: false, refused: NfsStat::Access, linux }
+const fn row(
+    name: &'static str,
+    act: fn(&mut SingleRight) -> NfsStat,
+    needs: AceMask,
+    linux: Linux,
+) -> OperationRow {
+    OperationRow { name, act, needs, searches: false, refused: NfsStat::Access, linux }
 }
 
-/// One of an operation that is told as the owner's alone.
-const fn owners(name: &'static str, act: fn(&mut Scene) -> NfsStat, needs: AceMask, linux: Linux) -> Row {
-    Row { name, act, needs, searches: false, refused: NfsStat::Perm, linux }
+/// A row for an operation that only the owner may do.
+const fn owners(
+    name: &'static str,
+    act: fn(&mut SingleRight) -> NfsStat,
+    needs: AceMask,
+    linux: Linux,
+) -> OperationRow {
+    OperationRow { name, act, needs, searches: false, refused: NfsStat::Perm, linux }
 }
 
-/// One that uses a name in the directory.
-const fn named(name: &'static str, act: fn(&mut Scene) -> NfsStat, needs: AceMask, linux: Linux) -> Row {
-    Row { searches: true, ..row(name, act, needs, linux) }
+/// A row for an operation that uses a name in the directory.
+const fn named(
+    name: &'static str,
+    act: fn(&mut SingleRight) -> NfsStat,
+    needs: AceMask,
+    linux: Linux,
+) -> OperationRow {
+    OperationRow { searches: true, ..row(name, act, needs, linux) }
 }
 
 const ALL: AceMask = AceMask::from_bits_retain(0x001f_01ff);
 const NONE: AceMask = AceMask::empty();
-// RFC 8881 6.2.1.3.1: what may be run is read to run it. Linux's server lets that be, too (NFSD_MAY_READ_IF_EXEC).
+// RFC 8881 6.2.1.3.1: a file that may be executed can be read to execute it. The Linux server allows that too
+// (NFSD_MAY_READ_IF_EXEC).
 const READS: AceMask = AceMask::READ_DATA.union(AceMask::EXECUTE);
 const WRITES: AceMask = AceMask::WRITE_DATA;
 const NAMED: &str =
@@ -293,7 +318,7 @@ fn everything() -> [Ace<'static>; 1] {
     [Ace { ace_type, flag, access_mask: ALL, who: b"EVERYONE@" }]
 }
 
-const FILE: &[Row] = &[
+const FILE: &[OperationRow] = &[
     row("OPEN to read", |it| status(it.open(ShareAccess::READ, OpenHow::NoCreate)), READS, Asks('r')),
     row("OPEN to write", |it| status(it.open(ShareAccess::WRITE, OpenHow::NoCreate)), WRITES, Asks('w')),
     row(
@@ -403,7 +428,7 @@ const FILE: &[Row] = &[
     ),
 ];
 
-const DIRECTORY: &[Row] = &[
+const DIRECTORY: &[OperationRow] = &[
     row("LOOKUP", |it| it.on_directory(&[lookup(b"inside")]), AceMask::EXECUTE, Asks('x')),
     row("LOOKUPP", |it| it.on_directory(&[Args::LookupP]), AceMask::EXECUTE, Asks('x')),
     row("READDIR", |it| it.list(&[]), AceMask::READ_DATA, Asks('r')),
@@ -495,21 +520,21 @@ fn of_letter(letter: char, is_directory: bool) -> AceMask {
         'w' => WRITES,
         'x' => AceMask::EXECUTE,
         NOTHING => ALL,
-        // Both, or being the owner: no right alone.
+        // Both letters, or ownership: no right alone.
         _ => NONE,
     }
 }
 
-fn holds(rows: &[Row], is_directory: bool) {
+fn holds(rows: &[OperationRow], is_directory: bool) {
     let mut wrong = Vec::new();
-    for Row { name, act, needs, searches, refused, linux } in rows {
+    for OperationRow { name, act, needs, searches, refused, linux } in rows {
         let beside = if *searches { AceMask::EXECUTE } else { NONE };
         if *searches {
-            assert_eq!(act(&mut Scene::new(*needs)), NfsStat::Access, "{name} without EXECUTE");
+            assert_eq!(act(&mut SingleRight::new(*needs)), NfsStat::Access, "{name} without EXECUTE");
         }
         for right in ALL.iter() {
             let expected = if needs.contains(right) { NfsStat::Ok } else { *refused };
-            let told = act(&mut Scene::new(right | beside));
+            let told = act(&mut SingleRight::new(right | beside));
             if told != expected {
                 wrong.push(format!("{name} with {right:?}: {told:?}, not {expected:?}"));
             }
@@ -551,7 +576,7 @@ fn access_tells_each_right_by_its_own_bit() {
     on_directory[3].1 = AccessBits::LOOKUP;
     let deletes = (AceMask::DELETE_CHILD, AccessBits::DELETE);
     for right in ALL.iter() {
-        let mut it = Scene::new(right);
+        let mut it = SingleRight::new(right);
         let mut told = |of: &[u8]| {
             it.wire.uid = OTHER;
             let asked = Args::Access(access::Args { access: AccessBits::from_bits_retain(0x1ff) });

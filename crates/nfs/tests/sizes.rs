@@ -1,4 +1,4 @@
-//! A share with a size: clients see it as the file system's, and nothing grows beyond it.
+//! A share with a size. Clients see it as the size of the file system, and nothing grows beyond it.
 
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{Attr, AttrNum, Bitmap, Fattr};

@@ -1,4 +1,4 @@
-//! What NFSv4.2 has for files.
+//! The file operations of NFSv4.2.
 
 use nfs_wire::NfsStat;
 use nfs_wire::op::read_plus::{Content, Data, Hole};
@@ -197,7 +197,7 @@ fn minor_version_one_has_none_of_it() {
     assert_eq!(OpNum::Seek.get(), 69);
 }
 
-/// Bytes that volumes in memory share as one.
+/// Bytes of a storage unit that volumes in memory can share.
 const UNIT: u64 = 4096;
 
 #[test]
@@ -225,9 +225,9 @@ fn a_clone_makes_its_target_longer_only_with_what_it_brings() {
     plan.always(Call::Copy, Some(Failure::NoSpace));
     assert_eq!(share(0, UNIT, 0), (NfsStat::NoSpc, t.clone()), "the host refuses");
     plan.always(Call::Copy, None);
-    // Behind the end, to the end of the source, which is in the middle of a block.
+    // After the end, up to the end of the source, which is in the middle of a block.
     assert_eq!(share(0, UNIT, 0), (NfsStat::Ok, [t, vec![0; UNIT as usize - 10], f(5000)].concat()));
-    // Over the end, and into the middle.
+    // Across the end, and into the middle.
     assert_eq!(share(0, 2 * UNIT, UNIT).1.len(), 3 * UNIT as usize);
     assert_eq!(share(0, 0, 0), (NfsStat::Ok, [f(5000), f(3 * UNIT as usize - 5000)].concat()));
     assert_eq!(plan.count(Call::Resize), resized, "nothing was made longer before, or cut back");

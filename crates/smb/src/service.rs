@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wire::endpoint::{Principal, Record, Service};
+use wire::endpoint::{Principal, RecordPrefix, Service};
 use wire::{Conversation, Mailbox, Now, Output, Peer, Transfer};
 
 use crate::connection::Connection;
@@ -19,13 +19,13 @@ impl Service for SmbService {
     type Conversation = Connection;
 
     // MS-SMB2 2.1
-    fn record(&self, prefix: [u8; 4]) -> Record {
+    fn record(&self, prefix: [u8; 4]) -> RecordPrefix {
         let length = u32::from_be_bytes(prefix) & 0x00ff_ffff;
         match prefix[0] {
-            0x00 if length as usize <= wire::limits::MAX_MESSAGE => Record::Message(length as usize),
+            0x00 if length as usize <= wire::limits::MAX_MESSAGE => RecordPrefix::Message(length as usize),
             // A NetBIOS keep-alive (RFC 1002 4.3.7), which some clients send on direct TCP too.
-            0x85 if length == 0 => Record::Skip(0),
-            _ => Record::Hostile,
+            0x85 if length == 0 => RecordPrefix::Skip(0),
+            _ => RecordPrefix::Hostile,
         }
     }
 

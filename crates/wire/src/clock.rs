@@ -1,20 +1,20 @@
-//! Time as an argument: one reading for each batch, taken by the transport.
+//! Time as an argument: one reading for each batch, made by the transport.
 
 use std::time::Duration;
 
-/// One reading of both clocks, taken once for a batch of messages and handed down.
+/// One reading of both clocks, made once for a batch of messages and passed down.
 ///
-/// State machines never read a clock themselves, so tests and the simulated network own the time.
+/// State machines never read a clock themselves, so tests and the simulated network control the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Now {
-    /// Monotonic time in nanoseconds since an arbitrary start; for time-outs and ages.
+    /// Monotonic time in nanoseconds since an arbitrary start, for time-outs and ages.
     pub mono_ns: u64,
-    /// Wall time in nanoseconds since 1970-01-01 UTC; for what people and protocols see.
+    /// Wall time in nanoseconds since 1970-01-01 UTC, for people and protocols.
     pub wall_ns: i64,
 }
 
 impl Now {
-    /// The reading `by` later on both clocks.
+    /// The reading that is `by` later on both clocks.
     #[must_use]
     pub fn plus(self, by: Duration) -> Now {
         let ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);

@@ -1,8 +1,8 @@
 //! Bounded reading and writing of little- and big-endian fields.
 //!
-//! [`Cursor`] reads from hostile bytes: every step is checked, nothing panics, and a length found in
-//! the data only ever narrows what may be read. [`Writer`] appends to a growing buffer and can fill a
-//! field in later, when the length it holds is known.
+//! [`Cursor`] reads untrusted bytes: every step is checked, nothing panics, and a length in the data can only
+//! narrow the range to read. [`Writer`] appends to a growing buffer. It can fill in a field later, once the
+//! length in it is known.
 
 /// The data ended before the field did, or a length pointed outside its structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -24,7 +24,7 @@ macro_rules! read_number {
         #[doc = $doc]
         ///
         /// # Errors
-        /// [`Truncated`] when fewer bytes are left.
+        /// [`Truncated`] if fewer bytes are left.
         #[inline]
         pub fn $name(&mut self) -> Result<$ty, Truncated> {
             Ok(<$ty>::$from(self.array()?))
@@ -40,14 +40,14 @@ impl<'a> Cursor<'a> {
         Cursor { data, at: 0 }
     }
 
-    /// How many bytes have been read.
+    /// Number of bytes read.
     #[inline]
     #[must_use]
     pub fn position(&self) -> usize {
         self.at
     }
 
-    /// How many bytes are left.
+    /// Number of bytes left.
     #[inline]
     #[must_use]
     pub fn remaining(&self) -> usize {
@@ -64,7 +64,7 @@ impl<'a> Cursor<'a> {
     /// The next `len` bytes.
     ///
     /// # Errors
-    /// [`Truncated`] when fewer are left.
+    /// [`Truncated`] if fewer are left.
     #[inline]
     pub fn bytes(&mut self, len: usize) -> Result<&'a [u8], Truncated> {
         let end = self.at.checked_add(len).ok_or(Truncated { at: self.at })?;
@@ -76,7 +76,7 @@ impl<'a> Cursor<'a> {
     /// The next `N` bytes as an array.
     ///
     /// # Errors
-    /// [`Truncated`] when fewer are left.
+    /// [`Truncated`] if fewer are left.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Truncated> {
         let mut out = [0; N];
@@ -84,28 +84,28 @@ impl<'a> Cursor<'a> {
         Ok(out)
     }
 
-    /// Passes over `len` bytes.
+    /// Skips `len` bytes.
     ///
     /// # Errors
-    /// [`Truncated`] when fewer are left.
+    /// [`Truncated`] if fewer are left.
     #[inline]
     pub fn skip(&mut self, len: usize) -> Result<(), Truncated> {
         self.bytes(len).map(|_| ())
     }
 
-    /// A reader of its own over the next `len` bytes; this one moves past them.
+    /// A separate reader for the next `len` bytes. This one moves past them.
     ///
     /// # Errors
-    /// [`Truncated`] when fewer are left.
+    /// [`Truncated`] if fewer are left.
     #[inline]
     pub fn sub(&mut self, len: usize) -> Result<Cursor<'a>, Truncated> {
         self.bytes(len).map(Cursor::new)
     }
 
-    /// The `len` bytes at `offset` from the start of this cursor's data, wherever the reader stands.
+    /// The `len` bytes at `offset` from the start of this cursor's data, independent of the reading position.
     ///
     /// # Errors
-    /// [`Truncated`] when they are not all inside the data.
+    /// [`Truncated`] if they are not all inside the data.
     #[inline]
     pub fn window(&self, offset: usize, len: usize) -> Result<&'a [u8], Truncated> {
         let end = offset.checked_add(len).ok_or(Truncated { at: offset })?;
@@ -125,8 +125,8 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Appends fields to a buffer. Offsets are counted from where the writer began, so that a codec need
-/// not know what stands in front of it.
+/// Appends fields to a buffer. Offsets count from the writer's start, so a codec need not know the bytes
+/// before it.
 #[derive(Debug)]
 pub struct Writer<'a> {
     out: &'a mut Vec<u8>,
@@ -156,7 +156,7 @@ impl<'a> Writer<'a> {
         Writer { out, base }
     }
 
-    /// How many bytes have been written.
+    /// Number of bytes written.
     #[inline]
     #[must_use]
     pub fn position(&self) -> usize {
@@ -184,7 +184,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Cuts back to `position`, for an entry that turned out not to fit.
+    /// Removes everything after `position`, for an entry that turned out not to fit.
     #[inline]
     pub fn truncate(&mut self, position: usize) {
         self.out.truncate(self.base + position);

@@ -1,11 +1,11 @@
-//! Case folding: one character to one character, so that folded names keep their shape.
+//! Case folding: each character becomes one character, so folded names keep their length.
 //!
-//! The mapping is Unicode's upper case where it is a single character, with the two limits of the table
-//! that NTFS ships: nothing outside ASCII folds into ASCII (so neither a long s nor a dotless i is equal
-//! to a plain letter), and the micro sign stays itself. Otherwise a file whose name holds such a letter
-//! could be reached, or hidden, by a name that to people and to Windows is another one.
+//! The mapping is Unicode's upper case, if that is a single character, with the two limits of the table that
+//! NTFS ships. No character outside ASCII folds into ASCII, so neither a long s nor a dotless i equals a
+//! plain letter. The micro sign stays itself. Otherwise a name that people and Windows see as another one
+//! could reach, or hide, a file with such a letter in its name.
 
-/// The folded form of one character. Folding twice changes nothing more.
+/// The folded form of one character. Folding it again changes nothing.
 #[inline]
 #[must_use]
 pub fn fold(c: char) -> char {
@@ -19,7 +19,7 @@ pub fn fold(c: char) -> char {
     }
 }
 
-/// Folds UTF-16 in place; surrogate pairs are folded as the character they stand for.
+/// Folds UTF-16 in place. A surrogate pair is folded as the character that it encodes.
 pub fn fold_units(units: &mut [u16]) {
     let mut at = 0;
     while at < units.len() {
@@ -47,7 +47,7 @@ pub fn fold_units(units: &mut [u16]) {
     }
 }
 
-/// Appends the folded form of a host name; bytes that are not UTF-8 stay as they are.
+/// Appends the folded form of a host name. Bytes that are not UTF-8 stay as they are.
 pub fn fold_host(name: &[u8], out: &mut Vec<u8>) {
     if name.is_ascii() {
         out.extend(name.iter().map(u8::to_ascii_uppercase));
@@ -62,7 +62,7 @@ pub fn fold_host(name: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Whether two host names are the same but for their case.
+/// Whether two host names are equal except for case.
 #[must_use]
 pub fn eq_folded(a: &[u8], b: &[u8]) -> bool {
     if a.is_ascii() && b.is_ascii() {
@@ -71,7 +71,7 @@ pub fn eq_folded(a: &[u8], b: &[u8]) -> bool {
     folded(a).eq(folded(b))
 }
 
-/// The folded characters of a host name; a byte that is not UTF-8 counts as a character beyond all others.
+/// The folded characters of a host name. A byte that is not UTF-8 counts as a character beyond all others.
 fn folded(name: &[u8]) -> impl Iterator<Item = u32> + '_ {
     name.utf8_chunks().flat_map(|chunk| {
         let valid = chunk.valid().chars().map(|c| fold(c) as u32);

@@ -1,9 +1,9 @@
-//! Reply frames: one contiguous buffer with room in front, taken from and returned to a pool.
+//! Reply frames: contiguous buffers with room at the front, which come from a pool and return to it.
 //!
-//! A reply is built back to front: the body is appended (file data straight from the page cache), then
-//! headers are written into the room in front of it, then it is signed or sealed in place. Nothing is
-//! joined or copied later (DESIGN 5.5). A reply that is neither signed nor sealed may end with a
-//! [`FileRange`], which the transport sends without anybody having copied it.
+//! A reply is built back to front. The body is appended (file data straight from the page cache), then
+//! headers are written into the room before it, and then the reply is signed or encrypted in place. Nothing
+//! is joined or copied later (DESIGN 5.5). A reply that is neither signed nor encrypted may end with a
+//! [`FileRange`], which the transport sends without copying it.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::limits::HEADROOM;
 
-/// A regular file of the host that a frame can end with a piece of.
+/// A regular file of the host. A frame can end with a piece of it.
 pub trait Source: Send + Sync {
     /// The file, open for reading.
     fn fd(&self) -> BorrowedFd<'_>;
@@ -20,15 +20,15 @@ pub trait Source: Send + Sync {
     fn is_cached(&self, at: u64, len: usize) -> bool;
 }
 
-/// The last bytes of a frame, which lie in a file: what stands there when they are sent. Their number is
-/// promised: zeros stand for what the file has lost by then.
+/// The last bytes of a frame, which are read from a file when they are sent. Their number was announced, so
+/// zeros replace bytes that the file has lost by then.
 #[derive(Clone)]
 pub struct FileRange {
     /// The file.
     pub file: Arc<dyn Source>,
-    /// Where in the file they begin.
+    /// The offset of the first byte in the file.
     pub at: u64,
-    /// How many they are.
+    /// The number of bytes.
     pub len: usize,
 }
 
@@ -38,8 +38,7 @@ impl fmt::Debug for FileRange {
     }
 }
 
-/// One reply on its way out: `HEADROOM` bytes of room, then what has been appended, then perhaps a piece
-/// of a file.
+/// A reply to be sent: `HEADROOM` bytes of room, then the appended bytes, then optionally a piece of a file.
 #[derive(Debug, Default)]
 pub struct Frame {
     data: Vec<u8>,
@@ -60,47 +59,49 @@ impl Frame {
         Frame { data, start: HEADROOM, attached: None }
     }
 
-    /// What has been appended and prepended so far; what goes on the wire, before what is attached.
+    /// The bytes that were appended and prepended so far. They are sent before the attached piece.
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.data[self.start..]
     }
 
-    /// The same, to fill headers in, sign or seal.
+    /// The same bytes, to fill in headers, sign or encrypt.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.data[self.start..]
     }
 
-    /// Length of [`Frame::bytes`] and of what is attached.
+    /// Length of [`Frame::bytes`] and of the attached piece.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.data.len() - self.start + self.attached.as_ref().map_or(0, |range| range.len)
     }
 
-    /// Bytes of memory that it takes, however few of them are used. What is attached lies in its file.
+    /// Bytes of memory that the frame uses, even if few of them are filled. An attached piece is in its file
+    /// and does not count.
     #[inline]
     #[must_use]
     pub fn held(&self) -> usize {
         self.data.capacity() + size_of::<Frame>()
     }
 
-    /// Ends the frame with a piece of a file. From here on nothing is appended, and nobody signs or seals.
+    /// Ends the frame with a piece of a file. Nothing can be appended after that, and the frame is not signed
+    /// or encrypted.
     pub fn attach(&mut self, range: FileRange) {
         self.attached = Some(range);
     }
 
-    /// What the frame ends with behind [`Frame::bytes`].
+    /// The attached piece, which follows [`Frame::bytes`].
     #[inline]
     #[must_use]
     pub fn attached(&self) -> Option<&FileRange> {
         self.attached.as_ref()
     }
 
-    /// Takes away the part of what is attached that lies behind the first `len` bytes of the frame, and hands
-    /// it out. Nothing when nothing of it lies there.
+    /// Removes the part of the attached piece after the first `len` bytes of the frame, and returns it. None
+    /// if no such part exists.
     pub fn detach(&mut self, len: usize) -> Option<FileRange> {
         let kept = len.checked_sub(self.data.len() - self.start)?;
         let range = self.attached.as_mut().filter(|range| kept < range.len)?;
@@ -110,28 +111,28 @@ impl Frame {
         Some(rest)
     }
 
-    /// Whether nothing has been written.
+    /// Whether the frame is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The buffer, to append to. Whoever holds it may only append, and cut back what they appended.
+    /// The buffer, to append to. The caller may only append, and remove what it has appended.
     #[inline]
     pub fn tail(&mut self) -> &mut Vec<u8> {
         &mut self.data
     }
 
-    /// Cuts back to `len` bytes of [`Frame::bytes`]; what is attached goes too.
+    /// Shortens [`Frame::bytes`] to `len` bytes, and removes the attached piece.
     pub fn truncate(&mut self, len: usize) {
         self.attached = None;
         self.data.truncate(self.start + len);
     }
 
-    /// Takes `count` bytes of the room in front into the frame and hands them out to be filled.
+    /// Extends the frame by `count` bytes at the front, and returns them to be filled.
     ///
     /// # Panics
-    /// When more than `HEADROOM` bytes are prepended in all, which is a bug in the caller.
+    /// If more than `HEADROOM` bytes are prepended in all, which is a bug in the caller.
     #[inline]
     pub fn prepend(&mut self, count: usize) -> &mut [u8] {
         self.start = self.start.checked_sub(count).expect("headers fit into the headroom");
@@ -142,10 +143,10 @@ impl Frame {
 /// Sizes of pooled buffers without headroom: small replies, then reads of up to 16 KiB, 64 KiB, 1 and 8 MiB.
 const CLASSES: [usize; 5] =
     [1024, 16 * 1024 + 512, 64 * 1024 + 512, 1024 * 1024 + 512, 8 * 1024 * 1024 + 512];
-/// Buffers kept for each class. One batch of small replies, and only a few large ones.
+/// Buffers that are kept for each class: one batch of small replies, and only a few large ones.
 const KEPT: [usize; 5] = [128, 64, 16, 8, 1];
 
-/// A worker's store of buffers, so that the steady state allocates nothing.
+/// A worker's pool of buffers, so that the steady state allocates nothing.
 #[derive(Debug, Default)]
 pub struct FramePool {
     free: [Vec<Vec<u8>>; CLASSES.len()],
@@ -164,11 +165,11 @@ impl FramePool {
         }
     }
 
-    /// Takes a sent frame back.
+    /// Returns a frame that was sent.
     #[inline]
     pub fn give_back(&mut self, frame: Frame) {
         let capacity = frame.data.capacity().saturating_sub(HEADROOM);
-        // The largest class that the buffer still serves; one that grew far beyond it is let go.
+        // The largest class that the buffer can serve. A buffer that has grown far beyond it is freed.
         if let Some(class) = CLASSES.iter().rposition(|&size| size <= capacity)
             && capacity <= CLASSES[class] * 4
             && self.free[class].len() < KEPT[class]
@@ -177,8 +178,8 @@ impl FramePool {
         }
     }
 
-    /// Moves `frame` into a smaller buffer when it leaves most of its own unused: a refusal, an answer shorter than was
-    /// asked for, and the head of a piece of a file were begun with room for all of the data.
+    /// Moves `frame` into a smaller buffer if it leaves most of its own unused. Refusals, short replies and
+    /// the heads of file pieces began with room for all of the data.
     pub fn fit(&mut self, frame: &mut Frame) {
         let (len, held) = (frame.data.len(), frame.data.capacity());
         if held <= CLASSES[0] + HEADROOM || len > held / 4 {
@@ -196,7 +197,7 @@ impl FramePool {
         self.give_back(std::mem::replace(frame, fitting));
     }
 
-    /// Lets go of everything, for a worker that has been idle.
+    /// Frees all buffers, because the worker has been idle.
     pub fn clear(&mut self) {
         self.free = Default::default();
     }
@@ -228,7 +229,7 @@ mod tests {
         assert_eq!(frame.bytes(), b"h:refused");
         assert!(frame.held() < 2048, "{}", frame.held());
         frame.prepend(HEADROOM - 2);
-        // One that is used stays as it is.
+        // A buffer that is used stays as it is.
         let mut full = pool.take(1 << 20);
         full.tail().resize(600_000, 1);
         let place = full.data.as_ptr();

@@ -1,10 +1,18 @@
-//! Layer 0: what every protocol and the transport share, and nothing of any protocol.
+//! Layer 0: the common parts of every protocol and of the transport. Nothing here belongs to one protocol.
 //!
-//! Start with [`endpoint`]: the contract between a protocol's state machine and the transport that
-//! carries it. [`frame`] holds the reply buffers, [`cursor`] the bounded readers and writers that
-//! all codecs use, [`clock`] the time that is handed in, [`fold`] when two letters are the same but for
-//! their case, [`table`] finds entries without a lock, [`shrink`] gives back the room of tables that were
-//! larger, [`transfer`] says how large data leaves a connection, [`limits`] are the named bounds, [`malformed`] is the error of all parsers, [`wire_enum`] numbers of which not all values are known.
+//! Start with [`endpoint`]: the contract between a protocol's state machine and the transport that carries
+//! it. Then:
+//!
+//! - [`frame`] has the reply buffers.
+//! - [`cursor`] has the bounded readers and writers of all codecs.
+//! - [`clock`] is the time, which is passed as an argument.
+//! - [`fold`] compares letters without case.
+//! - [`table`] finds entries without a lock.
+//! - [`shrink`] frees the room of tables that were larger.
+//! - [`transfer`] is the choice of how large data is sent.
+//! - [`limits`] are the named limits.
+//! - [`malformed`] is the error of all parsers.
+//! - [`wire_enum`] defines numbers with unknown values.
 
 pub mod clock;
 pub mod cursor;

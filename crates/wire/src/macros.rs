@@ -1,5 +1,5 @@
-//! The shape of every number that comes from a closed set of a protocol: what is not known is kept, never
-//! refused, so that a reader decides for itself what an unknown value means.
+//! The form of every number from a closed set of a protocol. Unknown values are kept, never refused, so that
+//! a reader decides for itself what they mean.
 
 /// Defines an enum over an unsigned number that keeps unknown values in `Unknown`, with `From` both ways.
 /// `$value` is written as in the specification.
@@ -24,7 +24,7 @@ macro_rules! wire_enum {
         }
 
         impl $name {
-            /// The number as it stands in the message.
+            /// The number as in the message.
             #[inline]
             #[must_use]
             pub const fn get(self) -> $repr {

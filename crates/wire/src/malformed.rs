@@ -1,14 +1,14 @@
-//! The one error of parsing: which structure, and which field of it, cannot be right.
+//! The only error of parsing. It names the structure, and the field of it, that is invalid.
 
 use crate::Truncated;
 
-/// Bytes that are not the structure they should be. What a server answers to them is for its protocol to say.
+/// Bytes that are not the expected structure. The protocol decides how a server replies to them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("malformed {structure}: {field}")]
 pub struct Malformed {
     /// The structure's name in the protocol's specification.
     pub structure: &'static str,
-    /// The field that is missing, points outside, or has a value it must not have.
+    /// The field that is missing, points outside, or has an invalid value.
     pub field: &'static str,
 }
 
@@ -19,13 +19,13 @@ impl Malformed {
         Malformed { structure, field }
     }
 
-    /// An error of a value that does not know where it stands; [`Malformed::within`] says it.
+    /// An error of a value that does not know its structure. [`Malformed::within`] adds that.
     #[must_use]
     pub const fn nameless(what: &'static str) -> Self {
         Malformed { structure: "", field: what }
     }
 
-    /// Names the place of a nameless error.
+    /// Adds structure and field to a nameless error.
     #[cold]
     #[must_use]
     pub fn within(self, structure: &'static str, field: &'static str) -> Self {

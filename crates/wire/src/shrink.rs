@@ -1,17 +1,18 @@
-//! Tables that give back the room of many entries once few are left.
+//! Tables that free the room of many entries once few are left.
 //!
-//! A `HashMap` keeps the room of the most entries that it ever had. A server of strangers would keep the room of each crowd.
+//! A `HashMap` keeps the room for the most entries that it ever had. A server of changing clients would keep
+//! the room of every peak.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 
-/// Room for so many entries is kept in any case.
+/// The room for this many entries is always kept.
 const ROOMY: usize = 64;
 
-/// A table that can give back room. Called after each removal.
+/// A table that can free room. Call it after each removal.
 pub trait Shrink {
-    /// Gives back what it does not need when it has room for more than four times its entries. The cost for a removal is constant
-    /// on average, as that of growing for an insertion.
+    /// Frees unused room if the table has room for more than four times its entries. The average cost for
+    /// each removal is constant, as is that of growth for each insertion.
     fn shrink(&mut self);
 }
 

@@ -1,26 +1,26 @@
 //! A table whose entries are found without a lock.
 //!
-//! What reads and writes find what they work on here on every message, from any connection's thread, so a look-up
-//! is one atomic load. Opening and closing change the table and take a lock for the list of free places.
+//! Reads and writes look up an entry here for every message, from any connection's thread, so a lookup is one
+//! atomic load. Opening and closing change the table, and take a lock for the list of free slots.
 
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
 
-/// Entries know the id under which they are kept, so that a reused place is told from the old one.
+/// An entry that knows its own ID, so that a reused slot is not mistaken for the old one.
 pub trait Keyed {
-    /// The id that [`Table::reserve`] gave.
+    /// The ID from [`LockFreeTable::reserve`].
     fn key(&self) -> u64;
 }
 
-/// Places in the first chunk; each further chunk doubles the table.
+/// Slots in the first chunk. Each further chunk doubles the table.
 const FIRST: usize = 8;
-/// Chunks in all: room for 8 · 2^20 entries.
+/// Number of chunks: room for 8 · 2^20 entries.
 const CHUNKS: usize = 21;
 
 /// A growing table of shared entries.
-pub struct Table<T> {
+pub struct LockFreeTable<T> {
     chunks: [OnceLock<Box<[ArcSwapOption<T>]>>; CHUNKS],
     places: Mutex<Places>,
     most: usize,
@@ -28,43 +28,43 @@ pub struct Table<T> {
 
 #[derive(Default)]
 struct Places {
-    /// Places that were used and are free again.
+    /// Slots that were used and are free again.
     free: Vec<u32>,
-    /// Places that were ever used.
+    /// Number of slots that were ever used.
     used: u32,
-    /// Counted up with each reservation, so that an id is never given twice.
+    /// Grows with each reservation, so that no ID is given twice.
     generation: u32,
     live: usize,
 }
 
-/// An entry found in a table, held without counting references.
-pub struct Held<T>(Guard<Option<Arc<T>>>);
+/// An entry that was looked up, without counting references.
+pub struct EntryGuard<T>(Guard<Option<Arc<T>>>);
 
-impl<T> Held<T> {
-    /// The entry, to keep.
+impl<T> EntryGuard<T> {
+    /// A counted reference to the entry, to keep.
     pub fn share(&self) -> Arc<T> {
         Arc::clone(self)
     }
 }
 
-impl<T> std::ops::Deref for Held<T> {
+impl<T> std::ops::Deref for EntryGuard<T> {
     type Target = Arc<T>;
 
     #[inline]
     fn deref(&self) -> &Arc<T> {
-        // `Table::get` makes a `Held` only of a place that is filled.
+        // `LockFreeTable::get` creates an `EntryGuard` only for a filled slot.
         self.0.as_ref().expect("held entries are there")
     }
 }
 
-impl<T: Keyed> Table<T> {
+impl<T: Keyed> LockFreeTable<T> {
     /// An empty table for at most `most` entries.
     #[must_use]
     pub fn new(most: usize) -> Self {
-        Table { chunks: [const { OnceLock::new() }; CHUNKS], places: Mutex::default(), most }
+        LockFreeTable { chunks: [const { OnceLock::new() }; CHUNKS], places: Mutex::default(), most }
     }
 
-    /// The chunk and the place in it of an index.
+    /// The chunk of an index, and the slot in it.
     #[inline]
     fn locate(index: usize) -> (usize, usize) {
         let scaled = index / FIRST + 1;
@@ -73,7 +73,7 @@ impl<T: Keyed> Table<T> {
         (chunk, index - start)
     }
 
-    /// Takes a place; none when the table is full. The id is not found until [`Table::fill`].
+    /// Reserves a slot. None if the table is full. The ID is not found until [`LockFreeTable::fill`].
     pub fn reserve(&self) -> Option<u64> {
         let mut places = self.places.lock();
         if places.live >= self.most {
@@ -93,14 +93,14 @@ impl<T: Keyed> Table<T> {
         Some((u64::from(places.generation) << 32) | u64::from(index))
     }
 
-    /// Puts an entry into its reserved place.
+    /// Puts an entry into its reserved slot.
     pub fn fill(&self, entry: Arc<T>) {
         if let Some(place) = self.place(entry.key()) {
             place.store(Some(entry));
         }
     }
 
-    /// Puts an entry into the place of the one with its key; false when that is gone.
+    /// Replaces the entry with the same key. Returns false if there is none.
     pub fn replace(&self, entry: Arc<T>) -> bool {
         let _places = self.places.lock();
         let Some(place) = self.place(entry.key()) else { return false };
@@ -113,12 +113,12 @@ impl<T: Keyed> Table<T> {
 
     /// The entry under `key`.
     #[inline]
-    pub fn get(&self, key: u64) -> Option<Held<T>> {
+    pub fn get(&self, key: u64) -> Option<EntryGuard<T>> {
         let guard = self.place(key)?.load();
-        guard.as_ref().is_some_and(|entry| entry.key() == key).then_some(Held(guard))
+        guard.as_ref().is_some_and(|entry| entry.key() == key).then_some(EntryGuard(guard))
     }
 
-    /// Takes an entry out, or gives a reserved place back. Only the first caller gets the entry.
+    /// Removes an entry, or frees a reserved slot. Only the first caller gets the entry.
     pub fn remove(&self, key: u64) -> Option<Arc<T>> {
         let mut places = self.places.lock();
         let place = self.place(key)?;
@@ -133,19 +133,19 @@ impl<T: Keyed> Table<T> {
         found
     }
 
-    /// Gives a reserved place back that was never filled.
+    /// Frees a reserved slot that was never filled.
     pub fn forget(&self, key: u64) {
         let mut places = self.places.lock();
         places.free.push(key as u32);
         places.live -= 1;
     }
 
-    /// How many places are taken.
+    /// Number of slots in use.
     pub fn len(&self) -> usize {
         self.places.lock().live
     }
 
-    /// Whether no place is taken.
+    /// Whether no slot is in use.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -163,9 +163,9 @@ impl<T: Keyed> Table<T> {
     }
 }
 
-impl<T> std::fmt::Debug for Table<T> {
+impl<T> std::fmt::Debug for LockFreeTable<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Table").field("live", &self.places.lock().live).finish_non_exhaustive()
+        f.debug_struct("LockFreeTable").field("live", &self.places.lock().live).finish_non_exhaustive()
     }
 }
 
@@ -174,8 +174,8 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Entry(u64);
-    impl Keyed for Entry {
+    struct NumberedEntry(u64);
+    impl Keyed for NumberedEntry {
         fn key(&self) -> u64 {
             self.0
         }
@@ -183,27 +183,27 @@ mod tests {
 
     #[test]
     fn a_reused_place_does_not_answer_to_its_old_id() {
-        let table = Table::new(100);
+        let table = LockFreeTable::new(100);
         let first = table.reserve().unwrap();
         assert!(table.get(first).is_none());
-        table.fill(Arc::new(Entry(first)));
+        table.fill(Arc::new(NumberedEntry(first)));
         assert_eq!(table.get(first).unwrap().key(), first);
         assert!(table.remove(first).is_some());
         assert!(table.remove(first).is_none());
         let second = table.reserve().unwrap();
         assert_eq!(second as u32, first as u32);
-        table.fill(Arc::new(Entry(second)));
+        table.fill(Arc::new(NumberedEntry(second)));
         assert!(table.get(first).is_none());
         assert!(table.get(u64::MAX).is_none());
     }
 
     #[test]
     fn a_table_grows_to_its_bound_and_no_further() {
-        let table = Table::new(1000);
+        let table = LockFreeTable::new(1000);
         let ids: Vec<_> = (0..1000).map(|_| table.reserve().unwrap()).collect();
         assert!(table.reserve().is_none());
         for &id in &ids {
-            table.fill(Arc::new(Entry(id)));
+            table.fill(Arc::new(NumberedEntry(id)));
         }
         assert!(ids.iter().all(|&id| table.get(id).is_some()));
         table.remove(ids[500]);
@@ -212,13 +212,13 @@ mod tests {
 
     #[test]
     fn an_entry_is_replaced_while_it_is_there() {
-        let table = Table::new(10);
+        let table = LockFreeTable::new(10);
         let id = table.reserve().unwrap();
-        assert!(!table.replace(Arc::new(Entry(id))));
-        table.fill(Arc::new(Entry(id)));
-        assert!(table.replace(Arc::new(Entry(id))));
+        assert!(!table.replace(Arc::new(NumberedEntry(id))));
+        table.fill(Arc::new(NumberedEntry(id)));
+        assert!(table.replace(Arc::new(NumberedEntry(id))));
         table.remove(id);
-        assert!(!table.replace(Arc::new(Entry(id))));
+        assert!(!table.replace(Arc::new(NumberedEntry(id))));
         assert!(table.get(id).is_none());
     }
 }

@@ -1,30 +1,30 @@
-//! How the data of large reads leaves a connection, where there are two ways: copied into the reply, or sent by the host from its
-//! page cache.
+//! The method for sending the data of large reads, if there are two: copied into the reply, or sent by the
+//! host from its page cache (sendfile).
 //!
-//! The protocol asks with each large read ([`Transfer::chooses`]); the transport tries both ways on the live connection and sets the
-//! cheaper one.
+//! The protocol asks with each large read ([`Transfer::chooses`]). The transport tries both methods on the
+//! live connection and selects the cheaper one.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-/// Bytes from which on a read is large. To find out whether its data is in memory costs as much as to copy a few KiB, and pieces
-/// of the page cache go to the network in smaller steps.
+/// The size in bytes from which a read is large. To find out whether its data is in memory costs as much as
+/// to copy a few KiB, and pieces of the page cache go to the network in smaller steps.
 pub const UNCOPIED: usize = 128 * 1024;
 
-/// Who decides how the data of large reads leaves.
+/// The rule for sending the data of large reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SendFile {
-    /// The transport, for each connection.
+    /// The transport decides for each connection.
     #[default]
     Auto,
-    /// It always leaves from the page cache.
+    /// Always from the page cache.
     Always,
-    /// It is always copied.
+    /// Always copied.
     Never,
 }
 
-/// What one way costs: medians over the turns that were measured.
+/// The cost of one method: medians over the measured phases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
     /// Processor time of the worker, in ns for each MiB.
@@ -33,7 +33,7 @@ pub struct Cost {
     pub time_ns: u64,
 }
 
-/// What was measured when both ways were tried.
+/// The result of trying both methods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Trial {
     /// Copied into the reply.
@@ -42,17 +42,18 @@ pub struct Trial {
     pub uncopied: Cost,
 }
 
-/// One connection's choice, as the protocol, the transport and status see it.
+/// The choice of one connection, as the protocol, the transport and the status output see it.
 #[derive(Debug, Default)]
 pub struct Transfer {
     uncopied: AtomicBool,
-    /// Bytes of reads for which there was a choice, since the transport last asked.
+    /// Bytes of reads with a choice, since the transport last asked.
     chosen: AtomicU64,
     trial: Mutex<Option<Trial>>,
 }
 
 impl Transfer {
-    /// Whether the data of a read of `len` bytes leaves without being copied; called once for each read that could.
+    /// Whether to send the data of a read of `len` bytes without copying. Called once for each read that
+    /// could be.
     pub fn chooses(&self, rule: SendFile, len: usize) -> bool {
         match rule {
             SendFile::Always => true,
@@ -64,27 +65,27 @@ impl Transfer {
         }
     }
 
-    /// Whether data leaves without being copied at present, where the transport decides.
+    /// Whether data is sent without copying at present, if the transport decides.
     pub fn is_uncopied(&self) -> bool {
         self.uncopied.load(Relaxed)
     }
 
-    /// What was measured last; none while nothing was.
+    /// The last result. None while there is none.
     pub fn trial(&self) -> Option<Trial> {
         *self.trial.lock()
     }
 
-    /// Bytes of reads for which there was a choice, since the last call. For the transport.
+    /// Bytes of reads with a choice, since the last call. For the transport.
     pub fn take_chosen(&self) -> u64 {
         if self.chosen.load(Relaxed) == 0 { 0 } else { self.chosen.swap(0, Relaxed) }
     }
 
-    /// Sets how data leaves from now on. For the transport.
+    /// Sets the method from now on. For the transport.
     pub fn set_uncopied(&self, uncopied: bool) {
         self.uncopied.store(uncopied, Relaxed);
     }
 
-    /// Keeps what was measured. For the transport.
+    /// Stores a result. For the transport.
     pub fn set_trial(&self, trial: Trial) {
         *self.trial.lock() = Some(trial);
     }

@@ -8,7 +8,7 @@ use nfs_wire::attr::{self, Attr, AttrNum, Bitmap, Fattr};
 use nfs_wire::op::lock::{self as nfs_lock, Denied, Locker, OpenToLockOwner};
 use nfs_wire::op::names::{RemoveArgs, RenameArgs};
 use nfs_wire::op::{Args, Res, bind_conn_to_session, delegation, getattr, open, setattr};
-use nfs_wire::types::{Identity, LockType, Owner, StateId};
+use nfs_wire::types::{Identity, LockType, StateId, StateOwner};
 use smb_wire::create::{self, Access, CreateOptions, Disposition, OplockLevel, ShareAccess};
 use smb_wire::create_context::{Contexts, Lease, LeaseFlags, LeaseState, RequestContext, ResponseContext};
 use smb_wire::fscc::FileInfoClass;
@@ -189,7 +189,7 @@ fn smb_lock(client: &mut Peer, file_id: FileId, offset: u64, length: u64, exclus
 }
 
 fn nfs_lock(open_stateid: StateId, kind: LockType, offset: u64, length: u64) -> Args<'static> {
-    let lock_owner = Owner { clientid: 0, owner: Identity(b"locker") };
+    let lock_owner = StateOwner { clientid: 0, owner: Identity(b"locker") };
     let new = OpenToLockOwner { open_seqid: 0, open_stateid, lock_seqid: 0, lock_owner };
     Args::Lock(nfs_lock::Args { locktype: kind, reclaim: false, offset, length, locker: Locker::New(new) })
 }

@@ -207,7 +207,7 @@ fn accepted(args: &SequenceArgs<'_>) -> std::result::Result<SequenceResOk, NfsSt
 /// A reply that is no COMPOUND.
 fn plain(mut frame: Frame, xid: u32, accepted: Accepted<'_>) -> Frame {
     let out = frame.tail();
-    rpc::Reply::accepted(xid, accepted).write(out);
+    rpc::RpcReply::accepted(xid, accepted).write(out);
     let mark = RecordMark::whole(frame.len());
     frame.prepend(mark.len()).copy_from_slice(&mark);
     frame

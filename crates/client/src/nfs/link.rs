@@ -43,7 +43,7 @@ impl Protocol for Nfs {
         let Ok((mut frame, xid, _unread)) = link.enlist() else { return };
         let out = frame.tail();
         out.extend_from_slice(&[0; MARK]);
-        rpc::Call::write_header(xid, NFS_PROGRAM, NFS_V4, PROC_NULL, &Credential::None, out);
+        rpc::RpcCall::write_header(xid, NFS_PROGRAM, NFS_V4, PROC_NULL, &Credential::None, out);
         let mark = RecordMark::whole(frame.len() - MARK);
         frame.bytes_mut()[..MARK].copy_from_slice(&mark);
         let _asked = link.post(frame);

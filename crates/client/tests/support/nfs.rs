@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use nfs_wire::attr::{Attr, AttrWriter, Bitmap};
 use nfs_wire::callback;
-use nfs_wire::compound::{Call, CallWriter, ReplyWriter, Target};
+use nfs_wire::compound::{CallWriter, CompoundArgs, ReplyWriter, Target};
 use nfs_wire::op::bind_conn_to_session::{self, FromServer};
 use nfs_wire::op::create_session::{self, SessionFlags};
 use nfs_wire::op::exchange_id::{self, ExchangeFlags, ServerOwner, StateProtectRes};
@@ -18,7 +18,7 @@ use nfs_wire::op::readdir::EntriesWriter;
 use nfs_wire::op::sequence::{self, StatusFlags};
 use nfs_wire::op::{Args, OpNum, close, commit, filehandle, names, read, write};
 use nfs_wire::rpc::record::{Assembler, MARK, RecordMark};
-use nfs_wire::rpc::{Accepted, Credential, Message, PROC_NULL, Reply};
+use nfs_wire::rpc::{Accepted, Credential, Message, PROC_NULL, RpcReply};
 use nfs_wire::types::{ChangeInfo, FileHandle, FileType, Identity, SessionId, StableHow, StateId};
 use nfs_wire::{NfsStat, attr};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -260,12 +260,12 @@ impl Server {
             let mut state = self.state();
             state.nulls += 1;
             let mut reply = vec![0; MARK];
-            Reply::accepted(call.xid, Accepted::Success(&[])).write(&mut reply);
+            RpcReply::accepted(call.xid, Accepted::Success(&[])).write(&mut reply);
             let mark = RecordMark::whole(reply.len() - MARK);
             reply[..MARK].copy_from_slice(&mark);
             return Some(if state.is_mute { Fate::Nothing } else { Fate::Answer(reply) });
         }
-        let compound = Call::parse(call.body).unwrap();
+        let compound = CompoundArgs::parse(call.body).unwrap();
         assert_eq!(compound.minorversion, 1);
         let operations: Vec<Args<'_>> = compound.operations().map(Result::unwrap).collect();
         let mut state = self.state();

@@ -1,18 +1,18 @@
-//! What rtnetlink(7) tells of interfaces and addresses: the questions, and how an answer is read.
+//! The messages of rtnetlink(7) about interfaces and addresses: the requests, and the parsing of replies.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use rustix::net::AddressFamily;
 use wire::{Cursor, Truncated};
 
-use crate::netlink::{Question, attributes};
+use crate::netlink::{DumpRequest, attributes};
 
-/// A body of the family "any".
+/// A request body for the family "any".
 const ANY: &[u8] = &[0; 16];
 /// RTM_GETLINK, RTM_NEWLINK
-pub const LINKS: Question<'static> = Question { ask: 18, answer: 16, body: ANY };
+pub const LINKS: DumpRequest<'static> = DumpRequest { ask: 18, answer: 16, body: ANY };
 /// RTM_GETADDR, RTM_NEWADDR
-pub const ADDRESSES: Question<'static> = Question { ask: 22, answer: 20, body: ANY };
+pub const ADDRESSES: DumpRequest<'static> = DumpRequest { ask: 22, answer: 20, body: ANY };
 /// RTMGRP_LINK, RTMGRP_IPV4_IFADDR and RTMGRP_IPV6_IFADDR.
 pub const CHANGES: u32 = 0x1 | 0x10 | 0x100;
 
@@ -71,7 +71,7 @@ pub fn address(body: &mut Cursor<'_>) -> Result<Option<Address>, Truncated> {
     let if_index = u32::from_ne_bytes(body.array()?);
     let (mut other, mut own, mut flags) = (None, None, u32::from(flags));
     attributes(body, |kind, value| match kind {
-        // On a link between two hosts this is the other end's.
+        // On a link between two hosts this is the address of the other end.
         IFA_ADDRESS => other = ip(u16::from(family), value),
         IFA_LOCAL => own = ip(u16::from(family), value),
         IFA_FLAGS => flags = value.try_into().map_or(flags, u32::from_ne_bytes),
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn an_address_that_is_still_being_tried_is_not_settled() {
         let six = attribute(1, &[0x20; 16]);
-        // The short field of flags has no room for newer ones; the attribute counts where it stands.
+        // The short field of flags has no room for newer ones. If the attribute is present, it counts.
         assert!(!addresses(&address_message(10, 0x40, std::slice::from_ref(&six)))[0].settled);
         let long = attribute(8, &0x08u32.to_ne_bytes());
         assert!(!addresses(&address_message(10, 0, &[six.clone(), long]))[0].settled);

@@ -1,9 +1,9 @@
-//! The host's own addresses: what a client can be told about where else this server is.
+//! The host's own addresses, which tell a client at which other addresses this server can be reached.
 //!
-//! Start with [`read`], which asks the kernel once, and [`watch`], which asks again whenever an interface or
-//! an address comes, goes or changes, so that a network card that is plugged in while the server runs counts
-//! from then on. `messages` reads what the kernel answers; what it does not tell (link speed, receive
-//! queues) comes from `/sys/class/net`.
+//! Start with [`read`], which asks the kernel once, and [`watch()`], which asks again whenever an interface or
+//! an address changes. A network card that is plugged in while the server runs therefore counts from then on.
+//! `messages` parses the kernel's replies. They lack the link speed and the receive queues, which come from
+//! `/sys/class/net`.
 
 mod messages;
 mod sys;
@@ -14,7 +14,7 @@ use std::net::IpAddr;
 
 pub use watch::{Watcher, watch};
 
-use crate::netlink::{Protocol, Socket};
+use crate::netlink::{NetlinkFamily, Socket};
 
 /// One address of one of the host's interfaces.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,28 +23,30 @@ pub struct InterfaceAddress {
     pub if_index: u32,
     /// The address.
     pub address: IpAddr,
-    /// Leading bits of the address that are the network's.
+    /// Number of leading bits of the address that belong to the network.
     pub prefix: u8,
     /// The interface's name.
     pub interface: String,
-    /// The interface only leads back to this host.
+    /// Whether the interface only leads back to this host.
     pub loopback: bool,
-    /// The interface is switched on and has a carrier.
+    /// Whether the interface is switched on and has a carrier.
     pub up: bool,
-    /// The address may be used: the kernel is not still looking for another host that has it, nor found one.
+    /// Whether the address may be used: the kernel has finished looking for another host with the same
+    /// address, and found none.
     pub settled: bool,
-    /// Speed of the link in bit/s; none when the device does not know it, as most virtual ones do not.
+    /// The speed of the link in bit/s. None if the device does not know it, as most virtual ones do not.
     pub link_speed_bps: Option<u64>,
-    /// Queues over which the device spreads what it receives; 1 when that is not known.
+    /// The queues over which the device spreads received packets. One if that is not known.
     pub receive_queues: u32,
 }
 
-/// All addresses of all interfaces of the host, those that are down too, in the order of the interfaces.
+/// All addresses of all interfaces of the host, including those that are down, in the order of the
+/// interfaces.
 ///
 /// # Errors
-/// The kernel refuses netlink sockets, or its answer makes no sense.
+/// The kernel refuses netlink sockets, or its reply makes no sense.
 pub fn read() -> io::Result<Vec<InterfaceAddress>> {
-    let socket = Socket::open(Protocol::Route, 0)?;
+    let socket = Socket::open(NetlinkFamily::Route, 0)?;
     let links = socket.dump(messages::LINKS, messages::link)?;
     let addresses = socket.dump(messages::ADDRESSES, messages::address)?;
     let mut found = Vec::new();
@@ -71,7 +73,7 @@ pub fn read() -> io::Result<Vec<InterfaceAddress>> {
 mod tests {
     use super::*;
 
-    /// The kernel's own text files know the same interfaces.
+    /// The kernel's own text files show the same interfaces.
     #[test]
     fn what_netlink_tells_is_what_the_kernel_shows_elsewhere() {
         let found = read().expect("netlink");

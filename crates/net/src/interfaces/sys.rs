@@ -1,27 +1,27 @@
-//! What `/sys/class/net` knows of a device.
+//! The properties of a device in `/sys/class/net`.
 
 use std::path::PathBuf;
 
-/// The directory of the device `name`; none for a name that would lead elsewhere.
+/// The directory of the device `name`. None for a name that would lead elsewhere.
 fn directory(name: &str) -> Option<PathBuf> {
     let plain = !name.is_empty() && name != "." && name != ".." && !name.contains('/');
     plain.then(|| PathBuf::from("/sys/class/net").join(name))
 }
 
-/// Speed of the link in bit/s. None when the device does not say, or says nonsense as virtual ones do.
+/// The speed of the link in bit/s. None if the device reports none, or nonsense as virtual ones do.
 pub fn link_speed_bps(name: &str) -> Option<u64> {
     // Reading fails with EINVAL while the link is down.
     megabits(&std::fs::read_to_string(directory(name)?.join("speed")).ok()?)
 }
 
-/// The kernel writes Mbit/s, and -1 (or that as an unsigned number) for what is not known.
+/// The kernel writes Mbit/s, and -1 (or that as an unsigned number) for an unknown speed.
 fn megabits(text: &str) -> Option<u64> {
     let megabits: i64 = text.trim().parse().ok()?;
     let known = megabits > 0 && megabits < i64::from(u32::MAX);
     known.then(|| megabits.unsigned_abs() * 1_000_000)
 }
 
-/// Receive queues in use; 1 when that is not known.
+/// The number of receive queues in use. One if that is not known.
 pub fn receive_queues(name: &str) -> u32 {
     let entries = directory(name).and_then(|dir| std::fs::read_dir(dir.join("queues")).ok());
     let receive = entries.into_iter().flatten().flatten().filter(|entry| {

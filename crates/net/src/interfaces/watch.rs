@@ -1,4 +1,4 @@
-//! Tells of changes of the host's addresses for as long as somebody wants to know.
+//! Notification of changes of the host's addresses.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,14 +10,14 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::messages::CHANGES;
 use super::{InterfaceAddress, read};
-use crate::netlink::{Protocol, Socket};
+use crate::netlink::{NetlinkFamily, Socket};
 
-/// A change seldom comes alone: how long the others of its kind are waited for.
+/// A change seldom comes alone: the time to wait for related ones.
 const SETTLE: Duration = Duration::from_millis(50);
-/// Time until addresses that could not be read are read again.
+/// The time until addresses that could not be read are read again.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Watches until it is dropped.
+/// Watches the addresses until it is dropped.
 #[derive(Debug)]
 pub struct Watcher {
     stop: Arc<OwnedFd>,
@@ -26,7 +26,7 @@ pub struct Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        // An event counter that is full could not be written, but nobody else writes to this one.
+        // Writing fails only if the event counter is full, and nobody else writes to this one.
         let _woken = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
             // It holds nothing that anybody needs, however it ended.
@@ -35,14 +35,14 @@ impl Drop for Watcher {
     }
 }
 
-/// Calls `on_change` with the host's addresses: once before this returns, then whenever they have changed,
-/// on a thread of its own.
+/// Calls `on_change` with the host's addresses: once before this returns, then after each change, on a thread
+/// of its own.
 ///
 /// # Errors
 /// The kernel refuses netlink sockets, or the host has no thread left.
 pub fn watch(mut on_change: impl FnMut(&[InterfaceAddress]) + Send + 'static) -> io::Result<Watcher> {
-    // Before the first reading, so that no change falls between.
-    let changes = Socket::open(Protocol::Route, CHANGES)?;
+    // Opened before the first reading, so that no change is missed in between.
+    let changes = Socket::open(NetlinkFamily::Route, CHANGES)?;
     let mut known = read()?;
     on_change(&known);
     let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
@@ -70,7 +70,7 @@ pub fn watch(mut on_change: impl FnMut(&[InterfaceAddress]) + Send + 'static) ->
     Ok(Watcher { stop, thread: Some(thread) })
 }
 
-/// Waits for a change, or until `patience` is over. True when the watch is to end.
+/// Waits for a change, or until `patience` is over. Returns true if the watch is to end.
 fn wait(stop: &OwnedFd, changes: Option<&Socket>, patience: Option<Duration>) -> bool {
     let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
     let mut waited = vec![PollFd::from_borrowed_fd(stop.as_fd(), PollFlags::IN)];
@@ -78,7 +78,7 @@ fn wait(stop: &OwnedFd, changes: Option<&Socket>, patience: Option<Duration>) ->
     match poll(&mut waited, patience.as_ref()) {
         Ok(_) => waited[0].revents().contains(PollFlags::IN),
         Err(rustix::io::Errno::INTR) => false,
-        // Without it there is no watching; the server goes on with what it knows.
+        // Without poll there is no watching. The server continues with the known addresses.
         Err(error) => {
             tracing::warn!(%error, "changes of the host's addresses are no longer noticed");
             true

@@ -1,5 +1,5 @@
-//! A service with tricks, and a plain blocking client for it. Each record is four bytes of length and a
-//! body; the first byte of the body says what the conversation does with it.
+//! A test service, and a plain blocking client for it. Each record is four bytes of length and a body. The
+//! first byte of the body selects the action of the conversation.
 
 #![allow(dead_code)]
 
@@ -14,17 +14,17 @@ use std::time::{Duration, Instant};
 use net::{Config, Handle, Listeners};
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use wire::endpoint::{Conversation, Mailbox, Output, Peer, Record, Service};
+use wire::endpoint::{Conversation, Mailbox, Output, Peer, RecordPrefix, Service};
 use wire::{FileRange, Frame, Now, Source};
 
-/// How long anything may take before a test fails.
+/// The longest time for anything before a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// First bytes of a body.
 pub mod ask {
     /// Send the body back.
     pub const ECHO: u8 = b'e';
-    /// Send as many bytes back as the next four bytes (big-endian) say.
+    /// Send back as many bytes as the next four bytes (big-endian) say.
     pub const PRODUCE: u8 = b'p';
     /// Send the body back from a job.
     pub const JOB: u8 = b'j';
@@ -32,11 +32,11 @@ pub mod ask {
     pub const BLOCKED_JOB: u8 = b'b';
     /// Run a job that panics.
     pub const BAD_JOB: u8 = b'q';
-    /// Post an event to oneself, then echo; the event answers after the echo.
+    /// Post an event to this conversation, then echo. The event answers after the echo.
     pub const EVENT: u8 = b'v';
     /// Panic.
     pub const PANIC: u8 = b'!';
-    /// Ask to be placed by the next byte, then echo.
+    /// Ask for the placement key in the next byte, then echo.
     pub const PLACE: u8 = b'l';
     /// Echo, then close.
     pub const CLOSE: u8 = b'c';
@@ -44,30 +44,31 @@ pub mod ask {
     pub const THREAD: u8 = b't';
     /// Work for the next byte in milliseconds, then answer with the thread's name.
     pub const WORK: u8 = b'w';
-    /// Ask for a deadline in the next byte's milliseconds; answers when it has passed.
+    /// Ask for a deadline after the milliseconds in the next byte. Answers when it has passed.
     pub const DEADLINE: u8 = b'd';
-    /// Send as many bytes back as the four bytes behind the next one say, and ask whether they have arrived after the
-    /// next byte's milliseconds; answers that then.
+    /// Send back as many bytes as the four bytes after the next one say. Ask whether they have arrived after
+    /// the milliseconds in the next byte, and send the result then.
     pub const RECEIPT: u8 = b'r';
-    /// Answer with bytes that are the piece of a file: a [`Held`] and the number of bytes (big-endian) follow.
+    /// Answer with bytes from a piece of a file. A [`FileResidency`] and the number of bytes (big-endian)
+    /// follow.
     pub const FILE: u8 = b'f';
     /// Begin an answer with room for a MiB, and leave it empty.
     pub const ROOMY: u8 = b'm';
-    /// Have every other connection told this, then echo.
+    /// Have every other connection send this, then echo.
     pub const TELL: u8 = b'a';
-    /// Answer with how often `before_batch` was called.
+    /// Answer with the number of calls of `before_batch`.
     pub const BATCHES: u8 = b'n';
 }
 
-/// How a file is held that a piece is sent of.
+/// The state of the file that a piece is sent of.
 #[derive(Clone, Copy)]
 #[repr(u8)]
-pub enum Held {
-    /// In memory as a whole.
+pub enum FileResidency {
+    /// Completely in memory.
     Whole,
     /// It ends in the middle of the piece.
     Half,
-    /// It leaves memory as soon as it waits.
+    /// It leaves memory as soon as the piece waits.
     Fading,
     /// It can neither be sent nor read.
     Unreadable,
@@ -86,33 +87,33 @@ impl Source for MemoryFile {
     }
 }
 
-/// What such a file holds.
+/// The byte of such a file at an offset.
 pub fn file_byte(at: usize) -> u8 {
     (at as u8).wrapping_mul(7) ^ (at >> 12) as u8
 }
 
-/// Bytes of the file in front of the piece.
+/// Bytes of the file before the piece.
 const BEFORE: usize = 1000;
 
 fn piece(held: u8, len: usize) -> FileRange {
-    let flags = if held == Held::Unreadable as u8 { OFlags::WRONLY } else { OFlags::RDWR };
+    let flags = if held == FileResidency::Unreadable as u8 { OFlags::WRONLY } else { OFlags::RDWR };
     let memory = rustix::fs::memfd_create("piece", MemfdFlags::CLOEXEC).expect("a file in memory");
-    let size = if held == Held::Half as u8 { len / 2 } else { len };
+    let size = if held == FileResidency::Half as u8 { len / 2 } else { len };
     let bytes: Vec<u8> = vec![9; BEFORE].into_iter().chain((0..size).map(file_byte)).collect();
     std::fs::File::from(memory.try_clone().expect("a descriptor")).write_all(&bytes).expect("room");
     let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
     let fd = rustix::fs::open(path, flags, Mode::empty()).expect("it opens again");
-    FileRange { file: Arc::new(MemoryFile(fd, held != Held::Fading as u8)), at: BEFORE as u64, len }
+    FileRange { file: Arc::new(MemoryFile(fd, held != FileResidency::Fading as u8)), at: BEFORE as u64, len }
 }
 
-/// A gate that jobs wait at.
+/// A gate that jobs wait for.
 #[derive(Default)]
-pub struct Gate {
+pub struct JobGate {
     open: Mutex<bool>,
     moved: Condvar,
 }
 
-impl Gate {
+impl JobGate {
     pub fn open(&self) {
         *self.open.lock().expect("no panic inside") = true;
         self.moved.notify_all();
@@ -128,22 +129,22 @@ impl Gate {
 
 type Box_ = Arc<dyn Mailbox<Vec<u8>>>;
 
-/// The service; what it has seen can be asked.
+/// The test service. Tests read its counters.
 #[derive(Default)]
 pub struct Tricks {
-    pub gate: Arc<Gate>,
+    pub gate: Arc<JobGate>,
     pub accepted: AtomicUsize,
     pub closed: AtomicUsize,
     pub receipts: AtomicUsize,
-    /// Events that were taken, by whether they were urgent.
+    /// Events that were handled, by whether they were urgent.
     pub ordinary: AtomicUsize,
     pub urgent: AtomicUsize,
     pub batches: Arc<AtomicU64>,
-    /// Messages that were taken, and how many of them had been when answers last left.
+    /// Messages that were handled, and how many had been when answers were last sent.
     pub promised: AtomicU64,
     pub kept: AtomicU64,
     pub refuse: AtomicBool,
-    /// Clients count as ones that have proved nothing until they ask to be placed.
+    /// Whether clients count as unproved until they ask for a placement.
     pub doubts: AtomicBool,
     pub mailboxes: Mutex<Vec<Box_>>,
     this: Mutex<Option<Arc<Tricks>>>,
@@ -167,12 +168,12 @@ impl Tricks {
 impl Service for Tricks {
     type Conversation = Talk;
 
-    fn record(&self, prefix: [u8; 4]) -> Record {
+    fn record(&self, prefix: [u8; 4]) -> RecordPrefix {
         let len = u32::from_be_bytes([0, prefix[1], prefix[2], prefix[3]]) as usize;
         match prefix[0] {
-            0 => Record::Message(len),
-            0x85 => Record::Skip(len),
-            _ => Record::Hostile,
+            0 => RecordPrefix::Message(len),
+            0x85 => RecordPrefix::Skip(len),
+            _ => RecordPrefix::Hostile,
         }
     }
 
@@ -199,7 +200,7 @@ fn reply(out: &mut Output<Vec<u8>>, body: &[u8]) {
     finish(out, frame);
 }
 
-/// Queues as many bytes as `len` says.
+/// Queues the number of bytes in `len`.
 fn produce(out: &mut Output<Vec<u8>>, len: &[u8]) {
     let len = u32::from_be_bytes([len[0], len[1], len[2], len[3]]) as usize;
     let mut frame = out.pool.take(len);
@@ -207,11 +208,11 @@ fn produce(out: &mut Output<Vec<u8>>, len: &[u8]) {
     finish(out, frame);
 }
 
-/// Passes the time.
+/// Lets the time pass.
 fn spend(ask: u8, time: Duration) {
     let until = Instant::now() + time;
     if ask == ask::THREAD && !time.is_zero() {
-        // As a call that waits for a disk does: the thread gives its processor away.
+        // As in a call that waits for a disk: the thread gives up its processor.
         std::thread::sleep(time);
     }
     while Instant::now() < until {
@@ -344,7 +345,7 @@ pub fn start(tricks: &Arc<Tricks>, config: Config) -> (Handle<Tricks>, SocketAdd
 pub fn workers(count: usize) -> Config {
     Config {
         workers: count,
-        // Unoptimised code on a busy machine: only what a test means to be slow is slow.
+        // Unoptimised code on a busy machine: a batch is slow only if the test makes it slow.
         slow_call: Duration::from_secs(1),
         ..Config::default()
     }
@@ -358,7 +359,7 @@ impl Client {
         Client::with(TcpStream::connect(address).expect("it accepts"))
     }
 
-    /// One from another address of this host.
+    /// A client from another address of this host.
     pub fn connect_from(source: [u8; 4], address: SocketAddr) -> Client {
         use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
         let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
@@ -391,7 +392,7 @@ impl Client {
         self.receive().expect("an answer")
     }
 
-    /// Whether the server has closed the connection (and not merely sends nothing).
+    /// Whether the server has closed the connection (and does not merely send nothing).
     pub fn is_closed(&mut self) -> bool {
         match self.receive() {
             Ok(_) => false,

@@ -4,7 +4,7 @@ use crate::macros::{xdr_enum, xdr_flags, xdr_struct};
 use crate::xdr::List;
 
 xdr_enum! {
-    /// What an entry does (acetype4).
+    /// The type of an entry (acetype4).
     pub enum AceType {
         Allowed = 0,
         Denied = 1,
@@ -14,7 +14,7 @@ xdr_enum! {
 }
 
 xdr_flags! {
-    /// How an entry is inherited and whom it names (aceflag4).
+    /// The inheritance of an entry, and whether it names a group (aceflag4).
     pub struct AceFlags {
         FILE_INHERIT = 0x0000_0001,
         DIRECTORY_INHERIT = 0x0000_0002,
@@ -28,7 +28,7 @@ xdr_flags! {
 }
 
 xdr_flags! {
-    /// Rights (acemask4). The first three mean something else for directories.
+    /// Access rights (acemask4). The first three have another meaning for directories.
     pub struct AceMask {
         /// For a directory: list it.
         READ_DATA = 0x0000_0001,
@@ -53,7 +53,7 @@ xdr_flags! {
 }
 
 xdr_flags! {
-    /// Which kinds of entries are supported (attribute aclsupport).
+    /// The supported types of entries (attribute aclsupport).
     pub struct AclSupport {
         ALLOW = 0x0000_0001,
         DENY = 0x0000_0002,
@@ -63,7 +63,7 @@ xdr_flags! {
 }
 
 xdr_flags! {
-    /// What holds for a whole list (aclflag4).
+    /// The flags of a whole list (aclflag4).
     pub struct AclFlags {
         AUTO_INHERIT = 0x0000_0001,
         PROTECTED = 0x0000_0002,
@@ -74,11 +74,11 @@ xdr_flags! {
 xdr_struct! {
     /// One entry.
     pub struct Ace<'a> of "nfsace4" {
-        /// What it does.
+        /// The type of the entry.
         ace_type: AceType,
-        /// How it is inherited.
+        /// The flags of the entry.
         flag: AceFlags,
-        /// Which rights it is about.
+        /// The rights that it allows or denies.
         access_mask: AceMask,
         /// `OWNER@`, `GROUP@`, `EVERYONE@`, another special name, or a user or group.
         who: &'a [u8],
@@ -88,9 +88,9 @@ xdr_struct! {
 xdr_struct! {
     /// A list with its flags: the attributes dacl and sacl.
     pub struct Acl41<'a> of "nfsacl41" {
-        /// What holds for the whole list.
+        /// The flags of the whole list.
         flag: AclFlags,
-        /// The entries, in the order in which they are looked at.
+        /// The entries, in the order of evaluation.
         aces: List<'a, Ace<'a>>,
     }
 }

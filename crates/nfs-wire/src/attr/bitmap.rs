@@ -10,7 +10,7 @@ use wire::Cursor;
 /// Words of a bitmap that are kept. No number that is defined today needs more.
 pub const WORDS: usize = 3;
 
-/// A set of numbers below 96. That a message named higher ones is remembered, but not which: see
+/// A set of numbers below 96. It remembers whether a message named higher ones, but not which: see
 /// [`Bitmap::beyond`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Bitmap {
@@ -22,7 +22,7 @@ impl Bitmap {
     /// The empty set.
     pub const EMPTY: Bitmap = Bitmap { words: [0; WORDS], beyond: false };
 
-    /// The set of `numbers`; those that are too high are left out.
+    /// The set of `numbers`, without those that are too high.
     #[must_use]
     pub const fn of(numbers: &[u32]) -> Bitmap {
         let mut set = Bitmap::EMPTY;
@@ -54,7 +54,7 @@ impl Bitmap {
         self.beyond
     }
 
-    /// Whether nothing is in the set, nor was in the message.
+    /// Whether the set is empty and the message named no other numbers either.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         !self.beyond && self.words[0] == 0 && self.words[1] == 0 && self.words[2] == 0
@@ -67,7 +67,7 @@ impl Bitmap {
         number < WORDS as u32 * 32 && self.words[number as usize / 32] >> (number % 32) & 1 == 1
     }
 
-    /// Puts `number` into the set, unless it is too high.
+    /// Adds `number` to the set, unless it is too high.
     #[inline]
     pub fn insert(&mut self, number: u32) {
         if let Some(word) = self.words.get_mut(number as usize / 32) {
@@ -75,7 +75,7 @@ impl Bitmap {
         }
     }
 
-    /// Takes `number` out of the set.
+    /// Removes `number` from the set.
     #[inline]
     pub fn remove(&mut self, number: u32) {
         if let Some(word) = self.words.get_mut(number as usize / 32) {
@@ -83,7 +83,7 @@ impl Bitmap {
         }
     }
 
-    /// What is in both sets.
+    /// The numbers in both sets.
     #[inline]
     #[must_use]
     pub const fn and(&self, other: &Bitmap) -> Bitmap {
@@ -91,7 +91,7 @@ impl Bitmap {
         Bitmap { words: [a[0] & b[0], a[1] & b[1], a[2] & b[2]], beyond: false }
     }
 
-    /// What is in either set.
+    /// The numbers in either set.
     #[inline]
     #[must_use]
     pub const fn or(&self, other: &Bitmap) -> Bitmap {
@@ -99,7 +99,7 @@ impl Bitmap {
         Bitmap { words: [a[0] | b[0], a[1] | b[1], a[2] | b[2]], beyond: self.beyond || other.beyond }
     }
 
-    /// What is in this set and not in `other`; empty when `other` holds all of it.
+    /// The numbers in this set and not in `other`. Empty if `other` contains all of this set.
     #[inline]
     #[must_use]
     pub const fn without(&self, other: &Bitmap) -> Bitmap {
@@ -118,7 +118,7 @@ impl Bitmap {
         })
     }
 
-    /// How many words are written: those up to the last that is not zero.
+    /// Number of words to write: up to the last one that is not zero.
     pub(crate) fn significant(&self) -> usize {
         self.words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1)
     }

@@ -1,4 +1,4 @@
-//! Attributes about file systems, where they lie, and other seldom ones (RFC 8881 5.8 to 5.13 and 11).
+//! Attributes about file systems, their locations, and other rare ones (RFC 8881 5.8 to 5.13 and 11).
 
 use crate::attr::Bitmap;
 use crate::macros::{xdr_enum, xdr_struct};
@@ -6,21 +6,21 @@ use crate::types::{Component, LayoutType, NfsTime, PathName};
 use crate::xdr::List;
 
 xdr_struct! {
-    /// Servers that have a file system.
+    /// Servers that have a file system, and its path there.
     pub struct FsLocation<'a> of "fs_location4" {
-        /// Their names or addresses.
+        /// The names or addresses of the servers.
         server: List<'a, &'a [u8]>,
-        /// Where it is there.
+        /// The path of the file system on them.
         rootpath: PathName<'a>,
     }
 }
 
 xdr_struct! {
-    /// Where a file system lies.
+    /// The locations of a file system.
     pub struct FsLocations<'a> of "fs_locations4" {
-        /// Where it is here.
+        /// Its path on this server.
         fs_root: PathName<'a>,
-        /// Where else.
+        /// Its other locations.
         locations: List<'a, FsLocation<'a>>,
     }
 }
@@ -28,11 +28,11 @@ xdr_struct! {
 xdr_struct! {
     /// One server of fs_locations_info.
     pub struct FsLocationsServer<'a> of "fs_locations_server4" {
-        /// How many seconds the data may lag behind; -1 unknown.
+        /// The most seconds by which the data may be out of date. -1 means unknown.
         currency: i32,
-        /// Bytes at the places FSLI4BX_*.
+        /// Bytes at the indexes FSLI4BX_*.
         info: &'a [u8],
-        /// Name or address.
+        /// Name or address of the server.
         server: &'a [u8],
     }
 }
@@ -42,27 +42,27 @@ xdr_struct! {
     pub struct FsLocationsItem<'a> of "fs_locations_item4" {
         /// The servers.
         entries: List<'a, FsLocationsServer<'a>>,
-        /// Where it is there.
+        /// The path of the file system on them.
         rootpath: PathName<'a>,
     }
 }
 
 xdr_struct! {
-    /// Where a file system lies, in more words.
+    /// The locations of a file system in detail.
     pub struct FsLocationsInfo<'a> of "fs_locations_info4" {
         /// FSLI4IF_*.
         flags: u32,
         /// Seconds.
         valid_for: i32,
-        /// Where it is here.
+        /// Its path on this server.
         fs_root: PathName<'a>,
-        /// Where else.
+        /// Its other locations.
         items: List<'a, FsLocationsItem<'a>>,
     }
 }
 
 xdr_enum! {
-    /// What becomes of a file system's data (fs4_status_type).
+    /// The kind of updates to a file system's data (fs4_status_type).
     pub enum FsStatusType {
         Fixed = 1,
         Updated = 2,
@@ -73,15 +73,15 @@ xdr_enum! {
 }
 
 xdr_struct! {
-    /// Where a file system's data comes from.
+    /// The status of a file system and its data.
     pub struct FsStatus<'a> of "fs4_status" {
-        /// Whether it is not here.
+        /// Whether the file system is not on this server.
         absent: bool,
-        /// What becomes of the data.
+        /// The kind of updates to the data.
         status_type: FsStatusType,
-        /// Where it was copied from.
+        /// The source of the data.
         source: &'a [u8],
-        /// Which state of it this is.
+        /// The current version of the source.
         current: &'a [u8],
         /// Seconds since it was current.
         age: i32,
@@ -91,9 +91,9 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// How a client would like a file to be laid out.
+    /// A client's preference for the layout of a file.
     pub struct LayoutHint<'a> of "layouthint4" {
-        /// Kind of the hint.
+        /// The layout type of the hint.
         layout_type: LayoutType,
         /// The hint.
         body: &'a [u8],
@@ -101,11 +101,11 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// Sizes from which on I/O should go to data servers.
+    /// Sizes from which I/O should go to data servers.
     pub struct ThresholdItem<'a> of "threshold_item4" {
-        /// Kind of layout.
+        /// The layout type.
         layout_type: LayoutType,
-        /// Which hints there are.
+        /// The hints that are present.
         hintset: Bitmap,
         /// The hints.
         hintlist: &'a [u8],
@@ -113,17 +113,17 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// How long a file is retained.
+    /// The retention of a file.
     pub struct RetentionGet of "retention_get4" {
         /// Seconds.
         duration: u64,
-        /// From when on; none when it has not begun.
+        /// Start of the retention. None if it has not begun.
         begin_time: Option<NfsTime>,
     }
 }
 
 xdr_struct! {
-    /// Sets how long a file is retained.
+    /// Sets the retention of a file.
     pub struct RetentionSet of "retention_set4" {
         /// Whether it begins now.
         enable: bool,
@@ -133,27 +133,27 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// Sets some permission bits.
+    /// Sets some of the permission bits.
     pub struct ModeMasked of "mode_masked4" {
-        /// Their new values.
+        /// The new values of the bits.
         value_to_set: u32,
-        /// Which bits.
+        /// The bits to set.
         mask_bits: u32,
     }
 }
 
 xdr_struct! {
-    /// Permission bits of something new, before the maker's mask.
+    /// The permission bits of a new object, and the creator's mask.
     pub struct ModeUmask of "mode_umask4" {
         /// The bits that the program asked for.
         mode: u32,
-        /// The bits that are taken away unless a list is inherited.
+        /// The bits to remove, unless an access list is inherited.
         umask: u32,
     }
 }
 
 xdr_enum! {
-    /// How the change attribute grows (change_attr_type4, RFC 7862 12.2.3).
+    /// The behavior of the change attribute (change_attr_type4, RFC 7862 12.2.3).
     pub enum ChangeAttrType {
         MonotonicIncr = 0,
         VersionCounter = 1,
@@ -166,9 +166,9 @@ xdr_enum! {
 xdr_struct! {
     /// A security label (RFC 7862 12.2.4).
     pub struct SecLabel<'a> of "sec_label4" {
-        /// Format of the label.
+        /// The format of the label.
         lfs: u32,
-        /// Policy it belongs to.
+        /// The policy that it belongs to.
         pi: u32,
         /// The label.
         data: Component<'a>,

@@ -1,8 +1,9 @@
-//! Attributes: fattr4 as a bitmap and a sequence of typed values (RFC 8881 5, RFC 7862 12, RFC 8276 8.2, RFC 9754).
+//! Attributes: fattr4 as a bitmap and a sequence of typed values (RFC 8881 5, RFC 7862 12, RFC 8276 8.2, RFC
+//! 9754).
 //!
-//! * [`Bitmap`] says which attributes are meant; [`AttrNum`] names their numbers.
-//! * [`Fattr`] is fattr4 as it stands in a message; [`Fattr::iter`] hands out one [`Attr`] after the other.
-//! * [`AttrWriter`] writes fattr4 in place: first the set that is to come, then the values in ascending order.
+//! - [`Bitmap`] is a set of attributes, and [`AttrNum`] names their numbers.
+//! - [`Fattr`] is fattr4 as it is in a message. [`Fattr::iter`] returns one [`Attr`] after the other.
+//! - [`AttrWriter`] writes fattr4 in place: first the set of attributes, then the values in ascending order.
 
 mod acl;
 mod bitmap;
@@ -24,7 +25,7 @@ use wire::Cursor;
 macro_rules! attributes {
     ($($(#[doc = $doc:literal])* $variant:ident($ty:ty) = $number:literal, $rfc:literal;)*) => {
         wire::wire_enum! {
-            /// Numbers of attributes.
+            /// The numbers of attributes.
             pub enum AttrNum: u32 {
                 $(#[doc = concat!("Attribute ", $rfc, ".")] $variant = $number,)*
             }
@@ -41,7 +42,7 @@ macro_rules! attributes {
         }
 
         impl<'a> Attr<'a> {
-            /// Which attribute it is.
+            /// The number of the attribute.
             #[must_use]
             pub const fn number(&self) -> AttrNum {
                 match self {
@@ -49,7 +50,7 @@ macro_rules! attributes {
                 }
             }
 
-            /// Reads the value of attribute `number`; none when there is no such attribute.
+            /// Reads the value of attribute `number`. None if there is no such attribute.
             fn decode(number: u32, r: &mut Cursor<'a>) -> Option<Result<Self, Malformed>> {
                 match number {
                     $($number => Some(
@@ -73,7 +74,7 @@ macro_rules! attributes {
 }
 
 attributes! {
-    /// What the object has.
+    /// The attributes that the object has.
     SupportedAttrs(Bitmap) = 0, "supported_attrs";
     Type(FileType) = 1, "type";
     FhExpireType(u32) = 2, "fh_expire_type";
@@ -88,7 +89,7 @@ attributes! {
     UniqueHandles(bool) = 9, "unique_handles";
     /// Seconds of a lease.
     LeaseTime(u32) = 10, "lease_time";
-    /// Why READDIR could not get the others.
+    /// The reason why READDIR could not get the other attributes.
     RdattrError(NfsStat) = 11, "rdattr_error";
     Acl(List<'a, Ace<'a>>) = 12, "acl";
     Aclsupport(u32) = 13, "aclsupport";
@@ -127,7 +128,7 @@ attributes! {
     SpaceAvail(u64) = 42, "space_avail";
     SpaceFree(u64) = 43, "space_free";
     SpaceTotal(u64) = 44, "space_total";
-    /// Bytes that the object takes.
+    /// Bytes of storage that the object uses.
     SpaceUsed(u64) = 45, "space_used";
     System(bool) = 46, "system";
     TimeAccess(NfsTime) = 47, "time_access";
@@ -160,57 +161,57 @@ attributes! {
     RetentevtSet(RetentionSet) = 72, "retentevt_set";
     RetentionHold(u64) = 73, "retention_hold";
     ModeSetMasked(ModeMasked) = 74, "mode_set_masked";
-    /// What EXCLUSIVE4_1 may set.
+    /// The attributes that EXCLUSIVE4_1 may set.
     SuppattrExclcreat(Bitmap) = 75, "suppattr_exclcreat";
     FsCharsetCap(u32) = 76, "fs_charset_cap";
     CloneBlksize(u32) = 77, "clone_blksize";
     SpaceFreed(u64) = 78, "space_freed";
     ChangeAttrType(ChangeAttrType) = 79, "change_attr_type";
     SecLabel(SecLabel<'a>) = 80, "sec_label";
-    /// Permission bits of something new and the maker's mask for them (RFC 8275).
+    /// The permission bits of a new object, and the creator's mask (RFC 8275).
     ModeUmask(ModeUmask) = 81, "mode_umask";
     /// Whether extended attributes are supported (RFC 8276).
     XattrSupport(bool) = 82, "xattr_support";
-    /// Whether the data is not at hand (RFC 9754).
+    /// Whether the data is not immediately available (RFC 9754).
     Offline(bool) = 83, "offline";
-    /// `time_access`, as who has a delegation to write keeps it (RFC 9754).
+    /// `time_access`, as kept by the holder of a write delegation (RFC 9754).
     TimeDelegAccess(NfsTime) = 84, "time_deleg_access";
-    /// `time_modify`, as who has a delegation to write keeps it (RFC 9754).
+    /// `time_modify`, as kept by the holder of a write delegation (RFC 9754).
     TimeDelegModify(NfsTime) = 85, "time_deleg_modify";
-    /// The arguments of OPEN that the server takes (RFC 9754).
+    /// The arguments of OPEN that the server supports (RFC 9754).
     OpenArguments(OpenArguments) = 86, "open_arguments";
 }
 
-/// fattr4: which attributes, and their values one after the other, not yet looked at.
+/// fattr4: a set of attributes, and their values one after the other, not yet parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fattr<'a> {
-    /// Which attributes the values are of.
+    /// The attributes that have values.
     pub mask: Bitmap,
     /// The values in ascending order of the attributes' numbers.
     pub values: &'a [u8],
 }
 
-/// Why the attributes of a message could not be read.
+/// The reason why the attributes of a message could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AttrError {
-    /// A number without a meaning here, or one too high for [`Bitmap`]: NFS4ERR_ATTRNOTSUPP. What follows cannot be
-    /// read, since its length is not known.
+    /// A number without a meaning here, or one too high for [`Bitmap`]: NFS4ERR_ATTRNOTSUPP. The rest cannot
+    /// be read, since the length of the value is unknown.
     #[error("attribute {0} is not known")]
     Unknown(u32),
-    /// A value that is not what it should be, or bytes behind the last one: NFS4ERR_BADXDR.
+    /// An invalid value, or bytes after the last one: NFS4ERR_BADXDR.
     #[error(transparent)]
     Malformed(#[from] Malformed),
 }
 
 impl<'a> Fattr<'a> {
-    /// The attributes in ascending order of their numbers. An error ends the sequence.
+    /// The attributes in ascending order of their numbers. An error ends the iteration.
     #[must_use]
     pub fn iter(&self) -> Attrs<'a> {
         Attrs { left: self.mask, values: Cursor::new(self.values), over: false }
     }
 
-    /// Writes `attributes`, which stand in ascending order of their numbers, into `room` and hands them out as
-    /// fattr4: for those who send attributes.
+    /// Writes `attributes`, in ascending order of their numbers, into `room` and returns them as fattr4. For
+    /// senders of attributes.
     pub fn of(attributes: &[Attr<'_>], room: &'a mut Vec<u8>) -> Fattr<'a> {
         room.clear();
         let mut mask = Bitmap::EMPTY;
@@ -235,7 +236,7 @@ impl<'d> Decode<'d> for Fattr<'d> {
     }
 }
 
-/// The attributes of a [`Fattr`] one after the other.
+/// The iterator over the attributes of a [`Fattr`].
 #[derive(Debug, Clone)]
 pub struct Attrs<'a> {
     left: Bitmap,

@@ -3,23 +3,23 @@
 use crate::attr::{Attr, Bitmap};
 use crate::xdr::Encode;
 
-/// A fattr4 that is being written. The mask goes first, so that it must be known what is to come; an attribute
-/// of it that turns out to have no value is simply not put, and the mask is set right in the end.
+/// A fattr4 that is being written. The mask comes first, so the attributes must be known at the beginning. An
+/// attribute that turns out to have no value is left out, and the mask is corrected at the end.
 #[derive(Debug)]
 pub struct AttrWriter<'a> {
     out: &'a mut Vec<u8>,
     wanted: Bitmap,
     put: Bitmap,
-    /// The lowest number that may come now.
+    /// The lowest number that may come next.
     next: u32,
-    /// Where the words of the mask begin.
+    /// The position of the mask's words.
     mask_at: usize,
-    /// How many words the mask takes.
+    /// Number of words of the mask.
     words: usize,
 }
 
 impl<'a> AttrWriter<'a> {
-    /// Begins a fattr4 at the end of `out`, for the attributes of `wanted` or fewer.
+    /// Begins a fattr4 at the end of `out`, with the attributes of `wanted` or fewer.
     #[must_use]
     pub fn begin(out: &'a mut Vec<u8>, wanted: Bitmap) -> Self {
         wanted.encode(out);
@@ -29,14 +29,14 @@ impl<'a> AttrWriter<'a> {
         AttrWriter { out, wanted, put: Bitmap::EMPTY, next: 0, mask_at, words }
     }
 
-    /// Which attributes were announced.
+    /// The announced attributes.
     #[must_use]
     pub fn wanted(&self) -> Bitmap {
         self.wanted
     }
 
-    /// Appends an attribute. They come in ascending order of their numbers; one that was not announced, or
-    /// comes out of order, is left out.
+    /// Appends an attribute. They must be in ascending order of their numbers. An attribute that was not
+    /// announced, or is out of order, is left out.
     pub fn put(&mut self, attribute: &Attr<'_>) {
         let number = attribute.number().get();
         let in_order = number >= self.next;
@@ -48,7 +48,7 @@ impl<'a> AttrWriter<'a> {
         }
     }
 
-    /// Fills in the length and what was really put.
+    /// Fills in the length, and the mask of the attributes that were written.
     pub fn finish(self) {
         let values_at = self.mask_at + self.words * 4;
         let words = self.put.words();
@@ -56,7 +56,7 @@ impl<'a> AttrWriter<'a> {
             let place = self.mask_at + at * 4;
             self.out[place..place + 4].copy_from_slice(&word.to_be_bytes());
         }
-        // Every value fills whole words, so that there is no padding.
+        // Every value fills whole words, so there is no padding.
         let len = (self.out.len() - values_at - 4) as u32;
         self.out[values_at..values_at + 4].copy_from_slice(&len.to_be_bytes());
     }

@@ -1,4 +1,4 @@
-//! COMPOUND4args and CB_COMPOUND4args: read operation by operation, and written.
+//! Reads COMPOUND4args and CB_COMPOUND4args operation by operation, and writes them.
 
 use std::marker::PhantomData;
 
@@ -11,28 +11,29 @@ use crate::types::{StableHow, StateId};
 use crate::xdr::{Decode, Encode, opaque, pad, put_opaque};
 use wire::{Cursor, Frame};
 
-/// COMPOUND4args, with its operations still to be read.
+/// COMPOUND4args. Its operations are not parsed yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Call<'a> {
-    /// Comes back in the reply.
+pub struct CompoundArgs<'a> {
+    /// The tag, which the reply repeats.
     pub tag: &'a [u8],
-    /// Minor version of all operations.
+    /// The minor version of all operations.
     pub minorversion: u32,
-    /// How many operations there are said to be.
+    /// The announced number of operations.
     pub count: u32,
-    /// The operations one after the other.
+    /// The encoded operations.
     pub argarray: &'a [u8],
 }
 
-impl<'a> Call<'a> {
+impl<'a> CompoundArgs<'a> {
     /// Reads the arguments of the procedure COMPOUND, up to the first operation.
     ///
     /// # Errors
-    /// [`Malformed`] for a call cut short or a tag longer than [`MAX_TAG`]; a server answers GARBAGE_ARGS.
+    /// [`Malformed`] for a call that is cut short or has a tag longer than [`MAX_TAG`]. A server then replies
+    /// GARBAGE_ARGS.
     pub fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut r = Cursor::new(body);
         let at = |field| move |e: Malformed| e.within("COMPOUND4args", field);
-        Ok(Call {
+        Ok(CompoundArgs {
             tag: opaque(&mut r, MAX_TAG).map_err(at("tag"))?,
             minorversion: u32::decode(&mut r).map_err(at("minorversion"))?,
             count: u32::decode(&mut r).map_err(at("argarray"))?,
@@ -40,24 +41,24 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// The operations from the first on.
+    /// The operations, from the first one.
     #[must_use]
     pub fn operations(&self) -> Operations<'a, Args<'a>> {
         Operations::new(self.argarray, self.minorversion, self.count)
     }
 }
 
-/// An operation whose arguments cannot be read: NFS4ERR_BADXDR. Nothing behind it can be read either.
+/// An operation whose arguments cannot be read: NFS4ERR_BADXDR. Nothing after it can be read either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("operation {number}: {malformed}")]
 pub struct BadOperation {
-    /// Its number; zero when not even that is there.
+    /// The number of the operation. Zero if not even that can be read.
     pub number: u32,
-    /// What is wrong.
+    /// The invalid field.
     pub malformed: Malformed,
 }
 
-/// The operations of a call one after the other. An error or an illegal operation ends the sequence.
+/// The operations of a call, one after the other. An error or an illegal operation ends the iteration.
 #[derive(Debug, Clone)]
 pub struct Operations<'a, T> {
     argarray: Cursor<'a>,
@@ -67,19 +68,19 @@ pub struct Operations<'a, T> {
 }
 
 impl<'a, T: Operation<'a>> Operations<'a, T> {
-    /// The `count` operations that `argarray` holds.
+    /// The `count` operations in `argarray`.
     #[must_use]
     pub fn new(argarray: &'a [u8], minorversion: u32, count: u32) -> Self {
         Operations { argarray: Cursor::new(argarray), minorversion, left: count, operation: PhantomData }
     }
 
-    /// How many operations are left.
+    /// Number of operations left.
     #[must_use]
     pub fn left(&self) -> u32 {
         self.left
     }
 
-    /// Bytes that have been read. With [`Operations::left`] it says where to go on later:
+    /// Number of bytes read. Together with [`Operations::left`] it allows continuing later:
     /// `Operations::new(&argarray[position..], minorversion, left)`.
     #[must_use]
     pub fn position(&self) -> usize {
@@ -109,16 +110,16 @@ impl<'a, T: Operation<'a>> Iterator for Operations<'a, T> {
     }
 }
 
-/// Where a call goes.
+/// The recipient of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// COMPOUND of a server.
+    /// COMPOUND to a server.
     Server,
-    /// CB_COMPOUND of a client.
+    /// CB_COMPOUND to a client.
     Client {
-        /// The program number that the client named.
+        /// The program number that the client has chosen.
         program: u32,
-        /// The identifier that 4.0 has; zero since.
+        /// The identifier of 4.0. Zero in later versions.
         callback_ident: u32,
     },
 }
@@ -127,10 +128,10 @@ pub enum Target {
 #[derive(Debug)]
 pub struct CallWriter {
     frame: Frame,
-    /// Where the number of operations stands.
+    /// The position of the number of operations.
     count_at: usize,
     count: u32,
-    /// Where data goes that is not in the frame, and how many bytes of it.
+    /// The position and the length of data that is not in the frame.
     apart: Option<(usize, usize)>,
 }
 
@@ -152,7 +153,7 @@ impl CallWriter {
             Target::Server => (NFS_PROGRAM, NFS_V4),
             Target::Client { program, .. } => (program, rpc::CALLBACK_VERSION),
         };
-        rpc::Call::write_header(xid, program, version, PROC_COMPOUND, credential, out);
+        rpc::RpcCall::write_header(xid, program, version, PROC_COMPOUND, credential, out);
         put_opaque(tag, out);
         minorversion.encode(out);
         if let Target::Client { callback_ident, .. } = target {
@@ -170,8 +171,8 @@ impl CallWriter {
         self
     }
 
-    /// Appends a WRITE without its data, `len` bytes that whoever sends the frame puts at [`CallWriter::apart`]. There
-    /// is one such WRITE in a call.
+    /// Appends a WRITE without its data. The sender of the frame inserts the `len` bytes at
+    /// [`CallWriter::apart`]. A call has at most one such WRITE.
     pub fn push_write_apart(
         &mut self,
         stateid: StateId,
@@ -192,13 +193,13 @@ impl CallWriter {
         self
     }
 
-    /// Where in [`Frame::bytes`] the data of [`CallWriter::push_write_apart`] goes.
+    /// The position in [`Frame::bytes`] of the data of [`CallWriter::push_write_apart`].
     #[must_use]
     pub fn apart(&self) -> Option<usize> {
         self.apart.map(|(at, _)| at)
     }
 
-    /// The whole message with its record mark, which counts data that is not in the frame too.
+    /// The whole message with its record mark, which also counts the data that is not in the frame.
     #[must_use]
     pub fn finish(mut self) -> Frame {
         let apart = self.apart.map_or(0, |(_, len)| len);

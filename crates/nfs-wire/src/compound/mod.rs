@@ -2,14 +2,14 @@
 //!
 //! | | reads | writes |
 //! |---|---|---|
-//! | server | [`Call`], [`Operations`] | [`ReplyWriter`] |
+//! | server | [`CompoundArgs`], [`Operations`] | [`ReplyWriter`] |
 //! | client | [`Reply`], [`Results`] | [`CallWriter`] |
 //!
-//! The writers own a [`wire::Frame`] and put everything into it from the record mark on, so that a finished frame
-//! goes out as it is.
+//! The writers own a [`wire::Frame`] and fill it from the record mark on, so a finished frame can be sent as
+//! it is.
 
 mod call;
 mod reply;
 
-pub use call::{BadOperation, Call, CallWriter, Operations, Target};
+pub use call::{BadOperation, CallWriter, CompoundArgs, Operations, Target};
 pub use reply::{Mark, ReadPlace, Reply, ReplyWriter, Results};

@@ -1,4 +1,4 @@
-//! COMPOUND4res and CB_COMPOUND4res: written result by result, and read.
+//! Writes COMPOUND4res and CB_COMPOUND4res result by result, and reads them.
 
 use std::marker::PhantomData;
 
@@ -12,35 +12,35 @@ use crate::status::NfsStat;
 use crate::xdr::{Decode, Encode, opaque, pad, padding, put_opaque};
 use wire::{Cursor, FileRange, Frame};
 
-/// A reply that is being written, from the record mark on. Results are appended one by one; status and number of
-/// results are filled in by [`ReplyWriter::finish`].
+/// A reply that is being written, from the record mark on. Results are appended one by one.
+/// [`ReplyWriter::finish`] fills in the status and the number of results.
 #[derive(Debug)]
 pub struct ReplyWriter {
     frame: Frame,
-    /// Where the status stands.
+    /// The position of the status.
     status_at: usize,
-    /// Where the number of results stands.
+    /// The position of the number of results.
     count_at: usize,
     count: u32,
 }
 
-/// A place in a reply to which it can be cut back.
+/// A position in a reply to which it can be truncated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
     len: usize,
     count: u32,
 }
 
-/// The place of a READ whose data is being appended.
+/// The position of a READ whose data is being appended.
 #[derive(Debug)]
 #[must_use = "the result is not whole without `finish_read`"]
 pub struct ReadPlace {
-    /// Where the length stands.
+    /// The position of the length.
     len_at: usize,
 }
 
 impl ReplyWriter {
-    /// Bytes of memory that the reply takes so far.
+    /// Bytes of memory that the reply uses so far.
     #[must_use]
     pub fn held(&self) -> usize {
         self.frame.held()
@@ -52,7 +52,7 @@ impl ReplyWriter {
         debug_assert!(frame.is_empty());
         let out = frame.tail();
         out.extend_from_slice(&[0; MARK]);
-        rpc::Reply::accepted(xid, Accepted::Success(&[])).write(out);
+        rpc::RpcReply::accepted(xid, Accepted::Success(&[])).write(out);
         0u32.encode(out);
         put_opaque(tag, out);
         0u32.encode(out);
@@ -60,8 +60,8 @@ impl ReplyWriter {
         ReplyWriter { frame, status_at: MARK + rpc::SUCCESS_HEADER, count_at, count: 0 }
     }
 
-    /// Bytes of the reply until now, with the header of RPC and without the record mark: what the bounds of a
-    /// channel count.
+    /// Bytes of the reply so far, with the RPC header and without the record mark. The limits of a channel
+    /// count these.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -74,20 +74,20 @@ impl ReplyWriter {
         self.count == 0
     }
 
-    /// How many results there are.
+    /// Number of results.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// The present end, to cut back to.
+    /// The present end, for [`ReplyWriter::truncate`].
     #[inline]
     #[must_use]
     pub fn mark(&self) -> Mark {
         Mark { len: self.frame.bytes().len(), count: self.count }
     }
 
-    /// Takes back everything behind `mark`, also a piece of a file.
+    /// Removes everything after `mark`, including a piece of a file.
     pub fn truncate(&mut self, mark: Mark) {
         self.frame.truncate(mark.len);
         self.count = mark.count;
@@ -100,8 +100,8 @@ impl ReplyWriter {
         outcome.encode_rest(out);
     }
 
-    /// Appends the result of operation `number` that failed and has nothing more to say, or that succeeded and has
-    /// no result. For SETATTR it says that nothing was set.
+    /// Appends the result of operation `number`, if it consists of the status only: the operation failed, or
+    /// has no result. For SETATTR it says that nothing was set.
     pub fn put_status(&mut self, number: impl Into<u32>, status: NfsStat) {
         let number = number.into();
         let out = self.begin_result(number, status);
@@ -115,7 +115,7 @@ impl ReplyWriter {
         self.begin_result(crate::op::ILLEGAL, NfsStat::OpIllegal);
     }
 
-    /// Appends number and status of a result; what belongs to that status is then appended to what is returned.
+    /// Appends the number and the status of a result. The caller appends the rest to the returned buffer.
     pub fn begin_result(&mut self, number: impl Into<u32>, status: NfsStat) -> &mut Vec<u8> {
         self.count += 1;
         let out = self.frame.tail();
@@ -124,13 +124,13 @@ impl ReplyWriter {
         out
     }
 
-    /// Whoever goes on with the result that [`ReplyWriter::begin_result`] began appends here.
+    /// The buffer for the rest of a result that [`ReplyWriter::begin_result`] has begun.
     #[inline]
     pub fn tail(&mut self) -> &mut Vec<u8> {
         self.frame.tail()
     }
 
-    /// Begins the result of READ. The data is appended to [`ReplyWriter::tail`], then comes
+    /// Begins the result of READ. The data is appended to [`ReplyWriter::tail`], followed by
     /// [`ReplyWriter::finish_read`].
     pub fn begin_read(&mut self) -> ReadPlace {
         let out = self.begin_result(OpNum::Read, NfsStat::Ok);
@@ -138,7 +138,7 @@ impl ReplyWriter {
         ReadPlace { len_at: self.frame.bytes().len() - 4 }
     }
 
-    /// Ends the result of READ: what was appended since is the data.
+    /// Ends the result of READ. The bytes that were appended since are its data.
     pub fn finish_read(&mut self, place: ReadPlace, eof: bool) {
         let len = self.frame.bytes().len() - place.len_at - 4;
         pad(len, self.frame.tail());
@@ -147,12 +147,12 @@ impl ReplyWriter {
         fixed[4..].copy_from_slice(&(len as u32).to_be_bytes());
     }
 
-    /// Appends the result of READ whose data is a piece of a file that the transport sends. It must be the last
-    /// result. The padding is what the transport sends behind the end of the file, so that a piece that does not
-    /// fill whole words is taken only where it reaches the end.
+    /// Appends the result of READ whose data is a piece of a file that the transport sends. It must be the
+    /// last result. The transport sends the padding from beyond the end of the file, so a piece that does not
+    /// fill whole words is accepted only if it reaches the end.
     ///
     /// # Errors
-    /// The piece comes back, and the reply is as it was, when the padding would be bytes of the file.
+    /// Returns the piece, and leaves the reply unchanged, if the padding would be bytes of the file.
     pub fn attach_read(&mut self, mut range: FileRange, eof: bool) -> Result<(), FileRange> {
         let padding = padding(range.len);
         if padding != 0 && !eof {
@@ -179,16 +179,16 @@ impl ReplyWriter {
     }
 }
 
-/// COMPOUND4res, with its results still to be read.
+/// COMPOUND4res. Its results are not parsed yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply<'a> {
-    /// Status of the last operation that was carried out.
+    /// Status of the last operation that ran.
     pub status: NfsStat,
     /// The tag of the call.
     pub tag: &'a [u8],
-    /// How many results there are said to be.
+    /// The announced number of results.
     pub count: u32,
-    /// The results one after the other.
+    /// The encoded results.
     pub resarray: &'a [u8],
 }
 
@@ -196,7 +196,7 @@ impl<'a> Reply<'a> {
     /// Reads the results of the procedure COMPOUND or CB_COMPOUND, up to the first operation's.
     ///
     /// # Errors
-    /// [`Malformed`] for a reply cut short.
+    /// [`Malformed`] for a reply that is cut short.
     pub fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut r = Cursor::new(body);
         let at = |field| move |e: Malformed| e.within("COMPOUND4res", field);
@@ -221,7 +221,7 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// The results of a reply one after the other. An error ends the sequence.
+/// The results of a reply, one after the other. An error ends the iteration.
 #[derive(Debug, Clone)]
 pub struct Results<'a, T> {
     resarray: Cursor<'a>,

@@ -1,9 +1,9 @@
-//! ACCESS: what the caller may do (RFC 8881 18.1, RFC 8276 8.5).
+//! ACCESS: the access rights of the user (RFC 8881 18.1, RFC 8276 8.5).
 
 use crate::macros::{xdr_flags, xdr_struct};
 
 xdr_flags! {
-    /// Ways to use an object (ACCESS4_*).
+    /// Types of access to an object (ACCESS4_*).
     pub struct AccessBits {
         READ = 0x0000_0001,
         LOOKUP = 0x0000_0002,
@@ -20,7 +20,7 @@ xdr_flags! {
 xdr_struct! {
     /// ACCESS4args.
     pub struct Args of "ACCESS4args" {
-        /// What is asked about.
+        /// The accesses to check.
         access: AccessBits,
     }
 }
@@ -28,9 +28,9 @@ xdr_struct! {
 xdr_struct! {
     /// ACCESS4resok.
     pub struct ResOk of "ACCESS4resok" {
-        /// What the server can tell of it.
+        /// The accesses that the server can check.
         supported: AccessBits,
-        /// What is allowed.
+        /// The accesses that are allowed.
         access: AccessBits,
     }
 }

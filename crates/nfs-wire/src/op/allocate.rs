@@ -1,4 +1,4 @@
-//! ALLOCATE and DEALLOCATE: reserve space, and make a hole (RFC 7862 15.1 and 15.4).
+//! ALLOCATE and DEALLOCATE: reserve space, and punch a hole (RFC 7862 15.1 and 15.4).
 
 use crate::macros::xdr_struct;
 use crate::types::StateId;
@@ -6,9 +6,9 @@ use crate::types::StateId;
 xdr_struct! {
     /// ALLOCATE4args and DEALLOCATE4args.
     pub struct Args of "ALLOCATE4args" {
-        /// Open, lock or delegation, open for writing.
+        /// An open, lock or delegation, open for writing.
         stateid: StateId,
-        /// Where the range begins.
+        /// Offset of the range.
         offset: u64,
         /// Bytes of the range.
         length: u64,

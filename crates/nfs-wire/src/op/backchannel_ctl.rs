@@ -1,4 +1,4 @@
-//! BACKCHANNEL_CTL, and the security of callbacks that it and CREATE_SESSION name (RFC 8881 18.33).
+//! BACKCHANNEL_CTL, and the security parameters of callbacks, which CREATE_SESSION has too (RFC 8881 18.33).
 
 use crate::macros::{xdr_enum, xdr_struct, xdr_union};
 use crate::rpc::AuthSys;
@@ -16,7 +16,7 @@ xdr_enum! {
 xdr_struct! {
     /// RPCSEC_GSS contexts for callbacks.
     pub struct GssHandles<'a> of "gss_cb_handles4" {
-        /// Service to be used.
+        /// The service to use.
         service: GssService,
         /// Context from the server.
         handle_from_server: &'a [u8],
@@ -26,16 +26,16 @@ xdr_struct! {
 }
 
 xdr_union! {
-    /// One way in which the server may call (callback_sec_parms4).
+    /// Security parameters that the server may use for callbacks (callback_sec_parms4).
     pub enum SecParms<'a> of "callback_sec_parms4" {
         void {
-            /// Without a credential.
+            /// AUTH_NONE.
             None = 0,
         }
         data {
-            /// As this user.
+            /// AUTH_SYS, with this user.
             Sys(AuthSys<'a>) = 1,
-            /// With RPCSEC_GSS.
+            /// RPCSEC_GSS.
             Gss(GssHandles<'a>) = 6,
         }
     }
@@ -46,7 +46,7 @@ xdr_struct! {
     pub struct Args<'a> of "BACKCHANNEL_CTL4args" {
         /// Program number of callbacks.
         cb_program: u32,
-        /// Ways to call, any of which will do.
+        /// The acceptable security parameters. The server chooses one.
         sec_parms: List<'a, SecParms<'a>>,
     }
 }

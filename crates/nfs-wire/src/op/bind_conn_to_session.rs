@@ -1,10 +1,10 @@
-//! BIND_CONN_TO_SESSION: what a connection is for (RFC 8881 18.34).
+//! BIND_CONN_TO_SESSION: the channels that a connection carries (RFC 8881 18.34).
 
 use crate::macros::{xdr_enum, xdr_struct};
 use crate::types::SessionId;
 
 xdr_enum! {
-    /// What the client asks for (channel_dir_from_client4).
+    /// The channels that the client asks for (channel_dir_from_client4).
     pub enum FromClient {
         Fore = 1,
         Back = 2,
@@ -14,7 +14,7 @@ xdr_enum! {
 }
 
 xdr_enum! {
-    /// What the connection now is (channel_dir_from_server4).
+    /// The channels that the connection now carries (channel_dir_from_server4).
     pub enum FromServer {
         Fore = 1,
         Back = 2,
@@ -27,9 +27,9 @@ xdr_struct! {
     pub struct Args of "BIND_CONN_TO_SESSION4args" {
         /// The session.
         sessid: SessionId,
-        /// What is asked for.
+        /// The requested channels.
         dir: FromClient,
-        /// Whether the connection shall turn to RDMA.
+        /// Whether the connection should switch to RDMA.
         use_conn_in_rdma_mode: bool,
     }
 }
@@ -39,9 +39,9 @@ xdr_struct! {
     pub struct ResOk of "BIND_CONN_TO_SESSION4resok" {
         /// The session.
         sessid: SessionId,
-        /// What the connection is now.
+        /// The channels that the connection now carries.
         dir: FromServer,
-        /// Whether it turns to RDMA.
+        /// Whether it switches to RDMA.
         use_conn_in_rdma_mode: bool,
     }
 }

@@ -1,4 +1,4 @@
-//! CLONE: make a range share the blocks of another (RFC 7862 15.13).
+//! CLONE: makes a range share the storage of another one (RFC 7862 15.13).
 
 use crate::macros::xdr_struct;
 use crate::types::StateId;
@@ -6,15 +6,15 @@ use crate::types::StateId;
 xdr_struct! {
     /// CLONE4args. The saved filehandle is the source, the current one the destination.
     pub struct Args of "CLONE4args" {
-        /// State of the source.
+        /// The stateid of the source.
         src_stateid: StateId,
-        /// State of the destination.
+        /// The stateid of the destination.
         dst_stateid: StateId,
-        /// Where to read.
+        /// The offset in the source.
         src_offset: u64,
-        /// Where to write.
+        /// The offset in the destination.
         dst_offset: u64,
-        /// Bytes; zero means up to the end of the source.
+        /// The number of bytes. Zero means up to the end of the source.
         count: u64,
     }
 }

@@ -1,4 +1,4 @@
-//! CLOSE: end an open (RFC 8881 18.2).
+//! CLOSE: ends an open (RFC 8881 18.2).
 
 use crate::macros::xdr_struct;
 use crate::types::StateId;
@@ -6,7 +6,7 @@ use crate::types::StateId;
 xdr_struct! {
     /// CLOSE4args.
     pub struct Args of "CLOSE4args" {
-        /// Not looked at in 4.1.
+        /// Ignored in 4.1.
         seqid: u32,
         /// The open.
         open_stateid: StateId,
@@ -14,9 +14,9 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// What a closed open becomes.
+    /// The result of CLOSE.
     pub struct ResOk of "CLOSE4res" {
-        /// [`StateId::INVALID`], since it is of no more use (RFC 8881 18.2.4).
+        /// [`StateId::INVALID`], since the stateid has no further use (RFC 8881 18.2.4).
         open_stateid: StateId,
     }
 }

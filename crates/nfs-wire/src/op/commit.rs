@@ -1,4 +1,4 @@
-//! COMMIT: make written data safe (RFC 8881 18.3).
+//! COMMIT: brings written data to stable storage (RFC 8881 18.3).
 
 use crate::macros::xdr_struct;
 use crate::types::Verifier;
@@ -6,9 +6,9 @@ use crate::types::Verifier;
 xdr_struct! {
     /// COMMIT4args.
     pub struct Args of "COMMIT4args" {
-        /// Where the range begins.
+        /// Offset of the range.
         offset: u64,
-        /// Bytes of the range; zero means up to the end.
+        /// Bytes of the range. Zero means up to the end.
         count: u32,
     }
 }
@@ -16,7 +16,7 @@ xdr_struct! {
 xdr_struct! {
     /// COMMIT4resok.
     pub struct ResOk of "COMMIT4resok" {
-        /// Changes when unstable data may have been lost.
+        /// Changes if unstable data may have been lost.
         writeverf: Verifier,
     }
 }

@@ -1,4 +1,4 @@
-//! COPY and what belongs to it: COPY_NOTIFY, OFFLOAD_STATUS and OFFLOAD_CANCEL (RFC 7862 15.2, 15.3, 15.8, 15.9).
+//! COPY and the related COPY_NOTIFY, OFFLOAD_STATUS and OFFLOAD_CANCEL (RFC 7862 15.2, 15.3, 15.8, 15.9).
 
 use crate::Malformed;
 use crate::macros::xdr_struct;
@@ -11,45 +11,45 @@ use wire::Cursor;
 xdr_struct! {
     /// COPY4args. The saved filehandle is the source, the current one the destination.
     pub struct Args<'a> of "COPY4args" {
-        /// State of the source.
+        /// The stateid of the source.
         src_stateid: StateId,
-        /// State of the destination.
+        /// The stateid of the destination.
         dst_stateid: StateId,
-        /// Where to read.
+        /// The offset in the source.
         src_offset: u64,
-        /// Where to write.
+        /// The offset in the destination.
         dst_offset: u64,
-        /// Bytes; zero means up to the end of the source.
+        /// The number of bytes. Zero means up to the end of the source.
         count: u64,
-        /// Whether bytes must be copied in their order.
+        /// Whether bytes must be copied in order.
         consecutive: bool,
         /// Whether the reply must wait for the copy.
         synchronous: bool,
-        /// Where the source lies; empty when it is here.
+        /// The servers with the source. Empty if it is on this server.
         source_server: List<'a, NetLoc<'a>>,
     }
 }
 
 xdr_struct! {
-    /// What was written (write_response4).
+    /// The extent of a copy (write_response4).
     pub struct WriteResponse of "write_response4" {
-        /// Names the copy while it goes on; none when it is done.
+        /// Identifies the copy while it is in progress. None if it is complete.
         callback_id: Option<StateId>,
-        /// Bytes.
+        /// Number of bytes.
         count: u64,
-        /// How safe they are.
+        /// The stability of the data.
         committed: StableHow,
-        /// As in WRITE.
+        /// The write verifier, as in WRITE.
         writeverf: Verifier,
     }
 }
 
 xdr_struct! {
-    /// What the server can do (copy_requirements4).
+    /// The requirements that a copy meets (copy_requirements4).
     pub struct Requirements of "copy_requirements4" {
-        /// Whether bytes are copied in their order.
+        /// Whether bytes are copied in order.
         consecutive: bool,
-        /// Whether the reply waits.
+        /// Whether the reply waits for the copy.
         synchronous: bool,
     }
 }
@@ -57,9 +57,9 @@ xdr_struct! {
 xdr_struct! {
     /// COPY4resok.
     pub struct ResOk of "COPY4resok" {
-        /// What was written.
+        /// The extent of the copy.
         response: WriteResponse,
-        /// How.
+        /// The requirements that it meets.
         requirements: Requirements,
     }
 }
@@ -67,11 +67,11 @@ xdr_struct! {
 /// COPY4res.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Res {
-    /// Done or begun.
+    /// The copy is complete or in progress.
     Ok(ResOk),
-    /// NFS4ERR_OFFLOAD_NO_REQS: not as asked for, but like this.
+    /// NFS4ERR_OFFLOAD_NO_REQS: the server meets only these requirements.
     NoReqs(Requirements),
-    /// Anything else.
+    /// Any other status.
     Failed(NfsStat),
 }
 
@@ -104,9 +104,9 @@ impl Outcome<'_> for Res {
 xdr_struct! {
     /// COPY_NOTIFY4args.
     pub struct NotifyArgs<'a> of "COPY_NOTIFY4args" {
-        /// State of the source.
+        /// The stateid of the source.
         src_stateid: StateId,
-        /// Who will read it.
+        /// The server that will read the source.
         destination_server: NetLoc<'a>,
     }
 }
@@ -114,11 +114,11 @@ xdr_struct! {
 xdr_struct! {
     /// COPY_NOTIFY4resok.
     pub struct NotifyResOk<'a> of "COPY_NOTIFY4resok" {
-        /// How long the destination has to begin.
+        /// The time that the destination has to begin.
         lease_time: NfsTime,
-        /// What it shall use.
+        /// The stateid that the destination uses.
         stateid: StateId,
-        /// Where it shall read.
+        /// The addresses from which the destination reads.
         source_server: List<'a, NetLoc<'a>>,
     }
 }
@@ -134,9 +134,9 @@ xdr_struct! {
 xdr_struct! {
     /// OFFLOAD_STATUS4resok.
     pub struct OffloadStatusResOk of "OFFLOAD_STATUS4resok" {
-        /// Bytes copied until now.
+        /// Number of bytes copied so far.
         count: u64,
-        /// The result; none while it goes on.
+        /// The result. None while the copy is in progress.
         complete: Option<NfsStat>,
     }
 }

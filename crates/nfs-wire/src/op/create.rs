@@ -1,11 +1,11 @@
-//! CREATE: make anything but a regular file (RFC 8881 18.4).
+//! CREATE: creates any object but a regular file (RFC 8881 18.4).
 
 use crate::attr::{Bitmap, Fattr};
 use crate::macros::{xdr_struct, xdr_union};
 use crate::types::{ChangeInfo, Component, SpecData};
 
 xdr_union! {
-    /// What to make (createtype4).
+    /// The type of the new object (createtype4).
     pub enum CreateType<'a> of "createtype4" {
         void {
             /// A directory.
@@ -20,11 +20,11 @@ xdr_union! {
             Blk(SpecData) = 3,
             /// A character device.
             Chr(SpecData) = 4,
-            /// A symbolic link and where it leads.
+            /// A symbolic link and its text.
             Lnk(&'a [u8]) = 5,
         }
         default
-        /// A kind that CREATE does not make: NFS4ERR_BADTYPE.
+        /// A type that CREATE does not create: NFS4ERR_BADTYPE.
         Other
     }
 }
@@ -32,7 +32,7 @@ xdr_union! {
 xdr_struct! {
     /// CREATE4args.
     pub struct Args<'a> of "CREATE4args" {
-        /// What to make.
+        /// The type of the object.
         objtype: CreateType<'a>,
         /// Its name.
         objname: Component<'a>,
@@ -44,9 +44,9 @@ xdr_struct! {
 xdr_struct! {
     /// CREATE4resok.
     pub struct ResOk of "CREATE4resok" {
-        /// The directory around the change.
+        /// The change attribute of the directory before and after.
         cinfo: ChangeInfo,
-        /// Which attributes were set.
+        /// The attributes that were set.
         attrset: Bitmap,
     }
 }

@@ -15,13 +15,13 @@ xdr_flags! {
 }
 
 xdr_struct! {
-    /// Bounds of a channel (channel_attrs4).
+    /// The attributes of a channel (channel_attrs4).
     pub struct ChannelAttrs of "channel_attrs4" {
-        /// Padding in front of data.
+        /// Padding before data, in bytes.
         headerpadsize: u32,
-        /// Longest request in bytes, with the headers of RPC.
+        /// Longest request in bytes, with the RPC headers.
         maxrequestsize: u32,
-        /// Longest reply in bytes, with the headers of RPC.
+        /// Longest reply in bytes, with the RPC headers.
         maxresponsesize: u32,
         /// Longest reply that is kept for a retry.
         maxresponsesize_cached: u32,
@@ -39,17 +39,17 @@ xdr_struct! {
     pub struct Args<'a> of "CREATE_SESSION4args" {
         /// The client.
         clientid: ClientId,
-        /// Its next number, for retries.
+        /// The sequence ID of the request.
         sequence: u32,
-        /// What is asked for.
+        /// The requested features.
         flags: SessionFlags,
-        /// Bounds from client to server.
+        /// The attributes of the fore channel, from client to server.
         fore_chan_attrs: ChannelAttrs,
-        /// Bounds from server to client.
+        /// The attributes of the back channel, from server to client.
         back_chan_attrs: ChannelAttrs,
         /// Program number of callbacks.
         cb_program: u32,
-        /// Ways to call, any of which will do.
+        /// The acceptable security parameters of callbacks. The server chooses one.
         sec_parms: List<'a, SecParms<'a>>,
     }
 }
@@ -59,13 +59,13 @@ xdr_struct! {
     pub struct ResOk of "CREATE_SESSION4resok" {
         /// The session.
         sessionid: SessionId,
-        /// The number of the request.
+        /// The sequence ID of the request.
         sequence: u32,
-        /// What was granted.
+        /// The granted features.
         flags: SessionFlags,
-        /// Bounds from client to server.
+        /// The attributes of the fore channel, from client to server.
         fore_chan_attrs: ChannelAttrs,
-        /// Bounds from server to client.
+        /// The attributes of the back channel, from server to client.
         back_chan_attrs: ChannelAttrs,
     }
 }

@@ -1,5 +1,5 @@
-//! Delegations without OPEN: DELEGPURGE, DELEGRETURN, WANT_DELEGATION and GET_DIR_DELEGATION (RFC 8881 18.5, 18.6,
-//! 18.49, 18.39).
+//! Delegations without OPEN: DELEGPURGE, DELEGRETURN, WANT_DELEGATION and GET_DIR_DELEGATION (RFC 8881 18.5,
+//! 18.6, 18.49, 18.39).
 
 use crate::attr::Bitmap;
 use crate::macros::{xdr_struct, xdr_union};
@@ -9,7 +9,7 @@ use crate::types::{ClientId, NfsTime, StateId, Verifier};
 xdr_struct! {
     /// DELEGPURGE4args.
     pub struct PurgeArgs of "DELEGPURGE4args" {
-        /// Not looked at in 4.1.
+        /// Ignored in 4.1.
         clientid: ClientId,
     }
 }
@@ -23,7 +23,7 @@ xdr_struct! {
 }
 
 xdr_union! {
-    /// Why the client may have a delegation (deleg_claim4).
+    /// The reason why the client asks for a delegation (deleg_claim4).
     pub enum DelegClaim of "deleg_claim4" {
         void {
             /// CLAIM_FH.
@@ -43,7 +43,7 @@ xdr_struct! {
     pub struct WantArgs of "WANT_DELEGATION4args" {
         /// OPEN4_SHARE_ACCESS_WANT_*.
         want: u32,
-        /// Why.
+        /// The claim.
         claim: DelegClaim,
     }
 }
@@ -51,17 +51,17 @@ xdr_struct! {
 xdr_struct! {
     /// GET_DIR_DELEGATION4args.
     pub struct DirArgs of "GET_DIR_DELEGATION4args" {
-        /// Whether to call when one can be had.
+        /// Whether the server should call when a delegation is available.
         signal_deleg_avail: bool,
-        /// What to notify about.
+        /// The requested notifications.
         notification_types: Bitmap,
-        /// How late changes of children may be told.
+        /// The most delay of notifications about attributes of children.
         child_attr_delay: NfsTime,
-        /// How late changes of the directory may be told.
+        /// The most delay of notifications about attributes of the directory.
         dir_attr_delay: NfsTime,
-        /// Which attributes of children.
+        /// The requested attributes of children.
         child_attributes: Bitmap,
-        /// Which attributes of the directory.
+        /// The requested attributes of the directory.
         dir_attributes: Bitmap,
     }
 }
@@ -69,15 +69,15 @@ xdr_struct! {
 xdr_struct! {
     /// GET_DIR_DELEGATION4resok.
     pub struct DirDelegation of "GET_DIR_DELEGATION4resok" {
-        /// As in READDIR.
+        /// The cookie verifier, as in READDIR.
         cookieverf: Verifier,
         /// The delegation.
         stateid: StateId,
-        /// What is notified about.
+        /// The granted notifications.
         notification: Bitmap,
-        /// Which attributes of children.
+        /// The attributes of children in notifications.
         child_attributes: Bitmap,
-        /// Which attributes of the directory.
+        /// The attributes of the directory in notifications.
         dir_attributes: Bitmap,
     }
 }
@@ -87,9 +87,9 @@ xdr_union! {
     pub enum DirResOk of "GET_DIR_DELEGATION4res_non_fatal" {
         void {}
         data {
-            /// It is granted.
+            /// The delegation is granted.
             Granted(DirDelegation) = 0,
-            /// It is not; whether the server will call.
+            /// The delegation is not available now. True if the server will call when it is.
             Unavail(bool) = 1,
         }
     }

@@ -22,7 +22,7 @@ xdr_struct! {
 xdr_struct! {
     /// RECLAIM_COMPLETE4args.
     pub struct ReclaimCompleteArgs of "RECLAIM_COMPLETE4args" {
-        /// Whether only the current file system is meant.
+        /// Whether the operation is about the current file system only.
         one_fs: bool,
     }
 }

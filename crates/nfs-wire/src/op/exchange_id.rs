@@ -1,4 +1,4 @@
-//! EXCHANGE_ID: client and server get to know each other (RFC 8881 18.35).
+//! EXCHANGE_ID: exchanges the identities of client and server (RFC 8881 18.35).
 
 use crate::attr::Bitmap;
 use crate::macros::{xdr_flags, xdr_struct, xdr_union};
@@ -15,7 +15,7 @@ xdr_flags! {
         USE_NON_PNFS = 0x0001_0000,
         USE_PNFS_MDS = 0x0002_0000,
         USE_PNFS_DS = 0x0004_0000,
-        /// The client means a client ID that is confirmed.
+        /// The request is about a client ID that is confirmed.
         UPD_CONFIRMED_REC_A = 0x4000_0000,
         /// The client ID is confirmed.
         CONFIRMED_R = 0x8000_0000,
@@ -23,71 +23,71 @@ xdr_flags! {
 }
 
 xdr_struct! {
-    /// Who the client is (client_owner4).
+    /// The identity of a client (client_owner4).
     pub struct ClientOwner<'a> of "client_owner4" {
-        /// Changes when the client began anew.
+        /// Changes when the client restarts.
         verifier: Verifier,
-        /// Stays the same.
+        /// Stays the same over restarts.
         ownerid: Identity<'a>,
     }
 }
 
 xdr_struct! {
-    /// Who the server is (server_owner4).
+    /// The identity of a server (server_owner4).
     pub struct ServerOwner<'a> of "server_owner4" {
-        /// Tells servers of one name apart that cannot share sessions.
+        /// Distinguishes servers of the same major ID that cannot share sessions.
         minor_id: u64,
-        /// The server.
+        /// Identifies the server.
         major_id: Identity<'a>,
     }
 }
 
 xdr_struct! {
-    /// Operations, by their numbers, that state protection is about (state_protect_ops4).
+    /// The operations, by number, that state protection covers (state_protect_ops4).
     pub struct ProtectOps of "state_protect_ops4" {
-        /// Only with the protecting credential.
+        /// Operations that require the protecting credential.
         must_enforce: Bitmap,
-        /// Also with the protecting credential.
+        /// Operations that the protecting credential may use too.
         must_allow: Bitmap,
     }
 }
 
 xdr_struct! {
-    /// How a client would like SSV (ssv_sp_parms4).
+    /// The client's parameters for SSV (ssv_sp_parms4).
     pub struct SsvParms<'a> of "ssv_sp_parms4" {
-        /// Which operations.
+        /// The covered operations.
         ops: ProtectOps,
         /// Object identifiers of hash algorithms.
         hash_algs: List<'a, &'a [u8]>,
         /// Object identifiers of encryption algorithms.
         encr_algs: List<'a, &'a [u8]>,
-        /// How many old SSVs stay valid.
+        /// Number of old SSVs that stay valid.
         window: u32,
-        /// Contexts wanted.
+        /// Number of requested contexts.
         num_gss_handles: u32,
     }
 }
 
 xdr_struct! {
-    /// How SSV is done (ssv_prot_info4).
+    /// The negotiated parameters of SSV (ssv_prot_info4).
     pub struct SsvInfo<'a> of "ssv_prot_info4" {
-        /// Which operations.
+        /// The covered operations.
         ops: ProtectOps,
         /// Index of the hash algorithm.
         hash_alg: u32,
         /// Index of the encryption algorithm.
         encr_alg: u32,
-        /// Bytes of the SSV.
+        /// Length of the SSV in bytes.
         ssv_len: u32,
-        /// How many old SSVs stay valid.
+        /// Number of old SSVs that stay valid.
         window: u32,
-        /// Contexts.
+        /// The contexts.
         handles: List<'a, &'a [u8]>,
     }
 }
 
 xdr_union! {
-    /// Who may change the client's state, as asked for (state_protect4_a).
+    /// The requested protection of the client's state (state_protect4_a).
     pub enum StateProtectArgs<'a> of "state_protect4_a" {
         void {
             /// SP4_NONE.
@@ -103,7 +103,7 @@ xdr_union! {
 }
 
 xdr_union! {
-    /// Who may change the client's state, as granted (state_protect4_r).
+    /// The granted protection of the client's state (state_protect4_r).
     pub enum StateProtectRes<'a> of "state_protect4_r" {
         void {
             /// SP4_NONE.
@@ -121,13 +121,13 @@ xdr_union! {
 xdr_struct! {
     /// EXCHANGE_ID4args.
     pub struct Args<'a> of "EXCHANGE_ID4args" {
-        /// Who the client is.
+        /// The identity of the client.
         clientowner: ClientOwner<'a>,
-        /// What it can and wants.
+        /// The capabilities and wishes of the client.
         flags: ExchangeFlags,
-        /// Who may change its state.
+        /// The requested protection of its state.
         state_protect: StateProtectArgs<'a>,
-        /// Who made it.
+        /// The implementation of the client.
         client_impl_id: Option<ImplId<'a>>,
     }
 }
@@ -137,17 +137,17 @@ xdr_struct! {
     pub struct ResOk<'a> of "EXCHANGE_ID4resok" {
         /// The client ID.
         clientid: ClientId,
-        /// The number that the next CREATE_SESSION has.
+        /// The sequence ID for the next CREATE_SESSION.
         sequenceid: u32,
-        /// What the server can and is.
+        /// The capabilities of the server, and the state of the client ID.
         flags: ExchangeFlags,
-        /// Who may change the client's state.
+        /// The granted protection of the client's state.
         state_protect: StateProtectRes<'a>,
-        /// Who the server is.
+        /// The identity of the server.
         server_owner: ServerOwner<'a>,
-        /// Where client IDs and filehandles mean the same.
+        /// The scope in which client IDs and filehandles have the same meaning.
         server_scope: Identity<'a>,
-        /// Who made the server.
+        /// The implementation of the server.
         server_impl_id: Option<ImplId<'a>>,
     }
 }

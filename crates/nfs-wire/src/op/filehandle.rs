@@ -1,5 +1,5 @@
-//! Filehandles: PUTFH and GETFH (RFC 8881 18.19 and 18.8). PUTPUBFH, PUTROOTFH, SAVEFH, RESTOREFH and LOOKUPP have
-//! neither arguments nor results.
+//! Filehandles: PUTFH and GETFH (RFC 8881 18.19 and 18.8). PUTPUBFH, PUTROOTFH, SAVEFH, RESTOREFH and LOOKUPP
+//! have neither arguments nor results.
 
 use crate::macros::xdr_struct;
 use crate::types::FileHandle;
@@ -7,7 +7,7 @@ use crate::types::FileHandle;
 xdr_struct! {
     /// PUTFH4args.
     pub struct PutArgs<'a> of "PUTFH4args" {
-        /// What becomes the current filehandle.
+        /// The new current filehandle.
         object: FileHandle<'a>,
     }
 }

@@ -1,4 +1,5 @@
-//! GETATTR, VERIFY and NVERIFY (RFC 8881 18.7, 18.31, 18.15). A server writes the result of GETATTR in place, with
+//! GETATTR, VERIFY and NVERIFY (RFC 8881 18.7, 18.31, 18.15). A server writes the result of GETATTR in place,
+//! with
 //! [`crate::attr::AttrWriter`].
 
 use crate::attr::{Bitmap, Fattr};
@@ -7,7 +8,7 @@ use crate::macros::xdr_struct;
 xdr_struct! {
     /// GETATTR4args.
     pub struct Args of "GETATTR4args" {
-        /// Which attributes.
+        /// The requested attributes.
         attr_request: Bitmap,
     }
 }
@@ -23,7 +24,7 @@ xdr_struct! {
 xdr_struct! {
     /// VERIFY4args and NVERIFY4args.
     pub struct VerifyArgs<'a> of "VERIFY4args" {
-        /// What they are compared with.
+        /// The attributes to compare with.
         obj_attributes: Fattr<'a>,
     }
 }

@@ -1,11 +1,11 @@
-//! IO_ADVISE: how a file will be used (RFC 7862 15.5).
+//! IO_ADVISE: hints about the future use of a file (RFC 7862 15.5).
 
 use crate::attr::Bitmap;
 use crate::macros::{xdr_enum, xdr_struct};
 use crate::types::StateId;
 
 xdr_enum! {
-    /// A hint; its number is its place in the bitmap (IO_ADVISE_type4).
+    /// A hint. Its number is its bit in the bitmap (IO_ADVISE_type4).
     pub enum Hint {
         Normal = 0,
         Sequential = 1,
@@ -24,11 +24,11 @@ xdr_enum! {
 xdr_struct! {
     /// IO_ADVISE4args.
     pub struct Args of "IO_ADVISE4args" {
-        /// Open, lock or delegation.
+        /// An open, lock or delegation.
         stateid: StateId,
-        /// Where the range begins.
+        /// Offset of the range.
         offset: u64,
-        /// Bytes of the range; zero means up to the end.
+        /// Bytes of the range. Zero means up to the end.
         count: u64,
         /// The hints.
         hints: Bitmap,

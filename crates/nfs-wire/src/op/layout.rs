@@ -1,5 +1,5 @@
-//! Parallel NFS: layouts and devices (RFC 8881 18.40 to 18.44, RFC 7862 15.6 and 15.7). Read whole, so that a server
-//! without layouts can say so and carry on.
+//! Parallel NFS: layouts and devices (RFC 8881 18.40 to 18.44, RFC 7862 15.6 and 15.7). Requests are parsed
+//! completely, so that a server without layouts can refuse them and continue.
 
 use crate::Malformed;
 use crate::attr::Bitmap;
@@ -15,19 +15,19 @@ xdr_struct! {
     pub struct DeviceInfoArgs of "GETDEVICEINFO4args" {
         /// The device.
         device_id: DeviceId,
-        /// Kind of layout.
+        /// The layout type.
         layout_type: LayoutType,
-        /// Longest answer in bytes.
+        /// Longest reply in bytes.
         maxcount: u32,
-        /// What to notify about.
+        /// The requested notifications.
         notify_types: Bitmap,
     }
 }
 
 xdr_struct! {
-    /// A device as its kind of layout describes it (device_addr4).
+    /// The description of a device for its layout type (device_addr4).
     pub struct DeviceAddr<'a> of "device_addr4" {
-        /// Kind of layout.
+        /// The layout type.
         layout_type: LayoutType,
         /// The description.
         addr_body: &'a [u8],
@@ -39,7 +39,7 @@ xdr_struct! {
     pub struct DeviceInfoResOk<'a> of "GETDEVICEINFO4resok" {
         /// The device.
         device_addr: DeviceAddr<'a>,
-        /// What is notified about.
+        /// The granted notifications.
         notification: Bitmap,
     }
 }
@@ -47,13 +47,13 @@ xdr_struct! {
 xdr_struct! {
     /// GETDEVICELIST4args.
     pub struct DeviceListArgs of "GETDEVICELIST4args" {
-        /// Kind of layout.
+        /// The layout type.
         layout_type: LayoutType,
-        /// Most devices wanted.
+        /// The most devices to return.
         maxdevices: u32,
-        /// Where to go on.
+        /// The cookie to continue at.
         cookie: u64,
-        /// As in READDIR.
+        /// The cookie verifier, as in READDIR.
         cookieverf: Verifier,
     }
 }
@@ -61,23 +61,23 @@ xdr_struct! {
 xdr_struct! {
     /// GETDEVICELIST4resok.
     pub struct DeviceListResOk<'a> of "GETDEVICELIST4resok" {
-        /// Where to go on.
+        /// The cookie to continue at.
         cookie: u64,
-        /// As in READDIR.
+        /// The cookie verifier, as in READDIR.
         cookieverf: Verifier,
         /// The devices.
         deviceid_list: List<'a, DeviceId>,
-        /// Whether these were the last.
+        /// Whether the list is complete.
         eof: bool,
     }
 }
 
 xdr_struct! {
-    /// What a client changed behind a layout (layoutupdate4).
+    /// The changes of a client under a layout (layoutupdate4).
     pub struct LayoutUpdate<'a> of "layoutupdate4" {
-        /// Kind of layout.
+        /// The layout type.
         update_type: LayoutType,
-        /// The change.
+        /// The changes.
         body: &'a [u8],
     }
 }
@@ -85,7 +85,7 @@ xdr_struct! {
 xdr_struct! {
     /// LAYOUTCOMMIT4args.
     pub struct CommitArgs<'a> of "LAYOUTCOMMIT4args" {
-        /// Where the range begins.
+        /// Offset of the range.
         offset: u64,
         /// Bytes of the range.
         length: u64,
@@ -95,9 +95,9 @@ xdr_struct! {
         stateid: StateId,
         /// Offset of the last byte written.
         last_write_offset: Option<u64>,
-        /// When it was written.
+        /// The time of that write.
         time_modify: Option<NfsTime>,
-        /// What changed.
+        /// The changes.
         layoutupdate: LayoutUpdate<'a>,
     }
 }
@@ -105,7 +105,7 @@ xdr_struct! {
 xdr_struct! {
     /// LAYOUTCOMMIT4resok.
     pub struct CommitResOk of "LAYOUTCOMMIT4resok" {
-        /// The size, when it changed.
+        /// The new size, if it has changed.
         newsize: Option<u64>,
     }
 }
@@ -113,21 +113,21 @@ xdr_struct! {
 xdr_struct! {
     /// LAYOUTGET4args.
     pub struct GetArgs of "LAYOUTGET4args" {
-        /// Whether to call when one can be had.
+        /// Whether the server should call when a layout is available.
         signal_layout_avail: bool,
-        /// Kind of layout.
+        /// The layout type.
         layout_type: LayoutType,
-        /// What for.
+        /// The I/O mode.
         iomode: LayoutIoMode,
-        /// Where the range begins.
+        /// Offset of the range.
         offset: u64,
         /// Bytes of the range.
         length: u64,
-        /// Bytes that it must have at least.
+        /// The least bytes of the range.
         minlength: u64,
         /// The open or layout.
         stateid: StateId,
-        /// Longest answer in bytes.
+        /// Longest reply in bytes.
         maxcount: u32,
     }
 }
@@ -135,13 +135,13 @@ xdr_struct! {
 xdr_struct! {
     /// One layout (layout4).
     pub struct Layout<'a> of "layout4" {
-        /// Where the range begins.
+        /// Offset of the range.
         offset: u64,
         /// Bytes of the range.
         length: u64,
-        /// What for.
+        /// The I/O mode.
         iomode: LayoutIoMode,
-        /// Kind of layout.
+        /// The layout type.
         content_type: LayoutType,
         /// The layout itself.
         content_body: &'a [u8],
@@ -151,9 +151,9 @@ xdr_struct! {
 xdr_struct! {
     /// LAYOUTGET4resok.
     pub struct GetResOk<'a> of "LAYOUTGET4resok" {
-        /// Whether CLOSE gives it back.
+        /// Whether CLOSE returns the layout.
         return_on_close: bool,
-        /// The layout's state.
+        /// The stateid of the layout.
         stateid: StateId,
         /// The layouts.
         layout: List<'a, Layout<'a>>,
@@ -161,30 +161,30 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// A layout of a file that is given back (layoutreturn_file4).
+    /// The layouts of a file that are returned (layoutreturn_file4).
     pub struct ReturnFile<'a> of "layoutreturn_file4" {
-        /// Where the range begins.
+        /// Offset of the range.
         offset: u64,
         /// Bytes of the range.
         length: u64,
         /// The layout.
         stateid: StateId,
-        /// What its kind says about it.
+        /// The part that depends on the layout type.
         body: &'a [u8],
     }
 }
 
 xdr_union! {
-    /// Which layouts are given back (layoutreturn4).
+    /// The layouts that are returned (layoutreturn4).
     pub enum Return<'a> of "layoutreturn4" {
         void {
-            /// All of a file system.
+            /// All layouts of a file system.
             Fsid = 2,
-            /// All.
+            /// All layouts.
             All = 3,
         }
         data {
-            /// One file's.
+            /// The layouts of one file.
             File(ReturnFile<'a>) = 1,
         }
     }
@@ -195,31 +195,31 @@ xdr_struct! {
     pub struct ReturnArgs<'a> of "LAYOUTRETURN4args" {
         /// Whether it is a reclaim.
         reclaim: bool,
-        /// Kind of layout.
+        /// The layout type.
         layout_type: LayoutType,
-        /// What for.
+        /// The I/O mode.
         iomode: LayoutIoMode,
-        /// Which.
+        /// The layouts that are returned.
         layoutreturn: Return<'a>,
     }
 }
 
 xdr_struct! {
-    /// What is left.
+    /// The rest of the layout.
     pub struct ReturnResOk of "LAYOUTRETURN4res" {
-        /// The layout's state; none when nothing is left of it.
+        /// The stateid of the layout. None if nothing is left of it.
         stateid: Option<StateId>,
     }
 }
 
 xdr_struct! {
-    /// What went wrong with a device (device_error4).
+    /// An error of a device (device_error4).
     pub struct DeviceError of "device_error4" {
         /// The device.
         deviceid: DeviceId,
-        /// What went wrong.
+        /// The error.
         status: NfsStat,
-        /// In which operation.
+        /// The operation that failed.
         opnum: u32,
     }
 }
@@ -227,23 +227,23 @@ xdr_struct! {
 xdr_struct! {
     /// LAYOUTERROR4args.
     pub struct ErrorArgs<'a> of "LAYOUTERROR4args" {
-        /// Where the range begins.
+        /// Offset of the range.
         offset: u64,
         /// Bytes of the range.
         length: u64,
         /// The layout.
         stateid: StateId,
-        /// What went wrong.
+        /// The errors.
         errors: List<'a, DeviceError>,
     }
 }
 
 xdr_struct! {
-    /// How much was read or written (io_info4).
+    /// An amount of I/O (io_info4).
     pub struct IoInfo of "io_info4" {
-        /// Operations.
+        /// Number of operations.
         count: u64,
-        /// Bytes.
+        /// Number of bytes.
         bytes: u64,
     }
 }
@@ -251,19 +251,19 @@ xdr_struct! {
 xdr_struct! {
     /// LAYOUTSTATS4args.
     pub struct StatsArgs<'a> of "LAYOUTSTATS4args" {
-        /// Where the range begins.
+        /// Offset of the range.
         offset: u64,
         /// Bytes of the range.
         length: u64,
         /// The layout.
         stateid: StateId,
-        /// What was read.
+        /// The reads.
         read: IoInfo,
-        /// What was written.
+        /// The writes.
         write: IoInfo,
         /// The device.
         deviceid: DeviceId,
-        /// What its kind says about it.
+        /// The part that depends on the layout type.
         layoutupdate: LayoutUpdate<'a>,
     }
 }
@@ -273,11 +273,11 @@ macro_rules! with_one_more {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum $name<'a> {
-            /// It is granted.
+            /// The request is granted.
             Ok($ok),
             #[doc = concat!("NFS4ERR_ with the name `", stringify!($status), "`, and what comes with it.")]
             $other($ty),
-            /// Anything else.
+            /// Any other status.
             Failed(NfsStat),
         }
 

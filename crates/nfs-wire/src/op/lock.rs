@@ -4,42 +4,42 @@ use crate::Malformed;
 use crate::macros::{xdr_struct, xdr_union};
 use crate::op::outcome::Outcome;
 use crate::status::NfsStat;
-use crate::types::{LockType, Owner, StateId};
+use crate::types::{LockType, StateId, StateOwner};
 use crate::xdr::{Decode, Encode};
 use wire::Cursor;
 
 xdr_struct! {
-    /// A lock-owner's first lock in an open (open_to_lock_owner4).
+    /// A lock-owner's first lock under an open (open_to_lock_owner4).
     pub struct OpenToLockOwner<'a> of "open_to_lock_owner4" {
-        /// Not looked at in 4.1.
+        /// Ignored in 4.1.
         open_seqid: u32,
         /// The open.
         open_stateid: StateId,
-        /// Not looked at in 4.1.
+        /// Ignored in 4.1.
         lock_seqid: u32,
         /// The lock-owner.
-        lock_owner: Owner<'a>,
+        lock_owner: StateOwner<'a>,
     }
 }
 
 xdr_struct! {
     /// A lock-owner's further lock (exist_lock_owner4).
     pub struct ExistLockOwner of "exist_lock_owner4" {
-        /// Its locks in this file.
+        /// The lock stateid of the file.
         lock_stateid: StateId,
-        /// Not looked at in 4.1.
+        /// Ignored in 4.1.
         lock_seqid: u32,
     }
 }
 
 xdr_union! {
-    /// Who locks (locker4).
+    /// The lock-owner of a request (locker4).
     pub enum Locker<'a> of "locker4" {
         void {}
         data {
-            /// One who holds locks of this file.
+            /// A lock-owner with a lock stateid of this file.
             Existing(ExistLockOwner) = 0,
-            /// One who does not yet.
+            /// A lock-owner without one.
             New(OpenToLockOwner<'a>) = 1,
         }
     }
@@ -48,57 +48,57 @@ xdr_union! {
 xdr_struct! {
     /// LOCK4args.
     pub struct Args<'a> of "LOCK4args" {
-        /// Kind of the lock.
+        /// The type of the lock.
         locktype: LockType,
-        /// Whether it was held before the server began anew.
+        /// Whether it reclaims a lock from before a restart of the server.
         reclaim: bool,
-        /// Where the range begins.
+        /// Offset of the range.
         offset: u64,
-        /// Bytes of the range; all ones means up to the end.
+        /// Bytes of the range. All ones means up to the end.
         length: u64,
-        /// Who locks.
+        /// The lock-owner.
         locker: Locker<'a>,
     }
 }
 
 xdr_struct! {
-    /// The lock in the way (LOCK4denied).
+    /// The lock in conflict (LOCK4denied).
     pub struct Denied<'a> of "LOCK4denied" {
-        /// Where its range begins.
+        /// Offset of its range.
         offset: u64,
         /// Bytes of its range.
         length: u64,
-        /// Its kind.
+        /// The type of the lock.
         locktype: LockType,
-        /// Whose it is.
-        owner: Owner<'a>,
+        /// Its owner.
+        owner: StateOwner<'a>,
     }
 }
 
 xdr_struct! {
     /// LOCKT4args.
     pub struct TestArgs<'a> of "LOCKT4args" {
-        /// Kind of the lock.
+        /// The type of the lock.
         locktype: LockType,
-        /// Where the range begins.
+        /// Offset of the range.
         offset: u64,
         /// Bytes of the range.
         length: u64,
-        /// Who would lock.
-        owner: Owner<'a>,
+        /// The lock-owner.
+        owner: StateOwner<'a>,
     }
 }
 
 xdr_struct! {
     /// LOCKU4args.
     pub struct UnlockArgs of "LOCKU4args" {
-        /// Kind of the lock.
+        /// The type of the lock.
         locktype: LockType,
-        /// Not looked at in 4.1.
+        /// Ignored in 4.1.
         seqid: u32,
-        /// The lock-owner's locks.
+        /// The lock stateid.
         lock_stateid: StateId,
-        /// Where the range begins.
+        /// Offset of the range.
         offset: u64,
         /// Bytes of the range.
         length: u64,
@@ -108,7 +108,7 @@ xdr_struct! {
 xdr_struct! {
     /// LOCK4resok and LOCKU4res.
     pub struct ResOk of "LOCK4resok" {
-        /// The lock-owner's locks in this file.
+        /// The lock stateid of the file.
         lock_stateid: StateId,
     }
 }
@@ -116,11 +116,11 @@ xdr_struct! {
 /// LOCK4res with [`ResOk`], LOCKT4res with nothing in its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Res<'a, T> {
-    /// Locked, or free.
+    /// The range was locked, or would be granted.
     Ok(T),
     /// NFS4ERR_DENIED.
     Denied(Denied<'a>),
-    /// Anything else.
+    /// Any other status.
     Failed(NfsStat),
 }
 

@@ -1,8 +1,8 @@
-//! Arguments and results of every operation, and the table that leads from their numbers to them.
+//! Arguments and results of every operation, and the table from their numbers to them.
 //!
-//! There is one module for each operation or family. [`Args`] is an operation that is asked for, [`Res`] what became
-//! of one; [`OpNum`] are the numbers. Most results are `Result<ResOk, NfsStat>`; those that carry more are enums of
-//! their own, and [`Outcome`] is what they have in common.
+//! There is one module for each operation or family. [`Args`] are the arguments of an operation, [`Res`] its
+//! result, and [`OpNum`] its number. Most results are `Result<ResOk, NfsStat>`. Results with more cases are
+//! enums of their own, and [`Outcome`] is their common interface.
 
 pub mod access;
 pub mod allocate;
@@ -57,7 +57,7 @@ macro_rules! operations {
         }
 
         impl $nums {
-            /// The name of the operation in its RFC; none when it is unknown.
+            /// The name of the operation in its RFC. None if it is unknown.
             #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 match self {
@@ -78,12 +78,12 @@ macro_rules! operations {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum $args<'a> {
             $(#[doc = concat!($rfc, ".")] $variant $(($arg))?,)*
-            /// A number that no operation has. Where its arguments end cannot be known.
+            /// A number that no operation has. The end of its arguments is unknown.
             Illegal(u32),
         }
 
         impl<'a> $args<'a> {
-            /// Its number.
+            /// The number of the operation.
             #[inline]
             #[must_use]
             pub const fn number(&self) -> $nums {
@@ -122,7 +122,7 @@ macro_rules! operations {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum $results<'a> {
             $(#[doc = concat!("Of ", $rfc, ".")] $variant($res),)*
-            /// Of a number that no operation has.
+            /// The result for a number that no operation has.
             Illegal(NfsStat),
         }
 
@@ -136,7 +136,7 @@ macro_rules! operations {
                 }
             }
 
-            /// Its status.
+            /// The status of the operation.
             #[must_use]
             pub fn status(&self) -> NfsStat {
                 match self {
@@ -147,7 +147,7 @@ macro_rules! operations {
         }
 
         impl $crate::xdr::Encode for $results<'_> {
-            /// Appends number, status and what comes with it.
+            /// Appends the number, the status and the rest of the result.
             fn encode(&self, out: &mut Vec<u8>) {
                 match self {
                     $($results::$variant(result) => {
@@ -162,7 +162,8 @@ macro_rules! operations {
         }
 
         impl<'a> $crate::xdr::Decode<'a> for $results<'a> {
-            /// Reads number, status and what comes with it. A number that no operation has is malformed.
+            /// Reads the number, the status and the rest of the result. A number that no operation has is
+            /// malformed.
             fn decode(r: &mut Cursor<'a>) -> Result<Self, Malformed> {
                 let number = u32::decode(r).map_err(|e| e.within("resop", "number"))?;
                 let status = NfsStat::decode(r).map_err(|e| e.within("resop", "status"))?;
@@ -190,24 +191,24 @@ macro_rules! operations {
 
 pub(crate) use operations;
 
-/// An operation of one of the two programs, as [`crate::compound::Operations`] reads it.
+/// An operation of one of the two programs, for [`crate::compound::Operations`].
 pub trait Operation<'a>: Decode<'a> {
-    /// One that the program does not have.
+    /// An operation that the program does not have.
     fn illegal(number: u32) -> Self;
 
     /// Whether the program has operation `number` in `minor_version`.
     fn is_known(number: u32, minor_version: u32) -> bool;
 }
 
-/// OP_ILLEGAL and OP_CB_ILLEGAL: the number in the reply to one that no operation has.
+/// OP_ILLEGAL and OP_CB_ILLEGAL: the number in the reply to an operation that does not exist.
 pub(crate) const ILLEGAL: u32 = 10044;
 
 operations! {
     /// Numbers of operations (nfs_opnum4).
     OpNum;
-    /// An operation that is asked for (nfs_argop4).
+    /// The arguments of an operation (nfs_argop4).
     Args;
-    /// What became of an operation (nfs_resop4).
+    /// The result of an operation (nfs_resop4).
     Res;
     Access = 3, "ACCESS": (access::Args) -> Result<access::ResOk, NfsStat>;
     Close = 4, "CLOSE": (close::Args) -> Result<close::ResOk, NfsStat>;
@@ -250,12 +251,15 @@ operations! {
     BindConnToSession = 41, "BIND_CONN_TO_SESSION": (bind_conn_to_session::Args)
         -> Result<bind_conn_to_session::ResOk, NfsStat>;
     ExchangeId = 42, "EXCHANGE_ID": (exchange_id::Args<'a>) -> Result<exchange_id::ResOk<'a>, NfsStat>;
-    CreateSession = 43, "CREATE_SESSION": (create_session::Args<'a>) -> Result<create_session::ResOk, NfsStat>;
+    CreateSession = 43, "CREATE_SESSION": (create_session::Args<'a>)
+        -> Result<create_session::ResOk, NfsStat>;
     DestroySession = 44, "DESTROY_SESSION": (destroy::SessionArgs) -> Plain;
     FreeStateId = 45, "FREE_STATEID": (stateid::FreeArgs) -> Plain;
-    GetDirDelegation = 46, "GET_DIR_DELEGATION": (delegation::DirArgs) -> Result<delegation::DirResOk, NfsStat>;
+    GetDirDelegation = 46, "GET_DIR_DELEGATION": (delegation::DirArgs)
+        -> Result<delegation::DirResOk, NfsStat>;
     GetDeviceInfo = 47, "GETDEVICEINFO": (layout::DeviceInfoArgs) -> layout::DeviceInfoRes<'a>;
-    GetDeviceList = 48, "GETDEVICELIST": (layout::DeviceListArgs) -> Result<layout::DeviceListResOk<'a>, NfsStat>;
+    GetDeviceList = 48, "GETDEVICELIST": (layout::DeviceListArgs)
+        -> Result<layout::DeviceListResOk<'a>, NfsStat>;
     LayoutCommit = 49, "LAYOUTCOMMIT": (layout::CommitArgs<'a>) -> Result<layout::CommitResOk, NfsStat>;
     LayoutGet = 50, "LAYOUTGET": (layout::GetArgs) -> layout::GetRes<'a>;
     LayoutReturn = 51, "LAYOUTRETURN": (layout::ReturnArgs<'a>) -> Result<layout::ReturnResOk, NfsStat>;
@@ -286,8 +290,8 @@ operations! {
 }
 
 impl OpNum {
-    /// Whether the operation is known in `minor_version`. One that is only of 4.0 is known in 4.1 too, where the
-    /// answer to it is NFS4ERR_NOTSUPP.
+    /// Whether the operation is known in `minor_version`. Operations of 4.0 only are known in 4.1 too, where
+    /// the reply to them is NFS4ERR_NOTSUPP.
     #[must_use]
     pub const fn is_known_in(self, minor_version: u32) -> bool {
         let number = self.get();

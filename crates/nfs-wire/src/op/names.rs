@@ -1,5 +1,5 @@
-//! Operations on names: LOOKUP, LINK, REMOVE, RENAME, READLINK, OPENATTR (RFC 8881 18.13, 18.9, 18.25, 18.26, 18.24,
-//! 18.17).
+//! Operations on names: LOOKUP, LINK, REMOVE, RENAME, READLINK, OPENATTR (RFC 8881 18.13, 18.9, 18.25, 18.26,
+//! 18.24, 18.17).
 
 use crate::macros::xdr_struct;
 use crate::types::{ChangeInfo, Component};
@@ -23,7 +23,7 @@ xdr_struct! {
 xdr_struct! {
     /// LINK4resok and REMOVE4resok.
     pub struct Changed of "LINK4resok" {
-        /// The directory around the change.
+        /// The change attribute of the directory before and after.
         cinfo: ChangeInfo,
     }
 }
@@ -41,7 +41,7 @@ xdr_struct! {
     pub struct RenameArgs<'a> of "RENAME4args" {
         /// A name in the saved directory.
         oldname: Component<'a>,
-        /// What it becomes in the current directory.
+        /// The new name in the current directory.
         newname: Component<'a>,
     }
 }
@@ -49,9 +49,9 @@ xdr_struct! {
 xdr_struct! {
     /// RENAME4resok.
     pub struct RenameResOk of "RENAME4resok" {
-        /// The saved directory around the change.
+        /// The change attribute of the saved directory before and after.
         source_cinfo: ChangeInfo,
-        /// The current directory around the change.
+        /// The change attribute of the current directory before and after.
         target_cinfo: ChangeInfo,
     }
 }
@@ -59,7 +59,7 @@ xdr_struct! {
 xdr_struct! {
     /// READLINK4resok.
     pub struct ReadlinkResOk<'a> of "READLINK4resok" {
-        /// Where the link leads.
+        /// The text of the link.
         link: &'a [u8],
     }
 }
@@ -67,7 +67,7 @@ xdr_struct! {
 xdr_struct! {
     /// OPENATTR4args.
     pub struct OpenattrArgs of "OPENATTR4args" {
-        /// Whether to make the directory.
+        /// Whether to create the directory.
         createdir: bool,
     }
 }

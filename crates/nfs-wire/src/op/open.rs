@@ -2,13 +2,13 @@
 
 use crate::attr::{Ace, Bitmap, Fattr};
 use crate::macros::{xdr_enum, xdr_flags, xdr_struct, xdr_union};
-use crate::types::{ChangeInfo, Component, Owner, StateId, Verifier};
+use crate::types::{ChangeInfo, Component, StateId, StateOwner, Verifier};
 
-/// The bits of `share_access` that say which delegation is wanted; what they hold is one of `WANT_*`.
+/// The bits of `share_access` for the wanted delegation. They hold one of `WANT_*`.
 pub const WANT_DELEG_MASK: u32 = 0xff00;
 
 xdr_flags! {
-    /// `share_access`: what the open is for, and in its upper bits what delegation is wanted.
+    /// `share_access`: the access of the open, and in the upper bits the wanted delegation.
     pub struct ShareAccess {
         READ = 0x0000_0001,
         WRITE = 0x0000_0002,
@@ -20,7 +20,7 @@ xdr_flags! {
         WANT_CANCEL = 0x0000_0500,
         WANT_SIGNAL_DELEG_WHEN_RESRC_AVAIL = 0x0001_0000,
         WANT_PUSH_DELEG_WHEN_UNCONTENDED = 0x0002_0000,
-        /// With a delegation to write the client keeps the times (RFC 9754).
+        /// The holder of a write delegation keeps the times (RFC 9754).
         WANT_DELEG_TIMESTAMPS = 0x0010_0000,
         /// Either an open or a delegation is enough (RFC 9754).
         WANT_OPEN_XOR_DELEGATION = 0x0020_0000,
@@ -28,7 +28,7 @@ xdr_flags! {
 }
 
 xdr_flags! {
-    /// `share_deny`: what others may not do meanwhile.
+    /// `share_deny`: the access that is denied to others.
     pub struct ShareDeny {
         READ = 0x0000_0001,
         WRITE = 0x0000_0002,
@@ -47,15 +47,15 @@ xdr_struct! {
 }
 
 xdr_union! {
-    /// How to make a file (createhow4).
+    /// The method for creating a file (createhow4).
     pub enum CreateHow<'a> of "createhow4" {
         void {}
         data {
-            /// Open it when it is there.
+            /// An existing file is opened.
             Unchecked(Fattr<'a>) = 0,
-            /// It may not be there.
+            /// The file must not exist.
             Guarded(Fattr<'a>) = 1,
-            /// It may not be there, unless a retry has made it.
+            /// The file must not exist, unless the request is a retry.
             Exclusive(Verifier) = 2,
             /// The same, with attributes.
             Exclusive41(CreateVerfAttr<'a>) = 3,
@@ -64,21 +64,21 @@ xdr_union! {
 }
 
 xdr_union! {
-    /// Whether to make a file (openflag4).
+    /// Whether to create a file (openflag4).
     pub enum OpenHow<'a> of "openflag4" {
         void {
-            /// It must be there.
+            /// The file must exist.
             NoCreate = 0,
         }
         data {
-            /// Make it.
+            /// The file is created if it does not exist.
             Create(CreateHow<'a>) = 1,
         }
     }
 }
 
 xdr_enum! {
-    /// Kind of a delegation (open_delegation_type4).
+    /// The type of a delegation (open_delegation_type4).
     pub enum DelegationType {
         None = 0,
         Read = 1,
@@ -94,28 +94,29 @@ xdr_struct! {
     pub struct DelegateCur<'a> of "open_claim_delegate_cur4" {
         /// The delegation.
         delegate_stateid: StateId,
-        /// Name in the current directory.
+        /// The name in the current directory.
         file: Component<'a>,
     }
 }
 
 xdr_union! {
-    /// What is opened, and why (open_claim4).
+    /// The file to open, and the claim to it (open_claim4).
     pub enum Claim<'a> of "open_claim4" {
         void {
             /// The current filehandle.
             Fh = 4,
-            /// The current filehandle, under a delegation from before the client began anew.
+            /// The current filehandle, under a delegation from before a restart of the client.
             DelegPrevFh = 6,
         }
         data {
             /// A name in the current directory.
             Null(Component<'a>) = 0,
-            /// The current filehandle, open before the server began anew; the delegation held.
+            /// The current filehandle, open before a restart of the server; with the delegation that was
+            /// held.
             Previous(DelegationType) = 1,
             /// A name, under a delegation.
             DelegateCur(DelegateCur<'a>) = 2,
-            /// A name, under a delegation from before the client began anew.
+            /// A name, under a delegation from before a restart of the client.
             DelegatePrev(Component<'a>) = 3,
             /// The current filehandle, under this delegation.
             DelegCurFh(StateId) = 5,
@@ -126,17 +127,17 @@ xdr_union! {
 xdr_struct! {
     /// OPEN4args.
     pub struct Args<'a> of "OPEN4args" {
-        /// Not looked at in 4.1.
+        /// Ignored in 4.1.
         seqid: u32,
-        /// What for.
+        /// The access of the open.
         share_access: ShareAccess,
-        /// What others may not do.
+        /// The access that is denied to others.
         share_deny: ShareDeny,
-        /// Who opens.
-        owner: Owner<'a>,
-        /// Whether to make the file.
+        /// The open-owner.
+        owner: StateOwner<'a>,
+        /// Whether to create the file.
         openhow: OpenHow<'a>,
-        /// What is opened.
+        /// The file to open.
         claim: Claim<'a>,
     }
 }
@@ -144,21 +145,21 @@ xdr_struct! {
 xdr_struct! {
     /// A limit in blocks (nfs_modified_limit4).
     pub struct ModifiedLimit of "nfs_modified_limit4" {
-        /// How many.
+        /// Number of blocks.
         num_blocks: u32,
-        /// Of which size.
+        /// Size of a block in bytes.
         bytes_per_block: u32,
     }
 }
 
 xdr_union! {
-    /// Up to where the holder of a WRITE delegation may write without asking (nfs_space_limit4).
+    /// The limit up to which the holder of a WRITE delegation may write without asking (nfs_space_limit4).
     pub enum SpaceLimit of "nfs_space_limit4" {
         void {}
         data {
-            /// Size of the file.
+            /// The size of the file.
             Size(u64) = 1,
-            /// Blocks.
+            /// A number of blocks.
             Blocks(ModifiedLimit) = 2,
         }
     }
@@ -171,7 +172,7 @@ xdr_struct! {
         stateid: StateId,
         /// Whether it is recalled at once.
         recall: bool,
-        /// Who may open without asking.
+        /// The users that may open the file without asking the server.
         permissions: Ace<'a>,
     }
 }
@@ -183,15 +184,15 @@ xdr_struct! {
         stateid: StateId,
         /// Whether it is recalled at once.
         recall: bool,
-        /// Up to where.
+        /// The limit for writing.
         space_limit: SpaceLimit,
-        /// Who may open without asking.
+        /// The users that may open the file without asking the server.
         permissions: Ace<'a>,
     }
 }
 
 xdr_union! {
-    /// Why there is no delegation (open_none_delegation4, why_no_delegation4).
+    /// The reason why there is no delegation (open_none_delegation4, why_no_delegation4).
     pub enum WhyNone of "open_none_delegation4" {
         void {
             /// None was wanted.
@@ -204,15 +205,15 @@ xdr_union! {
             NotSuppUpgrade = 5,
             /// A WRITE delegation cannot become a READ delegation.
             NotSuppDowngrade = 6,
-            /// The want was taken back.
+            /// The request for a delegation was cancelled.
             Cancelled = 7,
             /// It is a directory.
             IsDir = 8,
         }
         data {
-            /// Others use the file; whether the server will push one.
+            /// Others use the file. True if the server will push a delegation later.
             Contention(bool) = 1,
-            /// The server has no room; whether it will call.
+            /// The server lacks resources. True if the server will call later.
             Resource(bool) = 2,
         }
         default
@@ -222,10 +223,10 @@ xdr_union! {
 }
 
 xdr_union! {
-    /// The delegation that came with an OPEN, or why there is none (open_delegation4).
+    /// The delegation that came with an OPEN, or the reason why there is none (open_delegation4).
     pub enum Delegation<'a> of "open_delegation4" {
         void {
-            /// None, and no reason.
+            /// No delegation, without a reason.
             None = 0,
         }
         data {
@@ -233,9 +234,9 @@ xdr_union! {
             Read(ReadDelegation<'a>) = 1,
             /// A WRITE delegation.
             Write(WriteDelegation<'a>) = 2,
-            /// None, and why.
+            /// No delegation, with the reason.
             NoneExt(WhyNone) = 3,
-            /// A READ delegation whose holder keeps the time of access (RFC 9754).
+            /// A READ delegation whose holder keeps the access time (RFC 9754).
             ReadAttrs(ReadDelegation<'a>) = 4,
             /// A WRITE delegation whose holder keeps the times (RFC 9754).
             WriteAttrs(WriteDelegation<'a>) = 5,
@@ -244,18 +245,18 @@ xdr_union! {
 }
 
 xdr_struct! {
-    /// The arguments of OPEN that a server takes (open_arguments4), by the numbers of RFC 9754 3.1. These are those of the values, and
-    /// those of the bits of `share_access` from 16 on.
+    /// The arguments of OPEN that a server supports (open_arguments4), by the numbers of RFC 9754 3.1. Those
+    /// are the numbers of the values, and from 16 on the numbers of the bits of `share_access`.
     pub struct OpenArguments of "open_arguments4" {
-        /// For what.
+        /// The supported access.
         share_access: Bitmap,
         /// The access that may be denied.
         share_deny: Bitmap,
-        /// The wishes about delegations that may be told.
+        /// The supported requests for delegations.
         share_access_want: Bitmap,
-        /// Why something is opened.
+        /// The supported claims.
         open_claim: Bitmap,
-        /// How something is made.
+        /// The supported methods of creation.
         create_mode: Bitmap,
     }
 }
@@ -275,11 +276,11 @@ xdr_struct! {
     pub struct ResOk<'a> of "OPEN4resok" {
         /// The open.
         stateid: StateId,
-        /// The directory around the change.
+        /// The change attribute of the directory before and after.
         cinfo: ChangeInfo,
-        /// What holds for the open.
+        /// The properties of the open.
         rflags: ResultFlags,
-        /// Which attributes were set.
+        /// The attributes that were set.
         attrset: Bitmap,
         /// The delegation.
         delegation: Delegation<'a>,
@@ -291,11 +292,11 @@ xdr_struct! {
     pub struct DowngradeArgs of "OPEN_DOWNGRADE4args" {
         /// The open.
         open_stateid: StateId,
-        /// Not looked at in 4.1.
+        /// Ignored in 4.1.
         seqid: u32,
-        /// What it is for from now on.
+        /// The new access of the open.
         share_access: ShareAccess,
-        /// What others may not do from now on.
+        /// The access that is denied to others from now on.
         share_deny: ShareDeny,
     }
 }

@@ -1,4 +1,4 @@
-//! What the results of all operations have in common.
+//! The common interface of all operations' results.
 
 use wire::Cursor;
 
@@ -6,18 +6,18 @@ use crate::Malformed;
 use crate::status::NfsStat;
 use crate::xdr::{Decode, Encode};
 
-/// The result of an operation: a status, and what comes with that status.
+/// The result of an operation: a status, and the data that belongs to that status.
 pub trait Outcome<'d>: Sized {
     /// The status.
     fn status(&self) -> NfsStat;
 
-    /// Appends what comes behind the status.
+    /// Appends the data after the status.
     fn encode_rest(&self, out: &mut Vec<u8>);
 
-    /// Reads what comes behind `status`.
+    /// Reads the data after `status`.
     ///
     /// # Errors
-    /// [`Malformed`] when it is not what belongs there.
+    /// [`Malformed`] if the data is not valid for the status.
     fn decode_rest(status: NfsStat, r: &mut Cursor<'d>) -> Result<Self, Malformed>;
 }
 
@@ -37,5 +37,5 @@ impl<'d, T: Encode + Decode<'d>> Outcome<'d> for Result<T, NfsStat> {
     }
 }
 
-/// A result whose operation has none beside the status.
+/// A result that consists of the status only.
 pub type Plain = Result<(), NfsStat>;

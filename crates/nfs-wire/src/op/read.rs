@@ -1,4 +1,5 @@
-//! READ (RFC 8881 18.22). A server writes the result in place: [`crate::compound::ReplyWriter::begin_read`] and
+//! READ (RFC 8881 18.22). A server writes the result in place: [`crate::compound::ReplyWriter::begin_read`]
+//! and
 //! [`crate::compound::ReplyWriter::attach_read`].
 
 use crate::macros::xdr_struct;
@@ -7,11 +8,11 @@ use crate::types::StateId;
 xdr_struct! {
     /// READ4args.
     pub struct Args of "READ4args" {
-        /// Open, lock, delegation or a special one.
+        /// An open, lock, delegation or special stateid.
         stateid: StateId,
-        /// Where to begin.
+        /// The offset of the first byte.
         offset: u64,
-        /// Most bytes wanted.
+        /// The most bytes to read.
         count: u32,
     }
 }
@@ -21,7 +22,7 @@ xdr_struct! {
     pub struct ResOk<'a> of "READ4resok" {
         /// Whether the data reaches the end of the file.
         eof: bool,
-        /// What was read.
+        /// The data.
         data: &'a [u8],
     }
 }

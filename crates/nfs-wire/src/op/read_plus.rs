@@ -7,11 +7,11 @@ use crate::xdr::List;
 xdr_struct! {
     /// READ_PLUS4args.
     pub struct Args of "READ_PLUS4args" {
-        /// Open, lock, delegation or a special one.
+        /// An open, lock, delegation or special stateid.
         stateid: StateId,
-        /// Where to begin.
+        /// The offset of the first byte.
         offset: u64,
-        /// Most bytes wanted.
+        /// The most bytes to read.
         count: u32,
     }
 }
@@ -19,7 +19,7 @@ xdr_struct! {
 xdr_struct! {
     /// A piece of data (data4).
     pub struct Data<'a> of "data4" {
-        /// Where it begins.
+        /// The offset of the data.
         offset: u64,
         /// The bytes.
         data: &'a [u8],
@@ -29,9 +29,9 @@ xdr_struct! {
 xdr_struct! {
     /// A hole (data_info4).
     pub struct Hole of "data_info4" {
-        /// Where it begins.
+        /// The offset of the hole.
         offset: u64,
-        /// Its bytes.
+        /// Length of the hole in bytes.
         length: u64,
     }
 }
@@ -41,9 +41,9 @@ xdr_union! {
     pub enum Content<'a> of "read_plus_content" {
         void {}
         data {
-            /// Bytes.
+            /// Data.
             Data(Data<'a>) = 0,
-            /// Zeros that take no room.
+            /// Zeros that take no storage.
             Hole(Hole) = 1,
         }
     }

@@ -12,23 +12,23 @@ use wire::Cursor;
 xdr_struct! {
     /// READDIR4args.
     pub struct Args of "READDIR4args" {
-        /// Where to go on; zero at first, 1 and 2 are never used.
+        /// The cookie to continue at. Zero at first; 1 and 2 are never used.
         cookie: u64,
-        /// What came with `cookie`.
+        /// The verifier that came with `cookie`.
         cookieverf: Verifier,
-        /// Most bytes of names and cookies; a hint.
+        /// The most bytes of names and cookies, as a hint.
         dircount: u32,
         /// Longest READDIR4resok in bytes.
         maxcount: u32,
-        /// Which attributes of each entry.
+        /// The requested attributes of each entry.
         attr_request: Bitmap,
     }
 }
 
 xdr_struct! {
     /// One entry of a directory (entry4).
-    pub struct Entry<'a> of "entry4" {
-        /// Where to go on behind it.
+    pub struct ReaddirEntry<'a> of "entry4" {
+        /// The cookie to continue at after this entry.
         cookie: u64,
         /// Its name.
         name: Component<'a>,
@@ -37,31 +37,31 @@ xdr_struct! {
     }
 }
 
-/// The entries of a reply: a chain, each behind a word that says that it is there.
+/// The entries of a reply: a chain. Each entry follows a word that announces it.
 #[derive(Clone, Copy)]
-pub struct Entries<'a>(Inner<'a>);
+pub struct Entries<'a>(EntriesRepr<'a>);
 
 #[derive(Clone, Copy)]
-enum Inner<'a> {
+enum EntriesRepr<'a> {
     Wire(&'a [u8]),
-    Values(&'a [Entry<'a>]),
+    Values(&'a [ReaddirEntry<'a>]),
 }
 
 impl<'a> Entries<'a> {
     /// Entries to be written.
     #[must_use]
-    pub const fn of(entries: &'a [Entry<'a>]) -> Self {
-        Entries(Inner::Values(entries))
+    pub const fn of(entries: &'a [ReaddirEntry<'a>]) -> Self {
+        Entries(EntriesRepr::Values(entries))
     }
 
     /// The entries in order.
-    pub fn iter(&self) -> impl Iterator<Item = Entry<'a>> + use<'a> {
+    pub fn iter(&self) -> impl Iterator<Item = ReaddirEntry<'a>> + use<'a> {
         let (mut wire, mut values) = match self.0 {
-            Inner::Wire(bytes) => (Cursor::new(bytes), [].iter()),
-            Inner::Values(values) => (Cursor::new(&[]), values.iter()),
+            EntriesRepr::Wire(bytes) => (Cursor::new(bytes), [].iter()),
+            EntriesRepr::Values(values) => (Cursor::new(&[]), values.iter()),
         };
         std::iter::from_fn(move || {
-            values.next().copied().or_else(|| Option::<Entry<'a>>::decode(&mut wire).ok().flatten())
+            values.next().copied().or_else(|| Option::<ReaddirEntry<'a>>::decode(&mut wire).ok().flatten())
         })
     }
 }
@@ -69,8 +69,8 @@ impl<'a> Entries<'a> {
 impl Encode for Entries<'_> {
     fn encode(&self, out: &mut Vec<u8>) {
         match self.0 {
-            Inner::Wire(bytes) => out.extend_from_slice(bytes),
-            Inner::Values(entries) => {
+            EntriesRepr::Wire(bytes) => out.extend_from_slice(bytes),
+            EntriesRepr::Values(entries) => {
                 entries.iter().for_each(|entry| Some(*entry).encode(out));
                 false.encode(out);
             }
@@ -82,8 +82,8 @@ impl<'d> Decode<'d> for Entries<'d> {
     fn decode(r: &mut Cursor<'d>) -> Result<Self, Malformed> {
         let all = r.rest();
         let begin = r.position();
-        while Option::<Entry<'d>>::decode(r)?.is_some() {}
-        Ok(Entries(Inner::Wire(&all[..r.position() - begin])))
+        while Option::<ReaddirEntry<'d>>::decode(r)?.is_some() {}
+        Ok(Entries(EntriesRepr::Wire(&all[..r.position() - begin])))
     }
 }
 
@@ -104,16 +104,16 @@ impl Eq for Entries<'_> {}
 xdr_struct! {
     /// READDIR4resok.
     pub struct ResOk<'a> of "READDIR4resok" {
-        /// Belongs to the cookies.
+        /// The verifier for the cookies.
         cookieverf: Verifier,
         /// The entries.
         entries: Entries<'a>,
-        /// Whether these were the last.
+        /// Whether the listing is complete.
         eof: bool,
     }
 }
 
-/// A READDIR4resok that is being written, entry by entry, and never grows beyond its bound.
+/// A READDIR4resok that is being written entry by entry. It never exceeds its limit.
 #[derive(Debug)]
 pub struct EntriesWriter<'a> {
     out: &'a mut Vec<u8>,
@@ -122,11 +122,11 @@ pub struct EntriesWriter<'a> {
     count: usize,
 }
 
-/// Bytes behind the last entry: that there is no further one, and whether this is the end.
+/// Bytes after the last entry: the end of the chain, and whether the listing is complete.
 const END: usize = 8;
 
 impl<'a> EntriesWriter<'a> {
-    /// Begins a READDIR4resok of at most `max` bytes at the end of `out`. None when not even an empty one fits:
+    /// Begins a READDIR4resok of at most `max` bytes at the end of `out`. None if not even an empty one fits:
     /// NFS4ERR_TOOSMALL.
     #[must_use]
     pub fn begin(out: &'a mut Vec<u8>, cookieverf: Verifier, max: usize) -> Option<Self> {
@@ -138,14 +138,14 @@ impl<'a> EntriesWriter<'a> {
         Some(EntriesWriter { out, begin, max, count: 0 })
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Appends an entry, for which `attributes` puts the attributes of `wanted`. False when it did not fit; what
-    /// was there before stays as it is.
+    /// Appends an entry. `attributes` writes the attributes of `wanted`. Returns false if the entry does not
+    /// fit; nothing is changed then.
     pub fn entry(
         &mut self,
         cookie: u64,
@@ -169,7 +169,7 @@ impl<'a> EntriesWriter<'a> {
         fits
     }
 
-    /// Ends the list; `eof` says that nothing follows in the directory.
+    /// Ends the list. `eof` says that the directory has no further entries.
     pub fn finish(self, eof: bool) {
         false.encode(self.out);
         eof.encode(self.out);

@@ -1,4 +1,4 @@
-//! SECINFO and SECINFO_NO_NAME: which credentials are taken (RFC 8881 18.29 and 18.45).
+//! SECINFO and SECINFO_NO_NAME: the accepted security flavors (RFC 8881 18.29 and 18.45).
 
 use crate::macros::{xdr_enum, xdr_struct, xdr_union};
 use crate::op::backchannel_ctl::GssService;
@@ -14,7 +14,7 @@ xdr_struct! {
 }
 
 xdr_enum! {
-    /// What is asked about (secinfo_style4).
+    /// The object of the question (secinfo_style4).
     pub enum Style {
         CurrentFh = 0,
         Parent = 1,
@@ -24,7 +24,7 @@ xdr_enum! {
 xdr_struct! {
     /// SECINFO_NO_NAME4args.
     pub struct NoNameArgs of "SECINFO_NO_NAME4args" {
-        /// What is asked about.
+        /// The object of the question.
         style: Style,
     }
 }
@@ -32,7 +32,7 @@ xdr_struct! {
 xdr_struct! {
     /// A mechanism of RPCSEC_GSS (rpcsec_gss_info).
     pub struct GssInfo<'a> of "rpcsec_gss_info" {
-        /// Its object identifier.
+        /// Object identifier of the mechanism.
         oid: &'a [u8],
         /// Quality of protection.
         qop: u32,
@@ -42,7 +42,7 @@ xdr_struct! {
 }
 
 xdr_union! {
-    /// A kind of credential that is taken (secinfo4).
+    /// An accepted security flavor (secinfo4).
     pub enum SecInfo<'a> of "secinfo4" {
         void {
             /// AUTH_NONE.
@@ -63,7 +63,7 @@ xdr_union! {
 xdr_struct! {
     /// SECINFO4resok.
     pub struct ResOk<'a> of "SECINFO4resok" {
-        /// Kinds of credentials, best first.
+        /// The accepted security flavors, best first.
         flavors: List<'a, SecInfo<'a>>,
     }
 }

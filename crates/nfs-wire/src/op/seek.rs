@@ -1,10 +1,10 @@
-//! SEEK: find data or a hole (RFC 7862 15.11).
+//! SEEK: finds data or a hole (RFC 7862 15.11).
 
 use crate::macros::{xdr_enum, xdr_struct};
 use crate::types::StateId;
 
 xdr_enum! {
-    /// What to look for (data_content4).
+    /// The content to look for (data_content4).
     pub enum ContentType {
         Data = 0,
         Hole = 1,
@@ -14,11 +14,11 @@ xdr_enum! {
 xdr_struct! {
     /// SEEK4args.
     pub struct Args of "SEEK4args" {
-        /// Open, lock, delegation or a special one.
+        /// An open, lock, delegation or special stateid.
         stateid: StateId,
-        /// Where to begin.
+        /// The offset at which to start.
         offset: u64,
-        /// What to look for.
+        /// The content to look for.
         what: ContentType,
     }
 }
@@ -28,7 +28,7 @@ xdr_struct! {
     pub struct ResOk of "seek_res4" {
         /// Whether there is none up to the end of the file.
         eof: bool,
-        /// Where it begins.
+        /// The offset of the content.
         offset: u64,
     }
 }

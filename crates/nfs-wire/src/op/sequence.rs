@@ -1,4 +1,4 @@
-//! SEQUENCE: the session, slot and number of a request (RFC 8881 18.46).
+//! SEQUENCE: the session, slot and sequence ID of a request (RFC 8881 18.46).
 
 use crate::macros::{xdr_flags, xdr_struct};
 use crate::types::SessionId;
@@ -8,19 +8,19 @@ xdr_struct! {
     pub struct Args of "SEQUENCE4args" {
         /// The session.
         sessionid: SessionId,
-        /// Counts the requests of the slot.
+        /// The sequence ID of the request in its slot.
         sequenceid: u32,
         /// The slot.
         slotid: u32,
         /// The highest slot that the client uses now.
         highest_slotid: u32,
-        /// Whether the reply shall be kept for a retry.
+        /// Whether to keep the reply for a retry.
         cachethis: bool,
     }
 }
 
 xdr_flags! {
-    /// What the client should know (SEQ4_STATUS_*).
+    /// The status flags for the client (SEQ4_STATUS_*).
     pub struct StatusFlags {
         CB_PATH_DOWN = 0x0000_0001,
         CB_GSS_CONTEXTS_EXPIRING = 0x0000_0002,
@@ -43,15 +43,15 @@ xdr_struct! {
     pub struct ResOk of "SEQUENCE4resok" {
         /// The session.
         sessionid: SessionId,
-        /// The number of the request.
+        /// The sequence ID of the request.
         sequenceid: u32,
         /// The slot.
         slotid: u32,
-        /// The highest slot there is.
+        /// The highest slot that exists.
         highest_slotid: u32,
         /// The highest slot that the client should use.
         target_highest_slotid: u32,
-        /// What the client should know.
+        /// The status flags for the client.
         status_flags: StatusFlags,
     }
 }

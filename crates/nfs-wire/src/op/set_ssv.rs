@@ -5,7 +5,7 @@ use crate::macros::xdr_struct;
 xdr_struct! {
     /// SET_SSV4args.
     pub struct Args<'a> of "SET_SSV4args" {
-        /// What the secret is changed with.
+        /// The value that changes the secret.
         ssv: &'a [u8],
         /// Proves that the client knows the secret.
         digest: &'a [u8],

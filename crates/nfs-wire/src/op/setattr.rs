@@ -12,19 +12,19 @@ use wire::Cursor;
 xdr_struct! {
     /// SETATTR4args.
     pub struct Args<'a> of "SETATTR4args" {
-        /// The open, when the size is set.
+        /// The open, if the size is set.
         stateid: StateId,
-        /// What to set.
+        /// The attributes to set.
         obj_attributes: Fattr<'a>,
     }
 }
 
-/// SETATTR4res. Also one that failed says what it has set.
+/// SETATTR4res. A failed request too says which attributes it has set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Res {
-    /// The result.
+    /// The status.
     pub status: NfsStat,
-    /// Which attributes were set.
+    /// The attributes that were set.
     pub attrsset: Bitmap,
 }
 

@@ -8,7 +8,7 @@ use crate::xdr::List;
 xdr_struct! {
     /// TEST_STATEID4args.
     pub struct TestArgs<'a> of "TEST_STATEID4args" {
-        /// Which.
+        /// The stateids to test.
         stateids: List<'a, StateId>,
     }
 }
@@ -16,7 +16,7 @@ xdr_struct! {
 xdr_struct! {
     /// TEST_STATEID4resok.
     pub struct TestResOk<'a> of "TEST_STATEID4resok" {
-        /// One for each.
+        /// One status for each stateid.
         status_codes: List<'a, NfsStat>,
     }
 }
@@ -24,7 +24,7 @@ xdr_struct! {
 xdr_struct! {
     /// FREE_STATEID4args.
     pub struct FreeArgs of "FREE_STATEID4args" {
-        /// Which.
+        /// The stateid to free.
         stateid: StateId,
     }
 }

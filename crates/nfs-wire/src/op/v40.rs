@@ -1,26 +1,27 @@
-//! What only NFSv4.0 has: SETCLIENTID, SETCLIENTID_CONFIRM, RENEW, OPEN_CONFIRM and RELEASE_LOCKOWNER (RFC 7530 16).
-//! Read whole, so that a 4.1 server can answer NFS4ERR_NOTSUPP to each.
+//! The operations of NFSv4.0 only: SETCLIENTID, SETCLIENTID_CONFIRM, RENEW, OPEN_CONFIRM and
+//! RELEASE_LOCKOWNER (RFC 7530 16). They are parsed completely, so that a 4.1 server can reply
+//! NFS4ERR_NOTSUPP to each.
 
 use crate::Malformed;
 use crate::macros::xdr_struct;
 use crate::op::outcome::Outcome;
 use crate::status::NfsStat;
-use crate::types::{ClientId, Identity, NetAddr, Owner, StateId, Verifier};
+use crate::types::{ClientId, Identity, NetAddr, StateId, StateOwner, Verifier};
 use crate::xdr::{Decode, Encode};
 use wire::Cursor;
 
 xdr_struct! {
     /// SETCLIENTID4args.
     pub struct SetClientIdArgs<'a> of "SETCLIENTID4args" {
-        /// Changes when the client began anew.
+        /// Changes when the client restarts.
         verifier: Verifier,
-        /// Stays the same.
+        /// Stays the same over restarts.
         id: Identity<'a>,
         /// Program number of callbacks.
         cb_program: u32,
-        /// Where to call.
+        /// The address for callbacks.
         cb_location: NetAddr<'a>,
-        /// Comes back in callbacks.
+        /// The identifier that callbacks repeat.
         callback_ident: u32,
     }
 }
@@ -30,7 +31,7 @@ xdr_struct! {
     pub struct SetClientIdConfirm of "SETCLIENTID4resok" {
         /// The client ID.
         clientid: ClientId,
-        /// What confirms it.
+        /// The verifier for the confirmation.
         setclientid_confirm: Verifier,
     }
 }
@@ -38,11 +39,11 @@ xdr_struct! {
 /// SETCLIENTID4res.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetClientIdRes<'a> {
-    /// To be confirmed.
+    /// The client ID, to be confirmed.
     Ok(SetClientIdConfirm),
-    /// NFS4ERR_CLID_INUSE: by whom.
+    /// NFS4ERR_CLID_INUSE, with the address of the client that uses it.
     InUse(NetAddr<'a>),
-    /// Anything else.
+    /// Any other status.
     Failed(NfsStat),
 }
 
@@ -85,7 +86,7 @@ xdr_struct! {
     pub struct OpenConfirmArgs of "OPEN_CONFIRM4args" {
         /// The open.
         open_stateid: StateId,
-        /// The open-owner's number.
+        /// The sequence ID of the open-owner.
         seqid: u32,
     }
 }
@@ -102,6 +103,6 @@ xdr_struct! {
     /// RELEASE_LOCKOWNER4args.
     pub struct ReleaseLockOwnerArgs<'a> of "RELEASE_LOCKOWNER4args" {
         /// The lock-owner.
-        lock_owner: Owner<'a>,
+        lock_owner: StateOwner<'a>,
     }
 }

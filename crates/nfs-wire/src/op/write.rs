@@ -6,11 +6,11 @@ use crate::types::{StableHow, StateId, Verifier};
 xdr_struct! {
     /// WRITE4args.
     pub struct Args<'a> of "WRITE4args" {
-        /// Open, lock, delegation or a special one.
+        /// An open, lock, delegation or special stateid.
         stateid: StateId,
-        /// Where to begin.
+        /// The offset of the first byte.
         offset: u64,
-        /// How safe the data has to be before the reply.
+        /// The stability that the data must have before the reply.
         stable: StableHow,
         /// The data.
         data: &'a [u8],
@@ -22,9 +22,9 @@ xdr_struct! {
     pub struct ResOk of "WRITE4resok" {
         /// Bytes written.
         count: u32,
-        /// How safe they are.
+        /// The stability of the data.
         committed: StableHow,
-        /// Changes when unstable data may have been lost.
+        /// Changes if unstable data may have been lost.
         writeverf: Verifier,
     }
 }
@@ -32,17 +32,17 @@ xdr_struct! {
 xdr_struct! {
     /// A pattern that fills blocks (app_data_block4).
     pub struct AppDataBlock<'a> of "app_data_block4" {
-        /// Where the first block begins.
+        /// The offset of the first block.
         offset: u64,
         /// Bytes of a block.
         block_size: u64,
-        /// How many.
+        /// Number of blocks.
         block_count: u64,
-        /// Where in a block its number stands.
+        /// The position of the block's number within the block.
         reloff_blocknum: u64,
         /// Number of the first block.
         block_num: u32,
-        /// Where in a block the pattern stands.
+        /// The position of the pattern within the block.
         reloff_pattern: u64,
         /// The pattern.
         pattern: &'a [u8],
@@ -52,11 +52,11 @@ xdr_struct! {
 xdr_struct! {
     /// WRITE_SAME4args.
     pub struct SameArgs<'a> of "WRITE_SAME4args" {
-        /// Open, lock or delegation.
+        /// An open, lock or delegation.
         stateid: StateId,
-        /// How safe the data has to be before the reply.
+        /// The stability that the data must have before the reply.
         stable: StableHow,
-        /// What to write.
+        /// The blocks to write.
         adb: AppDataBlock<'a>,
     }
 }

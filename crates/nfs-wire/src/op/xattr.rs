@@ -7,7 +7,7 @@ use crate::xdr::List;
 xdr_struct! {
     /// GETXATTR4args and REMOVEXATTR4args.
     pub struct NameArgs<'a> of "GETXATTR4args" {
-        /// The name, without a namespace in front.
+        /// The name, without a namespace prefix.
         name: Component<'a>,
     }
 }
@@ -21,7 +21,7 @@ xdr_struct! {
 }
 
 xdr_enum! {
-    /// Whether the attribute must or may not be there (setxattr_option4).
+    /// Whether the attribute must exist or must not exist (setxattr_option4).
     pub enum SetOption {
         Either = 0,
         Create = 1,
@@ -32,7 +32,7 @@ xdr_enum! {
 xdr_struct! {
     /// SETXATTR4args.
     pub struct SetArgs<'a> of "SETXATTR4args" {
-        /// Whether it must or may not be there.
+        /// Whether the attribute must exist or must not exist.
         option: SetOption,
         /// The name.
         key: Component<'a>,
@@ -44,7 +44,7 @@ xdr_struct! {
 xdr_struct! {
     /// SETXATTR4res and REMOVEXATTR4res.
     pub struct Changed of "SETXATTR4res" {
-        /// The object around the change.
+        /// The change attribute of the object before and after.
         info: ChangeInfo,
     }
 }
@@ -52,9 +52,9 @@ xdr_struct! {
 xdr_struct! {
     /// LISTXATTRS4args.
     pub struct ListArgs of "LISTXATTRS4args" {
-        /// Where to go on; zero at first.
+        /// The cookie to continue at. Zero at first.
         cookie: u64,
-        /// Longest answer in bytes.
+        /// Longest reply in bytes.
         maxcount: u32,
     }
 }
@@ -62,11 +62,11 @@ xdr_struct! {
 xdr_struct! {
     /// LISTXATTRS4resok.
     pub struct ListResOk<'a> of "LISTXATTRS4resok" {
-        /// Where to go on.
+        /// The cookie to continue at.
         cookie: u64,
         /// The names.
         names: List<'a, Component<'a>>,
-        /// Whether these were the last.
+        /// Whether the list is complete.
         eof: bool,
     }
 }

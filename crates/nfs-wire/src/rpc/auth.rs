@@ -7,7 +7,7 @@ use crate::xdr::{Decode, Encode, opaque, put_opaque};
 use wire::Cursor;
 
 xdr_enum! {
-    /// Kind of a credential.
+    /// The authentication flavor.
     pub enum Flavor {
         /// AUTH_NONE.
         None = 0,
@@ -24,10 +24,10 @@ xdr_enum! {
     }
 }
 
-/// A credential or verifier that has not been looked into.
+/// A credential or verifier that is not parsed yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpaqueAuth<'a> {
-    /// Its kind.
+    /// The flavor.
     pub flavor: Flavor,
     /// Its body, at most [`MAX_AUTH`] bytes.
     pub body: &'a [u8],
@@ -51,10 +51,10 @@ impl<'d> Decode<'d> for OpaqueAuth<'d> {
     }
 }
 
-/// A user as the client's host names them: authsys_parms.
+/// A user as named by the client's host: authsys_parms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuthSys<'a> {
-    /// Anything.
+    /// An arbitrary number.
     pub stamp: u32,
     /// Name of the client's host.
     pub machine_name: &'a [u8],
@@ -73,7 +73,7 @@ struct Groups {
 }
 
 impl<'a> AuthSys<'a> {
-    /// A credential; of `groups` the first [`MAX_GROUPS`] count.
+    /// A credential. At most [`MAX_GROUPS`] of `groups` are used.
     #[must_use]
     pub fn new(machine_name: &'a [u8], uid: u32, gid: u32, groups: &[u32]) -> Self {
         let mut kept = Groups { count: groups.len().min(MAX_GROUPS), ..Groups::default() };
@@ -81,16 +81,16 @@ impl<'a> AuthSys<'a> {
         AuthSys { stamp: 0, machine_name, uid, gid, groups: kept }
     }
 
-    /// Further groups.
+    /// The further groups.
     #[must_use]
     pub fn groups(&self) -> &[u32] {
         &self.groups.numbers[..self.groups.count]
     }
 
-    /// Reads the body of a credential, which it must fill.
+    /// Reads the body of a credential, and all of it.
     ///
     /// # Errors
-    /// [`Malformed`] also for too many groups; a server answers AUTH_BADCRED.
+    /// [`Malformed`], also for too many groups. A server then replies AUTH_BADCRED.
     pub fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut r = Cursor::new(body);
         let parsed = AuthSys::decode(&mut r)?;
@@ -128,7 +128,7 @@ impl<'d> Decode<'d> for AuthSys<'d> {
     }
 }
 
-/// A credential to be sent.
+/// A credential to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Credential<'a> {
     /// AUTH_NONE.
@@ -138,7 +138,7 @@ pub enum Credential<'a> {
 }
 
 impl Encode for Credential<'_> {
-    /// Appends it as `opaque_auth`.
+    /// Appends the credential as `opaque_auth`.
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Credential::None => OpaqueAuth::NONE.encode(out),

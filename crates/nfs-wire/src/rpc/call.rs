@@ -5,49 +5,49 @@ use crate::Malformed;
 use crate::xdr::{Decode, Encode};
 use wire::Cursor;
 
-/// A call, up to the arguments of its procedure.
+/// A call. The arguments of its procedure are not parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Call<'a> {
-    /// The transaction number; the reply has the same.
+pub struct RpcCall<'a> {
+    /// The transaction number. The reply has the same.
     pub xid: u32,
-    /// Which program is meant.
+    /// The program number.
     pub program: u32,
-    /// Which version of it.
+    /// The version of the program.
     pub version: u32,
-    /// Which procedure.
+    /// The procedure number.
     pub procedure: u32,
-    /// Who calls.
+    /// The credential of the caller.
     pub credential: OpaqueAuth<'a>,
-    /// The proof of that.
+    /// The verifier of the credential.
     pub verifier: OpaqueAuth<'a>,
     /// The arguments.
     pub body: &'a [u8],
 }
 
-/// A call that is answered without looking at its arguments.
+/// An invalid call that gets a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// Not RPC version 2: [`super::Rejected::RpcMismatch`].
     #[error("call {xid:#x} is of another version of RPC")]
     RpcMismatch {
-        /// Its transaction number.
+        /// The transaction number.
         xid: u32,
     },
-    /// Cut short in its header, or with an oversized credential: [`super::Accepted::GarbageArgs`].
+    /// The header is cut short, or a credential is too long: [`super::Accepted::GarbageArgs`].
     #[error("call {xid:#x} has no whole header")]
     Garbage {
-        /// Its transaction number.
+        /// The transaction number.
         xid: u32,
     },
 }
 
-impl<'a> Call<'a> {
+impl<'a> RpcCall<'a> {
     pub(super) fn parse(xid: u32, r: &mut Cursor<'a>) -> Result<Self, CallError> {
         let garbage = |_: Malformed| CallError::Garbage { xid };
         if u32::decode(r).map_err(garbage)? != RPC_VERSION {
             return Err(CallError::RpcMismatch { xid });
         }
-        Ok(Call {
+        Ok(RpcCall {
             xid,
             program: u32::decode(r).map_err(garbage)?,
             version: u32::decode(r).map_err(garbage)?,
@@ -58,7 +58,7 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// Appends the header of a call; the arguments follow.
+    /// Appends the header of a call. The arguments follow.
     pub fn write_header(
         xid: u32,
         program: u32,

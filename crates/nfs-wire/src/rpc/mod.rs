@@ -1,7 +1,8 @@
-//! ONC RPC version 2 (RFC 5531): what stands around every COMPOUND.
+//! ONC RPC version 2 (RFC 5531), which carries every COMPOUND.
 //!
-//! [`record`] cuts a byte stream into messages. [`Message::parse`] tells a [`Call`] from a [`Reply`], since both
-//! come over one connection once it carries a back channel. [`auth`] has the credentials.
+//! [`record`] cuts a byte stream into messages. [`Message::parse`] distinguishes a [`RpcCall`] from a
+//! [`RpcReply`], since both arrive on one connection once it carries a back channel. [`auth`] has the
+//! credentials.
 
 pub mod auth;
 mod call;
@@ -9,8 +10,8 @@ pub mod record;
 mod reply;
 
 pub use auth::{AuthSys, Credential, Flavor, OpaqueAuth};
-pub use call::{Call, CallError};
-pub use reply::{Accepted, AuthStat, Rejected, Reply, SUCCESS_HEADER};
+pub use call::{CallError, RpcCall};
+pub use reply::{Accepted, AuthStat, Rejected, RpcReply, SUCCESS_HEADER};
 
 use crate::Malformed;
 use crate::xdr::Decode;
@@ -22,7 +23,7 @@ pub const NFS_PROGRAM: u32 = 100_003;
 pub const NFS_V4: u32 = 4;
 /// The procedure that does nothing.
 pub const PROC_NULL: u32 = 0;
-/// The procedure that is everything else, of NFS and of its callback program.
+/// The procedure for all other requests, of NFS and of its callback program.
 pub const PROC_COMPOUND: u32 = 1;
 /// The version of the callback program (RFC 8881 20).
 pub const CALLBACK_VERSION: u32 = 1;
@@ -31,27 +32,27 @@ const CALL: u32 = 0;
 const REPLY: u32 = 1;
 const RPC_VERSION: u32 = 2;
 
-/// One message: what came between two record marks.
+/// One message: the bytes between two record marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// The peer asks.
-    Call(Result<Call<'a>, CallError>),
-    /// The peer answers.
-    Reply(Reply<'a>),
+    /// A call of the peer.
+    Call(Result<RpcCall<'a>, CallError>),
+    /// A reply of the peer.
+    Reply(RpcReply<'a>),
 }
 
 impl<'a> Message<'a> {
     /// Reads a message from its transaction number on.
     ///
     /// # Errors
-    /// [`Malformed`] when it is neither a call nor a reply, or cannot be answered: the connection is of no use
-    /// then.
+    /// [`Malformed`] if it is neither a call nor a reply, or has no valid transaction number. The connection
+    /// cannot continue then.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
         let mut r = Cursor::new(message);
         let xid = u32::decode(&mut r).map_err(|e| e.within("rpc_msg", "xid"))?;
         match u32::decode(&mut r).map_err(|e| e.within("rpc_msg", "mtype"))? {
-            CALL => Ok(Message::Call(Call::parse(xid, &mut r))),
-            REPLY => Reply::parse(xid, &mut r).map(Message::Reply),
+            CALL => Ok(Message::Call(RpcCall::parse(xid, &mut r))),
+            REPLY => RpcReply::parse(xid, &mut r).map(Message::Reply),
             _ => Err(Malformed::new("rpc_msg", "mtype")),
         }
     }

@@ -1,7 +1,7 @@
-//! Record marking (RFC 5531 11): a message is one or several fragments, each behind a word that says its length
-//! and, in the highest bit, whether it is the last.
+//! Record marking (RFC 5531 11). A message is one or several fragments. The word before each fragment holds
+//! its length, and in the highest bit whether it is the last.
 
-/// The word in front of a fragment.
+/// The word before a fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordMark {
     /// Whether the message ends with this fragment.
@@ -32,18 +32,18 @@ impl RecordMark {
     }
 }
 
-/// Puts messages together from fragments, for those who read a stream themselves.
+/// Assembles messages from fragments, for callers that read a stream themselves.
 #[derive(Debug)]
 pub struct Assembler {
     message: Vec<u8>,
     max: usize,
 }
 
-/// A message is longer than is taken.
+/// A message is longer than allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a message of more than {max} bytes")]
 pub struct TooLong {
-    /// What would be taken.
+    /// The longest message that is allowed.
     pub max: usize,
 }
 
@@ -54,11 +54,11 @@ impl Assembler {
         Assembler { message: Vec::new(), max }
     }
 
-    /// Takes one message off the front of `stream`, which then begins with what follows. None when it has not all
-    /// come; what was a whole fragment is then taken off already.
+    /// Removes one message from the front of `stream`. None if it has not completely arrived; complete
+    /// fragments of it are removed already.
     ///
     /// # Errors
-    /// [`TooLong`] as soon as a mark promises more than is taken; the stream is of no use then.
+    /// [`TooLong`] as soon as a mark announces more than allowed. The stream is unusable then.
     pub fn take(&mut self, stream: &mut Vec<u8>) -> Result<Option<Vec<u8>>, TooLong> {
         let mut at = 0;
         let mut whole = None;

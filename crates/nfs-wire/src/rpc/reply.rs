@@ -1,4 +1,4 @@
-//! Replies: accepted or rejected, with every reason there is (RFC 5531 9).
+//! Replies: accepted or rejected, with every defined reason (RFC 5531 9).
 
 use super::{OpaqueAuth, REPLY, RPC_VERSION};
 use crate::Malformed;
@@ -10,7 +10,7 @@ const MSG_ACCEPTED: u32 = 0;
 const MSG_DENIED: u32 = 1;
 
 xdr_enum! {
-    /// Why a credential or verifier was refused (auth_stat).
+    /// The reason for refusing a credential or verifier (auth_stat).
     pub enum AuthStat {
         /// Not an error.
         Ok = 0,
@@ -26,73 +26,73 @@ xdr_enum! {
     }
 }
 
-/// What became of a call that was accepted (accept_stat).
+/// The result of an accepted call (accept_stat).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accepted<'a> {
-    /// It was carried out; the results follow.
+    /// The call succeeded. The results follow.
     Success(&'a [u8]),
-    /// There is no such program here.
+    /// The server does not have the program.
     ProgUnavail,
-    /// There are only these versions of it.
+    /// The server does not have this version of the program.
     ProgMismatch {
         /// Lowest version.
         low: u32,
         /// Highest version.
         high: u32,
     },
-    /// There is no such procedure.
+    /// The program does not have the procedure.
     ProcUnavail,
     /// The arguments could not be read.
     GarbageArgs,
-    /// Something else went wrong here.
+    /// Another error of the server.
     SystemErr,
 }
 
-/// Why a call was rejected (reject_stat).
+/// The reason for rejecting a call (reject_stat).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rejected {
-    /// Only these versions of RPC are spoken.
+    /// The server does not support this version of RPC.
     RpcMismatch {
         /// Lowest version.
         low: u32,
         /// Highest version.
         high: u32,
     },
-    /// The caller is not who they should be.
+    /// The authentication failed.
     AuthError(AuthStat),
 }
 
 /// A reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reply<'a> {
+pub struct RpcReply<'a> {
     /// The transaction number of the call.
     pub xid: u32,
     /// The verifier, of a reply to an accepted call.
     pub verifier: OpaqueAuth<'a>,
-    /// What became of the call.
+    /// The result of the call.
     pub outcome: Result<Accepted<'a>, Rejected>,
 }
 
-/// Bytes of a reply in front of the results, when the call was carried out.
+/// Bytes of a reply before the results, if the call succeeded.
 pub const SUCCESS_HEADER: usize = 24;
 
-impl<'a> Reply<'a> {
+impl<'a> RpcReply<'a> {
     /// A reply to an accepted call.
     #[must_use]
     pub const fn accepted(xid: u32, accepted: Accepted<'a>) -> Self {
-        Reply { xid, verifier: OpaqueAuth::NONE, outcome: Ok(accepted) }
+        RpcReply { xid, verifier: OpaqueAuth::NONE, outcome: Ok(accepted) }
     }
 
     /// A reply to a rejected call.
     #[must_use]
     pub const fn rejected(xid: u32, rejected: Rejected) -> Self {
-        Reply { xid, verifier: OpaqueAuth::NONE, outcome: Err(rejected) }
+        RpcReply { xid, verifier: OpaqueAuth::NONE, outcome: Err(rejected) }
     }
 
     /// A reply to a call of another version of RPC.
     #[must_use]
     pub const fn rpc_mismatch(xid: u32) -> Self {
-        Reply::rejected(xid, Rejected::RpcMismatch { low: RPC_VERSION, high: RPC_VERSION })
+        RpcReply::rejected(xid, Rejected::RpcMismatch { low: RPC_VERSION, high: RPC_VERSION })
     }
 
     pub(super) fn parse(xid: u32, r: &mut Cursor<'a>) -> Result<Self, Malformed> {
@@ -101,9 +101,9 @@ impl<'a> Reply<'a> {
             MSG_ACCEPTED => {
                 let verifier = OpaqueAuth::decode(r).map_err(at("verf"))?;
                 let accepted = Accepted::parse(r).map_err(at("reply_data"))?;
-                Ok(Reply { xid, verifier, outcome: Ok(accepted) })
+                Ok(RpcReply { xid, verifier, outcome: Ok(accepted) })
             }
-            MSG_DENIED => Ok(Reply::rejected(xid, Rejected::parse(r).map_err(at("rejected_reply"))?)),
+            MSG_DENIED => Ok(RpcReply::rejected(xid, Rejected::parse(r).map_err(at("rejected_reply"))?)),
             _ => Err(Malformed::new("reply_body", "stat")),
         }
     }
@@ -192,7 +192,7 @@ mod tests {
             Err(Rejected::AuthError(AuthStat::Unknown(99))),
         ];
         for outcome in outcomes {
-            let reply = Reply { xid: 0x0102_0304, verifier: OpaqueAuth::NONE, outcome };
+            let reply = RpcReply { xid: 0x0102_0304, verifier: OpaqueAuth::NONE, outcome };
             let mut out = Vec::new();
             reply.write(&mut out);
             assert_eq!(Message::parse(&out), Ok(Message::Reply(reply)));
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn a_success_has_its_results_behind_the_header() {
         let mut out = Vec::new();
-        Reply::accepted(1, Accepted::Success(b"data")).write(&mut out);
+        RpcReply::accepted(1, Accepted::Success(b"data")).write(&mut out);
         assert_eq!(&out[SUCCESS_HEADER..], b"data");
     }
 }

@@ -66,7 +66,7 @@ const LISTS: &[ReferringCallList<'static>] = &[ReferringCallList {
     ]),
 }];
 
-/// What every callback can answer.
+/// Every result of every callback.
 pub fn callback_results() -> Vec<Res<'static>> {
     vec![
         Res::GetAttr(Ok(GetAttrResOk { obj_attributes: ATTRIBUTES })),

@@ -1,4 +1,5 @@
-//! What the tests share: every operation once or more, as values, and one function that hands bytes to every reader.
+//! Common parts of the tests: every operation at least once, as values, and a function that passes bytes to
+//! every reader.
 
 #![allow(dead_code)]
 
@@ -11,7 +12,7 @@ pub use callbacks::{callback_arguments, callback_results};
 pub use results::results;
 
 use nfs_wire::attr::{Bitmap, Fattr};
-use nfs_wire::compound::{Call, Operations, Reply};
+use nfs_wire::compound::{CompoundArgs, Operations, Reply};
 use nfs_wire::op;
 use nfs_wire::rpc::{AuthSys, Message};
 use nfs_wire::types::*;
@@ -24,9 +25,9 @@ pub const SESSION: SessionId = *b"sixteen of bytes";
 pub const VERIFIER: Verifier = *b"verifier";
 pub const TIME: NfsTime = NfsTime { seconds: -3, nseconds: 999_999_999 };
 pub const CHANGE: ChangeInfo = ChangeInfo { atomic: true, before: 1, after: u64::MAX };
-pub const OWNER: Owner<'static> = Owner { clientid: 0, owner: Identity(b"open id:1") };
+pub const OWNER: StateOwner<'static> = StateOwner { clientid: 0, owner: Identity(b"open id:1") };
 pub const BITS: Bitmap = Bitmap::of(&[1, 4, 33, 53, 80]);
-/// Type and mode, as they stand in a message.
+/// Type and mode, encoded as in a message.
 pub const ATTRIBUTES: Fattr<'static> =
     Fattr { mask: Bitmap::of(&[1, 33]), values: &[0, 0, 0, 1, 0, 0, 1, 0xa4] };
 
@@ -37,14 +38,16 @@ pub fn bytes(value: &impl Encode) -> Vec<u8> {
     out
 }
 
-/// Hands `data` to every reader of whole messages, and reads what is read lazily to its end.
+/// Passes `data` to every reader of whole messages, and reads lazy parts to their end.
 pub fn read_everything(data: &[u8]) {
     match Message::parse(data) {
         Ok(Message::Call(Ok(call))) => {
             let _ = AuthSys::parse(call.credential.body);
             read_bodies(call.body);
         }
-        Ok(Message::Reply(rpc::Reply { outcome: Ok(rpc::Accepted::Success(body)), .. })) => read_bodies(body),
+        Ok(Message::Reply(rpc::RpcReply { outcome: Ok(rpc::Accepted::Success(body)), .. })) => {
+            read_bodies(body)
+        }
         _ => {}
     }
     let _ = AuthSys::parse(data);
@@ -61,7 +64,7 @@ pub fn read_everything(data: &[u8]) {
 }
 
 fn read_bodies(body: &[u8]) {
-    if let Ok(call) = Call::parse(body) {
+    if let Ok(call) = CompoundArgs::parse(body) {
         read_to_the_end(call.operations(), call.argarray.len());
     }
     if let Ok(call) = callback::Call::parse(body) {
@@ -73,7 +76,7 @@ fn read_bodies(body: &[u8]) {
     }
 }
 
-/// Operations take at least their number, so that no count makes a reader go round for long.
+/// Each operation takes at least its number, so no count makes a reader loop for long.
 fn read_to_the_end<'a, T: op::Operation<'a> + std::fmt::Debug>(operations: Operations<'a, T>, len: usize) {
     let count = operations.map(|operation| drop(format!("{operation:?}"))).count();
     assert!(count <= len / 4 + 1, "{count} operations in {len} bytes");

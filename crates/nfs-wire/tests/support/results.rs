@@ -19,7 +19,7 @@ const WRITTEN: copy::WriteResponse = copy::WriteResponse {
     writeverf: VERIFIER,
 };
 
-/// What every operation can answer.
+/// Every result of every operation.
 pub fn results() -> Vec<Res<'static>> {
     [with_values(), delegations(), sessions(), of_4_2(), layouts(), failures()].concat()
 }
@@ -27,8 +27,8 @@ pub fn results() -> Vec<Res<'static>> {
 fn with_values() -> Vec<Res<'static>> {
     use nfs_wire::op::access::AccessBits;
     let entries = &[
-        readdir::Entry { cookie: 3, name: b"a", attrs: ATTRIBUTES },
-        readdir::Entry { cookie: 4, name: b"", attrs: Fattr { mask: Bitmap::EMPTY, values: &[] } },
+        readdir::ReaddirEntry { cookie: 3, name: b"a", attrs: ATTRIBUTES },
+        readdir::ReaddirEntry { cookie: 4, name: b"", attrs: Fattr { mask: Bitmap::EMPTY, values: &[] } },
     ];
     let denied = lock::Denied { offset: 1, length: 2, locktype: LockType::Write, owner: OWNER };
     vec![

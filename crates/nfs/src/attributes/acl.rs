@@ -1,8 +1,9 @@
-//! Access control lists of NFS as a face of the descriptor that is stored (RFC 8881 6.2).
+//! NFS access control lists as a view of the stored security descriptor (RFC 8881 6.2).
 //!
-//! Rights have the same bits on both sides. `OWNER@` and `GROUP@` are the owner and group of the file at the moment; what
-//! is to be inherited is kept for whoever will own the new file. Users and groups of the host go by their numbers,
-//! everybody else by the text of their identifier, so that a list that is read can be set again.
+//! Access rights have the same bits on both sides. `OWNER@` and `GROUP@` are the present owner and group of
+//! the file. An inheritable entry for them is stored as an entry for whoever will own the new file. Users and
+//! groups of the host are written as their numbers, and all others as the text of their SID. A list that was
+//! read can therefore be set again.
 
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{Ace, AceFlags, AceMask, AceType, AclFlags};
@@ -10,12 +11,12 @@ use nfs_wire::xdr::List;
 use share::engine::Accounts;
 use volume::security::{self, Acl, Control, Descriptor, Parts, Rights, Sid, well_known};
 
-/// Entries that one list may have.
+/// The most entries of one list.
 const MAX_ENTRIES: usize = 512;
-/// The bits of aceflag4 that have a meaning (RFC 8881 6.2.1.4).
+/// The bits of aceflag4 that are defined (RFC 8881 6.2.1.4).
 const KNOWN_FLAGS: u32 = 0xff;
 
-/// Whom an entry speaks of when it names neither a user nor a group.
+/// The special names of an entry that are neither a user nor a group.
 const SPECIAL: &[(&[u8], Sid)] = &[
     (b"EVERYONE@", well_known::EVERYONE),
     (b"ANONYMOUS@", well_known::ANONYMOUS),
@@ -23,31 +24,31 @@ const SPECIAL: &[(&[u8], Sid)] = &[
     (b"NETWORK@", well_known::NETWORK),
 ];
 
-/// A list that a client wants to set.
+/// An access list that a client sets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Given {
-    entries: Vec<Entry>,
-    /// With the attribute dacl; none with acl, which leaves it as it is.
+pub struct AclToSet {
+    entries: Vec<AceToSet>,
+    /// The flags of the attribute dacl. None for the attribute acl, which leaves the flags as they are.
     flags: Option<AclFlags>,
 }
 
-/// One entry, as it came.
+/// One entry as the client sent it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Entry {
+struct AceToSet {
     allows: bool,
     flags: AceFlags,
     mask: AceMask,
     who: Box<[u8]>,
 }
 
-impl Given {
+impl AclToSet {
     /// Reads a list.
     ///
     /// # Errors
-    /// NFS4ERR_ATTRNOTSUPP for entries that are not kept (audit, alarm, retention), NFS4ERR_INVAL for bits without a
-    /// meaning, NFS4ERR_FBIG for too many, NFS4ERR_BADXDR.
+    /// NFS4ERR_ATTRNOTSUPP for entries that are not supported (audit, alarm, retention), NFS4ERR_INVAL for
+    /// undefined bits, NFS4ERR_FBIG for too many entries, NFS4ERR_BADXDR.
     // RFC 8881 6.2.1.1
-    pub fn read(aces: &List<'_, Ace<'_>>, flags: Option<AclFlags>) -> Result<Given, NfsStat> {
+    pub fn read(aces: &List<'_, Ace<'_>>, flags: Option<AclFlags>) -> Result<AclToSet, NfsStat> {
         let mut entries = Vec::new();
         for ace in aces.iter() {
             let allows = match ace.ace_type {
@@ -65,16 +66,16 @@ impl Given {
             if entries.len() == MAX_ENTRIES {
                 return Err(NfsStat::FBig);
             }
-            entries.push(Entry { allows, flags: ace.flag, mask: ace.access_mask, who: ace.who.into() });
+            entries.push(AceToSet { allows, flags: ace.flag, mask: ace.access_mask, who: ace.who.into() });
         }
-        Ok(Given { entries, flags })
+        Ok(AclToSet { entries, flags })
     }
 
-    /// It as a descriptor, of which the access list counts, for a file with this owner and group; and which parts of
-    /// the file's own it takes the place of.
+    /// Converts the list into a descriptor for a file with this owner and group. Only the descriptor's access
+    /// list counts. The second result says which parts of the file's own descriptor it replaces.
     ///
     /// # Errors
-    /// NFS4ERR_BADOWNER for somebody who is not known.
+    /// NFS4ERR_BADOWNER for an unknown user or group.
     pub fn descriptor(
         &self,
         now: &Descriptor,
@@ -100,9 +101,9 @@ impl Given {
     }
 }
 
-impl Entry {
-    /// Appends what it says. What speaks of the owner and is to be inherited is said twice: of the owner now, and of
-    /// whoever makes something below.
+impl AceToSet {
+    /// Appends the entries for the descriptor. An inheritable entry for the owner becomes two: one for the
+    /// present owner, and one for the creator of a new object below.
     fn put(
         &self,
         now: &Descriptor,
@@ -123,7 +124,7 @@ impl Entry {
         };
         let Some((own, creator)) = own else {
             let is_group = self.flags.contains(AceFlags::IDENTIFIER_GROUP);
-            out.push(make(who(&self.who, is_group, accounts)?, flags));
+            out.push(make(sid_of(&self.who, is_group, accounts)?, flags));
             return Ok(());
         };
         let inherits = security::AceFlags::OBJECT_INHERIT | security::AceFlags::CONTAINER_INHERIT;
@@ -138,7 +139,7 @@ impl Entry {
     }
 }
 
-/// The flags that mean something here; for a file none of those of inheritance do.
+/// The flags that have a meaning here. On a file the inheritance flags have none.
 fn kept_flags(flags: AceFlags, is_directory: bool) -> security::AceFlags {
     let mut out = security::AceFlags::empty();
     let inheriting = [
@@ -154,8 +155,8 @@ fn kept_flags(flags: AceFlags, is_directory: bool) -> security::AceFlags {
     out
 }
 
-/// Whom a name means.
-fn who(name: &[u8], is_group: bool, accounts: &dyn Accounts) -> Result<Sid, NfsStat> {
+/// The SID for a name.
+fn sid_of(name: &[u8], is_group: bool, accounts: &dyn Accounts) -> Result<Sid, NfsStat> {
     if let Some((_, sid)) = SPECIAL.iter().find(|(special, _)| *special == name) {
         return Ok(*sid);
     }
@@ -169,15 +170,15 @@ fn who(name: &[u8], is_group: bool, accounts: &dyn Accounts) -> Result<Sid, NfsS
     Ok(accounts.user_sid(user(name, accounts)?))
 }
 
-/// The number of a user by the number itself or a name (RFC 8881 5.9).
+/// The user ID for a number or a name (RFC 8881 5.9).
 ///
 /// # Errors
-/// NFS4ERR_BADOWNER, NFS4ERR_INVAL for what is no text.
+/// NFS4ERR_BADOWNER, NFS4ERR_INVAL for a name that is not UTF-8.
 pub fn user(name: &[u8], accounts: &dyn Accounts) -> Result<u32, NfsStat> {
     numbered(name, |name, domain| accounts.uid_named(name, domain))
 }
 
-/// The number of a group.
+/// The group ID for a number or a name.
 ///
 /// # Errors
 /// As [`user`].
@@ -197,27 +198,28 @@ fn numbered(who: &[u8], named: impl Fn(&str, &str) -> Option<u32>) -> Result<u32
     text.parse().map_err(|_| NfsStat::BadOwner)
 }
 
-/// An entry as a client sees it; its name is kept beside it.
+/// An entry in NFS form, with its name.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct AceView {
     ace_type: AceType,
     flag: AceFlags,
     access_mask: AceMask,
     who: String,
 }
 
-impl Shown {
-    /// It on the wire.
+impl AceView {
+    /// The entry in wire format.
     #[must_use]
     pub fn ace(&self) -> Ace<'_> {
-        let Shown { ace_type, flag, access_mask, who } = self;
+        let AceView { ace_type, flag, access_mask, who } = self;
         Ace { ace_type: *ace_type, flag: *flag, access_mask: *access_mask, who: who.as_bytes() }
     }
 }
 
-/// The access list of a descriptor. One that lets everybody do everything by having none is told as such.
+/// The access list of a descriptor in NFS form. A descriptor without a list grants everybody everything, and
+/// is shown as such an entry.
 #[must_use]
-pub fn shown(descriptor: &Descriptor, accounts: &dyn Accounts) -> Vec<Shown> {
+pub fn shown(descriptor: &Descriptor, accounts: &dyn Accounts) -> Vec<AceView> {
     let Some(list) = &descriptor.dacl else {
         let all = security::Ace::allow(well_known::EVERYONE, Rights::ALL, security::AceFlags::empty());
         return one(&all, descriptor, accounts).into_iter().collect();
@@ -225,8 +227,8 @@ pub fn shown(descriptor: &Descriptor, accounts: &dyn Accounts) -> Vec<Shown> {
     list.aces.iter().filter_map(|ace| one(ace, descriptor, accounts)).collect()
 }
 
-/// Entries of types that only Windows knows are left out.
-fn one(ace: &security::Ace, of: &Descriptor, accounts: &dyn Accounts) -> Option<Shown> {
+/// Converts one entry. Types that only Windows knows are left out.
+fn one(ace: &security::Ace, of: &Descriptor, accounts: &dyn Accounts) -> Option<AceView> {
     let (ace_type, rights, sid) = match &ace.kind {
         security::AceKind::Allow(rights, sid) => (AceType::Allowed, *rights, *sid),
         security::AceKind::Deny(rights, sid) => (AceType::Denied, *rights, *sid),
@@ -259,10 +261,10 @@ fn one(ace: &security::Ace, of: &Descriptor, accounts: &dyn Accounts) -> Option<
         sid.to_string()
     };
     let access_mask = AceMask::from_bits_retain((rights.mapped() & Rights::ALL).bits());
-    Some(Shown { ace_type, flag, access_mask, who })
+    Some(AceView { ace_type, flag, access_mask, who })
 }
 
-/// What holds for a whole list, for the attribute dacl.
+/// The flags of the attribute dacl.
 #[must_use]
 pub fn flags(descriptor: &Descriptor) -> AclFlags {
     let mut out = AclFlags::empty();

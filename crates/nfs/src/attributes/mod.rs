@@ -1,5 +1,5 @@
-//! Attributes: what is known of an object, as fattr4 (RFC 8881 5). What a client wants to set is in [`set`], access lists in
-//! [`acl`].
+//! The attributes of an object as fattr4 (RFC 8881 5). [`set`] reads the attributes that a client sets, and
+//! [`acl`] has the access lists. Start with [`write()`].
 
 pub mod acl;
 pub mod set;
@@ -27,9 +27,9 @@ use crate::state::filehandle::Handle;
 
 /// FH4_PERSISTENT (RFC 8881 4.2.3).
 const FH4_PERSISTENT: u32 = 0;
-/// Longest file in bytes.
+/// The size of the largest file in bytes.
 const MAX_FILE: u64 = i64::MAX as u64;
-/// Most hard links that are promised.
+/// The number of hard links that the server announces.
 const MAX_LINKS: u32 = 32_000;
 
 /// Attributes that can be read in every minor version.
@@ -87,12 +87,13 @@ const READABLE_IN_2: &[AttrNum] =
     &[AttrNum::CloneBlksize, AttrNum::ChangeAttrType, AttrNum::XattrSupport, AttrNum::OpenArguments];
 /// Attributes that can only be set.
 const SETTABLE_ONLY: &[AttrNum] = &[AttrNum::TimeAccessSet, AttrNum::TimeModifySet];
-/// Attributes that can be set when something is made.
+/// Attributes that can be set when an object is created.
 const AT_CREATION: &[AttrNum] =
     &[AttrNum::Size, AttrNum::Acl, AttrNum::Mode, AttrNum::Owner, AttrNum::OwnerGroup, AttrNum::Dacl];
-/// The same of minor version 2 (RFC 8275): it is of no use later.
+/// The same for minor version 2 (RFC 8275). They cannot be set later.
 const AT_CREATION_IN_2: &[AttrNum] = &[AttrNum::ModeUmask];
-/// Attributes that only the keeper of a file's times tells, in minor version 2 (RFC 9754).
+/// Attributes that only the holder of a delegation with the file's times reports, in minor version 2 (RFC
+/// 9754).
 const DELEGATED_IN_2: &[AttrNum] = &[AttrNum::TimeDelegAccess, AttrNum::TimeDelegModify];
 
 fn set_of(numbers: &[AttrNum]) -> Bitmap {
@@ -119,13 +120,13 @@ pub fn supported(minor: u32) -> Bitmap {
     if minor >= 2 { all.or(&ALL_WRITE_ONLY) } else { all.or(&ALL_SETTABLE_ONLY) }
 }
 
-/// The attributes of what is asked for that can be told.
+/// The readable attributes among those that were asked for.
 #[must_use]
 pub fn readable(wanted: &Bitmap, minor: u32) -> Bitmap {
     wanted.and(all_readable(minor))
 }
 
-/// Whether a request names attributes that can only be set.
+/// Whether a request asks for attributes that can only be set.
 // RFC 8881 18.7.3
 #[must_use]
 pub fn names_write_only(wanted: &Bitmap, minor: u32) -> bool {
@@ -133,58 +134,59 @@ pub fn names_write_only(wanted: &Bitmap, minor: u32) -> bool {
     !wanted.and(all).is_empty()
 }
 
-/// What attributes are told of.
+/// The object whose attributes are written.
 pub struct Subject<'a> {
     /// The server.
     pub server: &'a Server,
     /// The minor version.
     pub minor: u32,
-    /// Its handle, when it is asked for.
+    /// The filehandle, if it was asked for.
     pub handle: Option<&'a Handle>,
-    /// What it is.
-    pub what: What<'a>,
+    /// The object itself.
+    pub source: AttributeSource<'a>,
 }
 
-/// An object of an export, or the pseudo root.
+/// An object in an export, or the pseudo root.
 #[expect(clippy::large_enum_variant, reason = "one at a time, on the stack")]
-pub enum What<'a> {
-    /// Something in an export.
-    Of {
+pub enum AttributeSource<'a> {
+    /// An object in an export.
+    Object {
         /// The export.
         export: &'a Export,
-        /// What is known of it.
+        /// Its information from the engine.
         info: Info,
-        /// Room on its file system, when it is asked for.
+        /// The space of its file system, if it was asked for.
         space: Option<Space>,
-        /// Its descriptor, when its list is asked for.
+        /// Its descriptor, if the access list was asked for.
         descriptor: Option<Descriptor>,
-        /// The fileid of what it covers where it is the top of a file system, else its own.
+        /// For the root of a file system the fileid of the directory that it covers, otherwise its own.
         mounted_on: u64,
     },
     /// The pseudo root.
-    Root,
+    PseudoRoot,
 }
 
-/// The fileid of an export in the pseudo root.
+/// The fileid of an export's entry in the pseudo root.
 #[must_use]
 pub fn pseudo_fileid(export: &Export) -> u64 {
     0xffff_0000_0000_0000 | u64::from(export.id)
 }
 
-/// Whether some of these change with a file's data.
+/// Whether some of the attributes change when data is written.
 #[must_use]
 pub fn changes_with_data(wanted: &Bitmap) -> bool {
     [AttrNum::Size, AttrNum::Change, AttrNum::TimeModify].iter().any(|one| wanted.has(one.get()))
 }
 
-/// Whether some of these are known to who keeps a file's times and data.
+/// Whether the holder of a delegation with the file's times knows some of the attributes better.
 #[must_use]
-pub fn are_kept(wanted: &Bitmap) -> bool {
+pub fn may_be_delegated(wanted: &Bitmap) -> bool {
     let times = [AttrNum::TimeAccess, AttrNum::TimeMetadata];
     changes_with_data(wanted) || times.iter().any(|one| wanted.has(one.get()))
 }
 
-/// The arguments of OPEN that are taken. An open or a delegation in place of both (OPEN_XOR_DELEGATION) is not offered.
+/// The supported arguments of OPEN. OPEN_XOR_DELEGATION, an open or a delegation instead of both, is not
+/// offered.
 // RFC 9754 3.1
 fn open_arguments() -> OpenArguments {
     let access = ShareAccess::BOTH.bits();
@@ -193,7 +195,8 @@ fn open_arguments() -> OpenArguments {
         share_access: Bitmap::of(&[ShareAccess::READ.bits(), ShareAccess::WRITE.bits(), access]),
         share_deny: numbers(ShareDeny::BOTH.bits()),
         share_access_want: Bitmap::of(&[WANT_ANY_DELEG, WANT_NO_DELEG, WANT_CANCEL, WANT_DELEG_TIMESTAMPS]),
-        // CLAIM_DELEGATE_PREV and CLAIM_DELEG_PREV_FH are of a client that has begun anew, which has nothing here.
+        // CLAIM_DELEGATE_PREV and CLAIM_DELEG_PREV_FH are for a client that has restarted. It has no state
+        // here.
         open_claim: Bitmap::of(&[0, 1, 2, 4, 5]),
         create_mode: numbers(3),
     }
@@ -205,7 +208,7 @@ const WANT_NO_DELEG: u32 = 4;
 const WANT_CANCEL: u32 = 5;
 const WANT_DELEG_TIMESTAMPS: u32 = 20;
 
-/// Whether room must be asked for.
+/// Whether the space of the file system is needed.
 #[must_use]
 pub fn wants_space(wanted: &Bitmap) -> bool {
     let of_space = [
@@ -219,16 +222,16 @@ pub fn wants_space(wanted: &Bitmap) -> bool {
     of_space.iter().any(|one| wanted.has(one.get()))
 }
 
-/// Whether the access list must be read.
+/// Whether the access list is needed.
 fn wants_list(wanted: &Bitmap) -> bool {
     wanted.has(AttrNum::Acl.get()) || wanted.has(AttrNum::Dacl.get())
 }
 
-/// What is told of an item.
+/// Gathers the attributes of an item.
 ///
 /// # Errors
-/// As the engine says.
-pub fn of_item<'a>(export: &'a Export, item: &Item, wanted: &Bitmap) -> Result<What<'a>, NfsStat> {
+/// The status of the engine's error.
+pub fn of_item<'a>(export: &'a Export, item: &Item, wanted: &Bitmap) -> Result<AttributeSource<'a>, NfsStat> {
     let info = export.engine.item_info(item);
     let is_below = info.as_ref().is_ok_and(|info| info.file_system != 0);
     let covered = if is_below && wanted.has(AttrNum::MountedOnFileid.get()) {
@@ -239,18 +242,18 @@ pub fn of_item<'a>(export: &'a Export, item: &Item, wanted: &Bitmap) -> Result<W
     of_known(export, info, || Ok(item.clone()), covered, wanted)
 }
 
-/// The same where the engine was asked already; `item` is asked for more. `covered` is the number by which its directory lists it, if that
-/// may be another one than its own.
+/// The same with information that the engine has given already. `item` is called if more is needed. `covered`
+/// is the inode number by which the directory lists the object, if that may differ from its own.
 ///
 /// # Errors
-/// As the engine says, or has said.
+/// The status of the engine's error, here or before.
 pub fn of_known<'a>(
     export: &'a Export,
     info: Result<Info, share::Refusal>,
     item: impl Fn() -> Result<Item, share::Refusal>,
     covered: Option<u64>,
     wanted: &Bitmap,
-) -> Result<What<'a>, NfsStat> {
+) -> Result<AttributeSource<'a>, NfsStat> {
     let told = |why: share::Refusal| crate::status::of(&why);
     let info = info.map_err(told)?;
     let space = match info.file_system {
@@ -266,10 +269,10 @@ pub fn of_known<'a>(
     };
     let descriptor = || Ok(export.engine.item_descriptor(&item()?)?.0);
     let descriptor = if wants_list(wanted) { Some(descriptor().map_err(told)?) } else { None };
-    Ok(What::Of { export, info, space, descriptor, mounted_on })
+    Ok(AttributeSource::Object { export, info, space, descriptor, mounted_on })
 }
 
-/// Whether a directory says by itself all that is wanted of an entry of this kind.
+/// Whether a directory entry alone holds all the attributes that were asked for.
 #[must_use]
 pub fn is_in_directory(wanted: &Bitmap, kind: Option<Kind>) -> bool {
     wanted.iter().all(|number| match AttrNum::new(number) {
@@ -279,7 +282,7 @@ pub fn is_in_directory(wanted: &Bitmap, kind: Option<Kind>) -> bool {
     })
 }
 
-/// Puts every attribute that was announced, of those that a directory says of an entry.
+/// Writes the announced attributes that a directory entry holds.
 pub fn write_in_directory(writer: &mut AttrWriter<'_>, inode: u64, kind: Option<Kind>) {
     let wanted = writer.wanted();
     for number in wanted.iter() {
@@ -292,7 +295,7 @@ pub fn write_in_directory(writer: &mut AttrWriter<'_>, inode: u64, kind: Option<
     }
 }
 
-/// Puts every attribute that was announced.
+/// Writes the announced attributes.
 pub fn write(writer: &mut AttrWriter<'_>, subject: &Subject<'_>) {
     let wanted = writer.wanted();
     for number in wanted.iter() {
@@ -300,7 +303,7 @@ pub fn write(writer: &mut AttrWriter<'_>, subject: &Subject<'_>) {
     }
 }
 
-/// Puts one attribute.
+/// Writes the attribute with this number.
 fn one(number: AttrNum, subject: &Subject<'_>, mut put: impl FnMut(Attr<'_>)) {
     let server = subject.server.config();
     match number {
@@ -314,13 +317,13 @@ fn one(number: AttrNum, subject: &Subject<'_>, mut put: impl FnMut(Attr<'_>)) {
         AttrNum::RdattrError => put(Attr::RdattrError(NfsStat::Ok)),
         AttrNum::Aclsupport => put(Attr::Aclsupport((AclSupport::ALLOW | AclSupport::DENY).bits())),
         AttrNum::Cansettime => put(Attr::Cansettime(true)),
-        // Names are looked up as they are written, whatever the share is for others.
+        // Names are compared exactly for NFS, even if the share folds case for others.
         AttrNum::CaseInsensitive => put(Attr::CaseInsensitive(false)),
         AttrNum::CasePreserving => put(Attr::CasePreserving(true)),
         AttrNum::ChownRestricted => put(Attr::ChownRestricted(true)),
         AttrNum::Homogeneous => put(Attr::Homogeneous(true)),
-        AttrNum::Maxfilesize => put(Attr::Maxfilesize(match &subject.what {
-            What::Of { export, .. } => export.engine.largest_file().unwrap_or(MAX_FILE),
+        AttrNum::Maxfilesize => put(Attr::Maxfilesize(match &subject.source {
+            AttributeSource::Object { export, .. } => export.engine.largest_file().unwrap_or(MAX_FILE),
             _ => MAX_FILE,
         })),
         AttrNum::Maxlink => put(Attr::Maxlink(MAX_LINKS)),
@@ -342,23 +345,23 @@ fn one(number: AttrNum, subject: &Subject<'_>, mut put: impl FnMut(Attr<'_>)) {
                 put(Attr::Filehandle(FileHandle(handle.bytes())));
             }
         }
-        _ => match &subject.what {
-            What::Of { export, descriptor: Some(descriptor), .. }
+        _ => match &subject.source {
+            AttributeSource::Object { export, descriptor: Some(descriptor), .. }
                 if matches!(number, AttrNum::Acl | AttrNum::Dacl) =>
             {
                 list_of(number, export, descriptor, put);
             }
-            What::Of { export, info, space, mounted_on, .. } => {
+            AttributeSource::Object { export, info, space, mounted_on, .. } => {
                 one_of(number, export, info, space.as_ref(), *mounted_on, put);
             }
-            What::Root => one_of_root(number, subject.server, put),
+            AttributeSource::PseudoRoot => one_of_root(number, subject.server, put),
         },
     }
 }
 
 fn list_of(number: AttrNum, export: &Export, descriptor: &Descriptor, mut put: impl FnMut(Attr<'_>)) {
     let shown = acl::shown(descriptor, export.engine.config().accounts.as_ref());
-    let aces: Vec<_> = shown.iter().map(acl::Shown::ace).collect();
+    let aces: Vec<_> = shown.iter().map(acl::AceView::ace).collect();
     match number {
         AttrNum::Acl => put(Attr::Acl(List::of(&aces))),
         _ => put(Attr::Dacl(Acl41 { flag: acl::flags(descriptor), aces: List::of(&aces) })),
@@ -409,11 +412,12 @@ fn one_of(
 
 fn one_of_root(number: AttrNum, server: &Server, mut put: impl FnMut(Attr<'_>)) {
     let exports = server.exports();
-    // The list of exports is as old as its version says.
+    // The version of the export list serves as its time.
     let then = NfsTime { seconds: i64::try_from(exports.version).unwrap_or(0), nseconds: 0 };
     match number {
         AttrNum::Type => put(Attr::Type(FileType::Dir)),
-        // RFC 8881 5.8.1.4: it grows. A run of the server has a higher number than those before (`ServerConfig::instance`).
+        // RFC 8881 5.8.1.4: the value only grows. Each instance of the server has a higher number than those
+        // before (`ServerConfig::instance`).
         AttrNum::Change => put(Attr::Change(server.config().instance.wrapping_add(exports.version))),
         AttrNum::Size => put(Attr::Size(4096)),
         AttrNum::SpaceUsed => put(Attr::SpaceUsed(0)),

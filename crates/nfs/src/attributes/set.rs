@@ -1,4 +1,4 @@
-//! What a client wants to set of an object (RFC 8881 5.5, 18.30).
+//! The attributes that a client sets (RFC 8881 5.5, 18.30).
 
 use nfs_wire::attr::{Attr, AttrError, AttrNum, Bitmap, Fattr};
 use nfs_wire::types::SetTime;
@@ -7,69 +7,70 @@ use share::engine::Accounts;
 use share::{Item, Options};
 use volume::Time;
 
-use super::acl::{self, Given};
+use super::acl::{self, AclToSet};
 use super::time::time_of;
 use super::{MAX_FILE, supported};
 use crate::config::Export;
 
-/// A time that a client wants to set.
+/// The new value of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
+pub enum TimeToSet {
     /// The server's present time.
     Now,
-    /// This time.
+    /// A time that the client names.
     At(Time),
 }
 
-/// Times that a client has kept (RFC 9754 5).
+/// Times that a client has kept under a delegation (RFC 9754 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Delegated {
-    /// Last read.
+pub struct DelegatedTimes {
+    /// The last access.
     pub accessed: Option<Time>,
-    /// Last change of data.
+    /// The last modification of the data.
     pub modified: Option<Time>,
 }
 
-impl Delegated {
-    /// Whether there are none.
+impl DelegatedTimes {
+    /// Whether no time is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        *self == Delegated::default()
+        *self == DelegatedTimes::default()
     }
 }
 
-/// What a client wants to set.
+/// The attributes that a request sets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Wanted {
-    /// Length in bytes.
+pub struct SetAttributes {
+    /// The length in bytes.
     pub size: Option<u64>,
-    /// Permission bits.
+    /// The permission bits.
     pub mode: Option<u32>,
-    /// Owner.
+    /// The owner.
     pub uid: Option<u32>,
-    /// Group.
+    /// The group.
     pub gid: Option<u32>,
-    /// Last read.
-    pub accessed: Option<When>,
-    /// Last change of data.
-    pub modified: Option<When>,
-    /// The same as kept by who has a delegation that says so.
-    pub delegated: Delegated,
+    /// The last access.
+    pub accessed: Option<TimeToSet>,
+    /// The last modification of the data.
+    pub modified: Option<TimeToSet>,
+    /// The same times from the holder of a delegation that keeps them.
+    pub delegated: DelegatedTimes,
     /// The access list.
-    pub list: Option<Given>,
-    /// Bits that a new file's mode loses unless it inherits a list.
+    pub list: Option<AclToSet>,
+    /// Bits that a new file's mode loses, unless the file inherits an access list.
     pub umask: Option<u32>,
-    /// All of these.
+    /// The numbers of all attributes that are set.
     pub mask: Bitmap,
 }
 
-impl Wanted {
-    /// Reads what is to be set.
+impl SetAttributes {
+    /// Reads the attributes of a request.
     ///
     /// # Errors
-    /// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL for what can only be read, NFS4ERR_BADOWNER, NFS4ERR_BADXDR.
-    pub fn read(given: &Fattr<'_>, minor: u32, accounts: &dyn Accounts) -> Result<Wanted, NfsStat> {
-        let mut wanted = Wanted::default();
+    /// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL for attributes that can only be read, NFS4ERR_BADOWNER,
+    /// NFS4ERR_BADXDR.
+    pub fn read(given: &Fattr<'_>, minor: u32, accounts: &dyn Accounts) -> Result<SetAttributes, NfsStat> {
+        let mut wanted = SetAttributes::default();
         let supported = supported(minor);
         if given.mask.beyond() || !given.mask.without(&supported).is_empty() {
             return Err(NfsStat::AttrNotSupp);
@@ -86,8 +87,8 @@ impl Wanted {
                 Attr::Mode(mode) if mode <= 0o7777 => wanted.mode = Some(mode),
                 Attr::Owner(who) => wanted.uid = Some(acl::user(who, accounts)?),
                 Attr::OwnerGroup(who) => wanted.gid = Some(acl::group(who, accounts)?),
-                Attr::Acl(aces) => wanted.list = Some(Given::read(&aces, None)?),
-                Attr::Dacl(list) => wanted.list = Some(Given::read(&list.aces, Some(list.flag))?),
+                Attr::Acl(aces) => wanted.list = Some(AclToSet::read(&aces, None)?),
+                Attr::Dacl(list) => wanted.list = Some(AclToSet::read(&list.aces, Some(list.flag))?),
                 Attr::ModeUmask(given) if given.mode <= 0o7777 && given.umask <= 0o777 => {
                     (wanted.mode, wanted.umask) = (Some(given.mode), Some(given.umask));
                 }
@@ -98,9 +99,9 @@ impl Wanted {
                 _ => return Err(NfsStat::Inval),
             }
         }
-        // RFC 8275 4.2; RFC 8881 6.2.1: one list is told of twice.
+        // RFC 8275 4.2; RFC 8881 6.2.1: both attributes set the same list.
         let both = |a: AttrNum, b: AttrNum| wanted.mask.has(a.get()) && wanted.mask.has(b.get());
-        // One time cannot be two.
+        // Both attributes set the same time.
         let twice = both(AttrNum::TimeAccessSet, AttrNum::TimeDelegAccess)
             || both(AttrNum::TimeModifySet, AttrNum::TimeDelegModify);
         if both(AttrNum::Mode, AttrNum::ModeUmask) || both(AttrNum::Acl, AttrNum::Dacl) || twice {
@@ -109,18 +110,22 @@ impl Wanted {
         Ok(wanted)
     }
 
-    /// The same for something that is made, of which nobody has kept the times.
+    /// The same for a new object, whose times nobody has kept.
     ///
     /// # Errors
-    /// As [`Wanted::read`]; NFS4ERR_INVAL.
-    pub fn read_for_new(given: &Fattr<'_>, minor: u32, accounts: &dyn Accounts) -> Result<Wanted, NfsStat> {
-        let wanted = Wanted::read(given, minor, accounts)?;
+    /// As for [`SetAttributes::read`]; NFS4ERR_INVAL.
+    pub fn read_for_new(
+        given: &Fattr<'_>,
+        minor: u32,
+        accounts: &dyn Accounts,
+    ) -> Result<SetAttributes, NfsStat> {
+        let wanted = SetAttributes::read(given, minor, accounts)?;
         if wanted.delegated.is_empty() { Ok(wanted) } else { Err(NfsStat::Inval) }
     }
 
-    /// The permission bits of something new below a directory, and how they count. A mode alone is applied to what is
-    /// inherited; the maker's mask counts where nothing is, and what comes with it else only takes from that. Without a
-    /// mode it is `default`, or none where a list is inherited.
+    /// The mode of a new object in a directory, and how it applies. A mode alone is applied to the inherited
+    /// list. With a umask, the umask counts if no list is inherited; otherwise the mode only removes rights
+    /// from that list. Without a mode the result is `default`, or none if a list is inherited.
     // RFC 8881 6.4.3, RFC 8275 4.2
     #[must_use]
     pub fn mode_below(&self, export: &Export, above: &Item, default: u32) -> (Option<u32>, Options) {
@@ -137,10 +142,10 @@ impl Wanted {
     }
 }
 
-fn when_of(when: SetTime) -> Result<When, NfsStat> {
+fn when_of(when: SetTime) -> Result<TimeToSet, NfsStat> {
     match when {
-        SetTime::Server => Ok(When::Now),
-        SetTime::Client(time) => time_of(time).map(When::At),
+        SetTime::Server => Ok(TimeToSet::Now),
+        SetTime::Client(time) => time_of(time).map(TimeToSet::At),
     }
 }
 
@@ -155,7 +160,7 @@ mod tests {
     fn what_can_only_be_read_is_not_set() {
         let read = |attributes: &[Attr<'_>]| {
             let mut room = Vec::new();
-            Wanted::read(&Fattr::of(attributes, &mut room), 1, &NoAccounts)
+            SetAttributes::read(&Fattr::of(attributes, &mut room), 1, &NoAccounts)
         };
         assert_eq!(
             read(&[Attr::Size(5), Attr::Mode(0o640)]).map(|w| (w.size, w.mode)),

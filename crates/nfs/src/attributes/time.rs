@@ -1,16 +1,16 @@
-//! Times between NFS and the host.
+//! Conversion of times between NFS and the host.
 
 use nfs_wire::NfsStat;
 use nfs_wire::types::NfsTime;
 use volume::Time;
 
-/// A time as it goes over the wire.
+/// A time in wire format.
 #[must_use]
 pub fn time(time: Time) -> NfsTime {
     NfsTime { seconds: time.secs, nseconds: time.nanos }
 }
 
-/// A time that a client names.
+/// A time that a client sent.
 ///
 /// # Errors
 /// NFS4ERR_INVAL.

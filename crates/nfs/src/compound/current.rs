@@ -1,4 +1,4 @@
-//! Current and saved filehandle (RFC 8881 16.2.3.1).
+//! The current and the saved filehandle (RFC 8881 16.2.3.1).
 
 use std::sync::Arc;
 
@@ -10,20 +10,20 @@ use crate::config::Export;
 use crate::server::Server;
 use crate::state::filehandle::{CheckedHandle, Handle};
 
-/// A current or saved filehandle. What it leads to is found when an operation needs it: READ and WRITE do not. What was
-/// found by its name gets its handle when somebody asks for that.
+/// A current or saved filehandle. Its item is looked up when an operation needs it; READ and WRITE do not. An
+/// item that was found by name gets its filehandle when an operation asks for one.
 #[derive(Debug, Clone)]
 pub struct Current {
     origin: Origin,
-    /// Of what was found by its name.
+    /// The filehandle of an item that was found by name.
     handle: Option<Handle>,
     item: Option<Item>,
 }
 
-/// Where a filehandle is from.
+/// The origin of a filehandle.
 #[derive(Debug, Clone)]
 enum Origin {
-    /// It was sent by the client.
+    /// The client sent it.
     Sent(Arc<CheckedHandle>),
     /// It was found by its name in an export.
     Named(Arc<Export>),
@@ -39,22 +39,22 @@ impl Current {
         Ok(Current::of(&Arc::new(CheckedHandle { handle, export: None })))
     }
 
-    /// What a handle leads to that was checked.
+    /// From a filehandle that was checked.
     #[must_use]
     pub fn of(known: &Arc<CheckedHandle>) -> Current {
         Current { origin: Origin::Sent(Arc::clone(known)), handle: None, item: None }
     }
 
-    /// Something that was found in an export.
+    /// From an item that was found in an export.
     #[must_use]
-    pub fn found(export: &Arc<Export>, item: Item) -> Current {
+    pub fn of_item(export: &Arc<Export>, item: Item) -> Current {
         Current { origin: Origin::Named(Arc::clone(export)), handle: None, item: Some(item) }
     }
 
-    /// The handle.
+    /// The filehandle.
     ///
     /// # Errors
-    /// When what it leads to has no address, and so no handle.
+    /// If the item has no address, and so no filehandle.
     #[inline]
     pub fn handle(&mut self, server: &Server, now: Now) -> Result<Handle, NfsStat> {
         let export = match (&self.origin, self.handle) {
@@ -68,7 +68,7 @@ impl Current {
         Ok(*self.handle.insert(handle))
     }
 
-    /// The handle, where it is known by now.
+    /// The filehandle, if it is known already.
     #[must_use]
     pub fn known_handle(&self) -> Option<&Handle> {
         match &self.origin {
@@ -77,7 +77,7 @@ impl Current {
         }
     }
 
-    /// What it leads to, where that is known by now.
+    /// The item, if it is known already.
     #[must_use]
     pub fn known_item(&self) -> Option<Item> {
         self.item.clone()
@@ -93,10 +93,10 @@ impl Current {
         }
     }
 
-    /// What it leads to in its export; none for the pseudo root.
+    /// The item in its export. None for the pseudo root.
     ///
     /// # Errors
-    /// NFS4ERR_STALE; as the engine says.
+    /// NFS4ERR_STALE, or the status of the engine's error.
     pub fn item(&mut self, server: &Server, now: Now) -> Result<Option<(Arc<Export>, Item)>, NfsStat> {
         let Some(export) = self.export().map(Arc::clone) else { return Ok(None) };
         export.engine.take_host_changes(now);
@@ -112,19 +112,19 @@ impl Current {
     }
 }
 
-/// The handle of something that was found.
+/// Builds the filehandle of an item.
 ///
 /// # Errors
-/// When it has no address.
+/// If the item has no address.
 pub fn handle_of(server: &Server, export: &Export, item: &Item) -> Result<Handle, NfsStat> {
     let address = item.address().map_err(|why| crate::status::of(&why))?;
     handle_at(server, export, &address)
 }
 
-/// The filehandle of what has this address.
+/// Builds the filehandle of an address.
 ///
 /// # Errors
-/// When it is too long.
+/// If the address is too long.
 pub fn handle_at(server: &Server, export: &Export, address: &[u8]) -> Result<Handle, NfsStat> {
     server.handles.make(export.id, address).ok_or(NfsStat::ServerFault)
 }

@@ -1,19 +1,21 @@
-//! A COMPOUND under way (RFC 8881 2.6 and 16.2).
+//! A COMPOUND while it runs (RFC 8881 2.6 and 16.2).
 //!
-//! [`Run`] owns everything that the operations need, so that the rest of a COMPOUND that would have to wait for the
-//! device can go to the blocking pool as a whole. This file is below the operations, each of which is a file in [`crate::op`]: it
-//! has what they use. [`go`] is above them: the loop over the operations ([`Run::go`]).
+//! [`Run`] owns everything that the operations need. An operation that would have to wait for the device can
+//! therefore go to the blocking pool together with the rest of its COMPOUND. This file is below the
+//! operations (one file each in [`crate::op`]) and holds what they use. [`dispatch`] is above them: the loop
+//! over the operations ([`Run::dispatch`]).
 //!
-//! [`under_way`] is a COMPOUND as its connection holds it; [`current`] the current filehandle; [`pacing`] its wait for the limits of a
-//! share; [`promised`] what must be recorded before its answer leaves; [`course`] what is counted of it.
+//! [`active`] is a COMPOUND as its connection sees it, [`current`] the current filehandle, [`throttling`] the
+//! wait for the limits of a share, [`opens_to_record`] the opens to record before the reply is sent, and
+//! [`transactions`] the counting.
 
-pub mod course;
+pub mod active;
 pub mod current;
-pub mod go;
-mod noting;
-pub mod pacing;
-pub mod promised;
-pub mod under_way;
+pub mod dispatch;
+pub mod opens_to_record;
+mod sampling;
+pub mod throttling;
+pub mod transactions;
 
 use std::sync::Arc;
 
@@ -25,34 +27,34 @@ use share::{Caller, Identity, Step};
 use volume::Patience;
 use wire::{Frame, Now};
 
-use crate::compound::course::Course;
 use crate::compound::current::Current;
-use crate::compound::pacing::Pacing;
-use crate::compound::promised::Promised;
+use crate::compound::opens_to_record::OpensToRecord;
+use crate::compound::throttling::ThrottleState;
+use crate::compound::transactions::CompoundTransactions;
 use crate::config::Export;
-use crate::server::Near;
+use crate::server::ServerRef;
+use crate::state::attribute_query::AttributeQuery;
+use crate::state::connection_handle::ConnectionHandle;
+use crate::state::credentials::RpcCredentials;
 use crate::state::filehandle::Handle;
-use crate::state::question::Question;
 use crate::state::session::Session;
 use crate::state::slot;
-use crate::state::way::Way;
-use crate::state::who::Who;
 
-/// Why an operation did not end well.
+/// The reason why an operation did not succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// With this status and nothing else.
+    /// It failed with this status. Its result holds nothing else.
     Fail(NfsStat),
-    /// With this status; the result is written already.
-    Told(NfsStat),
-    /// It would have to wait for the device: to be done again where that is allowed.
+    /// It failed with this status. Its result is written already.
+    Written(NfsStat),
+    /// It would have to wait for the device. It runs again where waiting is allowed.
     Work,
-    /// It is held by the limits of a share, or until another client has answered, and then done again.
+    /// It waits for the limits of a share, or for the reply of another client. It then runs again.
     Hold,
 }
 
-/// How an operation ended; when well, its result is written.
-pub type Done = Result<(), Stop>;
+/// The outcome of an operation. On success its result is written.
+pub type OpResult = Result<(), Stop>;
 
 impl From<NfsStat> for Stop {
     fn from(status: NfsStat) -> Stop {
@@ -66,58 +68,57 @@ impl From<share::Refusal> for Stop {
     }
 }
 
-/// How far a COMPOUND came.
+/// The point that a COMPOUND has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flow {
-    /// To its end.
+pub enum CompoundProgress {
+    /// All operations are done.
     Done,
-    /// To an operation that is held by the limits of a share: as below.
+    /// The next operation waits for the limits of a share or for another client.
     Hold {
-        /// In bytes from where the operations began.
+        /// Offset of that operation in bytes, from the start of the operations.
         position: usize,
-        /// Operations.
+        /// Number of operations left, with that one.
         left: u32,
     },
-    /// To an operation that must wait for the device: where it begins in the operations, and how many are left with
-    /// it.
+    /// The next operation must wait for the device.
     Work {
-        /// In bytes from where the operations began.
+        /// Offset of that operation in bytes, from the start of the operations.
         position: usize,
-        /// Operations.
+        /// Number of operations left, with that one.
         left: u32,
     },
 }
 
-/// A slot whose request is being done.
+/// A slot while its request runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Serving {
-    /// The slot.
+    /// The number of the slot.
     pub slot: u32,
-    /// The request's number in it.
+    /// The sequence ID of the request in the slot.
     pub sequence: u32,
-    /// Whether the reply is kept.
+    /// Whether the slot keeps the reply.
     pub cache: bool,
 }
 
-/// A COMPOUND under way.
+/// A COMPOUND while it runs.
 pub struct Run {
     /// The server.
-    pub server: Near,
-    /// The connection it came on.
-    pub way: Arc<Way>,
-    /// Who asks.
-    pub who: Arc<Who>,
-    /// The session; before SEQUENCE the one that the connection used last.
+    pub server: ServerRef,
+    /// The connection on which it arrived.
+    pub connection: Arc<ConnectionHandle>,
+    /// The RPC credentials of the request.
+    pub credentials: Arc<RpcCredentials>,
+    /// The session. Before SEQUENCE, the one that the connection used last.
     pub session: Option<Arc<Session>>,
-    /// The slot, from SEQUENCE on.
+    /// The slot, once SEQUENCE has run.
     pub serving: Option<Serving>,
-    /// Minor version.
+    /// The minor version.
     pub minor: u32,
-    /// Operations in all.
+    /// Number of operations in all.
     pub count: u32,
-    /// Bytes of the request, with the header of RPC.
+    /// Bytes of the request, with the RPC header.
     pub request_len: usize,
-    /// Tells the request from others in its slot.
+    /// Distinguishes the request from others in its slot.
     pub mark: u64,
     /// The current filehandle.
     pub current: Option<Current>,
@@ -127,62 +128,62 @@ pub struct Run {
     pub stateid: Option<StateId>,
     /// The stateid that was saved with the saved filehandle.
     pub saved_stateid: Option<StateId>,
-    /// The time.
+    /// The time at which the request arrived, or was resumed.
     pub now: Now,
     /// Whether operations may wait for the device.
     pub patience: Patience,
     /// The reply.
     pub writer: ReplyWriter,
-    /// Opens that its answer tells of.
-    pub promised: Promised,
-    /// What the whole COMPOUND comes to.
+    /// Opens that the reply tells of and that are to be recorded first.
+    pub opens_to_record: OpensToRecord,
+    /// The status of the whole COMPOUND.
     pub status: NfsStat,
-    /// What a retry is answered with, in place of everything else.
+    /// The stored reply for a retry. It replaces everything else.
     pub replay: Option<Vec<u8>>,
-    /// Whether the operation that is done now is the last.
+    /// Whether the current operation is the last one.
     pub is_last: bool,
-    /// The operation behind SEQUENCE.
+    /// The operation that follows SEQUENCE.
     pub next_number: Option<OpNum>,
-    /// How far it is with the limits of its shares.
-    pub pacing: Pacing,
-    /// What it has asked the holder of a delegation and waits for.
-    pub question: Option<Arc<Question>>,
-    /// What is counted of it.
-    pub course: Course,
-    /// Whose connection it is found to be, where that was not known before.
+    /// The state of its throttling.
+    pub throttle: ThrottleState,
+    /// The query to the holder of a delegation that it waits for.
+    pub query: Option<Arc<AttributeQuery>>,
+    /// Its transactions.
+    pub transactions: CompoundTransactions,
+    /// The client that the connection turned out to belong to, if that is new.
     pub placement: Option<u128>,
-    /// The operation that is done now or was begun last, and where its result begins.
-    doing: Option<(Mark, OpNum)>,
+    /// The current operation, or the last one that began, and the position of its result.
+    current_op: Option<(Mark, OpNum)>,
     xid: u32,
 }
 
-/// What a COMPOUND begins with.
+/// The arguments of [`Run::new`].
 pub struct Begin {
     /// The server.
-    pub server: Near,
+    pub server: ServerRef,
     /// The connection.
-    pub way: Arc<Way>,
-    /// Who asks.
-    pub who: Arc<Who>,
+    pub connection: Arc<ConnectionHandle>,
+    /// The RPC credentials of the request.
+    pub credentials: Arc<RpcCredentials>,
     /// The session that the connection used last.
     pub session: Option<Arc<Session>>,
-    /// The call's number.
+    /// The XID of the call.
     pub xid: u32,
-    /// The time.
+    /// The time at which the request arrived.
     pub now: Now,
 }
 
 impl Run {
     /// Begins the reply to a call, in `frame`.
     #[must_use]
-    pub fn new(begin: Begin, call: &compound::Call<'_>, request_len: usize, frame: Frame) -> Run {
-        let Begin { server, way, who, session, xid, now } = begin;
-        let mark = slot::mark(call.argarray, who.mark());
-        let is_sys = who.is_sys();
+    pub fn new(begin: Begin, call: &compound::CompoundArgs<'_>, request_len: usize, frame: Frame) -> Run {
+        let Begin { server, connection, credentials, session, xid, now } = begin;
+        let mark = slot::mark(call.argarray, credentials.mark());
+        let is_sys = credentials.is_sys();
         Run {
             server,
-            way,
-            who,
+            connection,
+            credentials,
             session,
             serving: None,
             minor: call.minorversion,
@@ -196,22 +197,22 @@ impl Run {
             now,
             patience: Patience::Cached,
             writer: ReplyWriter::begin(frame, xid, call.tag),
-            promised: Promised::default(),
+            opens_to_record: OpensToRecord::default(),
             status: NfsStat::Ok,
             replay: None,
             is_last: false,
             next_number: None,
-            pacing: Pacing::default(),
-            question: None,
-            course: Course::new(now.mono_ns, is_sys),
+            throttle: ThrottleState::default(),
+            query: None,
+            transactions: CompoundTransactions::new(now.mono_ns, is_sys),
             placement: None,
-            doing: None,
+            current_op: None,
             xid,
         }
     }
 
-    /// Writes the result of an operation that ended well.
-    pub fn answer<'d, T>(&mut self, number: OpNum, ok: T) -> Done
+    /// Writes the result of an operation that succeeded.
+    pub fn reply<'d, T>(&mut self, number: OpNum, ok: T) -> OpResult
     where
         Result<T, NfsStat>: Outcome<'d>,
     {
@@ -219,57 +220,57 @@ impl Run {
         Ok(())
     }
 
-    /// The same for one without a result.
-    pub fn plain(&mut self, number: OpNum) -> Done {
+    /// The same for an operation whose result is only a status.
+    pub fn reply_status(&mut self, number: OpNum) -> OpResult {
         self.writer.put_status(number, NfsStat::Ok);
         Ok(())
     }
 
-    /// Binds the connection to a session. A client that has more connections than it may have loses the one that was
-    /// silent for longest.
+    /// Binds the connection to a session. A client with more connections than it may have loses the one that
+    /// was silent for longest.
     // RFC 8881 2.10.3.1
     pub fn bind(&mut self, session: &Arc<Session>, fore: bool, back: bool) {
-        let is_new = session.bind(&self.way, fore, back);
-        self.way.remember(session);
+        let is_new = session.bind(&self.connection, fore, back);
+        self.connection.remember(session);
         if back {
-            self.server.look_after_recalls(&session.client, self.now);
+            self.server.retry_recalls(&session.client, self.now);
         }
         if is_new {
             self.placement = Some(session.client.key.0);
-            session.client.make_room(&self.way, self.server.config().connections_per_client);
+            session.client.make_room(&self.connection, self.server.config().connections_per_client);
         }
     }
 
-    /// The session that SEQUENCE named.
+    /// The session of the COMPOUND's SEQUENCE.
     ///
     /// # Errors
-    /// NFS4ERR_OP_NOT_IN_SESSION without one.
+    /// NFS4ERR_OP_NOT_IN_SESSION if there was none.
     pub fn session(&self) -> Result<&Arc<Session>, NfsStat> {
         let session = self.session.as_ref().filter(|_| self.serving.is_some());
         session.ok_or(NfsStat::OpNotInSession)
     }
 
-    /// What the current filehandle leads to in its export; none for the pseudo root.
+    /// The item of the current filehandle, in its export. None for the pseudo root.
     ///
     /// # Errors
-    /// NFS4ERR_NOFILEHANDLE, NFS4ERR_STALE; as the engine says.
-    pub fn found(&mut self) -> Result<Option<(Arc<Export>, share::Item)>, NfsStat> {
+    /// NFS4ERR_NOFILEHANDLE, NFS4ERR_STALE, or the status of the engine's error.
+    pub fn current_item(&mut self) -> Result<Option<(Arc<Export>, share::Item)>, NfsStat> {
         let current = self.current.as_mut().ok_or(NfsStat::NoFileHandle)?;
         current.item(&self.server, self.now)
     }
 
-    /// The same where the pseudo root will not do.
+    /// The same for operations that the pseudo root does not allow.
     ///
     /// # Errors
-    /// Also `on_root` for the pseudo root.
+    /// As above; and `on_root` for the pseudo root.
     pub fn item(&mut self, on_root: NfsStat) -> Result<(Arc<Export>, share::Item), NfsStat> {
-        self.found()?.ok_or(on_root)
+        self.current_item()?.ok_or(on_root)
     }
 
-    /// The current filehandle as it goes over the wire.
+    /// The current filehandle in wire format.
     ///
     /// # Errors
-    /// NFS4ERR_NOFILEHANDLE; NFS4ERR_NOTSUPP for what can have none.
+    /// NFS4ERR_NOFILEHANDLE; NFS4ERR_NOTSUPP for an item that can have none.
     #[inline]
     pub fn handle(&mut self) -> Result<Handle, NfsStat> {
         self.current.as_mut().ok_or(NfsStat::NoFileHandle)?.handle(&self.server, self.now)
@@ -283,7 +284,7 @@ impl Run {
         self.current.as_ref().ok_or(NfsStat::NoFileHandle)
     }
 
-    /// Refuses a change of an export that is only to be read.
+    /// Refuses to change an export that is read-only.
     ///
     /// # Errors
     /// NFS4ERR_ROFS.
@@ -291,28 +292,29 @@ impl Run {
         if export.read_only { Err(NfsStat::RoFs) } else { Ok(()) }
     }
 
-    /// Who asks, for an export.
+    /// The identity of the requester in an export.
     #[must_use]
     pub fn identity(&self, export: &Arc<Export>) -> Arc<Identity> {
-        self.who.identity(export)
+        self.credentials.identity(export)
     }
 
-    /// Asks the engine of an export something that may meet somebody else's right. Who would have to wait is told to
-    /// come again: the break has begun, or somebody may claim after a restart what is in the way.
+    /// Sends the engine of an export a request that may conflict with the rights of another client. A request
+    /// that would have to wait fails: NFS4ERR_DELAY if a break has begun, NFS4ERR_GRACE if a client may still
+    /// reclaim the right in conflict.
     ///
     /// # Errors
-    /// NFS4ERR_DELAY, NFS4ERR_GRACE; as the engine says.
+    /// NFS4ERR_DELAY, NFS4ERR_GRACE, or the status of the engine's error.
     pub fn ask<T>(
         &self,
         export: &Arc<Export>,
-        question: impl Fn(&share::Share, &Caller<'_>) -> Step<T>,
+        request: impl Fn(&share::Share, &Caller<'_>) -> Step<T>,
     ) -> Result<T, Stop> {
         let identity = self.identity(export);
         let client = self.session()?.client.key;
         let waiter = self.server.nobody();
         let caller =
             Caller { identity: &identity, client, waiter: Some(waiter), now: self.now, origin: None };
-        match question(&export.engine, &caller) {
+        match request(&export.engine, &caller) {
             Step::Done(done) => Ok(done),
             Step::Wait(ticket) => {
                 let is_for_absent = self.server.grace.is_on() && export.engine.waits_for_absent(ticket);
@@ -323,23 +325,23 @@ impl Run {
         }
     }
 
-    /// Asks the engine something that never waits.
+    /// Sends the engine of an export a request that never waits.
     ///
     /// # Errors
-    /// As the engine says.
-    pub fn tell<T>(
+    /// The status of the engine's error.
+    pub fn ask_now<T>(
         &self,
         export: &Arc<Export>,
-        question: impl FnOnce(&share::Share, &Caller<'_>) -> Result<T, share::Refusal>,
+        request: impl FnOnce(&share::Share, &Caller<'_>) -> Result<T, share::Refusal>,
     ) -> Result<T, Stop> {
         let identity = self.identity(export);
         let client = self.session()?.client.key;
         let caller = Caller { identity: &identity, client, waiter: None, now: self.now, origin: None };
-        Ok(question(&export.engine, &caller)?)
+        Ok(request(&export.engine, &caller)?)
     }
 
-    /// Tells a client whether what it wrote to an export may have been lost since. To be asked for before something is
-    /// written, and after it was brought to stable storage.
+    /// The verifier by which a client sees that unstable writes to an export may be lost. Read it before a
+    /// write, and again after a write was brought to stable storage.
     // RFC 8881 18.3.3, 18.32.3
     #[must_use]
     pub fn write_verifier(&self, export: &Export) -> Verifier {
@@ -349,7 +351,7 @@ impl Run {
     /// Makes sure that the operation may wait for the device from here on.
     ///
     /// # Errors
-    /// [`Stop::Work`] when it may not: it is done again where it may.
+    /// [`Stop::Work`] if it may not. The operation then runs again where it may.
     pub fn may_wait(&self) -> Result<(), Stop> {
         if self.patience == Patience::Block { Ok(()) } else { Err(Stop::Work) }
     }

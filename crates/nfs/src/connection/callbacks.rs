@@ -1,30 +1,30 @@
-//! Calls to the client over a connection, and its answers (RFC 8881 20).
+//! Callbacks to the client over a connection, and their replies (RFC 8881 20).
 
 use nfs_wire::callback;
 use nfs_wire::compound::{CallWriter, Target};
-use nfs_wire::rpc::Reply;
+use nfs_wire::rpc::RpcReply;
 use nfs_wire::types::FileHandle;
 use nfs_wire::xdr::List;
 use wire::{Now, Output};
 
 use super::{Connection, SMALL_REPLY};
 use crate::connection::event::Event;
+use crate::state::attribute_query::AttributeQuery;
 use crate::state::back_channel::{self, Call};
-use crate::state::callback::{Calling, End, What, attributes_of};
-use crate::state::question::Question;
+use crate::state::callback::{CallbackParams, CallbackPurpose, End, attributes_of};
 
 impl Connection {
-    /// Calls the client.
+    /// Sends a callback.
     pub(super) fn call_client(&mut self, call: Call, now: Now, out: &mut Output<Event>) {
-        if !call.session.calls.sends(&call, self.way.id, now) {
+        if !call.session.calls.sends(&call, self.handle.id, now) {
             return;
         }
-        let Calling { program, minor, caller } = call.session.calling();
+        let CallbackParams { program, minor, credentials } = call.session.calling();
         let xid = self.next_xid;
         self.next_xid = self.next_xid.wrapping_add(1).max(1);
         let target = Target::Client { program, callback_ident: 0 };
         let frame = out.pool.take(SMALL_REPLY);
-        let mut writer = CallWriter::begin(frame, target, xid, &caller.credential(), b"", minor);
+        let mut writer = CallWriter::begin(frame, target, xid, &credentials.credential(), b"", minor);
         writer.push(&callback::Args::Sequence(callback::SequenceArgs {
             sessionid: call.session.id,
             sequenceid: call.sequence,
@@ -33,16 +33,16 @@ impl Connection {
             cachethis: false,
             referring_call_lists: List::EMPTY,
         }));
-        let state = &call.errand.state;
+        let state = &call.request.state;
         let fh = FileHandle(state.handle.bytes());
-        writer.push(&match call.errand.what {
-            What::Recall(_) => callback::Args::Recall(callback::RecallArgs {
+        writer.push(&match call.request.purpose {
+            CallbackPurpose::Recall(_) => callback::Args::Recall(callback::RecallArgs {
                 stateid: state.id(self.server.config().instance),
                 truncate: false,
                 fh,
             }),
-            What::Attributes(_) => {
-                callback::Args::GetAttr(callback::GetAttrArgs { fh, attr_request: Question::asked() })
+            CallbackPurpose::Attributes(_) => {
+                callback::Args::GetAttr(callback::GetAttrArgs { fh, attr_request: AttributeQuery::asked() })
             }
         });
         let frame = writer.finish();
@@ -50,15 +50,15 @@ impl Connection {
         self.send(frame, out);
     }
 
-    /// The client has answered a call. What it has to give back comes by itself.
-    pub(super) fn called(&mut self, reply: &Reply<'_>, now: Now) {
+    /// Handles the client's reply to a callback. A recalled delegation comes back by a request of its own.
+    pub(super) fn called(&mut self, reply: &RpcReply<'_>, now: Now) {
         let Some(call) = self.calls.remove(&reply.xid) else { return };
         let end = End::of(reply);
         if end != End::Done {
-            tracing::debug!(?end, peer = %self.way.peer.remote, "a client has refused a call");
-        } else if let What::Attributes(question) = &call.errand.what {
-            question.answer(attributes_of(reply));
+            tracing::debug!(?end, peer = %self.handle.peer.remote, "a client has refused a call");
+        } else if let CallbackPurpose::Attributes(query) = &call.request.purpose {
+            query.answer(attributes_of(reply));
         }
-        back_channel::over(&call, end, now);
+        back_channel::call_ended(&call, end, now);
     }
 }

@@ -1,30 +1,30 @@
-//! What reaches a connection besides messages.
+//! Events for a connection besides messages.
 
 use std::sync::Arc;
 
 use wire::Mailbox;
 
-use crate::compound::under_way::{Finished, Held};
-use crate::state::way::Mail;
+use crate::compound::active::{Finished, SuspendedCompound};
+use crate::state::connection_handle::Mail;
 
-/// Something for one connection to do, on its own thread.
+/// An event that a connection handles on its own thread.
 #[derive(Debug)]
 pub enum Event {
-    /// Work on the blocking pool is done: the request is answered.
+    /// A job on the blocking pool has ended and its reply is ready.
     Answered {
-        /// The finished reply and what is counted of it, when there is one.
+        /// The finished COMPOUND. None if it had ended before.
         finished: Option<Box<Finished>>,
     },
-    /// A COMPOUND on the blocking pool is held by the limits of a share.
-    Held(Box<Held>),
-    /// Others tell it something.
+    /// A COMPOUND on the blocking pool waits for the limits of a share.
+    Suspended(Box<SuspendedCompound>),
+    /// A message from another part of the server.
     Mail(Mail),
 }
 
-/// The transport's mailbox as those below see it, who know nothing of a COMPOUND.
-pub(crate) struct Letterbox(pub Arc<dyn Mailbox<Event>>);
+/// Adapts the transport's mailbox for the layers below, which know no COMPOUND.
+pub(crate) struct EventMailbox(pub Arc<dyn Mailbox<Event>>);
 
-impl Mailbox<Mail> for Letterbox {
+impl Mailbox<Mail> for EventMailbox {
     fn post(&self, mail: Mail) -> bool {
         self.0.post(Event::Mail(mail))
     }

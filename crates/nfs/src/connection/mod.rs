@@ -1,74 +1,75 @@
-//! Connection: carries bytes, and owns nothing that outlives it (RFC 8881 2.10.3.1).
+//! A connection: it carries bytes, and owns nothing that outlives it (RFC 8881 2.10.3.1).
 //!
-//! A call is read here up to its COMPOUND, which then runs at once; what must wait for the device goes on on the
-//! blocking pool and comes back as [`Event::Answered`].
+//! The connection reads a call up to its COMPOUND, which then runs at once. Work that must wait for the
+//! device continues on the blocking pool and comes back as [`Event::Answered`]. Start with
+//! `Connection::receive`.
 
 mod callbacks;
+mod counters;
 pub mod event;
-mod held;
-mod noting;
 pub mod service;
+mod suspended;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use nfs_wire::NfsStat;
-use nfs_wire::compound::{self, Call as Compound, Operations};
+use nfs_wire::compound::{self, CompoundArgs, Operations};
 use nfs_wire::op::Args;
 use nfs_wire::rpc::record::{MARK, RecordMark};
 use nfs_wire::rpc::{
-    Accepted, Call, CallError, Message, NFS_PROGRAM, NFS_V4, PROC_COMPOUND, PROC_NULL, Rejected, Reply,
+    Accepted, CallError, Message, NFS_PROGRAM, NFS_V4, PROC_COMPOUND, PROC_NULL, Rejected, RpcCall, RpcReply,
 };
 use share::counts::Desk;
 use volume::Patience;
 use wire::{Frame, Mailbox, Now, Output, Peer};
 
-use crate::compound::promised::Promised;
-use crate::compound::under_way::{Finished, Held, UnderWay};
-use crate::compound::{Begin, Flow, Run};
-use crate::connection::event::{Event, Letterbox};
+use crate::compound::active::{ActiveCompound, Finished, SuspendedCompound};
+use crate::compound::opens_to_record::OpensToRecord;
+use crate::compound::{Begin, CompoundProgress, Run};
+use crate::connection::event::{Event, EventMailbox};
 use crate::limits::{MAX_IO, MAX_REMEMBERED_CREDENTIALS, MAX_WORKING};
-use crate::server::{Near, Server};
+use crate::server::{Server, ServerRef};
 use crate::state::back_channel::{self, Call as ClientCall};
+use crate::state::connection_handle::ConnectionHandle;
+use crate::state::credentials::RpcCredentials;
 use crate::state::session::Session;
-use crate::state::way::Way;
-use crate::state::who::Who;
 
-/// Room for a reply without data in bytes.
+/// Bytes to reserve for a reply without data.
 const SMALL_REPLY: usize = 900;
-/// Room around data in bytes.
+/// Bytes to reserve for a reply beside its data.
 const AROUND_DATA: usize = 400;
-/// Operations that are looked at to see how much room the reply needs.
+/// Operations to look at when the size of a reply is estimated.
 const LOOKED_AT: usize = 4;
 
 /// One connection.
 pub struct Connection {
-    pub(crate) server: Near,
-    pub(crate) way: Arc<Way>,
-    /// Credentials that it was used with, the last one first.
-    known: Vec<Arc<Who>>,
+    pub(crate) server: ServerRef,
+    pub(crate) handle: Arc<ConnectionHandle>,
+    /// Credentials that it was used with, the most recent first.
+    recent_credentials: Vec<Arc<RpcCredentials>>,
     /// The session that it carried last.
     session: Option<Arc<Session>>,
-    /// The exports' version that its handles were checked against.
+    /// The version of the exports that its filehandles were checked against.
     exports: u64,
     working: usize,
-    /// Opens that answers of this batch tell of. A retry on another connection may be told a moment earlier, out of the
-    /// slot; what it is told is then recorded within that moment.
-    pub(crate) promised: Promised,
-    /// Where its operations are counted.
-    pub(crate) desk: Desk,
-    /// What is held by the limits of shares.
-    pub(crate) held: HashMap<u64, Held>,
-    /// Bytes that these keep.
-    pub(crate) held_bytes: usize,
-    /// Calls that the client has not answered yet.
+    /// Opens that the replies of this batch tell of. A retry on another connection may get such a reply from
+    /// the slot a moment earlier; its open is then recorded within that moment.
+    pub(crate) opens_to_record: OpensToRecord,
+    /// The counters of its operations.
+    pub(crate) counters: Desk,
+    /// COMPOUNDs that wait for the limits of shares.
+    pub(crate) suspended: HashMap<u64, SuspendedCompound>,
+    /// Bytes of memory that those hold.
+    pub(crate) suspended_bytes: usize,
+    /// Callbacks that the client has not answered yet.
     calls: HashMap<u32, ClientCall>,
     next_xid: u32,
 }
 
 impl Connection {
-    /// A connection that has just been accepted; none when there are too many.
+    /// A connection that has just been accepted. None if there are too many.
     pub fn new(
         server: &Arc<Server>,
         peer: Peer,
@@ -76,69 +77,76 @@ impl Connection {
         now: Now,
     ) -> Option<Connection> {
         let id = server.enter_connection()?;
-        let desk = Desk::new(&server.counts);
-        let way = Way::new(id, peer, Arc::clone(desk.visits()), Box::new(Letterbox(mailbox)), now);
+        let counters = Desk::new(&server.counts);
+        let handle = ConnectionHandle::new(
+            id,
+            peer,
+            Arc::clone(counters.visits()),
+            Box::new(EventMailbox(mailbox)),
+            now,
+        );
         let exports = server.exports().version;
         Some(Connection {
             server: Arc::new(Arc::clone(server)),
-            way: Arc::new(way),
-            known: Vec::new(),
+            handle: Arc::new(handle),
+            recent_credentials: Vec::new(),
             session: None,
             exports,
             working: 0,
-            promised: Promised::default(),
-            desk,
-            held: HashMap::new(),
-            held_bytes: 0,
+            opens_to_record: OpensToRecord::default(),
+            counters,
+            suspended: HashMap::new(),
+            suspended_bytes: 0,
             calls: HashMap::new(),
             next_xid: 1,
         })
     }
 
-    /// Whether it carries requests of a session that is there.
+    /// Whether it carries requests of a live session.
     pub(crate) fn carries_session(&self) -> bool {
-        self.session.as_ref().is_some_and(|session| !session.has_ended()) || self.way.carries_session()
+        self.session.as_ref().is_some_and(|session| !session.has_ended()) || self.handle.carries_session()
     }
 
-    /// Whether the session that was used here last is of a client that has opened something.
+    /// Whether the session that was used here last belongs to a client that has opened something.
     pub(crate) fn works_for_known_client(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.client.is_proved())
     }
 
-    /// Whether a message that begins so is a COMPOUND that begins with a SEQUENCE. Its session need not be there: a client whose
-    /// server has begun anew sends its WRITE until it is told NFS4ERR_BADSESSION, and would send it for ever to one that closes.
+    /// Whether the head of a message is a COMPOUND that begins with SEQUENCE. Its session need not exist.
+    /// After a restart of the server a client sends its WRITE until it gets NFS4ERR_BADSESSION, and would
+    /// send it for ever if the connection were closed instead.
     pub(crate) fn names_session(&self, head: &[u8]) -> bool {
         let Ok(Message::Call(Ok(call))) = Message::parse(head) else { return false };
         let is_compound =
             (call.program, call.version, call.procedure) == (NFS_PROGRAM, NFS_V4, PROC_COMPOUND);
-        let Some(request) = is_compound.then(|| Compound::parse(call.body).ok()).flatten() else {
+        let Some(request) = is_compound.then(|| CompoundArgs::parse(call.body).ok()).flatten() else {
             return false;
         };
         matches!(request.operations().next(), Some(Ok(Args::Sequence(_))))
     }
 
-    /// Answers one message.
+    /// Handles a message from the client.
     pub(crate) fn receive(&mut self, message: &[u8], now: Now, out: &mut Output<Event>) {
-        self.way.received(message.len(), now);
+        self.handle.received(message.len(), now);
         match Message::parse(message) {
             Ok(Message::Call(Ok(call))) => self.call(&call, message.len(), now, out),
             // RFC 5531 9
             Ok(Message::Call(Err(CallError::RpcMismatch { xid }))) => {
-                self.send_reply(&Reply::rpc_mismatch(xid), out);
+                self.send_reply(&RpcReply::rpc_mismatch(xid), out);
             }
             Ok(Message::Call(Err(CallError::Garbage { xid }))) => {
-                self.send_reply(&Reply::accepted(xid, Accepted::GarbageArgs), out);
+                self.send_reply(&RpcReply::accepted(xid, Accepted::GarbageArgs), out);
             }
             Ok(Message::Reply(reply)) => self.called(&reply, now),
             Err(malformed) => {
-                tracing::debug!(%malformed, peer = %self.way.peer.remote, "closes a connection");
+                tracing::debug!(%malformed, peer = %self.handle.peer.remote, "closes a connection");
                 out.close = true;
             }
         }
     }
 
-    fn call(&mut self, call: &Call<'_>, len: usize, now: Now, out: &mut Output<Event>) {
-        let answer = |accepted| Reply::accepted(call.xid, accepted);
+    fn call(&mut self, call: &RpcCall<'_>, len: usize, now: Now, out: &mut Output<Event>) {
+        let answer = |accepted| RpcReply::accepted(call.xid, accepted);
         let reply = match (call.program, call.version, call.procedure) {
             (NFS_PROGRAM, NFS_V4, PROC_COMPOUND) => return self.compound(call, len, now, out),
             (NFS_PROGRAM, NFS_V4, PROC_NULL) => answer(Accepted::Success(&[])),
@@ -149,154 +157,164 @@ impl Connection {
         self.send_reply(&reply, out);
     }
 
-    fn compound(&mut self, call: &Call<'_>, len: usize, now: Now, out: &mut Output<Event>) {
-        let who = match self.who(call) {
-            Ok(who) => who,
-            Err(rejected) => return self.send_reply(&Reply::rejected(call.xid, rejected), out),
+    fn compound(&mut self, call: &RpcCall<'_>, len: usize, now: Now, out: &mut Output<Event>) {
+        let credentials = match self.credentials(call) {
+            Ok(credentials) => credentials,
+            Err(rejected) => return self.send_reply(&RpcReply::rejected(call.xid, rejected), out),
         };
-        let Ok(request) = Compound::parse(call.body) else {
-            return self.send_reply(&Reply::accepted(call.xid, Accepted::GarbageArgs), out);
+        let Ok(request) = CompoundArgs::parse(call.body) else {
+            return self.send_reply(&RpcReply::accepted(call.xid, Accepted::GarbageArgs), out);
         };
         let version = self.server.exports().version;
         if version != self.exports {
             self.exports = version;
-            self.way.forget_handles();
+            self.handle.forget_handles();
         }
         let frame = out.pool.take(room_for(&request));
         let begin = Begin {
             server: Arc::clone(&self.server),
-            way: Arc::clone(&self.way),
-            who,
+            connection: Arc::clone(&self.handle),
+            credentials,
             session: self.session.take(),
             xid: call.xid,
             now,
         };
-        let mut under_way = UnderWay::new(Run::new(begin, &request, len, frame));
-        let Some(run) = under_way.run() else { return };
-        run.course.sampled = self.desk.sample(request.count.into());
+        let mut active = ActiveCompound::new(Run::new(begin, &request, len, frame));
+        let Some(run) = active.run() else { return };
+        run.transactions.sampled = self.counters.sample(request.count.into());
         // RFC 8881 16.2.3
         if !(1..=2).contains(&request.minorversion) {
             run.status = NfsStat::MinorVersMismatch;
-            return self.finish(under_way, out);
+            return self.finish(active, out);
         }
-        let flow = run.go(request.operations());
+        let progress = run.dispatch(request.operations());
         if let Some(client) = run.placement.take() {
             out.placement = Some(client);
         }
-        match flow {
-            Flow::Done => self.finish(under_way, out),
-            Flow::Work { position, left } => {
+        match progress {
+            CompoundProgress::Done => self.finish(active, out),
+            CompoundProgress::Work { position, left } => {
                 let rest = request.argarray.get(position..).unwrap_or_default();
-                self.suspend(under_way, rest, left, out);
+                self.run_on_pool(active, rest, left, out);
             }
-            Flow::Hold { position, left } => {
+            CompoundProgress::Hold { position, left } => {
                 self.session.clone_from(&run.session);
                 let rest = request.argarray.get(position..).unwrap_or_default().to_vec();
-                self.hold(Held { under_way, rest, left }, now, out);
+                self.suspend(SuspendedCompound { active, rest, left }, now, out);
             }
         }
     }
 
-    /// Who a call's credential says that makes it.
-    fn who(&mut self, call: &Call<'_>) -> Result<Arc<Who>, Rejected> {
-        if let Some(at) = self.known.iter().position(|who| who.is(&call.credential)) {
-            self.known[..=at].rotate_right(1);
-            return Ok(Arc::clone(&self.known[0]));
+    /// The credentials of a call.
+    fn credentials(&mut self, call: &RpcCall<'_>) -> Result<Arc<RpcCredentials>, Rejected> {
+        if let Some(at) =
+            self.recent_credentials.iter().position(|credentials| credentials.is(&call.credential))
+        {
+            self.recent_credentials[..=at].rotate_right(1);
+            return Ok(Arc::clone(&self.recent_credentials[0]));
         }
-        let who = Who::read(&call.credential, self.way.peer.remote).map_err(Rejected::AuthError)?;
-        let who = Arc::new(who);
-        self.known.truncate(MAX_REMEMBERED_CREDENTIALS - 1);
-        self.known.insert(0, Arc::clone(&who));
-        Ok(who)
+        let credentials =
+            RpcCredentials::read(&call.credential, self.handle.peer.remote).map_err(Rejected::AuthError)?;
+        let credentials = Arc::new(credentials);
+        self.recent_credentials.truncate(MAX_REMEMBERED_CREDENTIALS - 1);
+        self.recent_credentials.insert(0, Arc::clone(&credentials));
+        Ok(credentials)
     }
 
     /// Sends the rest of a COMPOUND to the blocking pool.
-    pub(crate) fn suspend(
+    pub(crate) fn run_on_pool(
         &mut self,
-        mut under_way: UnderWay,
+        mut active: ActiveCompound,
         rest: &[u8],
         left: u32,
         out: &mut Output<Event>,
     ) {
-        let Some(run) = under_way.run() else { return };
+        let Some(run) = active.run() else { return };
         self.session.clone_from(&run.session);
         if self.working >= MAX_WORKING {
-            // The operation is answered with "come again", as a client can bear; nothing was done by it.
+            // The operation gets NFS4ERR_DELAY, which a client can handle. The operation has done nothing.
             run.status = NfsStat::Delay;
             let number = rest.first_chunk().map_or(0, |word| u32::from_be_bytes(*word));
             run.writer.put_status(number, NfsStat::Delay);
-            return self.finish(under_way, out);
+            return self.finish(active, out);
         }
         self.working += 1;
         run.patience = Patience::Block;
         let rest = rest.to_vec();
         out.run(move || {
-            if let Some(run) = under_way.run() {
-                let flow = run.go(Operations::<Args<'_>>::new(&rest, run.minor, left));
-                if let Flow::Hold { position, left: still } = flow {
-                    return Event::Held(Box::new(Held { under_way, rest, left }.cut(position, still)));
+            if let Some(run) = active.run() {
+                let progress = run.dispatch(Operations::<Args<'_>>::new(&rest, run.minor, left));
+                if let CompoundProgress::Hold { position, left: still } = progress {
+                    return Event::Suspended(Box::new(
+                        SuspendedCompound { active, rest, left }.advance(position, still),
+                    ));
                 }
-                debug_assert_eq!(flow, Flow::Done, "what may wait needs not be done again");
-                run.promised.keep();
+                debug_assert_eq!(progress, CompoundProgress::Done, "what may wait needs not be done again");
+                run.opens_to_record.record();
             }
-            Event::Answered { finished: under_way.finish().map(Box::new) }
+            Event::Answered { finished: active.finish().map(Box::new) }
         });
     }
 
-    /// A COMPOUND is over: its answer leaves with the others.
-    pub(crate) fn finish(&mut self, mut under_way: UnderWay, out: &mut Output<Event>) {
-        if let Some(run) = under_way.run() {
-            self.promised.take_over(&mut run.promised);
+    /// A COMPOUND has ended. Its reply leaves with the others of the batch.
+    pub(crate) fn finish(&mut self, mut active: ActiveCompound, out: &mut Output<Event>) {
+        if let Some(run) = active.run() {
+            self.opens_to_record.append(&mut run.opens_to_record);
         }
-        let Some(Finished { frame, session, course }) = under_way.finish() else { return };
-        self.note(course);
+        let Some(Finished { frame, session, transactions }) = active.finish() else { return };
+        self.note(transactions);
         self.session = session.filter(|session| !session.has_ended());
         self.send(frame, out);
     }
 
-    /// What ran on the blocking pool is answered.
+    /// A COMPOUND on the blocking pool has ended.
     pub(crate) fn answered(&mut self, finished: Option<Box<Finished>>, out: &mut Output<Event>) {
         self.working = self.working.saturating_sub(1);
         if let Some(finished) = finished {
-            let Finished { frame, course, .. } = *finished;
-            self.note(course);
+            let Finished { frame, transactions, .. } = *finished;
+            self.note(transactions);
             self.send(frame, out);
         }
     }
 
-    /// What ran on the blocking pool is held by the limits of a share.
-    pub(crate) fn held_by_a_job(&mut self, held: Held, now: Now, out: &mut Output<Event>) {
+    /// A COMPOUND on the blocking pool must wait for the limits of a share.
+    pub(crate) fn suspended_on_pool(
+        &mut self,
+        suspended: SuspendedCompound,
+        now: Now,
+        out: &mut Output<Event>,
+    ) {
         self.working = self.working.saturating_sub(1);
-        self.hold(held, now, out);
+        self.suspend(suspended, now, out);
     }
 
-    /// How many of its requests are neither answered nor being answered.
-    pub(crate) fn under_way(&self) -> usize {
-        self.working + self.held.len()
+    /// The number of its requests that run on the blocking pool or wait.
+    pub(crate) fn requests_in_progress(&self) -> usize {
+        self.working + self.suspended.len()
     }
 
-    /// A session is gone.
+    /// Forgets a session that has ended.
     pub(crate) fn forget_session(&mut self, key: u64) {
         use wire::table::Keyed;
         self.session = self.session.take().filter(|session| session.key() != key);
     }
 
-    /// The connection is gone: sessions go on without it.
+    /// The connection is gone. Its sessions continue without it.
     pub(crate) fn closed(&mut self, now: Now) {
-        self.way.leave_sessions();
-        // Who was called here is called elsewhere, or when they are there again.
+        self.handle.leave_sessions();
+        // Callbacks of this connection are sent over another one, or once the client has one again.
         for (_, call) in self.calls.drain() {
-            back_channel::lost(&call, self.way.id, now);
+            back_channel::connection_lost(&call, self.handle.id, now);
         }
         self.server.leave_connection();
     }
 
     fn send(&self, frame: Frame, out: &mut Output<Event>) {
-        self.way.sent.fetch_add(frame.len() as u64, Ordering::Relaxed);
+        self.handle.sent.fetch_add(frame.len() as u64, Ordering::Relaxed);
         out.frames.push(frame);
     }
 
-    fn send_reply(&self, reply: &Reply<'_>, out: &mut Output<Event>) {
+    fn send_reply(&self, reply: &RpcReply<'_>, out: &mut Output<Event>) {
         let mut frame = out.pool.take(SMALL_REPLY);
         frame.tail().extend_from_slice(&[0; MARK]);
         reply.write(frame.tail());
@@ -306,8 +324,8 @@ impl Connection {
     }
 }
 
-/// Room that the reply is likely to need.
-fn room_for(request: &compound::Call<'_>) -> usize {
+/// The bytes that the reply is likely to need.
+fn room_for(request: &compound::CompoundArgs<'_>) -> usize {
     let data = request.operations().take(LOOKED_AT).find_map(|operation| match operation {
         Ok(Args::Read(read)) => Some(read.count),
         Ok(Args::ReadPlus(read)) => Some(read.count),

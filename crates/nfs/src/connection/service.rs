@@ -1,27 +1,28 @@
-//! The NFS server for the transport: [`Nfs`] is a service, [`Connection`] its conversation; [`Endpoints`] are several.
+//! The interface to the transport: [`NfsService`] is the service, [`Connection`] its conversation.
+//! [`Endpoints`] combines several servers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use nfs_wire::rpc::record::RecordMark;
-use wire::endpoint::{Principal, Record, Service};
+use wire::endpoint::{Principal, RecordPrefix, Service};
 use wire::{Conversation, Mailbox, Now, Output, Peer, Transfer};
 
-use crate::compound::under_way::Held;
+use crate::compound::active::SuspendedCompound;
 use crate::connection::Connection;
 use crate::connection::event::Event;
 use crate::limits::{MAX_CHANNEL_MESSAGE, MAX_MESSAGE_WITHOUT_SESSION};
 use crate::server::Server;
-use crate::state::way::Mail;
+use crate::state::connection_handle::Mail;
 
-/// [`Server`] as the transport wants it.
+/// A [`Server`] as a service of the transport.
 #[derive(Debug, Clone)]
-pub struct Nfs(pub Arc<Server>);
+pub struct NfsService(pub Arc<Server>);
 
-impl Service for Nfs {
+impl Service for NfsService {
     type Conversation = Connection;
 
-    fn record(&self, prefix: [u8; 4]) -> Record {
+    fn record(&self, prefix: [u8; 4]) -> RecordPrefix {
         record(prefix)
     }
 
@@ -32,23 +33,24 @@ impl Service for Nfs {
 
 /// Several servers behind one transport, each at addresses of its own.
 ///
-/// To a client they are servers that have nothing to do with each other: owner, scope, client IDs and sessions are each
-/// server's own (RFC 8881 2.10.5), and so is what it mounts with.
+/// To a client they are unrelated servers. Each has an owner, a scope, client IDs and sessions of its own
+/// (RFC 8881 2.10.5), and the client mounts them separately.
 #[derive(Debug)]
 pub struct Endpoints {
-    /// The servers and where clients reach them. An unspecified address stands for all that nobody else has.
-    routes: Vec<(SocketAddr, Nfs)>,
+    /// The servers and their addresses. An unspecified address stands for all addresses that no other server
+    /// has.
+    routes: Vec<(SocketAddr, NfsService)>,
 }
 
 impl Endpoints {
-    /// These.
+    /// Creates the service from pairs of address and server.
     #[must_use]
-    pub fn new(routes: Vec<(SocketAddr, Nfs)>) -> Endpoints {
+    pub fn new(routes: Vec<(SocketAddr, NfsService)>) -> Endpoints {
         Endpoints { routes }
     }
 
-    /// Who is meant by a connection that came to this address of ours.
-    fn at(&self, local: SocketAddr) -> Option<&Nfs> {
+    /// The server for a connection that arrived at this local address.
+    fn at(&self, local: SocketAddr) -> Option<&NfsService> {
         let ip = local.ip().to_canonical();
         let here = || self.routes.iter().filter(|(at, _)| at.port() == local.port());
         let own = here().find(|(at, _)| at.ip().to_canonical() == ip);
@@ -59,7 +61,7 @@ impl Endpoints {
 impl Service for Endpoints {
     type Conversation = Connection;
 
-    fn record(&self, prefix: [u8; 4]) -> Record {
+    fn record(&self, prefix: [u8; 4]) -> RecordPrefix {
         record(prefix)
     }
 
@@ -69,12 +71,12 @@ impl Service for Endpoints {
 }
 
 // RFC 5531 11
-fn record(prefix: [u8; 4]) -> Record {
+fn record(prefix: [u8; 4]) -> RecordPrefix {
     let mark = RecordMark::parse(prefix);
     match mark.last {
-        _ if mark.len > wire::limits::MAX_MESSAGE => Record::Hostile,
-        true => Record::Message(mark.len),
-        false => Record::Fragment(mark.len),
+        _ if mark.len > wire::limits::MAX_MESSAGE => RecordPrefix::Hostile,
+        true => RecordPrefix::Message(mark.len),
+        false => RecordPrefix::Fragment(mark.len),
     }
 }
 
@@ -82,15 +84,15 @@ impl Conversation for Connection {
     type Event = Event;
 
     fn on_message(&mut self, message: &mut [u8], now: Now, out: &mut Output<Event>) {
-        self.desk.begin();
+        self.counters.begin();
         self.receive(message, now, out);
     }
 
     fn on_event(&mut self, event: Event, now: Now, out: &mut Output<Event>) {
         match event {
             Event::Answered { finished } => self.answered(finished, out),
-            Event::Held(held) => self.held_by_a_job(*held, now, out),
-            Event::Mail(Mail::LetGo { token }) => self.let_go(token, now, out),
+            Event::Suspended(suspended) => self.suspended_on_pool(*suspended, now, out),
+            Event::Mail(Mail::Resume { token }) => self.resume(token, now, out),
             Event::Mail(Mail::Call(call)) => self.call_client(*call, now, out),
             Event::Mail(Mail::SessionGone { session }) => self.forget_session(session),
             Event::Mail(Mail::Close) => out.close = true,
@@ -101,7 +103,8 @@ impl Conversation for Connection {
         if self.is_proved() { MAX_CHANNEL_MESSAGE as usize } else { MAX_MESSAGE_WITHOUT_SESSION }
     }
 
-    // The first message of a connection may be a WRITE of a session that others carry: Linux binds none after a cut.
+    // The first message of a connection may be a WRITE of a session on other connections: Linux binds none
+    // after a cut.
     fn vouches_for(&self, head: &[u8]) -> bool {
         self.names_session(head)
     }
@@ -110,13 +113,14 @@ impl Conversation for Connection {
         self.carries_session()
     }
 
-    // Users of AUTH_SYS are what a client says. One that has opened nothing yet may be anybody.
+    // The client alone says who the users of AUTH_SYS are. A client that has opened nothing yet may be
+    // anybody.
     fn principal(&self) -> Option<Principal> {
         self.works_for_known_client().then_some(Principal::Host)
     }
 
     fn holds(&self) -> usize {
-        self.held_bytes
+        self.suspended_bytes
     }
 
     fn event_bytes(&self, event: &Event) -> usize {
@@ -133,24 +137,24 @@ impl Conversation for Connection {
     fn on_deadline(&mut self, _now: Now, _out: &mut Output<Event>) {}
 
     fn before_leaving(&mut self) {
-        self.promised.keep();
+        self.opens_to_record.record();
     }
 
     fn turned(&mut self, ended_ns: u64, end: u64) {
-        self.desk.turned(ended_ns, end, self.under_way());
-        self.held_bytes = self.held.values_mut().map(Held::keeps).sum();
+        self.counters.turned(ended_ns, end, self.requests_in_progress());
+        self.suspended_bytes = self.suspended.values_mut().map(SuspendedCompound::memory_bytes).sum();
     }
 
     fn sent(&mut self, taken: u64, at_ns: u64) {
-        self.desk.sent(taken, at_ns);
+        self.counters.sent(taken, at_ns);
     }
 
     fn transfer(&self) -> Option<&Transfer> {
-        Some(&self.way.transfer)
+        Some(&self.handle.transfer)
     }
 
     fn on_close(&mut self, now: Now) {
-        self.end_held(now);
+        self.end_suspended(now);
         self.closed(now);
     }
 }

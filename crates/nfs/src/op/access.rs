@@ -8,44 +8,45 @@ use share::{Identity, Info, Item};
 use volume::Kind;
 use volume::security::Rights;
 
-use crate::compound::{Done, Run, Stop};
+use crate::compound::{OpResult, Run, Stop};
 use crate::config::Export;
 
-/// Does it.
+/// Answers which of the requested accesses the user has.
 ///
 /// # Errors
-/// NFS4ERR_STALE; as the engine says.
-pub fn run(run: &mut Run, args: &Args) -> Done {
-    let Some((export, item)) = run.found()? else {
+/// NFS4ERR_STALE, or the status of the engine's error.
+pub fn run(run: &mut Run, args: &Args) -> OpResult {
+    let Some((export, item)) = run.current_item()? else {
         let told = AccessBits::READ | AccessBits::LOOKUP;
         let supported = told | AccessBits::MODIFY | AccessBits::EXTEND | AccessBits::DELETE;
         return run
-            .answer(OpNum::Access, ResOk { supported: args.access & supported, access: args.access & told });
+            .reply(OpNum::Access, ResOk { supported: args.access & supported, access: args.access & told });
     };
     let mut access = given(run, &export, &item)?;
     if export.read_only {
         access -= AccessBits::MODIFY | AccessBits::EXTEND | AccessBits::DELETE | AccessBits::XAWRITE;
     }
     let supported = supported_for(item.kind(), run.minor) & args.access;
-    run.answer(OpNum::Access, ResOk { supported, access: access & supported })
+    run.reply(OpNum::Access, ResOk { supported, access: access & supported })
 }
 
-/// What the caller may do with an item.
+/// The accesses that the user has to an item.
 ///
 /// # Errors
-/// As the engine says.
+/// The status of the engine's error.
 pub fn given(run: &Run, export: &Arc<Export>, item: &Item) -> Result<AccessBits, Stop> {
     let info = export.engine.item_info(item)?;
-    let rights = run.tell(export, |engine, caller| engine.item_rights(caller, item))?;
-    let runs = run.tell(export, |engine, caller| engine.item_runs(caller, item))?;
+    let rights = run.ask_now(export, |engine, caller| engine.item_rights(caller, item))?;
+    let runs = run.ask_now(export, |engine, caller| engine.item_runs(caller, item))?;
     Ok(bits_of(rights, &info, &run.identity(export), runs))
 }
 
-/// What can be told of an object of this kind.
+/// The accesses that the server can report for an object of this kind.
 // RFC 8276 8.5
 fn supported_for(kind: Kind, minor: u32) -> AccessBits {
     let mut all = AccessBits::READ | AccessBits::MODIFY | AccessBits::EXTEND;
-    // Nothing else has extended attributes here (`xattr::subject`); a client that is told that it may list them asks.
+    // No other object has extended attributes here (`xattr::subject`). A client that hears that it may list
+    // them would ask.
     if minor >= 2 && matches!(kind, Kind::File | Kind::Directory) {
         all |= AccessBits::XAREAD | AccessBits::XAWRITE | AccessBits::XALIST;
     }
@@ -55,7 +56,7 @@ fn supported_for(kind: Kind, minor: u32) -> AccessBits {
     }
 }
 
-fn bits_of(rights: Rights, info: &Info, who: &Identity, runs: bool) -> AccessBits {
+fn bits_of(rights: Rights, info: &Info, identity: &Identity, runs: bool) -> AccessBits {
     let mut out = AccessBits::empty();
     out.set(AccessBits::READ, rights.contains(Rights::READ_DATA));
     out.set(AccessBits::MODIFY, rights.contains(Rights::WRITE_DATA));
@@ -64,7 +65,7 @@ fn bits_of(rights: Rights, info: &Info, who: &Identity, runs: bool) -> AccessBit
     out.set(AccessBits::XAWRITE, rights.contains(Rights::WRITE_EA));
     if info.kind == Kind::Directory {
         out.set(AccessBits::LOOKUP, rights.contains(Rights::TRAVERSE));
-        let deletes = rights.contains(Rights::DELETE_CHILD) || who.unbound;
+        let deletes = rights.contains(Rights::DELETE_CHILD) || identity.unbound;
         out.set(AccessBits::DELETE, deletes);
     } else {
         out.set(AccessBits::EXECUTE, rights.contains(Rights::EXECUTE) && runs);

@@ -8,25 +8,25 @@ use share::{Caller, LockOwner, Open, Share, Step};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::io::{owner, through};
-use crate::compound::{Done, Run};
+use super::io::{io_open, owner};
+use crate::compound::{OpResult, Run};
 
-/// Backs a range with storage; the file grows where it goes beyond the end.
+/// Allocates storage for a range. The file grows if the range ends after it.
 ///
 /// # Errors
-/// As [`through`]; NFS4ERR_INVAL for an empty range, NFS4ERR_FBIG, NFS4ERR_NOSPC, NFS4ERR_ROFS.
-pub fn run(run: &mut Run, args: &Args) -> Done {
+/// As for [`io_open`]; NFS4ERR_INVAL for an empty range, NFS4ERR_FBIG, NFS4ERR_NOSPC, NFS4ERR_ROFS.
+pub fn run(run: &mut Run, args: &Args) -> OpResult {
     let allocate = |engine: &Share, caller: &Caller<'_>, open: &Arc<Open>, _: LockOwner, range| {
         engine.allocate(caller, open, range)
     };
     change(run, args, OpNum::Allocate, allocate)
 }
 
-/// Gives the storage of a range back, which reads as zeros then; the length stays.
+/// Frees the storage of a range, which then reads as zeros. The length of the file stays.
 ///
 /// # Errors
-/// As [`run`].
-pub fn run_deallocate(run: &mut Run, args: &Args) -> Done {
+/// As for [`run`].
+pub fn run_deallocate(run: &mut Run, args: &Args) -> OpResult {
     let zero = |engine: &Share, caller: &Caller<'_>, open: &Arc<Open>, owner, range| {
         engine.zero(caller, open, owner, range)
     };
@@ -38,7 +38,7 @@ fn change(
     args: &Args,
     number: OpNum,
     act: impl Fn(&Share, &Caller<'_>, &Arc<Open>, LockOwner, Range<u64>) -> Step<()>,
-) -> Done {
+) -> OpResult {
     run.current()?;
     if args.length == 0 {
         return Err(NfsStat::Inval.into());
@@ -46,12 +46,12 @@ fn change(
     let end = args.offset.checked_add(args.length).filter(|end| *end <= i64::MAX as u64);
     let range = args.offset..end.ok_or(NfsStat::FBig)?;
     run.may_wait()?;
-    let to = through(run, &args.stateid, ShareAccess::WRITE)?;
+    let to = io_open(run, &args.stateid, ShareAccess::WRITE)?;
     let owner = owner(run);
     let done = run.check_writable(to.export()).map_err(Into::into).and_then(|()| {
         run.ask(to.export(), |engine, caller| act(engine, caller, to.open(), owner, range.clone()))
     });
     to.end(run);
     done?;
-    run.plain(number)
+    run.reply_status(number)
 }

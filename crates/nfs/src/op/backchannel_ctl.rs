@@ -4,15 +4,15 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::backchannel_ctl::Args;
 
-use crate::compound::{Done, Run};
-use crate::state::callback::Caller;
+use crate::compound::{OpResult, Run};
+use crate::state::callback::CallbackCredentials;
 
-/// Does it.
+/// Changes the program number and the security parameters of the session's callbacks.
 ///
 /// # Errors
-/// NFS4ERR_INVAL when no way to call is offered that is known here.
-pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
-    let caller = Caller::first_of(&args.sec_parms).ok_or(NfsStat::Inval)?;
-    run.session()?.call_as(args.cb_program, caller);
-    run.plain(OpNum::BackchannelCtl)
+/// NFS4ERR_INVAL if the server supports none of the offered security parameters.
+pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
+    let credentials = CallbackCredentials::first_of(&args.sec_parms).ok_or(NfsStat::Inval)?;
+    run.session()?.call_as(args.cb_program, credentials);
+    run.reply_status(OpNum::BackchannelCtl)
 }

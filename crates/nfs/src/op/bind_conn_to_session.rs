@@ -6,15 +6,15 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::bind_conn_to_session::{Args, FromClient, FromServer, ResOk};
 
-use crate::compound::{Done, Run};
+use crate::compound::{OpResult, Run};
 
-/// Does it.
+/// Binds the connection to a session.
 ///
 /// # Errors
 /// NFS4ERR_BADSESSION, NFS4ERR_INVAL.
-pub fn run(run: &mut Run, args: &Args) -> Done {
+pub fn run(run: &mut Run, args: &Args) -> OpResult {
     let session = Arc::clone(&*run.server.session(&args.sessid).ok_or(NfsStat::BadSession)?);
-    // A channel of bytes turns into no other, and is both where the client leaves the choice.
+    // The server uses no RDMA. It binds the connection to both channels if the client leaves the choice.
     let dir = match args.dir {
         FromClient::Fore => FromServer::Fore,
         FromClient::Back => FromServer::Back,
@@ -23,5 +23,5 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
     };
     run.bind(&session, dir != FromServer::Back, dir != FromServer::Fore);
     session.client.heard(run.now);
-    run.answer(OpNum::BindConnToSession, ResOk { sessid: args.sessid, dir, use_conn_in_rdma_mode: false })
+    run.reply(OpNum::BindConnToSession, ResOk { sessid: args.sessid, dir, use_conn_in_rdma_mode: false })
 }

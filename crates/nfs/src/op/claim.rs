@@ -1,9 +1,9 @@
-//! Taking up again, after a restart, what a client had (RFC 8881 8.4.2): opens, delegations, byte ranges.
+//! Reclaim of opens, delegations and byte ranges after a restart (RFC 8881 8.4.2).
 //!
-//! A claim is first looked for among what was kept. One that is not there may still be right: a client opens files under its
-//! delegation without telling, and the end of the record is lost with the power of the host. So it is done like any other
-//! open or lock, by somebody of whom it is certain that they were there and that nothing was taken away from them, and is
-//! refused when it meets somebody else's.
+//! A reclaim first looks among the opens that were kept. A reclaim that is not found there may still be
+//! valid: a client opens files under its delegation without telling the server, and a power failure of the
+//! host loses the last records. Such a reclaim runs like any other open or lock. Its client is known to have
+//! been there, and nothing was revoked from it. The reclaim fails if it conflicts with another client.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
 use share::{Caching, Caller, Open};
 
-use super::states::{Target, enter, reserve};
+use super::states::{StateTarget, enter, reserve};
 use crate::compound::{Run, Stop};
-use crate::state::grace::{Kept, close};
+use crate::state::grace::{UnclaimedOpen, close};
 use crate::state::open::Holding;
-use crate::state::record::What;
+use crate::state::record::RecordedKind;
 use crate::state::share_reservation::Reservation;
-use crate::state::stateid::{Place, State};
+use crate::state::stateid::{LockingState, NewState};
 
-/// Whether the client that asks may claim anything now.
+/// Checks that the client may reclaim now.
 ///
 /// # Errors
 /// NFS4ERR_NO_GRACE.
@@ -33,7 +33,7 @@ pub fn check(run: &Run) -> Result<(), NfsStat> {
     }
 }
 
-/// What a claim meets that others hold.
+/// Maps a conflict with other clients to the status for a reclaim.
 // RFC 8881 15.1.9.4
 pub fn conflict(stop: Stop) -> Stop {
     match stop {
@@ -44,84 +44,88 @@ pub fn conflict(stop: Stop) -> Stop {
     }
 }
 
-/// Takes up the open of an open-owner; none when there is none that was kept.
+/// Reclaims the open of an open-owner. None if no such open was kept.
 ///
 /// # Errors
 /// NFS4ERR_DELAY, NFS4ERR_ROFS.
 pub fn take_open(
     run: &Run,
-    target: Target<'_>,
+    target: StateTarget<'_>,
     owner: &[u8],
     wanted: Reservation,
-) -> Result<Option<Arc<State>>, Stop> {
+) -> Result<Option<Arc<LockingState>>, Stop> {
     let (client, of) = (target.client, target.of(owner));
     let Reservation { access, deny } = wanted;
     if access.contains(ShareAccess::WRITE) {
         run.check_writable(target.export)?;
     }
-    let taken = run.server.grace.take(client.key, What::Open, of);
+    let taken = run.server.grace.take(client.key, RecordedKind::Open, of);
     let Some(kept) = taken else { return Ok(None) };
     let is_within = kept.note.access.contains(access) && kept.note.deny.contains(deny);
     if !is_within {
-        // It was opened for less, as far as is known: to be opened anew, which may meet others.
+        // The recorded open allows less. Open the file anew, which may conflict with others.
         close(&target.export.engine, &kept.open, run.now);
         return Ok(None);
     }
-    let state = take_up(run, target, &kept, |place, holding| {
-        State::open(place, owner, Holding::new(holding, access, deny))
+    let state = restore_state(run, target, &kept, |place, holding| {
+        LockingState::open(place, owner, Holding::new(holding, access, deny))
     })?;
     enter(run, &state, client.add_open(of, &state))?;
     run.server.grace.claimed(client.key, &state, run.now);
     Ok(Some(state))
 }
 
-/// What has become of a delegation that a client claims.
-pub enum Again {
-    /// It has it.
-    Held(Arc<State>),
-    /// It was taken away before the restart, so that others may have changed the file since.
+/// The outcome of reclaiming a delegation.
+pub enum DelegationReclaim {
+    /// The client has the delegation again.
+    Held(Arc<LockingState>),
+    /// The delegation was revoked before the restart, so others may have changed the file since.
     Lost,
-    /// It was not recorded.
+    /// The delegation was not recorded.
     Unknown,
 }
 
-/// Whether the right of a delegation is there.
+/// Whether an open holds the right of a delegation.
 pub fn is_held(open: &Open, write: bool) -> bool {
     open.caching()
         .is_some_and(|grant| grant.state.contains(if write { Caching::WRITE } else { Caching::READ }))
 }
 
-/// Takes up a delegation, for writing or for reading.
+/// Reclaims a delegation, for writing or for reading.
 ///
 /// # Errors
 /// NFS4ERR_DELAY.
-pub fn take_delegation(run: &Run, target: Target<'_>, write: bool) -> Result<Again, Stop> {
-    let taken = run.server.grace.take(target.client.key, What::Delegation, target.of(&[]));
-    let Some(kept) = taken else { return Ok(Again::Unknown) };
+pub fn take_delegation(run: &Run, target: StateTarget<'_>, write: bool) -> Result<DelegationReclaim, Stop> {
+    let taken = run.server.grace.take(target.client.key, RecordedKind::Delegation, target.of(&[]));
+    let Some(kept) = taken else { return Ok(DelegationReclaim::Unknown) };
     if kept.note.access.contains(ShareAccess::WRITE) != write {
         close(&target.export.engine, &kept.open, run.now);
-        return Ok(Again::Unknown);
+        return Ok(DelegationReclaim::Unknown);
     }
     // It stays recorded until its client has freed it.
     if !is_held(&kept.open, write) {
         close(&target.export.engine, &kept.open, run.now);
-        return Ok(Again::Lost);
+        return Ok(DelegationReclaim::Lost);
     }
     let access = kept.note.access;
-    let state = take_up(run, target, &kept, |place, holding| {
-        State::delegated(place, &target.client.revoked, Holding::new(holding, access, ShareDeny::empty()))
+    let state = restore_state(run, target, &kept, |place, holding| {
+        LockingState::delegated(
+            place,
+            &target.client.revoked,
+            Holding::new(holding, access, ShareDeny::empty()),
+        )
     })?;
-    Ok(Again::Held(state))
+    Ok(DelegationReclaim::Held(state))
 }
 
-/// Makes a state of an open that was kept.
-fn take_up(
+/// Turns an open that was kept into a state of its client.
+fn restore_state(
     run: &Run,
-    target: Target<'_>,
-    kept: &Kept,
-    make: impl FnOnce(Place, Arc<Open>) -> State,
-) -> Result<Arc<State>, Stop> {
-    let Target { client, export, handle, .. } = target;
+    target: StateTarget<'_>,
+    kept: &UnclaimedOpen,
+    make: impl FnOnce(NewState, Arc<Open>) -> LockingState,
+) -> Result<Arc<LockingState>, Stop> {
+    let StateTarget { client, export, handle, .. } = target;
     let node = kept.open.node_id();
     client.attach(export);
     if let Some(key) = kept.open.cache_key() {
@@ -131,10 +135,10 @@ fn take_up(
         close(&target.export.engine, &kept.open, run.now);
         return Err(NfsStat::Delay.into());
     };
-    let place = Place { key, client: client.id, export: Arc::clone(export), handle, node };
+    let place = NewState { key, client: client.id, export: Arc::clone(export), handle, node };
     let state = run.server.enter_state(make(place, Arc::clone(&kept.open)));
     if state.delegation().is_some() {
-        // Before it is the client's again, since others may be waiting for it.
+        // Add it before it belongs to the client again, since other requests may wait for it.
         enter(run, &state, client.add_delegation(&state))?;
     }
     let identity = run.identity(export);

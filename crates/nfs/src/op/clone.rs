@@ -3,26 +3,27 @@
 use std::sync::Arc;
 
 use super::copy::length;
-use super::io::{Through, owner, through, through_saved};
-use crate::compound::{Done, Run, Stop};
+use super::io::{IoOpen, io_open, io_open_saved, owner};
+use crate::compound::{OpResult, Run, Stop};
 use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::clone::Args;
 use nfs_wire::op::open::ShareAccess;
 
-/// Does it: the saved filehandle is the source. The destination grows where the range goes beyond its end.
+/// Makes the destination share the storage of the source, which is the saved filehandle. The destination
+/// grows if the range ends after it.
 ///
 /// # Errors
-/// As [`through`]; NFS4ERR_NOTSUPP where files cannot share storage, NFS4ERR_XDEV between exports, NFS4ERR_INVAL for
-/// ranges that are not whole blocks.
-pub fn run(run: &mut Run, args: &Args) -> Done {
+/// As for [`io_open`]; NFS4ERR_NOTSUPP if files cannot share storage, NFS4ERR_XDEV between exports,
+/// NFS4ERR_INVAL for ranges that are not whole blocks.
+pub fn run(run: &mut Run, args: &Args) -> OpResult {
     run.current()?;
     if run.saved.is_none() {
         return Err(NfsStat::NoFileHandle.into());
     }
     run.may_wait()?;
-    let from = through_saved(run, &args.src_stateid, ShareAccess::READ)?;
-    let done = match through(run, &args.dst_stateid, ShareAccess::WRITE) {
+    let from = io_open_saved(run, &args.src_stateid, ShareAccess::READ)?;
+    let done = match io_open(run, &args.dst_stateid, ShareAccess::WRITE) {
         Ok(to) => {
             let done = share_storage(run, args, &from, &to);
             to.end(run);
@@ -32,10 +33,10 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
     };
     from.end(run);
     done?;
-    run.plain(OpNum::Clone)
+    run.reply_status(OpNum::Clone)
 }
 
-fn share_storage(run: &Run, args: &Args, from: &Through, to: &Through) -> Result<(), Stop> {
+fn share_storage(run: &Run, args: &Args, from: &IoOpen, to: &IoOpen) -> Result<(), Stop> {
     run.check_writable(to.export())?;
     let engine = &to.export().engine;
     if !Arc::ptr_eq(&from.export().engine, engine) {
@@ -49,8 +50,8 @@ fn share_storage(run: &Run, args: &Args, from: &Through, to: &Through) -> Result
         return Err(NfsStat::FBig.into());
     }
     let owner = owner(run);
-    // The host makes the file longer with the data: were it made longer before, what somebody else writes there meanwhile
-    // would be lost when it is cut back.
+    // The host extends the file together with the data. If the file were extended first, a failure would have
+    // to cut it again, and would lose the data that another client wrote there meanwhile.
     run.ask(to.export(), |engine, caller| {
         let (from, to) = (from.side(owner, args.src_offset), to.side(owner, args.dst_offset));
         engine.clone_range(caller, from, to, len, true)

@@ -5,13 +5,13 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::commit::{Args, ResOk};
 
 use super::io::check_data;
-use crate::compound::{Done, Run};
+use crate::compound::{OpResult, Run};
 
-/// Does it: everything that was written to the file is safe, whoever wrote it.
+/// Brings all data of the file to stable storage, whoever wrote it.
 ///
 /// # Errors
-/// NFS4ERR_ISDIR, NFS4ERR_WRONG_TYPE, NFS4ERR_INVAL; as the host says.
-pub fn run(run: &mut Run, args: &Args) -> Done {
+/// NFS4ERR_ISDIR, NFS4ERR_WRONG_TYPE, NFS4ERR_INVAL, or the host's error.
+pub fn run(run: &mut Run, args: &Args) -> OpResult {
     let (export, item) = run.item(NfsStat::IsDir)?;
     check_data(item.kind())?;
     if args.offset.checked_add(u64::from(args.count)).is_none() {
@@ -20,5 +20,5 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
     run.may_wait()?;
     export.engine.item_sync(&item)?;
     let writeverf = run.write_verifier(&export);
-    run.answer(OpNum::Commit, ResOk { writeverf })
+    run.reply(OpNum::Commit, ResOk { writeverf })
 }

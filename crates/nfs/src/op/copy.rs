@@ -1,4 +1,4 @@
-//! COPY inside the server (RFC 7862 15.2).
+//! COPY within the server (RFC 7862 15.2).
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use nfs_wire::op::open::ShareAccess;
 use nfs_wire::types::StableHow;
 use share::Step;
 
-use super::io::{Through, owner, through, through_saved};
-use crate::compound::{Done, Run, Stop};
+use super::io::{IoOpen, io_open, io_open_saved, owner};
+use crate::compound::{OpResult, Run, Stop};
 
-/// Most bytes of one copy; who asks for more is told how many were copied, and goes on.
+/// The most bytes of one copy. A client that asks for more learns how many were copied, and continues.
 const MOST: u64 = 256 << 20;
 
-/// Does it, before it answers: the saved filehandle is the source.
+/// Copies a range of the saved filehandle, and replies when the copy is complete.
 ///
 /// # Errors
-/// As [`through`]; NFS4ERR_INVAL beyond the source's end and for ranges of one file that overlap, NFS4ERR_NOTSUPP
-/// from another server, NFS4ERR_XDEV between exports.
-pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
+/// As for [`io_open`]; NFS4ERR_INVAL after the end of the source and for overlapping ranges of one file,
+/// NFS4ERR_NOTSUPP for a source on another server, NFS4ERR_XDEV between exports.
+pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
     run.current()?;
     if run.saved.is_none() {
         return Err(NfsStat::NoFileHandle.into());
@@ -29,8 +29,8 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
         return Err(NfsStat::NotSupp.into());
     }
     run.may_wait()?;
-    let from = through_saved(run, &args.src_stateid, ShareAccess::READ)?;
-    let copied = match through(run, &args.dst_stateid, ShareAccess::WRITE) {
+    let from = io_open_saved(run, &args.src_stateid, ShareAccess::READ)?;
+    let copied = match io_open(run, &args.dst_stateid, ShareAccess::WRITE) {
         Ok(to) => {
             let writeverf = run.write_verifier(to.export());
             let copied = copy(run, args, &from, &to);
@@ -47,7 +47,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-fn copy(run: &Run, args: &Args<'_>, from: &Through, to: &Through) -> Result<u64, Stop> {
+fn copy(run: &Run, args: &Args<'_>, from: &IoOpen, to: &IoOpen) -> Result<u64, Stop> {
     run.check_writable(to.export())?;
     if !Arc::ptr_eq(&from.export().engine, &to.export().engine) {
         return Err(NfsStat::XDev.into());
@@ -67,12 +67,12 @@ fn copy(run: &Run, args: &Args<'_>, from: &Through, to: &Through) -> Result<u64,
     })
 }
 
-/// How many bytes are meant; zero means up to the end.
+/// The number of bytes to copy. A count of zero means up to the end.
 ///
 /// # Errors
-/// NFS4ERR_INVAL beyond the end.
+/// NFS4ERR_INVAL if the range goes beyond the end.
 // RFC 7862 15.2.3, 15.13.3
-pub fn length(from: &Through, at: u64, count: u64) -> Result<u64, Stop> {
+pub fn length(from: &IoOpen, at: u64, count: u64) -> Result<u64, Stop> {
     let size = from.export().engine.info(from.open())?.size;
     let left = size.checked_sub(at).ok_or(NfsStat::Inval)?;
     match count {

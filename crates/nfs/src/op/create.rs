@@ -12,19 +12,19 @@ use volume::security::Rights;
 use super::lookup::check_directory;
 use super::names::{changed, name, opening, version, with_open};
 use super::setattr;
-use crate::attributes::set::Wanted;
+use crate::attributes::set::SetAttributes;
 use crate::compound::current::Current;
-use crate::compound::{Done, Run, Stop};
+use crate::compound::{OpResult, Run, Stop};
 use crate::limits::MAX_LINK_TEXT;
 
-/// Permission bits of what is made when the client says nothing about them.
+/// The mode of a new object if the client sends none.
 const DEFAULT_MODE: u32 = 0o700;
 
-/// Does it.
+/// Creates a directory, a link or a special file.
 ///
 /// # Errors
 /// NFS4ERR_BADTYPE, NFS4ERR_EXIST, NFS4ERR_NOTDIR, NFS4ERR_ACCESS, NFS4ERR_ROFS and others.
-pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
+pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
     if matches!(args.objtype, CreateType::Other(_)) {
         run.current()?;
         return Err(NfsStat::BadType.into());
@@ -33,7 +33,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     check_directory(above.kind())?;
     let name = name(args.objname)?;
     let wanted =
-        Wanted::read_for_new(&args.createattrs, run.minor, export.engine.config().accounts.as_ref())?;
+        SetAttributes::read_for_new(&args.createattrs, run.minor, export.engine.config().accounts.as_ref())?;
     if wanted.size.is_some() {
         return Err(NfsStat::Inval.into());
     }
@@ -66,28 +66,28 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
         }
     };
     let mut set = wanted.mask;
-    let rest = Wanted { mode: None, umask: None, ..wanted };
-    if rest != (Wanted { mask: rest.mask, ..Wanted::default() }) {
+    let rest = SetAttributes { mode: None, umask: None, ..wanted };
+    if rest != (SetAttributes { mask: rest.mask, ..SetAttributes::default() }) {
         let for_list = if rest.list.is_some() { Rights::WRITE_DAC } else { Rights::empty() };
         let access = Rights::READ_ATTRIBUTES | Rights::WRITE_ATTRIBUTES | for_list;
         let done =
             with_open(run, &export, &item, access, |open| setattr::apply_to(run, &export, open, &rest));
         match done {
             Ok(()) => {}
-            // It stands; the client sees what of it is as it was asked for.
-            Err(Stop::Fail(_) | Stop::Told(_)) => {
+            // The object exists. The result tells the client which of its attributes are set.
+            Err(Stop::Fail(_) | Stop::Written(_)) => {
                 set = set.and(&Bitmap::of(&[AttrNum::Mode.get(), AttrNum::ModeUmask.get()]));
             }
             Err(stop @ (Stop::Work | Stop::Hold)) => return Err(stop),
         }
     }
     let cinfo = changed(&export, &above, before)?;
-    run.current = Some(Current::found(&export, item));
+    run.current = Some(Current::of_item(&export, item));
     run.stateid = None;
-    run.answer(OpNum::Create, ResOk { cinfo, attrset: set })
+    run.reply(OpNum::Create, ResOk { cinfo, attrset: set })
 }
 
-/// The text of a new symbolic link.
+/// Checks the text of a new symbolic link.
 ///
 /// # Errors
 /// NFS4ERR_INVAL, NFS4ERR_NAMETOOLONG, NFS4ERR_BADCHAR.

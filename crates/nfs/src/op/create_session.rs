@@ -6,33 +6,34 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::create_session::{Args, ChannelAttrs, ResOk, SessionFlags};
 
-use crate::compound::{Done, Run};
+use crate::compound::{OpResult, Run};
 use crate::limits::{MAX_CACHED_REPLY, MAX_CHANNEL_MESSAGE, MAX_OPERATIONS, MAX_SLOTS, MIN_CHANNEL_MESSAGE};
-use crate::state::callback::{Caller, Calling};
+use crate::state::callback::{CallbackCredentials, CallbackParams};
 use crate::state::client::Client;
 
-/// What a client may ask for.
+/// The flags that a client may send.
 const TAKEN: SessionFlags =
     SessionFlags::PERSIST.union(SessionFlags::CONN_BACK_CHAN).union(SessionFlags::CONN_RDMA);
 
-/// Does it.
+/// Creates a session, and confirms the client with its first one.
 ///
 /// # Errors
-/// NFS4ERR_STALE_CLIENTID, NFS4ERR_CLID_INUSE, NFS4ERR_SEQ_MISORDERED, NFS4ERR_INVAL, NFS4ERR_TOOSMALL, NFS4ERR_NOSPC.
-pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
+/// NFS4ERR_STALE_CLIENTID, NFS4ERR_CLID_INUSE, NFS4ERR_SEQ_MISORDERED, NFS4ERR_INVAL, NFS4ERR_TOOSMALL,
+/// NFS4ERR_NOSPC.
+pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
     let client = run.server.clients.get(args.clientid).ok_or(NfsStat::StaleClientId)?;
-    // RFC 8881 18.35.4: one that was never confirmed within a lease is forgotten
+    // RFC 8881 18.35.4: a client that does not confirm its record within a lease period is forgotten.
     if !client.is_confirmed() && client.silent_ns(run.now) > run.server.lease_ns() {
         return Err(NfsStat::StaleClientId.into());
     }
     let answer = {
         let mut creating = client.creating.lock();
-        // RFC 8881 2.10.6.1.3.1: a retry by another user is no retry. The reply that is kept holds the id of the session, so
-        // nobody but the client's own principal may have it.
-        if client.principal != run.who.principal() {
+        // RFC 8881 2.10.6.1.3.1: the same request by another user is no retry. The stored reply holds the
+        // session ID, so only the client's own principal may have it.
+        if client.principal != run.credentials.principal() {
             return Err(NfsStat::ClidInUse.into());
         }
-        // RFC 8881 18.36.4: its own slot, with one reply.
+        // RFC 8881 18.36.4: a slot of its own, with one reply.
         if args.sequence == creating.sequence
             && let Some(answer) = creating.answer
         {
@@ -40,33 +41,33 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
         } else if args.sequence != creating.sequence.wrapping_add(1) {
             return Err(NfsStat::SeqMisordered.into());
         } else {
-            // RFC 8881 18.36.4 (exception: what cannot be granted is told before the request takes its number, as Linux
-            // does, so that the client can ask for something else with the same number)
+            // RFC 8881 18.36.4 (exception: as in Linux, a request that cannot be granted fails before it uses
+            // its sequence ID, so that the client can send another one with the same sequence ID)
             check(args)?;
-            // It is on stable storage that a client is there before it is told so.
-            if !client.is_confirmed() && run.server.roll.is_kept() {
+            // The client is recorded on stable storage before the reply confirms it.
+            if !client.is_confirmed() && run.server.client_records.is_recording() {
                 run.may_wait()?;
             }
-            // Not to be taken for one whose lease is over.
+            // The client's lease must not count as expired.
             client.heard(run.now);
             let answer = match make(run, &client, args) {
-                // What clients have that are long gone is given to those that are there.
+                // Clients whose lease has expired make room.
                 Err(NfsStat::Delay | NfsStat::NoSpc) if run.server.end_expired(run.now) => {
                     make(run, &client, args)
                 }
                 other => other,
             };
-            // What is only busy does not count as done.
+            // A temporary failure does not use the sequence ID.
             if !matches!(answer, Err(NfsStat::Delay | NfsStat::NoSpc)) {
                 (creating.sequence, creating.answer) = (args.sequence, Some(answer));
             }
             answer
         }
     };
-    run.answer(OpNum::CreateSession, answer?)
+    run.reply(OpNum::CreateSession, answer?)
 }
 
-/// Refuses what is granted to nobody.
+/// Refuses parameters that no client gets.
 // RFC 8881 18.36.3
 fn check(args: &Args<'_>) -> Result<(), NfsStat> {
     if !TAKEN.contains(args.flags) {
@@ -85,11 +86,11 @@ fn check(args: &Args<'_>) -> Result<(), NfsStat> {
 
 fn make(run: &mut Run, client: &Arc<Client>, args: &Args<'_>) -> Result<ResOk, NfsStat> {
     let (fore, back) = (fore_of(run, &args.fore_chan_attrs)?, back_of(&args.back_chan_attrs));
-    // Without a way to call that we know there is no back channel.
-    let caller = Caller::first_of(&args.sec_parms);
-    let has_back = args.flags.contains(SessionFlags::CONN_BACK_CHAN) && caller.is_some();
-    let caller = caller.unwrap_or(Caller::None);
-    let calling = Calling { program: args.cb_program, minor: run.minor, caller };
+    // Without security parameters that the server supports there is no back channel.
+    let credentials = CallbackCredentials::first_of(&args.sec_parms);
+    let has_back = args.flags.contains(SessionFlags::CONN_BACK_CHAN) && credentials.is_some();
+    let credentials = credentials.unwrap_or(CallbackCredentials::None);
+    let calling = CallbackParams { program: args.cb_program, minor: run.minor, credentials };
     let memory = run.server.config().reply_memory.take(fore.maxrequests, fore.maxresponsesize_cached);
     let kept = memory.ok_or(NfsStat::NoSpc)?;
     let session = run.server.make_session(client, fore, back, calling, kept).ok_or(NfsStat::Delay)?;
@@ -111,30 +112,30 @@ fn make(run: &mut Run, client: &Arc<Client>, args: &Args<'_>) -> Result<ResOk, N
     })
 }
 
-/// A client has made its first session. When it began anew, what it had before is gone.
+/// Confirms a client that has created its first session. If the client had restarted, its earlier state ends.
 ///
 /// # Errors
-/// NFS4ERR_STALE_CLIENTID when it is gone itself.
+/// NFS4ERR_STALE_CLIENTID if the client itself has ended.
 fn confirm(run: &Run, client: &Arc<Client>) -> Result<(), NfsStat> {
     let before = run.server.clients.confirm(client)?;
     run.server.record_client(client);
     if let Some(before) = before {
         run.server.end_client(&before, run.now);
     }
-    // The same before the server began anew.
+    // The same for its state from before the restart of the server.
     if let Some(key) = run.server.grace.key_of(&client.owner).filter(|key| *key != client.key) {
         run.server.forget_clients([key], run.now);
     }
     Ok(())
 }
 
-/// What the fore channel gets of what was asked for.
+/// The attributes of the fore channel, limited from those that the client asks for.
 // RFC 8881 18.36.3
 fn fore_of(run: &Run, asked: &ChannelAttrs) -> Result<ChannelAttrs, NfsStat> {
     let maxresponsesize_cached = asked.maxresponsesize_cached.min(MAX_CACHED_REPLY);
     let config = run.server.config();
     let slots = asked.maxrequests.min(config.slots.clamp(1, MAX_SLOTS));
-    // RFC 8881 18.36.4: without room for a reply
+    // RFC 8881 18.36.4: this is the status if there is no room for a reply.
     let slots = config.reply_memory.slots(slots, maxresponsesize_cached).ok_or(NfsStat::NoSpc)?;
     Ok(ChannelAttrs {
         headerpadsize: 0,
@@ -147,7 +148,7 @@ fn fore_of(run: &Run, asked: &ChannelAttrs) -> Result<ChannelAttrs, NfsStat> {
     })
 }
 
-/// What the back channel gets: a callback has few operations and little in them.
+/// The attributes of the back channel. A callback has few operations, and those are small.
 fn back_of(asked: &ChannelAttrs) -> ChannelAttrs {
     ChannelAttrs {
         headerpadsize: 0,

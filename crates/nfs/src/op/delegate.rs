@@ -1,4 +1,4 @@
-//! Granting a delegation with an OPEN (RFC 8881 10.4).
+//! The delegation that OPEN grants (RFC 8881 10.4).
 
 use std::sync::Arc;
 
@@ -8,29 +8,29 @@ use nfs_wire::op::open::{
 };
 use share::{Caching, Item, Options};
 
-use super::claim::{Again, is_held, take_delegation};
+use super::claim::{DelegationReclaim, is_held, take_delegation};
 use super::names::opening;
-use super::states::{self, Target};
+use super::states::{self, StateTarget};
 use crate::compound::{Run, Stop};
-use crate::state::delegated_times::Before;
+use crate::state::delegated_times::DelegatedBaseline;
 use crate::state::open::Holding;
 use crate::state::record::enlist;
 use crate::state::share_reservation::rights;
-use crate::state::stateid::{Place, State};
+use crate::state::stateid::{LockingState, NewState};
 
-/// Which delegation is given, and whether its holder keeps the times.
+/// The type of the delegation, and whether its holder keeps the times.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Given {
+enum GrantKind {
     Read,
     Write,
-    /// To write, with the times.
+    /// A write delegation with the times.
     WriteWithTimes,
 }
 
-/// The bits that say which delegation is wanted.
+/// The bits that name the delegation that the client wants.
 const WANTED: ShareAccess = ShareAccess::from_bits_retain(nfs_wire::op::open::WANT_DELEG_MASK);
 
-/// What a client wants: nothing, or whether to write.
+/// Whether the client wants a write delegation. The error says that it wants none.
 fn wanted(asked: ShareAccess) -> Result<bool, WhyNone> {
     let writes = asked.contains(ShareAccess::WRITE);
     match asked & WANTED {
@@ -43,76 +43,79 @@ fn wanted(asked: ShareAccess) -> Result<bool, WhyNone> {
     }
 }
 
-/// The delegation that goes with an OPEN, in whose turn it is given, or why there is none.
-pub fn delegate(run: &Run, target: Target<'_>, asked: ShareAccess) -> Delegation<'static> {
-    let Target { client, export, item, .. } = target;
+/// The delegation that an OPEN grants, or the reason why it grants none. The caller holds the lock on the
+/// client's states of the file.
+pub fn delegate(run: &Run, target: StateTarget<'_>, asked: ShareAccess) -> Delegation<'static> {
+    let StateTarget { client, export, item, .. } = target;
     let says_want = !(asked & WANTED).is_empty();
     let none = |why| if says_want { Delegation::NoneExt(why) } else { Delegation::None };
     let write = match wanted(asked) {
         Ok(write) => write,
         Err(why) => return none(why),
     };
-    // Without being asked none is given that costs others more than it is likely to gain.
+    // An unrequested write delegation is likely to cost others more than it gains.
     if !says_want && write {
         return Delegation::None;
     }
     if !client.has_back_channel() || client.delegation_of(export.id, item.id()).is_some() {
         return none(WhyNone::Resource(false));
     }
-    // A client with a READ delegation keeps new locks to itself. Linux loses one that is on its way when the delegation goes
-    // back, so none is given to who writes or locks (RFC 8881 10.4.2 leaves that to the server).
+    // A client with a READ delegation does not send new locks to the server. Linux loses a lock that is under
+    // way when it returns the delegation. So a client that writes or locks gets none (RFC 8881 10.4.2 leaves
+    // that to the server).
     if !write && client.writes_or_locks(export.id, item.id()) {
         return none(WhyNone::Contention(false));
     }
-    // A file that is read once and removed is not worth a DELEGRETURN.
+    // For a file that is read once and removed, a delegation is not worth its DELEGRETURN.
     if !says_want && !run.server.reopens.note(client.id, &target.handle) {
         return Delegation::None;
     }
     match grant(run, target, write, asked) {
         Some((state, write)) => {
             let times = write && asked.contains(ShareAccess::WANT_DELEG_TIMESTAMPS);
-            told(run, &state, with_times(run, &state, item, write, times))
+            granted(run, &state, with_times(run, &state, item, write, times))
         }
         None => none(WhyNone::Contention(false)),
     }
 }
 
-/// Hands the times over with a delegation where that is wanted. With one to read they stay here: to set the time of access
-/// moves the change attribute, and what every client has in memory of the file would be of no use (utimensat(2)).
+/// Hands the times over with the delegation if the client wants that. With a READ delegation the server keeps
+/// them: setting the access time changes the change attribute, so every client would drop its cache of the
+/// file (utimensat(2)).
 // RFC 9754 5
-fn with_times(run: &Run, state: &Arc<State>, item: &Item, write: bool, times: bool) -> Given {
+fn with_times(run: &Run, state: &Arc<LockingState>, item: &Item, write: bool, times: bool) -> GrantKind {
     if !write {
-        return Given::Read;
+        return GrantKind::Read;
     }
     let info = if times { state.export.engine.item_info(item).ok() } else { None };
     match (info, state.delegation()) {
         (Some(info), Some(delegation)) => {
-            delegation.keep_times(Before::of(&info));
+            delegation.keep_times(DelegatedBaseline::of(&info));
             run.server.proxies.add(state);
-            Given::WriteWithTimes
+            GrantKind::WriteWithTimes
         }
-        _ => Given::Write,
+        _ => GrantKind::Write,
     }
 }
 
-/// The delegation that a client had before the server began anew, or why it has none now.
+/// The delegation that a client had before the restart, or the reason why it has none now.
 ///
 /// # Errors
 /// NFS4ERR_DELAY.
 // RFC 8881 10.2.1, 18.16.3
 pub fn delegate_again(
     run: &Run,
-    target: Target<'_>,
+    target: StateTarget<'_>,
     had: DelegationType,
     asked: ShareAccess,
 ) -> Result<Delegation<'static>, Stop> {
-    let Target { client, export, item, .. } = target;
+    let StateTarget { client, export, item, .. } = target;
     let timestamps = ShareAccess::WANT_DELEG_TIMESTAMPS;
     let (write, want) = match had {
         DelegationType::Write => (true, ShareAccess::WANT_WRITE_DELEG),
         DelegationType::WriteAttrs => (true, ShareAccess::WANT_WRITE_DELEG | timestamps),
         DelegationType::Read | DelegationType::ReadAttrs => (false, ShareAccess::WANT_READ_DELEG),
-        // One that it wants now it may get, as with any open.
+        // The client may get a new delegation, as with any OPEN.
         _ if (asked & WANTED).is_empty() => return Ok(Delegation::None),
         _ => return Ok(delegate(run, target, asked)),
     };
@@ -121,24 +124,29 @@ pub fn delegate_again(
         state.holding().access.contains(ShareAccess::WRITE) == write && is_held(&state.holding().open, write)
     });
     let taken = match known {
-        Some(state) => Again::Held(state),
+        Some(state) => DelegationReclaim::Held(state),
         None => take_delegation(run, target, write)?,
     };
     Ok(match taken {
-        Again::Held(state) => {
+        DelegationReclaim::Held(state) => {
             let times = had == DelegationType::WriteAttrs;
-            told(run, &state, with_times(run, &state, item, write, times))
+            granted(run, &state, with_times(run, &state, item, write, times))
         }
-        // A new one would be taken for the old one, and so would what is remembered under it.
-        Again::Lost if (asked & WANTED).is_empty() => Delegation::None,
-        Again::Lost => Delegation::NoneExt(WhyNone::Contention(false)),
-        Again::Unknown => delegate(run, target, (asked - WANTED - timestamps) | want),
+        // The client would take a new delegation for the old one, and go on using its old cache.
+        DelegationReclaim::Lost if (asked & WANTED).is_empty() => Delegation::None,
+        DelegationReclaim::Lost => Delegation::NoneExt(WhyNone::Contention(false)),
+        DelegationReclaim::Unknown => delegate(run, target, (asked - WANTED - timestamps) | want),
     })
 }
 
-/// Has the engine give the right, under an open of its own that outlives the client's.
-fn grant(run: &Run, target: Target<'_>, write: bool, asked: ShareAccess) -> Option<(Arc<State>, bool)> {
-    let Target { client, export, item, handle } = target;
+/// Asks the engine for the right, with an open of its own that outlives the client's open.
+fn grant(
+    run: &Run,
+    target: StateTarget<'_>,
+    write: bool,
+    asked: ShareAccess,
+) -> Option<(Arc<LockingState>, bool)> {
+    let StateTarget { client, export, item, handle } = target;
     let wants = |write: bool| {
         let right = Caching::READ | Caching::HANDLE;
         if write { right | Caching::WRITE } else { right }
@@ -153,16 +161,16 @@ fn grant(run: &Run, target: Target<'_>, write: bool, asked: ShareAccess) -> Opti
     let is_enough = if write { has_write } else { given.contains(wants(false)) };
     let key = if is_enough { states::room(run, client, export, &[]) } else { None };
     let Some(key) = key else {
-        // It held no name to remove.
+        // The open removes no name when it is closed.
         let _ = export.engine.close(&opened.open, run.now);
         return None;
     };
-    let place = Place { key, client: client.id, export: Arc::clone(export), handle, node: item.id() };
+    let place = NewState { key, client: client.id, export: Arc::clone(export), handle, node: item.id() };
     let holding =
         Holding::new(opened.open, access & ShareAccess::BOTH, nfs_wire::op::open::ShareDeny::empty());
-    let state = run.server.enter_state(State::delegated(place, &client.revoked, holding));
+    let state = run.server.enter_state(LockingState::delegated(place, &client.revoked, holding));
     states::enter(run, &state, client.add_delegation(&state)).ok()?;
-    // Who broke the right before it could be found here was told that nobody has it.
+    // A break that came before the state was added here found no delegation.
     let held = state.holding().open.caching();
     if !held.is_some_and(|grant| grant.breaking.is_none() && grant.state.contains(wants(write))) {
         run.server.end_delegation(client, &state, run.now);
@@ -172,10 +180,10 @@ fn grant(run: &Run, target: Target<'_>, write: bool, asked: ShareAccess) -> Opti
     Some((state, write))
 }
 
-/// What the client is told.
-fn told(run: &Run, state: &State, given: Given) -> Delegation<'static> {
+/// The delegation for the reply.
+fn granted(run: &Run, state: &LockingState, given: GrantKind) -> Delegation<'static> {
     let stateid = state.id(run.server.config().instance);
-    // Who opens is asked for each time: nobody is let in by the client alone.
+    // Every open is checked by the server: the client alone lets nobody in.
     let permissions = Ace {
         ace_type: AceType::Denied,
         flag: AceFlags::empty(),
@@ -185,8 +193,8 @@ fn told(run: &Run, state: &State, given: Given) -> Delegation<'static> {
     let space_limit = SpaceLimit::Size(u64::MAX);
     let write = WriteDelegation { stateid, recall: false, space_limit, permissions };
     match given {
-        Given::Read => Delegation::Read(ReadDelegation { stateid, recall: false, permissions }),
-        Given::Write => Delegation::Write(write),
-        Given::WriteWithTimes => Delegation::WriteAttrs(write),
+        GrantKind::Read => Delegation::Read(ReadDelegation { stateid, recall: false, permissions }),
+        GrantKind::Write => Delegation::Write(write),
+        GrantKind::WriteWithTimes => Delegation::WriteAttrs(write),
     }
 }

@@ -6,25 +6,25 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::destroy::ClientIdArgs;
 
-use crate::compound::{Done, Run};
+use crate::compound::{OpResult, Run};
 
-/// Does it.
+/// Ends a client.
 ///
 /// # Errors
-/// NFS4ERR_STALE_CLIENTID; NFS4ERR_CLIENTID_BUSY while it has sessions or state.
-pub fn run(run: &mut Run, args: &ClientIdArgs) -> Done {
+/// NFS4ERR_STALE_CLIENTID; NFS4ERR_CLIENTID_BUSY while the client has sessions or state.
+pub fn run(run: &mut Run, args: &ClientIdArgs) -> OpResult {
     let client = run.server.clients.get(args.clientid).ok_or(NfsStat::StaleClientId)?;
     let is_own = run.serving.is_some()
         && run.session.as_ref().is_some_and(|session| Arc::ptr_eq(&session.client, &client));
     if is_own || !client.sessions().is_empty() || client.has_state() {
         return Err(NfsStat::ClientIdBusy.into());
     }
-    // That it is gone is on stable storage before it is told so.
-    if client.is_confirmed() && run.server.roll.is_kept() {
+    // The end of the client is recorded on stable storage before the reply.
+    if client.is_confirmed() && run.server.client_records.is_recording() {
         run.may_wait()?;
     }
     if run.server.clients.remove(&client) {
         run.server.end_client(&client, run.now);
     }
-    run.plain(OpNum::DestroyClientId)
+    run.reply_status(OpNum::DestroyClientId)
 }

@@ -5,10 +5,10 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::exchange_id::{Args, ExchangeFlags, ResOk, ServerOwner, StateProtectArgs, StateProtectRes};
 use nfs_wire::types::Identity;
 
-use crate::compound::{Done, Run};
-use crate::state::client::Introduction;
+use crate::compound::{OpResult, Run};
+use crate::state::client::ExchangeIdRequest;
 
-/// What a client may say.
+/// The flags that a client may send.
 const TAKEN: ExchangeFlags = ExchangeFlags::SUPP_MOVED_REFER
     .union(ExchangeFlags::SUPP_MOVED_MIGR)
     .union(ExchangeFlags::SUPP_FENCE_OPS)
@@ -18,12 +18,12 @@ const TAKEN: ExchangeFlags = ExchangeFlags::SUPP_MOVED_REFER
     .union(ExchangeFlags::USE_PNFS_DS)
     .union(ExchangeFlags::UPD_CONFIRMED_REC_A);
 
-/// Does it.
+/// Finds or creates the record of a client.
 ///
 /// # Errors
-/// See [`crate::state::clients::Clients::introduce`].
-pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
-    // RFC 7862 4.8: a flag that 4.1 does not have
+/// See [`crate::state::clients::Clients::exchange_id`].
+pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
+    // RFC 7862 4.8: version 4.1 does not have this flag.
     let is_later = run.minor < 2 && args.flags.contains(ExchangeFlags::SUPP_FENCE_OPS);
     if !TAKEN.contains(args.flags) || is_later {
         return Err(NfsStat::Inval.into());
@@ -34,17 +34,17 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
         StateProtectArgs::MachCred(_) => return Err(NfsStat::Inval.into()),
         StateProtectArgs::Ssv(_) => return Err(NfsStat::EncrAlgUnsupp.into()),
     }
-    let introduction = Introduction {
+    let introduction = ExchangeIdRequest {
         owner: args.clientowner.ownerid.0,
         verifier: args.clientowner.verifier,
-        principal: run.who.principal(),
-        address: run.way.peer.remote.ip().to_canonical(),
+        principal: run.credentials.principal(),
+        address: run.connection.peer.remote.ip().to_canonical(),
         update: args.flags.contains(ExchangeFlags::UPD_CONFIRMED_REC_A),
         now: run.now,
     };
-    let introduce = || run.server.clients.introduce(&introduction, &run.server.grace);
+    let introduce = || run.server.clients.exchange_id(&introduction, &run.server.grace);
     let (client, gone) = match introduce() {
-        // There are too many, of whom some are long gone.
+        // The table is full, but the lease of some clients has expired.
         Err(NfsStat::Delay) if run.server.end_expired(run.now) => introduce(),
         other => other,
     }?;
@@ -56,7 +56,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     let sequenceid = client.creating.lock().sequence.wrapping_add(1);
     let server = std::sync::Arc::clone(&run.server);
     let name = Identity(&server.config().name);
-    run.answer(
+    run.reply(
         OpNum::ExchangeId,
         ResOk {
             clientid: client.id,

@@ -6,26 +6,26 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::stateid::FreeArgs;
 
-use super::io::meant;
+use super::io::resolve_stateid;
 use super::lock::holds_any;
-use crate::compound::{Done, Run};
-use crate::state::stateid::Of;
+use crate::compound::{OpResult, Run};
+use crate::state::stateid::OwnerOnFile;
 
-/// Does it: the locks of an owner that holds none any more are forgotten.
+/// Frees a lock state without locks, or a revoked delegation.
 ///
 /// # Errors
-/// NFS4ERR_LOCKS_HELD for an open, and while ranges are held; NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID.
-pub fn run(run: &mut Run, args: &FreeArgs) -> Done {
+/// NFS4ERR_LOCKS_HELD for an open, and while ranges are locked; NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID.
+pub fn run(run: &mut Run, args: &FreeArgs) -> OpResult {
     let client = Arc::clone(&run.session()?.client);
-    let id = meant(run, &args.stateid)?;
+    let id = resolve_stateid(run, &args.stateid)?;
     if let Some(state) = run.server.revoked(client.id, &id) {
         let server = Arc::clone(&run.server);
-        let turn = server.turn(&client, &state.export, state.node);
-        // Another request may have freed it first.
+        let lock = server.lock_states(&client, &state.export, state.node);
+        // Another request may have freed it meanwhile.
         server.revoked(client.id, &id).ok_or(NfsStat::BadStateId)?;
         server.end_delegation(&client, &state, run.now);
-        drop(turn);
-        return run.plain(OpNum::FreeStateId);
+        drop(lock);
+        return run.reply_status(OpNum::FreeStateId);
     }
     let state = run.server.state(client.id, &id)?.share();
     let locks = state.locks().ok_or(NfsStat::LocksHeld)?;
@@ -37,7 +37,8 @@ pub fn run(run: &mut Run, args: &FreeArgs) -> Done {
         return Err(NfsStat::LocksHeld.into());
     }
     *freed = true;
-    client.remove_locks(Of { owner: &locks.owner, export: state.export.id, node: state.node }, &state);
+    client
+        .remove_locks(OwnerOnFile { owner: &locks.owner, export: state.export.id, node: state.node }, &state);
     run.server.end_state(&state, run.now);
-    run.plain(OpNum::FreeStateId)
+    run.reply_status(OpNum::FreeStateId)
 }

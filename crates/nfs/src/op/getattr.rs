@@ -9,72 +9,74 @@ use nfs_wire::op::getattr::Args;
 use share::Item;
 use volume::{NodeId, Time};
 
-use crate::attributes::{self, Subject, What};
-use crate::compound::{Done, Run, Stop};
+use crate::attributes::{self, AttributeSource, Subject};
+use crate::compound::{OpResult, Run, Stop};
 use crate::config::Export;
 use crate::state::back_channel;
-use crate::state::callback::Errand;
-use crate::state::delegated_times::{Before, Told};
+use crate::state::callback::CallbackRequest;
+use crate::state::delegated_times::{DelegatedBaseline, HolderAttributes};
 
-/// Does it.
+/// Reads attributes.
 ///
 /// # Errors
-/// NFS4ERR_INVAL for attributes that can only be set; NFS4ERR_STALE; as the engine says.
-pub fn run(run: &mut Run, args: &Args) -> Done {
+/// NFS4ERR_INVAL for attributes that can only be set; NFS4ERR_STALE, or the status of the engine's error.
+pub fn run(run: &mut Run, args: &Args) -> OpResult {
     run.current()?;
     if attributes::names_write_only(&args.attr_request, run.minor) {
         return Err(NfsStat::Inval.into());
     }
     let wanted = attributes::readable(&args.attr_request, run.minor);
-    let found = run.found()?;
+    let found = run.current_item()?;
     let mut kept = None;
     if let Some((export, item)) = &found {
-        kept = ask_keeper(run, export, item, &wanted)?;
+        kept = query_holder(run, export, item, &wanted)?;
         if kept.is_none() {
             recall_writers(run, export, item.id(), &wanted)?;
         }
     }
     let handle = if wanted.has(AttrNum::Filehandle.get()) { Some(run.handle()?) } else { None };
     let server = Arc::clone(&run.server);
-    let mut what = match &found {
+    let mut source = match &found {
         Some((export, item)) => attributes::of_item(export, item, &wanted)?,
-        None => What::Root,
+        None => AttributeSource::PseudoRoot,
     };
-    if let (What::Of { info, .. }, Some(Kept { told, before, is_news })) = (&mut what, kept) {
+    if let (AttributeSource::Object { info, .. }, Some(HolderReport { told, before, is_news })) =
+        (&mut source, kept)
+    {
         told.amend(info, &before, is_news, run.now);
     }
     let out = run.writer.begin_result(OpNum::GetAttr, NfsStat::Ok);
     let mut writer = AttrWriter::begin(out, wanted);
     attributes::write(
         &mut writer,
-        &Subject { server: &server, minor: run.minor, handle: handle.as_ref(), what },
+        &Subject { server: &server, minor: run.minor, handle: handle.as_ref(), source },
     );
     writer.finish();
     Ok(())
 }
 
-/// What another client has told that keeps the times of a file.
-struct Kept {
-    told: Told,
-    before: Before,
-    /// It has data that is not here yet.
+/// The report of another client that keeps the times of a file.
+struct HolderReport {
+    told: HolderAttributes,
+    before: DelegatedBaseline,
+    /// The client has modified data that the server has not received yet.
     is_news: bool,
 }
 
-/// Asks the client that keeps the times of a file, if it is another one, for what it has; none when nobody can be asked, or
-/// has told nothing.
+/// Queries the client that keeps the times of a file, if that is another client. None if it cannot be asked,
+/// or has reported nothing.
 ///
 /// # Errors
-/// [`Stop::Hold`] until it has answered.
+/// [`Stop::Hold`] until it has replied.
 // RFC 9754 5, RFC 8881 10.4.3
-fn ask_keeper(
+fn query_holder(
     run: &mut Run,
     export: &Arc<Export>,
     item: &Item,
     wanted: &Bitmap,
-) -> Result<Option<Kept>, Stop> {
-    let asked = run.question.take();
-    if !attributes::are_kept(wanted) {
+) -> Result<Option<HolderReport>, Stop> {
+    let asked = run.query.take();
+    if !attributes::may_be_delegated(wanted) {
         return Ok(None);
     }
     let Some(state) = run.server.proxies.of(export.id, item.id()) else { return Ok(None) };
@@ -84,15 +86,15 @@ fn ask_keeper(
     else {
         return Ok(None);
     };
-    let told = match asked.filter(|question| Arc::ptr_eq(&question.state, &state)) {
-        Some(question) => question.answered().flatten(),
+    let told = match asked.filter(|query| Arc::ptr_eq(&query.state, &state)) {
+        Some(query) => query.answered().flatten(),
         None => {
             let Some(waiter) = run.waiter() else { return Ok(None) };
-            let question = run.server.proxies.question(Arc::clone(&state), waiter, run.now);
-            run.question = Some(Arc::clone(&question));
+            let query = run.server.proxies.query(Arc::clone(&state), waiter, run.now);
+            run.query = Some(Arc::clone(&query));
             match run.server.clients.get(state.client) {
-                Some(holder) => back_channel::call(&holder, &Errand::ask(&question)),
-                None => question.answer(None),
+                Some(holder) => back_channel::call(&holder, &CallbackRequest::ask(&query)),
+                None => query.answer(None),
             }
             return Err(Stop::Hold);
         }
@@ -100,23 +102,24 @@ fn ask_keeper(
     let Some(told) = told else { return Ok(None) };
     let is_news = told.is_news(&before, &export.engine.item_info(item)?);
     if is_news {
-        // The change attribute moves, and with it the time where the client has said it: what is told now holds also later.
+        // The change attribute advances, and the modification time too if the client has reported it. The
+        // values of this reply therefore remain valid.
         let modified = told.modified(&before, run.now).unwrap_or(Time::from_wall_ns(run.now.wall_ns));
         let open = Arc::clone(&state.holding().open);
         let kept =
-            run.tell(export, |engine, caller| engine.set_kept_times(caller, &open, None, Some(modified)));
-        // It was given back at this moment.
+            run.ask_now(export, |engine, caller| engine.set_kept_times(caller, &open, None, Some(modified)));
+        // The client has just returned the delegation.
         if kept.is_err() {
             return Ok(None);
         }
     }
-    Ok(Some(Kept { told, before, is_news }))
+    Ok(Some(HolderReport { told, before, is_news }))
 }
 
-/// Has another client's delegation to write recalled before anybody is told what changes with the data.
+/// Recalls another client's write delegation before attributes are reported that change with the data.
 ///
 /// # Errors
-/// NFS4ERR_DELAY until it is given back.
+/// NFS4ERR_DELAY until it is returned.
 // RFC 8881 10.4.3
 pub fn recall_writers(run: &Run, export: &Arc<Export>, item: NodeId, wanted: &Bitmap) -> Result<(), Stop> {
     if !attributes::changes_with_data(wanted) {

@@ -4,13 +4,13 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::filehandle::GetResOk;
 use nfs_wire::types::FileHandle;
 
-use crate::compound::{Done, Run};
+use crate::compound::{OpResult, Run};
 
-/// Does it.
+/// Returns the current filehandle.
 ///
 /// # Errors
 /// NFS4ERR_NOFILEHANDLE.
-pub fn run(run: &mut Run) -> Done {
+pub fn run(run: &mut Run) -> OpResult {
     let handle = run.handle()?;
-    run.answer(OpNum::GetFh, GetResOk { object: FileHandle(handle.bytes()) })
+    run.reply(OpNum::GetFh, GetResOk { object: FileHandle(handle.bytes()) })
 }

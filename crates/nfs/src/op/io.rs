@@ -1,4 +1,4 @@
-//! What READ, WRITE and their kin have in common: which open a stateid stands for.
+//! Common parts of READ, WRITE and related operations: the open behind a stateid. Start with [`io_open`].
 
 use std::sync::Arc;
 
@@ -8,30 +8,30 @@ use nfs_wire::types::StateId;
 use share::{LockOwner, Open, Side};
 use volume::Kind;
 use volume::security::Rights;
-use wire::table::Held;
+use wire::table::EntryGuard;
 
 use super::names::opening_own;
 use crate::compound::{Run, Stop};
 use crate::config::Export;
 use crate::state::open::Holding;
-use crate::state::stateid::State;
+use crate::state::stateid::LockingState;
 
 /// An open to read or write through.
-pub enum Through {
-    /// The client's own, which stands behind its stateid. Both are held without counting references, which all
-    /// connections of the client would do in one place.
-    Held(Held<State>, arc_swap::Guard<Arc<Holding>>),
-    /// One that was made for a special stateid, to be closed.
+pub enum IoOpen {
+    /// The client's own open behind its stateid. Neither part counts references: all connections of the
+    /// client would change the same counter.
+    Held(EntryGuard<LockingState>, arc_swap::Guard<Arc<Holding>>),
+    /// An open that was made for a special stateid, and is closed afterwards.
     Own(Arc<Export>, Arc<Open>),
 }
 
-impl Through {
+impl IoOpen {
     /// The open.
     #[inline]
     pub fn open(&self) -> &Arc<Open> {
         match self {
-            Through::Held(_, holding) => &holding.open,
-            Through::Own(_, open) => open,
+            IoOpen::Held(_, holding) => &holding.open,
+            IoOpen::Own(_, open) => open,
         }
     }
 
@@ -39,55 +39,55 @@ impl Through {
     #[inline]
     pub fn export(&self) -> &Arc<Export> {
         match self {
-            Through::Held(state, _) => &state.export,
-            Through::Own(export, _) => export,
+            IoOpen::Held(state, _) => &state.export,
+            IoOpen::Own(export, _) => export,
         }
     }
 
-    /// Where the file was last seen not to end, when that is remembered.
+    /// The client's open, which remembers the size of the file. None for a special stateid.
     #[inline]
     pub fn holding(&self) -> Option<&Holding> {
         match self {
-            Through::Held(_, holding) => Some(holding),
-            Through::Own(..) => None,
+            IoOpen::Held(_, holding) => Some(holding),
+            IoOpen::Own(..) => None,
         }
     }
 
-    /// It as one side of a copy.
+    /// This open as the source or destination of a copy.
     pub fn side(&self, owner: LockOwner, at: u64) -> Side<'_> {
         Side { open: self.open(), owner, at }
     }
 
-    /// Ends it.
+    /// Closes an open that was made for a special stateid.
     pub fn end(self, run: &Run) {
-        if let Through::Own(export, open) = self {
-            // What could go wrong is the removal of a name, which such an open never asks for.
+        if let IoOpen::Own(export, open) = self {
+            // Closing can only fail if it removes a name, and this open removes none.
             let _ = export.engine.close(&open, run.now);
         }
     }
 }
 
-/// The stateid that is meant.
+/// Replaces the special stateid that stands for the current one.
 ///
 /// # Errors
-/// NFS4ERR_BAD_STATEID when the current one is meant and there is none.
+/// NFS4ERR_BAD_STATEID if there is no current stateid.
 // RFC 8881 8.2.3
 #[inline]
-pub fn meant(run: &Run, id: &StateId) -> Result<StateId, NfsStat> {
+pub fn resolve_stateid(run: &Run, id: &StateId) -> Result<StateId, NfsStat> {
     if *id == StateId::CURRENT {
         return run.stateid.ok_or(NfsStat::BadStateId);
     }
     Ok(*id)
 }
 
-/// What to read or write through.
+/// The open to read or write through.
 ///
 /// # Errors
-/// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_OPENMODE; NFS4ERR_ISDIR and NFS4ERR_WRONG_TYPE for what has no
-/// data; NFS4ERR_ACCESS, NFS4ERR_SHARE_DENIED and NFS4ERR_DELAY for special stateids.
+/// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_OPENMODE; NFS4ERR_ISDIR and NFS4ERR_WRONG_TYPE for
+/// objects without data; NFS4ERR_ACCESS, NFS4ERR_SHARE_DENIED and NFS4ERR_DELAY for special stateids.
 // RFC 8881 8.2.3, 9.1.2
-pub fn through(run: &mut Run, id: &StateId, access: ShareAccess) -> Result<Through, Stop> {
-    let id = meant(run, id)?;
+pub fn io_open(run: &mut Run, id: &StateId, access: ShareAccess) -> Result<IoOpen, Stop> {
+    let id = resolve_stateid(run, id)?;
     if !id.is_special() {
         let (handle, client) = (run.handle()?, run.session()?.client.id);
         let state = run.server.state(client, &id)?;
@@ -95,14 +95,14 @@ pub fn through(run: &mut Run, id: &StateId, access: ShareAccess) -> Result<Throu
             return Err(NfsStat::BadStateId.into());
         }
         let holding = state.holding();
-        // Whoever may write may read, too, what its own writing needs.
+        // An open for writing may also read, as far as the client needs that to write.
         if access == ShareAccess::WRITE && !holding.access.contains(access) {
             return Err(NfsStat::OpenMode.into());
         }
         if access == ShareAccess::READ && !holding.access.contains(access) {
             return Err(NfsStat::OpenMode.into());
         }
-        return Ok(Through::Held(state, holding));
+        return Ok(IoOpen::Held(state, holding));
     }
     if id != StateId::ANONYMOUS && id != StateId::READ_BYPASS {
         return Err(NfsStat::BadStateId.into());
@@ -115,7 +115,7 @@ pub fn through(run: &mut Run, id: &StateId, access: ShareAccess) -> Result<Throu
         run.ask(&export, |engine, caller| engine.create_from(caller, &item, &request))
     };
     let opened = match open(rights) {
-        // RFC 8881 6.2.1.3.1: what may be run is read to run it.
+        // RFC 8881 6.2.1.3.1: a file that may be executed can be read to execute it.
         Err(Stop::Fail(NfsStat::Access)) if access == ShareAccess::READ => open(Rights::EXECUTE),
         other => other,
     };
@@ -123,25 +123,25 @@ pub fn through(run: &mut Run, id: &StateId, access: ShareAccess) -> Result<Throu
         Stop::Fail(NfsStat::ShareDenied) => Stop::Fail(NfsStat::Locked),
         other => other,
     })?;
-    Ok(Through::Own(export, opened.open))
+    Ok(IoOpen::Own(export, opened.open))
 }
 
-/// The same for the saved filehandle, and the stateid that was saved with it.
+/// The same for the saved filehandle and the saved stateid.
 ///
 /// # Errors
-/// As [`through`].
-pub fn through_saved(run: &mut Run, id: &StateId, access: ShareAccess) -> Result<Through, Stop> {
+/// As for [`io_open`].
+pub fn io_open_saved(run: &mut Run, id: &StateId, access: ShareAccess) -> Result<IoOpen, Stop> {
     let swap = |run: &mut Run| {
         std::mem::swap(&mut run.current, &mut run.saved);
         std::mem::swap(&mut run.stateid, &mut run.saved_stateid);
     };
     swap(run);
-    let found = through(run, id, access);
+    let found = io_open(run, id, access);
     swap(run);
     found
 }
 
-/// Refuses what has no data.
+/// Refuses objects without data.
 ///
 /// # Errors
 /// NFS4ERR_ISDIR, NFS4ERR_SYMLINK, NFS4ERR_WRONG_TYPE.
@@ -154,8 +154,8 @@ pub fn check_data(kind: Kind) -> Result<(), NfsStat> {
     }
 }
 
-/// The owner of byte ranges on whose behalf data is read and written: the ranges of NFS clients do not stand in
-/// their way, and nobody else's are ever theirs.
+/// The lock-owner on whose behalf data is read and written. Its requests do not conflict with the ranges of
+/// NFS clients, and it never owns a range.
 #[must_use]
 pub fn owner(run: &Run) -> LockOwner {
     let client = run.session.as_ref().map_or(share::ClientKey(0), |session| session.client.key);

@@ -10,13 +10,13 @@ use volume::security::Rights;
 
 use super::lookup::check_directory;
 use super::names::{changed, name, version, with_open};
-use crate::compound::{Done, Run};
+use crate::compound::{OpResult, Run};
 
-/// Does it.
+/// Creates a hard link to the saved filehandle.
 ///
 /// # Errors
 /// NFS4ERR_XDEV, NFS4ERR_ISDIR, NFS4ERR_NOTDIR, NFS4ERR_EXIST, NFS4ERR_MLINK, NFS4ERR_ACCESS.
-pub fn run(run: &mut Run, args: &LinkArgs<'_>) -> Done {
+pub fn run(run: &mut Run, args: &LinkArgs<'_>) -> OpResult {
     let (export, above) = run.item(NfsStat::RoFs)?;
     let saved = run.saved.as_mut().ok_or(NfsStat::NoFileHandle)?;
     let (from, item) = saved.item(&run.server, run.now)?.ok_or(NfsStat::IsDir)?;
@@ -34,5 +34,5 @@ pub fn run(run: &mut Run, args: &LinkArgs<'_>) -> Done {
         run.ask(&export, |engine, caller| engine.link_into(caller, open, &above, &name))
     })?;
     let cinfo = changed(&export, &above, before)?;
-    run.answer(OpNum::Link, Changed { cinfo })
+    run.reply(OpNum::Link, Changed { cinfo })
 }

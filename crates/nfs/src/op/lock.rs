@@ -1,4 +1,4 @@
-//! LOCK (RFC 8881 18.10).
+//! LOCK (RFC 8881 18.10). LOCKT and LOCKU use some of its functions.
 
 use std::sync::Arc;
 
@@ -6,32 +6,31 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::lock::{Args, Denied, Locker, OpenToLockOwner, Res, ResOk};
 use nfs_wire::op::open::ShareAccess;
-use nfs_wire::types::{Identity, LockType, Owner};
+use nfs_wire::types::{Identity, LockType, StateOwner};
 use share::{LockOwner, LockRule, RangeKind, RangeRequest, Refusal};
 use volume::NodeId;
 
-use super::io::meant;
+use super::io::resolve_stateid;
 use super::{claim, states};
-use crate::compound::{Done, Run, Stop};
+use crate::compound::{OpResult, Run, Stop};
 use crate::config::Export;
 use crate::state::client::Client;
 use crate::state::filehandle::Handle;
-use crate::state::stateid::{LockState, Of, Place, State};
+use crate::state::stateid::{LockState, LockingState, NewState, OwnerOnFile};
 
-/// The locks of an owner on the file.
+/// The lock state of an owner on the file.
 struct OwnerLocks {
-    state: Arc<State>,
-    /// They were made by this request.
+    state: Arc<LockingState>,
+    /// This request has created it.
     is_new: bool,
 }
 
-/// Does it.
+/// Locks a byte range.
 ///
 /// # Errors
-/// NFS4ERR_DENIED with the lock that is in the way; NFS4ERR_OPENMODE, NFS4ERR_INVAL, NFS4ERR_GRACE, NFS4ERR_NO_GRACE,
-/// NFS4ERR_RECLAIM_CONFLICT,
-/// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_DELAY.
-pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
+/// NFS4ERR_DENIED with the lock in conflict; NFS4ERR_OPENMODE, NFS4ERR_INVAL, NFS4ERR_GRACE,
+/// NFS4ERR_NO_GRACE, NFS4ERR_RECLAIM_CONFLICT, NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_DELAY.
+pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
     let handle = run.handle()?;
     let range = range_of(args.locktype, args.offset, args.length)?;
     let client = Arc::clone(&run.session()?.client);
@@ -43,16 +42,16 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     }
     let (OwnerLocks { state, is_new }, taken) = match &args.locker {
         Locker::Existing(known) => {
-            let id = meant(run, &known.lock_stateid)?;
+            let id = resolve_stateid(run, &known.lock_stateid)?;
             let state = run.server.state(client.id, &id)?.share();
             let own = OwnerLocks { state, is_new: false };
             let taken = take_or_expire(run, &client, &own, handle, &range)?.ok_or(NfsStat::BadStateId)?;
             (own, taken)
         }
-        // A client frees the stateid of an owner that holds nothing any more, and may lock under that owner again
-        // before the answer has come: what was freed meanwhile is made anew.
+        // A client frees the stateid of an owner without locks, and may lock under that owner again before
+        // the reply. A state that was freed meanwhile is created again.
         Locker::New(new) => loop {
-            let own = of_new(run, &client, new, handle)?;
+            let own = state_for_open(run, &client, new, handle)?;
             if let Some(taken) = take_or_expire(run, &client, &own, handle, &range)? {
                 break (own, taken);
             }
@@ -65,7 +64,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
         }
         Ok(()) => {}
         Err(stop) if args.reclaim => return Err(claim::conflict(stop)),
-        Err(Stop::Fail(NfsStat::Denied | NfsStat::Delay)) if may_be_claimed(run, &state, locks, &range) => {
+        Err(Stop::Fail(NfsStat::Denied | NfsStat::Delay)) if may_be_reclaimed(run, &state, locks, &range) => {
             return Err(NfsStat::Grace.into());
         }
         Err(Stop::Fail(NfsStat::Denied)) => {
@@ -80,11 +79,11 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// Takes the range, once more when whoever was in the way had been gone for long; none when the state was freed
-/// meanwhile. What holds nothing in the end and is new is forgotten.
+/// Locks the range, and tries again if the holder of a conflicting lock has expired. None if the state was
+/// freed meanwhile. A new state that fails to get the lock is removed.
 ///
 /// # Errors
-/// NFS4ERR_BAD_STATEID for what is no lock, or not of the current file.
+/// NFS4ERR_BAD_STATEID for a stateid of another kind or another file.
 fn take_or_expire(
     run: &Run,
     client: &Client,
@@ -104,15 +103,18 @@ fn take_or_expire(
     let taken = take(run, state, locks, range);
     if taken.is_err() && own.is_new {
         *freed = true;
-        client.remove_locks(Of { owner: &locks.owner, export: state.export.id, node: state.node }, state);
+        client.remove_locks(
+            OwnerOnFile { owner: &locks.owner, export: state.export.id, node: state.node },
+            state,
+        );
         run.server.end_state(state, run.now);
     }
     Ok(Some(taken))
 }
 
-/// Whether what is in the way of a range is of a client that is not back yet.
+/// Whether a client that has not returned yet may reclaim the range in conflict.
 // RFC 8881 8.4.2.1
-fn may_be_claimed(run: &Run, state: &State, locks: &LockState, range: &RangeRequest) -> bool {
+fn may_be_reclaimed(run: &Run, state: &LockingState, locks: &LockState, range: &RangeRequest) -> bool {
     if !run.server.grace.covers(state.node) {
         return false;
     }
@@ -121,26 +123,27 @@ fn may_be_claimed(run: &Run, state: &State, locks: &LockState, range: &RangeRequ
     held.is_none_or(|(owner, _)| run.server.grace.may_claim(owner.client))
 }
 
-/// The locks of an owner that comes with an open; they may be there already.
+/// The lock state of an owner for an open. It may exist already.
 ///
 /// # Errors
-/// NFS4ERR_BAD_STATEID for what is no open, or not of the current file; NFS4ERR_OLD_STATEID, NFS4ERR_DELAY.
-fn of_new(
+/// NFS4ERR_BAD_STATEID for a stateid that is not an open, or of another file; NFS4ERR_OLD_STATEID,
+/// NFS4ERR_DELAY.
+fn state_for_open(
     run: &Run,
     client: &Arc<Client>,
     new: &OpenToLockOwner<'_>,
     handle: Handle,
 ) -> Result<OwnerLocks, Stop> {
-    let id = meant(run, &new.open_stateid)?;
-    let (open, _turn) = run.server.state_in_turn(client.id, &id)?;
+    let id = resolve_stateid(run, &new.open_stateid)?;
+    let (open, _lock) = run.server.locked_state(client.id, &id)?;
     open.opened().filter(|_| open.handle == handle).ok_or(NfsStat::BadStateId)?;
     let owner = new.lock_owner.owner.0;
-    let of = Of { owner, export: open.export.id, node: open.node };
+    let of = OwnerOnFile { owner, export: open.export.id, node: open.node };
     if let Some(known) = client.locks_of(of) {
         return Ok(OwnerLocks { state: known, is_new: false });
     }
     let key = states::room(run, client, &open.export, owner).ok_or(NfsStat::Delay)?;
-    let place = Place {
+    let place = NewState {
         key,
         client: client.id,
         export: Arc::clone(&open.export),
@@ -148,7 +151,7 @@ fn of_new(
         node: open.node,
     };
     let number = client.lock_owner(owner);
-    let Some(state) = State::first_lock(place, owner, number, open) else {
+    let Some(state) = LockingState::first_lock(place, owner, number, open) else {
         run.server.forget_key(key);
         return Err(NfsStat::BadStateId.into());
     };
@@ -157,14 +160,14 @@ fn of_new(
     Ok(OwnerLocks { state, is_new: true })
 }
 
-fn take(run: &Run, state: &State, locks: &LockState, range: &RangeRequest) -> Result<(), Stop> {
+fn take(run: &Run, state: &LockingState, locks: &LockState, range: &RangeRequest) -> Result<(), Stop> {
     let holding = state.holding();
     let needs = if range.kind == RangeKind::Exclusive { ShareAccess::WRITE } else { ShareAccess::READ };
     if !holding.access.contains(needs) {
         return Err(NfsStat::OpenMode.into());
     }
-    // It does not wait for the range, but has to know that a caching right is being broken.
-    run.tell(&state.export, |engine, caller| {
+    // The request does not wait for the range, but must know if a caching right is being broken.
+    run.ask_now(&state.export, |engine, caller| {
         let ranges = std::slice::from_ref(range);
         match engine.lock(caller, &holding.open, locks.number, LockRule::Merging, ranges) {
             share::Step::Done(()) => Ok(()),
@@ -176,10 +179,10 @@ fn take(run: &Run, state: &State, locks: &LockState, range: &RangeRequest) -> Re
     })
 }
 
-/// The range that is meant.
+/// The range of a request.
 ///
 /// # Errors
-/// NFS4ERR_INVAL for an empty one, or one that runs over the end of the numbers.
+/// NFS4ERR_INVAL for an empty range, or one that exceeds the largest offset.
 // RFC 8881 18.10.3
 pub fn range_of(kind: LockType, offset: u64, length: u64) -> Result<RangeRequest, NfsStat> {
     let kind = match kind {
@@ -196,10 +199,10 @@ pub fn range_of(kind: LockType, offset: u64, length: u64) -> Result<RangeRequest
     Ok(RangeRequest { start: offset, len, kind })
 }
 
-/// Answers with the lock that is in the way.
+/// Replies with the lock in conflict.
 ///
 /// # Errors
-/// Always: the operation did not end well.
+/// Always NFS4ERR_DENIED, with its result written.
 pub fn denied(
     run: &mut Run,
     number: OpNum,
@@ -207,8 +210,8 @@ pub fn denied(
     node: NodeId,
     owner: LockOwner,
     range: &RangeRequest,
-) -> Done {
-    // Who was in the way may be gone by now; then the range itself is named.
+) -> OpResult {
+    // If the lock in conflict is gone by now, the reply names the requested range.
     let found = export.engine.range_in_the_way(node, owner, LockRule::Merging, range);
     let (holder, held) = found.unwrap_or((owner, *range));
     let client = run.server.clients.all().into_iter().find(|client| client.key == holder.client);
@@ -218,19 +221,19 @@ pub fn denied(
         offset: held.start,
         length: if is_to_the_end { u64::MAX } else { held.len },
         locktype: if held.kind == RangeKind::Shared { LockType::Read } else { LockType::Write },
-        owner: Owner { clientid: client.map_or(0, |client| client.id), owner: Identity(&name) },
+        owner: StateOwner { clientid: client.map_or(0, |client| client.id), owner: Identity(&name) },
     };
     if number == OpNum::Lock {
         run.writer.put(number, &Res::<ResOk>::Denied(denied));
     } else {
         run.writer.put(number, &Res::<()>::Denied(denied));
     }
-    Err(Stop::Told(NfsStat::Denied))
+    Err(Stop::Written(NfsStat::Denied))
 }
 
-/// Whether an owner holds any range of its file.
+/// Whether an owner has any range of its file locked.
 #[must_use]
-pub fn holds_any(state: &State, locks: &LockState) -> bool {
+pub fn holds_any(state: &LockingState, locks: &LockState) -> bool {
     state.export.engine.holds_ranges(state.node, locks.number)
 }
 

@@ -9,13 +9,13 @@ use share::LockRule;
 
 use super::io::check_data;
 use super::lock::{denied, range_of};
-use crate::compound::{Done, Run};
+use crate::compound::{OpResult, Run};
 
-/// Does it.
+/// Tests whether a lock would be granted.
 ///
 /// # Errors
-/// NFS4ERR_DENIED with the lock that is in the way; NFS4ERR_INVAL, NFS4ERR_ISDIR.
-pub fn run(run: &mut Run, args: &TestArgs<'_>) -> Done {
+/// NFS4ERR_DENIED with the lock in conflict; NFS4ERR_INVAL, NFS4ERR_ISDIR.
+pub fn run(run: &mut Run, args: &TestArgs<'_>) -> OpResult {
     run.current()?;
     let range = range_of(args.locktype, args.offset, args.length)?;
     let (export, item) = run.item(NfsStat::IsDir)?;
@@ -24,7 +24,7 @@ pub fn run(run: &mut Run, args: &TestArgs<'_>) -> Done {
     let owner = client.lock_owner(args.owner.owner.0);
     let stands = || export.engine.range_in_the_way(item.id(), owner, LockRule::Merging, &range);
     while let Some((holder, _)) = stands() {
-        // Whoever is in the way may have been gone for long.
+        // The lease of the lock's holder may have expired.
         if !export.engine.end_lapsed(&[holder.client], run.now) {
             return denied(run, OpNum::LockT, &export, item.id(), owner, &range);
         }

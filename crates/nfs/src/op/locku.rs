@@ -5,18 +5,18 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::lock::{ResOk, UnlockArgs};
 use share::{LockRule, Refusal};
 
-use super::io::meant;
+use super::io::resolve_stateid;
 use super::lock::range_of;
-use crate::compound::{Done, Run};
+use crate::compound::{OpResult, Run};
 
-/// Does it. A range that is not held, wholly or in part, is free afterwards like any other.
+/// Unlocks a range, even if it is locked only in part or not at all.
 ///
 /// # Errors
 /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_INVAL.
-pub fn run(run: &mut Run, args: &UnlockArgs) -> Done {
+pub fn run(run: &mut Run, args: &UnlockArgs) -> OpResult {
     let handle = run.handle()?;
     let range = range_of(args.locktype, args.offset, args.length)?;
-    let id = meant(run, &args.lock_stateid)?;
+    let id = resolve_stateid(run, &args.lock_stateid)?;
     let client = run.session()?.client.id;
     let state = run.server.state(client, &id)?.share();
     let locks = state.locks().ok_or(NfsStat::BadStateId)?;
@@ -37,5 +37,5 @@ pub fn run(run: &mut Run, args: &UnlockArgs) -> Done {
     run.server.grace.changed_range(run.session()?.client.key, &locks.open, (locks.number, range, false));
     let lock_stateid = state.next_id(run.server.config().instance);
     run.stateid = Some(lock_stateid);
-    run.answer(OpNum::LockU, ResOk { lock_stateid })
+    run.reply(OpNum::LockU, ResOk { lock_stateid })
 }

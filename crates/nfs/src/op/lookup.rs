@@ -7,37 +7,37 @@ use volume::Kind;
 
 use super::names::name;
 use crate::compound::current::Current;
-use crate::compound::{Done, Run};
+use crate::compound::{OpResult, Run};
 
-/// Does it.
+/// Makes the object with this name the current filehandle.
 ///
 /// # Errors
-/// NFS4ERR_NOENT, NFS4ERR_NOTDIR, NFS4ERR_SYMLINK, NFS4ERR_ACCESS; as the name says.
-pub fn run(run: &mut Run, args: &LookupArgs<'_>) -> Done {
-    let found = run.found()?;
+/// NFS4ERR_NOENT, NFS4ERR_NOTDIR, NFS4ERR_SYMLINK, NFS4ERR_ACCESS; and the errors of [`name`].
+pub fn run(run: &mut Run, args: &LookupArgs<'_>) -> OpResult {
+    let found = run.current_item()?;
     let name = name(args.objname)?;
     let next = match found {
         None => {
             let exports = run.server.exports();
             let export = exports.named(name.as_bytes()).ok_or(NfsStat::NoEnt)?;
-            if !run.who.may_use(export) {
+            if !run.credentials.may_use(export) {
                 return Err(NfsStat::Access.into());
             }
-            run.session()?.client.came_to(export.id);
-            Current::found(export, export.engine.root_item())
+            run.session()?.client.note_export(export.id);
+            Current::of_item(export, export.engine.root_item())
         }
         Some((export, above)) => {
             check_directory(above.kind())?;
-            let item = run.tell(&export, |engine, caller| engine.item_in(caller, &above, &name))?;
-            Current::found(&export, item)
+            let item = run.ask_now(&export, |engine, caller| engine.item_in(caller, &above, &name))?;
+            Current::of_item(&export, item)
         }
     };
     run.current = Some(next);
     run.stateid = None;
-    run.plain(OpNum::Lookup)
+    run.reply_status(OpNum::Lookup)
 }
 
-/// Whether names can be looked up in something of this kind.
+/// Checks that names can be looked up in an object of this kind.
 ///
 /// # Errors
 /// NFS4ERR_SYMLINK, NFS4ERR_NOTDIR.

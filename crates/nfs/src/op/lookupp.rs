@@ -5,23 +5,23 @@ use nfs_wire::op::OpNum;
 
 use super::lookup::check_directory;
 use crate::compound::current::Current;
-use crate::compound::{Done, Run};
+use crate::compound::{OpResult, Run};
 
-/// Does it.
+/// Makes the parent directory the current filehandle.
 ///
 /// # Errors
 /// NFS4ERR_NOENT above the pseudo root; NFS4ERR_NOTDIR, NFS4ERR_SYMLINK, NFS4ERR_ACCESS.
-pub fn run(run: &mut Run) -> Done {
-    let Some((export, item)) = run.found()? else {
+pub fn run(run: &mut Run) -> OpResult {
+    let Some((export, item)) = run.current_item()? else {
         return Err(NfsStat::NoEnt.into());
     };
     check_directory(item.kind())?;
-    let above = run.tell(&export, |engine, caller| engine.item_above(caller, &item))?;
+    let above = run.ask_now(&export, |engine, caller| engine.item_above(caller, &item))?;
     run.current = Some(match above {
-        Some(above) => Current::found(&export, above),
-        // The root of an export stands in the pseudo root.
+        Some(above) => Current::of_item(&export, above),
+        // The parent of an export's root is the pseudo root.
         None => Current::root(&run.server)?,
     });
     run.stateid = None;
-    run.plain(OpNum::LookupP)
+    run.reply_status(OpNum::LookupP)
 }

@@ -1,7 +1,8 @@
-//! The operations, one file for each. [`run`] leads from arguments to them.
+//! The operations, one file for each. [`run`] calls the one for some arguments.
 //!
-//! What several of them share: `io` (what a stateid lets read and write through), `names` (names in directories), `states` (room for a new
-//! state), [`claim`] (what is taken up again after a restart), `delegate` (the delegation that goes with an OPEN).
+//! Some files hold common parts: `io` (the open to read or write through), `names` (names in directories),
+//! `states` (room for a new state), [`claim`] (reclaim after a restart), `delegate` (the delegation that OPEN
+//! grants).
 
 mod access;
 mod allocate;
@@ -58,13 +59,13 @@ mod xattr;
 use nfs_wire::NfsStat;
 use nfs_wire::op::Args;
 
-use crate::compound::{Done, Run, Stop};
+use crate::compound::{OpResult, Run, Stop};
 
-/// Does one operation.
+/// Runs one operation.
 ///
 /// # Errors
-/// Why it did not end well.
-pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
+/// The reason why it did not succeed.
+pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
     match args {
         Args::Sequence(args) => sequence::run(run, args),
         Args::PutFh(args) => putfh::run(run, args),
@@ -120,9 +121,10 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
         Args::SetXattr(args) => xattr::run_set(run, args),
         Args::ListXattrs(args) => xattr::run_list(run, args),
         Args::RemoveXattr(args) => xattr::run_remove(run, args),
-        // The loop answers it without coming here.
+        // The loop over the operations handles it before.
         Args::Illegal(_) => Err(Stop::Fail(NfsStat::OpIllegal)),
-        // 4.0 alone, pNFS, named attributes, SSV, copies between servers, and what is optional and not offered.
+        // Operations of 4.0 only, pNFS, named attributes, SSV, copies between servers, and optional ones that
+        // are not offered.
         _ => Err(Stop::Fail(NfsStat::NotSupp)),
     }
 }

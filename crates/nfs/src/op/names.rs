@@ -1,4 +1,4 @@
-//! What operations on names have in common.
+//! Common parts of operations on names.
 
 use nfs_wire::NfsStat;
 use nfs_wire::types::ChangeInfo;
@@ -9,11 +9,11 @@ use volume::{BadName, Kind, Name, NodeId};
 use crate::compound::{Run, Stop};
 use crate::config::Export;
 
-/// A name that a client sent. Any bytes are one, as on the host: whatever a listing shows can be reached.
+/// Checks a name that a client sent. Any bytes are allowed, as on the host, so every name in a listing can be
+/// looked up.
 ///
 /// # Errors
-/// NFS4ERR_INVAL for an empty one, NFS4ERR_BADNAME for `.` and `..`, NFS4ERR_BADCHAR,
-/// NFS4ERR_NAMETOOLONG.
+/// NFS4ERR_INVAL for an empty name, NFS4ERR_BADNAME for `.` and `..`, NFS4ERR_BADCHAR, NFS4ERR_NAMETOOLONG.
 // RFC 8881 14.5 (exception: a name need not be UTF-8)
 pub fn name(sent: &[u8]) -> Result<Name, NfsStat> {
     if sent.is_empty() {
@@ -28,30 +28,33 @@ pub fn name(sent: &[u8]) -> Result<Name, NfsStat> {
     })
 }
 
-/// What is in the way of a removal or a rename, where the engine said that something is: an open that lets nobody delete, or
-/// the host, which uses a directory for a mounted file system. `kind` is that of what is to go.
+/// The status of a removal or a rename that the engine refused because of a conflict. The conflict is an open
+/// that denies deletion, or a file system that the host has mounted on the directory. `kind` is that of the
+/// object to remove.
 #[must_use]
-pub fn in_the_way(stop: Stop, kind: Kind) -> Stop {
+pub fn conflict_status(stop: Stop, kind: Kind) -> Stop {
     match (stop, kind) {
         (Stop::Fail(NfsStat::ShareDenied), _) => Stop::Fail(NfsStat::FileOpen),
-        // RFC 8881 18.25.3, 18.26.3: FILE_OPEN is for what clients have open. Linux' server says ACCESS for a directory.
+        // RFC 8881 18.25.3, 18.26.3: FILE_OPEN is for files that clients have open. The Linux server returns
+        // ACCESS for a directory.
         (Stop::Fail(NfsStat::FileOpen), Kind::Directory) => Stop::Fail(NfsStat::Access),
         (other, _) => other,
     }
 }
 
-/// Does what begins with looking up a name, and once more where the name was remembered for what is gone: it is so no longer then.
+/// Runs an action that begins with the lookup of a name. If the name was cached for an object that is gone,
+/// the action runs once more: the cache no longer has the name then.
 ///
 /// # Errors
-/// As `act` says at last.
-pub fn with_name_again<T>(run: &mut Run, act: impl Fn(&mut Run) -> Result<T, Stop>) -> Result<T, Stop> {
+/// The error of the last run.
+pub fn retry_stale_name<T>(run: &mut Run, act: impl Fn(&mut Run) -> Result<T, Stop>) -> Result<T, Stop> {
     match act(run) {
         Err(Stop::Fail(NfsStat::Stale)) => act(run),
         other => other,
     }
 }
 
-/// A request to open something for these rights, in no way of anybody else's.
+/// An open request for these rights that conflicts with no other open.
 #[must_use]
 pub fn opening(path: &[Name], access: Rights) -> OpenRequest<'_> {
     OpenRequest {
@@ -74,10 +77,10 @@ pub fn opening(path: &[Name], access: Rights) -> OpenRequest<'_> {
     }
 }
 
-/// The same for an item, so that it does not meet what the client itself holds on it.
+/// The same for an item, without a conflict with the client's own rights on it.
 ///
 /// # Errors
-/// NFS4ERR_OP_NOT_IN_SESSION, which SEQUENCE rules out.
+/// NFS4ERR_OP_NOT_IN_SESSION, which cannot happen after SEQUENCE.
 pub fn opening_own<'a>(
     run: &Run,
     export: &Export,
@@ -90,26 +93,26 @@ pub fn opening_own<'a>(
     Ok(request)
 }
 
-/// The version of a directory before it is changed, for change_info4.
+/// The version of a directory before a change, for change_info4.
 ///
 /// # Errors
-/// As the engine says.
+/// The status of the engine's error.
 pub fn version(export: &Export, directory: &Item) -> Result<u64, Stop> {
     Ok(export.engine.version_before(directory)?)
 }
 
-/// A directory around a change. Others may have changed it meanwhile, so that it is not atomic.
+/// The change_info4 of a directory after a change. Others may have changed it meanwhile, so it is not atomic.
 ///
 /// # Errors
-/// As the engine says.
+/// The status of the engine's error.
 pub fn changed(export: &Export, directory: &Item, before: u64) -> Result<ChangeInfo, Stop> {
     Ok(ChangeInfo { atomic: false, before, after: export.engine.item_version(directory)? })
 }
 
-/// Opens an item for these rights, does something with it, and closes it.
+/// Opens an item with these rights, runs an action, and closes the item.
 ///
 /// # Errors
-/// As the engine and `act` say.
+/// The error of the engine or of `act`.
 pub fn with_open<T>(
     run: &Run,
     export: &std::sync::Arc<Export>,

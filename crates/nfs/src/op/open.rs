@@ -1,4 +1,4 @@
-//! OPEN (RFC 8881 18.16).
+//! OPEN (RFC 8881 18.16). Start with [`run`].
 
 use std::sync::Arc;
 
@@ -14,64 +14,64 @@ use volume::{Kind, Name, Time};
 
 use super::delegate::{delegate, delegate_again};
 use super::lookup::check_directory;
-use super::names::{changed, name, opening, opening_own, version, with_name_again};
-use super::states::{self, Target};
+use super::names::{changed, name, opening, opening_own, retry_stale_name, version};
+use super::states::{self, StateTarget};
 use super::{access, claim, setattr};
-use crate::attributes::set::Wanted;
+use crate::attributes::set::SetAttributes;
 use crate::compound::current::{Current, handle_of};
-use crate::compound::{Done, Run, Stop};
+use crate::compound::{OpResult, Run, Stop};
 use crate::config::Export;
 use crate::state::back_channel;
-use crate::state::callback::Errand;
+use crate::state::callback::CallbackRequest;
 use crate::state::filehandle::Handle;
 use crate::state::open::Holding;
 use crate::state::record::enlist;
 use crate::state::share_reservation::{Reservation, denial, rights};
-use crate::state::stateid::{Place, State};
+use crate::state::stateid::{LockingState, NewState};
 
-/// Permission bits of a file whose maker says nothing about them.
+/// The mode of a new file if the client sends none.
 const DEFAULT_MODE: u32 = 0o600;
-/// Wishes for delegations.
+/// The bits by which a client asks for delegations.
 const WANTS: ShareAccess = ShareAccess::from_bits_retain(0x0003_ff00);
-/// The same of minor version 2 (RFC 9754).
+/// The further bits of minor version 2 (RFC 9754).
 const WANTS_IN_2: ShareAccess = ShareAccess::WANT_DELEG_TIMESTAMPS;
 
-/// How a file is made that is not there.
-struct Making {
-    wanted: Wanted,
-    /// It may be there already.
+/// The parameters for creating a file.
+struct CreateParams {
+    wanted: SetAttributes,
+    /// Whether the file may exist already.
     unchecked: bool,
-    /// Tells a retry from another request.
+    /// Recognises a retry.
     verifier: Option<Verifier>,
 }
 
-/// What has come of it so far.
-struct Found {
+/// The file of an OPEN, found or created.
+struct OpenTarget {
     export: Arc<Export>,
     item: Item,
-    /// The engine's open, when the file was made with this very request.
+    /// The engine's open, if this request has created the file.
     made: Option<Opened>,
-    /// It was looked up by this request.
+    /// Whether this request has looked the file up.
     just_found: bool,
-    /// It is to be cut to nothing once it is open.
+    /// Whether to truncate the file once it is open.
     cut: bool,
     cinfo: ChangeInfo,
     attrset: Bitmap,
 }
 
-/// Does it.
+/// Opens a file, and creates it if asked to.
 ///
 /// # Errors
-/// NFS4ERR_INVAL, NFS4ERR_NOENT, NFS4ERR_EXIST, NFS4ERR_ISDIR, NFS4ERR_SYMLINK, NFS4ERR_SHARE_DENIED, NFS4ERR_ACCESS,
-/// NFS4ERR_DELAY, NFS4ERR_GRACE, NFS4ERR_NO_GRACE, NFS4ERR_RECLAIM_CONFLICT and others.
-pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
+/// NFS4ERR_INVAL, NFS4ERR_NOENT, NFS4ERR_EXIST, NFS4ERR_ISDIR, NFS4ERR_SYMLINK, NFS4ERR_SHARE_DENIED,
+/// NFS4ERR_ACCESS, NFS4ERR_DELAY, NFS4ERR_GRACE, NFS4ERR_NO_GRACE, NFS4ERR_RECLAIM_CONFLICT and others.
+pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
     match args.claim {
-        Claim::Null(_) | Claim::DelegateCur(_) => with_name_again(run, |run| open(run, args)),
+        Claim::Null(_) | Claim::DelegateCur(_) => retry_stale_name(run, |run| open(run, args)),
         _ => open(run, args),
     }
 }
 
-fn open(run: &mut Run, args: &Args<'_>) -> Done {
+fn open(run: &mut Run, args: &Args<'_>) -> OpResult {
     run.current()?;
     let ask = Reservation { access: args.share_access & ShareAccess::BOTH, deny: args.share_deny };
     check(args, ask, run.minor)?;
@@ -83,7 +83,7 @@ fn open(run: &mut Run, args: &Args<'_>) -> Done {
     let found = match args.claim {
         Claim::Null(file) => by_name(run, args, ask, file)?,
         Claim::Fh => by_handle(run, args)?,
-        Claim::Previous(_) => by_claim(run, args)?,
+        Claim::Previous(_) => by_reclaim(run, args)?,
         Claim::DelegateCur(under) => {
             let state = delegation(run, &under.delegate_stateid)?;
             check_delegated(&state, by_name(run, args, ask, under.file)?)?
@@ -96,26 +96,26 @@ fn open(run: &mut Run, args: &Args<'_>) -> Done {
     };
     let (cinfo, attrset, cut) = (found.cinfo, found.attrset, found.cut);
     let mut current = match args.claim {
-        Claim::Null(_) | Claim::DelegateCur(_) => Current::found(&found.export, found.item.clone()),
+        Claim::Null(_) | Claim::DelegateCur(_) => Current::of_item(&found.export, found.item.clone()),
         _ => run.current()?.clone(),
     };
     let handle = current.handle(&run.server, run.now)?;
     let (export, mut item) = (Arc::clone(&found.export), found.item.clone());
-    // From looking up what the owner has of the file to having changed it.
+    // From the lookup of the owner's state on the file to its change.
     let server = Arc::clone(&run.server);
     let client = Arc::clone(&run.session()?.client);
-    let turn = server.turn(&client, &export, item.id());
-    let stateid = match hold(run, args, ask, handle, found) {
+    let lock = server.lock_states(&client, &export, item.id());
+    let stateid = match open_for_owner(run, args, ask, handle, found) {
         Err(stop) if reclaims => return Err(claim::conflict(stop)),
         held => held?,
     };
     if cut {
         item = item.changed_since();
-        current = Current::found(&export, item.clone());
+        current = Current::of_item(&export, item.clone());
     }
     run.current = Some(current);
     run.stateid = Some(stateid);
-    let target = Target { client: &client, export: &export, item: &item, handle };
+    let target = StateTarget { client: &client, export: &export, item: &item, handle };
     let is_under_delegation = matches!(args.claim, Claim::DelegateCur(_) | Claim::DelegCurFh(_));
     if ask.access.contains(ShareAccess::WRITE) && !is_under_delegation {
         recall_own(target, run.now);
@@ -124,18 +124,19 @@ fn open(run: &mut Run, args: &Args<'_>) -> Done {
         Claim::Previous(kind) => delegate_again(run, target, kind, args.share_access)?,
         _ => delegate(run, target, args.share_access),
     };
-    drop(turn);
-    run.promised.add(&export);
-    // RFC 8881 18.16.3: not PRESERVE_UNLINKED, which promises that a file without a name is there also after a restart. Clients
-    // that are not told so give what they have open a name of its own in place of removing it.
+    drop(lock);
+    run.opens_to_record.add(&export);
+    // RFC 8881 18.16.3: not PRESERVE_UNLINKED, which promises that a file without a name survives a restart.
+    // Clients that do not get this flag rename an open file instead of removing it.
     let rflags = ResultFlags::LOCKTYPE_POSIX;
-    run.answer(OpNum::Open, ResOk { stateid, cinfo, rflags, attrset, delegation })
+    run.reply(OpNum::Open, ResOk { stateid, cinfo, rflags, attrset, delegation })
 }
 
-/// A client that opens a file for writing past its own READ delegation may have it open through another mount, whose
-/// copy does not know of that: it is asked to give the delegation back. Nobody waits for it here.
-fn recall_own(target: Target<'_>, now: wire::Now) {
-    let Target { client, export, item, .. } = target;
+/// Recalls the client's own READ delegation when it opens the file for writing outside that delegation.
+/// Another mount of the client may have the file open, and its cache does not know of the writes. This
+/// request does not wait for the recall.
+fn recall_own(target: StateTarget<'_>, now: wire::Now) {
+    let StateTarget { client, export, item, .. } = target;
     let Some(state) = client.delegation_of(export.id, item.id()) else { return };
     let Some(delegation) = state.delegation() else { return };
     let holds = state.holding();
@@ -157,18 +158,18 @@ fn recall_own(target: Target<'_>, now: wire::Now) {
         origin: None,
     };
     drop(holds);
-    // Without a back channel the delegation goes when the engine next needs it.
-    back_channel::call(client, &Errand::recall(&state, notice));
+    // Without a back channel the delegation ends when the engine next needs that.
+    back_channel::call(client, &CallbackRequest::recall(&state, notice));
 }
 
-/// The delegation of the client that something is opened under.
-fn delegation(run: &Run, id: &StateId) -> Result<Arc<State>, NfsStat> {
+/// The client's delegation under which a file is opened.
+fn delegation(run: &Run, id: &StateId) -> Result<Arc<LockingState>, NfsStat> {
     let state = run.server.state(run.session()?.client.id, id)?;
     if state.delegation().is_some() { Ok(state.share()) } else { Err(NfsStat::BadStateId) }
 }
 
-/// What is opened under a delegation, when it is a delegation of that file.
-fn check_delegated(state: &State, found: Found) -> Result<Found, NfsStat> {
+/// Checks that the delegation is for this file.
+fn check_delegated(state: &LockingState, found: OpenTarget) -> Result<OpenTarget, NfsStat> {
     let is_its_file = (state.export.id, state.node) == (found.export.id, found.item.id());
     if is_its_file { Ok(found) } else { Err(NfsStat::BadStateId) }
 }
@@ -187,7 +188,7 @@ fn check(args: &Args<'_>, ask: Reservation, minor: u32) -> Result<(), NfsStat> {
     Ok(())
 }
 
-/// Whether an item can be opened.
+/// Checks that an item can be opened.
 // RFC 8881 18.16.4
 fn check_kind(item: &Item) -> Result<(), NfsStat> {
     match item.kind() {
@@ -198,33 +199,33 @@ fn check_kind(item: &Item) -> Result<(), NfsStat> {
     }
 }
 
-fn making(run: &Run, args: &Args<'_>, export: &Export) -> Result<Option<Making>, NfsStat> {
+fn create_params(run: &Run, args: &Args<'_>, export: &Export) -> Result<Option<CreateParams>, NfsStat> {
     let config = export.engine.config();
-    let read = |given| Wanted::read_for_new(given, run.minor, config.accounts.as_ref());
+    let read = |given| SetAttributes::read_for_new(given, run.minor, config.accounts.as_ref());
     let OpenHow::Create(how) = &args.openhow else { return Ok(None) };
     let made = match how {
         CreateHow::Unchecked(attributes) => {
-            Making { wanted: read(attributes)?, unchecked: true, verifier: None }
+            CreateParams { wanted: read(attributes)?, unchecked: true, verifier: None }
         }
         CreateHow::Guarded(attributes) => {
-            Making { wanted: read(attributes)?, unchecked: false, verifier: None }
+            CreateParams { wanted: read(attributes)?, unchecked: false, verifier: None }
         }
         CreateHow::Exclusive(verifier) => {
-            Making { wanted: Wanted::default(), unchecked: false, verifier: Some(*verifier) }
+            CreateParams { wanted: SetAttributes::default(), unchecked: false, verifier: Some(*verifier) }
         }
         CreateHow::Exclusive41(given) => {
             let wanted = read(&given.attrs)?;
-            // The times hold the verifier (RFC 8881 18.16.3).
+            // The verifier is stored in the times (RFC 8881 18.16.3).
             if wanted.accessed.is_some() || wanted.modified.is_some() {
                 return Err(NfsStat::Inval);
             }
-            Making { wanted, unchecked: false, verifier: Some(given.verf) }
+            CreateParams { wanted, unchecked: false, verifier: Some(given.verf) }
         }
     };
     Ok(Some(made))
 }
 
-fn by_handle(run: &mut Run, args: &Args<'_>) -> Result<Found, Stop> {
+fn by_handle(run: &mut Run, args: &Args<'_>) -> Result<OpenTarget, Stop> {
     debug_assert!(matches!(args.openhow, OpenHow::NoCreate), "looked at before");
     let (export, item) = run.item(NfsStat::IsDir)?;
     check_kind(&item)?;
@@ -233,32 +234,32 @@ fn by_handle(run: &mut Run, args: &Args<'_>) -> Result<Found, Stop> {
     }
     let cinfo = ChangeInfo::default();
     let attrset = Bitmap::EMPTY;
-    Ok(Found { export, item, made: None, just_found: false, cut: false, cinfo, attrset })
+    Ok(OpenTarget { export, item, made: None, just_found: false, cut: false, cinfo, attrset })
 }
 
-/// A file that the client says it had open before the server began anew.
-fn by_claim(run: &mut Run, args: &Args<'_>) -> Result<Found, Stop> {
+/// Finds a file that the client had open before the restart.
+fn by_reclaim(run: &mut Run, args: &Args<'_>) -> Result<OpenTarget, Stop> {
     claim::check(run)?;
     by_handle(run, args)
 }
 
-/// Whether others may come back for a file, so that nothing new is opened on it.
+/// Refuses a new open on a file that other clients may reclaim.
 // RFC 8881 8.4.2.1
 fn check_grace(run: &Run, item: &Item) -> Result<(), NfsStat> {
     if run.server.grace.covers(item.id()) { Err(NfsStat::Grace) } else { Ok(()) }
 }
 
-fn by_name(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -> Result<Found, Stop> {
+fn by_name(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -> Result<OpenTarget, Stop> {
     let takes_any = matches!(args.openhow, OpenHow::Create(CreateHow::Unchecked(_)));
-    match find_or_make(run, args, ask, file) {
-        // Somebody has made it since it was looked for.
-        Err(Stop::Fail(NfsStat::Exist)) if takes_any => find_or_make(run, args, ask, file),
+    match find_or_create(run, args, ask, file) {
+        // Another request has created the file since the lookup.
+        Err(Stop::Fail(NfsStat::Exist)) if takes_any => find_or_create(run, args, ask, file),
         other => other,
     }
 }
 
-fn find_or_make(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -> Result<Found, Stop> {
-    let found = run.found()?;
+fn find_or_create(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -> Result<OpenTarget, Stop> {
+    let found = run.current_item()?;
     let file = name(file)?;
     let Some((export, above)) = found else {
         return Err(if run.server.exports().named(file.as_bytes()).is_some() {
@@ -270,18 +271,18 @@ fn find_or_make(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -
         });
     };
     check_directory(above.kind())?;
-    let making = making(run, args, &export)?;
+    let making = create_params(run, args, &export)?;
     let before = version(&export, &above)?;
-    // What must not be there is only looked at.
+    // A file that must not exist is only looked up.
     let access = match &making {
         Some(making) if !making.unchecked => Rights::empty(),
         _ => rights(ask.access),
     };
-    let there = run.tell(&export, |engine, caller| engine.item_in_for(caller, &above, &file, access));
+    let there = run.ask_now(&export, |engine, caller| engine.item_in_for(caller, &above, &file, access));
     let is_new = matches!(args.claim, Claim::Null(_));
     match &there {
         Ok(item) if is_new => check_grace(run, item)?,
-        // What the end of the record was of is not known.
+        // The lost end of the records may have been about any file.
         Err(_) if run.server.grace.covers_all() => return Err(NfsStat::Grace.into()),
         _ => {}
     }
@@ -295,7 +296,7 @@ fn find_or_make(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -
             (item, None, attrset)
         }
         (Err(Stop::Fail(NfsStat::NoEnt)), Some(making)) => {
-            let (opened, attrset) = make(run, &export, &above, ask, &file, &making)?;
+            let (opened, attrset) = create(run, &export, &above, ask, &file, &making)?;
             (export.engine.item_of(&opened.open), Some(opened), attrset)
         }
         (Err(stop), _) => return Err(stop),
@@ -303,16 +304,22 @@ fn find_or_make(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -
     if made.is_none() {
         check_kind(&item)?;
     }
-    // The directory is as it was where nothing was made.
+    // If nothing was created, the directory did not change.
     let cinfo = match &made {
         Some(_) => changed(&export, &above, before)?,
         None => ChangeInfo { atomic: false, before, after: before },
     };
-    Ok(Found { export, item, made, just_found: true, cut, cinfo, attrset })
+    Ok(OpenTarget { export, item, made, just_found: true, cut, cinfo, attrset })
 }
 
-/// Whether a request to make a file may have one that is there; what of it is set. It is cut only when it is open.
-fn take_existing(run: &Run, export: &Arc<Export>, item: &Item, making: &Making) -> Result<Bitmap, Stop> {
+/// Whether a create request may use an existing file. Returns the attributes that it sets. The file is
+/// truncated once it is open.
+fn take_existing(
+    run: &Run,
+    export: &Arc<Export>,
+    item: &Item,
+    making: &CreateParams,
+) -> Result<Bitmap, Stop> {
     if let Some(verifier) = &making.verifier {
         let info = export.engine.item_info(item)?;
         let is_retry = item.kind() == Kind::File && (info.accessed, info.modified) == times_of(verifier);
@@ -329,14 +336,14 @@ fn take_existing(run: &Run, export: &Arc<Export>, item: &Item, making: &Making) 
     Ok(Bitmap::of(&[AttrNum::Size.get()]))
 }
 
-/// Makes the file and opens it.
-fn make(
+/// Creates the file and opens it.
+fn create(
     run: &Run,
     export: &Arc<Export>,
     above: &Item,
     ask: Reservation,
     file: &Name,
-    making: &Making,
+    making: &CreateParams,
 ) -> Result<(Opened, Bitmap), Stop> {
     run.check_writable(export)?;
     let path = std::slice::from_ref(file);
@@ -356,22 +363,22 @@ fn make(
     let opened = run.ask(export, |engine, caller| engine.create_from(caller, above, &request))?;
     client.remember_key(export.id, opened.open.node_id(), key);
     let size = making.wanted.size.filter(|size| *size > 0);
-    let rest = Wanted { mode: None, umask: None, size, ..making.wanted.clone() };
+    let rest = SetAttributes { mode: None, umask: None, size, ..making.wanted.clone() };
     let furnished =
         setattr::apply_to(run, export, &opened.open, &rest).and_then(|()| match &making.verifier {
-            Some(verifier) => keep_verifier(run, export, &opened, verifier),
+            Some(verifier) => store_verifier(run, export, &opened, verifier),
             None => Ok(()),
         });
     if let Err(stop) = furnished {
-        unmake(run, export, &opened);
+        remove_new_file(run, export, &opened);
         return Err(stop);
     }
     Ok((opened, set_by(making)))
 }
 
-/// Takes back a file that was made and that its maker cannot have, so that it is made when it is asked for again. One that
-/// somebody else has opened meanwhile stays.
-fn unmake(run: &Run, export: &Arc<Export>, made: &Opened) {
+/// Removes a new file that its client cannot get, so that a second attempt creates it again. The file stays
+/// if another client has opened it meanwhile.
+fn remove_new_file(run: &Run, export: &Arc<Export>, made: &Opened) {
     let engine = &export.engine;
     let item = engine.item_of(&made.open);
     let _ = engine.close(&made.open, run.now);
@@ -389,9 +396,10 @@ fn unmake(run: &Run, export: &Arc<Export>, made: &Opened) {
     }
 }
 
-/// Which attributes a request has set, and for an exclusive one those that the client should set itself now.
+/// The attributes that a request has set. For an exclusive one they include those that the client should set
+/// itself now.
 // RFC 8881 18.16.3
-fn set_by(making: &Making) -> Bitmap {
+fn set_by(making: &CreateParams) -> Bitmap {
     let mut set = making.wanted.mask;
     if making.verifier.is_some() {
         set.insert(AttrNum::TimeAccess.get());
@@ -400,7 +408,7 @@ fn set_by(making: &Making) -> Bitmap {
     set
 }
 
-/// The times that hold a verifier.
+/// The times that store a verifier.
 fn times_of(verifier: &Verifier) -> (Time, Time) {
     let (low, high) = verifier.split_at(4);
     let seconds =
@@ -408,31 +416,37 @@ fn times_of(verifier: &Verifier) -> (Time, Time) {
     (Time { secs: seconds(low), nanos: 0 }, Time { secs: seconds(high), nanos: 0 })
 }
 
-fn keep_verifier(run: &Run, export: &Arc<Export>, opened: &Opened, verifier: &Verifier) -> Result<(), Stop> {
+fn store_verifier(run: &Run, export: &Arc<Export>, opened: &Opened, verifier: &Verifier) -> Result<(), Stop> {
     let (accessed, modified) = times_of(verifier);
     let basic = Basic {
         accessed: Some(TimeSet::Set(accessed)),
         modified: Some(TimeSet::Set(modified)),
         ..Basic::default()
     };
-    run.tell(export, |engine, caller| engine.set_first_basic(caller, &opened.open, basic))?;
-    // What is written through the open moves the times again.
+    run.ask_now(export, |engine, caller| engine.set_first_basic(caller, &opened.open, basic))?;
+    // Writes through the open change the times again.
     let thaw = Basic { accessed: Some(TimeSet::Thaw), modified: Some(TimeSet::Thaw), ..Basic::default() };
-    run.tell(export, |engine, caller| engine.set_first_basic(caller, &opened.open, thaw))
+    run.ask_now(export, |engine, caller| engine.set_first_basic(caller, &opened.open, thaw))
 }
 
-/// Opens what was found for the open-owner, or amends what it has.
-fn hold(run: &Run, args: &Args<'_>, ask: Reservation, handle: Handle, found: Found) -> Result<StateId, Stop> {
+/// Opens the file for the open-owner, or extends the owner's open.
+fn open_for_owner(
+    run: &Run,
+    args: &Args<'_>,
+    ask: Reservation,
+    handle: Handle,
+    found: OpenTarget,
+) -> Result<StateId, Stop> {
     let client = Arc::clone(&run.session()?.client);
     let owner = args.owner.owner.0;
-    let target = Target { client: &client, export: &found.export, item: &found.item, handle };
+    let target = StateTarget { client: &client, export: &found.export, item: &found.item, handle };
     let of = target.of(owner);
     if let Some(state) = client.open_of(of) {
         if let Some(made) = &found.made {
-            // The owner's old open is of a file that had the same number.
+            // The file of the owner's old open had the same inode number.
             let _ = found.export.engine.close(&made.open, run.now);
         }
-        return amend(run, ask, found.cut, &state);
+        return extend_open(run, ask, found.cut, &state);
     }
     let reclaims = matches!(args.claim, Claim::Previous(_));
     if reclaims && let Some(state) = claim::take_open(run, target, owner, ask)? {
@@ -441,7 +455,7 @@ fn hold(run: &Run, args: &Args<'_>, ask: Reservation, handle: Handle, found: Fou
     client.attach(&found.export);
     let Some(key) = states::room(run, &client, &found.export, owner) else {
         if let Some(made) = &found.made {
-            unmake(run, &found.export, made);
+            remove_new_file(run, &found.export, made);
         }
         return Err(NfsStat::Delay.into());
     };
@@ -450,7 +464,7 @@ fn hold(run: &Run, args: &Args<'_>, ask: Reservation, handle: Handle, found: Fou
         None => open_existing(run, &found, ask),
     };
     let opened = opened.inspect_err(|_| run.server.forget_key(key))?;
-    let place = Place {
+    let place = NewState {
         key,
         client: client.id,
         export: Arc::clone(&found.export),
@@ -458,7 +472,7 @@ fn hold(run: &Run, args: &Args<'_>, ask: Reservation, handle: Handle, found: Fou
         node: opened.open.node_id(),
     };
     let holding = Holding::new(opened.open, ask.access, ask.deny);
-    let state = run.server.enter_state(State::open(place, owner, holding));
+    let state = run.server.enter_state(LockingState::open(place, owner, holding));
     states::enter(run, &state, client.add_open(of, &state))?;
     enlist(&state);
     if reclaims {
@@ -467,7 +481,7 @@ fn hold(run: &Run, args: &Args<'_>, ask: Reservation, handle: Handle, found: Fou
     Ok(state.id(run.server.config().instance))
 }
 
-fn open_existing(run: &Run, found: &Found, ask: Reservation) -> Result<Opened, Stop> {
+fn open_existing(run: &Run, found: &OpenTarget, ask: Reservation) -> Result<Opened, Stop> {
     let (export, item) = (&found.export, &found.item);
     if ask.access.contains(ShareAccess::WRITE) {
         run.check_writable(export)?;
@@ -491,9 +505,9 @@ fn open_existing(run: &Run, found: &Found, ask: Reservation) -> Result<Opened, S
         other => other?,
     };
     if found.cut {
-        let done = cut(run, export, &opened.open).and_then(|()| {
+        let done = truncate(run, export, &opened.open).and_then(|()| {
             if wider != access {
-                opened.open = again(run, export, &opened.open, access, deny)?;
+                opened.open = amend_rights(run, export, &opened.open, access, deny)?;
             }
             Ok(())
         });
@@ -505,19 +519,19 @@ fn open_existing(run: &Run, found: &Found, ask: Reservation) -> Result<Opened, S
     Ok(opened)
 }
 
-/// Whether the caller may run a file, and so may read it: it is not run otherwise.
+/// Whether the user may execute the file and may therefore read it. It could not be executed otherwise.
 // RFC 8881 6.2.1.3.1
 fn may_run(run: &Run, export: &Arc<Export>, item: &Item) -> Result<bool, Stop> {
     Ok(access::given(run, export, item)?.contains(AccessBits::EXECUTE))
 }
 
-/// Cuts what is open to nothing: only now is it certain that the request can have it.
-fn cut(run: &Run, export: &Arc<Export>, open: &Arc<share::Open>) -> Result<(), Stop> {
+/// Truncates the open file. Only now is it certain that the request succeeds.
+fn truncate(run: &Run, export: &Arc<Export>, open: &Arc<share::Open>) -> Result<(), Stop> {
     run.ask(export, |engine, caller| engine.set_size(caller, open, 0))
 }
 
 /// The same open with these rights and denials.
-fn again(
+fn amend_rights(
     run: &Run,
     export: &Arc<Export>,
     open: &Arc<share::Open>,
@@ -527,14 +541,14 @@ fn again(
     run.ask(export, |engine, caller| engine.amend(caller, open, access, deny))
 }
 
-/// Widens what an open-owner has, and cuts the file where that is asked for.
-fn amend(run: &Run, ask: Reservation, cuts: bool, state: &Arc<State>) -> Result<StateId, Stop> {
+/// Extends an owner's open, and truncates the file if asked to.
+fn extend_open(run: &Run, ask: Reservation, cuts: bool, state: &Arc<LockingState>) -> Result<StateId, Stop> {
     let open = state.opened().ok_or(NfsStat::ServerFault)?;
     let mut modes = open.changing.lock();
     let holding = state.holding();
     let (access, deny) = (holding.access | ask.access, holding.deny | ask.deny);
     let (export, before) = (&state.export, &holding.open);
-    // Reading may rest on the right to run the file, and is not asked for again.
+    // Read access may rest on the right to execute the file, so it is not requested again.
     let reads_again = ask.access == ShareAccess::READ && holding.access.contains(ShareAccess::READ);
     let adds = if reads_again { Rights::empty() } else { rights(ask.access) };
     let (mut wanted, denied) = (adds | before.granted(), denial(deny)?);
@@ -545,27 +559,28 @@ fn amend(run: &Run, ask: Reservation, cuts: bool, state: &Arc<State>) -> Result<
         if access.contains(ShareAccess::WRITE) {
             run.check_writable(export)?;
         }
-        amended = match again(run, export, before, wider, denied) {
+        amended = match amend_rights(run, export, before, wider, denied) {
             Err(Stop::Fail(NfsStat::Access))
                 if adds == rights(ShareAccess::READ)
                     && may_run(run, export, &export.engine.item_of(before))? =>
             {
                 wanted = before.granted() | Rights::EXECUTE;
-                again(run, export, before, wanted, denied)?
+                amend_rights(run, export, before, wanted, denied)?
             }
             other => other?,
         };
     }
-    if cuts && let Err(stop) = cut(run, export, &amended) {
-        // As it was; to give up what was added meets nobody.
+    if cuts && let Err(stop) = truncate(run, export, &amended) {
+        // Restore the open. Releasing what was added conflicts with nobody.
         if !Arc::ptr_eq(&amended, before) {
-            let back = again(run, export, &amended, before.granted(), before.deny()).unwrap_or(amended);
+            let back =
+                amend_rights(run, export, &amended, before.granted(), before.deny()).unwrap_or(amended);
             open.hold(Holding::new(back, holding.access, holding.deny));
         }
         return Err(stop);
     }
     if wider != wanted {
-        amended = again(run, export, &amended, wanted, denied).unwrap_or(amended);
+        amended = amend_rights(run, export, &amended, wanted, denied).unwrap_or(amended);
     }
     if !Arc::ptr_eq(&amended, before) {
         open.hold(Holding::new(amended, access, deny));

@@ -4,22 +4,22 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::open::{DowngradeArgs, DowngradeResOk, ShareAccess};
 
-use super::io::meant;
-use crate::compound::{Done, Run};
+use super::io::resolve_stateid;
+use crate::compound::{OpResult, Run};
 use crate::state::open::Holding;
 use crate::state::record::enlist;
 use crate::state::share_reservation::{denial, narrowed};
 
-/// Does it.
+/// Narrows the access and the denials of an open.
 ///
 /// # Errors
-/// NFS4ERR_INVAL for what was never opened so; NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID.
-pub fn run(run: &mut Run, args: &DowngradeArgs) -> Done {
+/// NFS4ERR_INVAL if the file was never opened that way; NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID.
+pub fn run(run: &mut Run, args: &DowngradeArgs) -> OpResult {
     let handle = run.handle()?;
-    let id = meant(run, &args.open_stateid)?;
+    let id = resolve_stateid(run, &args.open_stateid)?;
     let client = run.session()?.client.id;
     let server = std::sync::Arc::clone(&run.server);
-    let (state, _turn) = server.state_in_turn(client, &id)?;
+    let (state, _lock) = server.locked_state(client, &id)?;
     let open = state.opened().ok_or(NfsStat::BadStateId)?;
     if state.handle != handle {
         return Err(NfsStat::BadStateId.into());
@@ -39,8 +39,8 @@ pub fn run(run: &mut Run, args: &DowngradeArgs) -> Done {
     modes.keep(access, args.share_deny);
     drop(modes);
     enlist(&state);
-    run.promised.add(&state.export);
+    run.opens_to_record.add(&state.export);
     let id = state.next_id(run.server.config().instance);
     run.stateid = Some(id);
-    run.answer(OpNum::OpenDowngrade, DowngradeResOk { open_stateid: id })
+    run.reply(OpNum::OpenDowngrade, DowngradeResOk { open_stateid: id })
 }

@@ -7,25 +7,25 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::filehandle::PutArgs;
 
 use crate::compound::current::Current;
-use crate::compound::{Done, Run};
+use crate::compound::{OpResult, Run};
 use crate::state::filehandle::CheckedHandle;
 
-/// Does it. What the handle leads to is looked for when an operation needs it.
+/// Sets the current filehandle. Its item is looked up when an operation needs it.
 ///
 /// # Errors
-/// NFS4ERR_BADHANDLE for what is no handle of ours; NFS4ERR_STALE for an export that is gone or not for this client, or
-/// that is served from another directory by now, unless the file is open.
-pub fn run(run: &mut Run, args: &PutArgs<'_>) -> Done {
-    let known = match run.way.known(args.object.0) {
+/// NFS4ERR_BADHANDLE for a filehandle of another origin. NFS4ERR_STALE if the export is gone, does not admit
+/// this client, or is now served from another directory and the file is not open.
+pub fn run(run: &mut Run, args: &PutArgs<'_>) -> OpResult {
+    let known = match run.connection.checked_handle(args.object.0) {
         Some(known) => known,
         None => check(run, args.object.0)?,
     };
-    if known.export.as_ref().is_some_and(|export| !run.who.may_use(export)) {
+    if known.export.as_ref().is_some_and(|export| !run.credentials.may_use(export)) {
         return Err(NfsStat::Stale.into());
     }
     run.current = Some(Current::of(&known));
     run.stateid = None;
-    run.plain(OpNum::PutFh)
+    run.reply_status(OpNum::PutFh)
 }
 
 fn check(run: &Run, sent: &[u8]) -> Result<Arc<CheckedHandle>, NfsStat> {
@@ -36,19 +36,19 @@ fn check(run: &Run, sent: &[u8]) -> Result<Arc<CheckedHandle>, NfsStat> {
             Some(export) => Some(Arc::clone(export)),
             None => {
                 let export = Some(run.server.left_behind(&handle).ok_or(NfsStat::Stale)?);
-                // Not remembered: it is good only as long as the file is open.
+                // Not remembered: it is valid only as long as the file is open.
                 return Ok(Arc::new(CheckedHandle { handle, export }));
             }
         },
     };
-    // A handle that nothing has any more is told of here, as clients expect.
+    // Clients expect this status here for an object that is gone.
     if let Some(export) = &export {
         run.server.item(export, &handle, run.now)?;
         if let Ok(session) = run.session() {
-            session.client.came_to(export.id);
+            session.client.note_export(export.id);
         }
     }
     let known = Arc::new(CheckedHandle { handle, export });
-    run.way.remember_handle(&known);
+    run.connection.remember_handle(&known);
     Ok(known)
 }

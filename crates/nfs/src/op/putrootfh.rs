@@ -1,16 +1,16 @@
-//! PUTROOTFH and PUTPUBFH: the pseudo root, which holds every export (RFC 8881 18.21 and 18.20).
+//! PUTROOTFH and PUTPUBFH: the pseudo root, which contains every export (RFC 8881 18.21 and 18.20).
 
 use nfs_wire::op::OpNum;
 
 use crate::compound::current::Current;
-use crate::compound::{Done, Run};
+use crate::compound::{OpResult, Run};
 
-/// Does it.
+/// Makes the pseudo root the current filehandle.
 ///
 /// # Errors
 /// None in practice.
-pub fn run(run: &mut Run, number: OpNum) -> Done {
+pub fn run(run: &mut Run, number: OpNum) -> OpResult {
     run.current = Some(Current::root(&run.server)?);
     run.stateid = None;
-    run.plain(number)
+    run.reply_status(number)
 }

@@ -8,49 +8,49 @@ use nfs_wire::xdr::{Encode, pad};
 use share::limits::Work;
 use volume::Patience;
 
-use super::io::{Through, owner, through};
+use super::io::{IoOpen, io_open, owner};
 use super::read::room_left;
-use crate::compound::{Done, Run, Stop};
+use crate::compound::{OpResult, Run, Stop};
 use crate::limits::MAX_IO;
 
 const CONTENT_DATA: u32 = 0;
 const CONTENT_HOLE: u32 = 1;
-/// Bytes of the words around a piece, and of its padding.
+/// Bytes around the data of one piece: its header and its padding.
 const AROUND: usize = 24;
-/// Holes below this are sent as the zeros they are: a piece of its own would cost more.
+/// Shorter holes are sent as zeros. A piece of its own would cost more.
 const SMALL_HOLE: u64 = 4096;
 
-/// Does it.
+/// Reads data and holes.
 ///
 /// # Errors
-/// As READ.
-pub fn run(run: &mut Run, args: &Args) -> Done {
+/// As for READ.
+pub fn run(run: &mut Run, args: &Args) -> OpResult {
     run.current()?;
     run.may_wait()?;
-    let from = through(run, &args.stateid, ShareAccess::READ)?;
+    let from = io_open(run, &args.stateid, ShareAccess::READ)?;
     let done = read(run, args, &from);
     from.end(run);
     done
 }
 
-fn read(run: &mut Run, args: &Args, from: &Through) -> Done {
+fn read(run: &mut Run, args: &Args, from: &IoOpen) -> OpResult {
     let len = u64::from(args.count.min(MAX_IO)).min(room_left(run) as u64);
     let work = Work::Read { file: from.open().file_number(), len };
-    run.pace(&from.export().engine, work)?;
+    run.throttle(&from.export().engine, work)?;
     let mut sent = 0;
     pieces(run, args, from, &mut sent)?;
-    // A hole is told of, and costs no bytes.
-    run.pacing.used(sent);
+    // A hole transfers no bytes.
+    run.throttle.used(sent);
     Ok(())
 }
 
 /// Writes the result, and adds the bytes of data in it to `sent`.
-fn pieces(run: &mut Run, args: &Args, from: &Through, sent: &mut usize) -> Done {
+fn pieces(run: &mut Run, args: &Args, from: &IoOpen, sent: &mut usize) -> OpResult {
     let size = from.export().engine.info(from.open())?.size;
     let out = run.writer.begin_result(OpNum::ReadPlus, NfsStat::Ok);
     false.encode(out);
     0u32.encode(out);
-    // Where the word stands that says whether this is the end, and behind it the number of pieces.
+    // The position of the word for the end of the file, which the number of pieces follows.
     let head = run.writer.tail().len() - 8;
     let end = args.offset.saturating_add(u64::from(args.count.min(MAX_IO))).min(size);
     let (mut at, mut pieces) = (args.offset, 0u32);
@@ -71,14 +71,14 @@ fn pieces(run: &mut Run, args: &Args, from: &Through, sent: &mut usize) -> Done 
         };
         pieces += 1;
     }
-    run.course.data = usize::try_from(at.min(end).saturating_sub(args.offset)).unwrap_or(0);
+    run.transactions.data = usize::try_from(at.min(end).saturating_sub(args.offset)).unwrap_or(0);
     let place = &mut run.writer.tail()[head..head + 8];
     place[..4].copy_from_slice(&u32::from(at >= size).to_be_bytes());
     place[4..].copy_from_slice(&pieces.to_be_bytes());
     Ok(())
 }
 
-/// Appends a hole and says where it ends.
+/// Appends a hole and returns the offset of its end.
 fn put_hole(run: &mut Run, at: u64, end: u64) -> u64 {
     let out = run.writer.tail();
     CONTENT_HOLE.encode(out);
@@ -87,8 +87,8 @@ fn put_hole(run: &mut Run, at: u64, end: u64) -> u64 {
     end
 }
 
-/// Appends data and says where it ends.
-fn put_data(run: &mut Run, from: &Through, at: u64, len: usize) -> Result<u64, Stop> {
+/// Appends data and returns the offset of its end.
+fn put_data(run: &mut Run, from: &IoOpen, at: u64, len: usize) -> Result<u64, Stop> {
     let owner = owner(run);
     let out = run.writer.tail();
     CONTENT_DATA.encode(out);
@@ -98,6 +98,6 @@ fn put_data(run: &mut Run, from: &Through, at: u64, len: usize) -> Result<u64, S
     let got = from.export().engine.read(from.open(), owner, at, len, out, Patience::Block)?;
     out[len_at..len_at + 4].copy_from_slice(&(got as u32).to_be_bytes());
     pad(got, out);
-    // A file that was cut meanwhile ends here.
+    // A file that was truncated meanwhile ends here.
     Ok(if got == 0 { u64::MAX } else { at + got as u64 })
 }

@@ -1,15 +1,18 @@
 //! READDIR (RFC 8881 18.23).
 //!
-//! Of a file on which another client has a delegation to write, size and times are not known until that is given back (RFC
-//! 8881 10.4.3). It is recalled, and the error stands for the attributes of that one entry where the client has asked for
-//! rdattr_error (5.8.1.12), as every client does that can go on without. For any other the list ends before the entry,
-//! and one that begins with it is NFS4ERR_DELAY. Linux' knfsd does the same, but gives up the whole list then.
+//! The size and the times of a file are unknown while another client has a write delegation of it (RFC 8881
+//! 10.4.3). The delegation is recalled. The entry gets the error in place of its attributes if the client has
+//! asked for rdattr_error (5.8.1.12), as every client does that can continue without them. For other clients
+//! the listing ends before the entry, and a listing that begins with it fails with NFS4ERR_DELAY. Linux'
+//! knfsd does the same, but fails the whole listing then.
 //!
-//! A directory that the host only lists, since the process behind what is mounted there is gone, is an entry with an error, too, or with no
-//! attributes for who has not asked for that.
+//! A directory may be listed by the host but otherwise unusable, because the process behind a mount on it is
+//! gone. It too becomes an entry with an error, or without attributes if the client has not asked for
+//! rdattr_error.
 //!
-//! A file without a filehandle, as on a file system below the export whose files the host finds by their names alone, is the same kind of
-//! entry. A client that has not asked for rdattr_error is told all of it but the filehandle.
+//! A file may have no filehandle, for example on a file system below the export whose files the host finds by
+//! name alone. It becomes the same kind of entry. A client that has not asked for rdattr_error gets all
+//! attributes but the filehandle.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -23,23 +26,23 @@ use volume::security::Rights;
 
 use super::getattr::recall_writers;
 use super::names::with_open;
-use crate::attributes::{self, Subject, What};
+use crate::attributes::{self, AttributeSource, Subject};
 use crate::compound::current::{handle_at, handle_of};
-use crate::compound::{Done, Run, Stop};
+use crate::compound::{OpResult, Run, Stop};
 use crate::config::Export;
 use crate::server::Server;
 use crate::state::filehandle::Handle;
 
-/// Cookies do not depend on anything that the server could forget.
+/// Cookies depend on nothing that the server could forget.
 const VERIFIER: [u8; 8] = [0; 8];
-/// Cookies below this are the protocol's own.
+/// The protocol reserves smaller cookies.
 const FIRST_COOKIE: u64 = 3;
 
-/// Does it.
+/// Lists a directory.
 ///
 /// # Errors
 /// NFS4ERR_NOTDIR, NFS4ERR_TOOSMALL, NFS4ERR_BAD_COOKIE, NFS4ERR_NOT_SAME, NFS4ERR_ACCESS.
-pub fn run(run: &mut Run, args: &Args) -> Done {
+pub fn run(run: &mut Run, args: &Args) -> OpResult {
     run.current()?;
     if args.cookie == 1 || args.cookie == 2 {
         return Err(NfsStat::BadCookie.into());
@@ -51,13 +54,13 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
         return Err(NfsStat::Inval.into());
     }
     let wanted = attributes::readable(&args.attr_request, run.minor);
-    let found = run.found()?;
+    let found = run.current_item()?;
     let (server, minor) = (Arc::clone(&run.server), run.minor);
     let max = (args.maxcount as usize).min(room_left(run));
     run.writer.begin_result(OpNum::ReadDir, NfsStat::Ok);
-    let mut reply = Reply::of(run);
-    let Reply { run, out } = &mut reply;
-    let mut list = List { server: &server, minor, wanted, args, out, max };
+    let mut reply = DetachedReply::of(run);
+    let DetachedReply { run, out } = &mut reply;
+    let mut list = DirectoryListing { server: &server, minor, wanted, args, out, max };
     match found {
         None => list.exports(run),
         Some((_, item)) if item.kind() != Kind::Directory => Err(NfsStat::NotDir.into()),
@@ -68,34 +71,35 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
     }
 }
 
-/// The reply's bytes apart from the rest of the COMPOUND, so that entries are written straight into it while the rest is asked. They
-/// are put back when it is dropped; a COMPOUND takes back what an operation that failed has written.
-struct Reply<'a> {
+/// The bytes of the reply, apart from the rest of the COMPOUND. Entries are written into them directly while
+/// the rest of the COMPOUND stays usable. They are put back on drop. If the operation fails, the COMPOUND
+/// drops source it has written.
+struct DetachedReply<'a> {
     run: &'a mut Run,
     out: Vec<u8>,
 }
 
-impl<'a> Reply<'a> {
-    fn of(run: &'a mut Run) -> Reply<'a> {
+impl<'a> DetachedReply<'a> {
+    fn of(run: &'a mut Run) -> DetachedReply<'a> {
         let out = std::mem::take(run.writer.tail());
-        Reply { run, out }
+        DetachedReply { run, out }
     }
 }
 
-impl Drop for Reply<'_> {
+impl Drop for DetachedReply<'_> {
     fn drop(&mut self) {
         *self.run.writer.tail() = std::mem::take(&mut self.out);
     }
 }
 
-/// What the session leaves for the list.
+/// The bytes that the session leaves for the listing.
 fn room_left(run: &Run) -> usize {
     let most = run.session.as_ref().map_or(0, |session| session.fore.maxresponsesize as usize);
     most.saturating_sub(run.writer.len() + 16)
 }
 
-/// A list under way.
-struct List<'a> {
+/// A listing in progress.
+struct DirectoryListing<'a> {
     server: &'a Server,
     minor: u32,
     wanted: Bitmap,
@@ -104,23 +108,24 @@ struct List<'a> {
     max: usize,
 }
 
-impl List<'_> {
+impl DirectoryListing<'_> {
     /// Lists the exports that the client may use.
-    fn exports(&mut self, run: &Run) -> Done {
+    fn exports(&mut self, run: &Run) -> OpResult {
         let mut writer = EntriesWriter::begin(self.out, VERIFIER, self.max).ok_or(NfsStat::TooSmall)?;
         let exports = self.server.exports();
         let mut is_whole = true;
         for (at, export) in exports.list().iter().enumerate() {
             let cookie = at as u64 + FIRST_COOKIE;
-            if cookie <= self.args.cookie || !run.who.may_use(export) {
+            if cookie <= self.args.cookie || !run.credentials.may_use(export) {
                 continue;
             }
             let root = export.engine.root_item();
             let (server, wanted) = (self.server, self.wanted);
-            let listed = Listed { cookie, name: export.name.as_bytes(), server, minor: self.minor, wanted };
+            let listed =
+                ListedEntry { cookie, name: export.name.as_bytes(), server, minor: self.minor, wanted };
             let handle = wanted.has(AttrNum::Filehandle.get()).then(|| handle_of(server, export, &root));
-            let what = attributes::of_item(export, &root, &wanted);
-            if !listed.write(&mut writer, handle, what)? {
+            let source = attributes::of_item(export, &root, &wanted);
+            if !listed.write(&mut writer, handle, source)? {
                 is_whole = false;
                 break;
             }
@@ -133,7 +138,7 @@ impl List<'_> {
     }
 
     /// Lists a directory.
-    fn entries(&mut self, run: &Run, export: &Arc<Export>, open: &Arc<share::Open>) -> Done {
+    fn entries(&mut self, run: &Run, export: &Arc<Export>, open: &Arc<share::Open>) -> OpResult {
         let identity = run.identity(export);
         let client = run.session()?.client.key;
         let caller = share::Caller { identity: &identity, client, waiter: None, now: run.now, origin: None };
@@ -143,9 +148,9 @@ impl List<'_> {
         let (server, minor, wanted) = (self.server, self.minor, self.wanted);
         export.engine.scan(&caller, open, self.args.cookie, &mut |_| true, &mut |found| {
             let (cookie, name) = (found.cookie(), found.name().as_bytes());
-            let listed = Listed { cookie, name, server, minor, wanted };
+            let listed = ListedEntry { cookie, name, server, minor, wanted };
             let (inode, kind) = (found.inode(), found.kind());
-            // Who wants names alone is told them without a look at what they lead to.
+            // For the names alone, the objects are not looked at.
             if attributes::is_in_directory(&wanted, kind) {
                 let put = |out: &mut AttrWriter<'_>| attributes::write_in_directory(out, inode, kind);
                 is_whole = writer.entry(cookie, name, wanted, put);
@@ -160,7 +165,7 @@ impl List<'_> {
                     is_whole = listed.write_failed(&mut writer, crate::status::of(&why));
                     return if is_whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
                 }
-                // What has vanished since is not shown.
+                // An object that has vanished since is left out.
                 Err(_) => return ControlFlow::Continue(()),
             };
             let recalled = if is_open { recall_writers(run, export, id, &wanted) } else { Ok(()) };
@@ -168,12 +173,12 @@ impl List<'_> {
                 Stop::Fail(status) => status,
                 _ => NfsStat::Delay,
             });
-            let what = may_tell.and_then(|()| {
+            let source = may_tell.and_then(|()| {
                 attributes::of_known(export, found.item_info(), || found.item(), Some(inode), &wanted)
             });
-            match listed.write(&mut writer, handle, what) {
+            match listed.write(&mut writer, handle, source) {
                 Ok(fits) => is_whole = fits,
-                // What comes before it is told now; the next call begins with it.
+                // This reply holds the entries before it. The next request begins with it.
                 Err(NfsStat::Delay) if writer.count() > 0 => is_whole = false,
                 Err(why) => failed = Err(why),
             }
@@ -188,8 +193,8 @@ impl List<'_> {
     }
 }
 
-/// An entry that is listed, and what is wanted of it.
-struct Listed<'a> {
+/// An entry, and the attributes that were asked for.
+struct ListedEntry<'a> {
     cookie: u64,
     name: &'a [u8],
     server: &'a Server,
@@ -197,34 +202,34 @@ struct Listed<'a> {
     wanted: Bitmap,
 }
 
-impl Listed<'_> {
-    /// Writes it, with its filehandle if that is wanted; false when it does not fit.
+impl ListedEntry<'_> {
+    /// Writes the entry, with its filehandle if that was asked for. Returns false if it does not fit.
     ///
     /// # Errors
-    /// What became of attributes that the client wants without wanting to know that of each entry.
+    /// The error of the attributes, if the client has not asked for errors of single entries.
     fn write(
         &self,
         writer: &mut EntriesWriter<'_>,
         handle: Option<Result<Handle, NfsStat>>,
-        what: Result<What<'_>, NfsStat>,
+        source: Result<AttributeSource<'_>, NfsStat>,
     ) -> Result<bool, NfsStat> {
         let error = AttrNum::RdattrError.get();
         let mut told = self.wanted;
-        let (handle, what) = match (what, handle.transpose()) {
-            (Ok(what), Ok(handle)) => (handle, Ok(what)),
-            (Ok(what), Err(NfsStat::NotSupp)) if !self.wanted.has(error) => {
+        let (handle, source) = match (source, handle.transpose()) {
+            (Ok(source), Ok(handle)) => (handle, Ok(source)),
+            (Ok(source), Err(NfsStat::NotSupp)) if !self.wanted.has(error) => {
                 told.remove(AttrNum::Filehandle.get());
-                (None, Ok(what))
+                (None, Ok(source))
             }
             (Ok(_), Err(why)) | (Err(why), _) => (None, Err(why)),
         };
-        match what {
-            Ok(what) => Ok(writer.entry(self.cookie, self.name, told, |attributes| {
+        match source {
+            Ok(source) => Ok(writer.entry(self.cookie, self.name, told, |attributes| {
                 let (server, minor) = (self.server, self.minor);
-                let subject = Subject { server, minor, handle: handle.as_ref(), what };
+                let subject = Subject { server, minor, handle: handle.as_ref(), source };
                 attributes::write(attributes, &subject);
             })),
-            // An entry that has vanished since has no attributes, and is not shown the next time.
+            // An object that has vanished since has no attributes, and is left out the next time.
             Err(why) if self.wanted.has(error) || matches!(why, NfsStat::Stale | NfsStat::NoEnt) => {
                 Ok(self.write_failed(writer, why))
             }
@@ -232,8 +237,8 @@ impl Listed<'_> {
         }
     }
 
-    /// Writes it where its attributes cannot be told; false when it does not fit. Where the client has asked for it, the error
-    /// stands for them.
+    /// Writes an entry whose attributes are not available. The error takes their place if the client has
+    /// asked for that. Returns false if the entry does not fit.
     // RFC 8881 18.23.3
     fn write_failed(&self, writer: &mut EntriesWriter<'_>, why: NfsStat) -> bool {
         let error = AttrNum::RdattrError.get();

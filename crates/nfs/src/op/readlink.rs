@@ -5,17 +5,17 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::names::ReadlinkResOk;
 use volume::Kind;
 
-use crate::compound::{Done, Run};
+use crate::compound::{OpResult, Run};
 
-/// Does it.
+/// Reads the text of a symbolic link.
 ///
 /// # Errors
-/// NFS4ERR_WRONG_TYPE for anything else than a symbolic link.
-pub fn run(run: &mut Run) -> Done {
+/// NFS4ERR_WRONG_TYPE for any other object.
+pub fn run(run: &mut Run) -> OpResult {
     let (_, item) = run.item(NfsStat::WrongType)?;
     if item.kind() != Kind::Link {
         return Err(NfsStat::WrongType.into());
     }
     let text = item.link_text()?;
-    run.answer(OpNum::ReadLink, ReadlinkResOk { link: &text })
+    run.reply(OpNum::ReadLink, ReadlinkResOk { link: &text })
 }

@@ -10,35 +10,35 @@ use volume::security::Rights;
 use volume::{Kind, Name};
 
 use super::lookup::check_directory;
-use super::names::{changed, in_the_way, name, opening_own, version, with_name_again};
+use super::names::{changed, conflict_status, name, opening_own, retry_stale_name, version};
 use crate::compound::current::handle_of;
-use crate::compound::{Done, Run, Stop};
+use crate::compound::{OpResult, Run, Stop};
 use crate::config::Export;
 
-/// Does it. Whoever has a file open goes on with it, unless they said that nobody may delete it.
+/// Removes a name. Clients that have the file open keep it, unless one of them denies deletion.
 ///
 /// # Errors
 /// NFS4ERR_NOENT, NFS4ERR_NOTEMPTY, NFS4ERR_FILE_OPEN, NFS4ERR_ACCESS, NFS4ERR_DELAY.
-pub fn run(run: &mut Run, args: &RemoveArgs<'_>) -> Done {
+pub fn run(run: &mut Run, args: &RemoveArgs<'_>) -> OpResult {
     let (export, above) = run.item(NfsStat::RoFs)?;
     check_directory(above.kind())?;
     let name = name(args.target)?;
     run.check_writable(&export)?;
     let before = version(&export, &above)?;
-    let opened = with_name_again(run, |run| open_to_remove(run, &export, &above, &name))
-        .map_err(|stop| in_the_way(stop, Kind::File))?;
+    let opened = retry_stale_name(run, |run| open_to_remove(run, &export, &above, &name))
+        .map_err(|stop| conflict_status(stop, Kind::File))?;
     let kind = if opened.open.is_directory() { Kind::Directory } else { Kind::File };
-    let held = |stop| in_the_way(stop, kind);
+    let held = |stop| conflict_status(stop, kind);
     let marked = run.ask(&export, |engine, caller| engine.set_delete_at_once(caller, &opened.open));
     let closed = export.engine.close(&opened.open, run.now);
     marked.map_err(held)?;
     closed.map_err(|why| held(why.into()))?;
     let cinfo = changed(&export, &above, before)?;
-    run.answer(OpNum::Remove, Changed { cinfo })
+    run.reply(OpNum::Remove, Changed { cinfo })
 }
 
 fn open_to_remove(run: &Run, export: &Arc<Export>, above: &Item, name: &Name) -> Result<Opened, Stop> {
-    let item = run.tell(export, |engine, caller| engine.item_in(caller, above, name))?;
+    let item = run.ask_now(export, |engine, caller| engine.item_in(caller, above, name))?;
     if let Ok(handle) = handle_of(&run.server, export, &item) {
         run.server.forget_item(&handle);
     }

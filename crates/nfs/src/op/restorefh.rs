@@ -3,14 +3,14 @@
 use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 
-use crate::compound::{Done, Run};
+use crate::compound::{OpResult, Run};
 
-/// Does it.
+/// Makes the saved filehandle the current one.
 ///
 /// # Errors
-/// NFS4ERR_NOFILEHANDLE when nothing was saved.
-pub fn run(run: &mut Run) -> Done {
+/// NFS4ERR_NOFILEHANDLE if none was saved.
+pub fn run(run: &mut Run) -> OpResult {
     run.current = Some(run.saved.clone().ok_or(NfsStat::NoFileHandle)?);
     run.stateid = run.saved_stateid;
-    run.plain(OpNum::RestoreFh)
+    run.reply_status(OpNum::RestoreFh)
 }

@@ -2,14 +2,14 @@
 
 use nfs_wire::op::OpNum;
 
-use crate::compound::{Done, Run};
+use crate::compound::{OpResult, Run};
 
-/// Does it.
+/// Saves the current filehandle.
 ///
 /// # Errors
 /// NFS4ERR_NOFILEHANDLE.
-pub fn run(run: &mut Run) -> Done {
+pub fn run(run: &mut Run) -> OpResult {
     run.saved = Some(run.current()?.clone());
     run.saved_stateid = run.stateid;
-    run.plain(OpNum::SaveFh)
+    run.reply_status(OpNum::SaveFh)
 }

@@ -7,17 +7,17 @@ use nfs_wire::xdr::List;
 
 use super::lookup::check_directory;
 use super::names::name;
-use crate::compound::{Done, Run};
+use crate::compound::{OpResult, Run};
 
-/// The credentials that are taken everywhere.
+/// The security flavors that every export accepts.
 const TAKEN: [SecInfo<'static>; 2] = [SecInfo::Sys, SecInfo::None];
 
-/// Does SECINFO.
+/// Handles SECINFO.
 ///
 /// # Errors
-/// NFS4ERR_NOENT, NFS4ERR_NOTDIR, NFS4ERR_ACCESS; as the name says.
-pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
-    let found = run.found()?;
+/// NFS4ERR_NOENT, NFS4ERR_NOTDIR, NFS4ERR_ACCESS; and the errors of [`name`].
+pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
+    let found = run.current_item()?;
     let name = name(args.name)?;
     match found {
         None => {
@@ -25,20 +25,20 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
         }
         Some((export, above)) => {
             check_directory(above.kind())?;
-            run.tell(&export, |engine, caller| engine.item_in(caller, &above, &name))?;
+            run.ask_now(&export, |engine, caller| engine.item_in(caller, &above, &name))?;
         }
     }
     // RFC 8881 2.6.3.1.1.8
     run.current = None;
-    run.answer(OpNum::SecInfo, ResOk { flavors: List::of(&TAKEN) })
+    run.reply(OpNum::SecInfo, ResOk { flavors: List::of(&TAKEN) })
 }
 
-/// Does SECINFO_NO_NAME.
+/// Handles SECINFO_NO_NAME.
 ///
 /// # Errors
-/// NFS4ERR_NOENT for what is above the pseudo root, NFS4ERR_NOTDIR, NFS4ERR_INVAL.
-pub fn run_no_name(run: &mut Run, args: &NoNameArgs) -> Done {
-    let found = run.found()?;
+/// NFS4ERR_NOENT for the parent of the pseudo root, NFS4ERR_NOTDIR, NFS4ERR_INVAL.
+pub fn run_no_name(run: &mut Run, args: &NoNameArgs) -> OpResult {
+    let found = run.current_item()?;
     match (args.style, found) {
         (Style::CurrentFh, _) => {}
         (Style::Parent, None) => return Err(NfsStat::NoEnt.into()),
@@ -46,5 +46,5 @@ pub fn run_no_name(run: &mut Run, args: &NoNameArgs) -> Done {
         (Style::Unknown(_), _) => return Err(NfsStat::Inval.into()),
     }
     run.current = None;
-    run.answer(OpNum::SecInfoNoName, ResOk { flavors: List::of(&TAKEN) })
+    run.reply(OpNum::SecInfoNoName, ResOk { flavors: List::of(&TAKEN) })
 }

@@ -5,23 +5,23 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::open::ShareAccess;
 use nfs_wire::op::seek::{Args, ContentType, ResOk};
 
-use super::io::{Through, through};
-use crate::compound::{Done, Run, Stop};
+use super::io::{IoOpen, io_open};
+use crate::compound::{OpResult, Run, Stop};
 
-/// Finds the next data or hole at or behind an offset. Behind the last byte there is a hole, which nobody sees.
+/// Finds the next data or hole at or after an offset. The end of the file counts as a hole.
 ///
 /// # Errors
-/// As [`through`]; NFS4ERR_NXIO behind the end, NFS4ERR_UNION_NOTSUPP for anything but data and holes.
-pub fn run(run: &mut Run, args: &Args) -> Done {
+/// As for [`io_open`]; NFS4ERR_NXIO after the end, NFS4ERR_UNION_NOTSUPP for anything but data and holes.
+pub fn run(run: &mut Run, args: &Args) -> OpResult {
     run.current()?;
     run.may_wait()?;
-    let from = through(run, &args.stateid, ShareAccess::READ)?;
+    let from = io_open(run, &args.stateid, ShareAccess::READ)?;
     let found = seek(args, &from);
     from.end(run);
-    run.answer(OpNum::Seek, found?)
+    run.reply(OpNum::Seek, found?)
 }
 
-fn seek(args: &Args, from: &Through) -> Result<ResOk, Stop> {
+fn seek(args: &Args, from: &IoOpen) -> Result<ResOk, Stop> {
     let (engine, open) = (&from.export().engine, from.open());
     let size = engine.info(open)?.size;
     if args.offset >= size {
@@ -44,8 +44,8 @@ fn seek(args: &Args, from: &Through) -> Result<ResOk, Stop> {
     }
 }
 
-/// Where data that reaches `end` really ends: what the host tells in pieces may be one.
-fn end_of_data(from: &Through, mut end: u64, size: u64) -> Result<u64, Stop> {
+/// The end of the data that reaches `end`. The host may report one run of data in several pieces.
+fn end_of_data(from: &IoOpen, mut end: u64, size: u64) -> Result<u64, Stop> {
     while end < size {
         match from.export().engine.next_data(from.open(), end)? {
             Some(more) if more.start <= end && more.end > end => end = more.end,

@@ -6,16 +6,16 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::sequence::{Args, ResOk, StatusFlags};
 
-use crate::compound::{Done, Run, Serving, Stop};
+use crate::compound::{OpResult, Run, Serving, Stop};
 use crate::state::session::Session;
 use crate::state::slot::Admitted;
 
-/// Does it.
+/// Finds the session and the slot of the COMPOUND.
 ///
 /// # Errors
-/// NFS4ERR_BADSESSION, NFS4ERR_BADSLOT, NFS4ERR_BAD_HIGH_SLOT, NFS4ERR_TOO_MANY_OPS, NFS4ERR_REQ_TOO_BIG, and what the
-/// slot says.
-pub fn run(run: &mut Run, args: &Args) -> Done {
+/// NFS4ERR_BADSESSION, NFS4ERR_BADSLOT, NFS4ERR_BAD_HIGH_SLOT, NFS4ERR_TOO_MANY_OPS, NFS4ERR_REQ_TOO_BIG, and
+/// the errors of [`crate::state::slot::Slot::admit`].
+pub fn run(run: &mut Run, args: &Args) -> OpResult {
     find(run, args)?;
     let (admitted, client_ended, result) = admit(run, args)?;
     match admitted {
@@ -25,26 +25,26 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
             if client_ended {
                 return Err(NfsStat::DeadSession.into());
             }
-            run.answer(OpNum::Sequence, result)
+            run.reply(OpNum::Sequence, result)
         }
         Admitted::Retry(reply) => {
             run.replay = Some(reply);
-            run.plain(OpNum::Sequence)
+            run.reply_status(OpNum::Sequence)
         }
         Admitted::Uncached => {
-            run.answer(OpNum::Sequence, result)?;
+            run.reply(OpNum::Sequence, result)?;
             if run.is_last {
                 return Ok(());
             }
-            // RFC 8881 2.10.6.1.3: the operation behind it is answered so.
+            // RFC 8881 2.10.6.1.3: the next operation gets this status.
             let next = run.next_number.unwrap_or(OpNum::Unknown(0));
             run.writer.put_status(next, NfsStat::RetryUncachedRep);
-            Err(Stop::Told(NfsStat::RetryUncachedRep))
+            Err(Stop::Written(NfsStat::RetryUncachedRep))
         }
     }
 }
 
-/// Asks the slot, and says what is new to the client: what the slot says, whether the client has ended, and the result.
+/// Asks the slot. Returns its decision, whether the client has ended, and the result of SEQUENCE.
 fn admit(run: &Run, args: &Args) -> Result<(Admitted, bool, ResOk), NfsStat> {
     let session = run.session.as_ref().ok_or(NfsStat::BadSession)?;
     // RFC 8881 18.46.3
@@ -74,8 +74,8 @@ fn admit(run: &Run, args: &Args) -> Result<(Admitted, bool, ResOk), NfsStat> {
     Ok((admitted, session.client.has_ended(), result))
 }
 
-/// Finds the session, which mostly is the one that the connection carried last; a connection that carries it for the
-/// first time is bound to its fore channel.
+/// Finds the session, which mostly is the one that the connection carried last. The first SEQUENCE for a
+/// session binds the connection to its fore channel.
 // RFC 8881 2.10.3.1
 fn find(run: &mut Run, args: &Args) -> Result<(), NfsStat> {
     if run.session.as_ref().is_some_and(|session| session.id == args.sessionid && !session.has_ended()) {
@@ -87,7 +87,7 @@ fn find(run: &mut Run, args: &Args) -> Result<(), NfsStat> {
     Ok(())
 }
 
-/// What the client should know.
+/// The status flags for the client.
 fn flags_of(run: &Run, session: &Session) -> StatusFlags {
     let mut flags = StatusFlags::empty();
     if !session.has_back_channel() {
@@ -97,7 +97,7 @@ fn flags_of(run: &Run, session: &Session) -> StatusFlags {
     flags.set(StatusFlags::BACKCHANNEL_FAULT, session.calls.is_faulty());
     let has_revoked = session.client.revoked.load(std::sync::atomic::Ordering::Relaxed) > 0;
     flags.set(StatusFlags::RECALLABLE_STATE_REVOKED, has_revoked);
-    // RFC 8881 18.46.3: until it says that it has claimed everything
+    // RFC 8881 18.46.3: until the client reports the end of its reclaims.
     if run.server.grace.is_on() {
         let may_claim = run.server.grace.may_claim(session.client.key);
         flags.set(StatusFlags::RESTART_RECLAIM_NEEDED, may_claim);

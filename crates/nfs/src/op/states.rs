@@ -1,4 +1,4 @@
-//! Room for a new state, and its entry into what its client has.
+//! Room for a new state, and its addition to the states of its client.
 
 use std::sync::Arc;
 
@@ -9,30 +9,30 @@ use crate::compound::{Run, Stop};
 use crate::config::Export;
 use crate::state::client::Client;
 use crate::state::filehandle::Handle;
-use crate::state::stateid::{Of, State, state_bytes};
+use crate::state::stateid::{LockingState, OwnerOnFile, state_bytes};
 
-/// A file that a client gets a state of.
+/// A client and the file that it gets a state of.
 #[derive(Clone, Copy)]
-pub struct Target<'a> {
+pub struct StateTarget<'a> {
     /// The client.
     pub client: &'a Arc<Client>,
     /// The export.
     pub export: &'a Arc<Export>,
     /// The file.
     pub item: &'a Item,
-    /// Its handle.
+    /// The filehandle of the file.
     pub handle: Handle,
 }
 
-impl<'a> Target<'a> {
-    /// The same of one owner.
-    pub fn of(&self, owner: &'a [u8]) -> Of<'a> {
-        Of { owner, export: self.export.id, node: self.item.id() }
+impl<'a> StateTarget<'a> {
+    /// The key of an owner's state of the file.
+    pub fn of(&self, owner: &'a [u8]) -> OwnerOnFile<'a> {
+        OwnerOnFile { owner, export: self.export.id, node: self.item.id() }
     }
 }
 
-/// The key of a new state of a client on an export, for an owner of this name; none when there are too many, or the client has
-/// more than there is memory left for.
+/// Reserves the key of a new state of a client on an export, for an owner of this name. None if there are too
+/// many states, or if the client has used up its memory.
 pub fn room(run: &Run, client: &Client, export: &Arc<Export>, owner: &[u8]) -> Option<u64> {
     let memory = export.engine.client_memory();
     let user = run.identity(export);
@@ -44,21 +44,21 @@ pub fn room(run: &Run, client: &Client, export: &Arc<Export>, owner: &[u8]) -> O
     None
 }
 
-/// The same for a state that is claimed back: its client was charged for what it stands for when that was restored.
+/// The same for a state that is reclaimed: its client was charged for the open when the open was restored.
 pub fn reserve(run: &Run, client: &Client) -> Option<u64> {
     if !client.may_add_state() {
         return None;
     }
     let reserve = || run.server.reserve_state();
-    // What clients have that are long gone is given to those that are there.
+    // Clients whose lease has expired make room.
     reserve().or_else(|| if run.server.end_expired(run.now) { reserve() } else { None })
 }
 
-/// Ends a state again whose client has ended before it was entered.
+/// Ends a state again whose client has ended before the state was added.
 ///
 /// # Errors
-/// NFS4ERR_DELAY: who asks again learns that its session is gone.
-pub fn enter(run: &Run, state: &State, is_entered: bool) -> Result<(), Stop> {
+/// NFS4ERR_DELAY. The client learns with its next request that its session is gone.
+pub fn enter(run: &Run, state: &LockingState, is_entered: bool) -> Result<(), Stop> {
     if is_entered {
         return Ok(());
     }

@@ -5,18 +5,18 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::stateid::{TestArgs, TestResOk};
 use nfs_wire::xdr::List;
 
-use crate::compound::{Done, Run};
+use crate::compound::{OpResult, Run};
 
-/// Does it.
+/// Tests whether stateids are valid.
 ///
 /// # Errors
 /// None of its own.
-pub fn run(run: &mut Run, args: &TestArgs<'_>) -> Done {
+pub fn run(run: &mut Run, args: &TestArgs<'_>) -> OpResult {
     let client = run.session()?.client.id;
     let test = |id| match run.server.state(client, &id) {
         Ok(_) => NfsStat::Ok,
         Err(status) => status,
     };
     let codes: Vec<NfsStat> = args.stateids.iter().map(test).collect();
-    run.answer(OpNum::TestStateId, TestResOk { status_codes: List::of(&codes) })
+    run.reply(OpNum::TestStateId, TestResOk { status_codes: List::of(&codes) })
 }

@@ -1,4 +1,4 @@
-//! VERIFY and NVERIFY: attributes compared (RFC 8881 18.31 and 18.15).
+//! VERIFY and NVERIFY: comparison of attributes (RFC 8881 18.31 and 18.15).
 
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{AttrNum, AttrWriter, Fattr};
@@ -8,39 +8,39 @@ use nfs_wire::xdr::Decode;
 use wire::Cursor;
 
 use super::getattr::recall_writers;
-use crate::attributes::{self, Subject, What};
-use crate::compound::{Done, Run, Stop};
+use crate::attributes::{self, AttributeSource, Subject};
+use crate::compound::{OpResult, Run, Stop};
 
-/// Goes on when all are the same.
+/// Continues if all attributes are equal.
 ///
 /// # Errors
-/// NFS4ERR_NOT_SAME; as [`is_same`].
-pub fn run(run: &mut Run, args: &VerifyArgs<'_>) -> Done {
+/// NFS4ERR_NOT_SAME; and the errors of [`is_same`].
+pub fn run(run: &mut Run, args: &VerifyArgs<'_>) -> OpResult {
     if !is_same(run, args)? {
         return Err(NfsStat::NotSame.into());
     }
-    run.plain(OpNum::Verify)
+    run.reply_status(OpNum::Verify)
 }
 
-/// Goes on when one differs.
+/// Continues if an attribute differs.
 ///
 /// # Errors
-/// NFS4ERR_SAME; as [`is_same`].
-pub fn run_nverify(run: &mut Run, args: &VerifyArgs<'_>) -> Done {
+/// NFS4ERR_SAME; and the errors of [`is_same`].
+pub fn run_nverify(run: &mut Run, args: &VerifyArgs<'_>) -> OpResult {
     if is_same(run, args)? {
         return Err(NfsStat::Same.into());
     }
-    run.plain(OpNum::NVerify)
+    run.reply_status(OpNum::NVerify)
 }
 
 /// Whether the current object has these attributes.
 ///
 /// # Errors
-/// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL for attributes that cannot be compared, NFS4ERR_BADXDR, NFS4ERR_DELAY; as the
-/// engine says.
+/// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL for attributes that cannot be compared, NFS4ERR_BADXDR, NFS4ERR_DELAY,
+/// or the status of the engine's error.
 fn is_same(run: &mut Run, args: &VerifyArgs<'_>) -> Result<bool, Stop> {
     let given = &args.obj_attributes;
-    let found = run.found()?;
+    let found = run.current_item()?;
     if given.mask.has(AttrNum::RdattrError.get()) || attributes::names_write_only(&given.mask, run.minor) {
         return Err(NfsStat::Inval.into());
     }
@@ -53,14 +53,14 @@ fn is_same(run: &mut Run, args: &VerifyArgs<'_>) -> Result<bool, Stop> {
     if let Some((export, item)) = &found {
         recall_writers(run, export, item.id(), &given.mask)?;
     }
-    let what = match &found {
+    let source = match &found {
         Some((export, item)) => attributes::of_item(export, item, &given.mask)?,
-        None => What::Root,
+        None => AttributeSource::PseudoRoot,
     };
     let handle = run.handle()?;
     let mut own = Vec::new();
     let mut writer = AttrWriter::begin(&mut own, given.mask);
-    let subject = Subject { server: &run.server, minor: run.minor, handle: Some(&handle), what };
+    let subject = Subject { server: &run.server, minor: run.minor, handle: Some(&handle), source };
     attributes::write(&mut writer, &subject);
     writer.finish();
     let own = Fattr::decode(&mut Cursor::new(&own)).map_err(|_| NfsStat::ServerFault)?;

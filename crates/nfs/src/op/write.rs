@@ -8,14 +8,14 @@ use nfs_wire::types::StableHow;
 use share::WriteAt;
 use share::limits::Work;
 
-use super::io::{owner, through};
-use crate::compound::{Done, Run};
+use super::io::{io_open, owner};
+use crate::compound::{OpResult, Run};
 
-/// Does it.
+/// Writes data.
 ///
 /// # Errors
-/// As [`through`]; NFS4ERR_LOCKED, NFS4ERR_DELAY, NFS4ERR_FBIG, NFS4ERR_NOSPC, NFS4ERR_ROFS.
-pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
+/// As for [`io_open`]; NFS4ERR_LOCKED, NFS4ERR_DELAY, NFS4ERR_FBIG, NFS4ERR_NOSPC, NFS4ERR_ROFS.
+pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
     run.current()?;
     if args.offset.checked_add(args.data.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
         return Err(NfsStat::FBig.into());
@@ -28,7 +28,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
         }
         StableHow::Unknown(_) => return Err(NfsStat::Inval.into()),
     };
-    let to = through(run, &args.stateid, ShareAccess::WRITE)?;
+    let to = io_open(run, &args.stateid, ShareAccess::WRITE)?;
     let owner = owner(run);
     let writeverf = run.write_verifier(to.export());
     let written = run.check_writable(to.export()).map_err(Into::into).and_then(|()| {
@@ -38,12 +38,12 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     });
     if written.is_ok() {
         let work = Work::Write { file: to.open().file_number(), len: args.data.len() as u64 };
-        run.pace_rest(&to.export().engine, work);
-        run.course.data = args.data.len();
+        run.throttle_rest(&to.export().engine, work);
+        run.transactions.data = args.data.len();
     }
     to.end(run);
     written?;
     let count = u32::try_from(args.data.len()).unwrap_or(u32::MAX);
     let committed = if through_disk { StableHow::FileSync } else { StableHow::Unstable };
-    run.answer(OpNum::Write, ResOk { count, committed, writeverf })
+    run.reply(OpNum::Write, ResOk { count, committed, writeverf })
 }

@@ -12,32 +12,32 @@ use volume::Kind;
 use volume::security::Rights;
 
 use super::names::{changed, version, with_open};
-use crate::compound::{Done, Run, Stop};
+use crate::compound::{OpResult, Run, Stop};
 use crate::config::Export;
 
-/// Longest name in bytes, without the namespace that the host puts in front.
+/// The longest name in bytes, without the namespace that the host puts in front.
 const MAX_NAME: usize = 250;
 /// Bytes of a LISTXATTRS4resok without names.
 const LIST_AROUND: usize = 16;
 
-/// Tells a value.
+/// Reads a value.
 ///
 /// # Errors
 /// NFS4ERR_NOXATTR, NFS4ERR_ACCESS, NFS4ERR_WRONG_TYPE.
-pub fn run_get(run: &mut Run, args: &NameArgs<'_>) -> Done {
+pub fn run_get(run: &mut Run, args: &NameArgs<'_>) -> OpResult {
     check_name(args.name)?;
     let (export, item) = subject(run)?;
     let value = with_open(run, &export, &item, Rights::READ_EA, |open| {
         Ok(export.engine.attribute(open, args.name)?)
     })?;
-    run.answer(OpNum::GetXattr, GetResOk { value: &value })
+    run.reply(OpNum::GetXattr, GetResOk { value: &value })
 }
 
 /// Sets a value.
 ///
 /// # Errors
 /// NFS4ERR_EXIST, NFS4ERR_NOXATTR, NFS4ERR_XATTR2BIG, NFS4ERR_ACCESS, NFS4ERR_ROFS, NFS4ERR_WRONG_TYPE.
-pub fn run_set(run: &mut Run, args: &SetArgs<'_>) -> Done {
+pub fn run_set(run: &mut Run, args: &SetArgs<'_>) -> OpResult {
     check_name(args.key)?;
     let present = match args.option {
         SetOption::Either => None,
@@ -50,26 +50,26 @@ pub fn run_set(run: &mut Run, args: &SetArgs<'_>) -> Done {
             engine.set_attribute(caller, open, args.key, Some(args.value), present)
         })
     })?;
-    run.answer(OpNum::SetXattr, Changed { info })
+    run.reply(OpNum::SetXattr, Changed { info })
 }
 
-/// Removes one.
+/// Removes an attribute.
 ///
 /// # Errors
 /// NFS4ERR_NOXATTR, NFS4ERR_ACCESS, NFS4ERR_ROFS, NFS4ERR_WRONG_TYPE.
-pub fn run_remove(run: &mut Run, args: &NameArgs<'_>) -> Done {
+pub fn run_remove(run: &mut Run, args: &NameArgs<'_>) -> OpResult {
     check_name(args.name)?;
     let info = change(run, |run, export, open| {
         run.ask(export, |engine, caller| engine.set_attribute(caller, open, args.name, None, Some(true)))
     })?;
-    run.answer(OpNum::RemoveXattr, Changed { info })
+    run.reply(OpNum::RemoveXattr, Changed { info })
 }
 
-/// Tells the names, from the one on that the cookie counts to.
+/// Lists the names, beginning with the one whose index is the cookie.
 ///
 /// # Errors
-/// NFS4ERR_TOOSMALL when not even one fits, NFS4ERR_ACCESS, NFS4ERR_WRONG_TYPE.
-pub fn run_list(run: &mut Run, args: &ListArgs) -> Done {
+/// NFS4ERR_TOOSMALL if no name fits, NFS4ERR_ACCESS, NFS4ERR_WRONG_TYPE.
+pub fn run_list(run: &mut Run, args: &ListArgs) -> OpResult {
     let (export, item) = subject(run)?;
     let all = with_open(run, &export, &item, Rights::READ_EA, |open| Ok(export.engine.extended(open)?))?;
     let mut names: Vec<&[u8]> = all.iter().map(|(name, _)| name.as_slice()).collect();
@@ -87,10 +87,10 @@ pub fn run_list(run: &mut Run, args: &ListArgs) -> Done {
         return Err(NfsStat::TooSmall.into());
     }
     let told = ListResOk { cookie: end as u64, names: List::of(&names[begin..end]), eof: end == names.len() };
-    run.answer(OpNum::ListXattrs, told)
+    run.reply(OpNum::ListXattrs, told)
 }
 
-/// What has extended attributes: files and directories of an export that keeps them.
+/// The current object, if it has extended attributes: a file or directory of an export that supports them.
 fn subject(run: &mut Run) -> Result<(Arc<Export>, Item), Stop> {
     let (export, item) = run.item(NfsStat::NotSupp)?;
     if !matches!(item.kind(), Kind::File | Kind::Directory) {
@@ -102,7 +102,7 @@ fn subject(run: &mut Run) -> Result<(Arc<Export>, Item), Stop> {
     Ok((export, item))
 }
 
-/// Changes one; the object around the change.
+/// Changes an attribute. Returns the change_info4 of the object.
 fn change(
     run: &mut Run,
     act: impl FnOnce(&Run, &Arc<Export>, &Arc<Open>) -> Result<(), Stop>,

@@ -1,4 +1,4 @@
-//! What is served: the exports by their numbers and names.
+//! The exports that are served, by number and name.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ pub struct Exports {
     by_id: HashMap<u32, Arc<Export>>,
     /// In the order of the configuration.
     list: Vec<Arc<Export>>,
-    /// Counted up with each change: the change attribute of the pseudo root.
+    /// Grows with each change. It is the change attribute of the pseudo root.
     pub version: u64,
 }
 
 impl Exports {
-    /// These, after those that were served before.
+    /// Replaces an earlier list, with a higher version.
     pub(super) fn new(list: Vec<Arc<Export>>, version: u64) -> Exports {
         let by_id = list.iter().map(|export| (export.id, Arc::clone(export))).collect();
         Exports { by_id, list, version }
@@ -34,7 +34,7 @@ impl Exports {
         self.list.iter().find(|export| export.name.as_bytes() == name)
     }
 
-    /// All of them.
+    /// All exports.
     #[must_use]
     pub fn list(&self) -> &[Arc<Export>] {
         &self.list

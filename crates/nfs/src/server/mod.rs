@@ -1,8 +1,9 @@
-//! What all connections share: exports, clients, sessions, states.
+//! The state that all connections share: exports, clients, sessions, opens, locks, delegations. Start with
+//! [`Server`].
 
 pub mod exports;
-mod leaving;
-pub mod restoring;
+pub mod recovery;
+mod unexport;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,78 +18,78 @@ use share::counts::Counts;
 use share::{ClientKey, Item, Waiter};
 use volume::NodeId;
 use wire::Now;
-use wire::table::{Held, Table};
+use wire::table::{EntryGuard, LockFreeTable};
 
 use crate::config::{Export, ServerConfig};
 use crate::counting::FAMILY;
 use crate::limits::{COURTESY_NS, ITEM_IDLE_NS, MAX_SESSIONS, MAX_STATES};
 use crate::server::exports::Exports;
+use crate::state::attribute_query::Proxies;
 use crate::state::back_channel;
-use crate::state::callback::{Calling, Errand};
-use crate::state::client::{Client, Left};
+use crate::state::callback::{CallbackParams, CallbackRequest};
+use crate::state::client::{Client, EndedClient};
+use crate::state::client_records::ClientRecords;
 use crate::state::clients::Clients;
 use crate::state::filehandle::{Handle, HandleKey};
 use crate::state::grace::Grace;
-use crate::state::items::Items;
-use crate::state::question::Proxies;
+use crate::state::item_cache::ItemCache;
 use crate::state::reopens::Reopens;
-use crate::state::reply_memory::Part;
-use crate::state::roll::Roll;
+use crate::state::reply_memory::ReplyReservation;
 use crate::state::session::{Session, id_of, key_of};
-use crate::state::stateid::{self, State};
-use crate::state::turns::{Turn, Turns};
+use crate::state::state_locks::{StateLockGuard, StateLocks};
+use crate::state::stateid::{self, LockingState};
 
-/// The server as a connection holds it: with a count of references of the connection's own, which each COMPOUND takes
-/// part in. The server's count would go from thread to thread.
-pub type Near = Arc<Arc<Server>>;
+/// The server as a connection holds it. The outer reference count belongs to the connection and its
+/// COMPOUNDs. The count of the server itself would move from thread to thread.
+pub type ServerRef = Arc<Arc<Server>>;
 
-/// A look for clients whose lease is over serves for so long (ns) when it finds none.
+/// A search for expired clients that finds none counts for this long (ns).
 const LOOK_NS: u64 = 100_000_000;
 
 /// The server.
 pub struct Server {
     config: ServerConfig,
-    /// Itself, for the engines.
+    /// A reference to itself, for the engines.
     me: Weak<Server>,
-    /// Makes handles and knows them again.
+    /// Makes filehandles and checks them.
     pub handles: HandleKey,
     exports: ArcSwap<Exports>,
-    /// Who is known.
+    /// The clients.
     pub clients: Clients,
-    /// When no lease of any of them was over, as far as was looked at last (monotonic ns).
+    /// The time of the last search for expired clients that found none (monotonic ns).
     none_expired_ns: AtomicU64,
-    /// Who is known over a restart.
-    pub roll: Roll,
-    /// What clients may come back for.
+    /// The client records, which survive a restart.
+    pub client_records: ClientRecords,
+    /// The opens that clients may reclaim.
     pub grace: Grace,
-    sessions: Table<Session>,
-    states: Table<State>,
-    turns: Turns,
-    /// Whose holders keep the times of files.
+    sessions: LockFreeTable<Session>,
+    states: LockFreeTable<LockingState>,
+    state_locks: StateLocks,
+    /// The delegations whose holders keep the times of their files.
     pub proxies: Proxies,
-    /// Which files clients have opened before.
+    /// The files that clients have opened before.
     pub reopens: Reopens,
-    items: Mutex<Items>,
-    pub(crate) opened: Mutex<HashMap<Handle, Opened>>,
+    items: Mutex<ItemCache>,
+    pub(crate) opened: Mutex<HashMap<Handle, OpenFileEntry>>,
     connections: AtomicUsize,
     next_connection: AtomicU64,
     nobody: Waiter,
-    /// Transactions that are of no share.
+    /// Counters of transactions that belong to no share.
     pub counts: Arc<Counts>,
 }
 
-/// Something that is open. It may have lost its last name, and its handle then leads nowhere else.
-pub(crate) struct Opened {
+/// An open file. It may have lost its last name, and no path leads to it then.
+pub(crate) struct OpenFileEntry {
     item: Item,
-    /// Through which export.
+    /// The export through which it was opened.
     pub(crate) export: Arc<Export>,
-    /// How often.
+    /// The number of opens and delegations of the file.
     count: usize,
     /// Whether a name of it was removed or replaced meanwhile.
     is_lost: bool,
 }
 
-/// Wakes nobody: who cannot wait has been told to come again.
+/// A waiter for requests that cannot wait. They fail with NFS4ERR_DELAY instead.
 struct Nobody;
 
 impl share::Wake for Nobody {
@@ -110,7 +111,7 @@ impl share::Lapsing for Server {
     fn end_all_lapsed(&self, now: Now) -> bool {
         let dropped = self.items.lock().remove_idle(u64::MAX);
         let any = !dropped.is_empty();
-        // Closing descriptors takes time.
+        // Closing descriptors takes time, so do it without the lock.
         drop(dropped);
         self.end_expired(now) || any
     }
@@ -127,11 +128,11 @@ impl Server {
             exports: ArcSwap::default(),
             clients: Clients::new(config.instance, lease_ns),
             none_expired_ns: AtomicU64::new(0),
-            roll: Roll::default(),
+            client_records: ClientRecords::default(),
             grace: Grace::default(),
-            sessions: Table::new(MAX_SESSIONS),
-            states: Table::new(MAX_STATES),
-            turns: Turns::default(),
+            sessions: LockFreeTable::new(MAX_SESSIONS),
+            states: LockFreeTable::new(MAX_STATES),
+            state_locks: StateLocks::default(),
             proxies: Proxies::default(),
             reopens: Reopens::default(),
             items: Mutex::default(),
@@ -156,13 +157,13 @@ impl Server {
         u64::from(self.config.lease_time_s) * 1_000_000_000
     }
 
-    /// What is served.
+    /// The exports that are served.
     pub fn exports(&self) -> arc_swap::Guard<Arc<Exports>> {
         self.exports.load()
     }
 
-    /// Serves these from now on. What is open on others stays as it is, but is not reached any more, unless an export of the
-    /// same name is served from elsewhere ([`Server::left_behind`]).
+    /// Replaces the exports. State on other exports stays but can no longer be reached, unless an export of
+    /// the same name is served from another directory ([`Server::left_behind`]).
     pub fn set_exports(&self, exports: impl IntoIterator<Item = Export>) {
         let list: Vec<_> = exports.into_iter().map(Arc::new).collect();
         for export in &list {
@@ -175,12 +176,12 @@ impl Server {
         drop(dropped);
     }
 
-    /// For requests that do not wait, but must know that they would have to.
+    /// The waiter for requests that do not wait, but must know that they would have to.
     pub fn nobody(&self) -> &Waiter {
         &self.nobody
     }
 
-    /// A number for a new connection; none when there are too many.
+    /// A number for a new connection. None if there are too many connections.
     pub fn enter_connection(&self) -> Option<u64> {
         if self.connections.fetch_add(1, Ordering::Relaxed) >= self.config.max_connections {
             self.leave_connection();
@@ -189,21 +190,21 @@ impl Server {
         Some(self.next_connection.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A connection is gone.
+    /// Notes that a connection is gone.
     pub fn leave_connection(&self) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
     // Sessions -------------------------------------------------------------------------------------
 
-    /// Makes a session; none when there are too many.
+    /// Creates a session. None if there are too many, or the client has ended.
     pub fn make_session(
         &self,
         client: &Arc<Client>,
         fore: ChannelAttrs,
         back: ChannelAttrs,
-        calling: Calling,
-        kept: Part,
+        calling: CallbackParams,
+        kept: ReplyReservation,
     ) -> Option<Arc<Session>> {
         let key = self.sessions.reserve()?;
         let id = id_of(key);
@@ -218,7 +219,7 @@ impl Server {
 
     /// The session with this id.
     #[must_use]
-    pub fn session(&self, id: &SessionId) -> Option<Held<Session>> {
+    pub fn session(&self, id: &SessionId) -> Option<EntryGuard<Session>> {
         self.sessions.get(key_of(id)).filter(|session| session.id == *id && !session.has_ended())
     }
 
@@ -229,17 +230,17 @@ impl Server {
         session.end();
     }
 
-    /// Ends a client that is not in the table any more: its sessions, locks, opens.
+    /// Ends a client that is no longer in the table: its sessions, locks, opens and delegations.
     pub fn end_client(&self, client: &Arc<Client>, now: Now) {
         self.end_all_of(client, now);
-        // One that never made a session may be the shadow of one that did.
+        // A client that never created a session may share its key with one that did.
         if client.is_confirmed() {
             self.forget_clients([client.key], now);
         }
     }
 
     fn end_all_of(&self, client: &Client, now: Now) {
-        let Left { sessions, states, exports } = client.end();
+        let EndedClient { sessions, states, exports } = client.end();
         for session in sessions {
             self.sessions.remove(key_of(&session.id));
             session.end();
@@ -252,9 +253,9 @@ impl Server {
         }
     }
 
-    /// Takes a state out, and closes the engine's open behind it unless that is another state's. False when somebody else
-    /// has done so.
-    pub fn end_state(&self, state: &State, now: Now) -> bool {
+    /// Removes a state and closes the engine's open behind it, unless that belongs to another state. Returns
+    /// false if the state was removed before.
+    pub fn end_state(&self, state: &LockingState, now: Now) -> bool {
         if !self.forget_state(state) {
             return false;
         }
@@ -264,9 +265,9 @@ impl Server {
         true
     }
 
-    /// Closes the engine's open behind a state that was taken out.
-    fn close_open(&self, state: &State, now: Now) {
-        // What amends it at this moment puts another open into its place.
+    /// Closes the engine's open behind a state that was removed.
+    fn close_open(&self, state: &LockingState, now: Now) {
+        // A change in progress replaces the open by another one.
         let _modes = state.opened().map(|open| open.changing.lock());
         let mut opened = self.opened.lock();
         let last = match opened.get_mut(&state.handle) {
@@ -277,36 +278,37 @@ impl Server {
             _ => opened.remove(&state.handle),
         };
         drop(opened);
-        // A file without a name goes with its last descriptor: none is kept for who might ask again. Nor is one of any other
-        // where descriptors are not remembered.
+        // A file without a name goes with its last descriptor, so no descriptor is kept for later requests.
+        // None is kept either if the share does not remember metadata.
         let is_kept = state.export.engine.remembers_metadata();
         if last.is_some_and(|last| last.is_lost || !is_kept) {
             self.forget_item(&state.handle);
         }
         if let Err(why) = state.export.engine.close(&state.holding().open, now) {
-            tracing::debug!(%why, export = %state.export.name, "a name could not be removed with its last open");
+            let export = &state.export.name;
+            tracing::debug!(%why, %export, "a name could not be removed with its last open");
         }
     }
 
     // States ---------------------------------------------------------------------------------------
 
-    /// A key for a new state; none when there are too many.
+    /// Reserves a key for a new state. None if there are too many.
     pub fn reserve_state(&self) -> Option<u64> {
         self.states.reserve()
     }
 
-    /// Gives a key back that was not used.
+    /// Returns a key that was not used.
     pub fn forget_key(&self, key: u64) {
         self.states.forget(key);
     }
 
-    /// Enters a new state.
-    pub fn enter_state(&self, state: State) -> Arc<State> {
+    /// Adds a new state.
+    pub fn enter_state(&self, state: LockingState) -> Arc<LockingState> {
         let state = Arc::new(state);
         if state.locks().is_none() {
             let item = state.export.engine.item_of(&state.holding().open);
             let mut opened = self.opened.lock();
-            let new = || Opened { item, export: Arc::clone(&state.export), count: 0, is_lost: false };
+            let new = || OpenFileEntry { item, export: Arc::clone(&state.export), count: 0, is_lost: false };
             let opened = opened.entry(state.handle).or_insert_with(new);
             opened.count += 1;
         }
@@ -314,42 +316,46 @@ impl Server {
         state
     }
 
-    /// Takes a state out. True for the one who did.
-    fn forget_state(&self, state: &State) -> bool {
+    /// Removes a state. Returns true if it was there.
+    fn forget_state(&self, state: &LockingState) -> bool {
         use wire::table::Keyed;
         self.states.remove(state.key()).is_some()
     }
 
-    /// Waits for a client's turn to change its states of a file.
-    pub fn turn(&self, client: &Client, export: &Export, node: NodeId) -> Turn<'_> {
-        self.turns.take(client.id, export.id, node)
+    /// Waits until this thread may change the client's states of a file.
+    pub fn lock_states(&self, client: &Client, export: &Export, node: NodeId) -> StateLockGuard<'_> {
+        self.state_locks.lock(client.id, export.id, node)
     }
 
-    /// The state of a client that a stateid stands for, in the client's turn with its file.
+    /// The state of a client for a stateid, and the lock on the client's states of that file.
     ///
     /// # Errors
     /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_DELEG_REVOKED.
-    pub fn state_in_turn(&self, client: u64, id: &StateId) -> Result<(Arc<State>, Turn<'_>), NfsStat> {
+    pub fn locked_state(
+        &self,
+        client: u64,
+        id: &StateId,
+    ) -> Result<(Arc<LockingState>, StateLockGuard<'_>), NfsStat> {
         let state = self.state(client, id)?;
-        let turn = self.turns.take(client, state.export.id, state.node);
-        // It may have been changed or ended by whoever had the turn before.
-        Ok((self.state(client, id)?.share(), turn))
+        let lock = self.state_locks.lock(client, state.export.id, state.node);
+        // The state may have changed or ended before the lock was taken.
+        Ok((self.state(client, id)?.share(), lock))
     }
 
-    /// The same for one that was revoked, to be forgotten.
+    /// The same for a delegation that was revoked, so that the client can free it.
     #[must_use]
-    pub fn revoked(&self, client: u64, id: &StateId) -> Option<Arc<State>> {
+    pub fn revoked(&self, client: u64, id: &StateId) -> Option<Arc<LockingState>> {
         let key = stateid::key_of(self.config.instance, &id.other)?;
         let state = self.states.get(key).filter(|state| state.client == client)?;
         state.delegation().is_some_and(|delegation| delegation.is_revoked()).then(|| state.share())
     }
 
-    /// The state of a client that a stateid stands for.
+    /// The state of a client for a stateid.
     ///
     /// # Errors
     /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID.
     #[inline]
-    pub fn state(&self, client: u64, id: &StateId) -> Result<Held<State>, NfsStat> {
+    pub fn state(&self, client: u64, id: &StateId) -> Result<EntryGuard<LockingState>, NfsStat> {
         let key = stateid::key_of(self.config.instance, &id.other).ok_or(NfsStat::BadStateId)?;
         let state = self.states.get(key).filter(|state| state.client == client).ok_or(NfsStat::BadStateId)?;
         state.check_seqid(id.seqid)?;
@@ -359,15 +365,16 @@ impl Server {
         Ok(state)
     }
 
-    /// Ends a delegation, in the client's turn with its file: whoever has waited for it may go on.
-    pub fn end_delegation(&self, client: &Client, state: &Arc<State>, now: Now) {
+    /// Ends a delegation. Requests that wait for it continue. The caller holds the lock on the client's
+    /// states of the file.
+    pub fn end_delegation(&self, client: &Client, state: &Arc<LockingState>, now: Now) {
         if !self.forget_state(state) {
             return;
         }
         if let Some(delegation) = state.delegation() {
             delegation.end();
         }
-        // Opens of the client that are under the same key keep the right otherwise.
+        // Opens of the client with the same cache key would keep the right otherwise.
         let key = client.cache_key(state.export.id, state.node);
         state.export.engine.give_up(client.key, key, true, now);
         client.remove_delegation(state);
@@ -375,10 +382,10 @@ impl Server {
         self.close_open(state, now);
     }
 
-    /// Goes on recalling what a client was asked for and has not given back; finds what the engine has taken away
-    /// because that took too long.
+    /// Sends the recalls of a client again that are due. Marks delegations as revoked that the engine has
+    /// taken away because the recall took too long.
     // RFC 8881 10.4.6
-    pub fn look_after_recalls(&self, client: &Arc<Client>, now: Now) {
+    pub fn retry_recalls(&self, client: &Arc<Client>, now: Now) {
         let mut any = false;
         for state in client.delegations() {
             let Some(delegation) = state.delegation().filter(|delegation| delegation.is_recalled()) else {
@@ -390,7 +397,7 @@ impl Server {
                 if client.silent_ns(now) > self.lease_ns() {
                     engine.undelivered(&notice);
                 } else {
-                    back_channel::call(client, &Errand::recall(&state, notice));
+                    back_channel::call(client, &CallbackRequest::recall(&state, notice));
                 }
             }
             if state.holding().open.caching().is_none_or(|grant| grant.state.is_empty()) {
@@ -399,17 +406,17 @@ impl Server {
             any = true;
         }
         if any {
-            client.sessions().iter().for_each(|session| back_channel::look_after(session, now));
+            client.sessions().iter().for_each(|session| back_channel::move_stuck_calls(session, now));
         }
     }
 
-    /// Every state, for status.
+    /// All states, for status.
     #[must_use]
-    pub fn all_states(&self) -> Vec<Arc<State>> {
+    pub fn all_states(&self) -> Vec<Arc<LockingState>> {
         self.states.all()
     }
 
-    /// How many states there are.
+    /// The number of states.
     #[must_use]
     pub fn state_count(&self) -> usize {
         self.states.len()
@@ -417,15 +424,15 @@ impl Server {
 
     // Items ----------------------------------------------------------------------------------------
 
-    /// What a handle leads to.
+    /// The item of a filehandle.
     ///
     /// # Errors
-    /// NFS4ERR_STALE; as the engine says.
+    /// NFS4ERR_STALE, or the status of the engine's error.
     pub fn item(&self, export: &Export, handle: &Handle, now: Now) -> Result<Item, NfsStat> {
         let kept = self.items.lock().get(handle, now.mono_ns);
         if let Some(item) = kept {
             if let Err(why) = export.engine.check_place(&item) {
-                // Any other failure may be over soon, and the directory stands where it did.
+                // Any other failure may be temporary, and the directory still has its place.
                 if why == share::Refusal::Gone {
                     self.forget_item(handle);
                 }
@@ -433,7 +440,7 @@ impl Server {
             }
             return Ok(item);
         }
-        // What is open may have lost its last name, so that its address leads nowhere.
+        // An open file may have lost its last name, so that its address leads nowhere.
         let opened = self.opened.lock().get(handle).map(|opened| opened.item.clone());
         if let Some(item) = opened {
             return Ok(item);
@@ -443,25 +450,24 @@ impl Server {
         Ok(item)
     }
 
-    /// What a handle leads to, where that is remembered.
+    /// The item of a filehandle, if it is cached or open.
     #[must_use]
     pub fn known_item(&self, handle: &Handle) -> Option<Item> {
         let kept = self.items.lock().peek(handle);
         kept.or_else(|| self.opened.lock().get(handle).map(|opened| opened.item.clone()))
     }
 
-    /// Keeps an item that is likely to be asked for again, unless it holds its file open for writing: the host would
-    /// not run such a file.
+    /// Caches an item, unless it has its file open for writing: the host refuses to execute such a file.
     pub fn keep_item(&self, handle: &Handle, item: &Item, now: Now) {
         if item.is_open_to_write() {
             return;
         }
         let dropped = self.items.lock().put(handle, item, now.mono_ns);
-        // Closing a descriptor takes time.
+        // Closing a descriptor takes time, so do it without the lock.
         drop(dropped);
     }
 
-    /// Forgets an item that has changed its place or is gone.
+    /// Removes an item that was moved or deleted.
     pub fn forget_item(&self, handle: &Handle) {
         if let Some(opened) = self.opened.lock().get_mut(handle) {
             opened.is_lost = true;
@@ -472,17 +478,18 @@ impl Server {
 
     // Time -----------------------------------------------------------------------------------------
 
-    /// Does what time brings: items that nobody asks for are let go of, and clients that nobody has heard of for
-    /// very long are ended.
+    /// Does periodic work: drops unused items, repeats recalls, and ends clients that were silent for very
+    /// long.
     pub fn tick(&self, now: Now) {
         let limit = now.mono_ns.saturating_sub(ITEM_IDLE_NS);
         let dropped = self.items.lock().remove_idle(limit);
         drop(dropped);
-        self.clients.all().iter().for_each(|client| self.look_after_recalls(client, now));
+        self.clients.all().iter().for_each(|client| self.retry_recalls(client, now));
         self.proxies.tick(now);
-        self.let_go_of_engines();
+        self.detach_unused_engines();
         self.end_grace(now);
-        // RFC 8881 18.35.4: who has not come back within a lease is not expected any more.
+        // RFC 8881 18.35.4: a client that does not confirm its record within a lease period is no longer
+        // expected.
         for client in self.clients.all() {
             let is_late = !client.is_confirmed() && client.silent_ns(now) > self.lease_ns();
             if is_late && self.clients.remove(&client) {
@@ -490,16 +497,17 @@ impl Server {
             }
         }
         self.end_silent(COURTESY_NS, now, |_| true);
-        // Nobody is kept who has nothing to lose. What may still be claimed is something.
+        // A client without state loses nothing. Opens that may still be reclaimed are state.
         if !self.grace.is_on() {
             self.end_silent(2 * self.lease_ns(), now, |client| !client.has_state());
         }
     }
 
-    /// Ends all clients whose lease is over, because there is no room for what they have. True when there was one.
+    /// Ends all clients whose lease has expired, to make room. Returns true if there was one.
     // RFC 8881 8.4.2.3
     pub fn end_expired(&self, now: Now) -> bool {
-        // All clients are looked at. A client that asks for room again and again is told what was found a moment ago.
+        // This looks at all clients. A client that asks for room again and again gets the result of a moment
+        // ago.
         let looked_ns = self.none_expired_ns.load(Ordering::Relaxed);
         if looked_ns != 0 && now.mono_ns.saturating_sub(looked_ns) < LOOK_NS {
             return false;
@@ -513,7 +521,7 @@ impl Server {
         let mut ended = Vec::new();
         let all = self.clients.all().into_iter();
         for client in all.filter(|client| is_meant(client) && client.silent_ns(now) > ns) {
-            // A request that runs holds the lease.
+            // A request that runs renews the lease.
             let is_busy = client.sessions().iter().any(|session| session.busy_slots() > 0);
             if !is_busy && self.clients.remove(&client) {
                 tracing::info!(client = format!("{:x}", client.id), "ends a client whose lease is over");
@@ -521,7 +529,7 @@ impl Server {
                 ended.push(client);
             }
         }
-        // Together, so that the record waits for the disk only once.
+        // All together, so that the client records wait for the disk only once.
         self.forget_clients(
             ended.iter().filter(|client| client.is_confirmed()).map(|client| client.key),
             now,

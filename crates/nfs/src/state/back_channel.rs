@@ -1,9 +1,10 @@
-//! The back channel of a session: slots in which the server calls the client (RFC 8881 2.10.3).
+//! The back channel of a session: the slots in which the server calls the client (RFC 8881 2.10.3).
 //!
-//! A call goes out on any connection that is bound to the back channel. When that connection is lost or silent before the
-//! client has answered, the call is made again on another one. What the client refuses, or cannot be told for want of a
-//! connection, its delegation remembers (`DelegationState::recall_again_at`): it is asked again by `Server::tick`, or when
-//! it binds a connection, until it gives the delegation back or the engine takes it away.
+//! A callback goes out on any connection that is bound to the back channel. If that connection is lost or
+//! silent before the client has replied, the callback is sent again on another one. The delegation remembers
+//! a recall that the client has refused, or that no connection could carry
+//! (`DelegationState::recall_again_at`). `Server::tick` then sends the recall again, as does the next
+//! connection that the client binds, until the client returns the delegation or the engine revokes it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,27 +14,27 @@ use parking_lot::Mutex;
 use wire::Now;
 
 use crate::limits::{RECALL_AGAIN_NS, RECALL_SILENT_NS};
-use crate::state::callback::{End, Errand};
+use crate::state::callback::{CallbackRequest, End};
 use crate::state::client::Client;
+use crate::state::connection_handle::{ConnectionHandle, Mail};
 use crate::state::session::Session;
-use crate::state::way::{Mail, Way};
 
-/// Calls of one session that wait for a slot.
+/// Callbacks of one session that wait for a slot.
 const MAX_WAITING: usize = 4096;
 
-/// A call on its way.
+/// A callback that is under way.
 #[derive(Clone)]
 pub struct Call {
     /// The session.
     pub session: Arc<Session>,
-    /// The slot.
+    /// The number of the slot.
     pub slot: u32,
-    /// Its number.
+    /// Its sequence ID.
     pub sequence: u32,
-    /// Tells it from others in its slot.
+    /// Distinguishes it from others in its slot.
     number: u64,
-    /// What for.
-    pub errand: Errand,
+    /// The purpose of the callback.
+    pub request: CallbackRequest,
 }
 
 impl std::fmt::Debug for Call {
@@ -45,37 +46,37 @@ impl std::fmt::Debug for Call {
     }
 }
 
-/// One slot.
+/// One slot of the back channel.
 #[derive(Default)]
-struct Slot {
-    /// Number of the last call that was taken, or is under way.
+struct CallbackSlot {
+    /// Sequence ID of the last callback that the client took, or that is under way.
     sequence: u32,
-    /// How often the client had another number in mind, the last times.
+    /// How often in a row the client expected another sequence ID.
     misordered: u32,
-    /// No call was taken since the client and we were found not to agree on the slot.
+    /// True if the client has taken no callback since it and the server disagreed about the slot.
     is_faulty: bool,
-    running: Option<Running>,
+    running: Option<CallbackInFlight>,
 }
 
-/// A call that is under way.
-struct Running {
+/// A callback that is under way.
+struct CallbackInFlight {
     number: u64,
-    errand: Errand,
-    /// The connection that it was given to last.
-    way: u64,
-    /// Since when it is there (monotonic ns).
+    request: CallbackRequest,
+    /// The connection that it was last given to.
+    connection: u64,
+    /// The time since when that connection has had it (monotonic ns).
     since_ns: Option<u64>,
 }
 
 #[derive(Default)]
-struct Slots {
-    slots: Vec<Slot>,
+struct CallbackSlots {
+    slots: Vec<CallbackSlot>,
     next_number: u64,
-    waiting: VecDeque<Errand>,
+    waiting: VecDeque<CallbackRequest>,
 }
 
-impl Slots {
-    fn running(&mut self, slot: u32, number: u64) -> Option<&mut Running> {
+impl CallbackSlots {
+    fn running(&mut self, slot: u32, number: u64) -> Option<&mut CallbackInFlight> {
         let running = self.slots.get_mut(slot as usize)?.running.as_mut();
         running.filter(|running| running.number == number)
     }
@@ -83,43 +84,45 @@ impl Slots {
 
 /// The slots of a back channel, and whether one of them is faulty.
 #[derive(Default)]
-pub struct Back(Mutex<Slots>, AtomicBool);
+pub struct BackChannel(Mutex<CallbackSlots>, AtomicBool);
 
-impl Back {
-    /// With so many slots.
+impl BackChannel {
+    /// A back channel with this many slots.
     #[must_use]
-    pub fn new(slots: u32) -> Back {
-        let slots = (0..slots).map(|_| Slot::default()).collect();
-        Back(Mutex::new(Slots { slots, ..Slots::default() }), AtomicBool::default())
+    pub fn new(slots: u32) -> BackChannel {
+        let slots = (0..slots).map(|_| CallbackSlot::default()).collect();
+        BackChannel(Mutex::new(CallbackSlots { slots, ..CallbackSlots::default() }), AtomicBool::default())
     }
 
-    /// Whether the client is to be told that it had better make another session.
+    /// Whether to tell the client that it should create a new session.
     // RFC 8881 18.46.3
     pub fn is_faulty(&self) -> bool {
         self.1.load(Ordering::Relaxed)
     }
 
-    /// Takes a slot, or lets the errand wait for one: then nothing. An error when neither can be.
-    fn begin(&self, session: &Arc<Session>, errand: &Errand) -> Result<Option<Call>, ()> {
+    /// Takes a slot. If none is free, the request waits for one and the result is none. An error means that
+    /// it can do neither.
+    fn begin(&self, session: &Arc<Session>, request: &CallbackRequest) -> Result<Option<Call>, ()> {
         let mut back = self.0.lock();
         let Some(at) = back.slots.iter().position(|slot| slot.running.is_none()) else {
             if back.waiting.len() >= MAX_WAITING {
                 return Err(());
             }
-            back.waiting.push_back(errand.clone());
+            back.waiting.push_back(request.clone());
             return Ok(None);
         };
         back.next_number += 1;
         let number = back.next_number;
         let slot = &mut back.slots[at];
         slot.sequence = slot.sequence.wrapping_add(1);
-        slot.running = Some(Running { number, errand: errand.clone(), way: 0, since_ns: None });
-        let (session, errand) = (Arc::clone(session), errand.clone());
-        Ok(Some(Call { session, slot: at as u32, sequence: slot.sequence, number, errand }))
+        slot.running =
+            Some(CallbackInFlight { number, request: request.clone(), connection: 0, since_ns: None });
+        let (session, request) = (Arc::clone(session), request.clone());
+        Ok(Some(Call { session, slot: at as u32, sequence: slot.sequence, number, request }))
     }
 
-    /// A call is over, or never will be. Gives the errand that goes next, if it was under way until now.
-    fn finish(&self, slot: u32, number: u64, end: End) -> Option<Option<Errand>> {
+    /// Ends a callback. If it was still under way, the result is the request that gets its slot next.
+    fn finish(&self, slot: u32, number: u64, end: End) -> Option<Option<CallbackRequest>> {
         let mut back = self.0.lock();
         back.running(slot, number)?;
         let slot = back.slots.get_mut(slot as usize)?;
@@ -127,7 +130,7 @@ impl Back {
         slot.sequence = match end {
             End::Done | End::Refused => slot.sequence,
             End::NotTaken | End::Unknown => slot.sequence.wrapping_sub(1),
-            // One too far, or the client has begun anew.
+            // The server is one ahead, or the client has started from the beginning.
             End::Misordered if slot.misordered > 0 => 0,
             End::Misordered => slot.sequence.saturating_sub(2),
         };
@@ -136,7 +139,7 @@ impl Back {
             End::Done | End::Refused => false,
             End::NotTaken => slot.is_faulty,
             End::Unknown => true,
-            // Neither the number before nor the first one is right.
+            // Neither the sequence ID before nor the first one is right.
             End::Misordered => slot.is_faulty || slot.misordered > 2,
         };
         let is_faulty = back.slots.iter().any(|slot| slot.is_faulty);
@@ -144,129 +147,146 @@ impl Back {
         Some(back.waiting.pop_front())
     }
 
-    /// The session has ended: what its client was called for, or was to be.
-    fn end(&self) -> Vec<Errand> {
+    /// Ends the back channel with its session. Returns the requests that were under way or waiting.
+    fn end(&self) -> Vec<CallbackRequest> {
         let mut back = self.0.lock();
         let waiting: Vec<_> = back.waiting.drain(..).collect();
         let running = back.slots.iter_mut().filter_map(|slot| slot.running.take());
-        running.map(|running| running.errand).chain(waiting).collect()
+        running.map(|running| running.request).chain(waiting).collect()
     }
 
-    /// A call is given to a connection.
-    fn give(&self, call: &Call, way: &Way, since_ns: Option<u64>) {
+    /// Notes that a callback is given to a connection.
+    fn give(&self, call: &Call, connection: &ConnectionHandle, since_ns: Option<u64>) {
         if let Some(running) = self.0.lock().running(call.slot, call.number) {
-            (running.way, running.since_ns) = (way.id, since_ns);
+            (running.connection, running.since_ns) = (connection.id, since_ns);
         }
     }
 
-    /// A connection sends a call. False when it is over, or was given to another meanwhile.
-    pub fn sends(&self, call: &Call, way: u64, now: Now) -> bool {
+    /// Notes that a connection sends a callback. Returns false if the callback has ended, or was given to
+    /// another connection meanwhile.
+    pub fn sends(&self, call: &Call, connection: u64, now: Now) -> bool {
         let mut back = self.0.lock();
-        let running = back.running(call.slot, call.number).filter(|running| running.way == way);
+        let running = back.running(call.slot, call.number).filter(|running| running.connection == connection);
         running.map(|running| running.since_ns = Some(now.mono_ns)).is_some()
     }
 
-    /// Calls that are with a connection for too long, or with one that is gone, and that connection.
-    fn stuck(&self, session: &Arc<Session>, ways: &[Arc<Way>], now: Now) -> Vec<(Call, u64)> {
+    /// Callbacks whose connection is gone or has been silent for too long, each with that connection.
+    fn stuck(
+        &self,
+        session: &Arc<Session>,
+        connections: &[Arc<ConnectionHandle>],
+        now: Now,
+    ) -> Vec<(Call, u64)> {
         let mut stuck = Vec::new();
         for (at, slot) in self.0.lock().slots.iter_mut().enumerate() {
             let Some(running) = &mut slot.running else { continue };
             let since = *running.since_ns.get_or_insert(now.mono_ns);
             let is_silent = now.mono_ns.saturating_sub(since) >= RECALL_SILENT_NS;
-            if is_silent || !ways.iter().any(|way| way.id == running.way) {
-                let (session, errand) = (Arc::clone(session), running.errand.clone());
+            if is_silent || !connections.iter().any(|connection| connection.id == running.connection) {
+                let (session, request) = (Arc::clone(session), running.request.clone());
                 let (slot, sequence, number) = (at as u32, slot.sequence, running.number);
-                stuck.push((Call { session, slot, sequence, number, errand }, running.way));
+                stuck.push((Call { session, slot, sequence, number, request }, running.connection));
             }
         }
         stuck
     }
 }
 
-/// Gives a call to the first of these connections that takes it. False when none does.
-fn post(call: &Call, ways: &[Arc<Way>], since_ns: Option<u64>) -> bool {
-    ways.iter().any(|way| {
-        // Before it has it: it looks whether the call is its own.
-        call.session.calls.give(call, way, since_ns);
-        way.post(Mail::Call(Box::new(call.clone())))
+/// Gives a callback to the first of these connections that accepts it. Returns false if none does.
+fn post(call: &Call, connections: &[Arc<ConnectionHandle>], since_ns: Option<u64>) -> bool {
+    connections.iter().any(|connection| {
+        // Note the connection first: it checks whether the callback is its own.
+        call.session.calls.give(call, connection, since_ns);
+        connection.post(Mail::Call(Box::new(call.clone())))
     })
 }
 
-/// Calls a client on any connection of a session. False when there is none.
-fn send(session: &Arc<Session>, errand: &Errand) -> bool {
-    let ways = session.back_ways();
-    if ways.is_empty() || session.has_ended() {
+/// Calls a client on any connection of a session. Returns false if there is none.
+fn send(session: &Arc<Session>, request: &CallbackRequest) -> bool {
+    let connections = session.back_connections();
+    if connections.is_empty() || session.has_ended() {
         return false;
     }
-    let Ok(begun) = session.calls.begin(session, errand) else { return false };
+    let Ok(begun) = session.calls.begin(session, request) else { return false };
     let Some(call) = begun else { return true };
-    if post(&call, &ways, None) {
+    if post(&call, &connections, None) {
         return true;
     }
-    // No connection takes what would go next either.
+    // No connection would take the next request either.
     if let Some(Some(next)) = session.calls.finish(call.slot, call.number, End::NotTaken) {
         next.keep(0);
     }
     false
 }
 
-/// A session has ended: its client is called over another.
+/// Ends the back channel of a session. Its client is called over another session.
 pub fn end(session: &Session) {
-    session.calls.end().iter().for_each(|errand| errand.keep(0));
+    session.calls.end().iter().for_each(|request| request.keep(0));
 }
 
-/// A call is answered; what waited for its slot goes out. What the client has refused it is asked again: it may not
-/// have known the delegation yet, whose grant is on its way on another connection, or have been busy.
+/// Handles the end of a callback and sends the request that waits for its slot. A recall that the client
+/// refused is sent again: the client may have been busy, or may not know the delegation yet, because the
+/// reply that grants it is still on its way on another connection.
 // RFC 8881 20.2.3, 20.9.3
-pub fn over(call: &Call, end: End, now: Now) {
+pub fn call_ended(call: &Call, end: End, now: Now) {
     let Some(next) = call.session.calls.finish(call.slot, call.number, end) else { return };
     if end != End::Done {
-        call.errand.keep(now.mono_ns.saturating_add(RECALL_AGAIN_NS));
+        call.request.keep(now.mono_ns.saturating_add(RECALL_AGAIN_NS));
     }
     if let Some(next) = next {
         self::call(&call.session.client, &next);
     }
 }
 
-/// The connection is gone that a call was given to: another one takes it, with the same number, so that a client that
-/// has heard it knows it again.
-pub fn lost(call: &Call, way: u64, now: Now) {
-    let is_there = call.session.calls.0.lock().running(call.slot, call.number).is_some_and(|r| r.way == way);
-    if !is_there || (!call.session.has_ended() && post(call, &call.session.back_ways(), Some(now.mono_ns))) {
+/// Handles the loss of the connection that a callback was given to. Another connection sends the callback
+/// with the same sequence ID, so a client that has received it recognises the retry.
+pub fn connection_lost(call: &Call, connection: u64, now: Now) {
+    let is_there = call
+        .session
+        .calls
+        .0
+        .lock()
+        .running(call.slot, call.number)
+        .is_some_and(|r| r.connection == connection);
+    if !is_there
+        || (!call.session.has_ended() && post(call, &call.session.back_connections(), Some(now.mono_ns)))
+    {
         return;
     }
     if let Some(next) = call.session.calls.finish(call.slot, call.number, End::NotTaken) {
-        self::call(&call.session.client, &call.errand);
+        self::call(&call.session.client, &call.request);
         if let Some(next) = next {
             self::call(&call.session.client, &next);
         }
     }
 }
 
-/// Gives calls of a session to another connection whose own is silent or gone.
+/// Moves the callbacks of silent or lost connections to other connections of the session.
 // RFC 8881 2.10.5, 2.10.6.2
-pub fn look_after(session: &Arc<Session>, now: Now) {
-    let ways = session.back_ways();
-    for (call, with) in session.calls.stuck(session, &ways, now) {
-        match ways.iter().position(|way| way.id == with) {
-            None => lost(&call, with, now),
-            // What was taken away meanwhile need not be called for: its slot is free when the connection answers or is gone.
-            Some(_) if !call.errand.is_of_use() => {}
-            // In turn, so that none is left out.
+pub fn move_stuck_calls(session: &Arc<Session>, now: Now) {
+    let connections = session.back_connections();
+    for (call, with) in session.calls.stuck(session, &connections, now) {
+        match connections.iter().position(|connection| connection.id == with) {
+            None => connection_lost(&call, with, now),
+            // A recall of a revoked delegation need not be repeated. Its slot is freed by the connection's
+            // reply or end.
+            Some(_) if !call.request.is_of_use() => {}
+            // Round-robin, so that no connection is left out.
             Some(at) => {
-                let others: Vec<_> = ways[at + 1..].iter().chain(&ways[..at]).map(Arc::clone).collect();
-                // Alone it goes on waiting.
+                let others: Vec<_> =
+                    connections[at + 1..].iter().chain(&connections[..at]).map(Arc::clone).collect();
+                // The only connection keeps waiting.
                 if !others.is_empty() && !post(&call, &others, Some(now.mono_ns)) {
-                    call.session.calls.give(&call, &ways[at], Some(now.mono_ns));
+                    call.session.calls.give(&call, &connections[at], Some(now.mono_ns));
                 }
             }
         }
     }
 }
 
-/// Calls a client on any session; when it cannot be called now, a recall is made as soon as it can.
-pub fn call(client: &Client, errand: &Errand) {
-    if !client.sessions().iter().any(|session| send(session, errand)) {
-        errand.keep(0);
+/// Calls a client on any session. If that is impossible now, a recall is repeated as soon as it is possible.
+pub fn call(client: &Client, request: &CallbackRequest) {
+    if !client.sessions().iter().any(|session| send(session, request)) {
+        request.keep(0);
     }
 }

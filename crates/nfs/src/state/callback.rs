@@ -1,4 +1,4 @@
-//! Why and as whom the server calls a client, and how that ends (RFC 8881 20).
+//! Callbacks: their purpose, the credentials that they use, and their results (RFC 8881 20).
 
 use std::sync::Arc;
 
@@ -9,134 +9,142 @@ use nfs_wire::xdr::List;
 use nfs_wire::{NfsStat, callback};
 use share::BreakNotice;
 
-use crate::state::delegated_times::Told;
-use crate::state::question::Question;
-use crate::state::stateid::State;
+use crate::state::attribute_query::AttributeQuery;
+use crate::state::delegated_times::HolderAttributes;
+use crate::state::stateid::LockingState;
 
-/// Who the server is when it calls.
+/// The credentials that the server uses for callbacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Caller {
-    /// Nobody.
+pub enum CallbackCredentials {
+    /// AUTH_NONE.
     None,
-    /// A user whom the client has named.
+    /// AUTH_SYS, with the user that the client has asked for.
     Sys {
-        /// The name of the host.
+        /// The host name.
         machine: Box<[u8]>,
-        /// User.
+        /// The user ID.
         uid: u32,
-        /// Group.
+        /// The group ID.
         gid: u32,
     },
 }
 
-impl Caller {
-    /// The first way that a client offers and we know; none when there is none.
+impl CallbackCredentials {
+    /// The first of the offered security parameters that the server supports. None if it supports none of
+    /// them.
     #[must_use]
-    pub fn first_of(offered: &List<'_, SecParms<'_>>) -> Option<Caller> {
+    pub fn first_of(offered: &List<'_, SecParms<'_>>) -> Option<CallbackCredentials> {
         offered.iter().find_map(|one| match one {
-            SecParms::None => Some(Caller::None),
-            SecParms::Sys(sys) => {
-                Some(Caller::Sys { machine: sys.machine_name.into(), uid: sys.uid, gid: sys.gid })
-            }
+            SecParms::None => Some(CallbackCredentials::None),
+            SecParms::Sys(sys) => Some(CallbackCredentials::Sys {
+                machine: sys.machine_name.into(),
+                uid: sys.uid,
+                gid: sys.gid,
+            }),
             SecParms::Gss(_) => None,
         })
     }
 
-    /// As it goes over the wire.
+    /// The credentials in wire format.
     #[must_use]
     pub fn credential(&self) -> Credential<'_> {
         match self {
-            Caller::None => Credential::None,
-            Caller::Sys { machine, uid, gid } => Credential::Sys(AuthSys::new(machine, *uid, *gid, &[])),
+            CallbackCredentials::None => Credential::None,
+            CallbackCredentials::Sys { machine, uid, gid } => {
+                Credential::Sys(AuthSys::new(machine, *uid, *gid, &[]))
+            }
         }
     }
 }
 
-/// How the server calls a client.
+/// The parameters of callbacks in a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Calling {
-    /// Program number of callbacks.
+pub struct CallbackParams {
+    /// The RPC program number of callbacks.
     pub program: u32,
-    /// Minor version: that of the session.
+    /// The minor version: that of the session.
     pub minor: u32,
-    /// Who calls.
-    pub caller: Caller,
+    /// The credentials.
+    pub credentials: CallbackCredentials,
 }
 
-/// Why a client is called.
+/// A request to call a client.
 #[derive(Clone)]
-pub struct Errand {
-    /// The delegation.
-    pub state: Arc<State>,
-    /// The reason.
-    pub what: What,
+pub struct CallbackRequest {
+    /// The delegation that the callback is about.
+    pub state: Arc<LockingState>,
+    /// The purpose of the callback.
+    pub purpose: CallbackPurpose,
 }
 
-/// The reason for which a client is called.
+/// The purpose of a callback.
 #[derive(Clone)]
-pub enum What {
-    /// To give the delegation back (CB_RECALL), as the engine has said.
+pub enum CallbackPurpose {
+    /// The client is to return the delegation (CB_RECALL), because the engine breaks it.
     Recall(BreakNotice),
-    /// To tell what it keeps of the file (CB_GETATTR).
-    Attributes(Arc<Question>),
+    /// The client is to report the attributes that it keeps of the file (CB_GETATTR).
+    Attributes(Arc<AttributeQuery>),
 }
 
-impl Errand {
-    /// To recall a delegation.
+impl CallbackRequest {
+    /// A recall of a delegation.
     #[must_use]
-    pub fn recall(state: &Arc<State>, notice: BreakNotice) -> Errand {
-        Errand { state: Arc::clone(state), what: What::Recall(notice) }
+    pub fn recall(state: &Arc<LockingState>, notice: BreakNotice) -> CallbackRequest {
+        CallbackRequest { state: Arc::clone(state), purpose: CallbackPurpose::Recall(notice) }
     }
 
-    /// To ask for what the holder keeps.
+    /// A request for the attributes that the holder keeps.
     #[must_use]
-    pub fn ask(question: &Arc<Question>) -> Errand {
-        Errand { state: Arc::clone(&question.state), what: What::Attributes(Arc::clone(question)) }
+    pub fn ask(query: &Arc<AttributeQuery>) -> CallbackRequest {
+        CallbackRequest {
+            state: Arc::clone(&query.state),
+            purpose: CallbackPurpose::Attributes(Arc::clone(query)),
+        }
     }
 
-    /// Whether the answer is still of use.
+    /// Whether the reply would still be of use.
     #[must_use]
     pub fn is_of_use(&self) -> bool {
-        match &self.what {
-            What::Recall(notice) => self.state.export.engine.awaits(notice),
-            What::Attributes(question) => question.answered().is_none(),
+        match &self.purpose {
+            CallbackPurpose::Recall(notice) => self.state.export.engine.awaits(notice),
+            CallbackPurpose::Attributes(query) => query.answered().is_none(),
         }
     }
 
-    /// Nobody has heard the call: a recall is made again, not before this time (monotonic ns); who has asked something is told
-    /// that there will be no answer.
+    /// Handles a callback that reached nobody. A recall is sent again, not before this time (monotonic ns). A
+    /// query ends without a result.
     pub fn keep(&self, at_ns: u64) {
-        match &self.what {
-            What::Recall(_) => {
+        match &self.purpose {
+            CallbackPurpose::Recall(_) => {
                 if let Some(delegation) = self.state.delegation() {
                     delegation.recall_again_at(at_ns);
                 }
             }
-            What::Attributes(question) => question.answer(None),
+            CallbackPurpose::Attributes(query) => query.answer(None),
         }
     }
 }
 
-/// How a call ended.
+/// The result of a callback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The client has done what it was called for.
+    /// The client has taken the callback and done purpose it asked for.
     Done,
-    /// It has taken the call, and refused what it was called for.
+    /// The client has taken the callback, and refused purpose it asked for.
     Refused,
-    /// It has not taken the call: the number is not used up.
+    /// The client has not taken the callback. Its sequence ID is still unused.
     NotTaken,
-    /// It has not taken the call because of its number.
+    /// The client has not taken the callback because of its sequence ID.
     Misordered,
-    /// It has not taken the call because it does not know the session or the slot.
+    /// The client has not taken the callback, because it does not know the session or the slot.
     Unknown,
 }
 
 impl End {
-    /// What a client's reply says.
+    /// Reads the result from a client's reply.
     // RFC 8881 20.9.3
     #[must_use]
-    pub fn of(reply: &rpc::Reply<'_>) -> End {
+    pub fn of(reply: &rpc::RpcReply<'_>) -> End {
         let Ok(Accepted::Success(body)) = reply.outcome else { return End::NotTaken };
         let Ok(answer) = Reply::parse(body) else { return End::NotTaken };
         let sequence = match answer.callback_results().next() {
@@ -154,13 +162,13 @@ impl End {
     }
 }
 
-/// What a client's reply to CB_GETATTR tells; none when it tells nothing.
+/// The attributes in a client's reply to CB_GETATTR. None if there are none.
 #[must_use]
-pub fn attributes_of(reply: &rpc::Reply<'_>) -> Option<Told> {
+pub fn attributes_of(reply: &rpc::RpcReply<'_>) -> Option<HolderAttributes> {
     let Ok(Accepted::Success(body)) = reply.outcome else { return None };
     let answer = Reply::parse(body).ok()?;
     match answer.callback_results().nth(1)?.ok()? {
-        callback::Res::GetAttr(Ok(given)) => Told::read(&given.obj_attributes),
+        callback::Res::GetAttr(Ok(given)) => HolderAttributes::read(&given.obj_attributes),
         _ => None,
     }
 }
@@ -173,10 +181,10 @@ mod tests {
     fn the_first_way_that_is_known_is_taken() {
         let sys = AuthSys::new(b"host", 7, 8, &[]);
         let offered = [SecParms::Sys(sys), SecParms::None];
-        let taken = Caller::first_of(&List::of(&offered)).unwrap();
-        assert_eq!(taken, Caller::Sys { machine: b"host"[..].into(), uid: 7, gid: 8 });
+        let taken = CallbackCredentials::first_of(&List::of(&offered)).unwrap();
+        assert_eq!(taken, CallbackCredentials::Sys { machine: b"host"[..].into(), uid: 7, gid: 8 });
         assert!(matches!(taken.credential(), Credential::Sys(sys) if sys.uid == 7));
-        assert_eq!(Caller::first_of(&List::of(&offered[1..])), Some(Caller::None));
-        assert_eq!(Caller::first_of(&List::EMPTY), None);
+        assert_eq!(CallbackCredentials::first_of(&List::of(&offered[1..])), Some(CallbackCredentials::None));
+        assert_eq!(CallbackCredentials::first_of(&List::EMPTY), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Client: somebody with a client ID, its sessions, and everything it has opened and locked (RFC 8881 2.4).
+//! A client (RFC 8881 2.4): one client ID, its sessions, and everything it has opened and locked.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -17,108 +17,108 @@ use wire::table::Keyed;
 use crate::config::Export;
 use crate::limits::{MAX_SESSIONS_PER_CLIENT, MAX_STATES_PER_CLIENT};
 use crate::state::back_channel;
-use crate::state::callback::Errand;
+use crate::state::callback::CallbackRequest;
+use crate::state::connection_handle::{ConnectionHandle, Mail};
+use crate::state::credentials::Principal;
 use crate::state::session::Session;
-use crate::state::stateid::{Of, State};
-use crate::state::way::{Mail, Way};
-use crate::state::who::Principal;
+use crate::state::stateid::{LockingState, OwnerOnFile};
 
-/// Exports of one client that are noted for status.
+/// Number of exports that the status output shows for one client.
 const MAX_NOTED_EXPORTS: usize = 64;
 
-/// Who introduces itself.
+/// The arguments of EXCHANGE_ID that identify a client.
 #[derive(Debug)]
-pub struct Introduction<'a> {
-    /// What it calls itself.
+pub struct ExchangeIdRequest<'a> {
+    /// The client's own name for itself (co_ownerid).
     pub owner: &'a [u8],
-    /// Changes when it begins anew.
+    /// Changes when the client restarts (co_verifier).
     pub verifier: Verifier,
-    /// Who speaks.
+    /// The principal of the request.
     pub principal: Principal,
-    /// Where it speaks from.
+    /// The address of the client.
     pub address: IpAddr,
-    /// It means a client that is confirmed, and wants something about it changed.
+    /// The client is a confirmed one and wants to update its record (EXCHGID4_FLAG_UPD_CONFIRMED_REC_A).
     pub update: bool,
-    /// The time.
+    /// The time of the request.
     pub now: Now,
 }
 
-/// One client.
+/// A client and all its state.
 pub struct Client {
     /// Its client ID.
     pub id: u64,
-    /// What it calls itself; the same after it began anew.
+    /// The client's own name for itself. It stays the same when the client restarts.
     pub owner: Box<[u8]>,
-    /// Changes when it begins anew.
+    /// Changes when the client restarts.
     pub verifier: Verifier,
-    /// Who may speak of it.
+    /// The principal that may change the client's record.
     pub principal: Principal,
-    /// Where it introduced itself from.
+    /// The address of its EXCHANGE_ID.
     pub address: IpAddr,
-    /// For the engine.
+    /// The client as the engine names it.
     pub key: ClientKey,
     confirmed: AtomicBool,
     reclaimed: AtomicBool,
     proved: AtomicBool,
-    /// When it was heard last (monotonic ns).
+    /// The time of its last request (monotonic ns).
     heard_ns: AtomicU64,
     ended: AtomicBool,
-    /// Delegations that were taken away and that it has not freed yet.
+    /// Delegations that were revoked and that the client has not freed yet.
     pub revoked: Arc<AtomicU64>,
     next_key: AtomicU64,
-    /// Held while connections are closed to make room.
+    /// Locked while connections are closed to make room.
     making_room: Mutex<()>,
     crowded_out: AtomicU64,
-    /// Exports that it has come to, for status.
+    /// Numbers of the exports that it has used, for status.
     used: Mutex<Vec<u32>>,
-    /// CREATE_SESSION's own slot.
-    pub creating: Mutex<Creating>,
+    /// The slot of CREATE_SESSION.
+    pub creating: Mutex<CreateSessionSlot>,
     holds: Mutex<Holds>,
 }
 
 /// The one slot that CREATE_SESSION has (RFC 8881 18.36.4).
 #[derive(Debug, Default)]
-pub struct Creating {
-    /// The number of the last request.
+pub struct CreateSessionSlot {
+    /// The sequence ID of the last request.
     pub sequence: u32,
-    /// What was answered to it.
+    /// The reply to it.
     pub answer: Option<Result<create_session::ResOk, nfs_wire::NfsStat>>,
 }
 
-/// An export, a file, an owner as the client calls it: what is of one file lies together.
+/// An export, a file, and the name of an owner. The states of one file are neighbours in this order.
 type Key = (u32, NodeId, Box<[u8]>);
 
-/// What a client had.
-pub(crate) struct Left {
+/// Everything that a client had when it ended.
+pub(crate) struct EndedClient {
     pub sessions: Vec<Arc<Session>>,
-    /// Locks before the opens they were taken through.
-    pub states: Vec<Arc<State>>,
-    /// Exports whose engines know it.
+    /// The states. Locks come before the opens through which they were taken.
+    pub states: Vec<Arc<LockingState>>,
+    /// Exports whose engines know the client.
     pub exports: Vec<Arc<Export>>,
 }
 
-/// What a client has.
+/// Everything that a client has.
 #[derive(Default)]
 struct Holds {
     sessions: Vec<Arc<Session>>,
-    /// By file and open-owner.
-    opens: BTreeMap<Key, Arc<State>>,
-    /// By file and lock-owner.
-    locks: HashMap<Key, Arc<State>>,
-    /// The same by the keys of the open that they were taken through and of themselves.
-    through: BTreeMap<(u64, u64), Arc<State>>,
+    /// Opens by file and open-owner.
+    opens: BTreeMap<Key, Arc<LockingState>>,
+    /// Lock states by file and lock-owner.
+    locks: HashMap<Key, Arc<LockingState>>,
+    /// The same states by two keys: that of the open through which the locks were taken, and their own.
+    through: BTreeMap<(u64, u64), Arc<LockingState>>,
     /// Delegations by export and file.
-    delegations: HashMap<(u32, NodeId), Arc<State>>,
-    /// Under which key it has files open that it has made.
+    delegations: HashMap<(u32, NodeId), Arc<LockingState>>,
+    /// The cache keys of files that the client has created and has open.
     made: HashMap<(u32, NodeId), CacheKey>,
-    /// Names of the lock-owners in `locks` by their numbers, and in how many of these each is.
+    /// The names of the lock-owners in `locks` by their numbers, each with the number of its states.
     owners: HashMap<u128, (Box<[u8]>, usize)>,
-    /// Engines that know it.
+    /// Exports whose engines know the client.
     engines: Vec<Arc<Export>>,
 }
 
 impl Holds {
-    /// Forgets the key of a file that the client made and has nothing of any more.
+    /// Forgets the cache key of a file that the client created, if it has no state of it any more.
     fn forget_key(&mut self, export: u32, node: NodeId) {
         if !self.made.contains_key(&(export, node)) || self.delegations.contains_key(&(export, node)) {
             return;
@@ -129,8 +129,8 @@ impl Holds {
         }
     }
 
-    /// Enters the locks of an owner; gives those that it had of the file before.
-    fn add_locks(&mut self, key: Key, state: &Arc<State>) -> Option<Arc<State>> {
+    /// Adds the locks of an owner. Returns the owner's earlier state of the file.
+    fn add_locks(&mut self, key: Key, state: &Arc<LockingState>) -> Option<Arc<LockingState>> {
         if let Some(locks) = state.locks() {
             self.owners.entry(locks.number.owner).or_insert_with(|| (locks.owner.clone(), 0)).1 += 1;
             self.through.insert((locks.open.key(), state.key()), Arc::clone(state));
@@ -138,8 +138,8 @@ impl Holds {
         self.locks.insert(key, Arc::clone(state))
     }
 
-    /// Takes the locks of an owner out, and its name with the last of them.
-    fn remove_locks(&mut self, key: &Key, state: &State) {
+    /// Removes the locks of an owner. The owner's name goes with its last state.
+    fn remove_locks(&mut self, key: &Key, state: &LockingState) {
         if !self.locks.get(key).is_some_and(|known| std::ptr::eq(&raw const **known, state)) {
             return;
         }
@@ -155,48 +155,49 @@ impl Holds {
     }
 }
 
-fn key_of(of: Of<'_>) -> Key {
+fn key_of(of: OwnerOnFile<'_>) -> Key {
     (of.export, of.node, of.owner.into())
 }
 
-/// Hears for a client what the engine of an export asks back.
-struct Ear {
+/// Receives the break notices of an export's engine for a client.
+struct BreakListener {
     client: Weak<Client>,
     export: u32,
 }
 
-impl Holder for Ear {
+impl Holder for BreakListener {
     // RFC 8881 10.4.5
     fn on_break(&self, notice: &BreakNotice) -> bool {
         let Some(client) = self.client.upgrade() else { return false };
         let Some(state) = client.delegation_of(self.export, notice.node) else { return false };
         let Some(delegation) = state.delegation() else { return false };
         delegation.recalled(*notice);
-        // RFC 8881 10.4.6: who cannot be called now is as soon as that is possible, as long as the lease lasts.
-        back_channel::call(&client, &Errand::recall(&state, *notice));
+        // RFC 8881 10.4.6: a client that cannot be called now is called as soon as possible, as long as its
+        // lease lasts.
+        back_channel::call(&client, &CallbackRequest::recall(&state, *notice));
         true
     }
 }
 
 impl Client {
-    /// A client that has introduced itself.
+    /// A client that has sent EXCHANGE_ID.
     #[must_use]
-    pub fn new(id: u64, key: ClientKey, who: &Introduction<'_>) -> Client {
+    pub fn new(id: u64, key: ClientKey, request: &ExchangeIdRequest<'_>) -> Client {
         Client {
             id,
-            owner: who.owner.into(),
-            verifier: who.verifier,
-            principal: who.principal.clone(),
-            address: who.address,
+            owner: request.owner.into(),
+            verifier: request.verifier,
+            principal: request.principal.clone(),
+            address: request.address,
             key,
             confirmed: AtomicBool::new(false),
             reclaimed: AtomicBool::new(false),
             proved: AtomicBool::new(false),
-            heard_ns: AtomicU64::new(who.now.mono_ns),
+            heard_ns: AtomicU64::new(request.now.mono_ns),
             ended: AtomicBool::new(false),
             revoked: Arc::default(),
-            // Not a number that the same client was given before a restart.
-            next_key: AtomicU64::new(who.now.wall_ns.unsigned_abs()),
+            // No number that the same client was given before a restart.
+            next_key: AtomicU64::new(request.now.wall_ns.unsigned_abs()),
             making_room: Mutex::default(),
             crowded_out: AtomicU64::new(0),
             used: Mutex::default(),
@@ -205,29 +206,30 @@ impl Client {
         }
     }
 
-    /// Whether it has made a session since it introduced itself.
+    /// Whether it has created a session since its EXCHANGE_ID.
     #[must_use]
     pub fn is_confirmed(&self) -> bool {
         self.confirmed.load(Ordering::Acquire)
     }
 
-    /// It has made a session.
+    /// Notes that it has created a session.
     pub fn confirm(&self) {
         self.confirmed.store(true, Ordering::Release);
     }
 
-    /// Notes that it has nothing more to reclaim. False when it had said so before.
+    /// Notes that it has reclaimed everything. Returns false if it had said so before.
     pub fn complete_reclaim(&self) -> bool {
         !self.reclaimed.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether it has said that it has nothing more to reclaim.
+    /// Whether it has said that it has reclaimed everything.
     #[must_use]
     pub fn has_reclaimed(&self) -> bool {
         self.reclaimed.load(Ordering::Acquire)
     }
 
-    /// It has had something open, now or before a restart: an export let it in, so it is no mere stranger.
+    /// Notes that it has had something open, now or before a restart. An export has admitted it, so it is not
+    /// just any stranger.
     pub fn prove(&self) {
         self.proved.store(true, Ordering::Release);
     }
@@ -238,28 +240,29 @@ impl Client {
         self.proved.load(Ordering::Acquire)
     }
 
-    /// It was heard.
+    /// Notes a request of the client.
     #[inline]
     pub fn heard(&self, now: Now) {
-        // A plain store to a line that all its connections share costs, so only when it makes a difference.
+        // All its connections share this cache line, and even a plain store to it is expensive. It is stored
+        // only if it makes a difference.
         if now.mono_ns.saturating_sub(self.heard_ns.load(Ordering::Relaxed)) > 100_000_000 {
             self.heard_ns.store(now.mono_ns, Ordering::Relaxed);
         }
     }
 
-    /// For how long it was not heard, in nanoseconds.
+    /// Nanoseconds since its last request.
     #[must_use]
     pub fn silent_ns(&self, now: Now) -> u64 {
         now.mono_ns.saturating_sub(self.heard_ns.load(Ordering::Relaxed))
     }
 
-    /// Whether it is gone.
+    /// Whether it has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Enters a session; false when it has too many, or is gone.
+    /// Adds a session. Returns false if the client has too many, or has ended.
     pub fn add_session(&self, session: &Arc<Session>) -> bool {
         let mut holds = self.holds.lock();
         let fits = holds.sessions.len() < MAX_SESSIONS_PER_CLIENT && !self.ended.load(Ordering::Acquire);
@@ -269,7 +272,7 @@ impl Client {
         fits
     }
 
-    /// Takes a session out.
+    /// Removes a session.
     pub fn remove_session(&self, session: &Arc<Session>) {
         self.holds.lock().sessions.retain(|known| !Arc::ptr_eq(known, session));
     }
@@ -282,62 +285,64 @@ impl Client {
 
     /// Its connections, each once.
     #[must_use]
-    pub fn ways(&self) -> Vec<Arc<Way>> {
-        let mut ways: Vec<Arc<Way>> = Vec::new();
-        for (way, ..) in self.sessions().iter().flat_map(|session| session.ways()) {
-            if !ways.iter().any(|known| Arc::ptr_eq(known, &way)) {
-                ways.push(way);
+    pub fn connections(&self) -> Vec<Arc<ConnectionHandle>> {
+        let mut connections: Vec<Arc<ConnectionHandle>> = Vec::new();
+        for (connection, ..) in self.sessions().iter().flat_map(|session| session.connections()) {
+            if !connections.iter().any(|known| Arc::ptr_eq(known, &connection)) {
+                connections.push(connection);
             }
         }
-        ways
+        connections
     }
 
-    /// Closes connections until no more than `most` are left: first those that were silent for longest, never `new`.
+    /// Closes connections until no more than `most` are left. Those that were silent for longest go first,
+    /// but never `new`.
     ///
-    /// A client may lose any connection at any time, and retries on another what was under way (RFC 8881 2.9.2), so that
-    /// nothing is refused, also to one whose lost connections still count here.
-    pub fn make_room(&self, new: &Arc<Way>, most: usize) {
-        // Two that come at the same time would not see each other, or close each other.
+    /// A client may lose any connection at any time, and then retries its requests on another one (RFC 8881
+    /// 2.9.2). So nothing is refused, not even to a client whose lost connections still count here.
+    pub fn make_room(&self, new: &Arc<ConnectionHandle>, most: usize) {
+        // Two new connections at the same time would miss each other, or close each other.
         let _one_by_one = self.making_room.lock();
-        let mut ways = self.ways();
-        if ways.len() <= most.max(1) {
+        let mut connections = self.connections();
+        if connections.len() <= most.max(1) {
             return;
         }
-        let surplus = ways.len() - most.max(1);
-        ways.retain(|way| !Arc::ptr_eq(way, new));
-        ways.sort_by_key(|way| way.heard_ns());
-        for way in &ways[..surplus.min(ways.len())] {
+        let surplus = connections.len() - most.max(1);
+        connections.retain(|connection| !Arc::ptr_eq(connection, new));
+        connections.sort_by_key(|connection| connection.heard_ns());
+        for connection in &connections[..surplus.min(connections.len())] {
             for session in self.sessions() {
-                session.unbind(way);
+                session.unbind(connection);
             }
-            // One that is gone needs not be closed.
-            let _ = way.post(Mail::Close);
+            // A connection that is gone need not be closed.
+            let _ = connection.post(Mail::Close);
             if self.crowded_out.fetch_add(1, Ordering::Relaxed) == 0 {
                 tracing::warn!(
                     client = format!("{:x}", self.id),
-                    address = %way.peer.remote,
+                    address = %connection.peer.remote,
                     most,
-                    "a client opens more connections than `nfs_max_connections`; the most silent one is closed for each new one"
+                    "a client opens more connections than `nfs_max_connections`; \
+                     the most silent one is closed for each new one"
                 );
             }
         }
     }
 
-    /// Connections that were closed to make room for others.
+    /// Number of connections that were closed to make room for others.
     #[must_use]
     pub fn crowded_out(&self) -> u64 {
         self.crowded_out.load(Ordering::Relaxed)
     }
 
-    /// Notes that it has come to an export by its name or a handle.
-    pub fn came_to(&self, export: u32) {
+    /// Notes that it has used an export, by its name or by a filehandle.
+    pub fn note_export(&self, export: u32) {
         let mut used = self.used.lock();
         if !used.contains(&export) && used.len() < MAX_NOTED_EXPORTS {
             used.push(export);
         }
     }
 
-    /// Numbers of the exports that it has come to.
+    /// Numbers of the exports that it has used.
     #[must_use]
     pub fn used_exports(&self) -> Vec<u32> {
         self.used.lock().clone()
@@ -349,39 +354,39 @@ impl Client {
         self.holds.lock().sessions.iter().any(|session| session.has_back_channel())
     }
 
-    /// Whether it has opened, locked or been delegated anything.
+    /// Whether it has any open, lock or delegation.
     #[must_use]
     pub fn has_state(&self) -> bool {
         let holds = self.holds.lock();
         !(holds.opens.is_empty() && holds.locks.is_empty() && holds.delegations.is_empty())
     }
 
-    /// How many opens, lock-owners and delegations it has.
+    /// Its numbers of opens, lock-owners and delegations.
     #[must_use]
     pub fn counts(&self) -> (usize, usize, usize) {
         let holds = self.holds.lock();
         (holds.opens.len(), holds.locks.len(), holds.delegations.len())
     }
 
-    /// Whether one more state is within its bound.
+    /// Whether its bound allows one more state.
     #[must_use]
     pub fn may_add_state(&self) -> bool {
         let (opens, locks, delegations) = self.counts();
         opens + locks + delegations < MAX_STATES_PER_CLIENT
     }
 
-    /// Makes the client known to the engine of an export, once.
+    /// Registers the client with the engine of an export, once.
     pub fn attach(self: &Arc<Self>, export: &Arc<Export>) {
         let mut holds = self.holds.lock();
         let is_over = self.ended.load(Ordering::Acquire);
         if !is_over && !holds.engines.iter().any(|known| Arc::ptr_eq(&known.engine, &export.engine)) {
-            let ear = Ear { client: Arc::downgrade(self), export: export.id };
+            let ear = BreakListener { client: Arc::downgrade(self), export: export.id };
             export.engine.attach(self.key, Arc::new(ear));
             holds.engines.push(Arc::clone(export));
         }
     }
 
-    /// Takes out engines that know it, of which it has nothing open and that are not served.
+    /// Removes exports that are not served any more and where the client has nothing open. Returns them.
     pub(crate) fn unused_engines(&self, is_served: impl Fn(&Arc<share::Share>) -> bool) -> Vec<Arc<Export>> {
         let mut holds = self.holds.lock();
         let Holds { opens, delegations, engines, .. } = &mut *holds;
@@ -392,31 +397,32 @@ impl Client {
         engines.extract_if(.., |export| !is_served(&export.engine) && !is_used(&export.engine)).collect()
     }
 
-    /// The key under which everything that the client does with a file counts as its own.
+    /// The cache key of a file. All operations of the client on the file count as those of one holder.
     #[must_use]
     pub fn cache_key(&self, export: u32, node: NodeId) -> CacheKey {
         let made = self.holds.lock().made.get(&(export, node)).copied();
         made.unwrap_or(CacheKey(u128::from(node.device) << 64 | u128::from(node.inode)))
     }
 
-    /// A key for a file that does not exist yet.
+    /// A cache key for a file that does not exist yet.
     pub fn new_key(&self) -> CacheKey {
         let number = self.next_key.fetch_add(1, Ordering::Relaxed);
-        // No device has such a number.
+        // No device has this number.
         CacheKey(u128::MAX << 64 | u128::from(number))
     }
 
-    /// Remembers the key of a file that it has made.
+    /// Remembers the cache key of a file that the client has created.
     pub fn remember_key(&self, export: u32, node: NodeId, key: CacheKey) {
         self.holds.lock().made.insert((export, node), key);
     }
 
-    /// Forgets the key of a file that it has made, unless it has the file open.
+    /// Forgets the cache key of a file that the client has created, unless the client has the file open.
     pub fn forget_key(&self, export: u32, node: NodeId) {
         self.holds.lock().forget_key(export, node);
     }
 
-    /// A request for a right on a file, which may be none: it still says whose the open is.
+    /// A caching request for a file. Even without a right it tells the engine which client an open belongs
+    /// to.
     #[must_use]
     pub fn caching(&self, export: u32, node: NodeId, want: Caching) -> CachingRequest {
         let key = self.cache_key(export, node);
@@ -425,11 +431,12 @@ impl Client {
 
     /// Its delegation of a file.
     #[must_use]
-    pub fn delegation_of(&self, export: u32, node: NodeId) -> Option<Arc<State>> {
+    pub fn delegation_of(&self, export: u32, node: NodeId) -> Option<Arc<LockingState>> {
         self.holds.lock().delegations.get(&(export, node)).map(Arc::clone)
     }
 
-    /// Whether it has a file open for writing, or has asked for byte ranges of it through an open that is still there.
+    /// Whether it has a file open for writing, or has ever locked a range of it through an open that still
+    /// exists.
     #[must_use]
     pub fn writes_or_locks(&self, export: u32, node: NodeId) -> bool {
         let holds = self.holds.lock();
@@ -443,18 +450,18 @@ impl Client {
 
     /// Its delegations.
     #[must_use]
-    pub fn delegations(&self) -> Vec<Arc<State>> {
+    pub fn delegations(&self) -> Vec<Arc<LockingState>> {
         self.holds.lock().delegations.values().map(Arc::clone).collect()
     }
 
-    /// Enters a delegation; false when the client is gone.
+    /// Adds a delegation. Returns false if the client has ended.
     #[must_use]
-    pub fn add_delegation(&self, state: &Arc<State>) -> bool {
+    pub fn add_delegation(&self, state: &Arc<LockingState>) -> bool {
         self.add(|holds| holds.delegations.insert((state.export.id, state.node), Arc::clone(state)))
     }
 
-    /// Enters a state, unless the client has ended and given away all it had.
-    fn add(&self, enter: impl FnOnce(&mut Holds) -> Option<Arc<State>>) -> bool {
+    /// Adds a state, unless the client has ended and handed over its states.
+    fn add(&self, enter: impl FnOnce(&mut Holds) -> Option<Arc<LockingState>>) -> bool {
         let mut holds = self.holds.lock();
         let is_there = !self.ended.load(Ordering::Acquire);
         if is_there {
@@ -465,8 +472,8 @@ impl Client {
         is_there
     }
 
-    /// Takes a delegation out.
-    pub fn remove_delegation(&self, state: &Arc<State>) {
+    /// Removes a delegation.
+    pub fn remove_delegation(&self, state: &Arc<LockingState>) {
         let mut holds = self.holds.lock();
         let file = (state.export.id, state.node);
         if holds.delegations.get(&file).is_some_and(|known| Arc::ptr_eq(known, state)) {
@@ -477,18 +484,18 @@ impl Client {
 
     /// The open of an open-owner on a file.
     #[must_use]
-    pub fn open_of(&self, of: Of<'_>) -> Option<Arc<State>> {
+    pub fn open_of(&self, of: OwnerOnFile<'_>) -> Option<Arc<LockingState>> {
         self.holds.lock().opens.get(&key_of(of)).map(Arc::clone)
     }
 
-    /// Enters the open of an open-owner on a file; false when the client is gone.
+    /// Adds the open of an open-owner on a file. Returns false if the client has ended.
     #[must_use]
-    pub fn add_open(&self, of: Of<'_>, state: &Arc<State>) -> bool {
+    pub fn add_open(&self, of: OwnerOnFile<'_>, state: &Arc<LockingState>) -> bool {
         self.add(|holds| holds.opens.insert(key_of(of), Arc::clone(state)))
     }
 
-    /// Takes an open out, with the states of its locks; gives those.
-    pub fn remove_open(&self, of: Of<'_>, state: &Arc<State>) -> Vec<Arc<State>> {
+    /// Removes an open together with its lock states. Returns those.
+    pub fn remove_open(&self, of: OwnerOnFile<'_>, state: &Arc<LockingState>) -> Vec<Arc<LockingState>> {
         let mut holds = self.holds.lock();
         let key = key_of(of);
         if holds.opens.get(&key).is_some_and(|known| Arc::ptr_eq(known, state)) {
@@ -507,48 +514,49 @@ impl Client {
 
     /// The locks of a lock-owner on a file.
     #[must_use]
-    pub fn locks_of(&self, of: Of<'_>) -> Option<Arc<State>> {
+    pub fn locks_of(&self, of: OwnerOnFile<'_>) -> Option<Arc<LockingState>> {
         self.holds.lock().locks.get(&key_of(of)).map(Arc::clone)
     }
 
-    /// Enters the locks of a lock-owner on a file; false when the client is gone.
+    /// Adds the locks of a lock-owner on a file. Returns false if the client has ended.
     #[must_use]
-    pub fn add_locks(&self, of: Of<'_>, state: &Arc<State>) -> bool {
+    pub fn add_locks(&self, of: OwnerOnFile<'_>, state: &Arc<LockingState>) -> bool {
         self.add(|holds| holds.add_locks(key_of(of), state))
     }
 
-    /// Takes the locks of a lock-owner on a file out.
-    pub fn remove_locks(&self, of: Of<'_>, state: &State) {
+    /// Removes the locks of a lock-owner on a file.
+    pub fn remove_locks(&self, of: OwnerOnFile<'_>, state: &LockingState) {
         self.holds.lock().remove_locks(&key_of(of), state);
     }
 
-    /// Who a lock-owner is for the engine.
+    /// A lock-owner as the engine names it.
     #[must_use]
     pub fn lock_owner(&self, owner: &[u8]) -> LockOwner {
         LockOwner { client: self.key, owner: number_of(owner) }
     }
 
-    /// The name of a lock-owner that the engine knows by its number, while it has locks.
+    /// The name of a lock-owner that the engine knows by its number. None if it has no locks.
     #[must_use]
     pub fn owner_name(&self, owner: LockOwner) -> Option<Box<[u8]>> {
         let holds = self.holds.lock();
         holds.owners.get(&owner.owner).map(|(name, _)| name.clone())
     }
 
-    /// Ends it: what it had is handed out to be given back.
-    pub(crate) fn end(&self) -> Left {
+    /// Ends the client and returns everything it had, to be released.
+    pub(crate) fn end(&self) -> EndedClient {
         self.ended.store(true, Ordering::Release);
         let holds = std::mem::take(&mut *self.holds.lock());
         let states = holds.locks.into_values().chain(holds.opens.into_values());
         let states = states.chain(holds.delegations.into_values()).collect();
-        Left { sessions: holds.sessions, states, exports: holds.engines }
+        EndedClient { sessions: holds.sessions, states, exports: holds.engines }
     }
 }
 
-/// The number of a lock-owner: always the same for one name, so that after a restart its ranges are still its own.
+/// The number of a lock-owner. A name always gets the same number, so the owner keeps its ranges over a
+/// restart.
 fn number_of(owner: &[u8]) -> u128 {
     let mut number = [0; 16];
     number.copy_from_slice(&auth::crypto::hmac_sha256(b"lock-owner", owner)[..16]);
-    // Zero is nobody's (`op::io::owner`).
+    // Zero belongs to no lock-owner (`op::io::owner`).
     u128::from_le_bytes(number) | 1
 }

@@ -1,4 +1,4 @@
-//! The table of clients: who is who when somebody introduces itself (RFC 8881 18.35.4).
+//! The table of clients, and the rules by which EXCHANGE_ID finds or creates a record (RFC 8881 18.35.4).
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -11,33 +11,34 @@ use share::ClientKey;
 use wire::{Now, Shrink};
 
 use crate::limits::{GIVES_PLACE_NS, MAX_CLIENTS, MAX_CLIENTS_PER_ADDRESS, MAX_UNPROVED_CLIENTS_PER_ADDRESS};
-use crate::state::client::{Client, Introduction};
-use crate::state::grace::{Came, Grace};
+use crate::state::client::{Client, ExchangeIdRequest};
+use crate::state::grace::{Grace, OwnerStatus};
 
-/// Every client that is known.
+/// All clients.
 pub struct Clients {
     instance: u64,
     lease_ns: u64,
-    known: Mutex<Known>,
+    known: Mutex<ClientTable>,
 }
 
 #[derive(Default)]
-struct Known {
+struct ClientTable {
     by_id: HashMap<u64, Arc<Client>>,
     by_owner: HashMap<Box<[u8]>, Records>,
-    /// How many there are of each address.
+    /// Number of clients at each address.
     of_address: HashMap<IpAddr, usize>,
 }
 
-/// What one owner has: RFC 8881 18.35.4 calls them records.
+/// The client records of one owner (RFC 8881 18.35.4).
 #[derive(Default, Clone, Copy)]
 struct Records {
     confirmed: Option<u64>,
     unconfirmed: Option<u64>,
 }
 
-impl Known {
-    /// An id that nobody has and nobody else can know: with it a session of the client can be made, or the client be ended.
+impl ClientTable {
+    /// An unused client ID that nobody can guess: whoever knows one can create a session of the client, or
+    /// end the client.
     fn new_id(&self) -> u64 {
         loop {
             let id = u64::from_le_bytes(auth::crypto::random());
@@ -56,8 +57,8 @@ impl Known {
         *self.of_address.entry(client.address).or_default() += 1;
     }
 
-    /// Takes a client out of the table of IDs.
-    fn leave(&mut self, id: u64) -> Option<Arc<Client>> {
+    /// Removes a client from the table of IDs.
+    fn remove_id(&mut self, id: u64) -> Option<Arc<Client>> {
         let client = self.by_id.remove(&id)?;
         self.by_id.shrink();
         if let Some(count) = self.of_address.get_mut(&client.address) {
@@ -70,17 +71,18 @@ impl Known {
         Some(client)
     }
 
-    /// The client that has to go for one more when there are as many as there may be.
+    /// The client to remove for a new one if the table is full.
     ///
     /// # Errors
-    /// NFS4ERR_DELAY when no address has more than twice as many as this one, or all of the one that has most have had something open.
-    fn one_too_many(&self, address: IpAddr, now: Now) -> Result<Option<Arc<Client>>, NfsStat> {
+    /// NFS4ERR_DELAY if no address has more than twice as many clients as this one, or if all clients of the
+    /// largest address have had something open.
+    fn client_to_displace(&self, address: IpAddr, now: Now) -> Result<Option<Arc<Client>>, NfsStat> {
         if self.by_id.len() < MAX_CLIENTS {
             return Ok(None);
         }
-        // The address that has most clients gives one up, so that nobody who introduces himself again and again keeps others out.
-        // A client that has not made a session has nothing to lose, and introduces itself once more; so does one that has never
-        // opened anything.
+        // The address with most clients gives one up. Nobody can then keep others out by sending EXCHANGE_ID
+        // again and again. A client without a session loses nothing and sends EXCHANGE_ID once more. The same
+        // holds for one that has never opened anything.
         let own = self.of_address.get(&address).copied().unwrap_or_default();
         let counts = self.of_address.iter().map(|(address, count)| (*count, Reverse(*address)));
         let (most, Reverse(crowded)) = counts.max().ok_or(NfsStat::Delay)?;
@@ -93,11 +95,11 @@ impl Known {
         leaves.map(|client| Some(Arc::clone(client))).ok_or(NfsStat::Delay)
     }
 
-    /// The client that has to go for one more of this address, when it has as many as it may have.
+    /// The client to remove for a new one of the same address, if that address has as many as it may have.
     ///
     /// # Errors
-    /// NFS4ERR_DELAY when all of them have something open or have just been heard.
-    fn crowded_out(&self, address: IpAddr, now: Now) -> Result<Option<Arc<Client>>, NfsStat> {
+    /// NFS4ERR_DELAY if all of them have something open or have just sent a request.
+    fn neighbour_to_displace(&self, address: IpAddr, now: Now) -> Result<Option<Arc<Client>>, NfsStat> {
         let count = self.of_address.get(&address).copied().unwrap_or_default();
         if count < MAX_UNPROVED_CLIENTS_PER_ADDRESS {
             return Ok(None);
@@ -108,7 +110,7 @@ impl Known {
         if unproved.len() < MAX_UNPROVED_CLIENTS_PER_ADDRESS && !is_full {
             return Ok(None);
         }
-        // A client that has not made a session goes first, then one that has never opened anything.
+        // A client without a session goes first, then one that has never opened anything.
         let rank = |client: &&Arc<Client>| (!client.is_confirmed(), client.silent_ns(now));
         let may_go = |client: &&Arc<Client>| {
             let is_busy = || client.sessions().iter().any(|session| session.busy_slots() > 0);
@@ -121,7 +123,7 @@ impl Known {
     }
 
     fn forget(&mut self, client: &Client) {
-        self.leave(client.id);
+        self.remove_id(client.id);
         if let Some(records) = self.by_owner.get_mut(&client.owner) {
             records.confirmed = records.confirmed.filter(|id| *id != client.id);
             records.unconfirmed = records.unconfirmed.filter(|id| *id != client.id);
@@ -134,54 +136,55 @@ impl Known {
 }
 
 impl Clients {
-    /// Nobody yet.
+    /// An empty table.
     #[must_use]
     pub fn new(instance: u64, lease_ns: u64) -> Clients {
         Clients { instance, lease_ns, known: Mutex::default() }
     }
 
-    /// Takes an introduction: the client it leads to, and clients that are gone because of it.
+    /// Handles EXCHANGE_ID. Returns the client, and the clients that end because of it.
     ///
     /// # Errors
-    /// NFS4ERR_CLID_INUSE, NFS4ERR_NOENT, NFS4ERR_NOT_SAME, NFS4ERR_PERM; NFS4ERR_DELAY when there are too many.
+    /// NFS4ERR_CLID_INUSE, NFS4ERR_NOENT, NFS4ERR_NOT_SAME, NFS4ERR_PERM; NFS4ERR_DELAY when there are too
+    /// many.
     // RFC 8881 18.35.4
-    pub fn introduce(
+    pub fn exchange_id(
         &self,
-        who: &Introduction<'_>,
+        request: &ExchangeIdRequest<'_>,
         grace: &Grace,
     ) -> Result<(Arc<Client>, Vec<Arc<Client>>), NfsStat> {
         let mut known = self.known.lock();
-        let records = known.by_owner.get(who.owner).copied().unwrap_or_default();
+        let records = known.by_owner.get(request.owner).copied().unwrap_or_default();
         let confirmed = known.client(records.confirmed);
         let mut gone = Vec::new();
-        if who.update {
+        if request.update {
             // Cases 6 to 9.
             let confirmed = confirmed.ok_or(NfsStat::NoEnt)?;
-            return match (confirmed.verifier == who.verifier, confirmed.principal == who.principal) {
+            return match (confirmed.verifier == request.verifier, confirmed.principal == request.principal) {
                 (true, true) => Ok((confirmed, gone)),
                 (false, _) => Err(NfsStat::NotSame),
                 (true, false) => Err(NfsStat::Perm),
             };
         }
-        let came = grace.recognise(who.owner, who.verifier, &who.principal);
+        let came = grace.compare_owner(request.owner, request.verifier, &request.principal);
         if let Some(confirmed) = confirmed {
-            if confirmed.principal != who.principal {
+            if confirmed.principal != request.principal {
                 // Case 3.
-                let is_there = confirmed.has_state() && confirmed.silent_ns(who.now) < self.lease_ns;
-                // What it may still claim is its own, too.
-                if is_there || came == Came::Stranger {
+                let is_there = confirmed.has_state() && confirmed.silent_ns(request.now) < self.lease_ns;
+                // The state that the owner may still reclaim counts too.
+                if is_there || came == OwnerStatus::Stranger {
                     return Err(NfsStat::ClidInUse);
                 }
                 known.forget(&confirmed);
                 gone.push(confirmed);
-            } else if confirmed.verifier == who.verifier {
+            } else if confirmed.verifier == request.verifier {
                 // Case 2.
                 return Ok((confirmed, gone));
             }
-            // Case 5 goes on: the new record stands beside the confirmed one until it is confirmed.
+            // In case 5 the new record stays beside the confirmed one until it is confirmed.
         }
-        // Case 3, of a record from before a restart: its lease lasts as long as it may come back.
-        if came == Came::Stranger {
+        // Case 3 for a record from before a restart: its lease lasts as long as the client may reclaim.
+        if came == OwnerStatus::Stranger {
             return Err(NfsStat::ClidInUse);
         }
         // Case 4.
@@ -189,34 +192,37 @@ impl Clients {
             known.forget(&unconfirmed);
             gone.push(unconfirmed);
         }
-        for leaves in [Known::one_too_many, Known::crowded_out] {
-            if let Some(client) = leaves(&known, who.address, who.now)? {
+        for leaves in [ClientTable::client_to_displace, ClientTable::neighbour_to_displace] {
+            if let Some(client) = leaves(&known, request.address, request.now)? {
                 known.forget(&client);
                 gone.push(client);
             }
         }
         // Case 1.
         let id = known.new_id();
-        // What it had before a restart is kept under the key that it had then.
+        // Its state from before a restart is kept under the key of that time.
         let key = match came {
-            Came::Back(key) => key,
-            Came::New | Came::Anew(_) | Came::Stranger => {
+            OwnerStatus::Back(key) => key,
+            OwnerStatus::New | OwnerStatus::Anew(_) | OwnerStatus::Stranger => {
                 ClientKey(u128::from(self.instance) << 64 | u128::from(id))
             }
         };
-        let client = Arc::new(Client::new(id, key, who));
-        if matches!(came, Came::Back(_) | Came::Anew(_)) || gone.iter().any(|before| before.is_proved()) {
+        let client = Arc::new(Client::new(id, key, request));
+        if matches!(came, OwnerStatus::Back(_) | OwnerStatus::Anew(_))
+            || gone.iter().any(|before| before.is_proved())
+        {
             client.prove();
         }
         known.enter(&client);
-        known.by_owner.entry(who.owner.into()).or_default().unconfirmed = Some(id);
+        known.by_owner.entry(request.owner.into()).or_default().unconfirmed = Some(id);
         Ok((client, gone))
     }
 
-    /// A client has made its first session: an older one with the same name is gone.
+    /// Confirms a client that has created its first session. Returns the older client of the same owner,
+    /// which ends.
     ///
     /// # Errors
-    /// NFS4ERR_STALE_CLIENTID when it had to make room for another one meanwhile.
+    /// NFS4ERR_STALE_CLIENTID if the client was removed meanwhile to make room for another.
     // RFC 8881 18.36.4
     pub fn confirm(&self, client: &Arc<Client>) -> Result<Option<Arc<Client>>, NfsStat> {
         let mut known = self.known.lock();
@@ -228,16 +234,16 @@ impl Clients {
         let before = records.confirmed.filter(|id| *id != client.id);
         records.confirmed = Some(client.id);
         records.unconfirmed = records.unconfirmed.filter(|id| *id != client.id);
-        Ok(before.and_then(|before| known.leave(before)))
+        Ok(before.and_then(|before| known.remove_id(before)))
     }
 
-    /// The client with this ID.
+    /// The client with this client ID.
     #[must_use]
     pub fn get(&self, id: u64) -> Option<Arc<Client>> {
         self.known.lock().by_id.get(&id).map(Arc::clone)
     }
 
-    /// Takes a client out; true when it was there.
+    /// Removes a client. Returns true if it was in the table.
     pub fn remove(&self, client: &Client) -> bool {
         let mut known = self.known.lock();
         let is_there = known.by_id.contains_key(&client.id);
@@ -245,7 +251,7 @@ impl Clients {
         is_there
     }
 
-    /// Every client.
+    /// All clients.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<Client>> {
         self.known.lock().by_id.values().map(Arc::clone).collect()
@@ -255,8 +261,8 @@ impl Clients {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::who::Principal;
-    use crate::state::who::Who;
+    use crate::state::credentials::Principal;
+    use crate::state::credentials::RpcCredentials;
     use nfs_wire::rpc::{AuthSys, Flavor, OpaqueAuth};
     use nfs_wire::xdr::Encode;
 
@@ -264,26 +270,27 @@ mod tests {
         let mut body = Vec::new();
         AuthSys::new(b"host", uid, 0, &[]).encode(&mut body);
         let credential = OpaqueAuth { flavor: Flavor::Sys, body: &body };
-        Who::read(&credential, "192.0.2.1:1".parse().unwrap()).unwrap().principal()
+        RpcCredentials::read(&credential, "192.0.2.1:1".parse().unwrap()).unwrap().principal()
     }
 
-    fn introduce(clients: &Clients, verifier: u8, uid: u32, update: bool) -> Result<(u64, usize), NfsStat> {
+    fn exchange_id(clients: &Clients, verifier: u8, uid: u32, update: bool) -> Result<(u64, usize), NfsStat> {
         let now = Now::default();
         let verifier = [verifier; 8];
         let address = IpAddr::from([192, 0, 2, 1]);
-        let who = Introduction { owner: b"me", verifier, principal: principal(uid), address, update, now };
-        clients.introduce(&who, &Grace::default()).map(|(client, gone)| (client.id, gone.len()))
+        let request =
+            ExchangeIdRequest { owner: b"me", verifier, principal: principal(uid), address, update, now };
+        clients.exchange_id(&request, &Grace::default()).map(|(client, gone)| (client.id, gone.len()))
     }
 
     // RFC 8881 18.35.5, by the numbers of its cases.
     #[test]
     fn every_case_of_an_introduction() {
         let clients = Clients::new(7, 1);
-        assert_eq!(introduce(&clients, 1, 0, true), Err(NfsStat::NoEnt), "7");
-        let (first, _) = introduce(&clients, 1, 0, false).unwrap();
-        let (second, gone) = introduce(&clients, 1, 0, false).unwrap();
+        assert_eq!(exchange_id(&clients, 1, 0, true), Err(NfsStat::NoEnt), "7");
+        let (first, _) = exchange_id(&clients, 1, 0, false).unwrap();
+        let (second, gone) = exchange_id(&clients, 1, 0, false).unwrap();
         assert!(second != first && gone == 1, "4");
-        let who = Introduction {
+        let request = ExchangeIdRequest {
             owner: b"me",
             verifier: [1; 8],
             principal: principal(0),
@@ -291,19 +298,19 @@ mod tests {
             update: false,
             now: Now::default(),
         };
-        let replaced = Client::new(first, ClientKey(1), &who);
+        let replaced = Client::new(first, ClientKey(1), &request);
         assert!(matches!(clients.confirm(&Arc::new(replaced)), Err(NfsStat::StaleClientId)));
         let client = clients.get(second).unwrap();
         assert!(clients.confirm(&client).unwrap().is_none());
-        assert_eq!(introduce(&clients, 1, 0, false), Ok((second, 0)), "2");
-        assert_eq!(introduce(&clients, 1, 0, true), Ok((second, 0)), "6");
-        assert_eq!(introduce(&clients, 2, 0, true), Err(NfsStat::NotSame), "8");
-        assert_eq!(introduce(&clients, 1, 9, true), Err(NfsStat::Perm), "9");
-        let (third, gone) = introduce(&clients, 2, 0, false).unwrap();
+        assert_eq!(exchange_id(&clients, 1, 0, false), Ok((second, 0)), "2");
+        assert_eq!(exchange_id(&clients, 1, 0, true), Ok((second, 0)), "6");
+        assert_eq!(exchange_id(&clients, 2, 0, true), Err(NfsStat::NotSame), "8");
+        assert_eq!(exchange_id(&clients, 1, 9, true), Err(NfsStat::Perm), "9");
+        let (third, gone) = exchange_id(&clients, 2, 0, false).unwrap();
         assert!(third != second && gone == 0 && clients.get(second).is_some(), "5");
         let before = clients.confirm(&clients.get(third).unwrap()).unwrap().unwrap();
         assert_eq!((before.id, clients.get(second).is_none()), (second, true));
-        let (fourth, gone) = introduce(&clients, 2, 9, false).unwrap();
+        let (fourth, gone) = exchange_id(&clients, 2, 9, false).unwrap();
         assert!(fourth != third && gone == 1, "3: it has no state");
     }
 }

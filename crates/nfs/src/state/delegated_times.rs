@@ -1,5 +1,5 @@
-//! Times that a client keeps with its delegation to write (RFC 9754 5, RFC 8881 10.4.3): how the file was when they were handed
-//! over, what the client tells of them, and what of that is believed.
+//! Times that a client keeps under its write delegation (RFC 9754 5, RFC 8881 10.4.3): the state of the file
+//! at the grant, the values that the client reports, and the rules for accepting them.
 
 use nfs_wire::attr::{Attr, Fattr};
 use share::Info;
@@ -8,36 +8,37 @@ use wire::Now;
 
 use crate::attributes::time::time_of;
 
-/// How a file was when its times were handed over.
+/// The state of a file when its times were delegated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Before {
-    /// Its change attribute, which the client repeats as long as it keeps nothing back.
+pub struct DelegatedBaseline {
+    /// The change attribute. The client reports the same value as long as it holds no modified data.
     change: u64,
     accessed: Time,
     modified: Time,
 }
 
-impl Before {
-    /// As these figures tell.
+impl DelegatedBaseline {
+    /// Takes the values from the file's information.
     #[must_use]
-    pub fn of(info: &Info) -> Before {
-        Before { change: info.version, accessed: info.accessed, modified: info.modified }
+    pub fn of(info: &Info) -> DelegatedBaseline {
+        DelegatedBaseline { change: info.version, accessed: info.accessed, modified: info.modified }
     }
 
-    /// When the file was read last, if a client can be believed: not before its times were handed over, and by now.
+    /// The last access time. The client's value counts if it is not before the delegation; a value in the
+    /// future counts as now.
     #[must_use]
     pub fn accessed(&self, told: Option<Time>, now: Now) -> Option<Time> {
         within(told, self.accessed, now)
     }
 
-    /// The same for when its data was changed.
+    /// The same for the last modification time.
     #[must_use]
     pub fn modified(&self, told: Option<Time>, now: Now) -> Option<Time> {
         within(told, self.modified, now)
     }
 }
 
-/// A time that is no earlier than `first`, and the present where it is still to come.
+/// A time that is no earlier than `first`. A time in the future becomes the present.
 fn within(told: Option<Time>, first: Time, now: Now) -> Option<Time> {
     let order = |time: Time| (time.secs, time.nanos);
     let now = Time::from_wall_ns(now.wall_ns);
@@ -45,20 +46,20 @@ fn within(told: Option<Time>, first: Time, now: Now) -> Option<Time> {
     Some(if order(told) > order(now) { now } else { told })
 }
 
-/// What a holder has answered.
+/// The attributes that the holder of a delegation has reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Told {
+pub struct HolderAttributes {
     change: Option<u64>,
     size: Option<u64>,
     accessed: Option<Time>,
     modified: Option<Time>,
 }
 
-impl Told {
-    /// Reads it; none when it is not what was asked for.
+impl HolderAttributes {
+    /// Reads them from a reply. None if it holds other attributes than those asked for.
     #[must_use]
-    pub fn read(given: &Fattr<'_>) -> Option<Told> {
-        let mut told = Told::default();
+    pub fn read(given: &Fattr<'_>) -> Option<HolderAttributes> {
+        let mut told = HolderAttributes::default();
         for attribute in given.iter() {
             match attribute.ok()? {
                 Attr::Change(change) => told.change = Some(change),
@@ -71,22 +72,23 @@ impl Told {
         (told.change.is_some() && told.size.is_some()).then_some(told)
     }
 
-    /// Whether the holder has something that is not here yet.
+    /// Whether the holder has modified data that the server has not received yet.
     // RFC 8881 10.4.3
     #[must_use]
-    pub fn is_news(&self, before: &Before, info: &Info) -> bool {
+    pub fn is_news(&self, before: &DelegatedBaseline, info: &Info) -> bool {
         self.change.is_some_and(|change| change != before.change)
             || self.size.is_some_and(|size| size != info.size)
     }
 
-    /// When its data was changed last.
+    /// The last modification time.
     #[must_use]
-    pub fn modified(&self, before: &Before, now: Now) -> Option<Time> {
+    pub fn modified(&self, before: &DelegatedBaseline, now: Now) -> Option<Time> {
         before.modified(self.modified, now)
     }
 
-    /// What is known of the file with what the holder has said; `is_news` as above.
-    pub fn amend(&self, info: &mut Info, before: &Before, is_news: bool, now: Now) {
+    /// Merges the holder's report into the information on the file. `is_news` is the result of the method
+    /// above.
+    pub fn amend(&self, info: &mut Info, before: &DelegatedBaseline, is_news: bool, now: Now) {
         if is_news {
             info.size = self.size.unwrap_or(info.size);
         }

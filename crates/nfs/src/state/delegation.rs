@@ -1,4 +1,4 @@
-//! Delegation: what a client may do by itself until it is asked to give that back (RFC 8881 10.4).
+//! A delegation: the right of a client to cache a file until the server recalls it (RFC 8881 10.4).
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -7,85 +7,86 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use share::BreakNotice;
 
-use crate::state::delegated_times::Before;
+use crate::state::delegated_times::DelegatedBaseline;
 use crate::state::open::Holding;
 
-/// What a client may do by itself until it is asked to give that back.
+/// A delegation and the state of its recall.
 pub struct DelegationState {
-    /// How many its client has that were taken away and that it has not freed yet.
+    /// Counts the revoked delegations that its client has not freed yet.
     revoked: Arc<AtomicU64>,
-    /// The engine's open that the right is held under.
+    /// The engine's open that holds the caching right.
     pub(super) holding: ArcSwap<Holding>,
     recalled: AtomicBool,
-    asked: Mutex<Option<Asked>>,
-    /// How the file was when the client began to keep its times; empty where it does not.
-    before: OnceLock<Before>,
-    /// When the client's own open has made it be recalled (monotonic ns); 0: never.
+    pending: Mutex<Option<PendingRecall>>,
+    /// The state of the file when its times were delegated. Empty if they were not.
+    before: OnceLock<DelegatedBaseline>,
+    /// The time at which an open of the same client caused the recall (monotonic ns). Zero if none did.
     own_recall_ns: AtomicU64,
     /// [`REVOKED`], [`OVER`].
     fate: AtomicU8,
 }
 
-/// It was taken away.
+/// The delegation was revoked.
 const REVOKED: u8 = 1;
-/// The client has it no more, and knows that.
+/// The client knows that it no longer has the delegation.
 const OVER: u8 = 2;
 
-/// What the engine has asked of a delegation.
-struct Asked {
+/// A recall by the engine.
+struct PendingRecall {
     notice: BreakNotice,
-    /// When the client is to be called for it again (monotonic ns); none while it is being called, or has heard it.
+    /// The time at which to send the recall again (monotonic ns). None while a callback is under way, or once
+    /// it has succeeded.
     again_ns: Option<u64>,
 }
 
 impl DelegationState {
-    /// One that was granted, of a client that counts in `revoked` how many were taken away from it.
+    /// A delegation that was granted. `revoked` counts the revoked delegations of its client.
     pub(super) fn new(revoked: &Arc<AtomicU64>, holding: Holding) -> DelegationState {
         DelegationState {
             revoked: Arc::clone(revoked),
             holding: ArcSwap::from_pointee(holding),
             recalled: AtomicBool::new(false),
-            asked: Mutex::default(),
+            pending: Mutex::default(),
             before: OnceLock::new(),
             own_recall_ns: AtomicU64::new(0),
             fate: AtomicU8::new(0),
         }
     }
 
-    /// Notes that the client keeps the file's times from now on.
-    pub fn keep_times(&self, before: Before) {
+    /// Notes that the file's times are delegated from now on.
+    pub fn keep_times(&self, before: DelegatedBaseline) {
         self.before.get_or_init(|| before);
     }
 
-    /// How the file was when the client began to keep its times; none where it does not.
+    /// The state of the file when its times were delegated. None if they were not.
     #[must_use]
-    pub fn before(&self) -> Option<&Before> {
+    pub fn before(&self) -> Option<&DelegatedBaseline> {
         self.before.get()
     }
 
-    /// Notes that it was asked for.
+    /// Notes that the engine recalls it.
     pub fn recalled(&self, notice: BreakNotice) {
-        *self.asked.lock() = Some(Asked { notice, again_ns: None });
+        *self.pending.lock() = Some(PendingRecall { notice, again_ns: None });
         self.recalled.store(true, Ordering::Release);
     }
 
-    /// Notes that its client is to be called for it again, not before this time (monotonic ns).
+    /// Asks for another recall, not before this time (monotonic ns).
     pub fn recall_again_at(&self, at_ns: u64) {
-        if let Some(asked) = &mut *self.asked.lock() {
-            asked.again_ns = Some(at_ns);
+        if let Some(pending) = &mut *self.pending.lock() {
+            pending.again_ns = Some(at_ns);
         }
     }
 
-    /// What its client is to be called for now.
+    /// Takes the notice of a recall that is to be sent now.
     #[must_use]
     pub fn take_due(&self, now_ns: u64) -> Option<BreakNotice> {
-        let mut asked = self.asked.lock();
-        let asked = asked.as_mut().filter(|asked| asked.again_ns.is_some_and(|at| at <= now_ns))?;
-        asked.again_ns = None;
-        Some(asked.notice)
+        let mut pending = self.pending.lock();
+        let pending = pending.as_mut().filter(|pending| pending.again_ns.is_some_and(|at| at <= now_ns))?;
+        pending.again_ns = None;
+        Some(pending.notice)
     }
 
-    /// Notes that the client's own open has made it be asked for. False when one has before.
+    /// Notes that an open of the same client caused the recall. Returns false if one has before.
     pub fn recalled_by_own(&self, now_ns: u64) -> bool {
         self.own_recall_ns.compare_exchange(0, now_ns.max(1), Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -97,27 +98,27 @@ impl DelegationState {
         at != 0 && now_ns.saturating_sub(at) < ns
     }
 
-    /// Whether it was asked for.
+    /// Whether it was recalled.
     #[must_use]
     pub fn is_recalled(&self) -> bool {
         self.recalled.load(Ordering::Acquire)
     }
 
-    /// It was taken away.
+    /// Marks the delegation as revoked.
     pub fn revoke(&self) {
         if self.fate.fetch_or(REVOKED, Ordering::AcqRel) == 0 {
             self.revoked.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// It is over: the client is told no more that it was taken away.
+    /// Ends it. The client is no longer told that it was revoked.
     pub fn end(&self) {
         if self.fate.fetch_or(OVER, Ordering::AcqRel) == REVOKED {
             self.revoked.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Whether it was taken away.
+    /// Whether it was revoked.
     #[must_use]
     pub fn is_revoked(&self) -> bool {
         self.fate.load(Ordering::Acquire) & REVOKED != 0

@@ -1,11 +1,12 @@
-//! Filehandles: what they hold, and how a forged one is known.
+//! Filehandles: their contents, and the check against forgery.
 //!
 //! ```text
 //! version 1 | export 4 | address of the node, up to 64 | code 16
 //! ```
 //!
-//! The code is made with a key that only the server knows, over everything before it. A handle stays good as long as
-//! the file lives, over renames and restarts. The pseudo root is export 0 with an empty address.
+//! The code is a MAC over everything before it, with a key that only the server knows. A filehandle stays
+//! valid as long as the file exists, over renames and restarts. The pseudo root is export 0 with an empty
+//! address.
 
 use std::sync::Arc;
 
@@ -14,16 +15,16 @@ use nfs_wire::NfsStat;
 
 use crate::config::Export;
 
-/// Of this layout.
+/// The version of this layout.
 const VERSION: u8 = 1;
-/// Bytes in front of the address.
+/// Bytes before the address.
 const HEAD: usize = 5;
 /// Bytes of the code.
 const CODE: usize = 16;
-/// Longest handle in bytes.
+/// Length of the longest filehandle in bytes.
 pub const MAX_HANDLE: usize = HEAD + volume::ADDRESS_MAX + CODE;
 
-/// A handle that is known to be ours.
+/// A filehandle that this server has made.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle {
     len: u8,
@@ -37,14 +38,14 @@ impl std::fmt::Debug for Handle {
 }
 
 impl Handle {
-    /// As it goes over the wire.
+    /// The filehandle in wire format.
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 
-    /// The export; 0 is the pseudo root.
+    /// The export. Zero means the pseudo root.
     #[must_use]
     pub fn export(&self) -> u32 {
         let mut number = [0; 4];
@@ -59,7 +60,7 @@ impl Handle {
     }
 }
 
-/// A handle that was checked, and the export it is of; none: the pseudo root.
+/// A filehandle that was checked, with its export. The export is none for the pseudo root.
 #[derive(Debug)]
 pub struct CheckedHandle {
     /// The handle.
@@ -68,17 +69,17 @@ pub struct CheckedHandle {
     pub export: Option<Arc<Export>>,
 }
 
-/// Makes handles and knows them again.
+/// Makes filehandles and checks them.
 pub struct HandleKey(HmacKey);
 
 impl HandleKey {
-    /// With the server's own key.
+    /// Uses the server's own key.
     #[must_use]
     pub fn new(key: [u8; 32]) -> HandleKey {
         HandleKey(HmacKey::new(&key))
     }
 
-    /// The handle of a node of an export; none when its address is too long.
+    /// The filehandle of a node in an export. None if its address is too long.
     #[must_use]
     pub fn make(&self, export: u32, address: &[u8]) -> Option<Handle> {
         let end = HEAD + address.len();
@@ -95,17 +96,17 @@ impl HandleKey {
         Some(Handle { len: len as u8, bytes })
     }
 
-    /// Takes what a client sent for a handle.
+    /// Checks a filehandle that a client sent.
     ///
     /// # Errors
-    /// NFS4ERR_BADHANDLE for anything that this key has not made.
+    /// NFS4ERR_BADHANDLE for anything that was not made with this key.
     pub fn check(&self, sent: &[u8]) -> Result<Handle, NfsStat> {
         if sent.len() < HEAD + CODE || sent.len() > MAX_HANDLE || sent[0] != VERSION {
             return Err(NfsStat::BadHandle);
         }
         let (body, code) = sent.split_at(sent.len() - CODE);
         let right = self.0.code(body);
-        // Every byte is looked at, whatever the first ones say.
+        // The comparison takes the same time whatever byte differs.
         let differs = right[..CODE].iter().zip(code).fold(0, |differs, (a, b)| differs | (a ^ b));
         if differs != 0 {
             return Err(NfsStat::BadHandle);

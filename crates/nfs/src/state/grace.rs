@@ -1,9 +1,11 @@
-//! The grace period after a restart: who may come back, and what is kept for them meanwhile (RFC 8881 8.4.2).
+//! The grace period after a restart: the clients that may reclaim, and the opens that are kept for them (RFC
+//! 8881 8.4.2).
 //!
-//! Everything that clients had open, locked and delegated is in the engines again when the server starts, held by nobody
-//! ([`Kept`]). So only what conflicts with it has to wait. A client that comes back takes up piece by piece what it claims
-//! (`crate::op::claim`); what it has not claimed when it says that it is done is closed. When the last one has said so, or
-//! the time is over, the grace ends.
+//! When the server starts, the engines restore all opens, locks and delegations of clients, without an owner
+//! ([`UnclaimedOpen`]). Only requests that conflict with those have to wait. A client that returns reclaims
+//! its opens one by one (`crate::op::claim`). When it reports the end of its reclaims, the opens that it has
+//! not reclaimed are closed. The grace period ends when the last client has reported that, or when its time
+//! is up.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,99 +18,100 @@ use volume::NodeId;
 use wire::Now;
 
 use crate::config::Export;
-use crate::state::record::{Known, Note, What};
-use crate::state::roll::Before;
-use crate::state::stateid::{Of, State};
-use crate::state::who::Principal;
+use crate::state::client_records::PreviousClients;
+use crate::state::credentials::Principal;
+use crate::state::record::{Note, RecordedIdentity, RecordedKind};
+use crate::state::stateid::{LockingState, OwnerOnFile};
 
-/// How much longer a grace lasts than the last claim, as long as clients go on claiming, in nanoseconds.
+/// The grace period lasts at least this long after the last reclaim, in nanoseconds.
 const STRETCH_NS: u64 = 2_000_000_000;
 
-/// An open from before the restart that nobody has claimed yet.
-pub struct Kept {
+/// An open from before the restart that no client has reclaimed yet.
+pub struct UnclaimedOpen {
     /// The export it was made through.
     pub export: Arc<Export>,
     /// The engine's open.
     pub open: Arc<Open>,
-    /// What it was to the client.
+    /// The record of its NFS state.
     pub note: Note,
 }
 
-/// Closes an open that nobody has claimed.
+/// Closes an open that no client has reclaimed.
 pub fn close(engine: &Share, open: &Arc<Open>, now: Now) {
     if let Err(why) = engine.close(open, now) {
-        tracing::warn!(share = %engine.name(), %why, "an open from before the restart was closed with an error");
+        let share = engine.name();
+        tracing::warn!(%share, %why, "an open from before the restart was closed with an error");
     }
 }
 
-/// An open that was claimed, and the byte ranges that were: taken (true) and released again, in their order.
-pub struct Claimed {
+/// An open that was reclaimed, and its reclaimed byte ranges: locked (true) and released again, in order.
+pub struct ReclaimedOpen {
     /// The open.
-    pub state: Arc<State>,
-    /// Ranges by their owners.
+    pub state: Arc<LockingState>,
+    /// Ranges by lock-owner.
     pub ranges: Vec<(LockOwner, RangeRequest, bool)>,
 }
 
-/// A client that was there before the restart and has not said that it has claimed everything.
-pub struct Absent {
-    /// Who it is.
-    pub known: Known,
-    /// It has made a session again.
+/// A client from before the restart that has not yet reported the end of its reclaims.
+pub struct AbsentClient {
+    /// Its identity.
+    pub known: RecordedIdentity,
+    /// Whether it has created a session again.
     pub is_back: bool,
-    kept: HashMap<Key, Kept>,
-    /// What it has claimed.
-    pub claimed: Vec<Claimed>,
+    kept: HashMap<ReclaimKey, UnclaimedOpen>,
+    /// The opens that it has reclaimed.
+    pub claimed: Vec<ReclaimedOpen>,
 }
 
-impl Absent {
-    /// What nobody has claimed.
-    pub fn unclaimed(&self) -> impl Iterator<Item = &Kept> {
+impl AbsentClient {
+    /// The opens that it has not reclaimed.
+    pub fn unclaimed(&self) -> impl Iterator<Item = &UnclaimedOpen> {
         self.kept.values()
     }
 }
 
-/// Whether an open was a delegation, whose, of which export and file.
-type Key = (bool, Box<[u8]>, u32, NodeId);
+/// Whether an open was a delegation; its owner, export and file.
+type ReclaimKey = (bool, Box<[u8]>, u32, NodeId);
 
-fn key_of(note: &Note, node: NodeId) -> Key {
-    (note.what == What::Delegation, note.owner.clone(), note.export, node)
+fn key_of(note: &Note, node: NodeId) -> ReclaimKey {
+    (note.kind == RecordedKind::Delegation, note.owner.clone(), note.export, node)
 }
 
-/// Who somebody is that introduces itself, with regard to those who may come back.
+/// The relation of a client that sends EXCHANGE_ID to the clients that may reclaim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Came {
-    /// Nobody who was there before.
+pub enum OwnerStatus {
+    /// It was not there before the restart.
     New,
-    /// The client that had this key, going on.
+    /// It is the client that had this key, and it has not restarted.
     Back(ClientKey),
-    /// The same owner, which has begun anew itself: it has nothing any more.
+    /// It is the same owner, but the client has restarted and has no state any more.
     Anew(ClientKey),
-    /// Somebody else uses the owner's name.
+    /// Another principal uses the owner's name.
     Stranger,
 }
 
-/// The grace period, running or over.
+/// The grace period, in progress or over.
 #[derive(Default)]
 pub struct Grace {
     is_on: AtomicBool,
-    inner: Mutex<Inner>,
+    table: Mutex<ReclaimTable>,
 }
 
 #[derive(Default)]
-struct Inner {
-    absent: HashMap<ClientKey, Absent>,
+struct ReclaimTable {
+    absent: HashMap<ClientKey, AbsentClient>,
     by_owner: HashMap<Box<[u8]>, ClientKey>,
-    /// Files of which anything was kept or claimed.
+    /// Files of which any state was kept or reclaimed.
     files: HashSet<NodeId>,
-    /// What was recorded may lack its end, so that nothing new is safe.
-    is_whole: bool,
-    /// When it ends (monotonic ns), and when at the latest.
+    /// True if the end of the records may be missing. No new state is safe then.
+    is_incomplete: bool,
+    /// The time of its end (monotonic ns), and the latest possible one.
     until_ns: u64,
     latest_ns: u64,
 }
 
-impl Inner {
-    fn take(&mut self, key: ClientKey) -> Option<Absent> {
+impl ReclaimTable {
+    fn take(&mut self, key: ClientKey) -> Option<AbsentClient> {
         let absent = self.absent.remove(&key)?;
         self.by_owner.remove(&absent.known.owner);
         Some(absent)
@@ -116,176 +119,177 @@ impl Inner {
 }
 
 impl Grace {
-    /// Begins, when anybody can come back.
+    /// Begins the grace period if any client can return.
     // RFC 8881 8.4.2.1
-    pub fn begin(&self, before: Before, lease_ns: u64, now: Now) {
-        let mut inner = self.inner.lock();
+    pub fn begin(&self, before: PreviousClients, lease_ns: u64, now: Now) {
+        let mut table = self.table.lock();
         for known in before.clients {
-            inner.by_owner.insert(known.owner.clone(), known.key);
-            let absent = Absent { is_back: false, kept: HashMap::new(), claimed: Vec::new(), known };
-            inner.absent.insert(absent.known.key, absent);
+            table.by_owner.insert(known.owner.clone(), known.key);
+            let absent = AbsentClient { is_back: false, kept: HashMap::new(), claimed: Vec::new(), known };
+            table.absent.insert(absent.known.key, absent);
         }
-        inner.is_whole = before.is_host_new;
-        inner.until_ns = now.mono_ns.saturating_add(lease_ns);
-        inner.latest_ns = inner.until_ns.saturating_add(lease_ns);
-        self.is_on.store(!inner.absent.is_empty(), Ordering::Release);
+        table.is_incomplete = before.is_host_new;
+        table.until_ns = now.mono_ns.saturating_add(lease_ns);
+        table.latest_ns = table.until_ns.saturating_add(lease_ns);
+        self.is_on.store(!table.absent.is_empty(), Ordering::Release);
     }
 
-    /// Records are lost, so that nothing new is safe while it runs.
-    pub fn doubt(&self) {
-        self.inner.lock().is_whole = true;
+    /// Notes that records are lost. No new state is safe during the grace period then.
+    pub fn mark_incomplete(&self) {
+        self.table.lock().is_incomplete = true;
     }
 
-    /// Whether it runs.
+    /// Whether the grace period is in progress.
     #[inline]
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Acquire)
     }
 
-    /// How many clients may still come back or claim something, and how many of them are back.
+    /// The number of clients that may still return or reclaim, and how many of those have returned.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
-        let inner = self.inner.lock();
-        (inner.absent.len(), inner.absent.values().filter(|absent| absent.is_back).count())
+        let table = self.table.lock();
+        (table.absent.len(), table.absent.values().filter(|absent| absent.is_back).count())
     }
 
-    /// Keeps an open for its client. Gives it back when there is none.
+    /// Keeps an open for its client.
     ///
     /// # Errors
-    /// The open, to be closed.
-    pub fn keep(&self, kept: Kept) -> Result<(), Kept> {
-        let mut inner = self.inner.lock();
+    /// Returns the open if no such client may reclaim. The caller closes it.
+    pub fn keep(&self, kept: UnclaimedOpen) -> Result<(), UnclaimedOpen> {
+        let mut table = self.table.lock();
         let node = kept.open.node_id();
-        let Some(absent) = inner.absent.get_mut(&kept.open.client()) else { return Err(kept) };
+        let Some(absent) = table.absent.get_mut(&kept.open.client()) else { return Err(kept) };
         absent.kept.insert(key_of(&kept.note, node), kept);
-        inner.files.insert(node);
+        table.files.insert(node);
         Ok(())
     }
 
-    /// Who somebody is that introduces itself.
+    /// Compares a client that sends EXCHANGE_ID with those that may reclaim.
     // RFC 8881 2.4.3
     #[must_use]
-    pub fn recognise(&self, owner: &[u8], verifier: Verifier, principal: &Principal) -> Came {
+    pub fn compare_owner(&self, owner: &[u8], verifier: Verifier, principal: &Principal) -> OwnerStatus {
         if !self.is_on() {
-            return Came::New;
+            return OwnerStatus::New;
         }
-        let inner = self.inner.lock();
+        let table = self.table.lock();
         let known =
-            inner.by_owner.get(owner).and_then(|key| inner.absent.get(key)).map(|absent| &absent.known);
+            table.by_owner.get(owner).and_then(|key| table.absent.get(key)).map(|absent| &absent.known);
         match known {
-            None => Came::New,
-            Some(known) if known.principal != *principal => Came::Stranger,
-            Some(known) if known.verifier != verifier => Came::Anew(known.key),
-            Some(known) => Came::Back(known.key),
+            None => OwnerStatus::New,
+            Some(known) if known.principal != *principal => OwnerStatus::Stranger,
+            Some(known) if known.verifier != verifier => OwnerStatus::Anew(known.key),
+            Some(known) => OwnerStatus::Back(known.key),
         }
     }
 
-    /// Notes that a client has made a session again.
+    /// Notes that a client has created a session again.
     pub fn is_back(&self, key: ClientKey) {
-        if let Some(absent) = self.inner.lock().absent.get_mut(&key) {
+        if let Some(absent) = self.table.lock().absent.get_mut(&key) {
             absent.is_back = true;
         }
     }
 
-    /// Whether a client may claim what it had.
+    /// Whether a client may reclaim.
     #[must_use]
     pub fn may_claim(&self, key: ClientKey) -> bool {
-        self.is_on() && self.inner.lock().absent.contains_key(&key)
+        self.is_on() && self.table.lock().absent.contains_key(&key)
     }
 
-    /// Whether nothing new may be opened or locked on a file, since somebody may claim it.
+    /// Whether a new open or lock on a file has to wait, because a client may reclaim the file.
     ///
-    /// That holds for each file of which anything was kept or claimed until the grace is over, also when its last claim
-    /// is closed: a client may have opened it under a delegation without telling.
+    /// This holds until the end of the grace period for each file of which any state was kept or reclaimed,
+    /// even after its last reclaimed open is closed: a client may have opened it under a delegation without
+    /// telling the server.
     // RFC 8881 8.4.2.1
     #[must_use]
     pub fn covers(&self, node: NodeId) -> bool {
         if !self.is_on() {
             return false;
         }
-        let inner = self.inner.lock();
-        inner.is_whole || inner.files.contains(&node)
+        let table = self.table.lock();
+        table.is_incomplete || table.files.contains(&node)
     }
 
-    /// Whether nothing new may be opened at all.
+    /// Whether every new open has to wait.
     #[must_use]
     pub fn covers_all(&self) -> bool {
-        self.is_on() && self.inner.lock().is_whole
+        self.is_on() && self.table.lock().is_incomplete
     }
 
-    /// Takes what a client had: an open of an owner, or a delegation (which has no owner).
+    /// Takes an open of a client: of an open-owner, or a delegation (which has no owner).
     #[must_use]
-    pub fn take(&self, client: ClientKey, what: What, of: Of<'_>) -> Option<Kept> {
-        let mut inner = self.inner.lock();
-        let absent = inner.absent.get_mut(&client)?;
-        absent.kept.remove(&(what == What::Delegation, of.owner.into(), of.export, of.node))
+    pub fn take(&self, client: ClientKey, kind: RecordedKind, of: OwnerOnFile<'_>) -> Option<UnclaimedOpen> {
+        let mut table = self.table.lock();
+        let absent = table.absent.get_mut(&client)?;
+        absent.kept.remove(&(kind == RecordedKind::Delegation, of.owner.into(), of.export, of.node))
     }
 
-    /// Notes an open that was claimed.
-    pub fn claimed(&self, client: ClientKey, state: &Arc<State>, now: Now) {
-        let mut inner = self.inner.lock();
-        inner.files.insert(state.node);
-        inner.until_ns = inner.until_ns.max(now.mono_ns.saturating_add(STRETCH_NS)).min(inner.latest_ns);
-        if let Some(absent) = inner.absent.get_mut(&client) {
-            absent.claimed.push(Claimed { state: Arc::clone(state), ranges: Vec::new() });
+    /// Notes that an open was reclaimed.
+    pub fn claimed(&self, client: ClientKey, state: &Arc<LockingState>, now: Now) {
+        let mut table = self.table.lock();
+        table.files.insert(state.node);
+        table.until_ns = table.until_ns.max(now.mono_ns.saturating_add(STRETCH_NS)).min(table.latest_ns);
+        if let Some(absent) = table.absent.get_mut(&client) {
+            absent.claimed.push(ReclaimedOpen { state: Arc::clone(state), ranges: Vec::new() });
         }
     }
 
-    /// Notes that a range of an open was claimed, or released again.
+    /// Notes that a byte range of an open was reclaimed, or released again.
     pub fn changed_range(
         &self,
         client: ClientKey,
-        open: &Arc<State>,
+        open: &Arc<LockingState>,
         change: (LockOwner, RangeRequest, bool),
     ) {
         if !self.is_on() {
             return;
         }
-        let mut inner = self.inner.lock();
-        let Some(absent) = inner.absent.get_mut(&client) else { return };
+        let mut table = self.table.lock();
+        let Some(absent) = table.absent.get_mut(&client) else { return };
         if let Some(claimed) = absent.claimed.iter_mut().find(|claimed| Arc::ptr_eq(&claimed.state, open)) {
             claimed.ranges.push(change);
         }
     }
 
-    /// A client has claimed all that it wanted, or has nothing to come back to: what was kept for it. The last one ends the
-    /// grace.
-    pub fn complete(&self, key: ClientKey) -> Option<Absent> {
+    /// Ends the reclaims of a client that has reported their end, or that has nothing to reclaim. Returns
+    /// what was kept for it. The last client ends the grace period.
+    pub fn complete(&self, key: ClientKey) -> Option<AbsentClient> {
         if !self.is_on() {
             return None;
         }
-        let mut inner = self.inner.lock();
-        let absent = inner.take(key)?;
-        if inner.absent.is_empty() {
-            self.end(&mut inner);
+        let mut table = self.table.lock();
+        let absent = table.take(key)?;
+        if table.absent.is_empty() {
+            self.end(&mut table);
         }
         Some(absent)
     }
 
-    /// The key of the client with this name that may still come back.
+    /// The key of the client with this name, if it may still reclaim.
     #[must_use]
     pub fn key_of(&self, owner: &[u8]) -> Option<ClientKey> {
-        if self.is_on() { self.inner.lock().by_owner.get(owner).copied() } else { None }
+        if self.is_on() { self.table.lock().by_owner.get(owner).copied() } else { None }
     }
 
-    /// When its time is over: everybody who was still expected.
-    pub fn expire(&self, now: Now) -> Vec<Absent> {
+    /// Ends the grace period if its time is up. Returns the clients that were still expected.
+    pub fn expire(&self, now: Now) -> Vec<AbsentClient> {
         if !self.is_on() {
             return Vec::new();
         }
-        let mut inner = self.inner.lock();
-        if now.mono_ns < inner.until_ns {
+        let mut table = self.table.lock();
+        if now.mono_ns < table.until_ns {
             return Vec::new();
         }
-        let late = std::mem::take(&mut inner.absent).into_values().collect();
-        self.end(&mut inner);
+        let late = std::mem::take(&mut table.absent).into_values().collect();
+        self.end(&mut table);
         late
     }
 
-    fn end(&self, inner: &mut Inner) {
+    fn end(&self, table: &mut ReclaimTable) {
         tracing::info!("every NFS client from before the restart is back, or is expected no longer");
-        *inner = Inner::default();
+        *table = ReclaimTable::default();
         self.is_on.store(false, Ordering::Release);
     }
 }

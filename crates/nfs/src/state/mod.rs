@@ -1,41 +1,42 @@
-//! What outlives a request: who the clients are, and what they have.
+//! The state that outlives a request: the clients, and everything they have.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | [`who`] | who makes a request: its credential, and the principal that a client belongs to |
-//! | [`filehandle`], [`items`] | filehandles, and what they lead to as long as that is remembered |
-//! | [`client`], [`clients`] | a client with all it has, and the table of them |
+//! | [`credentials`] | the credentials of a request, and the principal that owns a client |
+//! | [`filehandle`], [`item_cache`] | filehandles, and a cache of the items behind them |
+//! | [`client`], [`clients`] | a client with all its state, and the table of clients |
 //! | [`session`], [`slot`], [`reply_memory`] | a session, its slots, and the memory for their replies |
-//! | [`way`] | a connection as the others see it |
-//! | [`callback`], [`back_channel`] | why the server calls a client, and the slots in which it does |
-//! | [`stateid`], [`open`], [`delegation`], [`share_reservation`] | what a stateid stands for |
-//! | [`delegated_times`], [`question`] | times that the holder of a delegation keeps, and what it is asked of them |
-//! | [`reopens`] | which files clients have opened before |
-//! | [`turns`] | one change at a time of what a client has of a file |
-//! | [`record`], [`roll`], [`grace`] | what is kept over a restart, and for whom |
+//! | [`connection_handle`] | a connection as the rest of the server sees it |
+//! | [`callback`], [`back_channel`] | the purpose of a callback, and the slots that carry it |
+//! | [`stateid`], [`open`], [`delegation`], [`share_reservation`] | the state behind a stateid |
+//! | [`delegated_times`], [`attribute_query`] | times that a delegation holder keeps, and queries for them |
+//! | [`reopens`] | files that clients have opened before |
+//! | [`state_locks`] | mutual exclusion between changes of a client's states of a file |
+//! | [`record`], [`client_records`], [`grace`] | records over a restart, and the clients that may reclaim |
 //!
-//! [`client`], [`session`], [`way`] and [`back_channel`] know each other: a client has sessions, a session has connections, and a
-//! call to the client goes over any of them. Every other file here knows only files that do not know it.
+//! [`client`], [`session`], [`connection_handle`] and [`back_channel`] depend on each other: a client has
+//! sessions, a session has connections, and a callback goes over any of them. The dependencies between all
+//! other files form no cycle.
 
+pub mod attribute_query;
 pub mod back_channel;
 pub mod callback;
 pub mod client;
+pub mod client_records;
 pub mod clients;
+pub mod connection_handle;
+pub mod credentials;
 pub mod delegated_times;
 pub mod delegation;
 pub mod filehandle;
 pub mod grace;
-pub mod items;
+pub mod item_cache;
 pub mod open;
-pub mod question;
 pub mod record;
 pub mod reopens;
 pub mod reply_memory;
-pub mod roll;
 pub mod session;
 pub mod share_reservation;
 pub mod slot;
+pub mod state_locks;
 pub mod stateid;
-pub mod turns;
-pub mod way;
-pub mod who;

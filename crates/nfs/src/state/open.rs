@@ -1,4 +1,5 @@
-//! The open of an open-owner: what it holds, and in which ways the file was opened (RFC 8881 9.1, 18.18.3).
+//! The open of an open-owner: the engine's open behind it, and the share modes of its OPENs (RFC 8881 9.1,
+//! 18.18.3).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -9,28 +10,28 @@ use parking_lot::Mutex;
 
 /// An open of an open-owner.
 pub struct OpenState {
-    /// The open-owner, as the client calls it.
+    /// The client's name of the open-owner.
     pub owner: Box<[u8]>,
-    /// What it holds now.
+    /// The engine's open behind it.
     pub(super) holding: ArcSwap<Holding>,
-    /// Held while it is amended; the ways in which it was opened, as bits.
+    /// The pairs of access and deny of its OPENs. Locked while the open is changed.
     pub changing: Mutex<Modes>,
 }
 
-/// What an open holds.
+/// An engine's open as one state holds it.
 pub struct Holding {
     /// The engine's open.
     pub open: Arc<share::Open>,
-    /// What for.
+    /// The access that it allows.
     pub access: ShareAccess,
-    /// What others may not do.
+    /// The access that it denies to others.
     pub deny: ShareDeny,
-    /// The size that the file was seen to have.
+    /// The last size of the file that was seen through it.
     pub seen: AtomicU64,
 }
 
 impl Holding {
-    /// What an open holds that nothing was read through yet.
+    /// For an open that nothing was read through yet.
     #[must_use]
     pub fn new(open: Arc<share::Open>, access: ShareAccess, deny: ShareDeny) -> Holding {
         Holding { open, access, deny, seen: AtomicU64::new(0) }
@@ -38,7 +39,7 @@ impl Holding {
 }
 
 impl OpenState {
-    /// One that was opened for what it holds.
+    /// An open with the share modes of `holding`.
     pub(super) fn new(owner: &[u8], holding: Holding) -> OpenState {
         let mut modes = Modes::default();
         modes.add(holding.access, holding.deny);
@@ -49,13 +50,13 @@ impl OpenState {
         }
     }
 
-    /// Holds something else from now on.
+    /// Replaces the engine's open.
     pub fn hold(&self, holding: Holding) {
         self.holding.store(Arc::new(holding));
     }
 }
 
-/// The pairs of access and deny that an open-owner has opened a file with.
+/// The pairs of access and deny with which an open-owner has opened a file, as bits.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Modes(u16);
 
@@ -64,12 +65,12 @@ impl Modes {
         1 << ((access.bits() & 3) << 2 | (deny.bits() & 3))
     }
 
-    /// Notes a pair.
+    /// Adds a pair.
     pub fn add(&mut self, access: ShareAccess, deny: ShareDeny) {
         self.0 |= Modes::bit(access, deny);
     }
 
-    /// Whether this pair is what some of the pairs come to together.
+    /// Whether the union of some of the pairs equals this pair.
     // RFC 8881 18.18.3
     #[must_use]
     pub fn allows(&self, access: ShareAccess, deny: ShareDeny) -> bool {
@@ -84,7 +85,7 @@ impl Modes {
         (has_access, has_deny) == (access.bits(), deny.bits())
     }
 
-    /// Keeps only what lies within this pair.
+    /// Keeps only the pairs that lie within this one, and adds it.
     pub fn keep(&mut self, access: ShareAccess, deny: ShareDeny) {
         for (a, d) in (0..4).flat_map(|a| (0..4).map(move |d| (a, d))) {
             if a & !access.bits() != 0 || d & !deny.bits() != 0 {

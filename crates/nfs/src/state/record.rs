@@ -1,7 +1,8 @@
-//! What is kept of clients over a restart, as bytes: who they are ([`ClientRecord`], in a journal of the server), and what
-//! only this protocol knows of an open ([`Note`], beside the engine's own record of it).
+//! The binary format of everything that is kept over a restart: the client records ([`ClientRecord`], in a
+//! journal of the server), and the NFS part of an open's record ([`Note`], beside the engine's own record of
+//! the open).
 //!
-//! Numbers are little-endian; bytes have their length in front.
+//! Numbers are little-endian. Byte strings have their length in front.
 
 use share::ClientKey;
 use wire::{Cursor, Truncated, Writer};
@@ -9,52 +10,52 @@ use wire::{Cursor, Truncated, Writer};
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
 use nfs_wire::types::Verifier;
 
-use crate::state::stateid::State;
-use crate::state::who::Principal;
+use crate::state::credentials::Principal;
+use crate::state::stateid::LockingState;
 
-/// What a note of ours begins with; other servers of the same share write others.
+/// The first byte of a note of this server. Other servers of the same share begin theirs with other bytes.
 const NOTE: u8 = b'N';
-/// Which layout of the clients' journal this is.
+/// The version of the journal's layout.
 pub const VERSION: u32 = 1;
 
-/// What an open of the engine is to a client.
+/// The kind of NFS state that an engine's open belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum RecordedKind {
     /// The open of an open-owner.
     Open,
     /// A delegation.
     Delegation,
 }
 
-/// What is kept of an open beside what the engine keeps.
+/// The part of an open's record that the engine does not keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// Open or delegation.
-    pub what: What,
-    /// The open-owner, as the client calls it; empty for a delegation.
+    /// The kind of state.
+    pub kind: RecordedKind,
+    /// The client's name of the open-owner. Empty for a delegation.
     pub owner: Box<[u8]>,
-    /// Through which export.
+    /// The number of the export.
     pub export: u32,
-    /// What it is for.
+    /// The access that it allows.
     pub access: ShareAccess,
-    /// What others may not do.
+    /// The access that it denies to others.
     pub deny: ShareDeny,
 }
 
 impl Note {
-    /// Whether bytes beside an open are a note of this server.
+    /// Whether these bytes are a note of this server.
     #[must_use]
     pub fn is_one(bytes: &[u8]) -> bool {
         bytes.first() == Some(&NOTE)
     }
 
-    /// Its bytes.
+    /// Encodes the note.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(16 + self.owner.len());
         let mut out = Writer::new(&mut bytes);
         out.u8(NOTE);
-        out.u8(u8::from(self.what == What::Delegation));
+        out.u8(u8::from(self.kind == RecordedKind::Delegation));
         out.u32_le(self.export);
         out.u32_le(self.access.bits());
         out.u32_le(self.deny.bits());
@@ -62,76 +63,77 @@ impl Note {
         bytes
     }
 
-    /// Reads a note.
+    /// Decodes a note.
     ///
     /// # Errors
-    /// [`Truncated`] when it is none.
+    /// [`Truncated`] if the bytes are no note.
     pub fn decode(bytes: &[u8]) -> Result<Note, Truncated> {
         let mut from = Cursor::new(bytes);
         if from.u8()? != NOTE {
             return Err(Truncated { at: 0 });
         }
-        let what = match from.u8()? {
-            0 => What::Open,
-            1 => What::Delegation,
+        let kind = match from.u8()? {
+            0 => RecordedKind::Open,
+            1 => RecordedKind::Delegation,
             _ => return Err(Truncated { at: 1 }),
         };
         let export = from.u32_le()?;
         let access = ShareAccess::from_bits_retain(from.u32_le()?);
         let deny = ShareDeny::from_bits_retain(from.u32_le()?);
         let owner = from.bytes(from.remaining())?.into();
-        Ok(Note { what, owner, export, access, deny })
+        Ok(Note { kind, owner, export, access, deny })
     }
 }
 
-/// Has the engine record what a client holds, so that it can come back for it after a restart.
-pub fn enlist(state: &State) {
+/// Has the engine record an open, so that its client can reclaim it after a restart.
+pub fn enlist(state: &LockingState) {
     let engine = &state.export.engine;
     if !engine.keeps_opens() {
         return;
     }
     let holding = state.holding();
-    let (what, owner) = match state.opened() {
-        Some(open) => (What::Open, open.owner.clone()),
-        None => (What::Delegation, Box::default()),
+    let (kind, owner) = match state.opened() {
+        Some(open) => (RecordedKind::Open, open.owner.clone()),
+        None => (RecordedKind::Delegation, Box::default()),
     };
-    let note = Note { what, owner, export: state.export.id, access: holding.access, deny: holding.deny };
+    let note = Note { kind, owner, export: state.export.id, access: holding.access, deny: holding.deny };
     if let Err(why) = engine.enlist(&holding.open, state.handle.address(), note.encode()) {
-        tracing::warn!(export = %state.export.name, %why, "an open could not be recorded; it ends with the server");
+        let export = &state.export.name;
+        tracing::warn!(%export, %why, "an open could not be recorded; it ends with the server");
     }
 }
 
-/// One record of the journal of clients.
+/// One record in the journal of clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientRecord {
-    /// Always the first: the layout, and which start of the host this was.
+    /// Always the first record: the layout, and the boot of the host.
     Head {
         /// [`VERSION`].
         version: u32,
-        /// The host's own name for this time that it runs.
+        /// The host's own identifier of the boot.
         boot: Box<[u8]>,
     },
-    /// A client has made its first session.
-    Known(Known),
-    /// It is gone, or has nothing to come back to.
+    /// A client has created its first session.
+    Confirmed(RecordedIdentity),
+    /// A client has ended, or has nothing to reclaim.
     Gone(ClientKey),
 }
 
-/// By what a client is known again (RFC 8881 2.4).
+/// The identity by which a client is recognised after a restart (RFC 8881 2.4).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Known {
-    /// Under which its opens are kept.
+pub struct RecordedIdentity {
+    /// The key under which its opens are kept.
     pub key: ClientKey,
-    /// What it calls itself (co_ownerid).
+    /// The client's own name for itself (co_ownerid).
     pub owner: Box<[u8]>,
-    /// Changes when it begins anew.
+    /// Changes when the client restarts.
     pub verifier: Verifier,
-    /// Who may speak of it.
+    /// The principal that may change the client's record.
     pub principal: Principal,
 }
 
 impl ClientRecord {
-    /// Its bytes.
+    /// Encodes the record.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64);
@@ -142,7 +144,7 @@ impl ClientRecord {
                 out.u32_le(*version);
                 put(&mut out, boot);
             }
-            ClientRecord::Known(known) => {
+            ClientRecord::Confirmed(known) => {
                 out.u8(1);
                 out.u128_le(known.key.0);
                 put(&mut out, &known.owner);
@@ -160,15 +162,15 @@ impl ClientRecord {
         bytes
     }
 
-    /// Reads a record.
+    /// Decodes a record.
     ///
     /// # Errors
-    /// [`Truncated`] when it is none.
+    /// [`Truncated`] if the bytes are no record.
     pub fn decode(bytes: &[u8]) -> Result<ClientRecord, Truncated> {
         let mut from = Cursor::new(bytes);
         Ok(match from.u8()? {
             0 => ClientRecord::Head { version: from.u32_le()?, boot: take(&mut from)? },
-            1 => ClientRecord::Known(Known {
+            1 => ClientRecord::Confirmed(RecordedIdentity {
                 key: ClientKey(from.u128_le()?),
                 owner: take(&mut from)?,
                 verifier: from.array()?,
@@ -197,16 +199,18 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_nothing_shorter_is() {
         let principal = Principal::of(1, 7, Box::from(*b"host"));
-        let known = Known { key: ClientKey(5), owner: Box::from(*b"me"), verifier: [3; 8], principal };
+        let known =
+            RecordedIdentity { key: ClientKey(5), owner: Box::from(*b"me"), verifier: [3; 8], principal };
         let head = ClientRecord::Head { version: VERSION, boot: Box::from(*b"boot") };
-        for record in [head, ClientRecord::Known(known), ClientRecord::Gone(ClientKey(9))] {
+        for record in [head, ClientRecord::Confirmed(known), ClientRecord::Gone(ClientKey(9))] {
             let bytes = record.encode();
             assert_eq!(ClientRecord::decode(&bytes), Ok(record));
             assert!((0..bytes.len()).all(|len| ClientRecord::decode(&bytes[..len]).is_err()));
         }
         assert!(ClientRecord::decode(&[3]).is_err());
         let (access, deny) = (ShareAccess::BOTH, ShareDeny::WRITE);
-        let note = Note { what: What::Delegation, owner: Box::from(*b"owner"), export: 7, access, deny };
+        let note =
+            Note { kind: RecordedKind::Delegation, owner: Box::from(*b"owner"), export: 7, access, deny };
         let bytes = note.encode();
         assert!(Note::is_one(&bytes) && !Note::is_one(&[2]) && !Note::is_one(&[]));
         assert_eq!(Note::decode(&bytes), Ok(note));

@@ -1,50 +1,51 @@
-//! Memory for the replies that slots keep: a bound for all sessions together, by which slots are granted.
+//! The memory for the replies that slots keep. One bound for all sessions limits the number of slots that are
+//! granted.
 //!
-//! A session may keep a reply in each of its slots for as long as it lives, so that its slots are paid for when it is
-//! made. Who comes when much is taken gets fewer slots, and at last none.
+//! A session may keep a reply in each of its slots for as long as it lives, so its slots are charged when it
+//! is created. If much of the memory is in use, a new session gets fewer slots, and finally none.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::state::slot::Slot;
 
-/// A session gets no more than this part of what is left.
+/// A session gets at most this fraction of the free memory.
 const PART: usize = 4;
 
-/// What the replies of all sessions may take together.
+/// The bound for the replies of all sessions, and its use.
 #[derive(Debug)]
 pub struct ReplyMemory {
     bytes: usize,
     taken: AtomicUsize,
 }
 
-/// A session's part; given back when dropped.
+/// The memory that a session has reserved. It is released on drop.
 #[derive(Debug)]
-pub struct Part {
+pub struct ReplyReservation {
     memory: Arc<ReplyMemory>,
     bytes: usize,
 }
 
-impl Drop for Part {
+impl Drop for ReplyReservation {
     fn drop(&mut self) {
         self.memory.taken.fetch_sub(self.bytes, Ordering::AcqRel);
     }
 }
 
-/// What a slot with replies of so many bytes takes.
+/// The bytes of a slot with replies of up to `reply` bytes.
 fn slot_bytes(reply: u32) -> usize {
     size_of::<Slot>() + reply as usize
 }
 
 impl ReplyMemory {
-    /// So many bytes.
+    /// With a bound of this many bytes.
     #[must_use]
     pub fn new(bytes: usize) -> Arc<ReplyMemory> {
         Arc::new(ReplyMemory { bytes, taken: AtomicUsize::new(0) })
     }
 
-    /// How many of `wanted` slots a session can have now whose replies are kept up to `reply` bytes; none when there is
-    /// no room for one.
+    /// The number of slots that a session can have now, out of `wanted`, if each keeps replies of up to
+    /// `reply` bytes. None if there is no room for one.
     #[must_use]
     pub fn slots(&self, wanted: u32, reply: u32) -> Option<u32> {
         let left = self.bytes.saturating_sub(self.taken.load(Ordering::Acquire));
@@ -56,13 +57,13 @@ impl ReplyMemory {
         Some(wanted.min(most.max(1)))
     }
 
-    /// Takes what so many slots need; none when it is not there any more.
+    /// Reserves the memory for this many slots. None if it is no longer free.
     #[must_use]
-    pub fn take(self: &Arc<Self>, slots: u32, reply: u32) -> Option<Part> {
+    pub fn take(self: &Arc<Self>, slots: u32, reply: u32) -> Option<ReplyReservation> {
         let bytes = slot_bytes(reply).saturating_mul(slots as usize);
         let fits = |taken: usize| taken.checked_add(bytes).filter(|sum| *sum <= self.bytes);
         self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).ok()?;
-        Some(Part { memory: Arc::clone(self), bytes })
+        Some(ReplyReservation { memory: Arc::clone(self), bytes })
     }
 }
 

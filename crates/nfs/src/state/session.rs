@@ -1,4 +1,4 @@
-//! Session: slots, and the connections that carry it (RFC 8881 2.10).
+//! A session: slots, and the connections that carry it (RFC 8881 2.10).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,40 +8,41 @@ use nfs_wire::types::SessionId;
 use parking_lot::Mutex;
 use wire::table::Keyed;
 
-use crate::state::back_channel::{self, Back};
-use crate::state::callback::{Caller, Calling};
+use crate::state::back_channel::{self, BackChannel};
+use crate::state::callback::{CallbackCredentials, CallbackParams};
 use crate::state::client::Client;
-use crate::state::reply_memory::Part;
+use crate::state::connection_handle::{ConnectionHandle, Mail};
+use crate::state::reply_memory::ReplyReservation;
 use crate::state::slot::Slot;
-use crate::state::way::{Mail, Way};
 
 /// One session.
 pub struct Session {
-    /// What the client calls it.
+    /// The session ID.
     pub id: SessionId,
-    /// Whose it is.
+    /// The client that it belongs to.
     pub client: Arc<Client>,
     /// Its slots.
     pub slots: Box<[Slot]>,
-    /// Bounds of the fore channel.
+    /// Limits of the fore channel.
     pub fore: ChannelAttrs,
-    /// Bounds of the back channel.
+    /// Limits of the back channel.
     pub back: ChannelAttrs,
-    /// Calls on the back channel.
-    pub calls: Back,
-    calling: Mutex<Calling>,
+    /// The slots of the back channel.
+    pub calls: BackChannel,
+    calling: Mutex<CallbackParams>,
     ended: AtomicBool,
     bound: Mutex<Vec<Bound>>,
-    /// Whether any of them carries callbacks: each SEQUENCE asks, and a lock would go from thread to thread.
+    /// Whether any of them carries callbacks. Each SEQUENCE reads this, and a lock would move between
+    /// threads.
     has_back: AtomicBool,
-    /// What its slots' replies may take, until it ends.
-    kept: Mutex<Option<Part>>,
+    /// The memory for the replies of its slots, until the session ends.
+    kept: Mutex<Option<ReplyReservation>>,
 }
 
 /// A connection that is bound to a session.
 pub struct Bound {
     /// The connection.
-    pub way: Arc<Way>,
+    pub connection: Arc<ConnectionHandle>,
     /// Whether it carries requests of the client.
     pub fore: bool,
     /// Whether it carries callbacks.
@@ -54,7 +55,7 @@ impl Keyed for Session {
     }
 }
 
-/// The place in the table that a session's id names.
+/// The key in the table of sessions that a session ID names.
 #[must_use]
 pub fn key_of(id: &SessionId) -> u64 {
     let mut key = [0; 8];
@@ -62,8 +63,8 @@ pub fn key_of(id: &SessionId) -> u64 {
     u64::from_be_bytes(key)
 }
 
-/// A new id of the session at a place in the table. Whoever knows the id of a session may use it and end it (RFC 8881 2.10.8.3),
-/// so half of it is known to its client alone.
+/// A new session ID for a key in the table. Anybody who knows the ID of a session may use it and end it (RFC
+/// 8881 2.10.8.3), so only its client knows half of the ID.
 #[must_use]
 pub fn id_of(key: u64) -> SessionId {
     let mut id = [0; 16];
@@ -80,8 +81,8 @@ impl Session {
         client: Arc<Client>,
         fore: ChannelAttrs,
         back: ChannelAttrs,
-        calling: Calling,
-        kept: Part,
+        calling: CallbackParams,
+        kept: ReplyReservation,
     ) -> Session {
         Session {
             id,
@@ -89,7 +90,7 @@ impl Session {
             slots: (0..fore.maxrequests).map(|_| Slot::default()).collect(),
             fore,
             back,
-            calls: Back::new(back.maxrequests),
+            calls: BackChannel::new(back.maxrequests),
             calling: Mutex::new(calling),
             ended: AtomicBool::new(false),
             bound: Mutex::default(),
@@ -98,16 +99,16 @@ impl Session {
         }
     }
 
-    /// How the client is called.
+    /// The parameters of its callbacks.
     #[must_use]
-    pub fn calling(&self) -> Calling {
+    pub fn calling(&self) -> CallbackParams {
         self.calling.lock().clone()
     }
 
-    /// Calls so from now on.
-    pub fn call_as(&self, program: u32, caller: Caller) {
+    /// Changes the parameters of its callbacks.
+    pub fn call_as(&self, program: u32, credentials: CallbackCredentials) {
         let mut calling = self.calling.lock();
-        (calling.program, calling.caller) = (program, caller);
+        (calling.program, calling.credentials) = (program, credentials);
     }
 
     /// Whether it was destroyed.
@@ -117,33 +118,33 @@ impl Session {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Ends it: its connections forget it.
+    /// Ends it. Its connections forget it.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Release);
-        // The slots themselves go as soon as its connections have heard of it.
+        // The slots themselves are freed once its connections have forgotten the session.
         let part = self.kept.lock().take();
         drop(part);
         let mut bound = self.bound.lock();
         for bound in bound.drain(..) {
-            bound.way.post(Mail::SessionGone { session: self.key() });
+            bound.connection.post(Mail::SessionGone { session: self.key() });
         }
         self.publish(&bound);
         drop(bound);
         back_channel::end(self);
     }
 
-    /// Binds a connection, or widens what it is bound for. True when it was not bound before.
+    /// Binds a connection, or extends what it is bound for. Returns true if it was not bound before.
     // RFC 8881 2.10.3.1
-    pub fn bind(&self, way: &Arc<Way>, fore: bool, back: bool) -> bool {
+    pub fn bind(&self, connection: &Arc<ConnectionHandle>, fore: bool, back: bool) -> bool {
         let mut bound = self.bound.lock();
-        let is_new = match bound.iter_mut().find(|known| Arc::ptr_eq(&known.way, way)) {
+        let is_new = match bound.iter_mut().find(|known| Arc::ptr_eq(&known.connection, connection)) {
             Some(known) => {
                 known.fore |= fore;
                 known.back |= back;
                 false
             }
             None => {
-                bound.push(Bound { way: Arc::clone(way), fore, back });
+                bound.push(Bound { connection: Arc::clone(connection), fore, back });
                 true
             }
         };
@@ -151,28 +152,33 @@ impl Session {
         is_new
     }
 
-    /// Brings up to date what is known of the connections without their lock, which is held.
+    /// Updates the values that are read without the lock. The credentials holds the lock.
     fn publish(&self, bound: &[Bound]) {
         self.has_back.store(bound.iter().any(|bound| bound.back), Ordering::Release);
     }
 
-    /// A connection is gone, or carries something else.
-    pub fn unbind(&self, way: &Arc<Way>) {
+    /// Unbinds a connection that is gone or carries another session.
+    pub fn unbind(&self, connection: &Arc<ConnectionHandle>) {
         let mut bound = self.bound.lock();
-        bound.retain(|known| !Arc::ptr_eq(&known.way, way));
+        bound.retain(|known| !Arc::ptr_eq(&known.connection, connection));
         self.publish(&bound);
     }
 
-    /// Whether a connection carries it at all.
+    /// Whether a connection is bound to it.
     #[must_use]
-    pub fn is_bound(&self, way: &Arc<Way>) -> bool {
-        self.bound.lock().iter().any(|known| Arc::ptr_eq(&known.way, way))
+    pub fn is_bound(&self, connection: &Arc<ConnectionHandle>) -> bool {
+        self.bound.lock().iter().any(|known| Arc::ptr_eq(&known.connection, connection))
     }
 
     /// The connections that carry callbacks.
     #[must_use]
-    pub fn back_ways(&self) -> Vec<Arc<Way>> {
-        self.bound.lock().iter().filter(|bound| bound.back).map(|bound| Arc::clone(&bound.way)).collect()
+    pub fn back_connections(&self) -> Vec<Arc<ConnectionHandle>> {
+        self.bound
+            .lock()
+            .iter()
+            .filter(|bound| bound.back)
+            .map(|bound| Arc::clone(&bound.connection))
+            .collect()
     }
 
     /// Whether a callback can be sent.
@@ -182,13 +188,17 @@ impl Session {
         self.has_back.load(Ordering::Acquire)
     }
 
-    /// Its connections and what each is bound for, for status.
+    /// Its connections, and whether each carries requests and callbacks, for status.
     #[must_use]
-    pub fn ways(&self) -> Vec<(Arc<Way>, bool, bool)> {
-        self.bound.lock().iter().map(|bound| (Arc::clone(&bound.way), bound.fore, bound.back)).collect()
+    pub fn connections(&self) -> Vec<(Arc<ConnectionHandle>, bool, bool)> {
+        self.bound
+            .lock()
+            .iter()
+            .map(|bound| (Arc::clone(&bound.connection), bound.fore, bound.back))
+            .collect()
     }
 
-    /// Slots in which a request is being done.
+    /// Number of slots in which a request runs.
     #[must_use]
     pub fn busy_slots(&self) -> usize {
         self.slots.iter().filter(|slot| slot.is_busy()).count()

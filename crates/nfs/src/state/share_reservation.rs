@@ -1,20 +1,21 @@
-//! Share reservations: what an open of a client is for, and what others may not do, as the engine has it (RFC 8881 9.7).
+//! Share reservations (RFC 8881 9.7) in the engine's terms: the rights of an open, and the access that it
+//! denies.
 
 use nfs_wire::NfsStat;
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
 use share::Deny;
 use volume::security::Rights;
 
-/// What an open is for, and what it denies to others.
+/// The access of an open, and the access that it denies to others.
 #[derive(Debug, Clone, Copy)]
 pub struct Reservation {
-    /// What for.
+    /// The access that it allows.
     pub access: ShareAccess,
-    /// What others may not do.
+    /// The access that it denies to others.
     pub deny: ShareDeny,
 }
 
-/// The rights of the engine that an open for this has. Whoever may write anywhere may write behind the end.
+/// The engine's rights for an access. WRITE_DATA includes writing after the end of the file.
 // RFC 8881 6.2.1.3.1 (WRITE_DATA)
 #[must_use]
 pub fn rights(access: ShareAccess) -> Rights {
@@ -28,8 +29,8 @@ pub fn rights(access: ShareAccess) -> Rights {
     out
 }
 
-/// What an open that narrows to an access keeps of its rights. Whoever reads a file in order to run it has EXECUTE in place of
-/// READ_DATA.
+/// The rights that remain if an open is narrowed to an access. An open that reads a file in order to run it
+/// has EXECUTE instead of READ_DATA.
 // RFC 8881 6.2.1.3.1
 #[must_use]
 pub fn narrowed(granted: Rights, access: ShareAccess) -> Rights {
@@ -37,10 +38,10 @@ pub fn narrowed(granted: Rights, access: ShareAccess) -> Rights {
     granted & (rights(access) | runs)
 }
 
-/// What an open that denies this denies in the engine.
+/// The engine's denial for a share deny value.
 ///
 /// # Errors
-/// NFS4ERR_INVAL for anything else.
+/// NFS4ERR_INVAL for any other value.
 pub fn denial(deny: ShareDeny) -> Result<Deny, NfsStat> {
     if !ShareDeny::BOTH.contains(deny) {
         return Err(NfsStat::Inval);

@@ -1,62 +1,64 @@
-//! A slot of a session: the place where each request is done exactly once (RFC 8881 2.10.6).
+//! A slot of a session, which executes each request exactly once (RFC 8881 2.10.6).
 //!
-//! The number of a request says whether it is new, a retry of the last one, or neither. A retry is answered with what
-//! was answered before, on whatever connection it comes, and never done again.
+//! The sequence ID of a request says whether it is new, a retry of the last one, or neither. A retry gets the
+//! stored reply, whatever connection it comes on, and is never executed again.
 
 use parking_lot::Mutex;
 
 use nfs_wire::NfsStat;
 
-/// Bytes at the beginning of a request that tell it from another one.
+/// Bytes at the beginning of a request that go into its fingerprint.
 const MARKED: usize = 512;
-/// Where SEQUENCE, in front of everything, says which slots are used just now. Linux says what is so when it sends a
-/// request again, not what it said before.
+/// The position of the field sa_highest_slotid in SEQUENCE, which comes before everything else. Linux fills
+/// in the present value when it sends a request again, not the earlier one.
 const HIGHEST_SLOT: std::ops::Range<usize> = 28..32;
-/// Replies from this size on are not kept in the slot's own buffer for the next one.
+/// The slot frees its reply buffer if a reply needed this many bytes or more.
 const KEPT_CAPACITY: usize = 4096;
 
-/// What was answered to the last request of a slot.
+/// The reply to the last request of a slot.
 #[derive(Debug, Default)]
-enum Answer {
-    /// There was none yet.
+enum StoredReply {
+    /// There was no request yet.
     #[default]
     Nothing,
-    /// It is kept: everything behind the RPC header.
+    /// The reply is kept: everything after the RPC header.
     Kept,
-    /// The client did not want it kept, or it was SEQUENCE alone.
+    /// The reply is not kept: the client did not ask for it, or the request was SEQUENCE alone.
     NotKept,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SlotContents {
     sequence: u32,
     busy: bool,
-    answer: Answer,
+    answer: StoredReply,
     reply: Vec<u8>,
     mark: u64,
 }
 
-/// One slot. On a cache line of its own: its neighbours serve requests of other connections, on other threads.
+/// One slot. It has a cache line of its own, since its neighbours serve requests of other connections on
+/// other threads.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub struct Slot(Mutex<State>);
+pub struct Slot(Mutex<SlotContents>);
 
-/// What to do with a request.
+/// The outcome of [`Slot::admit`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Admitted {
-    /// It is new: do it, then [`Slot::finish`].
+    /// The request is new: execute it, then call [`Slot::finish`].
     New,
-    /// It was done: answer with this.
+    /// The request was executed: send this reply again.
     Retry(Vec<u8>),
-    /// It was done, and the answer was not to be kept.
+    /// The request was executed, and its reply was not kept.
     Uncached,
 }
 
 impl Slot {
-    /// Looks at a request.
+    /// Checks the sequence ID of a request.
     ///
     /// # Errors
-    /// NFS4ERR_SEQ_MISORDERED, NFS4ERR_SEQ_FALSE_RETRY; NFS4ERR_DELAY for a retry of what is being done.
+    /// NFS4ERR_SEQ_MISORDERED, NFS4ERR_SEQ_FALSE_RETRY; NFS4ERR_DELAY for a retry of a request that still
+    /// runs.
     // RFC 8881 2.10.6.1
     pub fn admit(&self, sequence: u32, mark: u64) -> Result<Admitted, NfsStat> {
         let mut state = self.0.lock();
@@ -64,7 +66,7 @@ impl Slot {
             (state.sequence, state.busy, state.mark) = (sequence, true, mark);
             return Ok(Admitted::New);
         }
-        if sequence != state.sequence || (matches!(state.answer, Answer::Nothing) && !state.busy) {
+        if sequence != state.sequence || (matches!(state.answer, StoredReply::Nothing) && !state.busy) {
             return Err(NfsStat::SeqMisordered);
         }
         // RFC 8881 2.10.6.1.3.1
@@ -73,12 +75,12 @@ impl Slot {
         }
         match state.answer {
             _ if state.busy => Err(NfsStat::Delay),
-            Answer::Kept => Ok(Admitted::Retry(state.reply.clone())),
-            Answer::NotKept | Answer::Nothing => Ok(Admitted::Uncached),
+            StoredReply::Kept => Ok(Admitted::Retry(state.reply.clone())),
+            StoredReply::NotKept | StoredReply::Nothing => Ok(Admitted::Uncached),
         }
     }
 
-    /// A new request is done; `reply` is kept when there is one.
+    /// Ends a new request. The slot keeps `reply` if there is one.
     pub fn finish(&self, reply: Option<&[u8]>) {
         let mut state = self.0.lock();
         state.busy = false;
@@ -89,27 +91,27 @@ impl Slot {
         state.answer = match reply {
             Some(reply) => {
                 state.reply.extend_from_slice(reply);
-                Answer::Kept
+                StoredReply::Kept
             }
-            None => Answer::NotKept,
+            None => StoredReply::NotKept,
         };
     }
 
-    /// Whether a request is being done.
+    /// Whether a request runs in the slot.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.0.lock().busy
     }
 
-    /// Whether it was ever used.
+    /// Whether the slot was ever used.
     #[must_use]
     pub fn was_used(&self) -> bool {
         let state = self.0.lock();
-        state.busy || !matches!(state.answer, Answer::Nothing)
+        state.busy || !matches!(state.answer, StoredReply::Nothing)
     }
 }
 
-/// A number that differs, most likely, between two requests that are not the same.
+/// A fingerprint. It very likely differs between two different requests.
 // RFC 8881 2.10.6.1.3.1
 #[must_use]
 pub fn mark(request: &[u8], who: u64) -> u64 {
@@ -149,8 +151,11 @@ mod tests {
 
     #[test]
     fn numbers_go_round() {
-        let slot =
-            Slot(Mutex::new(State { sequence: u32::MAX, answer: Answer::NotKept, ..State::default() }));
+        let slot = Slot(Mutex::new(SlotContents {
+            sequence: u32::MAX,
+            answer: StoredReply::NotKept,
+            ..SlotContents::default()
+        }));
         assert_eq!(slot.admit(0, 1), Ok(Admitted::New));
     }
 

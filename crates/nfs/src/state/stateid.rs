@@ -1,4 +1,4 @@
-//! State: what a stateid stands for, an open or the locks of an owner in it (RFC 8881 8.2).
+//! The state behind a stateid: an open, the locks of an owner, or a delegation (RFC 8881 8.2).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -16,26 +16,27 @@ use crate::state::delegation::DelegationState;
 use crate::state::filehandle::Handle;
 use crate::state::open::{Holding, OpenState};
 
-/// One state.
-pub struct State {
+/// The state that one stateid names.
+pub struct LockingState {
     key: u64,
     /// The client ID of its client.
     pub client: u64,
-    /// Of which export.
+    /// Its export.
     pub export: Arc<Export>,
-    /// Of which file.
+    /// Its file.
     pub handle: Handle,
     /// The file within its volume.
     pub node: NodeId,
     seqid: AtomicU32,
-    kind: Kind,
-    /// Its part of the memory for clients.
+    kind: StateKind,
+    /// Its charge on the memory for clients.
     _charge: Charge,
 }
 
-/// Bytes of a state without the names of its owner.
+/// Bytes of a state without the name of its owner.
 const STATE_BYTES: usize = 1024;
-/// The state, the table of its client by owner, and that of owners by number each have the name.
+/// Copies of the owner's name: in the state, in its client's table by owner, and in the table of owners by
+/// number.
 const OWNER_COPIES: usize = 3;
 
 /// Bytes of a state whose owner has this name.
@@ -44,7 +45,7 @@ pub fn state_bytes(owner: &[u8]) -> usize {
     STATE_BYTES + OWNER_COPIES * owner.len()
 }
 
-enum Kind {
+enum StateKind {
     Open(Arc<OpenState>),
     Locks(LockState),
     Delegation(DelegationState),
@@ -54,25 +55,25 @@ enum Kind {
 pub struct LockState {
     /// The lock-owner, as the client calls it.
     pub owner: Box<[u8]>,
-    /// The same for the engine.
+    /// The lock-owner as the engine names it.
     pub number: LockOwner,
-    /// The open they were taken through.
-    pub open: Arc<State>,
+    /// The open through which the locks were taken.
+    pub open: Arc<LockingState>,
     opened: Arc<OpenState>,
-    /// Held while ranges are taken and while it is freed, so that none is taken under what is freed at that moment; true
-    /// once it is freed.
+    /// Locked while ranges are taken and while the state is freed. No range can then be taken under a state
+    /// that is being freed. True once it is freed.
     pub freed: Mutex<bool>,
 }
 
-impl Keyed for State {
+impl Keyed for LockingState {
     fn key(&self) -> u64 {
         self.key
     }
 }
 
-/// Whose state: an owner of the client, and a file of an export.
+/// The owner and the file that a state belongs to.
 #[derive(Debug, Clone, Copy)]
-pub struct Of<'a> {
+pub struct OwnerOnFile<'a> {
     /// The owner, as the client calls it.
     pub owner: &'a [u8],
     /// The export.
@@ -81,94 +82,105 @@ pub struct Of<'a> {
     pub node: NodeId,
 }
 
-/// Where a new state belongs.
-pub struct Place {
-    /// Its key in the table.
+/// The arguments that all kinds of a new state have in common.
+pub struct NewState {
+    /// Its key in the table of states.
     pub key: u64,
-    /// Whose it is.
+    /// The client ID of its client.
     pub client: u64,
-    /// Of which export.
+    /// Its export.
     pub export: Arc<Export>,
-    /// Of which file.
+    /// Its file.
     pub handle: Handle,
     /// The file within its volume.
     pub node: NodeId,
 }
 
-impl State {
-    fn new(place: Place, kind: Kind) -> State {
-        let Place { key, client, export, handle, node } = place;
+impl LockingState {
+    fn new(place: NewState, kind: StateKind) -> LockingState {
+        let NewState { key, client, export, handle, node } = place;
         let (payer, owner): (_, &[u8]) = match &kind {
-            Kind::Open(open) => (open.holding.load().open.payer(), &open.owner),
-            Kind::Locks(locks) => (locks.opened.holding.load().open.payer(), &locks.owner),
-            Kind::Delegation(delegation) => (delegation.holding.load().open.payer(), &[]),
+            StateKind::Open(open) => (open.holding.load().open.payer(), &open.owner),
+            StateKind::Locks(locks) => (locks.opened.holding.load().open.payer(), &locks.owner),
+            StateKind::Delegation(delegation) => (delegation.holding.load().open.payer(), &[]),
         };
         let charge = export.engine.client_memory().charge(payer, state_bytes(owner));
-        State { key, client, export, handle, node, seqid: AtomicU32::new(1), kind, _charge: charge }
+        LockingState { key, client, export, handle, node, seqid: AtomicU32::new(1), kind, _charge: charge }
     }
 
     /// A new open.
     #[must_use]
-    pub fn open(place: Place, owner: &[u8], holding: Holding) -> State {
-        State::new(place, Kind::Open(Arc::new(OpenState::new(owner, holding))))
+    pub fn open(place: NewState, owner: &[u8], holding: Holding) -> LockingState {
+        LockingState::new(place, StateKind::Open(Arc::new(OpenState::new(owner, holding))))
     }
 
-    /// The first lock of an owner through an open; none when `open` is something else.
+    /// The first lock of an owner through an open. None if `open` is not an open.
     #[must_use]
-    pub fn first_lock(place: Place, owner: &[u8], number: LockOwner, open: Arc<State>) -> Option<State> {
-        let Kind::Open(opened) = &open.kind else { return None };
+    pub fn first_lock(
+        place: NewState,
+        owner: &[u8],
+        number: LockOwner,
+        open: Arc<LockingState>,
+    ) -> Option<LockingState> {
+        let StateKind::Open(opened) = &open.kind else { return None };
         let opened = Arc::clone(opened);
-        Some(State::new(
+        Some(LockingState::new(
             place,
-            Kind::Locks(LockState { owner: owner.into(), number, open, opened, freed: Mutex::new(false) }),
+            StateKind::Locks(LockState {
+                owner: owner.into(),
+                number,
+                open,
+                opened,
+                freed: Mutex::new(false),
+            }),
         ))
     }
 
-    /// A new delegation of a client that counts in `revoked` how many were taken away from it.
+    /// A new delegation. `revoked` counts the revoked delegations of its client.
     #[must_use]
-    pub fn delegated(place: Place, revoked: &Arc<AtomicU64>, holding: Holding) -> State {
-        State::new(place, Kind::Delegation(DelegationState::new(revoked, holding)))
+    pub fn delegated(place: NewState, revoked: &Arc<AtomicU64>, holding: Holding) -> LockingState {
+        LockingState::new(place, StateKind::Delegation(DelegationState::new(revoked, holding)))
     }
 
-    /// When it is a delegation.
+    /// The delegation, if it is one.
     #[must_use]
     pub fn delegation(&self) -> Option<&DelegationState> {
         match &self.kind {
-            Kind::Delegation(delegation) => Some(delegation),
-            Kind::Open(_) | Kind::Locks(_) => None,
+            StateKind::Delegation(delegation) => Some(delegation),
+            StateKind::Open(_) | StateKind::Locks(_) => None,
         }
     }
 
-    /// When it is an open.
+    /// The open, if it is one.
     #[must_use]
     pub fn opened(&self) -> Option<&OpenState> {
         match &self.kind {
-            Kind::Open(open) => Some(open),
-            Kind::Locks(_) | Kind::Delegation(_) => None,
+            StateKind::Open(open) => Some(open),
+            StateKind::Locks(_) | StateKind::Delegation(_) => None,
         }
     }
 
-    /// When it is the locks of an owner.
+    /// The locks of an owner, if it is those.
     #[must_use]
     pub fn locks(&self) -> Option<&LockState> {
         match &self.kind {
-            Kind::Locks(locks) => Some(locks),
-            Kind::Open(_) | Kind::Delegation(_) => None,
+            StateKind::Locks(locks) => Some(locks),
+            StateKind::Open(_) | StateKind::Delegation(_) => None,
         }
     }
 
-    /// What the open behind it holds.
+    /// The engine's open behind the state.
     #[inline]
     #[must_use]
     pub fn holding(&self) -> arc_swap::Guard<Arc<Holding>> {
         match &self.kind {
-            Kind::Open(open) => open.holding.load(),
-            Kind::Locks(locks) => locks.opened.holding.load(),
-            Kind::Delegation(delegation) => delegation.holding.load(),
+            StateKind::Open(open) => open.holding.load(),
+            StateKind::Locks(locks) => locks.opened.holding.load(),
+            StateKind::Delegation(delegation) => delegation.holding.load(),
         }
     }
 
-    /// Its stateid now.
+    /// Its current stateid.
     #[must_use]
     pub fn id(&self, instance: u64) -> StateId {
         StateId { seqid: self.seqid.load(Ordering::Acquire), other: other_of(instance, self.key) }
@@ -186,7 +198,7 @@ impl State {
         StateId { seqid, other: other_of(instance, self.key) }
     }
 
-    /// Whether a stateid's seqid may be used now.
+    /// Checks that the seqid of a stateid may be used now.
     ///
     /// # Errors
     /// NFS4ERR_OLD_STATEID, NFS4ERR_BAD_STATEID.
@@ -203,7 +215,7 @@ impl State {
     }
 }
 
-/// The part of a stateid that names the state: which run of the server, and the key in its table.
+/// The `other` part of a stateid: the instance of the server, and the key in its table of states.
 #[must_use]
 pub fn other_of(instance: u64, key: u64) -> [u8; 12] {
     let mut other = [0; 12];
@@ -212,7 +224,7 @@ pub fn other_of(instance: u64, key: u64) -> [u8; 12] {
     other
 }
 
-/// The key that a stateid names, if it is of this run of the server.
+/// The key that a stateid names, if it is of this instance of the server.
 #[inline]
 #[must_use]
 pub fn key_of(instance: u64, other: &[u8; 12]) -> Option<u64> {
@@ -220,7 +232,7 @@ pub fn key_of(instance: u64, other: &[u8; 12]) -> Option<u64> {
     (*run == run_of(instance)).then(|| key.try_into().map(u64::from_be_bytes).ok())?
 }
 
-/// Four bytes of the instance, never those that special stateids begin with.
+/// Four bytes of the instance. They never equal the beginning of a special stateid.
 fn run_of(instance: u64) -> [u8; 4] {
     let run = (instance as u32) & 0x7fff_ffff | 1;
     run.to_be_bytes()

@@ -14,7 +14,7 @@ use nfs_wire::op::filehandle::{GetResOk, PutArgs};
 use nfs_wire::op::open::{self, Claim, CreateHow, OpenHow, ShareDeny};
 use nfs_wire::op::write::ResOk as WriteResOk;
 use nfs_wire::op::{Args, close, names, readdir};
-use nfs_wire::types::{FileHandle, FileType, Identity, Owner, StableHow, StateId};
+use nfs_wire::types::{FileHandle, FileType, Identity, StableHow, StateId, StateOwner};
 use nfs_wire::{NfsStat, op};
 
 use super::answer::{Answer, Results, result_of};
@@ -288,7 +288,7 @@ impl Directory {
             seqid: 0,
             share_access: how.access(self.client.responder.is_some()),
             share_deny: ShareDeny::empty(),
-            owner: Owner { clientid: 0, owner: Identity(owner) },
+            owner: StateOwner { clientid: 0, owner: Identity(owner) },
             openhow,
             claim: Claim::Null(name.as_bytes()),
         })

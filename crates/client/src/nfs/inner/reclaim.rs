@@ -11,7 +11,7 @@ use nfs_wire::op::destroy::ReclaimCompleteArgs;
 use nfs_wire::op::filehandle::PutArgs;
 use nfs_wire::op::open::{self, Claim, DelegationType, OpenHow, ShareDeny};
 use nfs_wire::op::{Args, OpNum, close};
-use nfs_wire::types::{FileHandle, Identity, Owner, StateId};
+use nfs_wire::types::{FileHandle, Identity, StateId, StateOwner};
 
 use super::Inner;
 use crate::Error;
@@ -81,7 +81,7 @@ impl Inner {
             seqid: 0,
             share_access: open.how.access(false),
             share_deny: ShareDeny::empty(),
-            owner: Owner { clientid: 0, owner: Identity(&owner) },
+            owner: StateOwner { clientid: 0, owner: Identity(&owner) },
             openhow: OpenHow::NoCreate,
             claim: Claim::Previous(DelegationType::None),
         };

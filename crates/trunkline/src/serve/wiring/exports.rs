@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use nfs::connection::service::{Endpoints, Nfs};
+use nfs::connection::service::{Endpoints, NfsService};
 
 use crate::config::endpoints::Owner;
 use crate::config::values::Network;
@@ -67,7 +67,7 @@ impl Servers {
     /// All of them behind one transport.
     pub fn service(&self) -> Endpoints {
         let routes = self.list.iter().flat_map(|(endpoint, server)| {
-            endpoint.addresses.iter().map(|address| (*address, Nfs(Arc::clone(server))))
+            endpoint.addresses.iter().map(|address| (*address, NfsService(Arc::clone(server))))
         });
         Endpoints::new(routes.collect())
     }

@@ -65,7 +65,7 @@ pub struct Pacing {
 /// The thread that releases who is held; there when anything is limited.
 #[derive(Default)]
 struct Rings {
-    thread: OnceLock<net::Alarm>,
+    thread: OnceLock<net::TimerThread>,
 }
 
 impl Alarm for Rings {
@@ -87,7 +87,7 @@ impl Pacing {
         }
         let pacing: Weak<Pacing> = Arc::downgrade(self);
         let ring = move |now| pacing.upgrade().and_then(|pacing| pacing.release(now));
-        let thread = net::Alarm::start(ring).map_err(|e| format!("no thread for limits: {e}"))?;
+        let thread = net::TimerThread::start(ring).map_err(|e| format!("no thread for limits: {e}"))?;
         // Somebody else may have been first; then theirs is used and ours ends.
         let _ = self.alarm.thread.set(thread);
         Ok(())

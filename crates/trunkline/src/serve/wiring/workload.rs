@@ -118,7 +118,7 @@ fn of_nfs(server: &nfs::Server, caching: &Caching) -> Vec<ClientWork> {
     }
     let clients = server.clients.all();
     let known = clients.iter().map(|client| {
-        let ways = client.ways();
+        let ways = client.connections();
         Known {
             client: ways
                 .first()

@@ -1,8 +1,8 @@
-//! The roll: who is a client, in a journal that outlives the process, so that they are known again after a restart
-//! (RFC 8881 8.4.2.1).
+//! The client records: a journal of all clients that outlives the process, so that the server recognises them
+//! after a restart (RFC 8881 8.4.2.1).
 //!
-//! A client is entered when it makes its first session, before that is answered, and struck off when it is gone. Both are
-//! rare, and both are on stable storage before anybody relies on them.
+//! A client is added when it creates its first session, before the reply. It is removed when it ends. Both
+//! are rare, and both are on stable storage before anybody relies on them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -12,20 +12,20 @@ use share::ClientKey;
 use volume::journal::Journal;
 use wire::Shrink;
 
-use crate::state::record::{ClientRecord, Known, VERSION};
+use crate::state::record::{ClientRecord, RecordedIdentity, VERSION};
 
-/// The journal is not written anew before it has so many bytes.
+/// The journal is not compacted below this many bytes.
 const SMALLEST_COMPACTED: u64 = 64 * 1024;
-/// Bytes of journal for each client above which it is written anew.
+/// The journal is compacted above this many bytes for each client.
 const WASTE: u64 = 1024;
 
-/// Why the roll cannot be read.
+/// The reason why the client records cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// It was written by another version.
+    /// Another version of the program wrote them.
     #[error("its records are of version {0}, this program knows {VERSION}")]
     Version(u32),
-    /// A record means nothing.
+    /// A record cannot be decoded.
     #[error("record {0} cannot be read")]
     Broken(usize),
     /// The host refused to write.
@@ -33,47 +33,47 @@ pub enum Unreadable {
     Host(#[from] volume::Failure),
 }
 
-/// Who was there before the restart.
+/// The clients from before the restart.
 #[derive(Debug, Default)]
-pub struct Before {
+pub struct PreviousClients {
     /// The clients.
-    pub clients: Vec<Known>,
-    /// The host has begun anew too, so that the end of what was recorded of opens may be lost.
+    pub clients: Vec<RecordedIdentity>,
+    /// Whether the host has restarted too. The last records of opens may be lost then.
     pub is_host_new: bool,
 }
 
-/// The roll.
+/// The journal and the clients in it.
 #[derive(Default)]
-pub struct Roll {
+pub struct ClientRecords {
     journal: OnceLock<Arc<dyn Journal>>,
-    kept: Mutex<Kept>,
+    kept: Mutex<RecordedClients>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct RecordedClients {
     boot: Box<[u8]>,
-    clients: HashMap<ClientKey, Known>,
+    clients: HashMap<ClientKey, RecordedIdentity>,
 }
 
-impl Kept {
+impl RecordedClients {
     fn snapshot(&self) -> Vec<Vec<u8>> {
         let head = ClientRecord::Head { version: VERSION, boot: self.boot.clone() };
-        let clients = self.clients.values().map(|known| ClientRecord::Known(known.clone()));
+        let clients = self.clients.values().map(|known| ClientRecord::Confirmed(known.clone()));
         std::iter::once(head).chain(clients).map(|record| record.encode()).collect()
     }
 }
 
-impl Roll {
-    /// Goes on with what `journal` has, which is `records`. `boot` tells this time that the host runs from any other.
+impl ClientRecords {
+    /// Continues a journal that holds `records`. `boot` identifies the present boot of the host.
     ///
     /// # Errors
-    /// [`Unreadable`]; nothing was changed.
+    /// [`Unreadable`]. Nothing was changed then.
     pub fn begin(
         &self,
         journal: Arc<dyn Journal>,
         records: &[Vec<u8>],
         boot: &[u8],
-    ) -> Result<Before, Unreadable> {
+    ) -> Result<PreviousClients, Unreadable> {
         let mut was = None;
         let mut clients = HashMap::new();
         for (at, bytes) in records.iter().enumerate() {
@@ -81,37 +81,37 @@ impl Roll {
                 ClientRecord::Head { version: VERSION, boot } if at == 0 => was = Some(boot),
                 ClientRecord::Head { version, .. } => return Err(Unreadable::Version(version)),
                 _ if at == 0 => return Err(Unreadable::Broken(0)),
-                ClientRecord::Known(known) => drop(clients.insert(known.key, known)),
+                ClientRecord::Confirmed(known) => drop(clients.insert(known.key, known)),
                 ClientRecord::Gone(key) => drop(clients.remove(&key)),
             }
         }
-        let before = Before {
+        let before = PreviousClients {
             clients: clients.values().cloned().collect(),
             is_host_new: was.is_some_and(|was| *was != *boot),
         };
         let mut kept = self.kept.lock();
-        *kept = Kept { boot: boot.into(), clients };
+        *kept = RecordedClients { boot: boot.into(), clients };
         journal.replace(&mut kept.snapshot().into_iter())?;
         let _ = self.journal.set(journal);
         Ok(before)
     }
 
-    /// Whether clients are kept at all.
+    /// Whether clients are recorded at all.
     #[must_use]
-    pub fn is_kept(&self) -> bool {
+    pub fn is_recording(&self) -> bool {
         self.journal.get().is_some()
     }
 
-    /// Enters a client; it is on stable storage when this returns. May block.
-    pub fn enter(&self, known: Known) {
-        let record = ClientRecord::Known(known.clone());
+    /// Adds a client. The record is on stable storage when this returns. May block.
+    pub fn add(&self, known: RecordedIdentity) {
+        let record = ClientRecord::Confirmed(known.clone());
         if self.kept.lock().clients.insert(known.key, known.clone()).as_ref() != Some(&known) {
             self.write(&[record]);
         }
     }
 
-    /// Strikes clients off. May block, once for all of them.
-    pub fn strike(&self, keys: &[ClientKey]) {
+    /// Removes clients. May block, once for all of them.
+    pub fn remove(&self, keys: &[ClientKey]) {
         let mut kept = self.kept.lock();
         let known = keys.iter().filter(|key| kept.clients.remove(key).is_some());
         let gone: Vec<_> = known.map(|key| ClientRecord::Gone(*key)).collect();
@@ -129,7 +129,7 @@ impl Roll {
         let kept = self.kept.lock();
         let live = WASTE * kept.clients.len() as u64;
         let written = match written {
-            // What cannot be appended is in what is written anew.
+            // The new journal holds the records that could not be appended.
             Err(_) => journal.replace(&mut kept.snapshot().into_iter()),
             Ok(()) if journal.size() > SMALLEST_COMPACTED.max(live) => {
                 journal.replace(&mut kept.snapshot().into_iter())
@@ -137,7 +137,10 @@ impl Roll {
             Ok(()) => Ok(()),
         };
         if let Err(why) = written {
-            tracing::warn!(%why, "a client could not be recorded; after a restart it cannot take up what it had");
+            tracing::warn!(
+                %why,
+                "a client could not be recorded; after a restart it cannot take up what it had"
+            );
         }
     }
 }
@@ -147,32 +150,32 @@ mod tests {
     use volume::journal::MemoryJournal;
 
     use super::*;
-    use crate::state::who::Principal;
+    use crate::state::credentials::Principal;
 
-    fn known(key: u128) -> Known {
+    fn known(key: u128) -> RecordedIdentity {
         let principal = Principal::of(1, 0, Box::from(*b"host"));
         let owner = key.to_le_bytes().into();
-        Known { key: ClientKey(key), owner, verifier: [1; 8], principal }
+        RecordedIdentity { key: ClientKey(key), owner, verifier: [1; 8], principal }
     }
 
-    fn begin(journal: &Arc<MemoryJournal>, boot: &[u8]) -> (Roll, Before) {
-        let roll = Roll::default();
-        let before = roll.begin(journal.clone(), &journal.records(), boot).unwrap();
-        (roll, before)
+    fn begin(journal: &Arc<MemoryJournal>, boot: &[u8]) -> (ClientRecords, PreviousClients) {
+        let client_records = ClientRecords::default();
+        let before = client_records.begin(journal.clone(), &journal.records(), boot).unwrap();
+        (client_records, before)
     }
 
     #[test]
     fn who_was_there_is_there_again_and_who_is_struck_off_is_not() {
         let journal = Arc::new(MemoryJournal::default());
-        let (roll, before) = begin(&journal, b"a");
+        let (client_records, before) = begin(&journal, b"a");
         assert!(before.clients.is_empty() && !before.is_host_new);
-        roll.enter(known(1));
-        roll.enter(known(2));
+        client_records.add(known(1));
+        client_records.add(known(2));
         let records = journal.records().len();
-        roll.enter(known(2));
+        client_records.add(known(2));
         assert_eq!(journal.records().len(), records, "it was there");
-        roll.strike(&[ClientKey(1)]);
-        roll.strike(&[ClientKey(7)]);
+        client_records.remove(&[ClientKey(1)]);
+        client_records.remove(&[ClientKey(7)]);
         let (_, before) = begin(&journal, b"a");
         assert_eq!((before.clients, before.is_host_new), (vec![known(2)], false));
         let (_, before) = begin(&journal, b"b");
@@ -182,14 +185,14 @@ mod tests {
     #[test]
     fn it_stays_small_and_says_what_it_cannot_read() {
         let journal = Arc::new(MemoryJournal::default());
-        let (roll, _) = begin(&journal, b"a");
+        let (client_records, _) = begin(&journal, b"a");
         for round in 0..3000 {
-            roll.enter(known(round));
-            roll.strike(&[ClientKey(round)]);
+            client_records.add(known(round));
+            client_records.remove(&[ClientKey(round)]);
         }
         assert!(journal.size() < 2 * SMALLEST_COMPACTED, "{} bytes", journal.size());
         let other = ClientRecord::Head { version: 9, boot: Box::default() }.encode();
-        let read = |records: &[Vec<u8>]| Roll::default().begin(journal.clone(), records, b"a");
+        let read = |records: &[Vec<u8>]| ClientRecords::default().begin(journal.clone(), records, b"a");
         assert!(matches!(read(&[other]), Err(Unreadable::Version(9))));
         assert!(matches!(read(&[vec![9]]), Err(Unreadable::Broken(0))));
         assert!(matches!(read(&[ClientRecord::Gone(ClientKey(1)).encode()]), Err(Unreadable::Broken(0))));

@@ -1,25 +1,25 @@
-//! The way of a COMPOUND: its operations one after the other.
+//! Runs the operations of a COMPOUND, one after the other. Start with [`Run::dispatch`].
 
 use nfs_wire::NfsStat;
 use nfs_wire::compound::Operations;
 use nfs_wire::op::{Args, OpNum};
 
-use super::{Flow, Run, Stop};
+use super::{CompoundProgress, Run, Stop};
 use crate::op;
 
 impl Run {
-    /// Does operations until they end, one fails, or one must wait for the device.
-    pub fn go<'a>(&mut self, mut operations: Operations<'a, Args<'a>>) -> Flow {
+    /// Runs operations until all are done, one fails, or one must wait.
+    pub fn dispatch<'a>(&mut self, mut operations: Operations<'a, Args<'a>>) -> CompoundProgress {
         loop {
             let (position, left, from) = (operations.position(), operations.left(), self.writer.len());
             let args = match operations.next() {
-                None => return Flow::Done,
+                None => return CompoundProgress::Done,
                 Some(Ok(Args::Illegal(_))) => {
-                    // Wherever it stands (RFC 8881 15.1.3.4).
+                    // At any position (RFC 8881 15.1.3.4).
                     self.status = NfsStat::OpIllegal;
                     self.writer.put_illegal();
                     self.note(OpNum::Unknown(0), None, 0, self.writer.len() - from);
-                    return Flow::Done;
+                    return CompoundProgress::Done;
                 }
                 Some(Ok(args)) => args,
                 Some(Err(bad)) => {
@@ -27,7 +27,7 @@ impl Run {
                     self.status = NfsStat::BadXdr;
                     self.writer.put_status(bad.number, NfsStat::BadXdr);
                     self.note(OpNum::new(bad.number), None, 0, self.writer.len() - from);
-                    return Flow::Done;
+                    return CompoundProgress::Done;
                 }
             };
             self.is_last = left == 1;
@@ -36,20 +36,20 @@ impl Run {
             }
             let mark = self.writer.mark();
             let number = args.number();
-            self.doing = Some((mark, number));
+            self.current_op = Some((mark, number));
             let done = self.check_place(number).map_err(Stop::Fail);
-            let done = done.and_then(|()| self.pace_metadata(number)).and_then(|()| op::run(self, &args));
+            let done = done.and_then(|()| self.throttle_metadata(number)).and_then(|()| op::run(self, &args));
             match done {
-                Ok(()) if self.replay.is_some() => return Flow::Done,
+                Ok(()) if self.replay.is_some() => return CompoundProgress::Done,
                 Ok(()) => {}
                 Err(stop @ (Stop::Work | Stop::Hold)) => {
                     self.writer.truncate(mark);
                     return match stop {
-                        Stop::Hold => Flow::Hold { position, left },
-                        _ => Flow::Work { position, left },
+                        Stop::Hold => CompoundProgress::Hold { position, left },
+                        _ => CompoundProgress::Work { position, left },
                     };
                 }
-                Err(Stop::Told(status)) => self.status = status,
+                Err(Stop::Written(status)) => self.status = status,
                 Err(Stop::Fail(status)) => {
                     self.writer.truncate(mark);
                     self.writer.put_status(number, status);
@@ -64,16 +64,16 @@ impl Run {
             self.note(number, Some(&args), operations.position() - position, self.writer.len() - from);
             if !self.status.is_ok() {
                 tracing::debug!(operation = ?number, status = ?self.status, "a COMPOUND ended early");
-                return Flow::Done;
+                return CompoundProgress::Done;
             }
-            self.pacing.operation_done();
-            if self.pacing.is_held() {
-                return Flow::Hold { position: operations.position(), left: operations.left() };
+            self.throttle.operation_done();
+            if self.throttle.is_waiting() {
+                return CompoundProgress::Hold { position: operations.position(), left: operations.left() };
             }
         }
     }
 
-    /// Whether an operation may stand where it does.
+    /// Checks that an operation is allowed at its position in the COMPOUND.
     // RFC 8881 2.6.3.1.1.1, 18.46.3
     fn check_place(&self, number: OpNum) -> Result<(), NfsStat> {
         let is_first = self.writer.is_empty();
@@ -96,7 +96,7 @@ impl Run {
         }
     }
 
-    /// Why the reply is longer than the session allows, when it is.
+    /// The error for a reply that is longer than the session allows.
     fn too_big(&self) -> Option<NfsStat> {
         let (serving, session) = (self.serving?, self.session.as_ref()?);
         let len = self.writer.len();

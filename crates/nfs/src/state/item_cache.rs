@@ -1,7 +1,7 @@
-//! Items that were found lately, by their handles: what was found is likely to be asked for again.
+//! A cache of recently used items by filehandle.
 //!
-//! Bounded. When one too many comes, the one goes that came first and was not asked for since it was last passed over, so
-//! that each newcomer closes one descriptor at most.
+//! Its size is bounded. If it is full, the oldest item goes that was not used since the last time it was
+//! passed over. Each new item therefore closes at most one descriptor.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,39 +10,39 @@ use share::Item;
 use crate::limits::MAX_KEPT_ITEMS;
 use crate::state::filehandle::Handle;
 
-struct Kept {
+struct CachedItem {
     item: Item,
-    /// When it was asked for last (monotonic ns).
+    /// The time of the last use (monotonic ns).
     used_ns: u64,
-    /// It was asked for since it came or was passed over.
+    /// Whether it was used since it was added or last passed over.
     is_wanted: bool,
 }
 
-/// The items.
+/// The cache.
 #[derive(Default)]
-pub struct Items {
-    kept: HashMap<Handle, Kept>,
-    /// In the order in which they came; some of these are gone, and some came again.
+pub struct ItemCache {
+    kept: HashMap<Handle, CachedItem>,
+    /// Filehandles in the order of their arrival. Some may have been removed, and some added again.
     order: VecDeque<Handle>,
 }
 
-impl Items {
-    /// The item of a handle.
+impl ItemCache {
+    /// Looks up the item of a filehandle.
     pub fn get(&mut self, handle: &Handle, now_ns: u64) -> Option<Item> {
         let kept = self.kept.get_mut(handle)?;
         (kept.used_ns, kept.is_wanted) = (now_ns, true);
         Some(kept.item.clone())
     }
 
-    /// The same for who only looks: it does not count as asked for.
+    /// The same without counting as a use.
     pub fn peek(&self, handle: &Handle) -> Option<Item> {
         self.kept.get(handle).map(|kept| kept.item.clone())
     }
 
-    /// Keeps an item. What has to go for it is given out, to be dropped where nobody waits.
+    /// Adds an item. Returns the item that makes room for it, so that the caller can drop it without a lock.
     #[must_use]
     pub fn put(&mut self, handle: &Handle, item: &Item, now_ns: u64) -> Option<Item> {
-        let fresh = Kept { item: item.clone(), used_ns: now_ns, is_wanted: false };
+        let fresh = CachedItem { item: item.clone(), used_ns: now_ns, is_wanted: false };
         if let Some(kept) = self.kept.get_mut(handle) {
             return Some(std::mem::replace(kept, fresh).item);
         }
@@ -66,13 +66,13 @@ impl Items {
         None
     }
 
-    /// Forgets the item of a handle, and gives it out.
+    /// Removes the item of a filehandle and returns it.
     #[must_use]
     pub fn remove(&mut self, handle: &Handle) -> Option<Item> {
         self.kept.remove(handle).map(|kept| kept.item)
     }
 
-    /// Forgets what was not asked for since a time, and gives it out.
+    /// Removes the items that were not used since a time and returns them.
     #[must_use]
     pub fn remove_idle(&mut self, since_ns: u64) -> Vec<Item> {
         self.kept.extract_if(|_, kept| kept.used_ns < since_ns).map(|(_, kept)| kept.item).collect()
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn what_is_asked_for_stays_and_the_rest_goes_one_by_one() {
         let share = Share::open(Arc::new(MemoryVolume::new(1)), Config::default()).unwrap();
-        let (item, mut items) = (share.root_item(), Items::default());
+        let (item, mut items) = (share.root_item(), ItemCache::default());
         for number in 0..MAX_KEPT_ITEMS {
             assert!(items.put(&handle(number), &item, 1).is_none());
         }
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn what_comes_and_goes_again_and_again_takes_no_more_room() {
         let share = Share::open(Arc::new(MemoryVolume::new(1)), Config::default()).unwrap();
-        let (item, mut items) = (share.root_item(), Items::default());
+        let (item, mut items) = (share.root_item(), ItemCache::default());
         for number in 0..10 * MAX_KEPT_ITEMS {
             let _ = items.put(&handle(number % 3), &item, 1);
             assert!(items.remove(&handle(number % 3)).is_some());

@@ -1,6 +1,7 @@
-//! What a restart leaves: the clients that may come back, what is kept for them, and the end of that (RFC 8881 8.4.2).
+//! Recovery after a restart: the clients that may reclaim, the opens that are kept for them, and the end of
+//! the grace period (RFC 8881 8.4.2).
 //!
-//! What a client then claims is given to it by `crate::op::claim`.
+//! `crate::op::claim` hands out the opens that a client reclaims.
 
 use std::sync::Arc;
 
@@ -10,14 +11,14 @@ use wire::Now;
 
 use super::Server;
 use crate::state::client::Client;
-use crate::state::grace::{Absent, Kept, close};
+use crate::state::client_records::Unreadable;
+use crate::state::grace::{AbsentClient, UnclaimedOpen, close};
 use crate::state::open::Holding;
-use crate::state::record::{Known, Note, enlist};
-use crate::state::roll::Unreadable;
+use crate::state::record::{Note, RecordedIdentity, enlist};
 use crate::state::share_reservation::{denial, narrowed};
-use crate::state::stateid::State;
+use crate::state::stateid::LockingState;
 
-/// Nobody needs to hear that an open is over that no client has claimed.
+/// A client that has not reclaimed an open need not hear that it has ended.
 struct Unheard;
 
 impl Keeper for Unheard {
@@ -25,8 +26,8 @@ impl Keeper for Unheard {
 }
 
 impl Server {
-    /// Keeps clients in `journal` from now on, which has `records`, and lets those come back of which they tell. `boot`
-    /// tells this time that the host runs from any other. To be called once, before anybody is served.
+    /// Records clients in `journal` from now on. The journal holds `records`, and the clients in those may
+    /// reclaim. `boot` identifies the present boot of the host. Call this once, before the first request.
     ///
     /// # Errors
     /// [`Unreadable`].
@@ -37,7 +38,7 @@ impl Server {
         boot: &[u8],
         now: Now,
     ) -> Result<(), Unreadable> {
-        let before = self.roll.begin(journal, records, boot)?;
+        let before = self.client_records.begin(journal, records, boot)?;
         let (clients, is_host_new) = (before.clients.len(), before.is_host_new);
         if clients > 0 {
             tracing::info!(
@@ -50,14 +51,15 @@ impl Server {
         Ok(())
     }
 
-    /// Records of clients or of what they had are lost: as long as clients may come back, what is open is not known, and they claim it before
-    /// anybody opens anew. To be called after [`Server::keep_clients`].
+    /// Notes that records of clients or of their opens are lost. As long as clients may reclaim, the set of
+    /// open files is not known, so nothing new is opened until they are done. Call this after
+    /// [`Server::keep_clients`].
     pub fn doubt_records(&self) {
-        self.grace.doubt();
+        self.grace.mark_incomplete();
     }
 
-    /// Keeps what a share has restored for the clients that may come back for it; the rest is closed. To be called after
-    /// [`Server::set_exports`] and before anybody is served.
+    /// Keeps the restored opens of a share for the clients that may reclaim them, and closes the rest. Call
+    /// this after [`Server::set_exports`] and before the first request.
     pub fn restore(&self, engine: &Arc<Share>, restored: Vec<Restored>, now: Now) {
         let mut opens = 0;
         for Restored { open, note, address, .. } in restored {
@@ -70,7 +72,8 @@ impl Server {
             }
         }
         if opens > 0 {
-            tracing::info!(share = %engine.name(), opens, "opens from before the restart wait for their NFS clients");
+            let share = engine.name();
+            tracing::info!(%share, opens, "opens from before the restart wait for their NFS clients");
         }
     }
 
@@ -91,21 +94,26 @@ impl Server {
         }
         let how = Detached { until_ns: u64::MAX, yields: false, keeper: Arc::new(Unheard), token: 0 };
         engine.leave(open, how, now).map_err(|_| "there are too many")?;
-        let kept = Kept { export, open: Arc::clone(open), note };
+        let kept = UnclaimedOpen { export, open: Arc::clone(open), note };
         self.grace.keep(kept).map_err(|_| "its client cannot come back")
     }
 
-    /// Enters a client that has made its first session into the roll. May block.
+    /// Adds a client that has created its first session to the client records. May block.
     pub fn record_client(&self, client: &Client) {
         self.grace.is_back(client.key);
-        if !self.roll.is_kept() {
+        if !self.client_records.is_recording() {
             return;
         }
         let (owner, principal) = (client.owner.clone(), client.principal.clone());
-        self.roll.enter(Known { key: client.key, owner, verifier: client.verifier, principal });
+        self.client_records.add(RecordedIdentity {
+            key: client.key,
+            owner,
+            verifier: client.verifier,
+            principal,
+        });
     }
 
-    /// Clients are gone, or began anew: nobody can come back for what they had. May block.
+    /// Notes that clients have ended or restarted: nobody can reclaim their opens. May block.
     pub fn forget_clients(&self, keys: impl IntoIterator<Item = ClientKey>, now: Now) {
         let keys: Vec<_> = keys.into_iter().collect();
         for key in &keys {
@@ -113,10 +121,10 @@ impl Server {
                 self.finish(absent, now);
             }
         }
-        self.roll.strike(&keys);
+        self.client_records.remove(&keys);
     }
 
-    /// A client says that it has claimed everything: what it has not is given back.
+    /// Handles RECLAIM_COMPLETE: closes the opens that the client has not reclaimed.
     // RFC 8881 18.51.3
     pub fn complete_reclaim(&self, client: &Client, now: Now) {
         if let Some(absent) = self.grace.complete(client.key) {
@@ -124,7 +132,7 @@ impl Server {
         }
     }
 
-    /// Ends the grace when its time is over.
+    /// Ends the grace period if its time is up.
     pub fn end_grace(&self, now: Now) {
         let mut late = Vec::new();
         for absent in self.grace.expire(now) {
@@ -141,10 +149,10 @@ impl Server {
                 late.push(key);
             }
         }
-        self.roll.strike(&late);
+        self.client_records.remove(&late);
     }
 
-    fn finish(&self, mut absent: Absent, now: Now) {
+    fn finish(&self, mut absent: AbsentClient, now: Now) {
         for claimed in std::mem::take(&mut absent.claimed) {
             self.narrow(&claimed.state, now);
             let open = Arc::clone(&claimed.state.holding().open);
@@ -155,8 +163,8 @@ impl Server {
         }
     }
 
-    /// Gives back what of an open was not claimed.
-    fn narrow(&self, state: &State, now: Now) {
+    /// Narrows an open to the access that was reclaimed.
+    fn narrow(&self, state: &LockingState, now: Now) {
         let Some(opened) = state.opened() else { return };
         let _modes = opened.changing.lock();
         let holding = state.holding();

@@ -1,39 +1,39 @@
-//! One client over two connections at once: what it does to its states of one file comes one after the other.
+//! One client over two connections at once: its changes to the states of one file happen one after the other.
 
 use std::sync::Barrier;
 
 use nfs_wire::NfsStat;
 use nfs_wire::op::{Args, Res, bind_conn_to_session, delegation, open};
-use nfs_wire::types::{Identity, Owner, StateId};
+use nfs_wire::types::{Identity, StateId, StateOwner};
 use testkit::nfs::*;
 
-/// How often each pair of requests is tried.
+/// Number of attempts for each pair of requests.
 const ROUNDS: usize = 300;
 
-/// A client's connection in a thread of its own, with a slot of its own.
-struct Side<'a> {
+/// A connection of the client in a thread of its own, with a slot of its own.
+struct RacingClient<'a> {
     wire: Wire,
     client: Client,
     slot: u32,
     start: &'a Barrier,
 }
 
-impl Side<'_> {
-    /// Sends when the other side does.
+impl RacingClient<'_> {
+    /// Sends the operations at the same time as the other side.
     fn run(&mut self, operations: &[Args<'_>]) -> Answer {
         let all = [&[self.client.sequence(self.slot, false)][..], operations].concat();
         self.start.wait();
         self.wire.call(1, &all)
     }
 
-    /// Opens the file; gives its stateid.
+    /// Opens the file and returns its stateid.
     fn open(&mut self) -> StateId {
         let open = opening(open::OpenHow::NoCreate, b"file");
         opened(&self.run(&[Args::PutRootFh, lookup(EXPORT), open]).ok()).0
     }
 }
 
-/// The open and the delegation that an OPEN gave.
+/// The open and the delegation in the reply to OPEN.
 fn opened(answer: &Answer) -> (StateId, Option<StateId>) {
     let Res::Open(Ok(opened)) = answer.last() else { panic!("{answer:?}") };
     let given = match opened.delegation {
@@ -43,14 +43,14 @@ fn opened(answer: &Answer) -> (StateId, Option<StateId>) {
     (opened.stateid, given)
 }
 
-/// What a thread does with the file's handle and the open that was prepared.
-type Act<'a, T> = &'a (dyn Fn(&mut Side<'_>, &[u8], Option<StateId>) -> T + Sync);
+/// The action of a thread with the filehandle and the open that was prepared.
+type PairedAction<'a, T> = &'a (dyn Fn(&mut RacingClient<'_>, &[u8], Option<StateId>) -> T + Sync);
 
-/// Has two threads with connections of one client do something in every round, with what the client did before it.
-/// Gives what each thread came to in each round to `judge`. Nothing is open in the end.
+/// Runs two threads with connections of one client in every round, after the preparation. `judge` gets the
+/// result of each thread in each round. Nothing is open in the end.
 fn both<T: Send>(
     prepare: impl Fn(&mut Client, &mut Wire, &[u8]) -> Option<StateId>,
-    acts: [Act<'_, T>; 2],
+    acts: [PairedAction<'_, T>; 2],
     judge: impl Fn(&mut Client, &mut Wire, &[u8], [T; 2]),
 ) {
     let world = World::new();
@@ -67,7 +67,7 @@ fn both<T: Send>(
     let start = Barrier::new(2);
     let mut sides = [1, 2].map(|slot| {
         let client = Client { sequences: client.sequences.clone(), ..client };
-        Side { wire: world.connect(), client, slot, start: &start }
+        RacingClient { wire: world.connect(), client, slot, start: &start }
     });
     for _ in 0..ROUNDS {
         let before = prepare(&mut client, &mut wire, &handle);
@@ -92,7 +92,7 @@ fn open_before(client: &mut Client, wire: &mut Wire, _: &[u8]) -> Option<StateId
 // RFC 8881 18.16.3
 #[test]
 fn two_opens_of_one_owner_and_file_are_one_open() {
-    let open = |side: &mut Side<'_>, _: &[u8], _: Option<StateId>| side.open();
+    let open = |side: &mut RacingClient<'_>, _: &[u8], _: Option<StateId>| side.open();
     both(
         |_, _, _| None,
         [&open, &open],
@@ -108,8 +108,8 @@ fn two_opens_of_one_owner_and_file_are_one_open() {
 // RFC 8881 9.10
 #[test]
 fn an_open_that_meets_a_close_is_open_afterwards() {
-    let open = |side: &mut Side<'_>, _: &[u8], _: Option<StateId>| (side.open(), NfsStat::Ok);
-    let close = |side: &mut Side<'_>, handle: &[u8], before: Option<StateId>| {
+    let open = |side: &mut RacingClient<'_>, _: &[u8], _: Option<StateId>| (side.open(), NfsStat::Ok);
+    let close = |side: &mut RacingClient<'_>, handle: &[u8], before: Option<StateId>| {
         let before = before.expect("it is open");
         (before, side.run(&[put(handle), closing(before)]).status())
     };
@@ -122,7 +122,7 @@ fn an_open_that_meets_a_close_is_open_afterwards() {
 
 #[test]
 fn of_two_closes_one_closes() {
-    let close = |side: &mut Side<'_>, handle: &[u8], before: Option<StateId>| {
+    let close = |side: &mut RacingClient<'_>, handle: &[u8], before: Option<StateId>| {
         side.run(&[put(handle), closing(before.expect("it is open"))]).status()
     };
     both(open_before, [&close, &close], |_, _, _, came| {
@@ -135,10 +135,10 @@ fn of_two_closes_one_closes() {
 // RFC 8881 10.4
 #[test]
 fn two_opens_get_one_delegation_which_is_the_one_that_is_recalled() {
-    let delegated = |side: &mut Side<'_>, _: &[u8], _: Option<StateId>| {
+    let delegated = |side: &mut RacingClient<'_>, _: &[u8], _: Option<StateId>| {
         let owner = if side.slot == 1 { &b"one"[..] } else { b"two" };
         let Args::Open(asked) = opening(open::OpenHow::NoCreate, b"file") else { unreachable!() };
-        let owner = Owner { clientid: 0, owner: Identity(owner) };
+        let owner = StateOwner { clientid: 0, owner: Identity(owner) };
         let share_access = open::ShareAccess::READ | open::ShareAccess::WANT_READ_DELEG;
         let open = Args::Open(open::Args { share_access, owner, ..asked });
         opened(&side.run(&[Args::PutRootFh, lookup(EXPORT), open]).ok())

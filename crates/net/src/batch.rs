@@ -1,8 +1,9 @@
-//! One turn of a conversation: a batch of messages, the events that are posted meanwhile, and its deadline.
-//! It touches no socket, so that it can run on the worker's thread or, as a [`Trip`], on the blocking pool.
+//! One batch of a conversation: some messages, the events that are posted meanwhile, and its deadline. It
+//! touches no socket, so it can run on the worker's thread or, as a [`Trip`], on the blocking pool. Start
+//! with [`run`].
 //!
-//! Events are taken between messages: what is said because of one message leaves after the answer to that
-//! message and before the answer to the next.
+//! Events are taken between messages. The notices that one message causes therefore leave after the reply to
+//! that message and before the next reply.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,36 +13,37 @@ use wire::Now;
 use wire::endpoint::{Conversation, Output, Service};
 use wire::limits::{MAX_BATCH_BYTES, MAX_BATCH_HELD};
 
-use crate::behind::{Asker, Gate, Turning};
 use crate::clock;
-use crate::effort::Effort;
+use crate::delivery_order::{BatchScope, ReplyGate, WaitingSender};
 use crate::inbound::{Inbound, Next};
 use crate::mailbox::Post;
 use crate::pool::reason;
-use crate::receipts::Answer;
+use crate::receipts::ReceiptResult;
+use crate::thread_work::ThreadWork;
 
-/// What moves to the pool and back: the conversation and what waits for it.
+/// The part of a connection that moves to the pool and back: the conversation, and the input that waits for
+/// it.
 pub(crate) struct Core<C: Conversation> {
     pub(crate) conversation: C,
     pub(crate) inbound: Inbound,
     pub(crate) events: VecDeque<C::Event>,
-    pub(crate) receipts: VecDeque<Answer>,
-    /// The gate that others' answers wait behind, until the notices of this turn are sent.
-    pub(crate) gates: Vec<Arc<Gate>>,
-    /// The gate that the last turn's own answers wait behind.
-    pub(crate) behind: Option<Weak<Gate>>,
-    /// How many of the first events are known not to be urgent, while only such are taken.
+    pub(crate) receipts: VecDeque<ReceiptResult>,
+    /// The gates that this conversation's notices keep closed for the replies of others.
+    pub(crate) gates: Vec<Arc<ReplyGate>>,
+    /// The gate that the replies of the last batch wait for.
+    pub(crate) reply_gate: Option<Weak<ReplyGate>>,
+    /// Number of events at the front that are known not to be urgent, while only urgent ones are taken.
     pub(crate) passed_over: usize,
 }
 
 impl<C: Conversation> Core<C> {
-    /// Whether an event waits that is taken also while the client takes no replies.
+    /// Whether an urgent event waits, which is taken even while the client takes no replies.
     pub(crate) fn has_urgent(&mut self) -> bool {
         find_urgent(&self.conversation, &self.events, &mut self.passed_over)
     }
 }
 
-/// Whether there is an urgent event behind those that were `passed_over`, which grows up to it.
+/// Whether there is an urgent event after the first `passed_over`, which is advanced up to it.
 fn find_urgent<C: Conversation>(
     conversation: &C,
     events: &VecDeque<C::Event>,
@@ -56,78 +58,78 @@ fn find_urgent<C: Conversation>(
     false
 }
 
-/// What a turn did.
+/// The work of a batch.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Turn {
+pub(crate) struct BatchReport {
     pub(crate) messages: u64,
     pub(crate) events: u64,
-    /// How many of the events it took from the mailbox are results of jobs.
+    /// Events from the mailbox that are results of jobs.
     pub(crate) jobs_done: usize,
     /// Calls of the conversation.
     pub(crate) calls: u64,
-    /// Bytes of the messages it took in and of the frames it put out.
+    /// Bytes of the messages received and of the frames sent.
     pub(crate) bytes: u64,
     pub(crate) took_ns: u64,
-    /// What the thread did meanwhile, where that was looked at.
-    pub(crate) effort: Option<Effort>,
-    /// When it ended (monotonic ns).
+    /// The work of the thread meanwhile, if it was measured.
+    pub(crate) thread_work: Option<ThreadWork>,
+    /// The time of its end (monotonic ns).
     pub(crate) ended_ns: u64,
-    /// All whole messages are answered; what is left has to wait for more bytes.
+    /// All complete messages are answered. The rest has to wait for more bytes.
     pub(crate) drained: bool,
-    /// The client sent bytes that are not the protocol.
+    /// The client sent bytes that are not of the protocol.
     pub(crate) hostile: bool,
-    /// The conversation panicked; it must not be asked anything any more.
+    /// The conversation panicked and must not be called any more.
     pub(crate) panicked: bool,
 }
 
-/// How a turn is run.
+/// The parameters of a batch.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct How {
-    /// How many messages are answered at most; with none they wait.
+pub(crate) struct BatchLimits {
+    /// The most messages to answer. With zero they wait.
     pub(crate) messages: u64,
     /// Whether the client does not take its replies, so that only urgent events are taken.
     pub(crate) choked: bool,
-    /// Whether the thread's effort is looked at, which takes six system calls.
-    pub(crate) looks: bool,
+    /// Whether to measure the thread's work, which takes six system calls.
+    pub(crate) measures: bool,
 }
 
-/// Runs one turn, bounded by messages and bytes. A panic is caught, and told in the answer.
+/// Runs one batch, bounded by messages and bytes. A panic is caught and reported in the result.
 pub(crate) fn run<S: Service>(
     service: &S,
     post: &Arc<Post<S::Conversation>>,
     core: &mut Core<S::Conversation>,
     out: &mut Output<<S::Conversation as Conversation>::Event>,
     now: Now,
-    How { messages: most, choked, looks }: How,
-) -> Turn {
-    let mut turn = Turn::default();
-    let before = looks.then(Effort::now);
-    let turning = Turning::begin();
+    BatchLimits { messages: most, choked, measures }: BatchLimits,
+) -> BatchReport {
+    let mut report = BatchReport::default();
+    let before = measures.then(ThreadWork::now);
+    let scope = BatchScope::begin();
     let answered = catch_unwind(AssertUnwindSafe(|| {
         let Core { conversation, inbound, events, receipts, passed_over, gates, .. } = core;
-        let (turn, queued) = (&mut turn, Queued::default());
+        let (report, queued) = (&mut report, Queued::default());
         let mut batch =
-            Batch { conversation, post, events, gates, passed_over, choked, out, now, turn, queued };
+            Batch { conversation, post, events, gates, passed_over, choked, out, now, report, queued };
         batch.answer_receipts(receipts);
         batch.answer_events();
         batch.answer_messages(service, inbound, most);
         batch.answer_deadline();
         batch.conversation.before_leaving();
         batch.queued.count(batch.out);
-        batch.turn.bytes += batch.queued.bytes as u64;
+        batch.report.bytes += batch.queued.bytes as u64;
     }));
     if let Err(panic) = answered {
         tracing::error!(reason = reason(&*panic), "a conversation panicked");
-        turn.panicked = true;
+        report.panicked = true;
     }
-    core.behind = turning.end(|| Arc::clone(post) as Arc<dyn Asker>);
-    turn.ended_ns = clock::mono_ns();
-    turn.took_ns = turn.ended_ns.saturating_sub(now.mono_ns);
-    turn.effort = before.map(|before| Effort::now().since(before));
-    turn
+    core.reply_gate = scope.end(|| Arc::clone(post) as Arc<dyn WaitingSender>);
+    report.ended_ns = clock::mono_ns();
+    report.took_ns = report.ended_ns.saturating_sub(now.mono_ns);
+    report.thread_work = before.map(|before| ThreadWork::now().since(before));
+    report
 }
 
-/// Sums frames as they are queued, each only once.
+/// Sums the frames as they are queued, each only once.
 #[derive(Default)]
 struct Queued {
     frames: usize,
@@ -138,7 +140,7 @@ struct Queued {
 }
 
 impl Queued {
-    /// Takes in what was queued since the last time, and gives back the room that it leaves unused.
+    /// Adds the frames since the last call, and frees the memory that they leave unused.
     fn count<E>(&mut self, out: &mut Output<E>) {
         for frame in out.frames.iter_mut().skip(self.frames) {
             out.pool.fit(frame);
@@ -149,17 +151,17 @@ impl Queued {
     }
 }
 
-/// What a turn works with.
+/// The state of a running batch.
 struct Batch<'a, C: Conversation> {
     conversation: &'a mut C,
     post: &'a Post<C>,
     events: &'a mut VecDeque<C::Event>,
-    gates: &'a mut Vec<Arc<Gate>>,
+    gates: &'a mut Vec<Arc<ReplyGate>>,
     passed_over: &'a mut usize,
     choked: bool,
     out: &'a mut Output<C::Event>,
     now: Now,
-    turn: &'a mut Turn,
+    report: &'a mut BatchReport,
     queued: Queued,
 }
 
@@ -170,28 +172,28 @@ impl<C: Conversation> Batch<'_, C> {
         inbound: &mut Inbound,
         most: u64,
     ) {
-        while self.turn.messages < most && self.has_room() {
+        while self.report.messages < most && self.has_room() {
             let vouches = |head: &[u8]| self.conversation.vouches_for(head);
             match inbound.next(service, self.conversation.max_message(), vouches) {
                 Next::Message(message) => {
-                    if self.turn.messages == 0 {
+                    if self.report.messages == 0 {
                         service.before_batch(self.now);
                         self.answer_events();
                         if self.out.close {
                             return;
                         }
                     }
-                    self.turn.messages += 1;
-                    self.turn.calls += 1;
-                    self.turn.bytes += message.len() as u64;
+                    self.report.messages += 1;
+                    self.report.calls += 1;
+                    self.report.bytes += message.len() as u64;
                     self.conversation.on_message(message, self.now, self.out);
                 }
                 Next::Nothing => {
-                    self.turn.drained = true;
+                    self.report.drained = true;
                     return;
                 }
                 Next::Hostile => {
-                    self.turn.hostile = true;
+                    self.report.hostile = true;
                     return;
                 }
             }
@@ -199,23 +201,23 @@ impl<C: Conversation> Batch<'_, C> {
         }
     }
 
-    fn answer_receipts(&mut self, receipts: &mut VecDeque<Answer>) {
+    fn answer_receipts(&mut self, receipts: &mut VecDeque<ReceiptResult>) {
         while !self.out.close
-            && let Some(Answer { token, arrived }) = receipts.pop_front()
+            && let Some(ReceiptResult { token, arrived }) = receipts.pop_front()
         {
-            self.turn.calls += 1;
+            self.report.calls += 1;
             self.conversation.on_receipt(token, arrived, self.now, self.out);
         }
     }
 
-    /// Takes what was posted until now, and answers what there is room for.
+    /// Takes the events that were posted until now, and handles as many as there is room for.
     fn answer_events(&mut self) {
-        self.turn.jobs_done += self.post.take_events(self.events, self.gates);
+        self.report.jobs_done += self.post.take_events(self.events, self.gates);
         while self.has_room()
             && let Some(event) = self.next_event()
         {
-            self.turn.events += 1;
-            self.turn.calls += 1;
+            self.report.events += 1;
+            self.report.calls += 1;
             self.conversation.on_event(event, self.now, self.out);
         }
     }
@@ -231,13 +233,13 @@ impl<C: Conversation> Batch<'_, C> {
 
     fn answer_deadline(&mut self) {
         if !self.out.close && self.conversation.deadline().is_some_and(|at| at <= self.now.mono_ns) {
-            self.turn.calls += 1;
+            self.report.calls += 1;
             self.conversation.on_deadline(self.now, self.out);
             self.answer_events();
         }
     }
 
-    /// Whether the connection goes on and more answers may be queued.
+    /// Whether the connection continues and more replies may be queued.
     fn has_room(&mut self) -> bool {
         self.queued.count(self.out);
         let most_held = if self.conversation.is_proved() { MAX_BATCH_HELD } else { MAX_BATCH_BYTES };
@@ -245,14 +247,14 @@ impl<C: Conversation> Batch<'_, C> {
     }
 }
 
-/// A turn that runs on the blocking pool: everything it needs goes along and comes back.
+/// A batch that runs on the blocking pool. Everything it needs goes along and comes back.
 pub(crate) struct Trip<C: Conversation> {
     pub(crate) core: Box<Core<C>>,
     pub(crate) out: Output<C::Event>,
-    pub(crate) turn: Turn,
+    pub(crate) report: BatchReport,
 }
 
-/// Brings a trip home however its task ends; a task that never ran comes home as panicked.
+/// Brings a trip home however its task ends. A task that never ran comes home as panicked.
 pub(crate) struct Homeward<C: Conversation> {
     post: Arc<Post<C>>,
     trip: Option<Box<Trip<C>>>,
@@ -260,16 +262,16 @@ pub(crate) struct Homeward<C: Conversation> {
 
 impl<C: Conversation> Homeward<C> {
     pub(crate) fn new(post: &Arc<Post<C>>, core: Box<Core<C>>, out: Output<C::Event>) -> Homeward<C> {
-        let turn = Turn { panicked: true, ..Turn::default() };
-        post.depart();
-        Homeward { post: Arc::clone(post), trip: Some(Box::new(Trip { core, out, turn })) }
+        let report = BatchReport { panicked: true, ..BatchReport::default() };
+        post.conversation_left();
+        Homeward { post: Arc::clone(post), trip: Some(Box::new(Trip { core, out, report })) }
     }
 
-    /// Runs the turn; on the pool's thread.
+    /// Runs the batch, on the pool's thread.
     pub(crate) fn run<S: Service<Conversation = C>>(mut self, service: &S, messages: u64, choked: bool) {
         if let Some(trip) = &mut self.trip {
-            let how = How { messages, choked, looks: true };
-            trip.turn = run(service, &self.post, &mut trip.core, &mut trip.out, clock::now(), how);
+            let how = BatchLimits { messages, choked, measures: true };
+            trip.report = run(service, &self.post, &mut trip.core, &mut trip.out, clock::now(), how);
         }
     }
 }
@@ -279,13 +281,13 @@ impl<C: Conversation> Drop for Homeward<C> {
         if let Some(trip) = self.trip.take()
             && let Err(mut trip) = self.post.bring_back(trip)
         {
-            say_goodbye(&mut trip.core.conversation);
+            end_conversation(&mut trip.core.conversation);
         }
     }
 }
 
 /// Tells a conversation that its connection is gone.
-pub(crate) fn say_goodbye<C: Conversation>(conversation: &mut C) {
+pub(crate) fn end_conversation<C: Conversation>(conversation: &mut C) {
     let told = catch_unwind(AssertUnwindSafe(|| conversation.on_close(clock::now())));
     if let Err(panic) = told {
         tracing::error!(reason = reason(&*panic), "a conversation panicked while it was closed");

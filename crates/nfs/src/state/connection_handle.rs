@@ -1,4 +1,4 @@
-//! Way: a connection as others see it, and what they tell it.
+//! A connection as the rest of the server sees it, and the messages that it gets from there.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -13,41 +13,41 @@ use crate::state::back_channel::Call;
 use crate::state::filehandle::CheckedHandle;
 use crate::state::session::Session;
 
-/// What others tell a connection, which it does on its own thread.
+/// A message to a connection, which handles it on its own thread.
 #[derive(Debug)]
 pub enum Mail {
-    /// A COMPOUND that is held may go on.
-    LetGo {
-        /// Which one.
+    /// A suspended COMPOUND may resume.
+    Resume {
+        /// Identifies the COMPOUND.
         token: u64,
     },
-    /// Call the client.
+    /// Send a callback to the client.
     Call(Box<Call>),
-    /// A session has ended: forget it here.
+    /// A session has ended: forget it.
     SessionGone {
-        /// The session.
+        /// The key of the session.
         session: u64,
     },
     /// Close the connection.
     Close,
 }
 
-/// How others see a connection: sessions, status, the engine.
-pub struct Way {
+/// A connection as sessions, the status output and the engine see it.
+pub struct ConnectionHandle {
     /// Its number.
     pub id: u64,
-    /// Both ends.
+    /// The addresses of both ends.
     pub peer: Peer,
-    /// When it was accepted.
+    /// The time at which it was accepted.
     pub since: Now,
-    /// What it has done on which share.
+    /// Its operations on each share.
     pub visits: Arc<Visits>,
-    /// How the data of its large reads leaves.
+    /// The method by which the data of its large reads is sent.
     pub transfer: Transfer,
     mailbox: Box<dyn Mailbox<Mail>>,
     /// Sessions that it is bound to.
     sessions: Mutex<Vec<Weak<Session>>>,
-    /// Handles that were checked on it.
+    /// Filehandles that were checked on it.
     handles: Mutex<[Option<Arc<CheckedHandle>>; REMEMBERED_HANDLES]>,
     /// Requests that it has carried.
     pub requests: AtomicU64,
@@ -55,17 +55,23 @@ pub struct Way {
     pub received: AtomicU64,
     /// Bytes that it has sent.
     pub sent: AtomicU64,
-    /// When something came on it last (monotonic ns).
+    /// The time of the last message (monotonic ns).
     heard_ns: AtomicU64,
-    /// Counts COMPOUNDs that ask the limits of a share.
-    next_held: AtomicU64,
+    /// The next token of a COMPOUND that may be suspended.
+    next_token: AtomicU64,
 }
 
-impl Way {
-    /// Of a connection that was accepted now; it reads what is put into `mailbox`.
+impl ConnectionHandle {
+    /// For a connection that was accepted now. It reads the messages in `mailbox`.
     #[must_use]
-    pub fn new(id: u64, peer: Peer, visits: Arc<Visits>, mailbox: Box<dyn Mailbox<Mail>>, now: Now) -> Way {
-        Way {
+    pub fn new(
+        id: u64,
+        peer: Peer,
+        visits: Arc<Visits>,
+        mailbox: Box<dyn Mailbox<Mail>>,
+        now: Now,
+    ) -> ConnectionHandle {
+        ConnectionHandle {
             id,
             peer,
             since: now,
@@ -78,17 +84,17 @@ impl Way {
             received: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             heard_ns: AtomicU64::new(now.mono_ns),
-            next_held: AtomicU64::new(0),
+            next_token: AtomicU64::new(0),
         }
     }
 
-    /// When something came on it last (monotonic ns).
+    /// The time of the last message (monotonic ns).
     #[must_use]
     pub fn heard_ns(&self) -> u64 {
         self.heard_ns.load(Ordering::Relaxed)
     }
 
-    /// A message of so many bytes has come on it.
+    /// Counts a message of this many bytes.
     #[inline]
     pub fn received(&self, bytes: usize, now: Now) {
         self.requests.fetch_add(1, Ordering::Relaxed);
@@ -96,17 +102,17 @@ impl Way {
         self.heard_ns.store(now.mono_ns, Ordering::Relaxed);
     }
 
-    /// A number for a COMPOUND that may be held.
-    pub fn next_held(&self) -> u64 {
-        self.next_held.fetch_add(1, Ordering::Relaxed)
+    /// A token for a COMPOUND that may be suspended.
+    pub fn next_token(&self) -> u64 {
+        self.next_token.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Tells the connection something. False when it is gone.
+    /// Sends the connection a message. Returns false if the connection is gone.
     pub fn post(&self, mail: Mail) -> bool {
         self.mailbox.post(mail)
     }
 
-    /// Remembers that it is bound to a session.
+    /// Notes that it is bound to a session.
     pub fn remember(&self, session: &Arc<Session>) {
         let mut sessions = self.sessions.lock();
         sessions.retain(|known| known.upgrade().is_some_and(|known| !Arc::ptr_eq(&known, session)));
@@ -116,14 +122,14 @@ impl Way {
         sessions.push(Arc::downgrade(session));
     }
 
-    /// Whether it is bound to a session that is there.
+    /// Whether it is bound to a live session.
     #[must_use]
     pub fn carries_session(&self) -> bool {
         let sessions = self.sessions.lock();
         sessions.iter().filter_map(Weak::upgrade).any(|session| !session.has_ended())
     }
 
-    /// It is gone: its sessions go on without it.
+    /// Unbinds it from its sessions, which continue without it.
     pub fn leave_sessions(self: &Arc<Self>) {
         let sessions = std::mem::take(&mut *self.sessions.lock());
         for session in sessions.iter().filter_map(Weak::upgrade) {
@@ -131,31 +137,31 @@ impl Way {
         }
     }
 
-    fn place_of(sent: &[u8]) -> usize {
+    fn slot_of(sent: &[u8]) -> usize {
         sent.iter().rev().take(8).fold(0, |sum, byte| sum * 31 + usize::from(*byte)) % REMEMBERED_HANDLES
     }
 
-    /// A handle that was checked here before.
+    /// A filehandle that was checked here before.
     #[must_use]
-    pub fn known(&self, sent: &[u8]) -> Option<Arc<CheckedHandle>> {
+    pub fn checked_handle(&self, sent: &[u8]) -> Option<Arc<CheckedHandle>> {
         let handles = self.handles.lock();
-        let known = handles[Way::place_of(sent)].as_ref()?;
+        let known = handles[ConnectionHandle::slot_of(sent)].as_ref()?;
         (known.handle.bytes() == sent).then(|| Arc::clone(known))
     }
 
-    /// Remembers a handle that was checked.
+    /// Remembers a filehandle that was checked.
     pub fn remember_handle(&self, known: &Arc<CheckedHandle>) {
-        self.handles.lock()[Way::place_of(known.handle.bytes())] = Some(Arc::clone(known));
+        self.handles.lock()[ConnectionHandle::slot_of(known.handle.bytes())] = Some(Arc::clone(known));
     }
 
-    /// Forgets all handles, since exports have changed.
+    /// Forgets all filehandles, because the exports have changed.
     pub fn forget_handles(&self) {
         *self.handles.lock() = Default::default();
     }
 }
 
-impl Wake for Way {
+impl Wake for ConnectionHandle {
     fn wake(&self, token: u64) {
-        self.post(Mail::LetGo { token });
+        self.post(Mail::Resume { token });
     }
 }

@@ -1,10 +1,11 @@
-//! An export that is taken away while clients use it: who uses it, and the end of what they have there.
+//! Removal of an export while clients use it: the clients that use it, and the end of their state there.
 //!
-//! A client is not told. What it asks next of the export gets NFS4ERR_STALE, as after `exportfs -u` on other servers;
-//! its session and what it has elsewhere stay.
+//! A client is not notified. Its next request to the export gets NFS4ERR_STALE, as after `exportfs -u` on
+//! other servers. Its session and its state elsewhere stay.
 //!
-//! An export that is served from another directory by now is another one under the same name. All filehandles of the old
-//! directory are NFS4ERR_STALE but those of files that are open: with them clients go on until they have closed the file.
+//! An export that is now served from another directory is a new export under the old name. All filehandles of
+//! the old directory become NFS4ERR_STALE, except those of open files. Clients keep using those until they
+//! have closed the file.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,11 +15,11 @@ use wire::Now;
 use super::Server;
 use crate::config::Export;
 use crate::state::filehandle::Handle;
-use crate::state::stateid::Of;
+use crate::state::stateid::OwnerOnFile;
 
 impl Server {
-    /// How many clients have been at an export or have something of it. Nobody says that they have unmounted one export of
-    /// several, so that some of these may be gone.
+    /// The number of clients that have used an export or have state on it. Clients do not say that they have
+    /// unmounted one export of several, so some of these may be gone.
     #[must_use]
     pub fn clients_of_export(&self, name: &str) -> usize {
         let id = self.exports().named(name.as_bytes()).map(|export| export.id);
@@ -32,8 +33,8 @@ impl Server {
         clients.len()
     }
 
-    /// The export of a file that is open in a directory from which the export of that name is not served any more. What
-    /// the export allows counts here too.
+    /// The export of an open file, if the export of that name is now served from another directory. The rules
+    /// of the present export apply.
     #[must_use]
     pub fn left_behind(&self, handle: &Handle) -> Option<Arc<Export>> {
         let left = Arc::clone(&self.opened.lock().get(handle)?.export);
@@ -41,8 +42,9 @@ impl Server {
         Some(Arc::new(Export { id: left.id, engine: Arc::clone(&left.engine), ..now }))
     }
 
-    /// Clients that have nothing of an engine any more that is not served let go of it, so that its directory is free.
-    pub(crate) fn let_go_of_engines(&self) {
+    /// Detaches clients from engines that are no longer served and where they have no state, so that the
+    /// directories become free.
+    pub(crate) fn detach_unused_engines(&self) {
         let exports = self.exports();
         let is_served = |engine: &Arc<share::Share>| {
             exports.list().iter().any(|export| Arc::ptr_eq(&export.engine, engine))
@@ -51,20 +53,20 @@ impl Server {
             let left = client.unused_engines(is_served);
             left.iter().for_each(|export| export.engine.detach(client.key));
             if !left.is_empty() {
-                client.ways().iter().for_each(|way| way.forget_handles());
+                client.connections().iter().for_each(|connection| connection.forget_handles());
             }
         }
     }
 
-    /// Closes what clients have open on an export that is not served any more, with their locks and delegations; how
-    /// many opens and delegations it were.
+    /// Closes the opens of clients on an export that is no longer served, with their locks and delegations.
+    /// Returns the number of opens and delegations.
     pub fn end_export(&self, name: &str, now: Now) -> usize {
         let mut count = 0;
         for state in self.all_states().into_iter().filter(|state| state.export.name == name) {
             let Some(client) = self.clients.get(state.client) else { continue };
-            let _turn = self.turn(&client, &state.export, state.node);
+            let _lock = self.lock_states(&client, &state.export, state.node);
             if let Some(open) = state.opened() {
-                let of = Of { owner: &open.owner, export: state.export.id, node: state.node };
+                let of = OwnerOnFile { owner: &open.owner, export: state.export.id, node: state.node };
                 for locks in client.remove_open(of, &state) {
                     self.end_state(&locks, now);
                 }

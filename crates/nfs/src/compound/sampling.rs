@@ -1,5 +1,5 @@
-//! What is noted of an operation when it has been done: what is counted, and of some what their records say beside that.
-//! The latter is gathered of an operation that is recorded and of no other, from what is known in memory: nothing is looked for.
+//! Counts each operation when it ends, and gathers the details of an operation that is recorded. The details
+//! come from memory only; nothing is looked up for them. Operations that are not recorded gather none.
 
 use nfs_wire::NfsStat;
 use nfs_wire::op::open::Claim;
@@ -9,37 +9,37 @@ use share::counts::{Noted, Sampled, path_text, range_text};
 use share::limits::ResponseType;
 
 use super::Run;
-use crate::compound::course::{Done, Sample};
+use crate::compound::transactions::{CountedOperation, Sample};
 use crate::config::Export;
 use crate::counting::OPERATIONS;
 
 impl Run {
-    /// Notes an operation that has ended with the status that the COMPOUND has now; `ingress` and `egress` are the bytes of
-    /// its arguments and of its result.
+    /// Counts an operation that ended with the current status of the COMPOUND. `ingress` and `egress` are the
+    /// bytes of its arguments and of its result.
     pub(crate) fn note(&mut self, number: OpNum, args: Option<&Args<'_>>, ingress: usize, egress: usize) {
         let export = self.current.as_ref().and_then(|current| current.export());
         let share = export.map_or(0, |export| export.engine.number());
-        let met = self.pacing.take_met();
-        let kind = self.course.kind(number);
+        let met = self.throttle.take_met();
+        let kind = self.transactions.kind(number);
         let response = response(self.status, met);
-        let data = std::mem::take(&mut self.course.data);
+        let data = std::mem::take(&mut self.transactions.data);
         let known = usize::try_from(number.get()).is_ok_and(|number| number < OPERATIONS);
         let noted = Noted {
             operation: if known { number.get() as u8 } else { 0 },
-            authentication: self.course.authentication,
+            authentication: self.transactions.authentication,
             kind,
             response,
             ingress: ingress as u64,
             egress: egress as u64,
             data: if response.is_success() { data as u64 } else { 0 },
         };
-        let at = self.course.done.len() as u64;
-        let sampled = self.course.sampled.filter(|sampled| sampled.takes(at));
+        let at = self.transactions.done.len() as u64;
+        let sampled = self.transactions.sampled.filter(|sampled| sampled.takes(at));
         let sample = sampled.map(|sampled| self.sample(sampled, args));
-        self.course.done.push(Done { share, noted, status: self.status, sample });
+        self.transactions.done.push(CountedOperation { share, noted, status: self.status, sample });
     }
 
-    /// What is known of an operation that has been done; none of its arguments where they could not be read.
+    /// Gathers the details of an operation for its record. `args` is none if they could not be read.
     #[cold]
     fn sample(&self, sampled: Sampled, args: Option<&Args<'_>>) -> Box<Sample> {
         let version = if self.minor == 2 { "4.2" } else { "4.1" };
@@ -59,7 +59,7 @@ impl Run {
         sample
     }
 
-    /// The stateid that an operation names or, by now, has made.
+    /// The stateid that an operation named or returned.
     fn stateid_of(&self, args: &Args<'_>) -> Option<StateId> {
         let named = match args {
             Args::Read(it) => it.stateid,
@@ -81,7 +81,7 @@ impl Run {
         if named == StateId::CURRENT { self.stateid } else { Some(named) }
     }
 
-    /// What the current filehandle leads to, and where that is.
+    /// Adds the current filehandle, its file and its path.
     fn sample_place(&self, sample: &mut Sample, sampled: Sampled, stateid: Option<StateId>) {
         let Some(current) = &self.current else { return };
         let handle = current.known_handle();
@@ -105,7 +105,7 @@ impl Run {
     }
 }
 
-/// How an operation went that ended with this status, when it had met this limit before.
+/// The response type of an operation with this status that had met this limit before.
 fn response(status: NfsStat, met: ResponseType) -> ResponseType {
     match status {
         NfsStat::Ok => met,
@@ -116,7 +116,7 @@ fn response(status: NfsStat, met: ResponseType) -> ResponseType {
     }
 }
 
-/// What an operation asks for, beside what has a place of its own.
+/// A text that describes the arguments, except those with a field of their own.
 fn detail(args: &Args<'_>, with_names: bool) -> Option<String> {
     let name = |name: &[u8]| with_names.then(|| String::from_utf8_lossy(name).into_owned());
     Some(match args {

@@ -1,4 +1,4 @@
-//! Who makes a request: what the credential says, and who that is for each export.
+//! The RPC credentials of a request, and the identity that they have in each export.
 
 use std::net::SocketAddr;
 use std::ptr;
@@ -12,7 +12,7 @@ use volume::security::{Rights, Sid, well_known};
 
 use crate::config::{Export, Squash};
 
-/// Whose client a client is: only they may change what is known of it (RFC 8881 2.4.3).
+/// The owner of a client record. Only this principal may change the record (RFC 8881 2.4.3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
     flavor: u32,
@@ -32,47 +32,47 @@ impl std::fmt::Display for Principal {
 }
 
 impl Principal {
-    /// From what [`Principal::parts`] gave.
+    /// Builds a principal from its [`Principal::parts`].
     #[must_use]
     pub fn of(flavor: u32, uid: u32, machine: Box<[u8]>) -> Principal {
         Principal { flavor, uid, machine }
     }
 
-    /// The flavor of the credential, the user in it, and the host that it names.
+    /// The flavor of the credential, its user, and its host name.
     #[must_use]
     pub fn parts(&self) -> (u32, u32, &[u8]) {
         (self.flavor, self.uid, &self.machine)
     }
 }
 
-/// Who somebody is for an export with these settings.
-struct Seen {
+/// The identity of some credentials in an export with these settings.
+struct ExportIdentity {
     id: u32,
     export: Weak<Export>,
     identity: Arc<Identity>,
 }
 
-/// One credential as a connection has seen it.
-pub struct Who {
+/// The credentials of one user, as a connection has received them.
+pub struct RpcCredentials {
     flavor: Flavor,
-    /// The credential's bytes, by which it is known again.
+    /// The bytes of the credential, to compare it with others.
     body: Box<[u8]>,
     uid: u32,
     gid: u32,
     groups: Vec<u32>,
     machine: Box<[u8]>,
     remote: SocketAddr,
-    /// Who that is for exports that were used, of which none is kept from going for that.
-    identities: Mutex<Vec<Seen>>,
+    /// The identity in each export that was used. The weak references let exports go.
+    identities: Mutex<Vec<ExportIdentity>>,
 }
 
-impl Who {
+impl RpcCredentials {
     /// Reads a credential.
     ///
     /// # Errors
-    /// What the call is rejected with (RFC 5531 9).
-    pub fn read(credential: &OpaqueAuth<'_>, remote: SocketAddr) -> Result<Who, AuthStat> {
-        let mut who = Who {
+    /// The reason to reject the call (RFC 5531 9).
+    pub fn read(credential: &OpaqueAuth<'_>, remote: SocketAddr) -> Result<RpcCredentials, AuthStat> {
+        let mut credentials = RpcCredentials {
             flavor: credential.flavor,
             body: credential.body.into(),
             uid: u32::MAX,
@@ -86,41 +86,41 @@ impl Who {
             Flavor::None => {}
             Flavor::Sys => {
                 let sys = AuthSys::parse(credential.body).map_err(|_| AuthStat::BadCred)?;
-                (who.uid, who.gid) = (sys.uid, sys.gid);
-                who.groups = sys.groups().to_vec();
-                who.machine = sys.machine_name.into();
+                (credentials.uid, credentials.gid) = (sys.uid, sys.gid);
+                credentials.groups = sys.groups().to_vec();
+                credentials.machine = sys.machine_name.into();
             }
             _ => return Err(AuthStat::TooWeak),
         }
-        Ok(who)
+        Ok(credentials)
     }
 
-    /// Whether this is what a credential says.
+    /// Whether these are the credentials in `credential`.
     #[inline]
     #[must_use]
     pub fn is(&self, credential: &OpaqueAuth<'_>) -> bool {
         self.flavor == credential.flavor && *self.body == *credential.body
     }
 
-    /// Whether it names a user.
+    /// Whether they name a user (AUTH_SYS).
     #[must_use]
     pub fn is_sys(&self) -> bool {
         self.flavor == Flavor::Sys
     }
 
-    /// Whose clients this credential may speak of.
+    /// The principal that owns the clients of these credentials.
     #[must_use]
     pub fn principal(&self) -> Principal {
         Principal { flavor: self.flavor.get(), uid: self.uid, machine: self.machine.clone() }
     }
 
-    /// Mixes the credential into a fingerprint.
+    /// A number for the fingerprint of a request.
     #[must_use]
     pub fn mark(&self) -> u64 {
         u64::from(self.uid) << 32 | u64::from(self.flavor.get())
     }
 
-    /// Whether an export may be used from where the request comes.
+    /// Whether the export admits the address and port of the client.
     #[must_use]
     pub fn may_use(&self, export: &Export) -> bool {
         let is_near =
@@ -128,17 +128,18 @@ impl Who {
         is_near && (!export.secure || self.remote.port() < 1024)
     }
 
-    /// Who that is for an export.
+    /// The identity in an export.
     #[must_use]
     pub fn identity(&self, export: &Arc<Export>) -> Arc<Identity> {
         let mut known = self.identities.lock();
         if let Some(seen) = known.iter().find(|seen| ptr::eq(seen.export.as_ptr(), Arc::as_ptr(export))) {
             return Arc::clone(&seen.identity);
         }
-        // Those of settings that are no longer in force go.
+        // Drop identities of settings that are no longer in force.
         known.retain(|seen| seen.id != export.id && seen.export.strong_count() > 0);
         let identity = Arc::new(self.make_identity(export));
-        let new = Seen { id: export.id, export: Arc::downgrade(export), identity: Arc::clone(&identity) };
+        let new =
+            ExportIdentity { id: export.id, export: Arc::downgrade(export), identity: Arc::clone(&identity) };
         known.push(new);
         identity
     }
@@ -172,7 +173,7 @@ impl Who {
             groups: sids,
             uid,
             gid,
-            // What root makes belongs to the group that it comes with.
+            // A file that root creates belongs to the group in root's credentials.
             actor: (!unbound || gid != 0).then(|| Actor { uid, gid, groups: groups.clone() }),
             host_groups: groups,
             administrator: unbound,
@@ -202,17 +203,17 @@ mod tests {
         })
     }
 
-    fn who(uid: u32, gid: u32, groups: &[u32]) -> Who {
+    fn credentials(uid: u32, gid: u32, groups: &[u32]) -> RpcCredentials {
         let mut body = Vec::new();
         AuthSys::new(b"host", uid, gid, groups).encode(&mut body);
         let remote = "192.0.2.7:1023".parse().unwrap();
-        Who::read(&OpaqueAuth { flavor: Flavor::Sys, body: &body }, remote).unwrap()
+        RpcCredentials::read(&OpaqueAuth { flavor: Flavor::Sys, body: &body }, remote).unwrap()
     }
 
     #[test]
     fn root_is_who_the_export_says() {
         let seen = |squash, uid| {
-            let identity = who(uid, uid, &[0, 5]).identity(&export(squash));
+            let identity = credentials(uid, uid, &[0, 5]).identity(&export(squash));
             (identity.uid, identity.gid, identity.host_groups.clone(), identity.unbound)
         };
         assert_eq!(seen(Squash::None, 0), (0, 0, vec![0, 5], true));
@@ -224,11 +225,11 @@ mod tests {
     #[test]
     fn who_says_nothing_is_nobody_and_who_says_nonsense_is_refused() {
         let remote = "192.0.2.7:2049".parse().unwrap();
-        let nobody = Who::read(&OpaqueAuth::NONE, remote).unwrap();
+        let nobody = RpcCredentials::read(&OpaqueAuth::NONE, remote).unwrap();
         assert_eq!(nobody.identity(&export(Squash::None)).uid, 65534);
-        let bad = Who::read(&OpaqueAuth { flavor: Flavor::Sys, body: b"short" }, remote);
+        let bad = RpcCredentials::read(&OpaqueAuth { flavor: Flavor::Sys, body: b"short" }, remote);
         assert_eq!(bad.err(), Some(AuthStat::BadCred));
-        let gss = Who::read(&OpaqueAuth { flavor: Flavor::RpcSecGss, body: b"" }, remote);
+        let gss = RpcCredentials::read(&OpaqueAuth { flavor: Flavor::RpcSecGss, body: b"" }, remote);
         assert_eq!(gss.err(), Some(AuthStat::TooWeak));
     }
 
@@ -238,10 +239,10 @@ mod tests {
         let far = Network { address: "198.51.100.0".parse().unwrap(), bits: 24 };
         let with = |clients: &[Network], secure| {
             let export = Export { clients: clients.to_vec(), secure, ..(*export(Squash::Root)).clone() };
-            who(1, 1, &[]).may_use(&export)
+            credentials(1, 1, &[]).may_use(&export)
         };
         assert!(with(&[], true) && with(&[far, near], false) && !with(&[far], false));
-        let high = Who { remote: "192.0.2.7:1024".parse().unwrap(), ..who(1, 1, &[]) };
+        let high = RpcCredentials { remote: "192.0.2.7:1024".parse().unwrap(), ..credentials(1, 1, &[]) };
         assert!(!high.may_use(&Export { secure: true, ..(*export(Squash::Root)).clone() }));
     }
 }

@@ -1,5 +1,5 @@
-//! A thread that calls back at a time that can be set earlier: for what must not wait for the next tick of a timer, and
-//! belongs to no connection.
+//! A thread that calls a function at a time that can be moved earlier. It serves work that belongs to no
+//! connection and must not wait for the next tick of a timer.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -10,50 +10,50 @@ use wire::Now;
 
 use crate::clock;
 
-/// How long it leaves between two calls, so that what is due by then is done together.
+/// The shortest time between two calls. Everything that becomes due within it is done together.
 const GRAIN_NS: u64 = 250_000;
-/// The longest that it sleeps; it rings for nothing then and is set again.
+/// The longest sleep. After it the thread wakes for nothing and sleeps again.
 const LONGEST_NS: u64 = 3600 * 1_000_000_000;
 
 #[derive(Default)]
-struct State {
-    /// When it is to ring (monotonic ns).
+struct TimerSetting {
+    /// The time of the next call (monotonic ns).
     at_ns: Option<u64>,
     ends: bool,
 }
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct TimerShared {
+    state: Mutex<TimerSetting>,
     changed: Condvar,
 }
 
-/// The alarm; it ends when dropped.
-pub struct Alarm {
-    shared: Arc<Shared>,
+/// The handle of the thread, which ends when this is dropped.
+pub struct TimerThread {
+    shared: Arc<TimerShared>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl std::fmt::Debug for Alarm {
+impl std::fmt::Debug for TimerThread {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Alarm").finish_non_exhaustive()
+        f.debug_struct("TimerThread").finish_non_exhaustive()
     }
 }
 
-impl Alarm {
-    /// Starts one that calls `ring`, which says when it is to be called again, if anything is set.
+impl TimerThread {
+    /// Starts a thread that calls `ring`. The result of `ring` is the time of the next call, if there is one.
     ///
     /// # Errors
-    /// When the host has no thread left.
-    pub fn start(ring: impl FnMut(Now) -> Option<u64> + Send + 'static) -> std::io::Result<Alarm> {
-        let shared = Arc::new(Shared::default());
+    /// The host has no thread left.
+    pub fn start(ring: impl FnMut(Now) -> Option<u64> + Send + 'static) -> std::io::Result<TimerThread> {
+        let shared = Arc::new(TimerShared::default());
         let own = Arc::clone(&shared);
         let thread =
             std::thread::Builder::new().name("trunkline-alarm".to_owned()).spawn(move || own.run(ring))?;
-        Ok(Alarm { shared, thread: Some(thread) })
+        Ok(TimerThread { shared, thread: Some(thread) })
     }
 
-    /// It rings at this time (monotonic ns) or soon after, unless it is set for an earlier one.
+    /// Asks for a call at this time (monotonic ns) or soon after, unless an earlier one is set.
     pub fn set(&self, at_ns: u64) {
         let mut state = self.shared.state.lock();
         if state.at_ns.is_none_or(|set| at_ns < set) {
@@ -64,20 +64,20 @@ impl Alarm {
     }
 }
 
-impl Drop for Alarm {
+impl Drop for TimerThread {
     fn drop(&mut self) {
         self.shared.state.lock().ends = true;
         self.shared.changed.notify_one();
-        // Who drops the last hold of it may be called by it.
+        // The thread itself may drop the last reference.
         let is_elsewhere = |thread: &JoinHandle<()>| thread.thread().id() != std::thread::current().id();
         if let Some(thread) = self.thread.take().filter(is_elsewhere) {
-            // It has nothing to give back, and nobody is left to hear of a panic.
+            // The thread holds nothing to release, and nobody is left to handle a panic.
             let _ = thread.join();
         }
     }
 }
 
-impl Shared {
+impl TimerShared {
     fn run(&self, mut ring: impl FnMut(Now) -> Option<u64>) {
         let mut earliest_ns = 0;
         let mut state = self.state.lock();
@@ -112,7 +112,7 @@ mod tests {
     fn it_rings_when_it_was_set_to_and_then_as_it_is_told() {
         let (rang, rings) = channel();
         let mut again = true;
-        let alarm = Alarm::start(move |now| {
+        let alarm = TimerThread::start(move |now| {
             rang.send(now.mono_ns).expect("somebody listens");
             std::mem::take(&mut again).then_some(now.mono_ns + 2_000_000)
         })

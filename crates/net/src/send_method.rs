@@ -1,70 +1,72 @@
-//! Chooses for one connection how the data of large reads leaves: copied into the reply, or sent by the host from its page cache
-//! (sendfile).
+//! Chooses how a connection sends the data of large reads: copied into the reply, or from the page cache by
+//! the host (sendfile).
 //!
-//! No rule fits all. Where the page cache has large pages, sendfile costs a quarter less. Where it has pages of 4 KiB, a quick client
-//! wakes for each piece of 64 KiB, which doubles what both sides pay. So a connection that reads much tries both ways in turns, and
-//! keeps the one that costs less. Data is copied until then, and wherever the two cannot be told apart.
+//! No rule fits all cases. If the page cache has large pages, sendfile costs a quarter less. If it has pages
+//! of 4 KiB, a quick client wakes for each piece of 64 KiB, which doubles the cost on both sides. A
+//! connection that reads much therefore tries both methods in turn, and keeps the cheaper one. Until then,
+//! and if the two make no clear difference, data is copied.
 //!
-//! [`Choice`] counts bytes, processor time and time. It reads no clock itself.
+//! [`SendMethodChoice`] counts bytes, processor time and time. It reads no clock itself.
 
 use wire::transfer::{Cost, Transfer, Trial};
 
 const MIB: u64 = 1 << 20;
-/// Bytes of large reads before both ways are tried for the first time, and between two trials.
+/// Bytes of large reads before the first trial, and between two trials.
 const BEFORE_FIRST: u64 = 64 * MIB;
 const BETWEEN: u64 = 16 << 30;
-/// Turns of a trial, half of them for each way.
-const TURNS: usize = 6;
-/// Bytes of a turn, and how many of them at its begin are not measured: what the turn before has queued leaves meanwhile, and the
-/// caches fill with what this way needs.
-const TURN: u64 = 48 * MIB;
+/// Number of phases of a trial, half of them for each method.
+const PHASES: usize = 6;
+/// Bytes of a phase. The first of them are not measured: meanwhile the data that the phase before has queued
+/// is sent, and the caches fill with what this method needs.
+const PHASE_BYTES: u64 = 48 * MIB;
 const SKIPPED: u64 = 16 * MIB;
-/// A client that reads nothing large for so long (ns) ends the trial.
+/// A pause of this length (ns) between large reads ends the trial.
 const IDLE_NS: u64 = 50_000_000;
-/// Sending from the page cache may cost so many hundredths of the processor time and of the time that copying takes. The time of a
-/// turn says little on a busy host, but a client that reads at half the rate shows.
+/// Limits for sendfile, in hundredths of the processor time and of the elapsed time that copying takes. The
+/// elapsed time of a phase says little on a busy host, but it shows a client that reads at half the rate.
 const CPU_PERCENT: u64 = 90;
 const TIME_PERCENT: u64 = 125;
-/// A trial ends with its first two turns where sending from the page cache takes so many hundredths of what copying does.
+/// A trial ends after its first two phases if sendfile takes more than this, in hundredths of what copying
+/// takes.
 const TOO_MUCH_PERCENT: u64 = 130;
 
-/// The state of one connection's choice.
+/// The state of one connection.
 #[derive(Debug)]
-pub(crate) struct Choice {
+pub(crate) struct SendMethodChoice {
     phase: Phase,
 }
 
 #[derive(Debug)]
 enum Phase {
-    /// Nothing is tried before so many more bytes.
+    /// No trial before this many more bytes.
     Settled { left: u64 },
-    /// Both ways are tried. `before`: whether data was not copied before that.
-    Trying { costs: Vec<Cost>, turn: Turn, before: bool },
+    /// A trial is in progress. `before`: whether sendfile was used before it.
+    Trying { costs: Vec<Cost>, phase: TrialPhase, before: bool },
 }
 
-/// A turn of one way.
+/// A phase of a trial, with one method.
 #[derive(Debug, Default)]
-struct Turn {
+struct TrialPhase {
     bytes: u64,
     cpu_ns: u64,
-    /// When measuring began, and when the client asked last (monotonic ns).
+    /// The start of the measurement, and the time of the client's last request (monotonic ns).
     began_ns: u64,
     last_ns: u64,
-    /// Something was done by other threads, whose time is not known.
+    /// Other threads have done some of the work, and their time is unknown.
     is_void: bool,
 }
 
-impl Turn {
-    fn begin(now_ns: u64) -> Turn {
-        Turn { last_ns: now_ns, ..Turn::default() }
+impl TrialPhase {
+    fn begin(now_ns: u64) -> TrialPhase {
+        TrialPhase { last_ns: now_ns, ..TrialPhase::default() }
     }
 
-    /// Whether it says nothing: the client has paused, or others have worked.
+    /// Whether the phase is useless: the client has paused, or other threads have worked.
     fn is_over(&self, now_ns: u64) -> bool {
         self.is_void || now_ns.saturating_sub(self.last_ns) > IDLE_NS
     }
 
-    /// Takes in what was done until `now_ns`; tells the cost when the turn is complete.
+    /// Adds the work until `now_ns`. Returns the cost once the phase is complete.
     fn count(&mut self, bytes: u64, cpu_ns: u64, now_ns: u64) -> Option<Cost> {
         if bytes > 0 {
             self.last_ns = now_ns;
@@ -78,51 +80,52 @@ impl Turn {
         self.cpu_ns += cpu_ns;
         let each_mib = |ns: u64| ns.saturating_mul(MIB) / (self.bytes - SKIPPED).max(1);
         let time_ns = now_ns.saturating_sub(self.began_ns);
-        (self.bytes >= TURN).then(|| Cost { cpu_ns: each_mib(self.cpu_ns), time_ns: each_mib(time_ns) })
+        (self.bytes >= PHASE_BYTES)
+            .then(|| Cost { cpu_ns: each_mib(self.cpu_ns), time_ns: each_mib(time_ns) })
     }
 }
 
-impl Default for Choice {
-    fn default() -> Choice {
-        Choice { phase: Phase::Settled { left: BEFORE_FIRST } }
+impl Default for SendMethodChoice {
+    fn default() -> SendMethodChoice {
+        SendMethodChoice { phase: Phase::Settled { left: BEFORE_FIRST } }
     }
 }
 
-impl Choice {
-    /// Whether processor time is to be read around what is done on the connection.
+impl SendMethodChoice {
+    /// Whether to measure processor time around the work of the connection.
     pub(crate) fn measures(&self) -> bool {
         matches!(self.phase, Phase::Trying { .. })
     }
 
-    /// Something is done for the connection by threads whose time is not read.
+    /// Notes that threads work for the connection whose time is not measured.
     pub(crate) fn disturb(&mut self) {
-        if let Phase::Trying { turn, .. } = &mut self.phase {
-            turn.is_void = true;
+        if let Phase::Trying { phase, .. } = &mut self.phase {
+            phase.is_void = true;
         }
     }
 
-    /// Takes in what was done on the connection until `now_ns`, in `cpu_ns` of processor time where that was read.
+    /// Adds the work of the connection until `now_ns`, with its processor time `cpu_ns` if that was measured.
     pub(crate) fn note(&mut self, transfer: &Transfer, cpu_ns: u64, now_ns: u64) {
         let bytes = transfer.take_chosen();
         match &mut self.phase {
             Phase::Settled { left } => {
                 *left = left.saturating_sub(bytes);
                 if *left == 0 {
-                    let (costs, turn) = (Vec::with_capacity(TURNS), Turn::begin(now_ns));
-                    self.phase = Phase::Trying { costs, turn, before: transfer.is_uncopied() };
+                    let (costs, phase) = (Vec::with_capacity(PHASES), TrialPhase::begin(now_ns));
+                    self.phase = Phase::Trying { costs, phase, before: transfer.is_uncopied() };
                     transfer.set_uncopied(false);
                 }
             }
-            Phase::Trying { turn, before, .. } if turn.is_over(now_ns) => {
+            Phase::Trying { phase, before, .. } if phase.is_over(now_ns) => {
                 transfer.set_uncopied(*before);
                 self.phase = Phase::Settled { left: BEFORE_FIRST };
             }
-            Phase::Trying { costs, turn, .. } => {
-                let Some(cost) = turn.count(bytes, cpu_ns, now_ns) else { return };
+            Phase::Trying { costs, phase, .. } => {
+                let Some(cost) = phase.count(bytes, cpu_ns, now_ns) else { return };
                 costs.push(cost);
-                *turn = Turn::begin(now_ns);
+                *phase = TrialPhase::begin(now_ns);
                 let trial = result(costs);
-                if costs.len() < TURNS && !(costs.len() == 2 && is_far_too_dear(&trial)) {
+                if costs.len() < PHASES && !(costs.len() == 2 && is_far_too_dear(&trial)) {
                     transfer.set_uncopied(costs.len() % 2 == 1);
                     return;
                 }
@@ -134,32 +137,32 @@ impl Choice {
     }
 }
 
-/// What the turns have shown, of which the first, the third and so on were of copying.
+/// The result of the phases. The first, the third and so on are of copying.
 fn result(costs: &[Cost]) -> Trial {
-    let of = |way: usize| {
-        let turns = || costs.iter().skip(way).step_by(2);
+    let of = |method: usize| {
+        let phases = || costs.iter().skip(method).step_by(2);
         Cost {
-            cpu_ns: median(turns().map(|cost| cost.cpu_ns)),
-            time_ns: median(turns().map(|cost| cost.time_ns)),
+            cpu_ns: median(phases().map(|cost| cost.cpu_ns)),
+            time_ns: median(phases().map(|cost| cost.time_ns)),
         }
     };
     Trial { copied: of(0), uncopied: of(1) }
 }
 
-/// The one in the middle.
+/// The median.
 fn median(values: impl Iterator<Item = u64>) -> u64 {
     let mut all: Vec<u64> = values.collect();
     all.sort_unstable();
     all.get(all.len().saturating_sub(1) / 2).copied().unwrap_or(0)
 }
 
-/// Whether sending from the page cache costs clearly less, and the client does not wait for it.
+/// Whether sendfile costs clearly less, and the client does not wait for it.
 fn is_worth_it(Trial { copied, uncopied }: &Trial) -> bool {
     uncopied.cpu_ns * 100 <= copied.cpu_ns * CPU_PERCENT
         && uncopied.time_ns * 100 <= copied.time_ns * TIME_PERCENT
 }
 
-/// Whether sending from the page cache costs so much more that one turn is enough to know it.
+/// Whether sendfile costs so much more that one phase is enough to know it.
 fn is_far_too_dear(Trial { copied, uncopied }: &Trial) -> bool {
     let is_far = |uncopied: u64, copied: u64| uncopied * 100 > copied * TOO_MUCH_PERCENT;
     is_far(uncopied.cpu_ns, copied.cpu_ns) || is_far(uncopied.time_ns, copied.time_ns)
@@ -171,22 +174,28 @@ mod tests {
 
     use super::*;
 
-    /// A client that reads MiB after MiB, and what each costs: processor time and time, copied and not.
-    struct Client {
-        choice: Choice,
+    /// A client that reads one MiB after the other, with the cost of each: processor time and elapsed time,
+    /// copied and not.
+    struct ReadingClient {
+        choice: SendMethodChoice,
         transfer: Transfer,
         now_ns: u64,
         costs: [Cost; 2],
     }
 
-    impl Client {
-        fn new(copied: (u64, u64), uncopied: (u64, u64)) -> Client {
+    impl ReadingClient {
+        fn new(copied: (u64, u64), uncopied: (u64, u64)) -> ReadingClient {
             let of = |(cpu_ns, time_ns)| Cost { cpu_ns, time_ns };
             let costs = [of(copied), of(uncopied)];
-            Client { choice: Choice::default(), transfer: Transfer::default(), now_ns: 1, costs }
+            ReadingClient {
+                choice: SendMethodChoice::default(),
+                transfer: Transfer::default(),
+                now_ns: 1,
+                costs,
+            }
         }
 
-        /// Reads so many MiB; of how many the data was not copied.
+        /// Reads this many MiB. Returns how many were not copied.
         fn read(&mut self, mib: u64) -> u64 {
             (0..mib).map(|_| u64::from(self.one())).sum()
         }
@@ -201,11 +210,11 @@ mod tests {
         }
     }
 
-    const TRIAL: u64 = TURNS as u64 * TURN / MIB;
+    const TRIAL: u64 = PHASES as u64 * PHASE_BYTES / MIB;
 
     #[test]
     fn the_cheaper_way_is_kept_and_looked_at_again() {
-        let mut client = Client::new((150_000, 150_000), (110_000, 120_000));
+        let mut client = ReadingClient::new((150_000, 150_000), (110_000, 120_000));
         assert_eq!(client.read(BEFORE_FIRST / MIB), 0, "copied at first");
         assert_eq!(client.read(TRIAL), TRIAL / 2, "both in turns");
         assert_eq!(client.read(100), 100);
@@ -220,27 +229,27 @@ mod tests {
     #[test]
     fn data_is_copied_where_the_other_way_is_dearer_or_slower_or_the_same() {
         for uncopied in [(300_000, 150_000), (110_000, 300_000), (145_000, 150_000)] {
-            let mut client = Client::new((150_000, 150_000), uncopied);
+            let mut client = ReadingClient::new((150_000, 150_000), uncopied);
             let uncopied_mib = client.read(BEFORE_FIRST / MIB + TRIAL);
             assert_eq!(client.read(100), 0, "{uncopied:?}");
             assert!(client.transfer.trial().is_some());
             let is_far = uncopied.0 == 300_000 || uncopied.1 == 300_000;
-            assert_eq!(uncopied_mib, if is_far { TURN / MIB } else { TRIAL / 2 }, "{uncopied:?}");
+            assert_eq!(uncopied_mib, if is_far { PHASE_BYTES / MIB } else { TRIAL / 2 }, "{uncopied:?}");
         }
     }
 
     #[test]
     fn a_client_that_pauses_ends_the_trial_and_keeps_the_way_that_it_had() {
-        for in_turn in 0..TURNS as u64 {
-            let mut client = Client::new((150_000, 150_000), (110_000, 120_000));
-            client.read(BEFORE_FIRST / MIB + in_turn * TURN / MIB + 20);
+        for in_turn in 0..PHASES as u64 {
+            let mut client = ReadingClient::new((150_000, 150_000), (110_000, 120_000));
+            client.read(BEFORE_FIRST / MIB + in_turn * PHASE_BYTES / MIB + 20);
             assert!(client.choice.measures());
             client.now_ns += 2 * IDLE_NS;
             client.one();
             assert!(!client.choice.measures() && client.transfer.trial().is_none());
             assert_eq!(client.read(10), 0, "turn {in_turn}");
         }
-        let mut client = Client::new((150_000, 150_000), (110_000, 120_000));
+        let mut client = ReadingClient::new((150_000, 150_000), (110_000, 120_000));
         client.read(BEFORE_FIRST / MIB + TRIAL + BETWEEN / MIB + 20);
         assert!(client.choice.measures() && client.transfer.trial().is_some());
         client.choice.disturb();
@@ -250,8 +259,8 @@ mod tests {
 
     #[test]
     fn work_without_large_reads_does_not_keep_a_trial_alive() {
-        let mut client = Client::new((150_000, 150_000), (110_000, 120_000));
-        client.read(BEFORE_FIRST / MIB + TURN / MIB + 20);
+        let mut client = ReadingClient::new((150_000, 150_000), (110_000, 120_000));
+        client.read(BEFORE_FIRST / MIB + PHASE_BYTES / MIB + 20);
         assert!(client.choice.measures());
         for _ in 0..60 {
             client.now_ns += 1_000_000;

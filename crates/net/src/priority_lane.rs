@@ -1,15 +1,17 @@
 //! The priority lane: one more worker, for clients that want little while the other workers are busy.
 //!
-//! A worker serves its connections one after the other. A client that asks once in a while would wait, with each request, for all
-//! clients that always have more to do. So connections go to the lane as soon as a worker is busy. The lane stays quick because it
-//! never has much to do. When it has, the principals that took most leave it, and come back after a time that doubles each time. A
-//! principal that always wants more is therefore soon back where it was, and stays there. It loses nothing but its place before the
-//! others. All connections of one user count as one, so that nobody gets more by having many. The lane is closed to
+//! A worker serves its connections one after the other. A client with an occasional request would wait, each
+//! time, for all clients that always have more to do. So connections move to the lane as soon as a worker is
+//! busy. The lane stays quick because it never has much to do. If it has, the principals that took most of it
+//! leave it, and may return after a time that doubles each time. A principal that always wants more is
+//! therefore soon back on its former worker, and stays there. It loses nothing but its precedence. All
+//! connections of one user count as one, so nobody gets more by having many. The lane is closed to
 //! connections on which nobody has logged on.
 //!
-//! A client that is alone on the server gains nothing from the lane, and stays where it is.
+//! A client that is alone on the server gains nothing from the lane, and stays on its worker.
 //!
-//! [`Lane`] says when workers are busy, [`Standing`] whether a principal may be in the lane, [`Ledger`] decides who leaves it.
+//! [`PriorityLane`] knows whether workers are busy, [`Standing`] whether a principal may be in the lane, and
+//! [`Ledger`] decides who leaves it.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -18,40 +20,42 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Length of a span (ns).
 const SPAN_NS: u64 = 50_000_000;
-/// A worker is busy when it waits for less than three quarters of a span: it works for so many thousandths.
+/// A worker is busy if it waits for less than three quarters of a span, that is, if it works for this many
+/// thousandths.
 const BUSY: u64 = 250;
-/// Workers count as busy for so long (ns) after one was.
+/// Workers count as busy for this long (ns) after one was.
 const BUSY_NS: u64 = 10_000_000_000;
-/// The lane has too much to do when it works for so many thousandths of a span, or is ready to, and so long (ns) for its clients.
+/// The lane has too much work if it runs or is ready for this many thousandths of a span, and works at least
+/// this long (ns) for its clients.
 const MOST: u64 = 150;
 const LEAST_NS: u64 = SPAN_NS / 20;
-/// So many thousandths of what it did are left to it then.
+/// The share of its work that it then keeps, in thousandths.
 const LEFT: u64 = 500;
-/// A principal that takes so much (ns) in one span leaves at once.
+/// A principal that takes this much (ns) in one span leaves at once.
 const TOO_MUCH_NS: u64 = SPAN_NS / 8;
-/// A principal is out of the lane for so long (ns) at first, and that doubles so often.
+/// The time for which a principal is barred from the lane at first (ns), and how often that doubles.
 const BAR_NS: u64 = 5_000_000_000;
 const DOUBLINGS: u32 = 6;
-/// The lane forgets a bar that has been over for so long (ns).
+/// The lane forgets a bar that ended this long ago (ns).
 const FORGOTTEN_NS: u64 = 600_000_000_000;
 
 thread_local! {
-    /// Since when this thread waits, and for how long it has waited in all (monotonic ns).
+    /// The start of this thread's current wait, and the sum of its waits (monotonic ns).
     static WAITED: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
 }
 
-/// This thread goes to wait.
+/// Notes that this thread begins to wait.
 pub(crate) fn wait_begins(now_ns: u64) {
     WAITED.set((now_ns, WAITED.get().1));
 }
 
-/// It goes on.
+/// Notes that this thread has stopped waiting.
 pub(crate) fn wait_ends(now_ns: u64) {
     let (since_ns, sum_ns) = WAITED.get();
     WAITED.set((now_ns, sum_ns + now_ns.saturating_sub(since_ns)));
 }
 
-/// It counts as one that waited for so long (ns), though it did not sleep.
+/// Counts this time (ns) as waiting, although the thread did not sleep.
 pub(crate) fn waited(ns: u64) {
     let (since_ns, sum_ns) = WAITED.get();
     WAITED.set((since_ns, sum_ns + ns));
@@ -59,17 +63,17 @@ pub(crate) fn waited(ns: u64) {
 
 /// The lane as all workers know it.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct PriorityLane {
     worker: usize,
     busy_until_ns: AtomicU64,
-    /// Whether there are connections of more than one principal, as far as is known.
+    /// Whether connections of more than one principal are known.
     is_shared: AtomicBool,
 }
 
-impl Lane {
-    /// The lane is the worker of this number.
-    pub(crate) fn new(worker: usize) -> Lane {
-        Lane { worker, busy_until_ns: AtomicU64::new(0), is_shared: AtomicBool::new(false) }
+impl PriorityLane {
+    /// The lane is the worker with this number.
+    pub(crate) fn new(worker: usize) -> PriorityLane {
+        PriorityLane { worker, busy_until_ns: AtomicU64::new(0), is_shared: AtomicBool::new(false) }
     }
 
     /// The number of its worker.
@@ -89,7 +93,7 @@ impl Lane {
     }
 }
 
-/// How much the worker of this thread works.
+/// The share of time in which the worker of this thread works.
 #[derive(Debug, Default)]
 pub(crate) struct Occupancy {
     began_ns: u64,
@@ -97,7 +101,7 @@ pub(crate) struct Occupancy {
 }
 
 impl Occupancy {
-    /// Ends a span that is over at `now_ns`, and says for how many thousandths of it the thread did not wait.
+    /// Ends a span if it is over at `now_ns`. Returns for how many thousandths of it the thread did not wait.
     fn look(&mut self, now_ns: u64) -> Option<u64> {
         let (_, waited_ns) = WAITED.get();
         let before = std::mem::replace(self, Occupancy { began_ns: now_ns, waited_ns });
@@ -114,29 +118,29 @@ impl Occupancy {
     }
 
     /// Opens the lane after a span in which this worker was busy.
-    pub(crate) fn tell(&mut self, lane: &Lane, now_ns: u64) {
+    pub(crate) fn update_lane(&mut self, lane: &PriorityLane, now_ns: u64) {
         if self.look(now_ns).is_some_and(|worked| worked >= BUSY) {
             lane.busy_until_ns.store(now_ns.saturating_add(BUSY_NS), Relaxed);
         }
     }
 }
 
-/// One principal as the lane knows it.
+/// The standing of one principal in the lane.
 #[derive(Debug, Default)]
 pub(crate) struct Standing {
     barred_until_ns: AtomicU64,
     bars: AtomicU32,
-    /// Nanoseconds that it took in the lane in the span that runs. The lane's thread alone writes them.
+    /// Nanoseconds that it took in the lane in the current span. Only the lane's thread writes this.
     took_ns: AtomicU64,
 }
 
 impl Standing {
-    /// Whether it is out of the lane.
+    /// Whether it is barred from the lane.
     pub(crate) fn is_barred(&self, now_ns: u64) -> bool {
         now_ns < self.barred_until_ns.load(Relaxed)
     }
 
-    /// Whether it is out of the lane, or was not long ago.
+    /// Whether it is barred from the lane, or was until recently.
     pub(crate) fn is_remembered(&self, now_ns: u64) -> bool {
         let until_ns = self.barred_until_ns.load(Relaxed);
         until_ns != 0 && now_ns.saturating_sub(until_ns) <= FORGOTTEN_NS
@@ -148,14 +152,15 @@ impl Standing {
         }
         let bars = if self.is_remembered(now_ns) { (self.bars.load(Relaxed) + 1).min(DOUBLINGS) } else { 0 };
         self.bars.store(bars, Relaxed);
-        // Up to a quarter more, by chance, so that those barred together do not come back together.
+        // A random addition of up to a quarter. Principals that were barred together then do not return
+        // together.
         let length_ns = BAR_NS << bars;
         let chance = RandomState::new().build_hasher().finish();
         self.barred_until_ns.store(now_ns.saturating_add(length_ns + chance % (length_ns / 4)), Relaxed);
     }
 }
 
-/// The lane's account of the span that runs, by principal.
+/// The times of the current span, by principal.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     occupancy: Occupancy,
@@ -164,8 +169,8 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Notes that a connection of a principal took so much until now, of the processor or in calls that waited. After a span with
-    /// too much to do the principals leave that took most.
+    /// Adds the time that a connection of a principal took, on the processor or in calls that waited. After a
+    /// span with too much work the principals leave that took most.
     pub(crate) fn charge(&mut self, standing: &Arc<Standing>, took_ns: u64, now_ns: u64) {
         if let Some(worked) = self.occupancy.look(now_ns) {
             self.end_span(worked, now_ns);
@@ -189,7 +194,7 @@ impl Ledger {
         self.took_ns = 0;
     }
 
-    /// Bars those that took most, until the others took `enough_ns`.
+    /// Bars the principals that took most, until the others took `enough_ns`.
     fn thin_out(&mut self, enough_ns: u64, now_ns: u64) {
         self.served.sort_unstable_by_key(|standing| standing.took_ns.load(Relaxed));
         let mut left_ns = self.took_ns;
@@ -209,13 +214,14 @@ mod tests {
 
     const BEGIN_NS: u64 = 1_000_000_000;
 
-    fn lane() -> Lane {
-        let lane = Lane::new(2);
+    fn lane() -> PriorityLane {
+        let lane = PriorityLane::new(2);
         lane.set_shared(true);
         lane
     }
 
-    /// This thread works for so many thousandths of a span and waits for the rest; when the span ends.
+    /// Simulates a span in which this thread works for these thousandths and waits for the rest. Returns its
+    /// end.
     fn span(worked: u64, began_ns: u64) -> u64 {
         let ends_ns = began_ns + SPAN_NS;
         wait_begins(began_ns + SPAN_NS * worked / 1000);
@@ -223,13 +229,13 @@ mod tests {
         ends_ns
     }
 
-    /// A lane and a time at which it is open.
-    fn busy() -> (Lane, u64) {
+    /// A lane, and a time at which it is open.
+    fn busy() -> (PriorityLane, u64) {
         let (lane, mut occupancy) = (lane(), Occupancy::default());
-        occupancy.tell(&lane, BEGIN_NS);
+        occupancy.update_lane(&lane, BEGIN_NS);
         assert!(!lane.admits(&Standing::default(), BEGIN_NS), "nothing is known of the time before");
         let now_ns = span(BUSY, BEGIN_NS);
-        occupancy.tell(&lane, now_ns);
+        occupancy.update_lane(&lane, now_ns);
         (lane, now_ns)
     }
 
@@ -240,9 +246,9 @@ mod tests {
         someone.bar(now_ns);
         assert!(!lane.admits(&someone, now_ns));
         let (idle, mut occupancy) = (self::lane(), Occupancy::default());
-        occupancy.tell(&idle, BEGIN_NS);
+        occupancy.update_lane(&idle, BEGIN_NS);
         let now_ns = span(BUSY - 1, BEGIN_NS);
-        occupancy.tell(&idle, now_ns);
+        occupancy.update_lane(&idle, now_ns);
         assert!(!idle.admits(&Standing::default(), now_ns));
     }
 
@@ -254,8 +260,8 @@ mod tests {
         assert!(!lane.admits(&Standing::default(), now_ns));
     }
 
-    /// Three principals work in the lane for so many thousandths of a span each; whether they are barred after it, and when that
-    /// is.
+    /// Lets three principals work in the lane for these thousandths of a span each. Returns whether they are
+    /// barred after it, and the time.
     fn barred(
         ledger: &mut Ledger,
         all: &[Arc<Standing>; 3],

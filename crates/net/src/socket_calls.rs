@@ -1,4 +1,4 @@
-//! One system call that receives or sends, and what it says of the socket's readiness.
+//! Single system calls that receive or send, and the readiness of the socket that follows from their results.
 
 use std::io::{self, IoSlice, IoSliceMut};
 
@@ -12,19 +12,19 @@ use crate::sends::Piece;
 /// The result of one call that receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// No call was made: the socket is known to have nothing.
+    /// No call was made: the socket is known to be empty.
     Unready,
-    /// Nothing there, although the socket was said to be readable.
+    /// The socket was empty, although it was reported readable.
     Empty,
-    /// The socket was not asked, since nothing more is wanted now.
+    /// No call was made, since no more data is wanted now.
     NotAsked,
-    /// There is nothing, and the task is woken when there is.
+    /// The socket is empty, and the task is woken when it is not.
     Waiting,
     /// This many bytes, and no more for now.
     Some(usize),
-    /// As many bytes as there was room for; there may be more.
+    /// As many bytes as there was room for. There may be more.
     All(usize),
-    /// The client ended its side.
+    /// The client closed its side.
     End,
     /// The connection is broken.
     Failed,
@@ -32,21 +32,21 @@ pub(crate) enum Received {
 
 /// The result of one call that sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sent {
+pub(crate) enum SendOutcome {
     /// No call was made: the socket is known to be full.
     Unready,
     /// The socket took nothing.
     Nothing,
     /// The socket took this many bytes.
     Bytes(usize),
-    /// The file did not give its bytes in this way.
+    /// The file's bytes could not be sent this way.
     Withheld,
     /// The connection is broken.
     Failed,
 }
 
-/// One receiving call. A short one tells tokio that the socket is empty, which saves the call that would
-/// find nothing; what comes later raises an edge of its own.
+/// One receiving call. A short result tells tokio that the socket is empty, which saves the call that would
+/// find nothing. Data that arrives later raises an edge of its own.
 pub(crate) fn receive_once(
     stream: &TcpStream,
     slices: &mut [IoSliceMut<'_>],
@@ -65,8 +65,8 @@ pub(crate) fn receive_once(
     (bytes(received), received)
 }
 
-/// The same for a socket that tokio knows to be empty. What is taken here raises no edge later: the host looks whether something is
-/// there when it tells of one (epoll(7)).
+/// The same for a socket that tokio knows to be empty. Data that is received here raises no edge later: the
+/// host checks for data when it reports an edge (epoll(7)).
 pub(crate) fn ask_once(stream: &TcpStream, slices: &mut [IoSliceMut<'_>], room: usize) -> (usize, Received) {
     let received = receive(stream, slices, room);
     (bytes(received), received)
@@ -78,7 +78,7 @@ fn receive(stream: &TcpStream, slices: &mut [IoSliceMut<'_>], room: usize) -> Re
         Ok(count) if count < room => Received::Some(count),
         Ok(count) => Received::All(count),
         Err(rustix::io::Errno::AGAIN) => Received::Empty,
-        // As if there was more, so that it is tried again.
+        // Treat it as if there was more, so that the call is repeated.
         Err(rustix::io::Errno::INTR) => Received::All(0),
         Err(_) => Received::Failed,
     }
@@ -91,19 +91,20 @@ fn bytes(received: Received) -> usize {
     }
 }
 
-/// One sending call for all of `piece`. A short one for buffers tells tokio that the socket is full.
-pub(crate) fn send_once(stream: &TcpStream, piece: Piece<'_>) -> Sent {
-    let mut sent = Sent::Unready;
+/// One sending call for all of `piece`. A short result for buffers tells tokio that the socket is full.
+pub(crate) fn send_once(stream: &TcpStream, piece: Piece<'_>) -> SendOutcome {
+    let mut sent = SendOutcome::Unready;
     let attempt = stream.try_io(Interest::WRITABLE, || {
         let whole;
         (sent, whole) = match piece {
             Piece::Buffers { slices, bytes, more } => (send_buffers(stream, slices, more), bytes),
-            // A short one may be the file's end as well as a full socket: the next call tells.
+            // A short result may mean the end of the file as well as a full socket. The next call shows
+            // which.
             Piece::File { file, at, len } => (files::send(stream, file, at, len), 0),
         };
         match sent {
-            Sent::Bytes(count) if count >= whole => Ok(()),
-            Sent::Withheld | Sent::Failed => Ok(()),
+            SendOutcome::Bytes(count) if count >= whole => Ok(()),
+            SendOutcome::Withheld | SendOutcome::Failed => Ok(()),
             _ => Err(io::ErrorKind::WouldBlock.into()),
         }
     });
@@ -111,15 +112,15 @@ pub(crate) fn send_once(stream: &TcpStream, piece: Piece<'_>) -> Sent {
     sent
 }
 
-fn send_buffers(stream: &TcpStream, slices: &[IoSlice<'_>], more: bool) -> Sent {
+fn send_buffers(stream: &TcpStream, slices: &[IoSlice<'_>], more: bool) -> SendOutcome {
     let mut control = SendAncillaryBuffer::default();
     // NOSIGNAL: a client that is gone must not raise SIGPIPE.
     let mut flags = SendFlags::NOSIGNAL;
     flags.set(SendFlags::MORE, more);
     match rustix::net::sendmsg(stream, slices, &mut control, flags) {
-        Ok(count) => Sent::Bytes(count),
-        Err(rustix::io::Errno::AGAIN) => Sent::Nothing,
-        Err(rustix::io::Errno::INTR) => Sent::Bytes(0),
-        Err(_) => Sent::Failed,
+        Ok(count) => SendOutcome::Bytes(count),
+        Err(rustix::io::Errno::AGAIN) => SendOutcome::Nothing,
+        Err(rustix::io::Errno::INTR) => SendOutcome::Bytes(0),
+        Err(_) => SendOutcome::Failed,
     }
 }

@@ -52,7 +52,7 @@ fn what_was_never_begun_because_its_connection_was_lost_can_be_asked_for_again()
     );
 }
 
-// RFC 8881 2.10.6.1.3, 18.46.3: Linux names the slots that it uses when it sends the request again
+// RFC 8881 2.10.6.1.3, 18.46.3: Linux sends its present slots when it repeats a request
 #[test]
 fn a_retry_may_name_another_highest_slot_and_is_a_retry_nevertheless() {
     let world = World::new();
@@ -153,10 +153,10 @@ fn sixteen_connections_and_every_slot_of_a_session_are_used_at_once() {
     }
     let session = world.server.session(&client.session).expect("the session");
     assert_eq!(session.busy_slots(), slots);
-    assert_eq!(session.ways().len(), 16);
+    assert_eq!(session.connections().len(), 16);
     let answers: usize = wires.iter_mut().map(|wire| wire.work().len()).sum();
     assert_eq!((answers, session.busy_slots()), (slots, 0));
-    // Every retry, on the connection after that of the request, gets the reply and writes nothing.
+    // Every retry is on the connection after the request's. It gets the stored reply and writes nothing.
     let empty = writing(stateid, 0, &[0; 8 * 16]);
     client.on(&mut wires[3], &file, &[empty]).ok();
     for (at, request) in requests.iter().enumerate().skip(1) {
@@ -186,7 +186,7 @@ fn one_connection_more_than_a_client_may_have_takes_the_place_of_the_most_silent
         wire.call(1, &[client.sequence(0, false)]).ok();
     }
     world.pass(5);
-    // All but one are heard of again.
+    // All connections but one send something again.
     for (at, wire) in wires.iter_mut().enumerate().filter(|(at, _)| *at != 7) {
         wire.now = world.now.plus(std::time::Duration::from_millis(at as u64));
         wire.call(1, &[client.sequence(0, false)]).ok();
@@ -198,8 +198,8 @@ fn one_connection_more_than_a_client_may_have_takes_the_place_of_the_most_silent
     let closed: Vec<_> = (0..CONNECTIONS).filter(|at| wires[*at].is_closed()).collect();
     assert_eq!(closed, [7]);
     let known = world.server.clients.get(client.clientid).expect("the client");
-    assert_eq!((known.ways().len(), known.crowded_out()), (CONNECTIONS, 1));
-    // Another client's do not count.
+    assert_eq!((known.connections().len(), known.crowded_out()), (CONNECTIONS, 1));
+    // Connections of another client do not count.
     let mut other = world.connect();
     Client::new(&mut other, b"somebody else", 1);
     assert_eq!(known.crowded_out(), 1);

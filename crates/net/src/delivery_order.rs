@@ -1,0 +1,175 @@
+//! Order of delivery: a reply waits until the notices that its batch has caused are sent to other clients.
+//!
+//! A batch may post events ahead of its replies (`Mailbox::post_ahead`), for example the notice that a
+//! caching right ends. It creates one [`ReplyGate`] for all of them. Each connection with such an event holds
+//! the gate until it has sent the resulting notice. The replies of the batch wait until nobody holds the gate
+//! any more, but only for a limited time: a client that does not read delays nobody. Without this, a client
+//! that has heard of a change could tell another one, which would still read the old data from its cache.
+
+use std::cell::{Cell, RefCell};
+use std::sync::{Arc, OnceLock, Weak};
+
+thread_local! {
+    /// Whether a batch runs on this thread.
+    static IN_BATCH: Cell<bool> = const { Cell::new(false) };
+    /// The gate of that batch, once it has one.
+    static GATE: RefCell<Option<Arc<ReplyGate>>> = const { RefCell::new(None) };
+}
+
+/// A connection whose replies wait.
+pub(crate) trait WaitingSender: Send + Sync {
+    /// Tells it that its replies may leave.
+    fn release(&self);
+}
+
+/// Held by every connection that must send a notice first.
+pub(crate) struct ReplyGate(OnceLock<Arc<dyn WaitingSender>>);
+
+impl Drop for ReplyGate {
+    fn drop(&mut self) {
+        if let Some(sender) = self.0.get() {
+            sender.release();
+        }
+    }
+}
+
+/// The gate of the batch that runs on this thread. None outside of batches.
+pub(crate) fn gate() -> Option<Arc<ReplyGate>> {
+    if !IN_BATCH.get() {
+        return None;
+    }
+    let new = || Arc::new(ReplyGate(OnceLock::new()));
+    GATE.with_borrow_mut(|gate| Some(Arc::clone(gate.get_or_insert_with(new))))
+}
+
+/// Marks the time in which a batch runs on this thread.
+pub(crate) struct BatchScope;
+
+impl BatchScope {
+    pub(crate) fn begin() -> BatchScope {
+        IN_BATCH.set(true);
+        BatchScope
+    }
+
+    /// Ends the batch. Returns the gate that its replies wait for, if there is one.
+    pub(crate) fn end(self, sender: impl FnOnce() -> Arc<dyn WaitingSender>) -> Option<Weak<ReplyGate>> {
+        let gate = GATE.with_borrow_mut(Option::take)?;
+        // No other code sets it.
+        let _set = gate.0.set(sender());
+        Some(Arc::downgrade(&gate))
+    }
+}
+
+impl Drop for BatchScope {
+    fn drop(&mut self) {
+        IN_BATCH.set(false);
+        // A batch that panicked leaves it behind.
+        GATE.with_borrow_mut(Option::take);
+    }
+}
+
+/// The gates that a connection's replies wait for.
+#[derive(Default)]
+pub(crate) struct ReplyBarrier {
+    gates: Vec<Weak<ReplyGate>>,
+    until_ns: u64,
+}
+
+impl ReplyBarrier {
+    /// Adds the gate of a batch. The replies wait until `until_ns` at the latest.
+    pub(crate) fn add(&mut self, gate: Weak<ReplyGate>, until_ns: u64) {
+        if self.gates.is_empty() {
+            self.until_ns = until_ns;
+        }
+        self.gates.push(gate);
+    }
+
+    /// The latest time at which waiting replies leave. None if none wait.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        (!self.gates.is_empty()).then_some(self.until_ns)
+    }
+
+    /// Whether replies still wait. They stop waiting if all gates are released, if time is up, or if
+    /// `is_awaited` says that others wait for this connection.
+    pub(crate) fn waits(&mut self, is_awaited: bool, now_ns: impl FnOnce() -> u64) -> bool {
+        if self.gates.is_empty() {
+            return false;
+        }
+        self.gates.retain(|gate| gate.strong_count() > 0);
+        if is_awaited || self.gates.is_empty() || now_ns() >= self.until_ns {
+            self.gates.clear();
+        }
+        !self.gates.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl WaitingSender for Count {
+        fn release(&self) {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+
+    fn ended(scope: BatchScope, sender: &Arc<Count>) -> Option<Weak<ReplyGate>> {
+        let sender: Arc<dyn WaitingSender> = Arc::<Count>::clone(sender);
+        scope.end(|| sender)
+    }
+
+    #[test]
+    fn a_turn_has_one_gate_and_only_when_it_tells_somebody() {
+        let sender = Arc::new(Count::default());
+        assert!(gate().is_none());
+        assert!(ended(BatchScope::begin(), &sender).is_none());
+        let scope = BatchScope::begin();
+        let (first, second) = (gate().unwrap(), gate().unwrap());
+        assert!(Arc::ptr_eq(&first, &second));
+        let left = ended(scope, &sender).unwrap();
+        assert!(gate().is_none());
+        drop(first);
+        assert_eq!((left.strong_count(), sender.0.load(SeqCst)), (1, 0));
+        drop(second);
+        assert_eq!((left.strong_count(), sender.0.load(SeqCst)), (0, 1));
+        // A batch that panics leaves nothing for the next one.
+        let panicked = BatchScope::begin();
+        let held = gate().unwrap();
+        drop(panicked);
+        assert!(ended(BatchScope::begin(), &sender).is_none());
+        drop(held);
+        assert_eq!(sender.0.load(SeqCst), 1);
+    }
+
+    #[test]
+    fn answers_wait_for_each_gate_and_not_for_ever() {
+        let sender = Arc::new(Count::default());
+        let one = || {
+            let scope = BatchScope::begin();
+            let held = gate().unwrap();
+            (held, ended(scope, &sender).unwrap())
+        };
+        let mut barrier = ReplyBarrier::default();
+        assert!(!barrier.waits(false, || unreachable!("the clock is not asked")));
+        let (first, left) = one();
+        barrier.add(left, 100);
+        let (second, left) = one();
+        barrier.add(left, 1_000_000);
+        assert_eq!(barrier.deadline(), Some(100));
+        drop(second);
+        assert!(barrier.waits(false, || 99));
+        drop(first);
+        assert!(!barrier.waits(false, || 0));
+        assert_eq!(barrier.deadline(), None);
+        let (_held, left) = one();
+        barrier.add(left, 100);
+        assert!(!barrier.waits(false, || 100));
+        let (_held, left) = one();
+        barrier.add(left, 100);
+        assert!(!barrier.waits(true, || 0));
+    }
+}

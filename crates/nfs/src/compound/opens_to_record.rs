@@ -1,0 +1,34 @@
+//! Opens that a reply tells the client of. They are recorded before the reply is sent, because the client may
+//! reclaim them after a restart. One write records all opens of a batch (`Conversation::before_leaving`).
+
+use std::sync::Arc;
+
+use crate::config::Export;
+
+/// The export of the opens. Nearly always there is only one.
+#[derive(Debug, Default)]
+pub struct OpensToRecord(Option<Arc<Export>>);
+
+impl OpensToRecord {
+    /// Adds the new opens of an export. If opens of another export are waiting, those are recorded now.
+    pub fn add(&mut self, export: &Arc<Export>) {
+        if self.0.as_ref().is_some_and(|opens_to_record| !Arc::ptr_eq(opens_to_record, export)) {
+            self.record();
+        }
+        self.0 = Some(Arc::clone(export));
+    }
+
+    /// Takes the opens of another set.
+    pub fn append(&mut self, other: &mut OpensToRecord) {
+        if let Some(export) = other.0.take() {
+            self.add(&export);
+        }
+    }
+
+    /// Records the opens now.
+    pub fn record(&mut self) {
+        if let Some(export) = self.0.take() {
+            export.engine.write_changes();
+        }
+    }
+}
