@@ -1,7 +1,7 @@
-//! Layer 1: what a share may do a second, and what was asked of it.
+//! Layer 1: the provisioned limits of a share, and the counters of its requests.
 //!
-//! [`limits`] holds requests until their time has come, [`counts`] notes how they went. Neither does anything to a file:
-//! files, clients and requests are numbers here ([`who`]).
+//! [`limits`] holds requests until a rate allows them, and [`counts`] counts their outcome. Neither touches a
+//! file: files, clients and requests are numbers here ([`who`]).
 
 pub mod counts;
 pub mod limits;

@@ -1,12 +1,12 @@
-//! Whose request it is, what it is about, and how it is woken.
+//! The numbers by which requests are known here: their client, their file and the waiter to wake.
 
 use std::sync::Arc;
 
-/// Tells one client from another, across its connections and sessions.
+/// Identifies a client across its connections and sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientKey(pub u128);
 
-/// Tells one file from another.
+/// Identifies a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileNumber {
     /// The file system within the host.
@@ -17,17 +17,17 @@ pub struct FileNumber {
 
 /// Wakes a request that waits.
 pub trait Wake: Send + Sync {
-    /// The request that waits under `token` is to be tried again. Called with no lock held, once for
-    /// each wait; may come before the call has returned that said to wait.
+    /// The request that waits under `token` is to be tried again. The caller holds no lock. There is one call
+    /// for each wait. It may come before the call that returned the wait has returned.
     fn wake(&self, token: u64);
 }
 
-/// How to wake one request.
+/// The means to wake one request.
 #[derive(Clone)]
 pub struct Waiter {
-    /// Whom to tell.
+    /// The target of the wake-up.
     pub wake: Arc<dyn Wake>,
-    /// What to tell them.
+    /// The token that it gets.
     pub token: u64,
 }
 

@@ -1,4 +1,5 @@
-//! What a request takes of bytes comes back but for what it has used, however it ends, and at every gate that it has passed.
+//! A request gives back the bytes that it has not used, however it ends, and at every gate that it has
+//! passed.
 
 use std::sync::Arc;
 
@@ -8,14 +9,14 @@ use metering::limits::{
 use metering::{ClientKey, FileNumber, Waiter, Wake};
 use wire::Now;
 
-/// Bytes a second of a file; a share has twice as much, an account four times.
+/// Bytes a second of a file. A share has twice as much, an account four times.
 const RATE: u64 = 50_000_000;
-/// What a file has saved up.
+/// The tokens in the full bucket of a file.
 const FULL: i64 = 2_500_000;
 const LEN: u64 = 1_000_000;
 const MS: u64 = 1_000_000;
 
-/// The test itself lets time pass, and looks who is released.
+/// An alarm that does nothing: the test lets time pass and checks which requests are released.
 struct Quiet;
 
 impl Alarm for Quiet {
@@ -26,7 +27,7 @@ impl Wake for Quiet {
     fn wake(&self, _token: u64) {}
 }
 
-/// A gate.
+/// The narrowest gate of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Narrow {
     File,
@@ -104,7 +105,7 @@ impl Scene {
         }
     }
 
-    /// Lets time pass until it is released.
+    /// Lets time pass until the request is released.
     fn release(&mut self, hold: &Hold) {
         self.now_ns += 20 * MS;
         self.limits.release(at(self.now_ns));
@@ -114,7 +115,7 @@ impl Scene {
 
 const LEN_I: i64 = LEN as i64;
 
-/// What is missing at each gate since `before`, when no time has passed.
+/// The tokens taken from each gate since `before`, if no time has passed.
 fn costs(scene: &Scene, before: &[i64]) -> Vec<i64> {
     before.iter().zip(scene.left()).map(|(before, after)| before - after).collect()
 }
@@ -176,7 +177,7 @@ fn what_is_done_while_it_is_held_costs_all_of_it_everywhere() {
             let hold = scene.hold(narrow);
             let held = scene.left();
             match goes_on {
-                // It does not wait any longer, and uses all.
+                // It stops waiting, and uses all its bytes.
                 true => hold.go().used_up(),
                 false => drop(hold.is_done()),
             }

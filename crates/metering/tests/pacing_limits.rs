@@ -1,4 +1,5 @@
-//! Limits in virtual time: what a share may do it can do, no more in any ten seconds, and shared fairly.
+//! Limits in virtual time. A share reaches its limits, never exceeds them in any ten seconds, and divides
+//! them fairly.
 
 mod pacing;
 
@@ -35,7 +36,8 @@ fn a_share_gives_what_it_has_and_no_more_over_any_ten_seconds() {
 }
 
 #[test]
-fn one_request_at_a_time_gets_the_whole_rate() {
+fn         let each = S / file_operations.min(operations);
+        let total: u64 = connections.iter().map(|one| one.1 * (one.3 * S / kib + each)).sum();_request_at_a_time_gets_the_whole_rate() {
     let mut world = World::new(None, &[smallest()]);
     world.add(Connection::new(1, 1, read(1, 4096)));
     world.run(12 * S);
@@ -61,7 +63,7 @@ fn reads_and_writes_share_what_they_have_together_and_not_what_they_have_apart()
     assert_eq!(met(1 - reads), ResponseType::SuccessWithShareIngressThrottling);
 }
 
-/// Ten thousandth parts of a premium share, for an hour each.
+/// Ten thousandths of a premium share, for an hour each.
 fn small_burst() -> Provision {
     Provision { operations: 31, burst: 100, burst_credits: 69 * 3600, ..plain(31, 1 << 40) }
 }
@@ -74,7 +76,7 @@ fn a_full_bucket_of_credits_lasts_exactly_an_hour_of_burst() {
     let left = |world: &World, s: u64| world.shares[0].state(at(s * S)).expect("the share").burst_credits;
     world.run(1800 * S);
     let half = left(&world, 1800);
-    // One operation more or less of what the slack holds.
+    // The slack allows one operation more or less.
     assert!(half.abs_diff(most / 2) <= 10, "half an hour has taken half of them: {half} of {most}");
     world.run(3600 * S);
     assert!(left(&world, 3600) <= 10);
@@ -90,7 +92,8 @@ fn a_full_bucket_of_credits_lasts_exactly_an_hour_of_burst() {
 #[test]
 fn burst_accrues_by_what_is_not_used_and_to_no_more_than_there_is_room_for() {
     let mut world = World::with_burst(None, &[(small_burst(), 1000)]);
-    // One at a time with 100 µs between is more than the rate; so one that asks ten times a second.
+    // One request at a time with 100 µs between would exceed the rate. So a connection sends ten requests a
+    // second.
     for tenth in 0..6000 {
         let from_ns = tenth * S / 10;
         let one = Connection { from_ns, until_ns: from_ns + 1, ..Connection::new(1, 1, read(1, 4096)) };
@@ -105,7 +108,7 @@ fn burst_accrues_by_what_is_not_used_and_to_no_more_than_there_is_room_for() {
 
 #[test]
 fn nothing_accrues_while_the_share_is_held_back_by_its_throughput() {
-    // Ten operations a second are all that the bytes allow, of thirty-one.
+    // The bytes allow only ten operations a second, of thirty-one.
     let provision = Provision { throughput: Throughput::Together(10 * MIB), ..small_burst() };
     let mut world = World::with_burst(None, &[(provision, 500)]);
     world.add(Connection::new(1, 4, read(1, MIB)));
@@ -160,7 +163,7 @@ fn nobody_waits_much_longer_than_their_share_takes_and_the_line_is_flat() {
         let done = world.count(tenth * S / 10, (tenth + 1) * S / 10, |_| true);
         assert!(done.abs_diff(200) <= 3, "{done} in the tenth {tenth}");
     }
-    // Two of its own requests, each a thousandth of a second, and how seldom the alarm rings.
+    // Two of its own requests of a thousandth of a second each, and the grain of the alarm.
     let longest = world.done.iter().filter(|done| done.connection == 1 && done.at_ns > S);
     let longest = longest.map(|done| done.waited_ns).max().expect("requests");
     assert!(longest <= 3 * MS, "{longest}");
@@ -180,7 +183,7 @@ fn a_throttled_share_costs_its_neighbour_nothing() {
     };
     let (alone, beside) = (neighbour(false), neighbour(true));
     assert!(alone.abs_diff(beside) <= 1, "{alone} alone, {beside} beside a throttled share");
-    // In virtual time to the nanosecond, for one that is not throttled itself.
+    // In virtual time to the nanosecond, for a share that is not throttled itself.
     let times = |busy: bool| {
         let mut world = World::new(Some(account), &[plain(1_000_000, 1 << 40), plain(100, 1 << 40)]);
         for n in 0..1000 {
@@ -243,7 +246,7 @@ fn metadata_is_counted_apart_and_warns_before_it_holds() {
     }
     let last = world.done.iter().rev().find(|done| done.connection == names).expect("one");
     assert_eq!(last.met, ResponseType::SuccessWithMetadataThrottling);
-    // At 95 % of the limit nobody is held, and is told that it is near.
+    // At 95 % of the limit no request is held, but each is told that the limit is near.
     let mut near = World::new(None, &[provision]);
     for n in 0..4750 {
         let from_ns = n * S / 950;
@@ -271,7 +274,7 @@ fn who_leaves_takes_nothing_and_what_was_not_used_is_given_back() {
         world.count(S, 11 * S, |who| who == stays) >= 94,
         "the places of who left are passed over at once"
     );
-    // Each asks for a MiB, of which a 64th is there.
+    // Each request asks for a MiB, of which a 64th exists.
     let mut short = World::new(None, &[plain(1_000_000, MIB)]);
     short.add(Connection { unused: MIB / 64 * 63, ..Connection::new(1, 4, read(1, MIB)) });
     short.run(11 * S);
@@ -295,7 +298,8 @@ fn limits_can_be_changed_while_requests_wait() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Any mixture: never more than the rate and the slack in any stretch, nobody starves, every request ends.
+    /// Any mixture of connections. No stretch of time exceeds the rate and the slack, no client starves, and
+    /// every request ends.
     #[test]
     fn any_mixture_keeps_the_limit_and_starves_nobody(
         operations in 50u64..2000,
@@ -317,8 +321,8 @@ proptest! {
             Work::Read { len, .. } | Work::Write { len, .. } => len,
             Work::Metadata => 0,
         };
-        // A bucket that leaks at the limit never holds more than the slack, and the one request that overdraws it;
-        // of operations also those that have passed that gate and wait at the one behind it.
+        // A bucket that leaks at the limit never holds more than the slack and the one request that overdraws
+        // it. For operations, add those that have passed that gate and wait at the next one.
         let waiting_most: u64 = connections.iter().map(|one| one.1).sum();
         let largest = world.done.iter().map(&len).max().unwrap_or(0);
         for (rate, most_at_once, cost) in [
@@ -334,8 +338,8 @@ proptest! {
                 prop_assert!(level <= most, "{level} of {most}");
             }
         }
-        // Everything that waits ends, in the time that the limits need for all of it, and for what the last one to pass
-        // has overdrawn.
+        // Every waiting request ends within the time that the limits need for all of them, plus the debt of
+        // the last one that passed.
         let waiting = world.held() as u64;
         let total: u64 = connections.iter().map(|one| one.1 * (one.3 * S / kib + S / file_operations.min(operations))).sum();
         let owed = connections.iter().map(|one| one.3 * S / kib).max().unwrap_or(0);
@@ -356,7 +360,7 @@ fn what_was_done_is_owed_by_the_share_though_nobody_waits_for_the_answer_and_wha
     impl metering::Wake for Silent {
         fn wake(&self, _: u64) {}
     }
-    /// When the first request passes behind `asked` ones of 1 MiB each that were given up.
+    /// When the first request passes after `asked` requests of 1 MiB each that were given up.
     fn passes_after(is_done: bool, is_charged: bool) -> u64 {
         let limits = Limits::new(None, std::sync::Arc::new(Silent), at(0));
         let share = limits.set_share(1, plain(1_000_000, 10 * MIB), None, at(0));
@@ -381,7 +385,7 @@ fn what_was_done_is_owed_by_the_share_though_nobody_waits_for_the_answer_and_wha
         }
         now
     }
-    // Of the first MiB a half was there already.
+    // Half of the first MiB was in the bucket already.
     assert!(passes_after(false, false).abs_diff(S / 20) < S / 100);
     let owed = passes_after(true, false);
     assert!(owed.abs_diff(2 * S - S / 20) < S / 100, "twenty at ten a second: {owed}");

@@ -1,4 +1,4 @@
-//! What one thread counts: plain loads and stores, since nobody else writes there.
+//! The counters of one thread. No other thread writes to them, so plain loads and stores are enough.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
@@ -10,7 +10,7 @@ use super::totals::{Totals, Transactions};
 use super::transaction::{Family, Noted};
 use crate::limits::ResponseType;
 
-/// What is counted of one operation, with one way to prove who asks.
+/// The counters of one operation with one kind of authentication.
 #[derive(Debug, Default)]
 struct Row {
     responses: [AtomicU64; ResponseType::ALL.len()],
@@ -20,12 +20,12 @@ struct Row {
     took_with_sending: Histogram,
 }
 
-/// The counts of one thread, on cache lines of their own.
+/// The counters of one thread, on cache lines of their own.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Block {
     operations: usize,
-    /// By authentication, then by operation; made when first seen.
+    /// By authentication, then by operation. A row is allocated when its operation is first seen.
     rows: Box<[OnceLock<Box<Row>>]>,
     habits: Habits,
 }

@@ -1,4 +1,7 @@
-//! Where one connection notes its requests: which shares they were of, when they were answered, when that was sent.
+//! The counters of one connection: the share of each request, the time of its reply, and the time when the
+//! reply was sent.
+//!
+//! Start with [`Desk`].
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -10,28 +13,28 @@ use super::of_share::{Counted, Counts};
 use super::record::{About, Record, Recording, Sampled};
 use super::transaction::{Family, Noted};
 
-/// Answers that are watched on their way out; of those beyond, which a client does not take, it is not known when they were
-/// sent.
+/// The most replies whose sending is timed. If a client does not read its replies, the oldest ones beyond
+/// this number get no time of sending.
 const MOST_LEAVING: usize = 4096;
-/// A list that was longer gives its memory back when it is empty.
+/// A queue that was longer than this returns its memory when it is empty.
 const KEPT_LEAVING: usize = 128;
 
-/// A share at a desk, or no share.
+/// The index of a share in a [`Desk`]. The first one stands for requests of no share.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Place(u16);
 
-/// What a connection has to do with one share.
+/// The counters that a connection has for one share.
 struct Sheet {
     share: u64,
     counts: Arc<Counts>,
     habits: Arc<Habits>,
-    /// Its name, where requests are recorded.
+    /// The name of the share, if requests are recorded.
     name: Option<Arc<str>>,
 }
 
-/// An answer on its way.
+/// A reply that the host has not sent yet.
 struct Leaving {
-    /// Where it ends in the stream of all answers, or behind that.
+    /// The end of the reply in the stream of all replies, or a position behind it.
     end: u64,
     arrived_ns: u64,
     place: Place,
@@ -39,22 +42,22 @@ struct Leaving {
     authentication: u8,
 }
 
-/// What a connection does on one share.
+/// The activity of a connection on one share.
 struct Visit {
     share: Weak<dyn Counted>,
     habits: Arc<Habits>,
 }
 
-/// The shares that a connection has used, and what it did there: for others to read.
+/// The shares that a connection has used and its activity on each. Other threads read it.
 #[derive(Default)]
 pub struct Visits {
-    /// How many requests it has under way.
+    /// The number of requests that were in progress at once.
     depth: Habits,
     shares: Mutex<Vec<Visit>>,
 }
 
 impl Visits {
-    /// How many requests it has under way, and what it does on each share, by the share's name.
+    /// The number of requests in progress, and the activity on each share by the share's name.
     #[must_use]
     pub fn read(&self) -> (Habit, Vec<(String, Habit)>) {
         let shares = self.shares.lock();
@@ -63,25 +66,25 @@ impl Visits {
     }
 }
 
-/// One connection's.
+/// The counters of one connection.
 pub struct Desk {
     family: &'static Family,
-    /// The first is for what is of no share.
+    /// The first entry is for requests of no share.
     sheets: Vec<Sheet>,
-    /// The share that was asked for last.
+    /// The share that was looked up last.
     last: Place,
     visits: Arc<Visits>,
     leaving: VecDeque<Leaving>,
-    /// How many of them, the last ones, are of this turn.
+    /// How many of `leaving`, counted from its end, belong to this batch.
     fresh: usize,
-    /// Requests that came in this turn.
+    /// Requests that came in this batch.
     requests: u64,
     /// None: requests are not recorded.
     recording: Option<Box<Recording>>,
 }
 
 impl Desk {
-    /// Of a new connection. `rest` counts what is of no share.
+    /// The counters of a new connection. `rest` counts the requests of no share.
     #[must_use]
     pub fn new(rest: &Arc<Counts>) -> Desk {
         let none = Sheet { share: 0, counts: Arc::clone(rest), habits: Arc::default(), name: None };
@@ -97,19 +100,19 @@ impl Desk {
         }
     }
 
-    /// What others may read of it.
+    /// The part that other threads may read.
     #[must_use]
     pub fn visits(&self) -> &Arc<Visits> {
         &self.visits
     }
 
-    /// The place of a share.
+    /// The index of a share. A share that is new here is added.
     #[inline]
     pub fn place<S: Counted + 'static>(&mut self, share: &Arc<S>) -> Place {
         self.known(share.number()).unwrap_or_else(|| self.add(share))
     }
 
-    /// The place of the share with this number ([`Counted::number`]), if it has one.
+    /// The index of the share with this number ([`Counted::number`]), if the connection has used it.
     #[inline]
     pub fn known(&mut self, number: u64) -> Option<Place> {
         if self.sheets.get(usize::from(self.last.0)).is_some_and(|sheet| sheet.share == number) {
@@ -131,14 +134,14 @@ impl Desk {
         Place(at)
     }
 
-    /// A message has come.
+    /// Counts a message that has arrived.
     #[inline]
     pub fn begin(&mut self) {
         self.requests += 1;
     }
 
-    /// Counts a transaction. With `arrived_ns` (monotonic), when it was taken up, it is noted how long it took: its answer
-    /// leaves with those of this turn.
+    /// Counts a transaction. `arrived_ns` (monotonic) is the time when the request was taken up. With it the
+    /// duration is measured too. The reply is sent with those of this batch.
     #[inline]
     pub fn note(&mut self, place: Place, noted: &Noted, arrived_ns: Option<u64>) {
         let Some(sheet) = self.sheets.get(usize::from(place.0)) else { return };
@@ -153,14 +156,14 @@ impl Desk {
         self.fresh += 1;
     }
 
-    /// Which of the next `count` requests are to be recorded, too; none where none of them is.
+    /// Selects those of the next `count` requests that are to be recorded. None: no request is.
     #[inline]
     pub fn sample(&mut self, count: u64) -> Option<Sampled> {
         self.recording.as_mut()?.sample(count)
     }
 
-    /// Records a request that was taken up at this time (monotonic), and how long it took if that is to be known; its answer leaves
-    /// with those of this turn.
+    /// Records a request that was taken up at `arrived_ns` (monotonic). With `is_timed` the record gets its
+    /// duration. The reply is sent with those of this batch.
     #[cold]
     pub fn record(&mut self, place: Place, noted: &Noted, arrived_ns: u64, is_timed: bool, about: About) {
         let (Some(recording), Some(sheet)) = (&mut self.recording, self.sheets.get(usize::from(place.0)))
@@ -178,8 +181,8 @@ impl Desk {
         });
     }
 
-    /// A turn has ended. What it has put out ends at `end` in the stream of all answers; `waiting` requests are under way
-    /// still.
+    /// Ends a batch. Its replies end at `end` in the stream of all replies; `waiting` requests are still in
+    /// progress.
     pub fn turned(&mut self, ended_ns: u64, end: u64, waiting: usize) {
         let first = self.leaving.len().saturating_sub(std::mem::take(&mut self.fresh));
         for leaving in self.leaving.range_mut(first..) {
@@ -197,7 +200,7 @@ impl Desk {
         }
     }
 
-    /// The host has taken `taken` bytes of all answers.
+    /// The host has taken `taken` bytes of all replies.
     pub fn sent(&mut self, taken: u64, at_ns: u64) {
         while self.leaving.front().is_some_and(|leaving| leaving.end <= taken)
             && let Some(leaving) = self.leaving.pop_front()

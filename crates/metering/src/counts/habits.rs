@@ -1,15 +1,16 @@
-//! What somebody mostly does: data or metadata, and data in pieces of what size.
+//! The access pattern of a connection or share: how many requests are for data or metadata, and how large
+//! reads and writes are.
 
 use std::sync::atomic::AtomicU64;
 
 use super::one_writer::{add, get};
 use super::transaction::Kind;
 
-/// Sizes that are told apart: up to 512 bytes, then each power of two up to 8 MiB.
+/// Size classes: up to 512 bytes, then one for each power of two up to 8 MiB.
 pub const SIZES: usize = 15;
 const SMALLEST_LOG2: u32 = 9;
 
-/// The most bytes that the size at this place has; the last has more, too.
+/// The most bytes of a size class. The last class also counts all larger sizes.
 #[must_use]
 pub const fn size_bound(place: usize) -> u64 {
     1 << (SMALLEST_LOG2 as usize + place)
@@ -21,7 +22,7 @@ fn place(bytes: u64) -> usize {
     (log2.saturating_sub(SMALLEST_LOG2) as usize).min(SIZES - 1)
 }
 
-/// Counts what is done; only one thread at a time adds.
+/// Counts requests by kind and size. Only one thread at a time adds to them.
 #[derive(Debug, Default)]
 pub struct Habits {
     operations: [AtomicU64; Kind::COUNT],
@@ -33,7 +34,7 @@ pub struct Habits {
 }
 
 impl Habits {
-    /// Something was done with so many bytes of data.
+    /// Counts a request with `data` bytes of data.
     #[inline]
     pub(super) fn note(&self, kind: Kind, data: u64) {
         add(&self.operations[kind as usize], 1);
@@ -46,7 +47,7 @@ impl Habits {
         add(&self.sizes[at][place(data)], 1);
     }
 
-    /// So many requests were there at once.
+    /// Counts that `requests` requests were in progress at once.
     #[inline]
     pub(super) fn note_depth(&self, requests: u64) {
         add(&self.turns, 1);
@@ -56,7 +57,7 @@ impl Habits {
         }
     }
 
-    /// What has been counted until now.
+    /// The values counted until now.
     #[must_use]
     pub fn read(&self) -> Habit {
         Habit {
@@ -70,30 +71,30 @@ impl Habits {
     }
 }
 
-/// Habits that were read.
+/// An access pattern that was read from its counters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Habit {
     operations: [u64; Kind::COUNT],
-    /// Bytes that were read, and written.
+    /// Bytes that were read, and bytes that were written.
     pub bytes: [u64; 2],
-    /// How many reads, and writes, were of which size ([`size_bound`]).
+    /// The number of reads, and of writes, in each size class ([`size_bound`]).
     pub sizes: [[u64; SIZES]; 2],
-    /// How often it was looked how many requests were there at once.
+    /// The number of batches in which the requests in progress were counted.
     pub turns: u64,
-    /// The sum of what was found then.
+    /// The sum of those counts.
     pub at_once: u64,
-    /// The most that was found.
+    /// The largest of those counts.
     pub most_at_once: u64,
 }
 
 impl Habit {
-    /// How many transactions were of a kind.
+    /// The number of transactions of a kind.
     #[must_use]
     pub fn operations(&self, kind: Kind) -> u64 {
         self.operations[kind as usize]
     }
 
-    /// Adds another's.
+    /// Adds the values of another access pattern.
     pub fn add(&mut self, other: &Habit) {
         let sum =
             |own: &mut [u64], more: &[u64]| own.iter_mut().zip(more).for_each(|(own, more)| *own += more);

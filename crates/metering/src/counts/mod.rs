@@ -1,10 +1,11 @@
-//! Transactions: what was asked of a share, how that went, how much went in and out, and how long it took.
+//! Transactions: the requests to a share, their outcome, their bytes in and out, and their duration.
 //!
-//! Start with [`Counts`], the counts of one share for one [`Family`] of operations, whose names the protocol crate gives;
-//! here an operation is a small number. A connection notes its requests at its [`Desk`]. Each thread counts in a [`block`]
-//! of its own, which nobody else writes to, and whoever reads sums the blocks ([`Totals`]): no lock, no shared cache line
-//! and no allocation once a thread has seen an operation. [`Habits`] is the little that is known of each connection by
-//! itself, and [`record`] has single requests.
+//! Start with [`Counts`], the counters of one share for one [`Family`] of operations. The protocol crate
+//! gives the names of a family; here an operation is a small number. A connection counts its requests in a
+//! [`Desk`]. Each thread counts in a [`block`] of its own, and no other thread writes to it. A reader sums
+//! the blocks ([`Totals`]). So counting takes no lock, shares no cache line, and allocates nothing once a
+//! thread has seen an operation. [`Habits`] is the small set of numbers that is kept for each connection, and
+//! [`record`] has records of single requests.
 
 mod block;
 mod desk;

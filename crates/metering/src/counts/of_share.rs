@@ -1,4 +1,4 @@
-//! The counts of one share, or of what is of no share: each thread adds in a block of its own.
+//! The counters of one share, or of the requests of no share. Each thread adds in a block of its own.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,17 +14,17 @@ use super::transaction::{Family, Noted};
 
 /// A share whose transactions are counted.
 pub trait Counted: Send + Sync {
-    /// Tells it from all others of the process; never zero.
+    /// A number that no other share of the process has. It is never zero.
     fn number(&self) -> u64;
-    /// Its name, as it is now.
+    /// The current name of the share.
     fn name(&self) -> String;
-    /// Its transactions in one family.
+    /// The counters of the share's transactions in one family.
     fn counts(&self, family: &'static Family) -> Arc<Counts>;
 }
 
 /// The transactions of one share, or of no share, in one family of operations.
 pub struct Counts {
-    /// Tells it from all others of the process.
+    /// A number that no other counters of the process have.
     number: usize,
     family: &'static Family,
     recorder: OnceLock<Arc<Recorder>>,
@@ -34,7 +34,8 @@ pub struct Counts {
 #[derive(Default)]
 struct Blocks {
     all: Vec<Arc<Block>>,
-    /// What threads have counted that have ended. Their blocks go: each is some kilobytes among what the thread had besides.
+    /// The sum of the counts of threads that have ended. Their blocks are dropped: each has some kilobytes
+    /// beside the thread's other memory.
     ended: Totals,
 }
 
@@ -44,15 +45,15 @@ impl std::fmt::Debug for Counts {
     }
 }
 
-/// Numbers that were given away. Nothing else is common to shares.
+/// The next number to give out. Shares have nothing else in common.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// The blocks in which this thread counts, by the number of their counts.
+    /// The blocks in which this thread counts, by the number of their counters.
     static OWN: RefCell<Vec<Option<Loan>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A block in which only this thread counts, as long as it has it.
+/// A block in which only this thread counts, until the thread drops this value.
 struct Loan {
     block: Arc<Block>,
     home: Weak<Counts>,
@@ -69,25 +70,25 @@ impl Drop for Loan {
 }
 
 impl Counts {
-    /// With nothing counted yet.
+    /// Counters that are all zero.
     #[must_use]
     pub fn new(family: &'static Family) -> Arc<Counts> {
         let number = usize::try_from(NEXT.fetch_add(1, Ordering::Relaxed)).unwrap_or(usize::MAX);
         Arc::new(Counts { number, family, recorder: OnceLock::new(), blocks: Mutex::default() })
     }
 
-    /// Whose operations it counts.
+    /// The family whose operations are counted.
     #[must_use]
     pub fn family(&self) -> &'static Family {
         self.family
     }
 
-    /// Has connections that come from now on record their requests. The first one counts.
+    /// Makes connections that are opened from now on record their requests. The first call wins.
     pub fn set_recorder(&self, recorder: Arc<Recorder>) {
         let _there_is_one = self.recorder.set(recorder);
     }
 
-    /// What has connections record their requests; none: nothing does.
+    /// The recorder for new connections. None: requests are not recorded.
     pub(super) fn recorder(&self) -> Option<&Arc<Recorder>> {
         self.recorder.get()
     }
@@ -98,29 +99,29 @@ impl Counts {
         self.here(|block| block.note(noted));
     }
 
-    /// Notes how long a transaction took on the server, in nanoseconds.
+    /// Counts the duration of a transaction on the server, in nanoseconds.
     #[inline]
     pub(super) fn took(self: &Arc<Counts>, operation: u8, authentication: u8, ns: u64) {
         self.here(|block| block.took(operation, authentication, ns));
     }
 
-    /// The same until its answer was sent.
+    /// Counts the duration until the reply was sent.
     #[inline]
     pub(super) fn took_with_sending(self: &Arc<Counts>, operation: u8, authentication: u8, ns: u64) {
         self.here(|block| block.took_with_sending(operation, authentication, ns));
     }
 
-    /// What has been counted until now. What is counted meanwhile may be in it or not.
+    /// The values counted until now. A concurrent count may be included or not.
     #[must_use]
     pub fn read(&self) -> Totals {
-        // Under the lock, so that what a thread leaves is counted once.
+        // Under the lock, so that the counts of a thread that ends are counted once.
         let blocks = self.blocks.lock();
         let mut totals = blocks.ended.clone();
         blocks.all.iter().for_each(|block| block.add_to(&mut totals));
         totals
     }
 
-    /// What they work on alone, which takes less than [`Counts::read`].
+    /// The access pattern alone, which is cheaper than [`Counts::read`].
     #[must_use]
     pub fn habits(&self) -> Habit {
         let blocks = self.blocks.lock();
@@ -129,10 +130,11 @@ impl Counts {
         sum
     }
 
-    /// Hands over the block of this thread. While a thread ends there may be none any more: then nothing is counted.
+    /// Calls `act` with the block of this thread. While a thread ends, its blocks may be gone; then nothing
+    /// is counted.
     #[inline]
     fn here(self: &Arc<Counts>, act: impl FnOnce(&Block)) {
-        // Nothing that is called under it counts anything itself.
+        // No function that is called here counts anything itself.
         let _ended = OWN.try_with(|own| {
             let mut own = own.borrow_mut();
             if let Some(Some(loan)) = own.get(self.number) {
@@ -144,7 +146,7 @@ impl Counts {
 
     #[cold]
     fn loan<'o>(self: &Arc<Counts>, own: &'o mut Vec<Option<Loan>>) -> &'o Loan {
-        // Shares come and go; what is left of those that are gone goes here.
+        // Shares come and go. This frees the blocks of shares that are gone.
         for place in own.iter_mut() {
             place.take_if(|loan| loan.home.strong_count() == 0);
         }

@@ -1,19 +1,20 @@
-//! How many operations and bytes a second a share may have: the formulas of Azure Files as data.
+//! The operations and bytes a second of a share: the formulas of Azure Files as data.
 //!
-//! Sources: the pages "Understand Azure Files billing" in their editions of January 2021, December 2021 and 2025/26,
-//! and "Azure Files scalability and performance targets". All sizes are in GiB and all rates in units a second.
+//! Sources: the pages "Understand Azure Files billing" in their editions of January 2021, December 2021 and
+//! 2025/26, and "Azure Files scalability and performance targets". All sizes are in GiB and all rates in
+//! units a second.
 
 /// Bytes in a MiB.
 pub const MIB: u64 = 1 << 20;
-/// For how long a full bucket of burst credits lasts at the highest rate, in seconds.
+/// How long a full bucket of burst credits lasts at the highest rate, in seconds.
 pub const BURST_TIME_S: u64 = 3600;
-/// Operations on metadata of a share on SSD without cached metadata.
+/// Metadata operations of a share on SSD without cached metadata.
 pub const METADATA: u64 = 12_000;
-/// The same with cached metadata, or where NFS clients are served. Which of the two a share has is not bought: whoever knows
-/// its settings puts it in place of the formula's.
+/// Metadata operations with cached metadata, or if NFS clients are served. A share does not buy either. The
+/// code that knows the settings of the share replaces the number of the formula by this one.
 pub const METADATA_CACHED: u64 = 35_000;
 
-/// How a share's size is turned into rates.
+/// The formula that turns a share's size into rates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Formula {
     /// Premium, provisioned v1, before the middle of 2021.
@@ -32,10 +33,10 @@ pub enum Formula {
     Small,
 }
 
-/// What is bought for a share.
+/// The amounts that are bought for a share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Wanted {
-    /// Its size in GiB.
+    /// The size in GiB.
     pub gib: Option<u64>,
     /// Operations a second, where they are bought apart.
     pub operations: Option<u64>,
@@ -43,7 +44,7 @@ pub struct Wanted {
     pub mib_s: Option<u64>,
 }
 
-/// One of the numbers of [`Wanted`].
+/// One of the fields of [`Wanted`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Number {
     /// The size.
@@ -64,7 +65,7 @@ impl std::fmt::Display for Number {
     }
 }
 
-/// Why that cannot be bought.
+/// Why amounts cannot be bought.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotProvided {
     /// The size decides, and none was given.
@@ -79,7 +80,7 @@ pub enum NotProvided {
     /// A number out of range.
     #[error("{number} must be from {least} to {most}")]
     OutOfRange {
-        /// Which one.
+        /// The number.
         number: Number,
         /// The least.
         least: u64,
@@ -113,18 +114,18 @@ impl Throughput {
     }
 }
 
-/// What a share may do. Plain numbers: any may be changed.
+/// The provisioned limits of a share. They are plain numbers, and any may be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Provision {
-    /// Reads and writes a second, for ever.
+    /// Reads and writes a second, without a time limit.
     pub operations: u64,
-    /// Reads and writes a second, as long as there are credits.
+    /// Reads and writes a second while there are credits.
     pub burst: u64,
-    /// The most credits: one is one operation above [`Provision::operations`].
+    /// The most credits. One credit pays for one operation above [`Provision::operations`].
     pub burst_credits: u64,
-    /// Data.
+    /// The throughput of data.
     pub throughput: Throughput,
-    /// Operations a second on anything but data.
+    /// Operations a second that do not transfer data.
     pub metadata: u64,
     /// Reads and writes a second of one file.
     pub file_operations: u64,
@@ -134,12 +135,12 @@ pub struct Provision {
     pub file_size: u64,
 }
 
-/// What the shares of an account may do together.
+/// The provisioned limits of all shares of an account together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AccountProvision {
     /// Reads and writes a second.
     pub operations: u64,
-    /// Data.
+    /// The throughput of data.
     pub throughput: Throughput,
 }
 
@@ -158,14 +159,14 @@ impl Line {
     }
 }
 
-/// The constants of burst: the vendor itself treats them as parameters.
+/// The constants of burst. The vendor itself treats them as parameters.
 #[derive(Debug, Clone, Copy)]
 struct Burst {
-    /// At least so much.
+    /// The least burst rate.
     floor: u64,
-    /// So many times what it counts from.
+    /// The factor by which the size or the operations are multiplied.
     scalar: u64,
-    /// Counts from the size, not from the operations.
+    /// Whether the factor applies to the size rather than to the operations.
     by_size: bool,
     most: u64,
 }
@@ -177,7 +178,7 @@ impl Burst {
     }
 }
 
-/// What one disk kind gives single files and metadata.
+/// The limits of single files and of metadata on one kind of disk.
 #[derive(Debug, Clone, Copy)]
 struct Media {
     file_operations: u64,
@@ -189,14 +190,14 @@ struct Media {
 const SSD: Media = Media { file_operations: 8000, file_mib_s: 1024, file_tib: 4, metadata: METADATA };
 const HDD: Media = Media { file_operations: 1000, file_mib_s: 60, file_tib: 4, metadata: METADATA };
 
-/// Where the size decides everything.
+/// A formula in which the size decides everything.
 struct BySize {
     operations: Line,
     burst: Burst,
-    /// In MiB; two rounded summands where both directions count together.
+    /// In MiB. If both directions count together, these are two summands, each rounded.
     ingress: Line,
     egress: Line,
-    /// What both directions share at most; none: they count apart.
+    /// The most that both directions may have together; none if they count apart.
     together: Option<u64>,
     account: u64,
 }
@@ -232,12 +233,12 @@ static V1: BySize = BySize {
 /// The sizes that v1 has, in GiB.
 const V1_SIZES: (u64, u64) = (100, 102_400);
 
-/// Where operations and throughput are bought apart.
+/// A formula in which operations and throughput are bought apart.
 struct Apart {
     sizes: (u64, u64),
     operations: (u64, u64),
     mib_s: (u64, u64),
-    /// What is recommended for a size.
+    /// The recommended amount for a size.
     advised_operations: Line,
     advised_mib_s: Line,
     burst: Burst,
@@ -269,7 +270,7 @@ const STANDARD_ACCOUNT: AccountProvision = AccountProvision {
     throughput: Throughput::Apart { ingress: 3200 * MIB, egress: 6400 * MIB },
 };
 
-/// How a formula works.
+/// The parameters of a formula.
 enum Terms {
     BySize(&'static BySize),
     Apart(&'static Apart),
@@ -297,7 +298,7 @@ impl Formula {
         }
     }
 
-    /// What a share may do for which that was bought.
+    /// The limits of a share for which `wanted` was bought.
     ///
     /// # Errors
     /// [`NotProvided`] with the reason.
@@ -307,14 +308,14 @@ impl Formula {
             Terms::Apart(terms) => terms.provision(wanted),
             Terms::Fixed { .. } if wanted.operations.or(wanted.mib_s).is_some() => Err(NotProvided::Fixed),
             Terms::Fixed { operations, throughput, sizes } => {
-                // The size is the most that lies there, and decides nothing else.
+                // The size is only the most that the share may hold. It decides nothing else.
                 wanted.gib.map(|gib| within(Number::Gib, gib, sizes)).transpose()?;
                 Ok(HDD.provision(operations, operations, throughput))
             }
         }
     }
 
-    /// What all shares of an account may do together.
+    /// The limits of all shares of an account together.
     #[must_use]
     pub fn account(self) -> AccountProvision {
         match self.terms() {
@@ -336,7 +337,7 @@ impl Formula {
         }
     }
 
-    /// How many shares an account may have, where that is bound.
+    /// The most shares that an account may have; none if there is no bound.
     #[must_use]
     pub fn most_shares(self) -> Option<usize> {
         match self {
@@ -346,7 +347,8 @@ impl Formula {
         }
     }
 
-    /// Whether shares may be bought that do more together than the account may: they are then held at the account.
+    /// Whether the shares together may be provisioned with more than the account. The account's limits then
+    /// hold them back.
     #[must_use]
     pub fn may_overprovision(self) -> bool {
         !matches!(self.terms(), Terms::Apart(_))
@@ -434,7 +436,7 @@ mod tests {
         }
     }
 
-    /// The table of 2025/26, with what it should say where it was not computed anew for the higher bound.
+    /// The table of 2025/26. Rows that were not computed anew for the higher bound are corrected here.
     #[test]
     fn the_current_generation_gives_the_published_values() {
         for (gib, operations, burst, most, rate) in [

@@ -4,7 +4,7 @@ use super::formula::{AccountProvision, Provision, Throughput};
 use super::outcome::ResponseType;
 use crate::FileNumber;
 
-/// What a request does.
+/// The work of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     /// Reads data.
@@ -26,7 +26,7 @@ pub enum Work {
 }
 
 impl Work {
-    /// The file whose data it is about.
+    /// The file whose data is transferred.
     #[must_use]
     pub fn file(self) -> Option<FileNumber> {
         match self {
@@ -35,7 +35,7 @@ impl Work {
         }
     }
 
-    /// Bytes that it asks for.
+    /// The bytes that the request asks for.
     #[must_use]
     pub fn bytes(self) -> u64 {
         match self {
@@ -45,7 +45,7 @@ impl Work {
     }
 }
 
-/// Whose gate it is.
+/// The object that a gate belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Owner {
     File(u32, FileNumber),
@@ -53,25 +53,25 @@ pub(super) enum Owner {
     Account,
 }
 
-/// What passes there.
+/// The unit that a gate counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Passing {
     Operations,
     Ingress,
     Egress,
-    /// Both of them.
+    /// Both directions together.
     Bytes,
     Metadata,
 }
 
 impl Passing {
-    /// Whether bytes are counted there, of which what is not used is given back.
+    /// Whether the gate counts bytes. Unused bytes are returned.
     pub fn is_bytes(self) -> bool {
         matches!(self, Passing::Bytes | Passing::Ingress | Passing::Egress)
     }
 }
 
-/// Names a gate.
+/// The key of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Key {
     pub owner: Owner,
@@ -79,7 +79,8 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// Whether a share whose requests wait here is held back by something else than its operations.
+    /// Whether a request that waits at this gate is held back by another limit than the operations of its
+    /// share.
     pub fn withholds(self) -> bool {
         match self.owner {
             Owner::File(..) => false,
@@ -89,13 +90,13 @@ impl Key {
     }
 }
 
-/// One gate on the way.
+/// One gate on the path of a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Step {
     pub key: Key,
-    /// What is taken there.
+    /// The tokens that are taken there.
     pub cost: u64,
-    /// What it is called to be held there.
+    /// The outcome of a request that is held there.
     pub met: ResponseType,
 }
 
@@ -110,7 +111,7 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// Those of a request on this share.
+    /// The path of a request on this share.
     pub fn of(share: u32, work: Work, provision: &Provision, account: Option<&AccountProvision>) -> Path {
         let mut path = Path::default();
         let (file, len, writes) = match work {
@@ -164,12 +165,12 @@ impl Path {
         }
     }
 
-    /// The gate at this place; none behind the last one.
+    /// The gate at this index; none behind the last one.
     pub fn step(&self, at: usize) -> Option<Step> {
         self.steps.get(at).copied().flatten()
     }
 
-    /// All of them.
+    /// All gates of the path.
     pub fn steps(&self) -> impl Iterator<Item = Step> + '_ {
         self.steps.iter().copied().flatten()
     }

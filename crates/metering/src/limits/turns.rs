@@ -1,35 +1,36 @@
-//! Whose turn it is among those that wait for the same thing: start-time fair queueing, by clients, and among the
-//! requests of a client by files and connections.
+//! Fair queueing among the requests that wait at one gate. It is start-time fair queueing, first by client,
+//! then by the files and connections of each client.
 //!
-//! Each that waits has a start tag in virtual time: where the last one was served, or where its own last turn ended, if
-//! that is later. The lowest tag is next, and a turn lasts as long as what it takes. So each gets the same amount,
-//! whoever asks for more at a time, and who comes anew is not behind those who have many waiting.
+//! Each waiter has a start tag in virtual time: the time at which the last one was served, or the end of its
+//! own last turn if that is later. The lowest tag is next, and a turn lasts as long as its cost. So each
+//! waiter gets the same amount, however much it asks for at once, and a new waiter is not behind those that
+//! have many requests waiting.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
 
 use crate::{ClientKey, FileNumber};
 
-/// Whose request it is.
+/// The flow that a request belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Flow {
     /// The client.
     pub client: ClientKey,
-    /// The connection it came over.
+    /// The connection that it came over.
     pub connection: u64,
-    /// The file, when it is about the data of one.
+    /// The file, if the request transfers data of one.
     pub file: Option<FileNumber>,
 }
 
-/// The tags of those that wait.
+/// The start tags of the waiters.
 #[derive(Debug)]
 struct Turns<K> {
-    /// Where in virtual time the last turn began.
+    /// The virtual time at which the last turn began.
     now: u64,
     next: u64,
-    /// By start tag, then by who came first.
+    /// By start tag, then by time of arrival.
     order: BTreeSet<(u64, u64, K)>,
-    /// Where the last turn of those ended that do not wait just now.
+    /// The end of the last turn of each key that does not wait now.
     ended: HashMap<K, u64>,
 }
 
@@ -40,7 +41,7 @@ impl<K> Default for Turns<K> {
 }
 
 impl<K: Copy + Ord + Hash> Turns<K> {
-    /// Somebody begins to wait who did not.
+    /// A key begins to wait that did not wait before.
     fn join(&mut self, key: K) {
         let ended = self.ended.remove(&key).unwrap_or(0);
         self.insert(ended.max(self.now), key);
@@ -51,20 +52,20 @@ impl<K: Copy + Ord + Hash> Turns<K> {
         self.order.insert((tag, self.next, key));
     }
 
-    /// Takes out whose turn it is.
+    /// Takes out the key whose turn it is.
     fn first(&mut self) -> Option<(u64, K)> {
         let (tag, _, key) = self.order.pop_first()?;
         self.now = tag;
         Some((tag, key))
     }
 
-    /// The turn that began at `tag` took so much; `more`: it waits for another one.
+    /// Ends the turn that began at `tag` and cost `cost`. `more`: the key waits for another turn.
     fn served(&mut self, (tag, key): (u64, K), cost: u64, more: bool) {
         let end = tag.saturating_add(cost);
         if more {
             self.insert(end, key);
         } else if self.order.is_empty() {
-            // Nobody is behind anybody any more.
+            // No key is behind another one any more.
             self.ended.clear();
         } else {
             self.ended.retain(|_, ended| *ended > self.now);
@@ -73,14 +74,14 @@ impl<K: Copy + Ord + Hash> Turns<K> {
     }
 }
 
-/// What one client waits with.
+/// The waiting requests of one client.
 #[derive(Debug)]
 struct Client<T> {
     turns: Turns<Flow>,
     waiting: HashMap<Flow, VecDeque<T>>,
 }
 
-/// Those that wait.
+/// The waiting requests of all clients.
 #[derive(Debug)]
 pub struct Queue<T> {
     turns: Turns<ClientKey>,
@@ -94,13 +95,13 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Whether nobody waits.
+    /// Whether nothing waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.clients.is_empty()
     }
 
-    /// Waits.
+    /// Adds a request.
     pub fn push(&mut self, flow: Flow, item: T) {
         let turns = &mut self.turns;
         let client = self.clients.entry(flow.client).or_insert_with(|| {
@@ -114,7 +115,7 @@ impl<T> Queue<T> {
         waiting.push_back(item);
     }
 
-    /// Takes out the next one; `cost` says what it takes.
+    /// Takes out the next request; `cost` gives its cost.
     pub fn pop(&mut self, cost: impl FnOnce(&T) -> u64) -> Option<T> {
         let client_turn = self.turns.first()?;
         let client = self.clients.get_mut(&client_turn.1)?;

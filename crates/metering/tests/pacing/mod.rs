@@ -1,5 +1,5 @@
-//! Virtual time around the limits: connections that always have so many requests under way, and an alarm that rings as
-//! a thread of the host would, not before time and at most every so often.
+//! Virtual time around the limits. Connections always have a set number of requests in progress. The alarm
+//! rings as a thread of the host would: not before its time, and at most once in a grain of time.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -19,7 +19,7 @@ pub const S: u64 = 1_000_000_000;
 pub const MS: u64 = 1_000_000;
 /// A MiB.
 pub const MIB: u64 = 1 << 20;
-/// What the host needs for a request.
+/// The time that the host needs for a request.
 const SERVICE_NS: u64 = 100_000;
 
 pub fn at(ns: u64) -> Now {
@@ -52,7 +52,7 @@ pub fn plain(operations: u64, bytes: u64) -> Provision {
     }
 }
 
-/// When the alarm is to ring.
+/// The time when the alarm is to ring.
 #[derive(Default)]
 pub struct Clock(AtomicU64);
 
@@ -64,7 +64,7 @@ impl Alarm for Clock {
     }
 }
 
-/// Who was woken.
+/// The tokens of the requests that were woken.
 #[derive(Default)]
 pub struct Woken(Mutex<Vec<u64>>);
 
@@ -74,18 +74,18 @@ impl Wake for Woken {
     }
 }
 
-/// One connection.
+/// The requests of one connection.
 #[derive(Clone)]
 pub struct Connection {
     pub share: usize,
     pub client: u128,
     pub depth: u64,
     pub work: Work,
-    /// Bytes of each request that turn out not to be there.
+    /// Bytes of each request that the file turns out not to have.
     pub unused: u64,
-    /// When it begins.
+    /// When it sends its first requests.
     pub from_ns: u64,
-    /// When it asks for nothing more.
+    /// When it sends no more requests.
     pub until_ns: u64,
 }
 
@@ -108,14 +108,14 @@ pub struct Done {
     pub met: ResponseType,
 }
 
-/// An account, its shares, and who uses them.
+/// An account, its shares and the connections that use them.
 pub struct World {
     pub limits: Arc<Limits>,
     pub shares: Vec<ShareLimits>,
     pub connections: Vec<Connection>,
     clock: Arc<Clock>,
     woken: Arc<Woken>,
-    /// How seldom the alarm rings.
+    /// The least time between two rings of the alarm.
     grain_ns: u64,
     rang_ns: u64,
     now_ns: u64,
@@ -126,12 +126,12 @@ pub struct World {
 }
 
 impl World {
-    /// With these shares, which have no credits to begin with.
+    /// An account with these shares, which have no credits at first.
     pub fn new(account: Option<AccountProvision>, shares: &[Provision]) -> World {
         World::with_burst(account, &shares.iter().map(|share| (*share, 0)).collect::<Vec<_>>())
     }
 
-    /// With these shares and their burst credits.
+    /// An account with these shares and their burst credits.
     pub fn with_burst(account: Option<AccountProvision>, shares: &[(Provision, u64)]) -> World {
         let clock = Arc::new(Clock::default());
         let limits = Limits::new(account, Arc::clone(&clock) as _, at(0));
@@ -155,7 +155,7 @@ impl World {
         }
     }
 
-    /// Lets somebody begin.
+    /// Adds a connection.
     pub fn add(&mut self, connection: Connection) -> usize {
         let number = self.connections.len();
         for _ in 0..connection.depth {
@@ -227,7 +227,7 @@ impl World {
         self.pending.push(Reverse((self.now_ns + SERVICE_NS, number)));
     }
 
-    /// How many requests of those connections that `wanted` names were done in a time.
+    /// The number of requests that were done in a time, of the connections that `wanted` selects.
     pub fn count(&self, from_ns: u64, until_ns: u64, wanted: impl Fn(usize) -> bool) -> u64 {
         let within = |done: &&Done| (from_ns..until_ns).contains(&done.at_ns) && wanted(done.connection);
         self.done.iter().filter(within).count() as u64
@@ -238,12 +238,12 @@ impl World {
         self.held.len()
     }
 
-    /// Gives up what one connection waits for.
+    /// Gives up the waiting requests of a connection.
     pub fn leave(&mut self, connection: usize) {
         self.held.retain(|_, (number, ..)| *number != connection);
     }
 
-    /// The least and the most that was done in any ten seconds, in steps of a tenth.
+    /// The least and the most requests that were done in any ten seconds, in steps of a tenth.
     pub fn any_ten_seconds(&self, until_ns: u64) -> (u64, u64) {
         let mut tenths = vec![0; (until_ns / (S / 10)) as usize];
         for done in &self.done {
