@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use share::counts::{Counts, Desk, Family, Kind, Noted, Place};
+use share::counts::{Counts, ConnectionCounters, Family, TransactionKind, CompletedTransaction, ShareIndex};
 use share::limits::ResponseType;
 use share::{Config, Share};
 use volume::memory::MemoryVolume;
 
 static FAMILY: Family = Family { name: "F", operations: &["One", "Two"], authentications: &["Key"] };
-const DONE: Noted = Noted {
+const DONE: CompletedTransaction = CompletedTransaction {
     operation: 1,
     authentication: 0,
-    kind: Kind::Write,
+    kind: TransactionKind::Write,
     response: ResponseType::Success,
     ingress: 10,
     egress: 20,
@@ -25,13 +25,13 @@ fn each_share_has_its_own_and_the_rest_is_nobodys() {
         Share::open(Arc::new(MemoryVolume::new(1)), config).unwrap()
     };
     let (one, other, rest) = (open("one"), open("other"), Counts::new(&FAMILY));
-    let mut desk = Desk::new(&rest);
+    let mut desk = ConnectionCounters::new(&rest);
     for share in [&one, &other, &one] {
         let place = desk.place(share);
         assert_eq!(desk.known(share.number()), Some(place));
         desk.note(place, &DONE, None);
     }
-    desk.note(Place::default(), &DONE, None);
+    desk.note(ShareIndex::default(), &DONE, None);
     let count = |counts: &Counts| counts.read().transactions[0].all();
     let all = [&one, &other].map(|share| count(&share.counts(&FAMILY)));
     assert_eq!((all, count(&rest)), ([2, 1], 1));

@@ -1,7 +1,7 @@
 //! One record for each request, or for one request in every N, for readers who want to see single requests.
 //!
 //! A [`Recorder`] is a bounded queue. Connections put their answered requests into it
-//! ([`super::Desk::record`]), and a reader at the other end takes them out and writes them down. A connection
+//! ([`super::ConnectionCounters::record`]), and a reader at the other end takes them out and writes them down. A connection
 //! never waits for room: a record that finds no room is counted and lost.
 
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use super::transaction::{Family, Noted};
+use super::transaction::{Family, CompletedTransaction};
 
 /// Records of one connection that may wait until their replies are sent. Older ones beyond this number go out
 /// without that time.
@@ -24,7 +24,7 @@ pub struct Record {
     /// The family of the operation.
     pub family: &'static Family,
     /// The counted values of the request.
-    pub noted: Noted,
+    pub noted: CompletedTransaction,
     /// When the request was taken up (monotonic ns).
     pub arrived_ns: u64,
     /// The time until the reply; none if the request waited for other clients.
@@ -32,12 +32,12 @@ pub struct Record {
     /// The time until the host had taken the reply; none if it is not known.
     pub whole_ns: Option<u64>,
     /// The details that the protocol gives.
-    pub about: About,
+    pub about: RequestDescription,
 }
 
 /// Details of a request in the terms of its protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct About {
+pub struct RequestDescription {
     /// The address of the client that sent the request.
     pub client: SocketAddr,
     /// The address of ours at which it arrived.
@@ -74,7 +74,7 @@ impl Sampled {
     }
 }
 
-/// A path in the form of [`About::path`], followed by the named stream if there is one.
+/// A path in the form of [`RequestDescription::path`], followed by the named stream if there is one.
 #[must_use]
 pub fn path_text<N: AsRef<[u8]>>(path: &[N], stream: Option<&N>) -> String {
     let parts: Vec<_> = path.iter().map(|name| String::from_utf8_lossy(name.as_ref())).collect();
@@ -192,25 +192,25 @@ impl Drop for Recording {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Counts, Desk, Kind, Place};
+    use super::super::{Counts, ConnectionCounters, TransactionKind, ShareIndex};
     use super::*;
     use crate::limits::ResponseType;
 
     static FAMILY: Family = Family { name: "F", operations: &["One"], authentications: &["Key"] };
-    const DONE: Noted = Noted {
+    const DONE: CompletedTransaction = CompletedTransaction {
         operation: 0,
         authentication: 0,
-        kind: Kind::Read,
+        kind: TransactionKind::Read,
         response: ResponseType::Success,
         ingress: 10,
         egress: 20,
         data: 5,
     };
 
-    fn about(status: u32) -> About {
+    fn about(status: u32) -> RequestDescription {
         let client = SocketAddr::from(([192, 0, 2, 1], 700));
         let (path, numbers, words) = (None, Vec::new(), Vec::new());
-        About {
+        RequestDescription {
             client,
             server: client,
             version: None,
@@ -223,10 +223,10 @@ mod tests {
     }
 
     /// Counts a batch with these statuses, one request for each.
-    fn asks(desk: &mut Desk, statuses: std::ops::Range<u32>, arrived_ns: u64) {
+    fn asks(counters: &mut ConnectionCounters, statuses: std::ops::Range<u32>, arrived_ns: u64) {
         for status in statuses {
-            if desk.sample(1).is_some() {
-                desk.record(Place::default(), &DONE, arrived_ns, status % 2 == 0, about(status));
+            if counters.sample(1).is_some() {
+                counters.record(ShareIndex::default(), &DONE, arrived_ns, status % 2 == 0, about(status));
             }
         }
     }
@@ -235,19 +235,19 @@ mod tests {
     fn a_record_has_the_times_of_its_answer() {
         let (recorder, taken) = Recorder::new(1, 10, true);
         let rest = Counts::new(&FAMILY);
-        assert!(Desk::new(&rest).sample(1).is_none(), "nobody records");
+        assert!(ConnectionCounters::new(&rest).sample(1).is_none(), "nobody records");
         rest.set_recorder(Arc::clone(&recorder));
-        let mut desk = Desk::new(&rest);
-        asks(&mut desk, 0..2, 100);
-        desk.turned(150, 1000, 0);
-        asks(&mut desk, 2..3, 200);
-        desk.turned(260, 2000, 0);
+        let mut counters = ConnectionCounters::new(&rest);
+        asks(&mut counters, 0..2, 100);
+        counters.turned(150, 1000, 0);
+        asks(&mut counters, 2..3, 200);
+        counters.turned(260, 2000, 0);
         assert!(taken.try_recv().is_err(), "nothing was sent yet");
-        desk.sent(1999, 300);
+        counters.sent(1999, 300);
         let times = |record: Record| (record.about.status, record.server_ns, record.whole_ns);
         let got: Vec<_> = taken.try_iter().map(times).collect();
         assert_eq!(got, [(0, Some(50), Some(200)), (1, None, None)]);
-        drop(desk);
+        drop(counters);
         let got: Vec<_> = taken.try_iter().map(times).collect();
         assert_eq!(got, [(2, Some(60), None)], "its connection was lost");
         assert_eq!(recorder.lost(), 0);
@@ -277,16 +277,16 @@ mod tests {
         rest.set_recorder(Arc::clone(&recorder));
         let mut statuses = Vec::new();
         for _connection in 0..4 {
-            let mut desk = Desk::new(&rest);
-            asks(&mut desk, 0..9, 0);
-            drop(desk);
+            let mut counters = ConnectionCounters::new(&rest);
+            asks(&mut counters, 0..9, 0);
+            drop(counters);
             statuses.extend(taken.try_iter().map(|record| record.about.status));
         }
         assert_eq!(statuses, [0, 4, 8, 1, 5, 2, 6, 3, 7]);
-        let mut desk = Desk::new(&rest);
-        asks(&mut desk, 0..4 * MOST_WAITING as u32 + 4, 0);
-        desk.turned(1, 1, 0);
-        desk.sent(1, 2);
+        let mut counters = ConnectionCounters::new(&rest);
+        asks(&mut counters, 0..4 * MOST_WAITING as u32 + 4, 0);
+        counters.turned(1, 1, 0);
+        counters.sent(1, 2);
         assert_eq!((taken.try_iter().count(), recorder.lost()), (3, MOST_WAITING as u64 + 1 - 3));
     }
 }

@@ -1,6 +1,6 @@
 //! Sums of counters, as a reader sees them.
 
-use super::habits::Habit;
+use super::access_pattern::AccessPattern;
 use super::histogram::Distribution;
 use crate::limits::ResponseType;
 
@@ -50,7 +50,7 @@ pub struct Totals {
     /// One entry for each operation that was ever seen.
     pub transactions: Vec<Transactions>,
     /// The access pattern.
-    pub habits: Habit,
+    pub pattern: AccessPattern,
 }
 
 impl Totals {

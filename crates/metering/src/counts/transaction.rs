@@ -15,7 +15,7 @@ pub struct Family {
 
 /// The kind of work that a transaction does.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum TransactionKind {
     /// It reads data.
     Read,
     /// It writes data.
@@ -27,20 +27,20 @@ pub enum Kind {
     Other,
 }
 
-impl Kind {
+impl TransactionKind {
     /// The number of kinds.
     pub const COUNT: usize = 4;
 }
 
 /// One transaction that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Noted {
+pub struct CompletedTransaction {
     /// The operation.
     pub operation: u8,
     /// The authentication of the client.
     pub authentication: u8,
     /// The kind of work.
-    pub kind: Kind,
+    pub kind: TransactionKind,
     /// The outcome.
     pub response: ResponseType,
     /// Bytes of the request, with its headers.

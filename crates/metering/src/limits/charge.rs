@@ -1,6 +1,6 @@
 //! The tokens that a request has taken from the limits of its share. The value travels with the request.
 
-use super::path::Work;
+use super::path::MeteredWork;
 use super::tree::ShareLimits;
 
 /// The bytes that were taken for a READ or a WRITE, or nothing if nothing is limited.
@@ -10,18 +10,18 @@ use super::tree::ShareLimits;
 /// returned.
 #[derive(Debug, Default)]
 #[must_use = "what is dropped is given back"]
-pub struct Charge(Option<Taken>);
+pub struct Charge(Option<ChargedWork>);
 
 #[derive(Debug)]
-struct Taken {
+struct ChargedWork {
     limits: ShareLimits,
-    work: Work,
+    work: MeteredWork,
 }
 
 impl Charge {
     /// The charge of work that has passed.
-    pub(super) fn of(limits: ShareLimits, work: Work) -> Charge {
-        Charge((work.bytes() > 0).then_some(Taken { limits, work }))
+    pub(super) fn of(limits: ShareLimits, work: MeteredWork) -> Charge {
+        Charge((work.bytes() > 0).then_some(ChargedWork { limits, work }))
     }
 
     /// `bytes` bytes were transferred. The rest is returned.
@@ -48,7 +48,7 @@ impl Drop for Charge {
     }
 }
 
-impl Taken {
+impl ChargedWork {
     fn settle(self, used: u64) {
         let unused = self.work.bytes().saturating_sub(used);
         if unused > 0 {

@@ -35,7 +35,7 @@ pub enum Formula {
 
 /// The amounts that are bought for a share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Wanted {
+pub struct ProvisionRequest {
     /// The size in GiB.
     pub gib: Option<u64>,
     /// Operations a second, where they are bought apart.
@@ -44,9 +44,9 @@ pub struct Wanted {
     pub mib_s: Option<u64>,
 }
 
-/// One of the fields of [`Wanted`].
+/// One of the fields of [`ProvisionRequest`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Number {
+pub enum ProvisionField {
     /// The size.
     Gib,
     /// Operations a second.
@@ -55,19 +55,19 @@ pub enum Number {
     MibS,
 }
 
-impl std::fmt::Display for Number {
+impl std::fmt::Display for ProvisionField {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Number::Gib => "the size in GiB",
-            Number::Operations => "operations a second",
-            Number::MibS => "MiB a second",
+            ProvisionField::Gib => "the size in GiB",
+            ProvisionField::Operations => "operations a second",
+            ProvisionField::MibS => "MiB a second",
         })
     }
 }
 
 /// Why amounts cannot be bought.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotProvided {
+pub enum ProvisionError {
     /// The size decides, and none was given.
     #[error("the size decides what the share may do; set it")]
     NoSize,
@@ -81,7 +81,7 @@ pub enum NotProvided {
     #[error("{number} must be from {least} to {most}")]
     OutOfRange {
         /// The number.
-        number: Number,
+        number: ProvisionField,
         /// The least.
         least: u64,
         /// The most.
@@ -146,13 +146,13 @@ pub struct AccountProvision {
 
 /// `base + per_hundred_gib × GiB / 100`, rounded up, and not above `most`.
 #[derive(Debug, Clone, Copy)]
-struct Line {
+struct LinearRate {
     base: u64,
     per_hundred_gib: u64,
     most: u64,
 }
 
-impl Line {
+impl LinearRate {
     const fn at(self, gib: u64) -> u64 {
         let rate = self.base + (gib * self.per_hundred_gib).div_ceil(100);
         if rate < self.most { rate } else { self.most }
@@ -192,40 +192,40 @@ const HDD: Media = Media { file_operations: 1000, file_mib_s: 60, file_tib: 4, m
 
 /// A formula in which the size decides everything.
 struct BySize {
-    operations: Line,
+    operations: LinearRate,
     burst: Burst,
     /// In MiB. If both directions count together, these are two summands, each rounded.
-    ingress: Line,
-    egress: Line,
+    ingress: LinearRate,
+    egress: LinearRate,
     /// The most that both directions may have together; none if they count apart.
     together: Option<u64>,
     account: u64,
 }
 
 static V1_OF_2020: BySize = BySize {
-    operations: Line { base: 400, per_hundred_gib: 100, most: 100_000 },
+    operations: LinearRate { base: 400, per_hundred_gib: 100, most: 100_000 },
     // The page said three times the operations, and its table gave three times the size. The table counts.
     burst: Burst { floor: 4000, scalar: 3, by_size: true, most: 100_000 },
-    ingress: Line { base: 40, per_hundred_gib: 4, most: 4136 },
-    egress: Line { base: 60, per_hundred_gib: 6, most: 6204 },
+    ingress: LinearRate { base: 40, per_hundred_gib: 4, most: 4136 },
+    egress: LinearRate { base: 60, per_hundred_gib: 6, most: 6204 },
     together: None,
     account: 100_000,
 };
 
 static V1_OF_2021: BySize = BySize {
-    operations: Line { base: 3000, per_hundred_gib: 100, most: 100_000 },
+    operations: LinearRate { base: 3000, per_hundred_gib: 100, most: 100_000 },
     burst: Burst { floor: 10_000, scalar: 3, by_size: true, most: 100_000 },
-    ingress: Line { base: 100, per_hundred_gib: 4, most: u64::MAX },
-    egress: Line { base: 0, per_hundred_gib: 6, most: u64::MAX },
+    ingress: LinearRate { base: 100, per_hundred_gib: 4, most: u64::MAX },
+    egress: LinearRate { base: 0, per_hundred_gib: 6, most: u64::MAX },
     together: Some(10_340),
     account: 100_000,
 };
 
 static V1: BySize = BySize {
-    operations: Line { base: 3000, per_hundred_gib: 100, most: 102_400 },
+    operations: LinearRate { base: 3000, per_hundred_gib: 100, most: 102_400 },
     burst: Burst { floor: 10_000, scalar: 3, by_size: true, most: 102_400 },
-    ingress: Line { base: 100, per_hundred_gib: 4, most: u64::MAX },
-    egress: Line { base: 0, per_hundred_gib: 6, most: u64::MAX },
+    ingress: LinearRate { base: 100, per_hundred_gib: 4, most: u64::MAX },
+    egress: LinearRate { base: 0, per_hundred_gib: 6, most: u64::MAX },
     together: Some(10_340),
     account: 102_400,
 };
@@ -239,8 +239,8 @@ struct Apart {
     operations: (u64, u64),
     mib_s: (u64, u64),
     /// The recommended amount for a size.
-    advised_operations: Line,
-    advised_mib_s: Line,
+    advised_operations: LinearRate,
+    advised_mib_s: LinearRate,
     burst: Burst,
     media: Media,
 }
@@ -249,8 +249,8 @@ static V2: Apart = Apart {
     sizes: (32, 262_144),
     operations: (3000, 102_400),
     mib_s: (100, 10_340),
-    advised_operations: Line { base: 3000, per_hundred_gib: 100, most: 102_400 },
-    advised_mib_s: Line { base: 100, per_hundred_gib: 10, most: 10_340 },
+    advised_operations: LinearRate { base: 3000, per_hundred_gib: 100, most: 102_400 },
+    advised_mib_s: LinearRate { base: 100, per_hundred_gib: 10, most: 10_340 },
     burst: Burst { floor: 10_000, scalar: 3, by_size: false, most: 102_400 },
     media: SSD,
 };
@@ -259,8 +259,8 @@ static V2_STANDARD: Apart = Apart {
     sizes: (32, 262_144),
     operations: (500, 50_000),
     mib_s: (60, 5120),
-    advised_operations: Line { base: 1000, per_hundred_gib: 20, most: 50_000 },
-    advised_mib_s: Line { base: 60, per_hundred_gib: 2, most: 5120 },
+    advised_operations: LinearRate { base: 1000, per_hundred_gib: 20, most: 50_000 },
+    advised_mib_s: LinearRate { base: 60, per_hundred_gib: 2, most: 5120 },
     burst: Burst { floor: 5000, scalar: 3, by_size: false, most: 50_000 },
     media: HDD,
 };
@@ -301,15 +301,15 @@ impl Formula {
     /// The limits of a share for which `wanted` was bought.
     ///
     /// # Errors
-    /// [`NotProvided`] with the reason.
-    pub fn provision(self, wanted: Wanted) -> Result<Provision, NotProvided> {
+    /// [`ProvisionError`] with the reason.
+    pub fn provision(self, wanted: ProvisionRequest) -> Result<Provision, ProvisionError> {
         match self.terms() {
             Terms::BySize(terms) => terms.provision(wanted),
             Terms::Apart(terms) => terms.provision(wanted),
-            Terms::Fixed { .. } if wanted.operations.or(wanted.mib_s).is_some() => Err(NotProvided::Fixed),
+            Terms::Fixed { .. } if wanted.operations.or(wanted.mib_s).is_some() => Err(ProvisionError::Fixed),
             Terms::Fixed { operations, throughput, sizes } => {
                 // The size is only the most that the share may hold. It decides nothing else.
-                wanted.gib.map(|gib| within(Number::Gib, gib, sizes)).transpose()?;
+                wanted.gib.map(|gib| within(ProvisionField::Gib, gib, sizes)).transpose()?;
                 Ok(HDD.provision(operations, operations, throughput))
             }
         }
@@ -371,11 +371,11 @@ impl Media {
 }
 
 impl BySize {
-    fn provision(&self, wanted: Wanted) -> Result<Provision, NotProvided> {
+    fn provision(&self, wanted: ProvisionRequest) -> Result<Provision, ProvisionError> {
         if wanted.operations.is_some() || wanted.mib_s.is_some() {
-            return Err(NotProvided::BySize);
+            return Err(ProvisionError::BySize);
         }
-        let gib = within(Number::Gib, wanted.gib.ok_or(NotProvided::NoSize)?, V1_SIZES)?;
+        let gib = within(ProvisionField::Gib, wanted.gib.ok_or(ProvisionError::NoSize)?, V1_SIZES)?;
         let operations = self.operations.at(gib);
         let (ingress, egress) = (self.ingress.at(gib), self.egress.at(gib));
         let throughput = match self.together {
@@ -387,22 +387,22 @@ impl BySize {
 }
 
 impl Apart {
-    fn provision(&self, wanted: Wanted) -> Result<Provision, NotProvided> {
-        let gib = within(Number::Gib, wanted.gib.ok_or(NotProvided::NoSize)?, self.sizes)?;
+    fn provision(&self, wanted: ProvisionRequest) -> Result<Provision, ProvisionError> {
+        let gib = within(ProvisionField::Gib, wanted.gib.ok_or(ProvisionError::NoSize)?, self.sizes)?;
         let operations = wanted.operations.unwrap_or_else(|| self.advised_operations.at(gib));
-        let operations = within(Number::Operations, operations, self.operations)?;
+        let operations = within(ProvisionField::Operations, operations, self.operations)?;
         let mib_s = wanted.mib_s.unwrap_or_else(|| self.advised_mib_s.at(gib));
-        let mib_s = within(Number::MibS, mib_s, self.mib_s)?;
+        let mib_s = within(ProvisionField::MibS, mib_s, self.mib_s)?;
         let throughput = Throughput::Together(mib_s * MIB);
         Ok(self.media.provision(operations, self.burst.at(gib, operations), throughput))
     }
 }
 
-fn within(which: Number, number: u64, (least, most): (u64, u64)) -> Result<u64, NotProvided> {
+fn within(which: ProvisionField, number: u64, (least, most): (u64, u64)) -> Result<u64, ProvisionError> {
     if (least..=most).contains(&number) {
         Ok(number)
     } else {
-        Err(NotProvided::OutOfRange { number: which, least, most })
+        Err(ProvisionError::OutOfRange { number: which, least, most })
     }
 }
 
@@ -411,7 +411,7 @@ mod tests {
     use super::*;
 
     fn sized(formula: Formula, gib: u64) -> Provision {
-        formula.provision(Wanted { gib: Some(gib), ..Wanted::default() }).unwrap()
+        formula.provision(ProvisionRequest { gib: Some(gib), ..ProvisionRequest::default() }).unwrap()
     }
 
     fn mib(bytes: u64) -> u64 {
@@ -461,7 +461,7 @@ mod tests {
     #[test]
     fn what_is_bought_apart_counts_and_else_what_is_advised() {
         let bought = |formula: Formula, gib, operations, mib_s| {
-            let got = formula.provision(Wanted { gib: Some(gib), operations, mib_s }).unwrap();
+            let got = formula.provision(ProvisionRequest { gib: Some(gib), operations, mib_s }).unwrap();
             let Throughput::Together(bytes) = got.throughput else { panic!("{got:?}") };
             (got.operations, got.burst, got.burst_credits, mib(bytes))
         };
@@ -476,7 +476,7 @@ mod tests {
     #[test]
     fn what_cannot_be_bought_is_refused_with_the_reason() {
         let refused = |formula: Formula, gib, operations, mib_s| {
-            formula.provision(Wanted { gib, operations, mib_s }).unwrap_err().to_string()
+            formula.provision(ProvisionRequest { gib, operations, mib_s }).unwrap_err().to_string()
         };
         assert_eq!(refused(Formula::V1, Some(99), None, None), "the size in GiB must be from 100 to 102400");
         assert_eq!(refused(Formula::V1, None, None, None), "the size decides what the share may do; set it");
@@ -507,12 +507,12 @@ mod tests {
 
     #[test]
     fn fixed_kinds_have_their_limits() {
-        let large = Formula::Large.provision(Wanted::default()).unwrap();
+        let large = Formula::Large.provision(ProvisionRequest::default()).unwrap();
         assert_eq!((large.operations, large.burst, large.burst_credits), (20_000, 20_000, 0));
         assert_eq!((large.file_operations, large.file_bytes, large.file_size), (1000, 60 * MIB, 4 << 40));
-        let small = Formula::Small.provision(Wanted::default()).unwrap();
+        let small = Formula::Small.provision(ProvisionRequest::default()).unwrap();
         assert_eq!((small.operations, small.throughput), (1000, Throughput::Together(60 * MIB)));
-        let sized = Formula::Small.provision(Wanted { gib: Some(5120), ..Wanted::default() });
+        let sized = Formula::Small.provision(ProvisionRequest { gib: Some(5120), ..ProvisionRequest::default() });
         assert_eq!(sized, Ok(small), "the size bounds what lies there and nothing else");
         assert_eq!(Formula::Large.account().operations, 20_000);
         assert_eq!(Formula::V1Of2020.account().operations, 100_000);

@@ -1,7 +1,7 @@
 //! A gate: a rate, and the requests that wait for it.
 
 use super::bucket::{Bucket, Bursting, SLACK_NS};
-use super::turns::{Flow, Queue};
+use super::fair_queue::{Flow, Queue};
 
 /// The part of a limit that must be in use before the limit counts as near: nine tenths.
 const NEAR: (u64, u64) = (9, 10);
@@ -98,7 +98,7 @@ fn near(rate: u64) -> u64 {
 
 /// A rate and its waiters.
 #[derive(Debug)]
-pub struct Gate<T> {
+pub struct RateGate<T> {
     /// Its rate.
     pub meter: Meter,
     waiting: Queue<T>,
@@ -106,11 +106,11 @@ pub struct Gate<T> {
     pub due_ns: Option<u64>,
 }
 
-impl<T> Gate<T> {
+impl<T> RateGate<T> {
     /// A gate where nothing waits.
     #[must_use]
-    pub fn new(meter: Meter) -> Gate<T> {
-        Gate { meter, waiting: Queue::default(), due_ns: None }
+    pub fn new(meter: Meter) -> RateGate<T> {
+        RateGate { meter, waiting: Queue::default(), due_ns: None }
     }
 
     /// Passes at once if nothing waits and the rate allows it.

@@ -6,7 +6,7 @@
 //! its share ([`ShareLimits::ask`]). It either goes on at once or is held until its share wakes it. It passes
 //! one gate ([`gate`]) after the other, from the narrowest to the widest: file, share, account. So a request
 //! that waits at its share's own gate has taken nothing yet from other shares. The waiters at a gate take
-//! turns ([`turns`]): first by client, then by the files and connections of each client. No request is ever
+//! turns ([`fair_queue`]): first by client, then by the files and connections of each client. No request is ever
 //! refused. A request that passes gets a [`Charge`], which travels with it and returns the bytes that it does
 //! not use.
 //!
@@ -20,9 +20,9 @@ pub mod gate;
 pub mod outcome;
 mod path;
 pub mod tree;
-pub mod turns;
+pub mod fair_queue;
 
 pub use charge::Charge;
-pub use formula::{AccountProvision, Formula, NotProvided, Provision, Throughput, Wanted};
+pub use formula::{AccountProvision, Formula, ProvisionError, Provision, Throughput, ProvisionRequest};
 pub use outcome::ResponseType;
-pub use tree::{Alarm, Answer, Ask, Hold, Limits, ShareLimits, ShareState, Work};
+pub use tree::{Alarm, ThrottleDecision, ThrottleRequest, Hold, Limits, ShareLimits, ShareState, MeteredWork};

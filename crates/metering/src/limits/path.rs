@@ -6,7 +6,7 @@ use crate::FileNumber;
 
 /// The work of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Work {
+pub enum MeteredWork {
     /// Reads data.
     Read {
         /// The file.
@@ -25,13 +25,13 @@ pub enum Work {
     Metadata,
 }
 
-impl Work {
+impl MeteredWork {
     /// The file whose data is transferred.
     #[must_use]
     pub fn file(self) -> Option<FileNumber> {
         match self {
-            Work::Read { file, .. } | Work::Write { file, .. } => Some(file),
-            Work::Metadata => None,
+            MeteredWork::Read { file, .. } | MeteredWork::Write { file, .. } => Some(file),
+            MeteredWork::Metadata => None,
         }
     }
 
@@ -39,8 +39,8 @@ impl Work {
     #[must_use]
     pub fn bytes(self) -> u64 {
         match self {
-            Work::Read { len, .. } | Work::Write { len, .. } => len,
-            Work::Metadata => 0,
+            MeteredWork::Read { len, .. } | MeteredWork::Write { len, .. } => len,
+            MeteredWork::Metadata => 0,
         }
     }
 }
@@ -92,7 +92,7 @@ impl Key {
 
 /// One gate on the path of a request.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Step {
+pub(super) struct PathGate {
     pub key: Key,
     /// The tokens that are taken there.
     pub cost: u64,
@@ -106,22 +106,22 @@ const MOST: usize = 6;
 /// The gates that one request passes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Path {
-    steps: [Option<Step>; MOST],
+    steps: [Option<PathGate>; MOST],
     len: usize,
 }
 
 impl Path {
     /// The path of a request on this share.
-    pub fn of(share: u32, work: Work, provision: &Provision, account: Option<&AccountProvision>) -> Path {
+    pub fn of(share: u32, work: MeteredWork, provision: &Provision, account: Option<&AccountProvision>) -> Path {
         let mut path = Path::default();
         let (file, len, writes) = match work {
-            Work::Metadata => {
+            MeteredWork::Metadata => {
                 let key = Key { owner: Owner::Share(share), passing: Passing::Metadata };
-                path.push(Step { key, cost: 1, met: ResponseType::SuccessWithMetadataThrottling });
+                path.push(PathGate { key, cost: 1, met: ResponseType::SuccessWithMetadataThrottling });
                 return path;
             }
-            Work::Read { file, len } => (file, len, false),
-            Work::Write { file, len } => (file, len, true),
+            MeteredWork::Read { file, len } => (file, len, false),
+            MeteredWork::Write { file, len } => (file, len, true),
         };
         let own = if writes {
             ResponseType::SuccessWithShareIngressThrottling
@@ -130,8 +130,8 @@ impl Path {
         };
         let other = ResponseType::SuccessWithThrottling;
         let file = Owner::File(share, file);
-        path.push(Step { key: Key { owner: file, passing: Passing::Operations }, cost: 1, met: other });
-        path.push(Step { key: Key { owner: file, passing: Passing::Bytes }, cost: len, met: other });
+        path.push(PathGate { key: Key { owner: file, passing: Passing::Operations }, cost: 1, met: other });
+        path.push(PathGate { key: Key { owner: file, passing: Passing::Bytes }, cost: len, met: other });
         let operations = ResponseType::SuccessWithShareIopsThrottling;
         path.data(Owner::Share(share), writes, len, provision.throughput, operations, own);
         if let Some(account) = account {
@@ -154,11 +154,11 @@ impl Path {
             Throughput::Apart { .. } if writes => Passing::Ingress,
             Throughput::Apart { .. } => Passing::Egress,
         };
-        self.push(Step { key: Key { owner, passing: Passing::Operations }, cost: 1, met: operations_met });
-        self.push(Step { key: Key { owner, passing }, cost: len, met: bytes_met });
+        self.push(PathGate { key: Key { owner, passing: Passing::Operations }, cost: 1, met: operations_met });
+        self.push(PathGate { key: Key { owner, passing }, cost: len, met: bytes_met });
     }
 
-    fn push(&mut self, step: Step) {
+    fn push(&mut self, step: PathGate) {
         if let Some(place) = self.steps.get_mut(self.len) {
             *place = Some(step);
             self.len += 1;
@@ -166,12 +166,12 @@ impl Path {
     }
 
     /// The gate at this index; none behind the last one.
-    pub fn step(&self, at: usize) -> Option<Step> {
+    pub fn step(&self, at: usize) -> Option<PathGate> {
         self.steps.get(at).copied().flatten()
     }
 
     /// All gates of the path.
-    pub fn steps(&self) -> impl Iterator<Item = Step> + '_ {
+    pub fn steps(&self) -> impl Iterator<Item = PathGate> + '_ {
         self.steps.iter().copied().flatten()
     }
 }

@@ -13,13 +13,13 @@ use wire::Now;
 use super::bucket::Bursting;
 use super::charge::Charge;
 use super::formula::{AccountProvision, Provision, Throughput};
-use super::gate::{Gate, Meter};
+use super::gate::{RateGate, Meter};
 use super::outcome::ResponseType;
 use super::path::{Key, Owner, Passing, Path};
-use super::turns::Flow;
+use super::fair_queue::Flow;
 use crate::{ClientKey, Waiter};
 
-pub use super::path::Work;
+pub use super::path::MeteredWork;
 
 /// Files whose gates are kept before idle ones are looked for.
 const KEPT_FILES: usize = 1024;
@@ -33,13 +33,13 @@ pub trait Alarm: Send + Sync {
 
 /// A request that asks to pass.
 #[derive(Debug, Clone, Copy)]
-pub struct Ask<'a> {
+pub struct ThrottleRequest<'a> {
     /// The client.
     pub client: ClientKey,
     /// The connection that it came over.
     pub connection: u64,
     /// The work of the request.
-    pub work: Work,
+    pub work: MeteredWork,
     /// The waiter to wake if the request is held.
     pub waiter: &'a Waiter,
 }
@@ -47,7 +47,7 @@ pub struct Ask<'a> {
 /// The answer to [`ShareLimits::ask`].
 #[derive(Debug)]
 #[must_use]
-pub enum Answer {
+pub enum ThrottleDecision {
     /// It goes on at once, with the tokens that it has taken.
     Go(ResponseType, Charge),
     /// It is woken when it may go on.
@@ -93,7 +93,7 @@ impl Hold {
     }
 
     /// Leaves the gate. Returns the request if its share still exists.
-    fn leave(&mut self, is_done: bool) -> Option<Held> {
+    fn leave(&mut self, is_done: bool) -> Option<ThrottledRequest> {
         let id = self.id.take()?;
         let (left, at) = {
             let mut state = self.limits.state.lock();
@@ -114,9 +114,9 @@ impl Drop for Hold {
 
 /// A request that waits at a gate, or that has passed the last gate and was woken.
 #[derive(Debug)]
-struct Held {
+struct ThrottledRequest {
     share: u32,
-    work: Work,
+    work: MeteredWork,
     flow: Flow,
     /// Empty when its share was removed.
     path: Path,
@@ -131,7 +131,7 @@ struct Held {
 }
 
 #[derive(Debug)]
-struct ShareOf {
+struct LimitedShareState {
     provision: Provision,
     /// Requests of the share that wait at gates for which [`Key::withholds`] is true.
     withheld: usize,
@@ -153,13 +153,13 @@ pub struct ShareState {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LimitsState {
     account: Option<AccountProvision>,
-    shares: BTreeMap<u32, ShareOf>,
-    gates: HashMap<Key, Gate<u64>>,
+    shares: BTreeMap<u32, LimitedShareState>,
+    gates: HashMap<Key, RateGate<u64>>,
     /// Gates where requests wait, by the time when they are due.
     due: BTreeSet<(u64, Key)>,
-    held: HashMap<u64, Held>,
+    held: HashMap<u64, ThrottledRequest>,
     next: u64,
     /// The time for which the alarm is set; none if it is not set.
     armed_ns: Option<u64>,
@@ -169,7 +169,7 @@ struct State {
 
 /// The limits of one account.
 pub struct Limits {
-    state: Mutex<State>,
+    state: Mutex<LimitsState>,
     alarm: Arc<dyn Alarm>,
 }
 
@@ -183,7 +183,7 @@ impl Limits {
     /// The limits of an account without shares. `account` limits all its shares together.
     #[must_use]
     pub fn new(account: Option<AccountProvision>, alarm: Arc<dyn Alarm>, now: Now) -> Arc<Limits> {
-        let mut state = State { most_files: KEPT_FILES, ..State::default() };
+        let mut state = LimitsState { most_files: KEPT_FILES, ..LimitsState::default() };
         state.set_account(account, now.mono_ns);
         Arc::new(Limits { state: Mutex::new(state), alarm })
     }
@@ -268,13 +268,13 @@ pub struct ShareLimits {
 
 impl ShareLimits {
     /// Asks for a request to pass.
-    pub fn ask(&self, ask: &Ask<'_>, now: Now) -> Answer {
+    pub fn ask(&self, ask: &ThrottleRequest<'_>, now: Now) -> ThrottleDecision {
         let (answer, at) = {
             let mut state = self.limits.state.lock();
             let answer = match state.ask(self.share, ask, now.mono_ns) {
-                Ok(met) => Answer::Go(met, Charge::of(self.clone(), ask.work)),
+                Ok(met) => ThrottleDecision::Go(met, Charge::of(self.clone(), ask.work)),
                 Err(id) => {
-                    Answer::Held(Hold { limits: Arc::clone(&self.limits), id: Some(id), is_done: false })
+                    ThrottleDecision::Held(Hold { limits: Arc::clone(&self.limits), id: Some(id), is_done: false })
                 }
             };
             (answer, state.arm())
@@ -286,7 +286,7 @@ impl ShareLimits {
     }
 
     /// Takes the cost of `work` without waiting. Later requests wait longer instead.
-    pub fn charge(&self, work: Work, now: Now) -> Charge {
+    pub fn charge(&self, work: MeteredWork, now: Now) -> Charge {
         self.limits.state.lock().charge(self.share, work, now.mono_ns);
         Charge::of(self.clone(), work)
     }
@@ -294,12 +294,12 @@ impl ShareLimits {
     /// The bytes that may be transferred now without waiting, at each gate on the path of `work` that counts
     /// bytes, from the narrowest to the widest. A negative number is a debt.
     #[must_use]
-    pub fn bytes_left(&self, work: Work, now: Now) -> Vec<i64> {
+    pub fn bytes_left(&self, work: MeteredWork, now: Now) -> Vec<i64> {
         self.limits.state.lock().bytes_left(self.share, work, now.mono_ns)
     }
 
     /// Returns `unused` of the bytes that `work` has taken.
-    pub(super) fn give_back(&self, work: Work, unused: u64) {
+    pub(super) fn give_back(&self, work: MeteredWork, unused: u64) {
         let at = {
             let mut state = self.limits.state.lock();
             state.give_back(self.share, work, unused);
@@ -337,7 +337,7 @@ fn data_gates(owner: Owner, operations: Meter, throughput: Throughput, now_ns: u
     gates
 }
 
-impl State {
+impl LimitsState {
     fn set_account(&mut self, account: Option<AccountProvision>, now_ns: u64) {
         let gates = account.map_or_else(Vec::new, |provision| {
             let operations = Meter::plain(provision.operations, now_ns);
@@ -364,7 +364,7 @@ impl State {
         match self.shares.get_mut(&share) {
             Some(known) => known.provision = provision,
             None => {
-                let new = ShareOf { provision, withheld: 0, waiting: 0, counts: [0; _] };
+                let new = LimitedShareState { provision, withheld: 0, waiting: 0, counts: [0; _] };
                 self.shares.insert(share, new);
             }
         }
@@ -378,7 +378,7 @@ impl State {
             match self.gates.get_mut(&key) {
                 Some(gate) => gate.meter.become_like(meter, now_ns),
                 None => {
-                    self.gates.insert(key, Gate::new(meter));
+                    self.gates.insert(key, RateGate::new(meter));
                 }
             }
         }
@@ -407,13 +407,13 @@ impl State {
         woken
     }
 
-    fn ask(&mut self, share: u32, ask: &Ask<'_>, now_ns: u64) -> Result<ResponseType, u64> {
+    fn ask(&mut self, share: u32, ask: &ThrottleRequest<'_>, now_ns: u64) -> Result<ResponseType, u64> {
         let Some(of) = self.shares.get(&share) else { return Ok(ResponseType::Success) };
         let path = Path::of(share, ask.work, &of.provision, self.account.as_ref());
         let flow = Flow { client: ask.client, connection: ask.connection, file: ask.work.file() };
         let id = self.next;
         self.next += 1;
-        let mut held = Held {
+        let mut held = ThrottledRequest {
             share,
             work: ask.work,
             flow,
@@ -434,7 +434,7 @@ impl State {
     }
 
     /// Passes gates until one stops the request. Returns true if none does.
-    fn walk(&mut self, id: u64, held: &mut Held, now_ns: u64) -> bool {
+    fn walk(&mut self, id: u64, held: &mut ThrottledRequest, now_ns: u64) -> bool {
         while let Some(step) = held.path.step(held.at) {
             let Some(gate) = self.gate(step.key, now_ns) else {
                 held.at += 1;
@@ -456,14 +456,14 @@ impl State {
     }
 
     /// The gate with this key. The gate of a file is created when a request first comes to it.
-    fn gate(&mut self, key: Key, now_ns: u64) -> Option<&mut Gate<u64>> {
+    fn gate(&mut self, key: Key, now_ns: u64) -> Option<&mut RateGate<u64>> {
         if let Owner::File(share, _) = key.owner
             && !self.gates.contains_key(&key)
         {
             self.forget_idle_files(now_ns);
             let provision = &self.shares.get(&share)?.provision;
             let meter = file_meter(provision, key.passing, now_ns);
-            self.gates.insert(key, Gate::new(meter));
+            self.gates.insert(key, RateGate::new(meter));
             self.files += 1;
         }
         self.gates.get_mut(&key)
@@ -529,7 +529,7 @@ impl State {
     }
 
     /// A request has passed the gate where it waited.
-    fn waited(&mut self, held: &mut Held, now_ns: u64) {
+    fn waited(&mut self, held: &mut ThrottledRequest, now_ns: u64) {
         let Some(step) = held.path.step(held.at) else { return };
         let waited_ns = now_ns.saturating_sub(held.since_ns);
         if waited_ns >= held.longest_ns {
@@ -558,7 +558,7 @@ impl State {
 
     fn withhold(&mut self, share: u32, withheld: bool, now_ns: u64) {
         let key = Key { owner: Owner::Share(share), passing: Passing::Operations };
-        if let Some(Gate { meter: Meter::Bursting(rate), .. }) = self.gates.get_mut(&key) {
+        if let Some(RateGate { meter: Meter::Bursting(rate), .. }) = self.gates.get_mut(&key) {
             rate.withhold(withheld, now_ns);
         }
     }
@@ -573,7 +573,7 @@ impl State {
     }
 
     /// A request is given up, or its outcome is known. Its entry in the queue is passed over later.
-    fn leave(&mut self, id: u64, is_done: bool) -> Option<Held> {
+    fn leave(&mut self, id: u64, is_done: bool) -> Option<ThrottledRequest> {
         self.stops_waiting(id);
         let held = self.held.remove(&id)?;
         if is_done {
@@ -597,7 +597,7 @@ impl State {
     }
 
     /// Takes the whole cost of some work.
-    fn charge(&mut self, share: u32, work: Work, now_ns: u64) {
+    fn charge(&mut self, share: u32, work: MeteredWork, now_ns: u64) {
         let Some(of) = self.shares.get(&share) else { return };
         let path = Path::of(share, work, &of.provision, self.account.as_ref());
         for step in path.steps() {
@@ -613,7 +613,7 @@ impl State {
         }
     }
 
-    fn give_back(&mut self, share: u32, work: Work, unused: u64) {
+    fn give_back(&mut self, share: u32, work: MeteredWork, unused: u64) {
         let Some(of) = self.shares.get(&share) else { return };
         let path = Path::of(share, work, &of.provision, self.account.as_ref());
         for step in path.steps() {
@@ -631,7 +631,7 @@ impl State {
         }
     }
 
-    fn bytes_left(&mut self, share: u32, work: Work, now_ns: u64) -> Vec<i64> {
+    fn bytes_left(&mut self, share: u32, work: MeteredWork, now_ns: u64) -> Vec<i64> {
         let Some(of) = self.shares.get(&share) else { return Vec::new() };
         let path = Path::of(share, work, &of.provision, self.account.as_ref());
         let counted = path.steps().filter(|step| step.key.passing.is_bytes());
@@ -642,7 +642,7 @@ impl State {
         let of = self.shares.get(&share)?;
         let key = Key { owner: Owner::Share(share), passing: Passing::Operations };
         let burst_credits = match self.gates.get_mut(&key) {
-            Some(Gate { meter: Meter::Bursting(rate), .. }) => {
+            Some(RateGate { meter: Meter::Bursting(rate), .. }) => {
                 rate.refill(now_ns);
                 rate.burst_credits()
             }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use metering::limits::{
-    AccountProvision, Alarm, Answer, Ask, Charge, Hold, Limits, Provision, ResponseType, ShareLimits,
-    Throughput, Work,
+    AccountProvision, Alarm, ThrottleDecision, ThrottleRequest, Charge, Hold, Limits, Provision, ResponseType, ShareLimits,
+    Throughput, MeteredWork,
 };
 use metering::{ClientKey, FileNumber, Waiter, Wake};
 use wire::Now;
@@ -30,12 +30,12 @@ pub fn file(inode: u64) -> FileNumber {
     FileNumber { device: 1, inode }
 }
 
-pub fn read(inode: u64, len: u64) -> Work {
-    Work::Read { file: file(inode), len }
+pub fn read(inode: u64, len: u64) -> MeteredWork {
+    MeteredWork::Read { file: file(inode), len }
 }
 
-pub fn write(inode: u64, len: u64) -> Work {
-    Work::Write { file: file(inode), len }
+pub fn write(inode: u64, len: u64) -> MeteredWork {
+    MeteredWork::Write { file: file(inode), len }
 }
 
 /// A share that is limited by `operations` and `bytes` and by nothing else.
@@ -80,7 +80,7 @@ pub struct Connection {
     pub share: usize,
     pub client: u128,
     pub depth: u64,
-    pub work: Work,
+    pub work: MeteredWork,
     /// Bytes of each request that the file turns out not to have.
     pub unused: u64,
     /// When it sends its first requests.
@@ -90,7 +90,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub fn new(client: u128, depth: u64, work: Work) -> Connection {
+    pub fn new(client: u128, depth: u64, work: MeteredWork) -> Connection {
         Connection { share: 0, client, depth, work, unused: 0, from_ns: 0, until_ns: u64::MAX }
     }
 
@@ -101,7 +101,7 @@ impl Connection {
 
 /// A request that is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Done {
+pub struct CompletedRequest {
     pub connection: usize,
     pub at_ns: u64,
     pub waited_ns: u64,
@@ -109,7 +109,7 @@ pub struct Done {
 }
 
 /// An account, its shares and the connections that use them.
-pub struct World {
+pub struct PacedAccount {
     pub limits: Arc<Limits>,
     pub shares: Vec<ShareLimits>,
     pub connections: Vec<Connection>,
@@ -122,24 +122,24 @@ pub struct World {
     pending: BinaryHeap<Reverse<(u64, usize)>>,
     held: HashMap<u64, (usize, u64, Hold)>,
     next: u64,
-    pub done: Vec<Done>,
+    pub done: Vec<CompletedRequest>,
 }
 
-impl World {
+impl PacedAccount {
     /// An account with these shares, which have no credits at first.
-    pub fn new(account: Option<AccountProvision>, shares: &[Provision]) -> World {
-        World::with_burst(account, &shares.iter().map(|share| (*share, 0)).collect::<Vec<_>>())
+    pub fn new(account: Option<AccountProvision>, shares: &[Provision]) -> PacedAccount {
+        PacedAccount::with_burst(account, &shares.iter().map(|share| (*share, 0)).collect::<Vec<_>>())
     }
 
     /// An account with these shares and their burst credits.
-    pub fn with_burst(account: Option<AccountProvision>, shares: &[(Provision, u64)]) -> World {
+    pub fn with_burst(account: Option<AccountProvision>, shares: &[(Provision, u64)]) -> PacedAccount {
         let clock = Arc::new(Clock::default());
         let limits = Limits::new(account, Arc::clone(&clock) as _, at(0));
         let add = |(number, (provision, burst)): (usize, &(Provision, u64))| {
             limits.set_share(number as u32, *provision, Some(*burst), at(0))
         };
         let shares = shares.iter().enumerate().map(add).collect();
-        World {
+        PacedAccount {
             limits,
             shares,
             connections: Vec::new(),
@@ -205,15 +205,15 @@ impl World {
         }
         self.next += 1;
         let waiter = Waiter { wake: Arc::clone(&self.woken) as _, token: self.next };
-        let ask = Ask {
+        let ask = ThrottleRequest {
             client: ClientKey(connection.client),
             connection: number as u64,
             work: connection.work,
             waiter: &waiter,
         };
         match self.shares[connection.share].ask(&ask, at(self.now_ns)) {
-            Answer::Go(met, charge) => self.finish(number, self.now_ns, met, charge),
-            Answer::Held(hold) => {
+            ThrottleDecision::Go(met, charge) => self.finish(number, self.now_ns, met, charge),
+            ThrottleDecision::Held(hold) => {
                 self.held.insert(self.next, (number, self.now_ns, hold));
             }
         }
@@ -223,13 +223,13 @@ impl World {
         let waited_ns = self.now_ns - since_ns;
         let Connection { work, unused, .. } = self.connections[number];
         charge.used((work.bytes() - unused) as usize);
-        self.done.push(Done { connection: number, at_ns: self.now_ns, waited_ns, met });
+        self.done.push(CompletedRequest { connection: number, at_ns: self.now_ns, waited_ns, met });
         self.pending.push(Reverse((self.now_ns + SERVICE_NS, number)));
     }
 
     /// The number of requests that were done in a time, of the connections that `wanted` selects.
     pub fn count(&self, from_ns: u64, until_ns: u64, wanted: impl Fn(usize) -> bool) -> u64 {
-        let within = |done: &&Done| (from_ns..until_ns).contains(&done.at_ns) && wanted(done.connection);
+        let within = |done: &&CompletedRequest| (from_ns..until_ns).contains(&done.at_ns) && wanted(done.connection);
         self.done.iter().filter(within).count() as u64
     }
 

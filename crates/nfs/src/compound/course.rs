@@ -3,7 +3,7 @@
 
 use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
-use share::counts::{Kind, Noted, Sampled};
+use share::counts::{TransactionKind, CompletedTransaction, Sampled};
 use share::limits::ResponseType;
 use smallvec::SmallVec;
 
@@ -18,7 +18,7 @@ pub(crate) struct Done {
     /// The share's number; zero for none.
     pub share: u64,
     /// What is counted.
-    pub noted: Noted,
+    pub noted: CompletedTransaction,
     /// How it ended.
     pub status: NfsStat,
     /// What its record says further; none: it is not recorded.
@@ -71,15 +71,15 @@ impl Course {
     }
 
     /// What kind of transaction the operation is that is done now.
-    pub(super) fn kind(&mut self, number: OpNum) -> Kind {
+    pub(super) fn kind(&mut self, number: OpNum) -> TransactionKind {
         let kind = match (number, count(number)) {
-            (OpNum::Read | OpNum::ReadPlus, _) => Kind::Read,
-            (OpNum::Write, _) => Kind::Write,
-            (_, Count::Always) => Kind::Metadata,
-            (_, Count::Alone) if !self.has_counted => Kind::Metadata,
-            (_, Count::Alone | Count::No) => Kind::Other,
+            (OpNum::Read | OpNum::ReadPlus, _) => TransactionKind::Read,
+            (OpNum::Write, _) => TransactionKind::Write,
+            (_, Count::Always) => TransactionKind::Metadata,
+            (_, Count::Alone) if !self.has_counted => TransactionKind::Metadata,
+            (_, Count::Alone | Count::No) => TransactionKind::Other,
         };
-        self.has_counted |= kind != Kind::Other;
+        self.has_counted |= kind != TransactionKind::Other;
         kind
     }
 }
@@ -91,10 +91,10 @@ mod tests {
     #[test]
     fn what_comes_along_with_something_else_counts_once() {
         let mut course = Course::default();
-        assert_eq!([OpNum::Sequence, OpNum::PutFh].map(|number| course.kind(number)), [Kind::Other; 2]);
-        assert_eq!(course.kind(OpNum::Lookup), Kind::Metadata);
-        assert_eq!(course.kind(OpNum::GetAttr), Kind::Other);
-        assert_eq!(course.kind(OpNum::Open), Kind::Metadata);
-        assert_eq!(course.kind(OpNum::Write), Kind::Write);
+        assert_eq!([OpNum::Sequence, OpNum::PutFh].map(|number| course.kind(number)), [TransactionKind::Other; 2]);
+        assert_eq!(course.kind(OpNum::Lookup), TransactionKind::Metadata);
+        assert_eq!(course.kind(OpNum::GetAttr), TransactionKind::Other);
+        assert_eq!(course.kind(OpNum::Open), TransactionKind::Metadata);
+        assert_eq!(course.kind(OpNum::Write), TransactionKind::Write);
     }
 }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use nfs_wire::op::OpNum;
-use share::limits::{Answer, Ask, Charge, Hold, ResponseType, Work};
+use share::limits::{ThrottleDecision, ThrottleRequest, Charge, Hold, ResponseType, MeteredWork};
 use share::{Share, Waiter, Wake};
 
 use crate::compound::{Run, Stop};
@@ -75,8 +75,8 @@ impl Run {
         }
         let engine = Arc::clone(&export.engine);
         match count(number) {
-            Count::Always => self.pace(&engine, Work::Metadata),
-            Count::Alone if !self.pacing.has_counted => self.pace(&engine, Work::Metadata),
+            Count::Always => self.pace(&engine, MeteredWork::Metadata),
+            Count::Alone if !self.pacing.has_counted => self.pace(&engine, MeteredWork::Metadata),
             Count::Alone | Count::No => Ok(()),
         }
     }
@@ -86,7 +86,7 @@ impl Run {
     /// # Errors
     /// [`Stop::Hold`] when it is held.
     #[inline]
-    pub fn pace(&mut self, engine: &Share, work: Work) -> Result<(), Stop> {
+    pub fn pace(&mut self, engine: &Share, work: MeteredWork) -> Result<(), Stop> {
         if engine.limits().is_none() || self.pacing.has_passed {
             return Ok(());
         }
@@ -97,7 +97,7 @@ impl Run {
 
     /// The same for an operation that is done: what follows is held.
     #[inline]
-    pub fn pace_rest(&mut self, engine: &Share, work: Work) {
+    pub fn pace_rest(&mut self, engine: &Share, work: MeteredWork) {
         if engine.limits().is_some() {
             self.ask_to_pass(engine, work);
             std::mem::take(&mut self.pacing.charge).used_up();
@@ -149,7 +149,7 @@ impl Run {
         self.question.as_ref().is_some_and(|question| question.answered().is_none())
     }
 
-    fn ask_to_pass(&mut self, engine: &Share, work: Work) {
+    fn ask_to_pass(&mut self, engine: &Share, work: MeteredWork) {
         self.pacing.has_counted = true;
         let (Some(limits), Ok(session)) = (engine.limits(), self.session()) else { return };
         if self.pacing.is_over {
@@ -158,10 +158,10 @@ impl Run {
         }
         let client = session.client.key;
         let Some(waiter) = self.waiter() else { return };
-        let ask = Ask { client, connection: self.way.id, work, waiter: &waiter };
+        let ask = ThrottleRequest { client, connection: self.way.id, work, waiter: &waiter };
         match limits.ask(&ask, self.now) {
-            Answer::Go(met, charge) => (self.pacing.met, self.pacing.charge) = (met, charge),
-            Answer::Held(hold) => self.pacing.hold = Some(hold),
+            ThrottleDecision::Go(met, charge) => (self.pacing.met, self.pacing.charge) = (met, charge),
+            ThrottleDecision::Held(hold) => self.pacing.hold = Some(hold),
         }
     }
 }

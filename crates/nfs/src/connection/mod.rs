@@ -20,7 +20,7 @@ use nfs_wire::rpc::record::{MARK, RecordMark};
 use nfs_wire::rpc::{
     Accepted, Call, CallError, Message, NFS_PROGRAM, NFS_V4, PROC_COMPOUND, PROC_NULL, Rejected, Reply,
 };
-use share::counts::Desk;
+use share::counts::ConnectionCounters;
 use volume::Patience;
 use wire::{Frame, Mailbox, Now, Output, Peer};
 
@@ -57,7 +57,7 @@ pub struct Connection {
     /// slot; what it is told is then recorded within that moment.
     pub(crate) promised: Promised,
     /// Where its operations are counted.
-    pub(crate) desk: Desk,
+    pub(crate) desk: ConnectionCounters,
     /// What is held by the limits of shares.
     pub(crate) held: HashMap<u64, Held>,
     /// Bytes that these keep.
@@ -76,7 +76,7 @@ impl Connection {
         now: Now,
     ) -> Option<Connection> {
         let id = server.enter_connection()?;
-        let desk = Desk::new(&server.counts);
+        let desk = ConnectionCounters::new(&server.counts);
         let way = Way::new(id, peer, Arc::clone(desk.visits()), Box::new(Letterbox(mailbox)), now);
         let exports = server.exports().version;
         Some(Connection {

@@ -1,7 +1,7 @@
 //! What is counted and recorded of a COMPOUND when it is answered.
 
 use nfs_wire::NfsStat;
-use share::counts::{About, Kind};
+use share::counts::{RequestDescription, TransactionKind};
 
 use super::Connection;
 use crate::compound::course::{Course, Done, Sample};
@@ -17,7 +17,7 @@ impl Connection {
                 let export = exports.list().iter().find(|export| export.engine.number() == share)?;
                 Some(self.desk.place(&export.engine))
             });
-            let arrived_ns = (noted.kind != Kind::Other).then_some(course.arrived_ns);
+            let arrived_ns = (noted.kind != TransactionKind::Other).then_some(course.arrived_ns);
             self.desk.note(place.unwrap_or_default(), &noted, arrived_ns);
             if let Some(sample) = sample {
                 let about = self.about(at, status, *sample);
@@ -29,10 +29,10 @@ impl Connection {
 
     /// What a record says of the operation at this place of its COMPOUND beside what is counted.
     #[cold]
-    fn about(&self, at: usize, status: NfsStat, sample: Sample) -> About {
+    fn about(&self, at: usize, status: NfsStat, sample: Sample) -> RequestDescription {
         let mut numbers = vec![("nfsPlaceInCompound", at as u64)];
         numbers.extend(sample.numbers);
-        About {
+        RequestDescription {
             client: self.way.peer.remote,
             server: self.way.peer.local,
             version: sample.version,

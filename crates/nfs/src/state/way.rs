@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use share::Wake;
-use share::counts::Visits;
+use share::counts::ConnectionActivity;
 use wire::{Mailbox, Now, Peer, Transfer};
 
 use crate::limits::{MAX_SESSIONS_PER_CONNECTION, REMEMBERED_HANDLES};
@@ -41,7 +41,7 @@ pub struct Way {
     /// When it was accepted.
     pub since: Now,
     /// What it has done on which share.
-    pub visits: Arc<Visits>,
+    pub visits: Arc<ConnectionActivity>,
     /// How the data of its large reads leaves.
     pub transfer: Transfer,
     mailbox: Box<dyn Mailbox<Mail>>,
@@ -64,7 +64,7 @@ pub struct Way {
 impl Way {
     /// Of a connection that was accepted now; it reads what is put into `mailbox`.
     #[must_use]
-    pub fn new(id: u64, peer: Peer, visits: Arc<Visits>, mailbox: Box<dyn Mailbox<Mail>>, now: Now) -> Way {
+    pub fn new(id: u64, peer: Peer, visits: Arc<ConnectionActivity>, mailbox: Box<dyn Mailbox<Mail>>, now: Now) -> Way {
         Way {
             id,
             peer,

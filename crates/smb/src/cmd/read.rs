@@ -4,7 +4,7 @@
 //! read on the blocking pool. Much of it that is in memory, and goes out as it is, need not be copied: then the
 //! reply ends with a piece of the file.
 
-use share::limits::{Charge, Work as Paced};
+use share::limits::{Charge, MeteredWork as Paced};
 use share::{LockOwner, Share};
 use smb_wire::{NtStatus, read};
 use volume::Patience;

@@ -1,6 +1,6 @@
 //! Counts and records: what is noted of a request when it is answered ([`crate::counting`]).
 
-use share::counts::{Kind, Noted};
+use share::counts::{TransactionKind, CompletedTransaction};
 use smb_wire::{Command, NtStatus, header, read};
 use wire::{Frame, Now, Output};
 
@@ -17,18 +17,18 @@ impl Connection {
         let command = header.command();
         let response = response(status, course.met);
         let kind = match command {
-            Command::Read => Kind::Read,
-            Command::Write => Kind::Write,
-            command if is_metadata(command) => Kind::Metadata,
-            _ => Kind::Other,
+            Command::Read => TransactionKind::Read,
+            Command::Write => TransactionKind::Write,
+            command if is_metadata(command) => TransactionKind::Metadata,
+            _ => TransactionKind::Other,
         };
         let data = match kind {
-            Kind::Read if response.is_success() => answer.saturating_sub(header::SIZE + read::RESPONSE_FIXED),
-            Kind::Write if response.is_success() => course.written,
+            TransactionKind::Read if response.is_success() => answer.saturating_sub(header::SIZE + read::RESPONSE_FIXED),
+            TransactionKind::Write if response.is_success() => course.written,
             _ => 0,
         };
         let last = FAMILY.operations.len() as u16 - 1;
-        let noted = Noted {
+        let noted = CompletedTransaction {
             operation: command.get().min(last) as u8,
             authentication: course.authentication,
             kind,

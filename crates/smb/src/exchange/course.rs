@@ -1,6 +1,6 @@
 //! What limits, counts and records know of a request until it is answered.
 
-use share::counts::{Place, Sampled};
+use share::counts::{ShareIndex, Sampled};
 use share::limits::{Charge, ResponseType};
 use smb_wire::FileId;
 use wire::Now;
@@ -15,7 +15,7 @@ pub struct Course {
     /// What it has taken from them while it waited for its turn.
     pub(crate) charge: Charge,
     /// The share that it is for.
-    pub place: Place,
+    pub place: ShareIndex,
     /// Which limit it has met.
     pub met: ResponseType,
     /// When it was taken up (monotonic ns).
@@ -38,7 +38,7 @@ impl Course {
         Course {
             has_passed: false,
             charge: Charge::default(),
-            place: Place::default(),
+            place: ShareIndex::default(),
             met: ResponseType::Success,
             arrived_ns: now.mono_ns,
             len,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use share::Wake;
-use share::counts::Visits;
+use share::counts::ConnectionActivity;
 use smb_wire::NtStatus;
 use wire::{Frame, Mailbox, Now, Peer, Transfer};
 
@@ -115,7 +115,7 @@ pub struct Handle {
     /// What it has done.
     pub counters: Counters,
     /// What it has done on which share.
-    pub visits: Arc<Visits>,
+    pub visits: Arc<ConnectionActivity>,
     /// How the data of its large reads leaves.
     pub transfer: Transfer,
     /// The client has said that it can have several connections (MS-SMB2 2.2.3 Capabilities).
@@ -134,7 +134,7 @@ impl Handle {
         peer: Peer,
         since: Now,
         mailbox: Arc<dyn Mailbox<Event>>,
-        visits: Arc<Visits>,
+        visits: Arc<ConnectionActivity>,
     ) -> Handle {
         Handle {
             id,

@@ -7,13 +7,13 @@ use std::sync::{Arc, OnceLock, Weak};
 use parking_lot::Mutex;
 
 use super::block::Block;
-use super::habits::Habit;
+use super::access_pattern::AccessPattern;
 use super::record::Recorder;
 use super::totals::Totals;
-use super::transaction::{Family, Noted};
+use super::transaction::{Family, CompletedTransaction};
 
 /// A share whose transactions are counted.
-pub trait Counted: Send + Sync {
+pub trait CountedShare: Send + Sync {
     /// A number that no other share of the process has. It is never zero.
     fn number(&self) -> u64;
     /// The current name of the share.
@@ -50,16 +50,16 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     /// The blocks in which this thread counts, by the number of their counters.
-    static OWN: RefCell<Vec<Option<Loan>>> = const { RefCell::new(Vec::new()) };
+    static OWN: RefCell<Vec<Option<BlockGuard>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A block in which only this thread counts, until the thread drops this value.
-struct Loan {
+struct BlockGuard {
     block: Arc<Block>,
     home: Weak<Counts>,
 }
 
-impl Drop for Loan {
+impl Drop for BlockGuard {
     fn drop(&mut self) {
         if let Some(home) = self.home.upgrade() {
             let mut blocks = home.blocks.lock();
@@ -95,7 +95,7 @@ impl Counts {
 
     /// Counts a transaction.
     #[inline]
-    pub fn note(self: &Arc<Counts>, noted: &Noted) {
+    pub fn note(self: &Arc<Counts>, noted: &CompletedTransaction) {
         self.here(|block| block.note(noted));
     }
 
@@ -123,10 +123,10 @@ impl Counts {
 
     /// The access pattern alone, which is cheaper than [`Counts::read`].
     #[must_use]
-    pub fn habits(&self) -> Habit {
+    pub fn pattern(&self) -> AccessPattern {
         let blocks = self.blocks.lock();
-        let mut sum = blocks.ended.habits.clone();
-        blocks.all.iter().for_each(|block| block.add_habits_to(&mut sum));
+        let mut sum = blocks.ended.pattern.clone();
+        blocks.all.iter().for_each(|block| block.add_pattern_to(&mut sum));
         sum
     }
 
@@ -145,7 +145,7 @@ impl Counts {
     }
 
     #[cold]
-    fn loan<'o>(self: &Arc<Counts>, own: &'o mut Vec<Option<Loan>>) -> &'o Loan {
+    fn loan<'o>(self: &Arc<Counts>, own: &'o mut Vec<Option<BlockGuard>>) -> &'o BlockGuard {
         // Shares come and go. This frees the blocks of shares that are gone.
         for place in own.iter_mut() {
             place.take_if(|loan| loan.home.strong_count() == 0);
@@ -155,22 +155,22 @@ impl Counts {
         }
         let block = Arc::new(Block::new(self.family));
         self.blocks.lock().all.push(Arc::clone(&block));
-        own[self.number].insert(Loan { block, home: Arc::downgrade(self) })
+        own[self.number].insert(BlockGuard { block, home: Arc::downgrade(self) })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::transaction::Kind;
+    use super::super::transaction::TransactionKind;
     use super::*;
     use crate::limits::ResponseType;
 
     static FAMILY: Family =
         Family { name: "F", operations: &["One", "Two"], authentications: &["Key", "None"] };
 
-    fn noted(operation: u8, response: ResponseType) -> Noted {
-        let kind = if operation == 0 { Kind::Read } else { Kind::Metadata };
-        Noted { operation, authentication: 0, kind, response, ingress: 100, egress: 4200, data: 4096 }
+    fn noted(operation: u8, response: ResponseType) -> CompletedTransaction {
+        let kind = if operation == 0 { TransactionKind::Read } else { TransactionKind::Metadata };
+        CompletedTransaction { operation, authentication: 0, kind, response, ingress: 100, egress: 4200, data: 4096 }
     }
 
     #[test]
@@ -190,8 +190,8 @@ mod tests {
         let [one] = &totals.transactions[..] else { panic!("{totals:?}") };
         assert_eq!((one.operation, one.authentication, one.all(), one.succeeded()), (0, 0, 12_000, 12_000));
         assert_eq!((one.ingress, one.egress), (1_200_000, 50_400_000));
-        assert_eq!(totals.habits.operations(Kind::Read), 12_000);
-        assert_eq!(counts.habits(), totals.habits);
+        assert_eq!(totals.pattern.operations(TransactionKind::Read), 12_000);
+        assert_eq!(counts.pattern(), totals.pattern);
         assert!(counts.blocks.lock().all.is_empty());
     }
 
@@ -212,7 +212,7 @@ mod tests {
     fn an_operation_that_is_not_in_the_table_is_not_counted_and_harms_nobody() {
         let counts = Counts::new(&FAMILY);
         counts.note(&noted(2, ResponseType::Success));
-        counts.note(&Noted { authentication: 9, ..noted(0, ResponseType::Success) });
+        counts.note(&CompletedTransaction { authentication: 9, ..noted(0, ResponseType::Success) });
         assert!(counts.read().transactions.is_empty());
     }
 }

@@ -24,7 +24,7 @@ pub struct Flow {
 
 /// The start tags of the waiters.
 #[derive(Debug)]
-struct Turns<K> {
+struct FairOrder<K> {
     /// The virtual time at which the last turn began.
     now: u64,
     next: u64,
@@ -34,13 +34,13 @@ struct Turns<K> {
     ended: HashMap<K, u64>,
 }
 
-impl<K> Default for Turns<K> {
+impl<K> Default for FairOrder<K> {
     fn default() -> Self {
-        Turns { now: 0, next: 0, order: BTreeSet::new(), ended: HashMap::new() }
+        FairOrder { now: 0, next: 0, order: BTreeSet::new(), ended: HashMap::new() }
     }
 }
 
-impl<K: Copy + Ord + Hash> Turns<K> {
+impl<K: Copy + Ord + Hash> FairOrder<K> {
     /// A key begins to wait that did not wait before.
     fn join(&mut self, key: K) {
         let ended = self.ended.remove(&key).unwrap_or(0);
@@ -77,20 +77,20 @@ impl<K: Copy + Ord + Hash> Turns<K> {
 /// The waiting requests of one client.
 #[derive(Debug)]
 struct Client<T> {
-    turns: Turns<Flow>,
+    turns: FairOrder<Flow>,
     waiting: HashMap<Flow, VecDeque<T>>,
 }
 
 /// The waiting requests of all clients.
 #[derive(Debug)]
 pub struct Queue<T> {
-    turns: Turns<ClientKey>,
+    turns: FairOrder<ClientKey>,
     clients: HashMap<ClientKey, Client<T>>,
 }
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
-        Queue { turns: Turns::default(), clients: HashMap::new() }
+        Queue { turns: FairOrder::default(), clients: HashMap::new() }
     }
 }
 
@@ -106,7 +106,7 @@ impl<T> Queue<T> {
         let turns = &mut self.turns;
         let client = self.clients.entry(flow.client).or_insert_with(|| {
             turns.join(flow.client);
-            Client { turns: Turns::default(), waiting: HashMap::new() }
+            Client { turns: FairOrder::default(), waiting: HashMap::new() }
         });
         let waiting = client.waiting.entry(flow).or_default();
         if waiting.is_empty() {

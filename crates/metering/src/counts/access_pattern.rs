@@ -4,7 +4,7 @@
 use std::sync::atomic::AtomicU64;
 
 use super::one_writer::{add, get};
-use super::transaction::Kind;
+use super::transaction::TransactionKind;
 
 /// Size classes: up to 512 bytes, then one for each power of two up to 8 MiB.
 pub const SIZES: usize = 15;
@@ -24,8 +24,8 @@ fn place(bytes: u64) -> usize {
 
 /// Counts requests by kind and size. Only one thread at a time adds to them.
 #[derive(Debug, Default)]
-pub struct Habits {
-    operations: [AtomicU64; Kind::COUNT],
+pub struct AccessPatternCounters {
+    operations: [AtomicU64; TransactionKind::COUNT],
     bytes: [AtomicU64; 2],
     sizes: [[AtomicU64; SIZES]; 2],
     turns: AtomicU64,
@@ -33,15 +33,15 @@ pub struct Habits {
     most_at_once: AtomicU64,
 }
 
-impl Habits {
+impl AccessPatternCounters {
     /// Counts a request with `data` bytes of data.
     #[inline]
-    pub(super) fn note(&self, kind: Kind, data: u64) {
+    pub(super) fn note(&self, kind: TransactionKind, data: u64) {
         add(&self.operations[kind as usize], 1);
         let at = match kind {
-            Kind::Read => 0,
-            Kind::Write => 1,
-            Kind::Metadata | Kind::Other => return,
+            TransactionKind::Read => 0,
+            TransactionKind::Write => 1,
+            TransactionKind::Metadata | TransactionKind::Other => return,
         };
         add(&self.bytes[at], data);
         add(&self.sizes[at][place(data)], 1);
@@ -59,8 +59,8 @@ impl Habits {
 
     /// The values counted until now.
     #[must_use]
-    pub fn read(&self) -> Habit {
-        Habit {
+    pub fn read(&self) -> AccessPattern {
+        AccessPattern {
             operations: std::array::from_fn(|at| get(&self.operations[at])),
             bytes: std::array::from_fn(|at| get(&self.bytes[at])),
             sizes: std::array::from_fn(|kind| std::array::from_fn(|at| get(&self.sizes[kind][at]))),
@@ -73,8 +73,8 @@ impl Habits {
 
 /// An access pattern that was read from its counters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Habit {
-    operations: [u64; Kind::COUNT],
+pub struct AccessPattern {
+    operations: [u64; TransactionKind::COUNT],
     /// Bytes that were read, and bytes that were written.
     pub bytes: [u64; 2],
     /// The number of reads, and of writes, in each size class ([`size_bound`]).
@@ -87,15 +87,15 @@ pub struct Habit {
     pub most_at_once: u64,
 }
 
-impl Habit {
+impl AccessPattern {
     /// The number of transactions of a kind.
     #[must_use]
-    pub fn operations(&self, kind: Kind) -> u64 {
+    pub fn operations(&self, kind: TransactionKind) -> u64 {
         self.operations[kind as usize]
     }
 
     /// Adds the values of another access pattern.
-    pub fn add(&mut self, other: &Habit) {
+    pub fn add(&mut self, other: &AccessPattern) {
         let sum =
             |own: &mut [u64], more: &[u64]| own.iter_mut().zip(more).for_each(|(own, more)| *own += more);
         sum(&mut self.operations, &other.operations);
@@ -125,16 +125,16 @@ mod tests {
 
     #[test]
     fn what_is_done_is_counted_by_its_kind() {
-        let habits = Habits::default();
-        habits.note(Kind::Read, 4096);
-        habits.note(Kind::Write, 100);
-        habits.note(Kind::Metadata, 0);
-        habits.note_depth(3);
-        habits.note_depth(1);
-        let mut read = habits.read();
-        read.add(&habits.read());
+        let pattern = AccessPatternCounters::default();
+        pattern.note(TransactionKind::Read, 4096);
+        pattern.note(TransactionKind::Write, 100);
+        pattern.note(TransactionKind::Metadata, 0);
+        pattern.note_depth(3);
+        pattern.note_depth(1);
+        let mut read = pattern.read();
+        read.add(&pattern.read());
         assert_eq!(
-            (read.operations(Kind::Read), read.operations(Kind::Other), read.bytes),
+            (read.operations(TransactionKind::Read), read.operations(TransactionKind::Other), read.bytes),
             (2, 0, [8192, 200])
         );
         assert_eq!((read.sizes[0][3], read.sizes[1][0]), (2, 2));
