@@ -62,10 +62,10 @@ fn every_operation_counts_once_for_its_share_with_its_bytes() {
     let read = after.transactions.iter().find(|one| one.operation == OpNum::Read.get() as usize).unwrap();
     // Number, stateid, offset and count; number, status, whether it ends, length and data.
     assert_eq!((read.ingress, read.egress), (3 * (4 + 16 + 8 + 4), 3 * (16 + 400)));
-    let more = |kind| after.habits.operations(kind) - before.habits.operations(kind);
+    let more = |kind| after.pattern.operations(kind) - before.pattern.operations(kind);
     // The attributes beside data do not count as work of their own, and neither does the second LOOKUP.
     assert_eq!([TransactionKind::Read, TransactionKind::Write, TransactionKind::Metadata].map(more), [4, 0, 2]);
-    assert_eq!(after.habits.bytes, [1600, 1000]);
+    assert_eq!(after.pattern.bytes, [1600, 1000]);
     let rest = world.server.counts.read();
     assert!(responses(&rest, OpNum::Sequence)[0].1 >= 6 && responses(&rest, OpNum::ExchangeId)[0].1 == 1);
 }

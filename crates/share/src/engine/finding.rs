@@ -1,12 +1,12 @@
-//! From a name or an address to what it leads to.
+//! From a name or an address to its target.
 //!
 //! | file | subject |
 //! |---|---|
 //! | `look_up` | one name in a directory |
-//! | `item` | what was found and is not open |
+//! | `item` | a found object that is not open |
 //! | `walk`, `followed` | paths, and the links on them |
-//! | `symlinks` | which symbolic links may be made |
-//! | `removal` | what keeps a name from being removed |
+//! | `symlinks` | the symbolic links that may be created |
+//! | `removal` | the reasons that keep a name from being removed |
 
 pub(crate) mod followed;
 pub(crate) mod item;

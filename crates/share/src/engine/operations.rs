@@ -1,15 +1,16 @@
-//! What clients ask for. Each operation calls the floors below, and those in this table that stand above it. One circle:
-//! `create` may mark what it opens to go (`deleting`); that may mean the link in its place (`last_link`), which is opened by `create`.
+//! The requests of clients. Each operation calls the floors below, and the files of this table that stand
+//! above it. There is one circle. `create` may mark the object that it opens for deletion (`deleting`). That
+//! may concern the link in its place (`last_link`), which `create` opens.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `own_times`, `changed_data` | times that an open holds fast; what follows a change of data |
-//! | `info`, `basic`, `security`, `extended`, `reparse`, `streams` | what is known of a file, and changing it |
+//! | `own_times`, `changed_data` | times that an open holds fixed; the effects of a change of data |
+//! | `info`, `basic`, `security`, `extended`, `reparse`, `streams` | the properties of a file, and changes of them |
 //! | `data`, `copy`, `size`, `locking`, `syncing` | bytes and byte ranges |
 //! | `reserved`, `existing`, `fresh`, `create` | the beginning of an open; read `create` first |
-//! | `amending`, `restoring` | an open with other rights; opens made again after a restart |
+//! | `amending`, `restoring` | an open with other rights; opens that are restored after a restart |
 //! | `last_link`, `deleting`, `rename`, `linking` | names |
-//! | `scan`, `items`, `watches` | listings, what is not open, watches |
+//! | `scan`, `items`, `watches` | listings, objects that are not open, watches |
 
 pub(crate) mod amending;
 pub(crate) mod basic;

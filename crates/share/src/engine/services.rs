@@ -1,18 +1,18 @@
-//! What operations do over several parts: reading what is known of a file, recording, asking holders to give way, telling whoever is
-//! concerned, ending what is kept for clients that are gone.
+//! The work of operations over several parts: reading the properties of a file, recording opens, breaking
+//! rights, notifying, and ending state of clients that are gone.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `since` | whether what was read is still so |
-//! | `records`, `access`, `facts` | what is stored with a file, who may do what, and both in one step |
-//! | `recording` | opens that outlive the process, recorded |
-//! | `shortage`, `parked` | what needs a descriptor when there may be none left; requests that wait |
-//! | `breaks` | caching rights: given, wanted back, taken away. Nobody is told here |
-//! | `notices`, `changes`, `close`, `absent`, `lapsed` | who is told, and what ends by it. One circle: who hears of a break may be gone, so that its open is closed, of which others hear |
-//! | `conflicts`, `acknowledgments` | asking holders before something is done, and what they say |
-//! | `relief`, `fairness` | what is given up when something is short, and who gets what is left |
-//! | `host`, `untold`, `upkeep` | what others do on the host, and what time brings |
-//! | `accounting`, `usage` | limits and counts; what lies on the share |
+//! | `since` | whether values that were read are still current |
+//! | `records`, `access`, `facts` | sidecar data of a file, the rights of a caller, and both in one step |
+//! | `recording` | records of opens that outlive the process |
+//! | `shortage`, `parked` | actions that need a descriptor when there may be none left; requests that wait |
+//! | `breaks` | caching rights: granted, broken, revoked. Nothing is sent here |
+//! | `notices`, `changes`, `close`, `absent`, `lapsed` | notices, and their effects. They form one circle: the holder of a broken right may be gone, so its open is closed, and others are notified of that |
+//! | `conflicts`, `acknowledgments` | breaking rights before an action, and the holders' acknowledgments |
+//! | `relief`, `fairness` | the state that is given up in a shortage, and the division of the rest |
+//! | `host`, `untold`, `upkeep` | changes by others on the host, and periodic work |
+//! | `accounting`, `usage` | limits and counters; the contents of the share |
 
 pub(crate) mod absent;
 pub(crate) mod access;

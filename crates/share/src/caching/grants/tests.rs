@@ -34,7 +34,7 @@ fn answer(grants: &mut Grants, n: u128, keyed: bool, keep: Caching) -> Result<Op
     grants.acknowledge(NODE, id, keep, 100).map(|(_, next)| next.map(|notice| notice.to))
 }
 
-/// (from, to, must be answered) of each notice, and whether the request waits.
+/// (from, to, must be acknowledged) of each notice, and whether the request waits.
 fn require(grants: &mut Grants, asker: Asker, need: Need) -> (Vec<(Caching, Caching, bool)>, bool) {
     let broken = grants.require(NODE, &asker, need, SOON);
     (broken.notices.iter().map(|n| (n.from, n.to, n.answer)).collect(), broken.wait)
@@ -144,7 +144,8 @@ fn a_second_need_waits_without_a_second_notice_and_is_met_after_the_answer() {
     assert_eq!(require(&mut grants, who(2, true), Need::Open), (vec![(RWH, RH, true)], true));
     assert_eq!(require(&mut grants, who(3, true), Need::Replace), (vec![], true));
     assert_eq!(answer(&mut grants, 1, true, RH), Ok(Some(R)));
-    // Who waited for the first step waits for the next one too; whoever only looks does not.
+    // A request that waited for the first step waits for the next one too. A request that only looks does
+    // not.
     for need in [Need::Open, Need::Replace] {
         assert_eq!(require(&mut grants, who(2, true), need), (vec![], true), "{need:?}");
     }
@@ -278,7 +279,7 @@ fn the_last_close_under_a_key_gives_the_right_back() {
     assert!(grants.is_empty() && grants.of(ClientKey(1), CacheKey(1), true).is_none());
 }
 
-/// Clients that answer every break as they are told to, and what each has open.
+/// Clients that answer every break as they are told to, with the number of opens of each.
 #[derive(Default)]
 struct Obedient {
     grants: Grants,
@@ -300,7 +301,7 @@ impl Obedient {
         self.grants.of(ClientKey(id), CacheKey(id), Obedient::is_keyed(k)).map_or(NONE, |grant| grant.state)
     }
 
-    /// Asks until there is nothing to wait for; every answer must bring that nearer.
+    /// Asks until there is nothing to wait for. Every acknowledgment must bring that nearer.
     fn require(&mut self, k: usize, need: Need) {
         let mut told = Vec::new();
         for _ in 0..8 {
@@ -399,14 +400,15 @@ fn a_right_given_back_as_a_whole_goes_before_somebody_opens_for_writing() {
 fn a_right_given_back_as_a_whole_is_given_with_handle_or_not_at_all() {
     let whole = |n, want| CachingRequest { whole: true, ..asks(n, true, want) };
     for want in [RH, RWH] {
-        // Beside a plain right to read under no key, and where the name is to go, HANDLE cannot be had.
+        // HANDLE is not available beside a plain right to read under no key, nor if the name is about to be
+        // deleted.
         let mut grants = Grants::default();
         assert_eq!(single(&mut grants, 1, R, AMONG_OTHERS), R);
         assert_eq!(grants.grant(ClientKey(2), &whole(2, want), AMONG_OTHERS).state, NONE, "{want:?}");
         let mut grants = Grants::default();
         let goes = Surroundings { delete_pending: true, ..ALONE };
         assert_eq!(grants.grant(ClientKey(2), &whole(2, want), goes).state, NONE, "{want:?}");
-        // The open that got nothing keeps nobody waiting, and gets it when it is to be had.
+        // The open that got nothing makes no request wait. It gets the right once it is available.
         assert_eq!(require(&mut grants, who(1, true), Need::OpenToWrite), (vec![], false));
         assert_eq!(grants.grant(ClientKey(2), &whole(2, want), ALONE).state, want);
     }

@@ -1,8 +1,8 @@
-//! Symbolic links that were followed to what is open.
+//! Symbolic links that were followed to an open.
 //!
-//! Somebody who reads through a link wants what it leads to. Somebody who removes or renames a name means the name: the
-//! link itself then takes the place of what is open ([`Share::with_last_link`]). [`acts_on_name`] tells which requests
-//! need nothing but the link from the beginning.
+//! A client that reads through a link wants its target. A client that removes or renames a name means the
+//! name. The link itself then takes the place of the open ([`Share::with_last_link`]). [`acts_on_name`] tells
+//! which requests need only the link from the beginning.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::engine::parts::names::directory::Directory;
 use crate::engine::parts::trail::{LastLink, Trail};
 use crate::{Caller, Disposition, Open, OpenRequest, Options, Refusal};
 
-/// Rights for which a link is no good in the place of what it leads to.
+/// Rights that a link cannot serve in place of its target.
 const DATA: Rights =
     Rights::READ_DATA.union(Rights::WRITE_DATA).union(Rights::APPEND_DATA).union(Rights::EXECUTE);
 
-/// Whether a request is about the name that its path ends with and not about what a link of that name leads to.
+/// Whether a request is about the last name of its path, and not about the target of a link of that name.
 // MS-FSA 2.1.5.1 (exception: FILE_OPEN_REPARSE_POINT is not needed for it)
 pub(crate) fn acts_on_name(request: &OpenRequest<'_>) -> bool {
     let access = request.access.mapped();
@@ -32,7 +32,7 @@ pub(crate) fn acts_on_name(request: &OpenRequest<'_>) -> bool {
     is_to_go && opens && request.stream.is_none() && !looks_at_all && !access.intersects(DATA)
 }
 
-/// Whether a request asks what a name is, and for nothing that a link could not give.
+/// Whether a request asks only for properties of a name that a link has too.
 fn looks_only(request: &OpenRequest<'_>) -> bool {
     let access = request.access.mapped();
     let others = Options::DIRECTORY | Options::OPEN_LINK | Options::STOP_AT_LINKS | Options::DELETE_ON_CLOSE;
@@ -43,8 +43,9 @@ fn looks_only(request: &OpenRequest<'_>) -> bool {
 }
 
 impl Share {
-    /// What the path of an open leads to. A link that leads nowhere, or out of the share, is listed as itself, and who only looks
-    /// at the name finds the link: a client that asks about each name that it has seen would take it for one that is gone.
+    /// The target of the path of an open. A link that leads nowhere or out of the share is listed as itself,
+    /// and a request that only looks at the name finds the link. Otherwise a client that asks about each
+    /// listed name would believe that the link is gone.
     ///
     /// # Errors
     /// As [`Share::walk`].
@@ -72,8 +73,8 @@ impl Share {
         }
     }
 
-    /// What a link in a directory leads to, for somebody who came there by these links; none when that cannot be had, or
-    /// leads round in a circle.
+    /// The target of a link in a directory, for a request that came there by the links of `behind`. None if
+    /// the target cannot be reached, or if the links form a circle.
     pub(crate) fn led_to(
         &self,
         caller: &Caller<'_>,
@@ -97,7 +98,7 @@ impl Share {
         }
     }
 
-    /// Refuses for a link that is opened itself what would be refused for what it leads to.
+    /// Refuses to open a link itself if opening its target would be refused.
     // MS-FSA 2.1.5.1
     pub(crate) fn check_led_to(
         &self,
@@ -119,18 +120,18 @@ impl Share {
         }
     }
 
-    /// Refuses to remove through a link what stands behind it: somebody who removes a tree name by name takes a directory that
-    /// a link leads to for a part of the tree.
+    /// Refuses to remove an object that was reached through a link. A client that removes a tree name by name
+    /// takes a directory behind a link for a part of the tree.
     pub(crate) fn check_may_remove(&self, trail: &Trail, is_own: bool) -> Result<(), Refusal> {
         let is_allowed = is_own || self.settings().delete_through_links;
         if trail.is_behind && !is_allowed { Err(Refusal::CannotDelete) } else { Ok(()) }
     }
 
-    /// The same for what is open.
+    /// Refuses to remove an open file that was reached through a link, as [`Share::check_may_remove`].
     pub(crate) fn check_open_may_go(&self, open: &Open) -> Result<(), Refusal> {
         match open.followed.get() {
             Some(followed) => self.check_may_remove(&followed.trail, followed.is_own),
-            // After a restart nobody knows any more which link it was.
+            // After a restart it is not known which link it was.
             None if open.options.contains(Options::BY_LINK) => Err(Refusal::CannotDelete),
             None => Ok(()),
         }

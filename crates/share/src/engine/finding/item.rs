@@ -1,7 +1,7 @@
-//! What somebody has found and does not have open.
+//! Objects that a request has found and that are not open.
 //!
-//! A path is one way to a file; the other is from something that was found before, by name or by the
-//! address that the volume gave it ([`Share::item`]). An [`Item`] is where that begins.
+//! A path is one way to a file. The other begins at an object that was found before, by name or by the
+//! address that the volume gave it ([`Share::item`]). An [`Item`] is that beginning.
 
 use std::sync::Arc;
 
@@ -13,33 +13,33 @@ use crate::engine::parts::names::directory::{Directory, Evidence};
 use crate::engine::services::since::Since;
 use crate::{Open, Refusal};
 
-/// Most directories between one found by its address and the root.
+/// The most directories between a directory that was found by its address and the root.
 const MAX_DEPTH: usize = 1024;
 
-/// Something of a share that somebody has found. It holds no right, and nobody else is hindered by it.
+/// A found object of a share. It holds no right and hinders no other request.
 #[derive(Clone)]
 pub struct Item {
     pub(crate) node: Arc<dyn Node>,
-    /// When it is a directory.
+    /// Set if the item is a directory.
     pub(crate) directory: Option<Arc<Directory>>,
-    /// The name it was found by; none for the root, and for what was found by its address.
+    /// The name by which it was found; none for the root and for an object that was found by its address.
     pub(crate) place: Option<(Arc<Directory>, Name)>,
-    /// Where its node is remembered.
+    /// The cache entry of its node.
     pub(crate) kept: Option<Arc<KeptNode>>,
-    /// The volume was asked for it when it was looked up, and has said what is known of it.
+    /// Whether the volume was asked when the item was looked up, so that its first stat is current.
     pub(crate) is_asked: bool,
-    /// The volume was not asked for its name when it was looked up.
+    /// Whether the name was answered from the cache and the volume was not asked.
     pub(crate) is_from_memory: bool,
-    /// Before it was looked up.
+    /// The state of the cache before the lookup.
     pub(crate) since: Since,
 }
 
-/// When an item was looked up.
+/// The time when an item was looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// Some time before: its name may lead to something else by now.
+    /// Some time before. Its name may lead to another object by now.
     Before,
-    /// By the request that it is opened for.
+    /// By the request that opens the item.
     JustNow,
 }
 
@@ -63,7 +63,7 @@ impl Item {
         }
     }
 
-    /// What is no directory, at this place if that is known.
+    /// An item that is no directory, with its parent and name if they are known.
     pub(crate) fn of_other(node: Arc<dyn Node>, place: Option<(Arc<Directory>, Name)>) -> Item {
         Item {
             node,
@@ -76,23 +76,24 @@ impl Item {
         }
     }
 
-    /// The same, whose node is remembered there.
+    /// The same item with the cache entry of its node.
     pub(crate) fn kept_as(self, kept: Option<Arc<KeptNode>>) -> Item {
         Item { kept, ..self }
     }
 
-    /// The same when something was done to it since it was looked up.
+    /// The same item after it was changed since its lookup.
     #[must_use]
     pub fn changed_since(self) -> Item {
         Item { is_asked: false, ..self }
     }
 
-    /// Its identity.
+    /// The identity of the object.
     pub fn id(&self) -> NodeId {
         self.node.id()
     }
 
-    /// Its path from the root of the share, by the name that it was found by; none where that is not known.
+    /// The path from the root of the share, by the name under which the item was found; none if it is not
+    /// known.
     pub fn path(&self) -> Option<Vec<Name>> {
         if let Some(directory) = &self.directory {
             return Some(directory.path());
@@ -101,7 +102,7 @@ impl Item {
         Some(parent.path_to(name))
     }
 
-    /// What it is.
+    /// The kind of the object.
     pub fn kind(&self) -> Kind {
         self.node.kind()
     }
@@ -111,10 +112,10 @@ impl Item {
         self.node.how() == OpenHow::ReadWrite
     }
 
-    /// By which [`Share::item`] finds it again.
+    /// The address by which [`Share::item`] finds it again.
     ///
     /// # Errors
-    /// [`Refusal::NotSupported`] when it has none.
+    /// [`Refusal::NotSupported`] if it has none.
     pub fn address(&self) -> Result<Vec<u8>, Refusal> {
         match (&self.directory, &self.kept) {
             (Some(directory), _) => directory.address(),
@@ -123,7 +124,7 @@ impl Item {
         }
     }
 
-    /// The address, which is known of a file that was made a moment ago.
+    /// The address. For a file that was created a moment ago it is already known.
     fn address_as_made(&self) -> Result<Vec<u8>, Refusal> {
         let ask = || -> Result<Vec<u8>, Refusal> { Ok(self.node.address()?) };
         let made = match (&self.place, self.node.first_stat()) {
@@ -136,7 +137,7 @@ impl Item {
     /// The text of a symbolic link.
     ///
     /// # Errors
-    /// [`Refusal::Invalid`] when it is none; as the volume says.
+    /// [`Refusal::Invalid`] if it is not a link; as the volume says.
     pub fn link_text(&self) -> Result<Vec<u8>, Refusal> {
         Ok(self.node.link_text()?)
     }
@@ -149,7 +150,7 @@ impl Item {
         self.directory.as_ref().ok_or(Refusal::NotADirectory)
     }
 
-    /// The name it was found by, if it still stands there.
+    /// The name by which it was found, if the name still leads to it.
     pub(crate) fn known_place(&self) -> Option<(Arc<Directory>, Name)> {
         self.place_if(Seen::Before)
     }
@@ -173,10 +174,10 @@ impl Share {
         Item::of_directory(Arc::clone(self.root()))
     }
 
-    /// What has this address.
+    /// The object with this address.
     ///
     /// # Errors
-    /// [`Refusal::Gone`] when nothing has it any more, or it stands outside of the share.
+    /// [`Refusal::Gone`] if no object has the address any more, or if the object is outside of the share.
     pub fn item(&self, address: &[u8]) -> Result<Item, Refusal> {
         let node = self.with_room(|| Ok(self.volume().find(address)?))?;
         if node.kind() != Kind::Directory {
@@ -185,10 +186,12 @@ impl Share {
         Ok(Item::of_directory(self.enter_found(node)?))
     }
 
-    /// Makes sure that what was found before is still in the share, where it is a directory that others may have moved.
+    /// Makes sure that an item is still in the share. Only a directory can have left it, if others have moved
+    /// it.
     ///
     /// # Errors
-    /// [`Refusal::Gone`] when it has left the share; as the volume says, which proves nothing of where it stands.
+    /// [`Refusal::Gone`] if it has left the share; as the volume says, which proves nothing about its
+    /// location.
     pub fn check_place(&self, item: &Item) -> Result<(), Refusal> {
         match &item.directory {
             Some(known) if !self.directories().is_placed(known) => {
@@ -198,7 +201,8 @@ impl Share {
         }
     }
 
-    /// The directory behind a node that was not reached from the root: those above it are entered first.
+    /// The directory of a node that was not reached from the root. The directories above it are entered
+    /// first.
     fn enter_found(&self, node: Arc<dyn Node>) -> Result<Arc<Directory>, Refusal> {
         let moves = self.directories().moves();
         let is_sure = |known: &Arc<Directory>| known.is_told() && self.directories().is_placed(known);
@@ -224,7 +228,7 @@ impl Share {
         Ok(known)
     }
 
-    /// What was found under a name.
+    /// The item for a node that was found under a name.
     pub(crate) fn item_at(&self, parent: &Arc<Directory>, name: &Name, node: Arc<dyn Node>) -> Item {
         if node.kind() == Kind::Directory {
             return Item::of_directory(self.directories().enter(parent, (name, name), node, None));
@@ -232,7 +236,7 @@ impl Share {
         Item::of_other(node, Some((Arc::clone(parent), name.clone())))
     }
 
-    /// What an open is of.
+    /// The item of an open.
     pub fn item_of(&self, open: &Open) -> Item {
         match open.place() {
             Some((parent, name)) => self.item_at(&parent, &name, Arc::clone(&open.node)),

@@ -1,8 +1,9 @@
-//! What one name in a directory leads to: from what is remembered, or from the volume.
+//! The lookup of one name in a directory, from the cache or from the volume.
 //!
-//! [`Share::look_up`] is the only way by which requests come from a name to a node. Where names are remembered
-//! ([`crate::engine::parts::names::cache`]) an answer comes from there only in a directory in which the volume tells of changes by others, when
-//! those were taken in for the request, and when nobody is changing the name just now.
+//! [`Share::look_up`] is the only way by which requests come from a name to a node. If names are cached
+//! ([`crate::engine::parts::names::cache`]), the cache may answer only under three conditions. The volume
+//! must report changes by others in that directory. Those reports must have been taken in for the request.
+//! And no request may be changing the name just now.
 
 use std::sync::Arc;
 
@@ -14,49 +15,49 @@ use crate::engine::parts::names::cache::{Answer, KeptNode};
 use crate::engine::parts::names::directory::{Directory, Known};
 use crate::engine::parts::names::has_case;
 
-/// How names are looked for.
+/// The mode of a lookup.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Search {
     /// Names match exactly.
     pub exact: bool,
-    /// What to open the last component for.
+    /// The access for which the last component is opened.
     pub how: OpenHow,
-    /// The caller rather expects that the last component does not exist.
+    /// The caller expects that the last component does not exist.
     pub rather_missing: bool,
 }
 
-/// A name as it really is, and what it leads to.
+/// The real name of an object, and its node.
 pub(crate) struct Named {
     pub name: Name,
     pub node: Arc<dyn Node>,
-    /// Where it is remembered.
+    /// The cache entry of the node.
     pub kept: Option<Arc<KeptNode>>,
-    /// What the volume said of it when it was asked for the name just now.
+    /// The stat that the volume returned if it was asked for the name just now.
     pub seen: Option<Stat>,
-    /// The volume was not asked for the name.
+    /// Whether the name was answered from the cache and the volume was not asked.
     pub is_from_memory: bool,
 }
 
-/// What is remembered of an exact name.
+/// The cached state of an exact name.
 enum Recalled {
-    /// It leads to this.
+    /// The name leads to this node.
     Found(Named),
-    /// It leads to nothing.
+    /// The name leads to nothing.
     Absent,
-    /// It must be asked for.
+    /// The volume must be asked.
     Nothing,
 }
 
 impl Named {
-    /// A node under its name, of which nothing else is known.
+    /// A node under its name, without further information.
     pub fn of(name: Name, node: Arc<dyn Node>) -> Named {
         Named { name, node, kept: None, seen: None, is_from_memory: false }
     }
 }
 
 impl Share {
-    /// What a name in a directory leads to, and what it is really called; none when it does not exist. The caller holds no
-    /// lock of the directory.
+    /// The node and the real name that a name in a directory leads to; none if it does not exist. The caller
+    /// holds no lock of the directory.
     ///
     /// # Errors
     /// As the volume says.
@@ -80,7 +81,7 @@ impl Share {
             return self.look_up_remembered(here, name, search.how, folds);
         }
         if folds && search.rather_missing && here.is_told() {
-            // The index saves asking for a name that is not there.
+            // The index saves a request to the volume for a name that does not exist.
             if let Known::Names(spellings) = here.known(name)? {
                 return self.first_of(here, spellings, search.how);
             }
@@ -140,7 +141,7 @@ impl Share {
         self.first_remembered(here, spellings, how)
     }
 
-    /// What the first of these spellings leads to that is there.
+    /// The node of the first of these spellings that exists.
     fn first_remembered(
         &self,
         here: &Arc<Directory>,
@@ -163,7 +164,7 @@ impl Share {
         Ok(None)
     }
 
-    /// What is remembered of an exact name, opened for this.
+    /// The cached state of an exact name, with its node opened for `how`.
     fn recall(&self, here: &Directory, name: &Name, how: OpenHow) -> Result<Recalled, Refusal> {
         let generation = here.generation();
         Ok(match here.answer(name) {
@@ -175,7 +176,7 @@ impl Share {
         })
     }
 
-    /// The node that is remembered for an exact name, if that can be trusted.
+    /// The cached node of an exact name, if it can be trusted.
     pub(crate) fn remembered(&self, here: &Directory, name: &Name) -> Option<Arc<KeptNode>> {
         if !here.is_told() || !here.settle(name) {
             return None;
@@ -185,7 +186,7 @@ impl Share {
         Some(kept)
     }
 
-    /// What is remembered of a name, opened for this; none when it cannot be any more.
+    /// The cached node of a name, opened for `how`; none if that is no longer possible.
     fn reuse(
         &self,
         here: &Directory,
@@ -215,7 +216,7 @@ impl Share {
         Ok(Some(Named { name: name.clone(), node, kept: Some(kept), seen: None, is_from_memory: true }))
     }
 
-    /// Asks the volume for an exact name, and remembers what it says.
+    /// Asks the volume for an exact name, and caches the answer.
     fn ask(
         &self,
         here: &Directory,
@@ -225,7 +226,8 @@ impl Share {
     ) -> Result<Option<Named>, Refusal> {
         self.cache().missed();
         let generation = here.generation();
-        // What is open for writing is not kept: only what will be is opened for its attributes first.
+        // A node that is open for writing is not cached. Only a node that will be cached is opened for its
+        // attributes first.
         let writes = how == OpenHow::ReadWrite;
         let is_let_in = !writes || here.lets_in(name);
         let first = if writes && is_let_in { OpenHow::Attributes } else { how };
@@ -250,7 +252,7 @@ impl Share {
     }
 }
 
-/// Whether a node can do what it is wanted for: what is neither file nor directory is never opened for more.
+/// Whether a node serves for this access. A node that is neither file nor directory is never opened for more.
 fn serves(node: &dyn Node, how: OpenHow) -> bool {
     match node.kind() {
         Kind::File => node.how() >= how,
@@ -259,7 +261,7 @@ fn serves(node: &dyn Node, how: OpenHow) -> bool {
     }
 }
 
-/// A lookup whose failure to find anything is an answer.
+/// A lookup for which "not found" is a valid result.
 fn existing(result: volume::Result<Arc<dyn Node>>) -> Result<Option<Arc<dyn Node>>, Refusal> {
     match result {
         Ok(node) => Ok(Some(node)),

@@ -1,4 +1,5 @@
-//! What keeps a name from being removed, asked before it is marked to go: when the last open is closed it is too late to tell.
+//! The reasons that keep a name from being removed. They are checked before the name is marked for deletion:
+//! when the last open is closed it is too late to tell the client.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -10,8 +11,8 @@ use crate::engine::parts::names::directory::Directory;
 use crate::{Caller, Open, Refusal};
 
 impl Share {
-    /// Refuses what the host would refuse when the last open is closed: then it is too late to tell. The host is asked where
-    /// the directory's permission bits leave a doubt.
+    /// Refuses a removal that the host would refuse when the last open is closed. The host is asked if the
+    /// permission bits of the directory leave a doubt.
     pub(crate) fn check_removal(
         &self,
         caller: &Caller<'_>,
@@ -22,7 +23,7 @@ impl Share {
             return Err(Refusal::AccessDenied);
         }
         let who = caller.identity;
-        // They act with the server's own privilege, which no directory binds.
+        // They act with the server's own privilege, which no directory restricts.
         if who.unbound || who.administrator {
             return Ok(());
         }
@@ -36,7 +37,7 @@ impl Share {
     }
 }
 
-/// Refuses for a directory that holds something.
+/// Refuses a directory that is not empty.
 pub(crate) fn check_empty(open: &Open) -> Result<(), Refusal> {
     let mut is_empty = true;
     open.node.entries(0, &mut |_| {

@@ -1,4 +1,4 @@
-//! Which symbolic links may be made, since programs of the host follow them.
+//! The symbolic links that may be created. Programs of the host follow them, so they are restricted.
 
 use std::sync::Arc;
 
@@ -23,7 +23,8 @@ impl Share {
         if may { Ok(()) } else { Err(Refusal::AccessDenied) }
     }
 
-    /// Refuses to give a link that exists a name in another directory, from where it would leave the share.
+    /// Refuses to give an existing link a name in another directory from which its text would leave the
+    /// share.
     ///
     /// # Errors
     /// [`Refusal::AccessDenied`]; as the volume says.
@@ -34,8 +35,8 @@ impl Share {
         self.check_link(to, &open.node.link_text()?)
     }
 
-    /// Whether a text stays in the share, whatever the names in it lead to: each leads into the share itself, so that only what
-    /// climbs at the beginning can leave it.
+    /// Whether a link's text stays in the share, whatever the names in it lead to. Each name leads into the
+    /// share itself, so only a text that climbs at its beginning can leave it.
     fn stays_inside(&self, parent: &Arc<Directory>, text: &[u8]) -> bool {
         let is_absolute = text.first() == Some(&b'/');
         let (below, depth) = match is_absolute {

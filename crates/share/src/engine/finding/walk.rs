@@ -1,4 +1,4 @@
-//! Finding what a path leads to: component by component, never out of the share.
+//! The walk along a path to its target: component by component, never out of the share.
 
 use std::sync::Arc;
 
@@ -12,18 +12,18 @@ use crate::engine::parts::trail::{LastLink, Trail};
 use crate::{Caller, Options, Refusal};
 use volume::security::Rights;
 
-/// Most symbolic links on one way.
+/// The most symbolic links on one path.
 const MAX_HOPS: usize = 40;
-/// Most components that are walked in one call, those of links included.
+/// The most components in one call, those of links included.
 const MAX_STEPS: usize = 4096;
 
-/// What a path leads to.
+/// The target of a path.
 pub(crate) enum Found {
     /// The root of the share.
     Root(Arc<Directory>),
     /// A name that exists.
     There { parent: Arc<Directory>, found: Named },
-    /// A name that does not exist in a directory that does.
+    /// A name that does not exist, in a directory that does.
     Missing { parent: Arc<Directory>, name: Name },
 }
 
@@ -34,11 +34,11 @@ enum Go {
     Up,
 }
 
-/// A walk under way.
+/// A walk in progress.
 pub(crate) struct Walk {
-    /// Where it is; the root first.
+    /// The directories down to the current one; the root first.
     stack: Vec<Arc<Directory>>,
-    /// What is left, the next step last.
+    /// The remaining steps, the next one last.
     left: Vec<Go>,
     hops: usize,
     steps: usize,
@@ -46,17 +46,18 @@ pub(crate) struct Walk {
 }
 
 impl Share {
-    /// Whether this request's names match exactly.
+    /// Whether names match exactly in this request.
     pub(crate) fn is_exact(&self, options: Options) -> bool {
         options.contains(Options::EXACT_CASE)
             || self.settings().case_sensitive
             || self.volume().facts().folds_case
     }
 
-    /// Finds what `path` leads to from a directory, or from the root.
+    /// Finds the target of `path`, from a directory or from the root.
     ///
     /// # Errors
-    /// [`Refusal::PathNotFound`], [`Refusal::StoppedAtLink`], [`Refusal::BadLink`], [`Refusal::AccessDenied`].
+    /// [`Refusal::PathNotFound`], [`Refusal::StoppedAtLink`], [`Refusal::BadLink`],
+    /// [`Refusal::AccessDenied`].
     // MS-FSA 2.1.5.1
     pub(crate) fn walk(
         &self,
@@ -72,12 +73,12 @@ impl Share {
         Ok((found, walk.trail))
     }
 
-    /// Whether a path leads to something, for who is to be refused whatever it is; nothing is opened. A link at its end is
-    /// something.
+    /// Whether a path leads to an existing object, for a request that will be refused in any case. Nothing is
+    /// opened. A link at the end of the path is an object.
     ///
     /// # Errors
-    /// [`Refusal::PathNotFound`], [`Refusal::StoppedAtLink`], [`Refusal::StoppedAtReparse`], [`Refusal::BadLink`],
-    /// [`Refusal::AccessDenied`].
+    /// [`Refusal::PathNotFound`], [`Refusal::StoppedAtLink`], [`Refusal::StoppedAtReparse`],
+    /// [`Refusal::BadLink`], [`Refusal::AccessDenied`].
     // MS-FSA 2.1.5.1
     pub fn exists(&self, caller: &Caller<'_>, path: &[Name], options: Options) -> Result<bool, Refusal> {
         self.begin(caller.cause());
@@ -131,7 +132,7 @@ impl Share {
         }
     }
 
-    /// A component on the way: goes down, or puts a link's text in its place.
+    /// Takes a component that is not the last: goes down, or replaces a link by its text.
     fn step(
         &self,
         caller: &Caller<'_>,
@@ -172,7 +173,7 @@ impl Share {
         }
     }
 
-    /// Refuses to pass a directory that somebody has made a reparse point: what it stands for is elsewhere.
+    /// Refuses to pass a directory that a client has made a reparse point: its contents are elsewhere.
     // MS-FSA 2.1.5.1
     fn check_passes(&self, directory: &Directory, walk: &Walk) -> Result<(), Refusal> {
         let is_reparse = match directory.known_reparse() {
@@ -189,13 +190,14 @@ impl Share {
 
     fn check_no_reparse(&self, node: &dyn Node, walk: &Walk) -> Result<(), Refusal> {
         self.stop_at_reparse(node, walk.left.len()).map_err(|why| match why {
-            // What was not looked at is told as a part of the path that was asked for.
+            // The error counts the remaining components of the requested path. Inside the text of a link that
+            // is impossible.
             Refusal::StoppedAtReparse { .. } if walk.hops > 0 => Refusal::BadLink,
             why => why,
         })
     }
 
-    /// The last component: what it leads to, unless it is a link to be followed.
+    /// Takes the last component: its node, unless it is a link to be followed.
     fn last_step(
         &self,
         walk: &mut Walk,
@@ -219,7 +221,7 @@ impl Share {
         Ok(Some(Found::There { parent, found }))
     }
 
-    /// A kept subdirectory, if it can be trusted to be still there.
+    /// A cached subdirectory, if it can be trusted to be still there.
     pub(crate) fn known_child(
         &self,
         here: &Arc<Directory>,
@@ -230,7 +232,7 @@ impl Share {
             return None;
         }
         let (real, child) = here.child(name, exact)?;
-        // Where the volume itself folds case, an event tells of one of many spellings.
+        // If the volume itself folds case, an event reports only one of many spellings.
         if here.is_told() && !self.volume().facts().folds_case {
             return Some(child);
         }
@@ -238,8 +240,8 @@ impl Share {
         is_there.then_some(child)
     }
 
-    /// The link that a path ends with, where what it leads to was come by on the way to it: whoever lists a tree sees a
-    /// link there, and ends. Who asks for a directory by name gets it.
+    /// The link at the end of a path, if its target was passed on the path to it. A client that lists a tree
+    /// sees a link there and stops. A client that asks for a directory by name gets the directory.
     fn unless_round(
         &self,
         trail: &Trail,
@@ -258,7 +260,7 @@ impl Share {
         Ok(Found::There { parent: Arc::clone(&last.parent), found: link })
     }
 
-    /// Puts the text of a link in front of what is left of the way.
+    /// Puts the text of a link before the rest of the path.
     pub(crate) fn follow(
         &self,
         walk: &mut Walk,
@@ -294,7 +296,7 @@ impl Share {
         Ok(())
     }
 
-    /// The directory that all but the last component of a path lead to, and the last.
+    /// The directory that all but the last component of a path lead to, and the last component.
     ///
     /// # Errors
     /// [`Refusal::BadName`] for the root; as [`Share::walk`].
@@ -323,8 +325,8 @@ impl Share {
         Ok((parent, last.clone()))
     }
 
-    /// Whether the caller may pass through a directory. A stored descriptor does not decide that, since
-    /// whoever knows a path may use it; the host's own permission bits do.
+    /// Whether the caller may pass through a directory. A stored descriptor does not decide that, because
+    /// anyone who knows a path may use it. The host's own permission bits do.
     pub(crate) fn check_traverse(
         &self,
         caller: &Caller<'_>,
@@ -338,8 +340,8 @@ impl Share {
         }
     }
 
-    /// Whether the caller may use a name in a directory that it has come to by itself, one name at a time: a stored
-    /// descriptor decides that, too.
+    /// Whether the caller may use a name in a directory that it has reached itself, one name at a time. Here
+    /// a stored descriptor decides too.
     // RFC 8881 6.2.1.3.1 (EXECUTE)
     pub(crate) fn check_search(
         &self,
@@ -350,7 +352,7 @@ impl Share {
         if self.may(caller, &security, Rights::TRAVERSE) { Ok(()) } else { Err(Refusal::AccessDenied) }
     }
 
-    /// The directory that a walk from `item` begins in.
+    /// The directory in which a walk from `item` begins.
     pub(crate) fn start(&self, caller: &Caller<'_>, item: &Item) -> Result<Arc<Directory>, Refusal> {
         let directory = item.directory()?;
         self.check_search(caller, directory)?;
@@ -359,7 +361,7 @@ impl Share {
 }
 
 impl Found {
-    /// Of which kind it is, if it exists.
+    /// The kind of the target, if it exists.
     pub(crate) fn kind(&self) -> Option<Kind> {
         match self {
             Found::Root(_) => Some(Kind::Directory),
@@ -368,7 +370,7 @@ impl Found {
         }
     }
 
-    /// What it is, if it exists.
+    /// The identity of the target, if it exists.
     fn id(&self) -> Option<NodeId> {
         match self {
             Found::Root(root) => Some(root.id),
@@ -379,7 +381,7 @@ impl Found {
 }
 
 impl Walk {
-    /// One along a path from a directory.
+    /// A walk along a path from a directory.
     pub(crate) fn from(from: &Arc<Directory>, path: &[Name]) -> Walk {
         let above = from.ancestors();
         let mut stack = Vec::with_capacity(above.len() + 1 + path.len());

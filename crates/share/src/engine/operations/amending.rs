@@ -1,4 +1,4 @@
-//! Changing what an open may do and what it denies to others, while it stays the same open.
+//! A change of the rights of an open and of the access that it denies to others. It stays the same open.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -14,9 +14,9 @@ use crate::ranked::{Mutex, Rank, RwLock};
 use crate::{Caller, Deny, Open, Refusal, Step};
 
 impl Share {
-    /// Gives an open of a file's own data these rights and denials in place of those it has. The open that is
-    /// handed out takes the place of `open`, which must not be used for anything new any more: byte ranges,
-    /// caching right and name are the same.
+    /// Replaces the rights and denials of an open of a file's own data. The returned open takes the place of
+    /// `open`, which must not be used for anything new any more. Its byte ranges, caching right and name are
+    /// the same.
     pub fn amend(
         &self,
         caller: &Caller<'_>,
@@ -46,7 +46,7 @@ impl Share {
         let adds = access - open.granted;
         let mut effects = Effects::default();
         let mut state = open.file.state.lock();
-        // To open it again for more is to open it; giving something up goes on.
+        // More rights need the same checks as opening the file. Giving rights up is always possible.
         let goes =
             open.link.as_ref().and_then(|link| state.link(link)).is_some_and(|entry| entry.delete.is_some());
         if !adds.is_empty() && goes {
@@ -76,7 +76,7 @@ impl Share {
                     member.deny = deny;
                     member.open = Arc::downgrade(&new);
                 }
-                // Who waited for less of it to be denied may go on.
+                // Requests that waited for a lower denial may go on.
                 effects.wakes.append(&mut state.waiting);
                 Step::Done(new)
             };

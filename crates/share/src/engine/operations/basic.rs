@@ -1,4 +1,4 @@
-//! Times and attribute bits, and the times that an open holds fast.
+//! Times and attribute bits, and the times that an open holds fixed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,18 +12,18 @@ use crate::engine::values::record::{Kept, STORED};
 use crate::open::OwnTimes;
 use crate::{Attributes, Caller, ChangeFilter, ChangeKind, Open, Refusal, Step};
 
-/// What is to become of one time.
+/// A change of one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeSet {
-    /// It is this from now on; what this open does leaves it so.
+    /// The time has this value from now on. Actions of this open do not change it.
     Set(Time),
-    /// What this open does leaves it as it is.
+    /// Actions of this open do not change the time.
     Freeze,
-    /// What this open does moves it again.
+    /// Actions of this open change the time again.
     Thaw,
 }
 
-/// Times and bits to be set; what is `None` stays.
+/// Times and bits to set. A field that is `None` stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Basic {
     /// Creation.
@@ -32,23 +32,23 @@ pub struct Basic {
     pub accessed: Option<TimeSet>,
     /// Last change of data.
     pub modified: Option<TimeSet>,
-    /// Last change of anything. The host moves its own with every change and lets nobody set it, so what
-    /// is set here holds until the next change that this open has not made.
+    /// Last change of anything. The host moves its own time with every change and lets no program set it. So
+    /// a value that is set here holds until the next change that this open has not made.
     pub changed: Option<TimeSet>,
-    /// Attribute bits; none of those that are kept means none at all.
+    /// Attribute bits. A value without any of the stored bits means no bits at all.
     pub attributes: Option<Attributes>,
 }
 
 impl Share {
-    /// Sets times and attribute bits. Waits for those who would not look again.
+    /// Sets times and attribute bits. Waits for holders that cache them.
     // MS-FSA 2.1.5.15.2
     pub fn set_basic(&self, caller: &Caller<'_>, open: &Arc<Open>, basic: Basic) -> Step<()> {
         let may = self.check_basic(open, &basic);
         self.after_attributes(caller, open, may, || self.amend_basic(caller, open, basic))
     }
 
-    /// Says that a file was used or changed now: for this it is enough to have the right to its data, also one that the open has
-    /// not. Waits for those who would not look again.
+    /// Records that a file was used or changed now. The right to its data is enough for this, even one that
+    /// the open does not have. Waits for holders that cache the times.
     // RFC 8881 6.2.1.3.1 (WRITE_ATTRIBUTES), utimensat(2)
     pub fn touch(
         &self,
@@ -66,11 +66,12 @@ impl Share {
         self.after_attributes(caller, open, may, || self.amend_basic(caller, open, basic))
     }
 
-    /// Sets times that somebody has kept for the file who has the right to write it later, under `open`. They are the file's
-    /// times until now, so nobody is asked for anything; what is written through the open later moves them again.
+    /// Sets times that a client has recorded for the file, under `open`. The client has the right to write
+    /// the file later. They are the file's times until now, so no holder is asked. Later writes through the
+    /// open move them again.
     ///
     /// # Errors
-    /// [`Refusal::AccessDenied`] where `open` is not one to write; as the volume says.
+    /// [`Refusal::AccessDenied`] if `open` cannot write; as the volume says.
     pub fn set_kept_times(
         &self,
         caller: &Caller<'_>,
@@ -91,7 +92,8 @@ impl Share {
         self.amend_basic(caller, open, each(|_| TimeSet::Thaw))
     }
 
-    /// The same as setting it, as part of making the file: whoever has come across it since is not waited for.
+    /// Sets times and attribute bits as part of creating the file. Clients that have found the file since are
+    /// not waited for.
     ///
     /// # Errors
     /// [`Refusal::AccessDenied`] without the right to; [`Refusal::Invalid`]; as the volume says.
@@ -167,7 +169,7 @@ impl Share {
     }
 }
 
-/// Notes which times the open takes into its hands, and which it lets go.
+/// Records the times that the open now holds fixed, and those that it releases.
 fn take_over(open: &Open, basic: &Basic) {
     let mut own = open.own_times();
     for (what, bit) in [
@@ -182,7 +184,7 @@ fn take_over(open: &Open, basic: &Basic) {
     open.own_times.store(own.bits(), Ordering::Relaxed);
 }
 
-/// The times that the host is to set, and what watches are to hear.
+/// The times that the host is to set, and the change that watches are to hear of.
 fn asked_for(basic: &Basic) -> (Times, ChangeFilter) {
     let set = |time: Option<TimeSet>| match time {
         Some(TimeSet::Set(time)) => Some(time),

@@ -1,4 +1,5 @@
-//! What follows a change of data: counts, times, the archive bit, and what lets a file run with the rights of others.
+//! The effects of a change of data: counters, times, the archive bit, and the bits that let a file run with
+//! the rights of others.
 
 use std::sync::atomic::Ordering;
 
@@ -11,22 +12,23 @@ use crate::engine::values::record::Record;
 use crate::open::UNSEEN;
 use crate::{Attributes, ChangeFilter, Open, Refusal};
 
-/// What became of a named stream, as far as its file shows it.
+/// A change of a named stream, as far as its file shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StreamChange {
-    /// Its data or size is another.
+    /// Its data or size changed.
     Data,
-    /// It was made.
+    /// It was created.
     Made,
 }
 
 impl Share {
-    /// What follows every change of data: the archive bit, watches, and later who keeps the directory.
+    /// Does the work after a change of data: the archive bit, watches, and later the holders that cache the
+    /// directory.
     pub(crate) fn data_changed(&self, open: &Open, now: Now) -> Result<(), Refusal> {
         self.changed(open, now, UNSEEN)
     }
 
-    /// The same for a change that those who keep the directory are told at once.
+    /// Does the same for a change of which the holders that cache the directory are notified at once.
     pub(crate) fn changed_at_once(&self, open: &Open, now: Now) -> Result<(), Refusal> {
         self.changed(open, now, 0)
     }
@@ -37,14 +39,15 @@ impl Share {
         } else {
             ChangeFilter::LAST_WRITE | ChangeFilter::SIZE
         };
-        // In one order with `wish_for_room`: either that sees this change, or this sees that the time was put back.
+        // In one order with `wish_for_room`: either that sees this change, or this sees that the time was put
+        // back.
         open.file.changes.fetch_add(1, Ordering::SeqCst);
         if open.file.time_put_back.load(Ordering::SeqCst) {
             self.modified_now(open, now)?;
         }
         let noted = told.bits() | unseen;
         let mut before = open.untold.load(Ordering::Relaxed);
-        // A write to a line that all channels of the open share costs, so only when it says something new.
+        // All channels of the open share this cache line, so it is written only if there is something new.
         if before & noted != noted {
             before = open.untold.fetch_or(noted, Ordering::Relaxed);
         }
@@ -66,8 +69,8 @@ impl Share {
         Ok(open.node.set_times(Times { accessed: None, modified })?)
     }
 
-    /// Says that the file has changed since it was last backed up. A directory has changed in this sense when a stream
-    /// of it has.
+    /// Records that the file has changed since its last backup. A directory counts as changed in this sense
+    /// if one of its streams has changed.
     pub(crate) fn mark_archive(&self, open: &Open) -> Result<(), Refusal> {
         if open.is_directory() {
             return Ok(());
@@ -75,7 +78,7 @@ impl Share {
         self.mark_archive_at(&open.file, open.node.as_ref())
     }
 
-    /// The same for a file that is about to be handed out, or for a directory.
+    /// Does the same for a file that is about to be opened, or for a directory.
     pub(crate) fn mark_archive_at(&self, file: &File, node: &dyn Node) -> Result<(), Refusal> {
         let is_marked = |record: &Record| match record.attributes {
             Some(bits) => bits.contains(Attributes::ARCHIVE),
@@ -93,8 +96,8 @@ impl Share {
         self.store_record_at(file, node, Record { attributes, ..record })
     }
 
-    /// Moves the times of a file or directory as a change of one of its streams does, which lie elsewhere on the host, and
-    /// marks it for the next backup.
+    /// Moves the times of a file or directory after a change of one of its streams, which the host stores
+    /// elsewhere. Marks it for the next backup.
     ///
     /// # Errors
     /// As the volume says.
@@ -117,8 +120,8 @@ impl Share {
         self.mark_archive_at(file, node)
     }
 
-    /// Takes from a file that is written to what lets it run with the rights of others, as the host does where the writer
-    /// has no privilege.
+    /// Clears the bits that let a written file run with the rights of others. The host does the same if the
+    /// writer has no privilege.
     // chmod(2), write(2)
     pub(crate) fn lend_no_rights(&self, file: &File, node: &dyn Node) -> Result<(), Refusal> {
         if !file.lends_rights.load(Ordering::Relaxed) {
@@ -126,7 +129,7 @@ impl Share {
         }
         file.lends_rights.store(false, Ordering::Relaxed);
         let mode = node.stat()?.mode;
-        // Without the right to execute the group's bit says something else.
+        // Without the right to execute the group's bit has another meaning.
         let taken = if mode & 0o010 == 0 { LENDING & !SET_GROUP } else { LENDING };
         if mode & taken != 0 {
             node.set_mode(mode & !taken)?;

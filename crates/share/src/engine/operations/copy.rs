@@ -1,4 +1,4 @@
-//! Copying and cloning between opens, inside the host.
+//! Copies and clones between opens, inside the host.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::{Attributes, Caller, Info, LockOwner, Open, RangeKind, Refusal, Step}
 pub struct Side<'a> {
     /// The open.
     pub open: &'a Open,
-    /// On whose behalf byte ranges are looked at.
+    /// The owner for whom byte ranges are checked.
     pub owner: LockOwner,
     /// First byte.
     pub at: u64,
 }
 
 impl Share {
-    /// Copies `len` bytes and says how many; fewer only at the source's end.
+    /// Copies `len` bytes and returns how many were copied. They are fewer only at the source's end.
     // MS-SMB2 3.3.5.15.6
     pub fn copy(&self, caller: &Caller<'_>, from: Side<'_>, to: Side<'_>, len: u64) -> Step<u64> {
         let files = || vec![from.open.file.id, to.open.file.id];
@@ -34,9 +34,9 @@ impl Share {
         })
     }
 
-    /// Lets the target share the source's storage for a range. What comes to lie behind the target's end makes it longer
-    /// with `grows`, in the one step that brings the data; otherwise it is left out. Nothing changes where it is refused
-    /// before the host was asked.
+    /// Lets the target share the source's storage for a range. With `grows` a range behind the target's end
+    /// makes the target longer, in the same step that brings the data. Otherwise that part is left out.
+    /// Nothing changes if the request is refused before the host was asked.
     // MS-FSA 2.1.5.10.4 (exception: byte ranges stand in nobody's way, as in Windows: notes 91 and 92)
     pub fn clone_range(
         &self,
@@ -64,9 +64,9 @@ impl Share {
         self.change_data(caller, to.open, ask, |()| self.keeping_times(to.open, caller.now, clone))
     }
 
-    /// How many of `len` bytes can share storage, and how many behind them must be copied. Who asks counts in
-    /// whole units of allocation, of which the last in a file may hold less; hosts share such a part only
-    /// where both files end.
+    /// How many of `len` bytes can share storage, and how many behind them must be copied. The client counts
+    /// in whole units of allocation, and the last unit of a file may hold less. Hosts share such a partial
+    /// unit only if both files end in it.
     // MS-FSA 2.1.5.10.4, MS-FSCC 2.3.8
     fn lengths_to_clone(
         &self,
@@ -121,7 +121,7 @@ impl Share {
     }
 }
 
-/// Whether both opens allow it and the offsets have an end.
+/// Whether both opens allow the copy and the offsets do not overflow.
 fn check_copy(from: Side<'_>, to: Side<'_>, len: u64) -> Result<(), Refusal> {
     check_data(from.open)?;
     check_data(to.open)?;

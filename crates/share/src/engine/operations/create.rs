@@ -1,7 +1,7 @@
-//! Opening: what a path leads to is opened, replaced or made.
+//! Opening: the target of a path is opened, replaced or created.
 //!
-//! Three steps: [`Share::walk`] finds the place, `existing` or `fresh` decides and reserves the open
-//! among the others, and only then anything is changed. A request that has to wait has changed nothing.
+//! There are three steps. [`Share::walk`] finds the target. `existing` or `fresh` decides, and reserves the
+//! open among the others. Only then anything is changed. A request that has to wait has changed nothing.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use crate::engine::services::since::Since;
 use crate::memory::OPEN_BYTES;
 use crate::{Caller, Disposition, OpenRequest, Opened, Options, Refusal, Step};
 
-/// How often a request is begun again because names changed under it.
+/// How often a request starts again because names changed during it.
 pub(crate) const MAX_ATTEMPTS: usize = 16;
 
 impl Share {
-    /// Opens, replaces or makes what a path leads to.
+    /// Opens, replaces or creates the target of a path.
     // MS-FSA 2.1.5.1
     pub fn create(&self, caller: &Caller<'_>, request: &OpenRequest<'_>) -> Step<Opened> {
         self.create_at(caller, None, request)
     }
 
-    /// The same from a place that was found before; none: from the root.
+    /// Does the same from an item that was found before; none: from the root.
     pub(crate) fn create_at(
         &self,
         caller: &Caller<'_>,
@@ -62,14 +62,14 @@ impl Share {
         for _ in 0..MAX_ATTEMPTS {
             match self.past_shortage(caller.now, || self.attempt(caller, from, request, met)) {
                 Ok(Attempt::Done(opened)) => return Step::Done(*opened),
-                // Who was in the way may have gone when it was asked.
+                // The open in conflict may have gone when it was asked.
                 Ok(Attempt::Wait(ticket)) if self.waits().is_over(ticket) => {}
                 Ok(Attempt::Wait(ticket)) => return Step::Wait(ticket),
                 Ok(Attempt::Again) => {}
                 Err(Refusal::HostKeeps) => return self.try_later(caller),
                 Err(why) => return Step::Refused(why),
             }
-            // Time has gone by: the name that an item was found by may lead to something else now.
+            // Time has passed: the name by which an item was found may lead to another object now.
             from = from.map(|(item, _)| (item, Seen::Before));
         }
         Step::Refused(Refusal::Busy)
@@ -137,7 +137,7 @@ impl Share {
         self.attempt_by_link(caller, request, found, trail, since, met)
     }
 
-    /// Opens what was found, or makes it.
+    /// Opens the target, or creates it.
     fn attempt_on(
         &self,
         caller: &Caller<'_>,
@@ -172,8 +172,8 @@ impl Share {
         }
     }
 
-    /// The same for a link, and for what was found by way of links: what is to go when it is closed is the name that the
-    /// path ends with.
+    /// Does the same for a link, and for a target that was found through links. With delete on close, the
+    /// last name of the path is the one that is removed.
     fn attempt_by_link(
         &self,
         caller: &Caller<'_>,
@@ -188,7 +188,7 @@ impl Share {
             && found.node.kind() == Kind::Link
             && !request.options.contains(Options::STOP_AT_LINKS)
         {
-            // Who asks for the link itself may call it either.
+            // A request for the link itself may name a link of either kind.
             let is_asked_for = request.options.contains(Options::OPEN_LINK);
             let either = if is_asked_for { Options::NOT_DIRECTORY } else { Options::empty() };
             self.check_led_to(caller, parent, &found.name, &found.node, request.options - either)?;
@@ -226,7 +226,7 @@ impl Share {
         }
     }
 
-    /// What is opened when the item itself is.
+    /// The target of a request that opens the item itself.
     pub(crate) fn target_of(&self, item: &Item, seen: Seen, how: OpenHow) -> Result<Target, Refusal> {
         let node = if item.node.how() >= how { Arc::clone(&item.node) } else { item.node.open_again(how)? };
         let first = if seen == Seen::JustNow && item.is_asked { item.node.first_stat() } else { None };
@@ -237,7 +237,7 @@ impl Share {
     }
 }
 
-/// What the last component is opened for: data only where the rights asked for it.
+/// The access for the last component: data only if the requested rights need it.
 fn how_for(request: &OpenRequest<'_>) -> OpenHow {
     let access = request.access.mapped();
     let replaces = matches!(

@@ -1,4 +1,4 @@
-//! Marking names and streams to go.
+//! Marks names and streams for deletion.
 
 use std::sync::Arc;
 
@@ -10,22 +10,23 @@ use crate::engine::finding::removal::check_empty;
 use crate::engine::parts::file::Deletion;
 use crate::{Attributes, Caller, Open, Refusal, Step};
 
-/// How a name is marked.
+/// The terms on which a name is marked.
 #[derive(Clone, Copy)]
 struct Marking {
-    /// To go, or no longer to go.
+    /// Whether the mark is set or cleared.
     on: bool,
-    /// It goes when this very open is closed.
+    /// The name is removed when this very open is closed.
     posix: bool,
-    /// READ_ONLY keeps nothing.
+    /// READ_ONLY does not prevent it.
     ignore_read_only: bool,
-    /// Whoever marks it hears what the close says. READ_ONLY keeps nothing then.
+    /// The client that marks the name gets the result of the close. READ_ONLY does not prevent it then.
     close_tells: bool,
 }
 
 impl Share {
-    /// Says that what is open goes with its last open, or no longer does. With `posix` the name goes
-    /// when this very open is closed, whoever else has it open. A symbolic link that was followed to it goes in its place.
+    /// Marks the open object for deletion with its last open, or clears the mark. With `posix` the name is
+    /// removed when this very open is closed, even if others have the file open. If a symbolic link was
+    /// followed to the open, the link is removed in its place.
     // MS-FSA 2.1.5.15.3
     // MS-FSA 2.1.5.15.4
     pub fn set_delete(
@@ -43,8 +44,8 @@ impl Share {
         self.with_last_link(caller, open, |open| self.mark_to_go(caller, open, marking))
     }
 
-    /// Says that the name of what is open goes with the close that the same request does next. That close tells what the host
-    /// refuses.
+    /// Marks the name of an open for removal with the close that the same request does next. That close
+    /// reports a refusal by the host.
     // RFC 8881 18.25
     pub fn set_delete_at_once(&self, caller: &Caller<'_>, open: &Arc<Open>) -> Step<()> {
         if let Err(why) = self.check_open_may_go(open) {
@@ -120,8 +121,8 @@ impl Share {
         if open.is_directory() { check_empty(open) } else { Ok(()) }
     }
 
-    /// What a directory holds may be names that go with opens of which the client itself knows nothing any more: done when they have
-    /// gone.
+    /// Names in a directory may belong to opens of which the client itself knows nothing any more and that
+    /// are to be deleted. Waits until they have gone.
     fn wait_for_unclaimed_in(&self, caller: &Caller<'_>, directory: &Open) -> Step<()> {
         if self.end_unclaimed_in(directory.file.id, Some(caller.client), caller.cause())
             && check_empty(directory).is_ok()

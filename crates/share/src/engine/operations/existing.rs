@@ -1,4 +1,5 @@
-//! Opening what exists: may the caller, do the others allow it, and what is done to it then.
+//! Opening an existing object: whether the caller may, whether the others permit it, and the change that the
+//! request makes then.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,18 +24,19 @@ use crate::{
     Attributes, Caller, ChangeFilter, ChangeKind, Disposition, OpenRequest, Options, Outcome, Refusal, Step,
 };
 
-/// How often a request is decided about because what the caller may changes under it; then it begins anew.
+/// How often a request is decided anew because the caller's rights change meanwhile. Then the request starts
+/// again.
 const MAX_DECISIONS: usize = 3;
 
-/// What a request does to what exists.
+/// The effect of a request on an existing object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effect {
     Open,
-    /// Cut to nothing.
+    /// The data is cut to nothing.
     Overwrite,
-    /// Replaced.
+    /// The object is replaced.
     Supersede,
-    /// A stream that does not exist yet is made.
+    /// A stream that does not exist yet is created.
     MakeStream,
 }
 
@@ -43,20 +45,20 @@ struct Plan {
     effect: Effect,
     /// The stream's real name.
     stream: Option<Name>,
-    /// The stream, when it exists.
+    /// The stream, if it exists.
     data: Option<Arc<dyn Node>>,
-    /// Up to where the stream has data or storage, once it is replaced.
+    /// The end of the stream's data or storage, if it is replaced.
     extent: u64,
-    /// What the open may do.
+    /// The rights of the open.
     granted: Rights,
-    /// What it does now: also what replacing needs.
+    /// The access that the request uses now, including the access that replacing needs.
     uses: Rights,
-    /// How many names the file has.
+    /// The number of names of the file.
     names: u32,
 }
 
 impl Plan {
-    /// Whether what was reserved for an earlier plan serves for this one, too.
+    /// Whether a reservation for an earlier plan serves for this one too.
     fn suits(&self, earlier: &Plan, reserved: &Reserved) -> bool {
         let mut state = reserved.file.state.lock();
         state.names = self.names;
@@ -69,10 +71,10 @@ impl Plan {
     }
 }
 
-/// A stream by its real name, and its data when it exists.
+/// A stream by its real name, and its data if it exists.
 type FoundStream = (Option<Name>, Option<Arc<dyn Node>>);
 
-/// How a reservation ended.
+/// The result of a reservation.
 enum Tried {
     Reserved(Reserved),
     Wait(crate::Ticket),
@@ -106,7 +108,7 @@ impl Share {
                 if let Some((parent, name)) = &target.place {
                     parent.forget_name(name);
                 }
-                // What was found before is looked up again by who found it.
+                // The caller that found the item looks it up again.
                 let is_again = target.is_from_memory && !target.may_be_gone;
                 return if is_again { Ok(Attempt::Again) } else { Err(Refusal::Gone) };
             }
@@ -120,8 +122,8 @@ impl Share {
         finished
     }
 
-    /// Decides, and enters the open among the others. What was changed between both was done before anybody had to ask this open to
-    /// give way, so that it is judged and shown as it is now.
+    /// Decides, and enters the open among the others. A change between both steps was made before others had
+    /// to ask this open to yield. So the open is judged and shown with the values of now.
     fn plan_and_reserve(
         &self,
         caller: &Caller<'_>,
@@ -158,7 +160,7 @@ impl Share {
         Ok((facts, plan, Tried::Again))
     }
 
-    /// Reads what the decision needs, and makes it.
+    /// Reads the values that the decision needs, and decides.
     fn decide(
         &self,
         caller: &Caller<'_>,
@@ -169,7 +171,7 @@ impl Share {
     ) -> Result<(Facts, Plan), Refusal> {
         let facts = self.facts(file, target.node.as_ref(), target.place.as_ref(), seen)?;
         if facts.stat.links == 0 {
-            // Who comes by a name does not get a file that has none, whoever else has it open.
+            // A client that comes by a name does not get a file without names, even if others have it open.
             let is_gone = target.may_be_gone && !file.has_members();
             if is_gone || target.is_from_memory {
                 return Err(Refusal::Gone);
@@ -183,12 +185,13 @@ impl Share {
         Ok((facts, plan))
     }
 
-    /// Whether the name that was looked up leads to the file, now that the open stands among the others: who takes the name away
-    /// from now on finds it there. Without that an open of a file that has lost this name would count under it, and what is made
-    /// by that name next would go when such an open is deleted.
+    /// Whether the looked-up name still leads to the file, now that the open is entered among the others. A
+    /// request that removes the name from now on finds the open. Without this check the open of a file that
+    /// has lost this name would count under it. An object that is created under the name next would then be
+    /// removed with such an open.
     fn is_still_there(&self, target: &Target, file: &File) -> bool {
         let Some((parent, name)) = &target.place else { return true };
-        // Who is changing the name just now may not have seen that it is being opened.
+        // A request that is changing the name just now may not have seen this open.
         let is_settled = parent.settle(name);
         if is_settled && self.cache().names_gone() == target.since.names_gone {
             return true;
@@ -200,7 +203,7 @@ impl Share {
         leads_there
     }
 
-    /// Decides what is to be done and whether the caller may.
+    /// Decides the effect, and whether the caller may have it.
     fn plan(
         &self,
         caller: &Caller<'_>,
@@ -233,7 +236,7 @@ impl Share {
         let wants_maximum = request.access.contains(Rights::MAXIMUM_ALLOWED);
         let granted = if wants_maximum { asked } else { request.access.mapped() };
         let is_file = facts.stat.kind != Kind::Directory;
-        // Permission bits that decide by themselves were looked at with the rights.
+        // Permission bits that decide by themselves were checked with the rights.
         let is_only_shown =
             facts.record.attributes.is_none() && request.options.contains(Options::MODE_DECIDES);
         let is_read_only = bits.contains(Attributes::READ_ONLY) && !is_only_shown;
@@ -255,7 +258,7 @@ impl Share {
             }
         }
         let unwritable = match is_file && is_read_only {
-            // The right that means nothing for a file goes too.
+            // The right that means nothing for a file is removed too.
             true => writes | Rights::DELETE_CHILD,
             false => Rights::empty(),
         };
@@ -266,12 +269,12 @@ impl Share {
             (Effect::Open, Some(data)) => extent_of(&data.stat()?),
             (Effect::Overwrite | Effect::Supersede | Effect::MakeStream, _) => 0,
         };
-        // The names of a directory's children count as names of its own for the host.
+        // The host counts the names of a directory's children as names of its own.
         let names = if is_file { facts.stat.links } else { 1 };
         Ok(Plan { effect, stream, data, extent, granted, uses: granted | needs, names })
     }
 
-    /// The stream that a name leads to, and what it is really called.
+    /// The stream that a name leads to, and its real name.
     fn find_stream(&self, node: &dyn Node, asked: &Name, options: Options) -> Result<FoundStream, Refusal> {
         let mut real = asked.clone();
         let found = match node.open_stream(asked, false, false) {
@@ -293,7 +296,7 @@ impl Share {
         Ok((Some(real), found))
     }
 
-    /// Enters the open among the others, if they allow it.
+    /// Enters the open among the others, if they permit it.
     fn reserve(
         &self,
         caller: &Caller<'_>,
@@ -323,7 +326,7 @@ impl Share {
     ) -> Result<Tried, Refusal> {
         let link = match &target.place {
             Some((parent, name)) => Some(state.enter_link(parent, name)),
-            // What was found by its address counts under a name that others have it open by.
+            // An object that was found by its address counts under a name by which others have it open.
             None => state.links.iter().find(|entry| !entry.removed).map(|entry| Arc::clone(&entry.link)),
         };
         state.names = plan.names;
@@ -353,7 +356,7 @@ impl Share {
                 if !state.shares_but_for_absent(&stream, plan.uses, request.deny) {
                     return Err(Refusal::SharingConflict);
                 }
-                // Whoever has it open comes back, or their time ends.
+                // The client that has it open comes back, or its time ends.
                 return match self.park(caller, file, state, Refusal::SharingConflict) {
                     Step::Wait(ticket) => Ok(Tried::Wait(ticket)),
                     Step::Done(()) | Step::Refused(_) => Err(Refusal::SharingConflict),
@@ -382,10 +385,10 @@ impl Share {
         Ok(Tried::Reserved(Reserved { id, file, stream, link, asker, granted: plan.granted, grant, given }))
     }
 
-    /// What the request needs of those who hold caching rights; none when nothing is in the way.
+    /// The access that the request needs from holders of caching rights; none if nothing conflicts.
     ///
     /// # Errors
-    /// [`Refusal::SharingConflict`] when nobody's giving way would help.
+    /// [`Refusal::SharingConflict`] if no release would help.
     fn in_the_way(
         &self,
         request: &OpenRequest<'_>,
@@ -398,7 +401,7 @@ impl Share {
         let looks = looks_only(request.access - Rights::READ_CONTROL);
         let open_need = match (replaces, looks) {
             (true, _) => Need::Replace,
-            // Whoever only keeps the file open is asked to close when the name is marked, not now.
+            // A holder that only keeps the file open is asked to close when the name is marked, not now.
             // MS-FSA 2.1.5.1.2
             (false, _) if request.options.contains(Options::DELETE_ON_CLOSE) => Need::Delete,
             (false, true) => Need::Look,
@@ -414,7 +417,7 @@ impl Share {
         let grants = &state.stream(stream).grants;
         if shares {
             let need = (!breaks_nothing && !grants.is_empty()).then_some(open_need);
-            // Who must not make anybody wait learns it by asking a copy.
+            // A request that must not make others wait is tried on a copy.
             if need.is_some() && !may_break {
                 let mut trial = grants.clone();
                 if trial
@@ -429,7 +432,7 @@ impl Share {
         if !may_break {
             return Err(Refusal::SharingConflict);
         }
-        // The topmost right of a single open goes before sharing decides.
+        // The topmost right of a single open is broken before sharing decides.
         // MS-FSA 2.1.5.1.2
         if grants.has_unkeyed_handle(asker) && !breaks_nothing {
             return Ok(Some(open_need));
@@ -437,7 +440,7 @@ impl Share {
         Ok(Some(Need::CloseKept))
     }
 
-    /// Does to the file what the request says, and hands the open out.
+    /// Makes the requested change to the file, and returns the open.
     fn finish_existing(
         &self,
         caller: &Caller<'_>,
@@ -500,7 +503,7 @@ impl Share {
         Ok(self.hand_out(caller, request, reserved, Ready { node, data, outcome, info }))
     }
 
-    /// Throws the contents away, and what else goes with them.
+    /// Discards the contents and everything that belongs to them.
     // MS-FSA 2.1.5.1.2
     fn replace(
         &self,
@@ -522,7 +525,7 @@ impl Share {
         }
         self.lend_no_rights(&reserved.file, node.as_ref())?;
         let beside = reserved.file.beside.lock();
-        // Somebody may have stored another one since it was read.
+        // Another request may have stored a record since this one was read.
         if let Some(stored) = reserved.file.record() {
             *record = stored;
         }
@@ -561,7 +564,7 @@ impl Share {
         Ok(())
     }
 
-    /// Removes named streams that nobody has open.
+    /// Removes named streams that are not open.
     fn remove_unused_streams(&self, file: &Arc<File>, node: &dyn Node) -> Result<(), Refusal> {
         if !self.settings().streams {
             return Ok(());
@@ -576,7 +579,7 @@ impl Share {
     }
 }
 
-/// Up to where there is data or storage.
+/// The end of data or storage.
 fn extent_of(stat: &volume::Stat) -> u64 {
     stat.size.max(stat.allocated)
 }
@@ -586,7 +589,7 @@ fn record_is_needed(record: &Record) -> bool {
     record.attributes.is_some()
 }
 
-/// Whether what was found is of the kind that was asked for.
+/// Whether the target is of the requested kind.
 // MS-FSA 2.1.5.1
 fn check_kind(request: &OpenRequest<'_>, target: &Target) -> Result<(), Refusal> {
     let is_directory = target.node.kind() == Kind::Directory;
@@ -606,7 +609,7 @@ fn check_kind(request: &OpenRequest<'_>, target: &Target) -> Result<(), Refusal>
     Ok(())
 }
 
-/// What the disposition means for what was found.
+/// The effect of the disposition on an existing target.
 fn effect_of(request: &OpenRequest<'_>, stream_exists: bool) -> Result<Effect, Refusal> {
     let exists = request.stream.is_none() || stream_exists;
     match (request.disposition, exists) {
@@ -619,7 +622,7 @@ fn effect_of(request: &OpenRequest<'_>, stream_exists: bool) -> Result<Effect, R
     }
 }
 
-/// Rights that replacing needs beside those asked for.
+/// Rights that replacing needs beside the requested ones.
 // MS-FSA 2.1.5.1.2
 fn needs_of(effect: Effect, is_stream: bool) -> Rights {
     let whole = if is_stream { Rights::empty() } else { Rights::WRITE_EA | Rights::WRITE_ATTRIBUTES };

@@ -1,4 +1,4 @@
-//! Making what does not exist.
+//! Creates objects that do not exist yet.
 
 use std::sync::{Arc, Weak};
 
@@ -21,15 +21,15 @@ use crate::{
     Attributes, Caller, ChangeFilter, ChangeKind, Disposition, OpenRequest, Options, Outcome, Refusal,
 };
 
-/// Permission bits of what is made when the client does not set them.
+/// Permission bits of a new object if the client does not set them.
 const FILE_MODE: u32 = 0o644;
 const DIRECTORY_MODE: u32 = 0o755;
 
-/// What was made, and what is remembered of that.
+/// A new node, and its entry in the cache of new files.
 type JustMade = (Arc<dyn Node>, Option<Arc<Made>>);
 
 impl Share {
-    /// Makes a file or directory and opens it.
+    /// Creates a file or directory and opens it.
     // MS-FSA 2.1.5.1.1
     pub(crate) fn open_new(
         &self,
@@ -61,7 +61,7 @@ impl Share {
         )?;
         let mode = new_mode(request, is_directory, descriptor.as_ref(), above.hands_list_down);
         let stays_plain = descriptor.is_none() && !above.hands_list_down && is_plain(request, is_directory);
-        // Until the open is among those of the file, who looks for the name waits.
+        // Lookups of the name wait until the open is entered in the file.
         let changing = parent.change(&[name]);
         let Some((node, made)) = self.make(caller, request, parent, name, mode, stays_plain)? else {
             return Ok(Attempt::Again);
@@ -96,7 +96,7 @@ impl Share {
         Ok(self.hand_out(caller, request, reserved, Ready { node, data, outcome: Outcome::Created, info }))
     }
 
-    /// Tells whoever is concerned of something that was made.
+    /// Notifies watches and holders of a new object.
     fn tell_made(&self, caller: &Caller<'_>, parent: &Arc<Directory>, reserved: &Reserved) {
         let is_directory = reserved.file.is_directory;
         let what = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
@@ -109,7 +109,7 @@ impl Share {
         }
     }
 
-    /// What is known of something that was made just now.
+    /// The stat of an object that was created just now.
     fn just_seen(&self, node: &dyn Node) -> Result<Stat, Refusal> {
         match node.first_stat().filter(|_| self.cache().is_on()) {
             Some(first) => Ok(first),
@@ -117,7 +117,7 @@ impl Share {
         }
     }
 
-    /// The descriptor to be stored with something new; none when the host's permission bits say enough.
+    /// The descriptor to be stored with a new object; none if the host's permission bits say enough.
     fn descriptor_for_new(
         &self,
         caller: &Caller<'_>,
@@ -149,7 +149,7 @@ impl Share {
         Ok(Some(made))
     }
 
-    /// The descriptor of something new that the host did not give to its maker: it says who that was.
+    /// The descriptor of a new object that the host did not give to its creator. It records who that was.
     fn descriptor_for_owner(
         &self,
         caller: &Caller<'_>,
@@ -170,8 +170,9 @@ impl Share {
         Ok(Some(posix::from_posix(&acl, who.sid, numbers.group(who.gid), is_directory, &numbers)))
     }
 
-    /// Somebody has found what was made and opened it in the moment between, and that stands in the way: the request meets it
-    /// like anybody else's. Nobody else will give it what it was to have.
+    /// Another request has found the new object and opened it in the moment between, and it conflicts. This
+    /// request then meets the object like any other. It still sets the properties, because no other request
+    /// will.
     fn outrun(
         &self,
         caller: &Caller<'_>,
@@ -189,8 +190,8 @@ impl Share {
         }
     }
 
-    /// Makes the name, which the caller has locked; none when somebody else was quicker. That a file was made is remembered
-    /// when nothing is to lie beside it.
+    /// Creates the name, which the caller has locked; none if another request was quicker. The new file is
+    /// cached if it gets no sidecar data.
     fn make(
         &self,
         caller: &Caller<'_>,
@@ -200,7 +201,7 @@ impl Share {
         mode: u32,
         stays_plain: bool,
     ) -> Result<Option<JustMade>, Refusal> {
-        // Between the search and this lock another spelling may have been made.
+        // Between the search and this lock another spelling may have been created.
         if !self.is_exact(request.options)
             && let Known::Names(names) = self.directories().known(parent, name)?
             && !names.is_empty()
@@ -233,10 +234,10 @@ impl Share {
         }
     }
 
-    /// Enters the open of something new.
+    /// Enters the open of a new object.
     ///
     /// # Errors
-    /// The file, when somebody else was quicker to open it and is in the way.
+    /// The file, if another request was quicker to open it and conflicts.
     fn reserve_new(
         &self,
         caller: &Caller<'_>,
@@ -280,7 +281,7 @@ impl Share {
         Ok(Reserved { id, file, stream, link: Some(link), asker, granted, grant, given })
     }
 
-    /// Gives something new its descriptor, attributes, extended attributes, stream and storage.
+    /// Gives a new object its descriptor, attributes, extended attributes, stream and storage.
     fn furnish(
         &self,
         caller: &Caller<'_>,
@@ -338,14 +339,14 @@ impl Share {
     }
 }
 
-/// Takes a name back that was just made: nobody shall find half of what was asked for.
+/// Removes a name that was just created: no client shall find half of what was requested.
 fn unmake(caller: &Caller<'_>, parent: &Arc<Directory>, name: &Name, is_directory: bool) {
     let _changing = parent.change(&[name]);
     let _already_gone = parent.node.remove(name, is_directory, caller.identity.actor.as_ref());
     parent.removed(name);
 }
 
-/// Whether nothing is done to something new once it is made, so that its maker saw it as it is.
+/// Whether a new object is not changed after its creation, so that its first stat stays true.
 fn is_plain(request: &OpenRequest<'_>, is_directory: bool) -> bool {
     let by_itself = if is_directory { Attributes::empty() } else { Attributes::ARCHIVE };
     let attributes = settable(request.attributes) | by_itself;
@@ -355,7 +356,7 @@ fn is_plain(request: &OpenRequest<'_>, is_directory: bool) -> bool {
         && request.allocation == 0
 }
 
-/// Whether something new may begin with these attribute bits.
+/// Whether a new object may begin with these attribute bits.
 // MS-FSA 2.1.5.1.1
 fn check_attributes(request: &OpenRequest<'_>) -> Result<(), Refusal> {
     let (options, attributes) = (request.options, request.attributes);
@@ -368,14 +369,14 @@ fn check_attributes(request: &OpenRequest<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether the mode that is asked for is the one that something new has, whatever it inherits.
+/// Whether the requested mode is the mode of the new object, whatever it inherits.
 // RFC 8881 6.4.3
 fn sets_mode(request: &OpenRequest<'_>) -> bool {
     request.descriptor.is_none() && !request.options.contains(Options::MODE_LIMITS)
 }
 
-/// Permission bits of something new. The host's owner keeps the right to read and write, since a server
-/// that runs as that user could not serve the others otherwise; the descriptor is what decides.
+/// Permission bits of a new object. The host's owner keeps the right to read and write. Otherwise a server
+/// that runs as that user could not serve the other users. The descriptor decides.
 fn new_mode(
     request: &OpenRequest<'_>,
     is_directory: bool,
@@ -389,7 +390,7 @@ fn new_mode(
             let kept = if is_directory { 0o700 } else { 0o600 };
             mode.unwrap_or_default() & 0o7000 | security::computed_mode(descriptor) | kept
         }
-        // acl(5): the host's list says what is given, and no mask.
+        // acl(5): the host's list gives the rights, and no mask does.
         (None, None) if hands_list_down => {
             if is_directory {
                 0o777

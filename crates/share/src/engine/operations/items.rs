@@ -1,4 +1,4 @@
-//! What somebody has found and does not have open ([`Item`]): looked at, looked into, and opened.
+//! Operations on objects that are not open ([`Item`]): properties, lookups in them, and opening.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::{
     Refusal, Step,
 };
 
-/// What [`Share::make_in`] makes.
+/// The kind of object that [`Share::make_in`] creates.
 #[derive(Debug, Clone, Copy)]
 pub enum Fresh<'a> {
     /// A symbolic link with this text.
     Link(&'a [u8]),
     /// A named pipe, a socket or a device node.
     Special {
-        /// Which.
+        /// The kind.
         kind: Kind,
         /// Permission bits.
         mode: u32,
@@ -36,8 +36,8 @@ pub enum Fresh<'a> {
 }
 
 impl Share {
-    /// The number that its directory lists for an item at the top of a file system that is mounted there: that of what it covers. None
-    /// for any other.
+    /// The number that the parent directory lists for an item at the top of a mounted file system: the number
+    /// of the directory that it covers. None for any other item.
     ///
     /// # Errors
     /// As the volume says.
@@ -58,7 +58,7 @@ impl Share {
         Ok(listed.map(|listed| *directory.covered.get_or_init(|| listed)))
     }
 
-    /// What a name in a directory leads to; a symbolic link is not followed.
+    /// The target of a name in a directory. A symbolic link is not followed.
     ///
     /// # Errors
     /// [`Refusal::NotFound`], [`Refusal::NotADirectory`], [`Refusal::AccessDenied`]; as the volume says.
@@ -66,8 +66,8 @@ impl Share {
         self.item_in_for(caller, above, name, Rights::empty())
     }
 
-    /// The same for what is to be opened for these rights next, so that the host is asked to open it once. The caller's
-    /// rights are looked at when it is.
+    /// Does the same for an item that is opened with these rights next, so that the host opens it only once.
+    /// The caller's rights are checked at the opening.
     ///
     /// # Errors
     /// As [`Share::item_in`].
@@ -99,7 +99,7 @@ impl Share {
         Ok(Item { kept, is_asked: seen.is_some(), is_from_memory, since, ..item })
     }
 
-    /// The directory that a directory is in; none above the root.
+    /// The parent of a directory; none above the root.
     ///
     /// # Errors
     /// [`Refusal::NotADirectory`], [`Refusal::AccessDenied`].
@@ -109,15 +109,15 @@ impl Share {
         Ok(directory.place().map(|(parent, _)| Item::of_directory(parent)))
     }
 
-    /// What is known of it now.
+    /// The current properties of an item.
     ///
     /// # Errors
-    /// [`Refusal::Gone`] when it has no name left and nobody has it open; as the volume says.
+    /// [`Refusal::Gone`] if it has no name left and is not open; as the volume says.
     pub fn item_info(&self, item: &Item) -> Result<Info, Refusal> {
         self.info_of_node(item.node.as_ref(), &item.node.stat()?)
     }
 
-    /// The version of an item alone, as [`Share::item_info`] tells it.
+    /// The version of an item alone, as [`Share::item_info`] returns it.
     ///
     /// # Errors
     /// As the volume says.
@@ -132,8 +132,8 @@ impl Share {
         Ok(version)
     }
 
-    /// The version of an item before something is done in it that others may be doing too: of a directory the one that
-    /// anybody was told last, if neither a name in it nor anything of its own has changed since.
+    /// The version of an item before a change in it that others may make too. For a directory it is the
+    /// version that was given out last, if neither a name in it nor a property of its own has changed since.
     ///
     /// # Errors
     /// As the volume says.
@@ -145,7 +145,7 @@ impl Share {
         }
     }
 
-    /// Everything that the caller may do with it; perhaps nothing.
+    /// All rights of the caller on the item; perhaps none.
     ///
     /// # Errors
     /// As the volume says.
@@ -158,7 +158,7 @@ impl Share {
         }
     }
 
-    /// Its descriptor, and whether that is stored (else it says what the host's permission bits say).
+    /// The descriptor, and whether it is stored. Otherwise it expresses the host's permission bits.
     ///
     /// # Errors
     /// As the volume says.
@@ -189,14 +189,15 @@ impl Share {
         self.load_security(node, &stat, &record)
     }
 
-    /// Opens, replaces or makes: with an empty path the item itself, else what the path leads to from it.
+    /// Opens, replaces or creates. With an empty path it acts on the item itself, else on the target of the
+    /// path from it.
     pub fn create_from(&self, caller: &Caller<'_>, item: &Item, request: &OpenRequest<'_>) -> Step<Opened> {
         self.create_at(caller, Some((item, Seen::Before)), request)
     }
 
-    /// The same for an item that this very request has looked up by its name: the name is not asked for again. It is refused
-    /// as [`Refusal::Gone`] when the name was remembered and is of something else by now, which is found by looking it up
-    /// once more.
+    /// Does the same for an item that this very request has looked up by its name. The name is not looked up
+    /// again. The result is [`Refusal::Gone`] if the name came from the cache and leads to another object by
+    /// now. The caller then looks it up once more.
     pub fn create_found(&self, caller: &Caller<'_>, item: &Item, request: &OpenRequest<'_>) -> Step<Opened> {
         self.create_at(caller, Some((item, Seen::JustNow)), request)
     }
@@ -209,7 +210,7 @@ impl Share {
         })
     }
 
-    /// Makes a symbolic link or a special file.
+    /// Creates a symbolic link or a special file.
     pub fn make_in(&self, caller: &Caller<'_>, above: &Item, name: &Name, what: &Fresh<'_>) -> Step<Item> {
         self.begin(caller.cause());
         self.make_fresh(caller, above, name, what).into()
@@ -254,8 +255,7 @@ impl Share {
         Ok(self.item_at(&parent, name, node))
     }
 
-    /// Has those give back their right to write later who give it back as a whole, so that what is known of a file
-    /// is what it is.
+    /// Recalls rights to write later that are released as a whole, so that the file's properties are current.
     pub fn settle_item(&self, caller: &Caller<'_>, item: NodeId, key: Option<CacheKey>) -> Step<()> {
         let Some(file) = self.open_files().get(item) else { return Step::Done(()) };
         let asker =
@@ -281,7 +281,7 @@ impl Share {
         step
     }
 
-    /// A range that keeps `owner` from taking this one, and whose it is.
+    /// A range that keeps `owner` from locking this one, and the owner of that range.
     pub fn range_in_the_way(
         &self,
         node: NodeId,
@@ -295,7 +295,7 @@ impl Share {
         stream.ranges.in_the_way(range, owner, rule).map(|held| (held.owner, held.range))
     }
 
-    /// Whether the caller may run what this is: by its list, or where none is stored by what the host says.
+    /// Whether the caller may execute the item: by its list, or without a stored one by the host's answer.
     ///
     /// # Errors
     /// As the volume says.

@@ -1,4 +1,4 @@
-//! The last of the links that were followed, in the place of what it leads to: for who removes or renames the name.
+//! The last of the followed links in place of its target, for requests that remove or rename the name.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use crate::engine::parts::trail::LastLink;
 use crate::{Caller, Deny, Disposition, Open, OpenRequest, Opened, Options, Refusal, Step};
 
 impl Share {
-    /// Does something to the name by which a client has opened something: to the link itself if its path ended with one.
+    /// Acts on the name by which a client has opened an object: on the link itself if its path ended with
+    /// one.
     pub(crate) fn with_last_link(
         &self,
         caller: &Caller<'_>,
@@ -24,7 +25,7 @@ impl Share {
         }
     }
 
-    /// The link that the path of an open ended with, opened itself to be removed or renamed.
+    /// The link at the end of the path of an open, opened itself to be removed or renamed.
     fn last_link(&self, caller: &Caller<'_>, open: &Arc<Open>) -> Option<Step<Arc<Open>>> {
         let followed = open.followed.get().filter(|_| !open.stream.is_named)?;
         let last = followed.trail.last.as_ref()?;
@@ -69,7 +70,7 @@ impl Share {
         if opened.open.file.id == last.id {
             return Step::Done(opened);
         }
-        // Another thing has got the name since.
+        // The name leads to another object since.
         let _nothing_goes = self.close(&opened.open, caller.cause());
         Step::Refused(Refusal::Gone)
     }

@@ -13,7 +13,7 @@ use crate::engine::parts::names::directory::Directory;
 use crate::{Caller, ChangeFilter, ChangeKind, Open, Options, Refusal, Step};
 
 impl Share {
-    /// Gives the file that is open a further name.
+    /// Gives the open file a further name.
     // MS-FSA 2.1.5.15.7
     pub fn link(
         &self,
@@ -25,7 +25,7 @@ impl Share {
         self.link_to(caller, open, Goal::Path(to), replace)
     }
 
-    /// The same with a name in a directory that was found before, where nothing may stand yet.
+    /// Does the same with a name in a directory that was found before. The name must not exist yet.
     pub fn link_into(
         &self,
         caller: &Caller<'_>,
@@ -83,7 +83,7 @@ impl Share {
                 other => return Ok(other),
             }
         }
-        // Who believes all names and how many there are.
+        // The holders that cache all names and their number.
         match self.require_attributes(caller, open) {
             Step::Done(()) => {}
             other => return Ok(other),
@@ -104,9 +104,9 @@ impl Share {
         cleared.map(Step::Done)
     }
 
-    /// Gives the file a name in the place of what stands there, which goes only when the file has got a name beside it: the
-    /// host may refuse one, on another file system or for a file that is somebody else's. Says whether another spelling of
-    /// the name is gone. Under the lock of the name.
+    /// Gives the file a name that another object has. That object goes only after the file has got a name
+    /// beside it. The host may refuse one: on another file system, or for a file of another user. Returns
+    /// whether another spelling of the name is gone. The caller holds the lock of the name.
     fn link_over(
         &self,
         caller: &Caller<'_>,
@@ -129,7 +129,7 @@ impl Share {
             parent.removed(&beside);
             return Err(why.into());
         }
-        // Somebody may have listed it.
+        // A listing may have shown it.
         parent.removed(&beside);
         parent.added(name);
         let mut cleared = Ok(());

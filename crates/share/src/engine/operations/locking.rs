@@ -10,12 +10,13 @@ use crate::lasting::record::Record;
 use crate::memory::RANGE_BYTES;
 use crate::{Caller, LockOwner, LockRule, Open, RangeRequest, Refusal, Step};
 
-/// What is recorded beside an open in one step with a change of its byte ranges; none: nothing. Asked under the lock
-/// that orders these changes, when all of one request are made, and only for an open that is recorded.
+/// The note that is recorded with an open in one step with a change of its byte ranges; none: no note. The
+/// function is called under the lock that orders these changes, after all changes of one request are made. It
+/// is called only for an open that is recorded.
 pub type RangeNote<'a> = &'a dyn Fn() -> Option<Vec<u8>>;
 
 impl Share {
-    /// Takes all of `ranges` or none. Waits only when the caller can, and for one range alone.
+    /// Locks all of `ranges` or none. Waits only if the caller can, and only for a single range.
     pub fn lock(
         &self,
         caller: &Caller<'_>,
@@ -27,7 +28,7 @@ impl Share {
         self.lock_noting(caller, open, owner, rule, ranges, &|| None)
     }
 
-    /// The same, with a note beside the open.
+    /// Does the same, and records a note with the open.
     // MS-FSA 2.1.5.8
     pub fn lock_noting(
         &self,
@@ -109,7 +110,7 @@ impl Share {
         self.unlock_noting(open, owner, rule, ranges, &|| None)
     }
 
-    /// The same, with a note beside the open if all are released.
+    /// Does the same, and records a note with the open if all are released.
     ///
     /// # Errors
     /// As [`Share::unlock`].
@@ -149,7 +150,8 @@ impl Share {
 }
 
 impl Share {
-    /// Has those ask again who wait for this very range through the same open: what they ask for may be done.
+    /// Wakes the requests that wait for this very range through the same open, so that they try again. Their
+    /// wish may be met already.
     pub fn ask_again(&self, open: &Arc<Open>, start: u64, len: u64) {
         let mut state = open.file.state.lock();
         let wakes = state.stream(&open.stream).ranges.take_same(open.id, start, len);
@@ -157,7 +159,8 @@ impl Share {
         self.wake_all(wakes);
     }
 
-    /// Who was woken for a range of an open's stream does not ask for it any more: whoever can have it now is woken.
+    /// A request that was woken for a range of an open's stream does not want it any more. Wakes the waiters
+    /// that can have it now.
     pub fn pass_turn(&self, open: &Arc<Open>) {
         let mut state = open.file.state.lock();
         let wakes = state.stream(&open.stream).ranges.ready();
@@ -165,8 +168,8 @@ impl Share {
         self.wake_all(wakes);
     }
 
-    /// Leaves of the ranges that were taken through an open only those of `changes`, which are taken (true) or
-    /// released again in their order. All of them were held.
+    /// Of the ranges that were locked through an open, keeps only those of `changes`. They are locked (true)
+    /// or released again in their order. All of them were held before.
     pub fn keep_ranges(&self, open: &Arc<Open>, changes: &[(LockOwner, RangeRequest, bool)]) {
         let payer = open.payer();
         let mut state = open.file.state.lock();
@@ -178,7 +181,7 @@ impl Share {
         stream.ranges.release_open(open.id);
         for (owner, range, is_taken) in changes {
             let ranges = std::slice::from_ref(range);
-            // What they were taken with cannot stand against it now.
+            // The conflicts at the time of locking do not count now.
             let _ = if *is_taken {
                 stream.ranges.lock(*owner, open.id, payer, LockRule::Merging, ranges)
             } else {
@@ -207,7 +210,7 @@ impl Share {
     }
 }
 
-/// Whether there is something to lock.
+/// Whether the open has data to lock.
 fn check_has_ranges(open: &Open) -> Result<(), Refusal> {
     if open.is_closed() {
         return Err(Refusal::Gone);
@@ -215,8 +218,8 @@ fn check_has_ranges(open: &Open) -> Result<(), Refusal> {
     if open.is_directory() { Err(Refusal::Invalid) } else { Ok(()) }
 }
 
-/// Whether whoever locks may do something with the data. A range stops everybody else, so one that needed no right would
-/// be anybody's way to stop the file's owner.
+/// Whether the open may do anything with the data. A range stops all other clients. If it needed no right,
+/// anyone could use it to stop the file's owner.
 fn check_locker(open: &Open) -> Result<(), Refusal> {
     let data = Rights::READ_DATA | Rights::WRITE_DATA | Rights::APPEND_DATA | Rights::EXECUTE;
     if open.granted.intersects(data) { Ok(()) } else { Err(Refusal::AccessDenied) }

@@ -1,4 +1,4 @@
-//! Times that an open holds fast: what is done through it leaves them as they are.
+//! Times that an open holds fixed: actions through the open do not change them.
 
 use volume::{Time, Times};
 use wire::Now;
@@ -8,17 +8,17 @@ use crate::engine::values::record::{CHANGE_TIME_HOLDS_NS, Kept, Record};
 use crate::open::OwnTimes;
 use crate::{Open, Refusal};
 
-/// Times as they were before something was done through an open that keeps them so.
+/// Times before an action through an open that holds them fixed.
 struct Before {
     times: Times,
     changed: Option<Time>,
 }
 
 impl Share {
-    /// Does something that changes data, and leaves the times as they were that the open has in its hands.
+    /// Runs an action that changes data, and keeps the times that the open holds fixed.
     ///
     /// # Errors
-    /// What `act` says; as the volume says.
+    /// The errors of `act`; as the volume says.
     pub(crate) fn keeping_times<T>(
         &self,
         open: &Open,
@@ -31,7 +31,7 @@ impl Share {
         Ok(done)
     }
 
-    /// The times that an open has in its hands, before something is done through it that moves them.
+    /// The times that an open holds fixed, before an action through it moves them.
     ///
     /// # Errors
     /// As the volume says.
@@ -50,7 +50,7 @@ impl Share {
         Ok(Some(Before { times, changed }))
     }
 
-    /// Puts them back after it was done.
+    /// Puts the times back after the action.
     ///
     /// # Errors
     /// As the volume says.
@@ -71,7 +71,7 @@ impl Share {
     }
 }
 
-/// A change time that holds until something else changes the file.
+/// A change time that holds until another action changes the file.
 pub(crate) fn change_time(set: Time, now: Now) -> Kept {
     Kept { set, host: Time::from_wall_ns(now.wall_ns.saturating_add(CHANGE_TIME_HOLDS_NS)) }
 }

@@ -1,4 +1,4 @@
-//! Renaming files, directories and streams.
+//! Renames of files, directories and streams.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use crate::engine::services::lapsed::is_held;
 use crate::engine::values::effects::Effects;
 use crate::{Attributes, Caller, ChangeFilter, ClientKey, Deny, Open, Options, Refusal, Step};
 
-/// Where something is to go, as it was asked for.
+/// The requested destination.
 #[derive(Clone, Copy)]
 pub(crate) enum Goal<'a> {
     /// A path from the root.
@@ -26,32 +26,33 @@ pub(crate) enum Goal<'a> {
     In(&'a Item, &'a Name),
 }
 
-/// A rename, as it was asked for.
+/// The parameters of a rename.
 #[derive(Clone, Copy)]
 struct Rename<'a> {
     to: Goal<'a>,
-    /// What stands there may be replaced.
+    /// An existing object at the new name may be replaced.
     replace: bool,
-    /// By the rules of POSIX: directories are replaced, too, and what is open below is in nobody's way.
+    /// The rules of POSIX apply: directories are replaced too, and opens below do not conflict.
     posix: bool,
 }
 
-/// Where something is to go.
+/// The resolved destination.
 struct Destination {
     parent: Arc<Directory>,
-    /// The new name, as it was asked for.
+    /// The requested new name.
     name: Name,
-    /// What stands there now: its real name and what it is.
+    /// The object that has the name now: its real name, identity and kind.
     there: Option<(Name, NodeId, Kind)>,
-    /// The generation of the directory's names before it was looked at.
+    /// The generation of the directory's names before the lookup.
     generation: u64,
-    /// [`Stream::given`](crate::engine::parts::file::Stream::given) of what moves, before others were asked to give way.
+    /// [`Stream::given`](crate::engine::parts::file::Stream::given) of the file that moves, before others
+    /// were asked to yield.
     given: u64,
 }
 
 impl Share {
-    /// Renames what is open, or the stream that is open when `to_stream` is given. A symbolic link that was followed to it
-    /// is renamed in its place.
+    /// Renames the open object, or with `to_stream` the open stream. If a symbolic link was followed to it,
+    /// the link is renamed in its place.
     // MS-FSA 2.1.5.15.12
     pub fn rename(
         &self,
@@ -68,9 +69,9 @@ impl Share {
         self.rename_to(caller, open, Rename { to: Goal::Path(to), replace, posix })
     }
 
-    /// Gives what is open a name in a directory that was found before. What stands there is replaced, as far
-    /// as the host's own rules go; who has it open goes on with a file without a name, unless they said that
-    /// nobody may delete it.
+    /// Gives the open object a name in a directory that was found before. An existing object there is
+    /// replaced, as far as the host's own rules permit. Its opens go on with a file without a name, unless
+    /// one of them denies deletion.
     pub fn rename_into(&self, caller: &Caller<'_>, open: &Arc<Open>, to: &Item, name: &Name) -> Step<()> {
         self.rename_to(caller, open, Rename { to: Goal::In(to, name), replace: true, posix: true })
     }
@@ -78,7 +79,7 @@ impl Share {
     fn rename_to(&self, caller: &Caller<'_>, open: &Arc<Open>, asked: Rename<'_>) -> Step<()> {
         self.begin(caller.cause());
         if open.options.contains(Options::BY_LINK) && open.followed.get().is_none() {
-            // After a restart nobody knows any more which link it was.
+            // After a restart it is not known which link it was.
             return Step::Refused(Refusal::AccessDenied);
         }
         self.with_last_link(caller, open, |open| self.rename_name(caller, open, asked))
@@ -89,7 +90,7 @@ impl Share {
             Ok(step) => step,
             Err(why) => Step::Refused(why),
         };
-        // What stands there, or below, may be open.
+        // The object at the new name, or one below, may be open.
         let is_in_the_way = |why: &Refusal| is_held(why) || *why == Refusal::AccessDenied;
         let files = || self.files_in_the_way(caller, open, asked.to);
         for _ in 0..MAX_ATTEMPTS {
@@ -107,7 +108,7 @@ impl Share {
         Step::Refused(Refusal::Busy)
     }
 
-    /// Files through which somebody may be in the way of a rename: this one, what is below it, where it goes to.
+    /// Files with opens that may conflict with a rename: this one, those below it, and the destination.
     fn files_in_the_way(&self, caller: &Caller<'_>, open: &Open, to: Goal<'_>) -> Vec<NodeId> {
         let mut files = vec![open.file.id];
         if let Ok(destination) = self.destination(caller, open, to) {
@@ -176,7 +177,7 @@ impl Share {
         Ok(self.check_replaceable(caller, open, &destination.parent, &real, posix)?.map(|()| destination))
     }
 
-    /// The directory of a goal, and the name in it.
+    /// The directory of a destination, and the name in it.
     ///
     /// # Errors
     /// As the walk to it says.
@@ -218,8 +219,9 @@ impl Share {
         Ok(())
     }
 
-    /// Refuses while somebody may delete the directory that is to get the name, once those are asked to
-    /// close who only keep it open: a rename opens it to add a name, and lets nobody delete it meanwhile.
+    /// Refuses while a client may delete the directory that is to get the name. Holders that only keep it
+    /// open are asked to close it first. A rename opens the directory to add a name, and lets no client
+    /// delete it meanwhile.
     // MS-FSA 2.1.5.15.12
     fn check_stays(&self, caller: &Caller<'_>, open: &Open, directory: &Arc<Directory>) -> Step<()> {
         let Some(file) = self.open_files().get(directory.id) else {
@@ -244,9 +246,9 @@ impl Share {
         step
     }
 
-    /// Refuses to move a directory below which something is open, once those are asked to close who
-    /// only keep it open. By the rules of POSIX only who lets nobody delete a file is in the way, and nothing is that the
-    /// client of an open with [`Options::MOVES_BESIDE_OWN`] has open itself.
+    /// Refuses to move a directory below which a file is open. Holders that only keep a file open are asked
+    /// to close it first. By the rules of POSIX only an open that denies deletion conflicts. With
+    /// [`Options::MOVES_BESIDE_OWN`] the other opens of the same client do not conflict.
     // MS-FSA 2.1.4.2
     fn check_nothing_open_below(&self, caller: &Caller<'_>, open: &Arc<Open>, posix: bool) -> Step<()> {
         let spared = open.options.contains(Options::MOVES_BESIDE_OWN).then(|| open.client());
@@ -262,8 +264,8 @@ impl Share {
         Step::Done(())
     }
 
-    /// Asks those who only keep a file open to close it; when others have it open, `spares_others` lets them keep it,
-    /// and it is refused otherwise.
+    /// Asks holders that only keep a file open to close it. If others have it open, they may keep it with
+    /// `spares_others`; otherwise the request is refused.
     fn ask_to_close(
         &self,
         caller: &Caller<'_>,
@@ -289,7 +291,7 @@ impl Share {
         step
     }
 
-    /// Whether what stands at the new name may be replaced.
+    /// Whether the object at the new name may be replaced.
     pub(crate) fn check_replaceable(
         &self,
         caller: &Caller<'_>,
@@ -315,7 +317,7 @@ impl Share {
         }
     }
 
-    /// Moves the name; false when things are no longer as they were found.
+    /// Moves the name. Returns false if the objects are no longer as they were found.
     fn rename_now(
         &self,
         caller: &Caller<'_>,
@@ -341,7 +343,8 @@ impl Share {
         if !self.is_as_found(open, old, to, stands, posix) {
             return Ok(false);
         }
-        // Another spelling of the new name would stay beside it. What holds data goes only when the move has succeeded.
+        // Another spelling of the new name would stay beside it. An object with data is removed only after
+        // the move has succeeded.
         let other = stands.filter(|(real, ..)| *real != to.name);
         let clear = |is_directory: bool| match other {
             Some((real, _, kind)) if (*kind == Kind::Directory) == is_directory => {
@@ -371,11 +374,12 @@ impl Share {
         if open.file.is_directory {
             self.directories().note_renamed(open.file.id, new, moves);
         }
-        // Only now: whoever removes either name next must know where this one is, and what it has replaced.
+        // Only now: a request that removes either name next must know where this one is, and what it has
+        // replaced.
         drop(locks);
         self.tell_renamed(old, new, open.file.is_directory, &open.asker(), caller.cause());
         if !open.file.is_directory {
-            // A file counts as changed, which is told when it is closed.
+            // A file counts as changed. That is reported when it is closed.
             // MS-FSA 2.1.5.15.12
             self.mark_archive(open)?;
             open.untold.fetch_or(ChangeFilter::ATTRIBUTES.bits(), Ordering::Relaxed);
@@ -383,8 +387,8 @@ impl Share {
         cleared.map(|()| true)
     }
 
-    /// Whether only what was found has the new name in any spelling: since the search, another thread may have made one that
-    /// differs only in case.
+    /// Whether only the found object has the new name in any spelling. Since the search, another thread may
+    /// have created one that differs only in case.
     fn has_no_other_spelling(
         &self,
         open: &Open,
@@ -403,8 +407,10 @@ impl Share {
         Ok(names.iter().all(is_expected))
     }
 
-    /// Whether the name that moves stands where it did and is not to go, nobody was given a right to believe it since, and what
-    /// it replaces is what was looked at, which nobody has opened. Both names are locked: who opens what stands there from now on waits, and looks again.
+    /// Whether nothing has changed since the checks. The name that moves must lead to the same file and must
+    /// not be marked for deletion. No client may have got a right to cache it since. The replaced object must
+    /// be the one that was checked, and must not be open. Both names are locked: a request that opens one of
+    /// them from now on waits, and looks again.
     fn is_as_found(
         &self,
         open: &Open,
@@ -432,7 +438,7 @@ impl Share {
         is_here && !is_given && is_unchanged && stands.is_none_or(|(_, id, _)| is_free(*id))
     }
 
-    /// Marks the name of a file that was replaced as gone for whoever still has it open.
+    /// Marks the name of a replaced file as gone for those that still have it open.
     pub(crate) fn forget_replaced(&self, id: NodeId, parent: &Arc<Directory>, real: &Name) {
         if let Some(file) = self.open_files().get(id) {
             for entry in &mut file.state.lock().links {
@@ -470,18 +476,18 @@ impl Share {
     }
 }
 
-/// Whether somebody has a file open and lets nobody delete it meanwhile.
+/// Whether an open of a file denies deletion.
 fn is_held_fast(file: &File) -> bool {
     file.any_member(|m| !m.access.is_empty() && m.deny.contains(Deny::DELETE))
 }
 
-/// Whether every open of a file is the client's.
+/// Whether every open of a file belongs to the client.
 fn is_open_by_one(file: &File, client: ClientKey) -> bool {
     !file.any_member(|member| member.asker.client != Some(client))
 }
 
-/// Whether a file may lose its name to another one, whoever has it open: by the rules of POSIX unless they let nobody
-/// delete it.
+/// Whether another file may take the name of a file that may be open. By the rules of POSIX it may, unless an
+/// open denies deletion.
 pub(crate) fn may_be_replaced(file: &File, posix: bool) -> bool {
     if posix { !is_held_fast(file) } else { !file.has_members() }
 }
@@ -495,7 +501,7 @@ fn both<'a>(a: DirectoryEntry<'a>, b: DirectoryEntry<'a>) -> (Changing<'a>, Opti
     (first.parent.change(&[first.name]), Some(second.parent.change(&[second.name])))
 }
 
-/// Whether a file that is open has a name below a directory.
+/// Whether an open file has a name below a directory.
 fn is_below(file: &File, directory: NodeId) -> bool {
     if file.id == directory {
         return false;

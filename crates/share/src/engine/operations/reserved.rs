@@ -1,4 +1,4 @@
-//! An open between its reservation among the others and the moment in which it is handed out.
+//! An open between its reservation among the others and the moment when the client gets it.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, OnceLock};
@@ -17,26 +17,26 @@ use crate::{
     Attributes, Caller, ChangeFilter, ChangeKind, Info, Open, OpenRequest, Opened, Outcome, Refusal, Ticket,
 };
 
-/// How one attempt to open ended.
+/// The result of one attempt to open.
 pub(crate) enum Attempt {
     Done(Box<Opened>),
     Wait(Ticket),
-    /// What was found is no longer so.
+    /// The objects are no longer as they were found.
     Again,
 }
 
-/// What is to be opened.
+/// The object to open.
 pub(crate) struct Target {
     /// The directory and the name in it; none for the root.
     pub place: Option<(Arc<Directory>, Name)>,
     pub node: Arc<dyn Node>,
     /// It was found before, and may have lost its last name since.
     pub may_be_gone: bool,
-    /// What the volume has said of it for this very request.
+    /// The stat that the volume returned for this very request.
     pub seen: Option<Stat>,
-    /// It was found in what is remembered of names.
+    /// It was found in the cache of names.
     pub is_from_memory: bool,
-    /// Before its name was looked up.
+    /// The state of the cache before the lookup of its name.
     pub since: Since,
 }
 
@@ -45,22 +45,22 @@ impl Target {
         Target { place, node, may_be_gone, seen: None, is_from_memory: false, since: Since::default() }
     }
 
-    /// What was found before this request: it may be gone.
+    /// An object that was found before this request and may be gone.
     pub fn found_before(place: Option<(Arc<Directory>, Name)>, node: Arc<dyn Node>) -> Target {
         Target::of(place, node, true)
     }
 }
 
-/// What a reserved open is handed out with.
+/// The remaining parts of a reserved open that is complete.
 pub(crate) struct Ready {
     pub node: Arc<dyn Node>,
-    /// Where the data is: the file or one of its streams.
+    /// The node with the data: the file or one of its streams.
     pub data: Arc<dyn Node>,
     pub outcome: Outcome,
     pub info: Info,
 }
 
-/// An open that others already see, before it is handed out.
+/// An open that others already see, before the client gets it.
 pub(crate) struct Reserved {
     pub id: u64,
     pub file: Arc<File>,
@@ -69,12 +69,12 @@ pub(crate) struct Reserved {
     pub asker: Asker,
     pub granted: Rights,
     pub grant: Option<Grant>,
-    /// [`Stream::given`] when it was entered.
+    /// [`Stream::given`] when the open was entered.
     pub given: u64,
 }
 
 impl Share {
-    /// The node that opens of a file share, opened for more where that is needed.
+    /// The node that opens of a file share, opened for more access if needed.
     pub(crate) fn shared_node(
         &self,
         file: &Arc<File>,
@@ -92,7 +92,7 @@ impl Share {
         Ok(file.share_node(enough))
     }
 
-    /// Hands a reserved open out.
+    /// Returns a reserved open to the client.
     pub(crate) fn hand_out(
         &self,
         caller: &Caller<'_>,
@@ -140,7 +140,7 @@ impl Share {
         Attempt::Done(Box::new(Opened { open, outcome, info, granted: reserved.grant }))
     }
 
-    /// Tells of a change of the stream that is being opened.
+    /// Reports a change of the stream that is being opened.
     pub(crate) fn tell_stream(&self, reserved: &Reserved, kind: ChangeKind, what: ChangeFilter) {
         if let Some(link) = &reserved.link {
             self.tell(link, reserved.stream.name(), kind, what);
@@ -148,7 +148,7 @@ impl Share {
     }
 }
 
-/// What a node must be open for so that these rights can be used.
+/// The access for which a node must be open so that these rights can be used.
 pub(crate) fn how_for_rights(granted: Rights) -> OpenHow {
     if granted.intersects(Rights::WRITE_DATA | Rights::APPEND_DATA) {
         OpenHow::ReadWrite

@@ -1,8 +1,8 @@
-//! Making opens again that were recorded before a restart.
+//! Restores opens that were recorded before a restart.
 //!
-//! Each is made as it was, under the id it had: the file is found by its path and must be the same one,
-//! since a path may lead to another file by now. Nobody is asked for anything meanwhile, since nobody else
-//! is there yet.
+//! Each is restored as it was, under its old id. Its file is found by its path and must be the same file,
+//! because a path may lead to another file by now. No client is asked for anything meanwhile, because no
+//! client is connected yet.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -28,17 +28,17 @@ use crate::{Deny, Identity, Open, Options, Refusal, Restored, Unreadable, WhoIs}
 /// The host's user and group that own nothing.
 const NOBODY: u32 = 65_534;
 
-/// The file of an open, found again.
+/// The file of an open that was found again.
 struct Found {
     place: Option<(Arc<Directory>, Name)>,
     node: Arc<dyn Node>,
 }
 
 impl Share {
-    /// Records opens in `journal` from `now` on, which has `records`, and makes the opens again of which they
-    /// tell. To be called once, before anybody uses the share; what comes back is to be left
-    /// ([`Share::leave`]) or closed. An open whose file is gone or another one, or whose user is gone, is
-    /// dropped with a line in the log.
+    /// Records opens in `journal` from `now` on, and restores the opens of its `records`. It must be called
+    /// once, before the share is used. The restored opens are then to be detached ([`Share::leave`]) or
+    /// closed. An open is dropped with a line in the log if its file is gone or another one, or if its user
+    /// is gone.
     ///
     /// # Errors
     /// [`Unreadable`]; nothing was changed.
@@ -86,7 +86,7 @@ impl Share {
         who: WhoIs<'_>,
     ) -> Result<Arc<Open>, &'static str> {
         let made = &entry.made;
-        // Who claims it will say who they are.
+        // The client that claims it will authenticate.
         let identity = if made.address.is_empty() { who(&made.user) } else { Some(nobody(made.user)) };
         let identity = identity.ok_or("there is no such user any more")?;
         let found = self.find_again(made)?;
@@ -100,7 +100,7 @@ impl Share {
             Some(name) => node.open_stream(name, false, false).map_err(cannot)?,
         };
         if right.is_some() && found.place.is_none() {
-            // Nobody would say that a program of the host has changed it.
+            // A change by a program of the host would not be reported.
             self.directories().note_untold();
         }
         Ok(self.enter_again(&file, entry, right, Found { node, ..found }, data, identity))
@@ -122,7 +122,7 @@ impl Share {
         let asker = Asker { client: Some(made.client), key: made.key, parent: made.parent, whole };
         let options = Options::from_bits_retain(made.options);
         let (granted, deny) = (Rights::from_bits_retain(made.granted), Deny::from_bits_truncate(made.deny));
-        // Its permission bits were not looked at.
+        // Its permission bits were not checked.
         file.lends_rights.store(true, Ordering::Relaxed);
         let mut state = file.state.lock();
         let link = place.map(|(parent, name)| state.enter_link(&parent, &name));
@@ -180,7 +180,7 @@ impl Share {
         open
     }
 
-    /// The file of an open, at one of the places where it was, if it is still the same.
+    /// The file of an open, at one of its recorded paths, if it is still the same file.
     fn find_again(&self, made: &Made) -> Result<Found, &'static str> {
         if !made.address.is_empty() {
             let node = self.volume().find(&made.address).map_err(|_| "its file is gone")?;
@@ -204,7 +204,7 @@ impl Share {
         Err(why)
     }
 
-    /// What an exact path leads to, without following links.
+    /// The target of an exact path, without following links.
     fn find_path(&self, path: &[Name]) -> Result<Option<Found>, Refusal> {
         let search = Search { exact: true, how: OpenHow::Attributes, rather_missing: false };
         let Some((last, above)) = path.split_last() else { return Ok(None) };
@@ -224,7 +224,7 @@ impl Share {
     }
 }
 
-/// Marks again what was marked to go.
+/// Restores the marks for deletion.
 fn mark(state: &mut State, made: &Made, link: Option<&Arc<Link>>, stream: &Arc<Stream>, asker: Asker) {
     let Some(goes) = made.goes else { return };
     if stream.is_named {
@@ -238,7 +238,7 @@ fn mark(state: &mut State, made: &Made, link: Option<&Arc<Link>>, stream: &Arc<S
     }
 }
 
-/// Somebody who may do nothing: whose an open is until it is claimed.
+/// An identity without any right. It owns an open until the open is claimed.
 fn nobody(sid: volume::security::Sid) -> Arc<Identity> {
     Arc::new(Identity {
         name: String::new(),
@@ -254,7 +254,7 @@ fn nobody(sid: volume::security::Sid) -> Arc<Identity> {
     })
 }
 
-/// A path for people.
+/// A readable path.
 fn shown(made: &Made) -> String {
     if !made.address.is_empty() {
         return format!("inode {}", made.inode);

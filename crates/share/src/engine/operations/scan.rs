@@ -1,7 +1,8 @@
-//! Listing directories.
+//! Listings of directories.
 //!
-//! The volume tells the figures of a name in one call. Everything else is remembered for as long as the figures stay the same, so a
-//! file is opened only when they are new. A table is asked once for each entry, and the entry keeps what it said.
+//! The volume returns the stat of a name in one call. The other properties are cached for as long as the stat
+//! stays the same, so a file is opened only if its stat is new. Each table is asked once for each entry, and
+//! the entry keeps the answer.
 
 use std::cell::OnceCell;
 use std::ops::ControlFlow;
@@ -24,29 +25,29 @@ pub struct Entry<'a> {
     share: &'a Share,
     caller: &'a Caller<'a>,
     open: &'a Open,
-    /// The directory that is listed, where names are remembered.
+    /// The listed directory, if names are cached.
     here: Option<&'a Arc<Directory>>,
     entry: &'a DirEntry,
-    /// The remembered figures of the file with the number that the directory tells.
+    /// The cached properties of the file whose number the directory lists.
     figures: OnceCell<Option<Arc<Known>>>,
-    /// The file that its name leads to, while somebody has it open.
+    /// The file that its name leads to, while it is open.
     file: OnceCell<Option<Arc<File>>>,
-    /// The figures of what the name leads to, as the volume told them of the name.
+    /// The stat of the target, as the volume returned it for the name.
     seen: OnceCell<Stat>,
-    /// What the name leads to, once somebody has wanted it.
+    /// The target of the name, once it was needed.
     found: OnceCell<Found>,
-    /// Its address, where the volume was asked for it, and the epoch of the cache before.
+    /// The address, if the volume was asked for it, with the epoch of the cache before.
     asked: OnceCell<(u64, Vec<u8>)>,
-    /// What a link is followed to, once somebody has wanted it; none when it is not.
+    /// The target of a followed link, once it was needed; none if it is not followed.
     led_to: OnceCell<Option<Found>>,
 }
 
-/// What the name of an entry leads to.
+/// The target of an entry's name.
 struct Found {
     node: Arc<dyn Node>,
-    /// Where it is remembered.
+    /// The cache entry of the node.
     kept: Option<Arc<KeptNode>>,
-    /// What the volume said of it when it was found.
+    /// The stat that the volume returned at the lookup.
     stat: Stat,
 }
 
@@ -73,22 +74,22 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Its name.
+    /// The name of the entry.
     pub fn name(&self) -> &Name {
         &self.entry.name
     }
 
-    /// Resumes behind this entry.
+    /// The cookie with which a listing resumes behind this entry.
     pub fn cookie(&self) -> u64 {
         self.entry.cookie
     }
 
-    /// What it is, where the directory says so.
+    /// The kind, if the directory has it.
     pub fn kind(&self) -> Option<Kind> {
         self.entry.kind
     }
 
-    /// The identity of what its name leads to.
+    /// The identity of the target.
     ///
     /// # Errors
     /// As [`Entry::info`].
@@ -96,7 +97,7 @@ impl<'a> Entry<'a> {
         Ok(self.stat()?.id)
     }
 
-    /// Whether somebody has open what its name leads to.
+    /// Whether the target is open.
     ///
     /// # Errors
     /// As [`Entry::info`].
@@ -104,15 +105,16 @@ impl<'a> Entry<'a> {
         Ok(self.file(self.stat()?.id).is_some())
     }
 
-    /// The address of what its name leads to, as [`Item::address`] tells it. Ask it first: the rest is then told of the same file.
+    /// The address of the target, as [`Item::address`] returns it. Ask for it first: the other properties are
+    /// then those of the same file.
     ///
     /// # Errors
-    /// As [`Entry::info`]; [`Refusal::NotSupported`] when it has none.
+    /// As [`Entry::info`]; [`Refusal::NotSupported`] if it has none.
     pub fn address(&self) -> Result<Vec<u8>, Refusal> {
         self.with_address(<[u8]>::to_vec)
     }
 
-    /// The same for who makes something of it, without a copy.
+    /// Calls `make` with the address, without a copy.
     ///
     /// # Errors
     /// As [`Entry::address`].
@@ -129,7 +131,7 @@ impl<'a> Entry<'a> {
         Ok(make(&self.asked.get_or_init(|| (epoch, address)).1))
     }
 
-    /// What its name leads to.
+    /// The target of the name.
     ///
     /// # Errors
     /// As [`Entry::info`].
@@ -142,7 +144,7 @@ impl<'a> Entry<'a> {
         self.share.item_at(&here, &self.entry.name, Arc::clone(node)).kept_as(kept.clone())
     }
 
-    /// What is known of that item, as [`Share::item_info`] tells it.
+    /// The properties of that item, as [`Share::item_info`] returns them.
     ///
     /// # Errors
     /// As [`Entry::info`].
@@ -150,7 +152,7 @@ impl<'a> Entry<'a> {
         let mut stat = self.stat()?;
         let info = match self.known_record(&stat) {
             Some(record) => {
-                // Whoever had it open may have closed it since, and what is counted of it then counts no more.
+                // The file may have been closed since, and its counters then count no more.
                 let file = self.file(stat.id).and_then(|_| self.share.open_files().get(stat.id));
                 self.share.info_with(&stat, &record, file.as_deref())?
             }
@@ -167,7 +169,7 @@ impl<'a> Entry<'a> {
         Ok(info)
     }
 
-    /// The identity that the directory tells; another one where a file system is mounted.
+    /// The identity that the directory lists. It is another one if a file system is mounted there.
     fn likely_id(&self) -> NodeId {
         NodeId { inode: self.entry.inode, ..self.open.node.id() }
     }
@@ -176,25 +178,25 @@ impl<'a> Entry<'a> {
         self.figures.get_or_init(|| self.share.cache().figures_of(self.likely_id())).as_deref()
     }
 
-    /// The same of a file that shows these figures.
+    /// The cached properties of a file with this stat.
     fn known(&self, stat: &Stat) -> Option<&Known> {
         let is_it = |known: &&Known| stat.id == self.likely_id() && self.share.cache().counts(known, stat);
         self.figures().filter(is_it)
     }
 
-    /// The file that its name leads to, while somebody has it open.
+    /// The file that the name leads to, while it is open.
     fn file(&self, id: NodeId) -> Option<&File> {
         self.file.get_or_init(|| self.share.open_files().get(id)).as_deref().filter(|file| file.id == id)
     }
 
-    /// The attribute record of what its name leads to and shows these figures, where nothing has to be read for it.
+    /// The attribute record of the target with this stat, if nothing has to be read for it.
     fn known_record(&self, stat: &Stat) -> Option<Record> {
         let told = self.file(stat.id).and_then(|file| self.share.record_if_told(file, stat));
         let known = || self.known(stat).map(|known| known.record);
         told.or_else(known).or_else(|| self.share.remembered_record(stat))
     }
 
-    /// The figures of what its name leads to, which is opened for them only where it has to be opened anyway.
+    /// The stat of the target. The target is opened for it only if it has to be opened anyway.
     fn stat(&self) -> Result<Stat, Refusal> {
         if let Some(stat) = self.found.get().map(|found| &found.stat).or(self.seen.get()) {
             return Ok(*stat);
@@ -209,14 +211,14 @@ impl<'a> Entry<'a> {
         Ok(*self.seen.get_or_init(|| seen))
     }
 
-    /// The file behind the name, if it is still the one that was told of.
+    /// The target of the name, if it is still the file whose stat was returned.
     fn opened(&self) -> Result<&Found, Refusal> {
         let found = self.found()?;
         let is_same = |seen: &Stat| (seen.id, seen.born) == (found.stat.id, found.stat.born);
         if self.seen.get().is_none_or(is_same) { Ok(found) } else { Err(Refusal::Gone) }
     }
 
-    /// What its name leads to: as it is remembered, or else as the volume says. Nothing is remembered for being listed.
+    /// The target of the name, from the cache or from the volume. A listing adds nothing to the cache.
     fn found(&self) -> Result<&Found, Refusal> {
         if let Some(found) = self.found.get() {
             return Ok(found);
@@ -233,7 +235,7 @@ impl<'a> Entry<'a> {
             return Ok(None);
         };
         let (node, stat) = (Arc::clone(&kept.node), kept.node.stat()?);
-        // The name was given to something else after the host was asked for news.
+        // The name was given to another file after the host's events were read.
         Ok((stat.links > 0).then_some(Found { node, kept: Some(kept), stat }))
     }
 
@@ -244,7 +246,7 @@ impl<'a> Entry<'a> {
         Ok(Found { node, kept: None, stat })
     }
 
-    /// The same, behind a link that whoever opens the name is led past.
+    /// The target behind a link that opens of the name follow.
     fn shown(&self) -> Result<&Found, Refusal> {
         let found = self.found()?;
         if found.stat.kind != Kind::Link || self.open.options.contains(Options::STOP_AT_LINKS) {
@@ -268,10 +270,10 @@ impl<'a> Entry<'a> {
         self.entry.inode
     }
 
-    /// What is known of it, or of what it leads to if it is a link that is followed.
+    /// The properties of the entry, or of its target if it is a link that is followed.
     ///
     /// # Errors
-    /// [`Refusal::NotFound`] when it has vanished since; as the volume says.
+    /// [`Refusal::NotFound`] if it has vanished since; as the volume says.
     pub fn info(&self) -> Result<Info, Refusal> {
         let hides = self.share.settings().hides(self.entry.name.as_bytes());
         let stops = self.open.options.contains(Options::STOP_AT_LINKS);
@@ -297,8 +299,8 @@ impl<'a> Entry<'a> {
         Ok(info)
     }
 
-    /// The little that its directory knows of a directory that the host lists and does not show: a file system is mounted there whose
-    /// process is gone (`ENOTCONN`) or lets nobody in (`EACCES`). None of anything else.
+    /// The few properties of a directory that the host lists and does not open. A file system is mounted
+    /// there whose process is gone (`ENOTCONN`) or denies access (`EACCES`). None for any other entry.
     pub fn listed_info(&self) -> Option<Info> {
         let is_hidden =
             || matches!(self.open.node.stat_name(&self.entry.name), Err(Failure::Stale | Failure::Denied));
@@ -327,7 +329,7 @@ impl<'a> Entry<'a> {
         Some(info_from(&stat, &Record::default(), hides))
     }
 
-    /// Whether the caller may look into it.
+    /// Whether the caller may read it.
     fn is_readable(&self) -> bool {
         let caller = self.caller;
         let check = || {
@@ -344,8 +346,9 @@ impl<'a> Entry<'a> {
 }
 
 impl Share {
-    /// Shows the entries of a directory behind `cookie` (0 from the start): those that `wants` likes,
-    /// until `visit` breaks off. `.` and `..` are not among them; cookies 1 and 2 are theirs.
+    /// Passes the entries of a directory behind `cookie` (0 from the start) to `visit`, if `wants` selects
+    /// them, until `visit` breaks off. `.` and `..` are not among them; cookies 1 and 2 are reserved for
+    /// these.
     ///
     /// # Errors
     /// [`Refusal::AccessDenied`], [`Refusal::NotADirectory`]; as the volume says.
@@ -384,8 +387,8 @@ impl Share {
         }
     }
 
-    /// Shows the entry that a name leads to, case minded as the open minds it, without a scan. Its
-    /// cookie has no meaning. False when there is none.
+    /// Passes the entry that a name leads to, without a scan. Case counts as it does for the open. The cookie
+    /// has no meaning. Returns false if there is no such entry.
     ///
     /// # Errors
     /// As [`Share::scan`].
@@ -424,7 +427,7 @@ impl Share {
         Ok(true)
     }
 
-    /// The same for a name that the host only lists ([`Entry::listed_info`]).
+    /// Does the same for a name that the host only lists ([`Entry::listed_info`]).
     fn find_listed(
         &self,
         caller: &Caller<'_>,

@@ -14,7 +14,7 @@ use crate::engine::operations::data::{check_data, check_ranges};
 use crate::{Attributes, Caller, ChangeFilter, ChangeKind, LockOwner, Open, RangeKind, Refusal, Step};
 
 impl Share {
-    /// Cuts or extends the stream that is open.
+    /// Truncates or extends the open stream.
     // MS-FSA 2.1.5.15.5
     pub fn set_size(&self, caller: &Caller<'_>, open: &Arc<Open>, size: u64) -> Step<()> {
         self.change(caller, open, || {
@@ -26,7 +26,7 @@ impl Share {
         })
     }
 
-    /// Backs the first `bytes` with storage; fewer than the size cut the stream.
+    /// Backs the first `bytes` with storage. Fewer bytes than the size truncate the stream.
     // MS-FSA 2.1.5.15.1
     pub fn set_allocation(&self, caller: &Caller<'_>, open: &Arc<Open>, bytes: u64) -> Step<()> {
         self.change(caller, open, || {
@@ -41,7 +41,7 @@ impl Share {
             if bytes > size {
                 self.wish_for_room(open, bytes, caller)?;
             } else {
-                // The file counts as changed all the same.
+                // The file still counts as changed.
                 // MS-FSA 2.1.5.15.1
                 self.move_times(&open.file, open.node.as_ref(), StreamChange::Made, caller.now)?;
             }
@@ -50,7 +50,7 @@ impl Share {
         })
     }
 
-    /// Backs a range with storage; the stream grows where the range goes beyond its end.
+    /// Backs a range with storage. The stream grows if the range goes beyond its end.
     pub fn allocate(&self, caller: &Caller<'_>, open: &Arc<Open>, range: Range<u64>) -> Step<()> {
         self.change(caller, open, || {
             if range.start >= range.end || range.end > i64::MAX as u64 {
@@ -69,10 +69,10 @@ impl Share {
         })
     }
 
-    /// Backs the first `bytes` with storage behind the end. The time of modification stays, which the host moves with it; the change
-    /// time does not.
+    /// Backs the first `bytes` with storage behind the end. The time of modification stays, although the host
+    /// moves it; the change time does not.
     ///
-    /// Of a change of data that comes in this very moment the time is not lost: whichever of both is the second sets it.
+    /// A concurrent change of data does not lose its time: the second of both sets it.
     // MS-FSA 2.1.5.15.1
     fn wish_for_room(&self, open: &Open, bytes: u64, caller: &Caller<'_>) -> Result<(), Refusal> {
         if open.stream.is_named {
@@ -82,7 +82,8 @@ impl Share {
         let file = &open.file;
         let (changes, modified) = (file.changes.load(Ordering::SeqCst), open.node.stat()?.modified);
         open.data.allocate(0..bytes)?;
-        // A server without privileges may not set the times of every file that it may write; the host's own stay then.
+        // A server without privileges may not set the times of every file that it may write. The host's own
+        // times stay then.
         if open.node.set_times(Times { accessed: None, modified: Some(modified) }).is_ok() {
             file.time_put_back.store(true, Ordering::SeqCst);
             if file.changes.load(Ordering::SeqCst) != changes {
@@ -93,7 +94,8 @@ impl Share {
         self.mark_archive(open)
     }
 
-    /// Storage for a file's own data moves its times on the host; storage for a named stream lies elsewhere.
+    /// Storage for a file's own data moves its times on the host. Storage for a named stream is in another
+    /// file.
     fn stream_allocated(&self, open: &Open, caller: &Caller<'_>) -> Result<(), Refusal> {
         if !open.stream.is_named {
             return Ok(());
@@ -101,8 +103,8 @@ impl Share {
         self.move_times(&open.file, open.node.as_ref(), StreamChange::Data, caller.now)
     }
 
-    /// The first range of data at or behind `from`, as the host keeps it; none when only a hole is left. A stream whose
-    /// holes the host does not know is data to its end.
+    /// The first range of data at or behind `from`, as the host stores it; none if only a hole is left. If
+    /// the host does not know the holes of a stream, all of it is data.
     ///
     /// # Errors
     /// [`Refusal::AccessDenied`], [`Refusal::Invalid`]; as the volume says.
@@ -114,7 +116,7 @@ impl Share {
         Ok(open.data.next_data(from)?)
     }
 
-    /// The runs of a file's storage at or behind `from`, at most `max`, and whether there are more.
+    /// The extents of a file's storage at or behind `from`, at most `max`, and whether there are more.
     ///
     /// # Errors
     /// [`Refusal::AccessDenied`], [`Refusal::NotSupported`]; as the volume says.
@@ -124,14 +126,14 @@ impl Share {
             return Err(Refusal::AccessDenied);
         }
         if open.is_directory() {
-            // A host that tells of them seldom means what a client would.
+            // Such a host seldom means by extents what a client does.
             return Err(Refusal::NotSupported);
         }
         check_data(open)?;
         Ok(open.data.extents(from, max)?)
     }
 
-    /// Makes a range read as zeros; what lies behind the end is left out.
+    /// Makes a range read as zeros; the part behind the end is left out.
     // MS-FSA 2.1.5.10.39
     pub fn zero(
         &self,
@@ -159,7 +161,8 @@ impl Share {
         })
     }
 
-    /// Does something to data that the right to write allows, once nobody caches it.
+    /// Runs a change of data for which the right to write is enough, after all caches of the data are
+    /// released.
     fn change(
         &self,
         caller: &Caller<'_>,
@@ -191,7 +194,7 @@ impl Share {
         Ok(())
     }
 
-    /// Says whether holes are to be kept.
+    /// Sets whether holes are kept.
     ///
     /// # Errors
     /// [`Refusal::AccessDenied`], [`Refusal::Invalid`]; as the volume says.

@@ -1,7 +1,8 @@
-//! Bringing what was written to stable storage, and telling everybody concerned when the host could not.
+//! Flushes of written data to stable storage, and reports to all affected opens if the host failed.
 //!
-//! All opens of a file share one descriptor of the host, which tells of data that it could not store once per descriptor and
-//! takes it for stored from then on. So failures are counted per file, and each open knows up to which one it was told.
+//! All opens of a file share one descriptor of the host. The host reports data that it could not store once
+//! for each descriptor, and takes it for stored from then on. So failures are counted for each file, and each
+//! open knows the last one that was reported to it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,11 +16,12 @@ use crate::engine::parts::file::File;
 use crate::{Cause, Open, Refusal};
 
 impl Share {
-    /// Returns once everything written is on stable storage.
+    /// Returns once all written data is on stable storage.
     ///
     /// # Errors
-    /// [`Refusal::AccessDenied`] without the right to write; as the volume says. Where somebody else was told that data of the
-    /// file could not be stored since this open was made or was last told of such a thing, the same, once.
+    /// [`Refusal::AccessDenied`] without the right to write; as the volume says. Another open may have got an
+    /// error that data of the file could not be stored. If that happened after this open was made or last got
+    /// such an error, this open gets the same error once.
     // MS-FSA 2.1.5.7
     pub fn flush(&self, open: &Arc<Open>, data_only: bool, cause: impl Into<Cause>) -> Result<(), Refusal> {
         let writes = Rights::WRITE_DATA | Rights::APPEND_DATA;
@@ -30,7 +32,7 @@ impl Share {
         self.store(open, open.told_failures.load(Ordering::Acquire), data_only)
     }
 
-    /// Returns once everything that anybody has written to a file is on stable storage.
+    /// Returns once all data that any client has written to a file is on stable storage.
     ///
     /// # Errors
     /// As the volume says.
@@ -45,14 +47,15 @@ impl Share {
         self.sync(file.as_deref(), node.as_ref(), false)
     }
 
-    /// Brings what was written through an open to stable storage: what was written while the file had `known` failures.
+    /// Flushes the data that was written through an open while the file had `known` failures.
     ///
     /// # Errors
-    /// As the volume says, and [`Failure::Io`] when there were failures since, whoever was told of them first.
+    /// As the volume says, and [`Failure::Io`] if there were failures since, whichever open they were
+    /// reported to first.
     pub(crate) fn store(&self, open: &Open, known: u64, data_only: bool) -> Result<(), Refusal> {
         let synced = self.sync(Some(&open.file), open.data.as_ref(), data_only);
-        // Looked at after the host has answered: its yes may come of a no that it has just said to somebody else. Where that no
-        // is not counted yet, this open's next flush fails.
+        // This is read after the host has answered. Its success may follow a failure that it has just
+        // reported to another open. If that failure is not counted yet, this open's next flush fails.
         let failures = open.file.failed_syncs();
         if synced.is_ok() && failures == known {
             return Ok(());
@@ -61,7 +64,7 @@ impl Share {
         synced.and(Err(Failure::Io.into()))
     }
 
-    /// Has the volume store what was written to a node, of a file that may be open, and counts when it cannot.
+    /// Has the volume store the written data of a node, whose file may be open. Counts a failure.
     fn sync(&self, file: Option<&File>, node: &dyn Node, data_only: bool) -> Result<(), Refusal> {
         node.sync(data_only).map_err(|why| {
             self.open_files().note_failed_sync(file);
@@ -69,8 +72,8 @@ impl Share {
         })
     }
 
-    /// How often the host has refused to bring written data to stable storage. What anybody wrote before such a refusal, and
-    /// did not see stored, may be lost without another word of the host.
+    /// How often the host has failed to bring written data to stable storage. Data that was written before
+    /// such a failure, and not seen stored, may be lost without another error of the host.
     #[must_use]
     pub fn failed_syncs(&self) -> u64 {
         self.open_files().failed_syncs()

@@ -1,4 +1,4 @@
-//! Watches: beginning, and taking what they have heard.
+//! Watches: their start, and the changes that they have collected.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::watch::Taken;
 use crate::{Change, ChangeFilter, Open, Refusal, Step, Waiter, Watch};
 
 impl Share {
-    /// Begins to collect changes below a directory. The first call fixes what is collected, until the
-    /// open is closed; more than `max_bytes` of them not taken count as lost.
+    /// Begins to collect changes below a directory. The first call fixes the filter until the open is closed.
+    /// If more than `max_bytes` of changes are not taken, they count as lost.
     ///
     /// # Errors
-    /// [`Refusal::AccessDenied`], [`Refusal::Invalid`] for what is no directory,
-    /// [`Refusal::NotSupported`] where the share's settings say so.
+    /// [`Refusal::AccessDenied`], [`Refusal::Invalid`] if it is no directory, [`Refusal::NotSupported`] if
+    /// the share's settings say so.
     // MS-FSA 2.1.5.11
     pub fn watch(
         &self,
@@ -59,7 +59,7 @@ impl Share {
         Ok(())
     }
 
-    /// Takes the changes that were collected; waits when there are none.
+    /// Takes the collected changes; waits if there are none.
     // MS-FSA 2.1.5.11.1
     pub fn take_changes(&self, open: &Arc<Open>, waiter: Option<&Waiter>) -> Step<Vec<Change>> {
         let Some(watch) = open.watch.lock().clone() else {

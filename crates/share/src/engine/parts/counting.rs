@@ -1,4 +1,4 @@
-//! The transactions of the share, counted for each family of operations by itself.
+//! The transactions of the share, counted separately for each family of operations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,10 +7,10 @@ use metering::counts::{Counts, Family};
 
 use crate::ranked::{Mutex, Rank};
 
-/// Numbers that were given away.
+/// The next number to give out.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// The counts.
+/// The counters of a share.
 pub(crate) struct Counting {
     number: u64,
     all: Mutex<Vec<Arc<Counts>>>,
@@ -23,13 +23,13 @@ impl Default for Counting {
 }
 
 impl Counting {
-    /// Tells it from all others of this process; never zero.
+    /// A number that no other share of this process has; never zero.
     #[inline]
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Those of one family, which begin with the first call.
+    /// The counters of one family, which begin with the first call.
     pub fn of(&self, family: &'static Family) -> Arc<Counts> {
         let mut all = self.all.lock();
         if let Some(known) = all.iter().find(|counts| counts.family() == family) {
@@ -40,12 +40,12 @@ impl Counting {
         new
     }
 
-    /// Those of each family in which there were any.
+    /// The counters of each family that has any.
     pub fn all(&self) -> Vec<Arc<Counts>> {
         self.all.lock().clone()
     }
 
-    /// Goes on with those of another.
+    /// Continues with the counters of another share.
     pub fn go_on_with(&self, counts: Vec<Arc<Counts>>) {
         *self.all.lock() = counts;
     }

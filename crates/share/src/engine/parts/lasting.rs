@@ -1,4 +1,4 @@
-//! What outlives a client or the process: opens that are recorded, and opens whose clients are gone.
+//! Opens that outlive a client or the process: recorded opens, and opens whose clients are gone.
 
 mod detachment;
 mod keepers;
@@ -10,22 +10,22 @@ pub(crate) use detachment::{Detachment, Owner, UNCLAIMED_NS, owner};
 pub(crate) use keepers::Keepers;
 pub(crate) use recorder::{AT_ONCE, BEFORE_TOLD, Recorder, right_of};
 
-/// What lasts.
+/// The opens of a share that outlive a client or the process.
 #[derive(Default)]
 pub(crate) struct Lasting {
-    /// None when opens end with the process.
+    /// None if opens end with the process.
     recorder: OnceLock<Recorder>,
     detached: Detachment,
     keepers: Keepers,
 }
 
 impl Lasting {
-    /// Where opens are recorded; none when they end with the process.
+    /// The recorder of opens; none if they end with the process.
     pub fn recorder(&self) -> Option<&Recorder> {
         self.recorder.get()
     }
 
-    /// Opens are recorded from now on.
+    /// Records opens from now on.
     pub fn record_in(&self, recorder: Recorder) {
         let _is_first = self.recorder.set(recorder);
     }
@@ -35,7 +35,7 @@ impl Lasting {
         &self.detached
     }
 
-    /// Those who end clients whose time is over.
+    /// The callbacks that end clients whose time is over.
     pub fn keepers(&self) -> &Keepers {
         &self.keepers
     }

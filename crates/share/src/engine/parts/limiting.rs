@@ -1,5 +1,5 @@
-//! What the share may do a second, when it is limited. Whoever does something for a client asks for it; without limits
-//! that is one look at a flag.
+//! The provisioned limits of the share, if it is limited. Each action for a client asks for them. Without
+//! limits that is one look at a flag.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,13 +15,13 @@ pub(crate) struct Limiting {
 }
 
 impl Limiting {
-    /// Those in force; none: nothing is limited.
+    /// The limits in force; none if nothing is limited.
     #[inline]
     pub fn get(&self) -> Option<Arc<ShareLimits>> {
         if self.is_on.load(Ordering::Relaxed) { self.limits.load_full() } else { None }
     }
 
-    /// Takes these into force.
+    /// Puts these limits into force.
     pub fn set(&self, limits: Option<ShareLimits>) {
         let is_on = limits.is_some();
         self.limits.store(limits.map(Arc::new));

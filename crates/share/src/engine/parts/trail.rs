@@ -1,4 +1,4 @@
-//! The links by which somebody came to what is open.
+//! The links on the path of an open.
 
 use std::sync::Arc;
 
@@ -21,30 +21,30 @@ pub(crate) struct LastLink {
 pub(crate) struct Trail {
     /// The directories that hold them, the first link first.
     pub holders: Vec<Arc<Directory>>,
-    /// The one that the path ends with.
+    /// The link that the path ends with.
     pub last: Option<LastLink>,
-    /// The name that the path ends with stands behind a link.
+    /// Whether the last name of the path is behind a link.
     pub is_behind: bool,
 }
 
 impl Trail {
-    /// Whether who goes on from a directory can come by the same link again.
+    /// Whether a walk on from a directory can pass the same link again.
     pub fn leads_round(&self, to: NodeId) -> bool {
         self.holders.iter().any(|holder| holder.is_within(to))
     }
 }
 
-/// The links by which an open came to what it is of.
+/// The links on the path of an open.
 pub(crate) struct Followed {
     pub trail: Trail,
-    /// Its file was made by it.
+    /// Whether this open created its file.
     pub is_own: bool,
-    /// The last link, once it was opened to go or to move.
+    /// The last link, once it was opened to be removed or renamed.
     itself: Mutex<Option<Arc<Open>>>,
 }
 
 impl Followed {
-    /// None when there was no link.
+    /// The record for an open; without links it has an empty trail.
     pub fn of(trail: Trail, outcome: Outcome) -> Box<Followed> {
         Box::new(Followed {
             trail,
@@ -58,12 +58,12 @@ impl Followed {
         self.itself.lock().clone()
     }
 
-    /// Takes the last link, which is closed with what it led to.
+    /// Takes the last link, which is closed with the open.
     pub fn take_link(&self) -> Option<Arc<Open>> {
         self.itself.lock().take()
     }
 
-    /// Keeps the last link that was opened. The one of somebody who was quicker, if there is one.
+    /// Stores the last link that was opened. If another request was quicker, returns its link.
     pub fn keep_link(&self, link: &Arc<Open>) -> Option<Arc<Open>> {
         let mut itself = self.itself.lock();
         if itself.is_none() {

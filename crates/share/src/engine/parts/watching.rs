@@ -1,4 +1,4 @@
-//! Who watches what, and what the host tells of for their sake.
+//! The watches of a share, and the trees whose changes the host reports for them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,11 +12,11 @@ use crate::engine::values::descriptors::Descriptors;
 use crate::ranked::{Mutex, Rank};
 use crate::{Change, ChangeFilter, Refusal, Ticket, Watch};
 
-/// Every watch, by the directory it is on.
+/// Every watch, by its directory.
 pub(crate) struct Watching {
     count: AtomicUsize,
     by_directory: Mutex<HashMap<NodeId, Vec<Arc<Watch>>>>,
-    /// What the host tells of for their sake.
+    /// The trees whose changes the host reports for the watches.
     trees: Mutex<Vec<Weak<WatchedTree>>>,
 }
 
@@ -31,7 +31,7 @@ impl Default for Watching {
 }
 
 impl Watching {
-    /// Whether nobody watches anything.
+    /// Whether there are no watches.
     pub fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }
@@ -41,7 +41,8 @@ impl Watching {
         self.by_directory.lock().get(&directory).cloned().unwrap_or_default()
     }
 
-    /// Tells of changes in directories that belong together: each watch takes all of them that it hears of at once. Says whom to wake.
+    /// Reports changes in directories that belong together. Each watch gets all of them that it covers at
+    /// once. Returns the requests to wake.
     pub fn tell(&self, changes: Vec<(&Arc<Directory>, Change)>, what: ChangeFilter) -> Vec<Ticket> {
         if self.is_empty() {
             return Vec::new();
@@ -66,19 +67,19 @@ impl Watching {
         heard.into_iter().flat_map(|(watch, changes)| watch.add(changes, what)).collect()
     }
 
-    /// All have missed something. Says whom to wake.
+    /// All watches have missed a change. Returns the requests to wake.
     pub fn overflow(&self) -> Vec<Ticket> {
         self.all().iter().flat_map(|watch| watch.overflow()).collect()
     }
 
-    /// Ends the watch of an open that is closed. Says whom to wake.
+    /// Ends the watch of an open that is closed. Returns the requests to wake.
     pub fn end(&self, watch: &Arc<Watch>) -> Vec<Ticket> {
         self.remove(watch);
         watch.tree.lock().take();
         watch.end(Refusal::Gone)
     }
 
-    /// Ends every watch on a directory that is removed. Says whom to wake.
+    /// Ends every watch on a directory that is removed. Returns the requests to wake.
     pub fn end_on(&self, directory: NodeId) -> Vec<Ticket> {
         if self.is_empty() {
             return Vec::new();
@@ -97,7 +98,8 @@ impl Watching {
         self.all().into_iter().filter(is_in).collect()
     }
 
-    /// What a new watch on a directory holds: with `recursive` the tree that a watch above it has already, if there is one.
+    /// The tree of a new watch on a directory. With `recursive` it is the tree of a watch above, if there is
+    /// one.
     pub fn tree_of(
         &self,
         directory: Arc<Directory>,
@@ -113,13 +115,14 @@ impl Watching {
             }
             shared
         });
-        // If there is another, nobody else knows the new one.
+        // If there is another tree, no other thread knows the new one.
         let Some(other) = shared else { return new };
         other.wait_until_whole();
         other
     }
 
-    /// Lets watches that go deep hear of a directory that the host made. Says whom to wake, where there is no room for it.
+    /// Adds a directory that the host created to recursive watches. Returns the requests to wake, if there is
+    /// no room for it.
     pub fn hold_new(&self, known: &Directories, parent: &Arc<Directory>, name: &Name) -> Vec<Ticket> {
         if self.is_empty() {
             return Vec::new();
@@ -143,7 +146,7 @@ impl Watching {
         self.trees.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// A tree that serves as well as `new`, or none; then `new` is one of them from now on.
+    /// A tree that serves as well as `new`. If there is none, `new` is one of them from now on.
     fn share_tree(
         &self,
         new: &Arc<WatchedTree>,
@@ -158,13 +161,13 @@ impl Watching {
         found
     }
 
-    /// Enters one.
+    /// Adds a watch.
     pub fn add(&self, watch: &Arc<Watch>) {
         self.by_directory.lock().entry(watch.directory).or_default().push(Arc::clone(watch));
         self.count.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Takes one out.
+    /// Removes a watch.
     fn remove(&self, watch: &Arc<Watch>) {
         let mut all = self.by_directory.lock();
         if let Some(watches) = all.get_mut(&watch.directory) {

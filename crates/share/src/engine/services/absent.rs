@@ -1,13 +1,13 @@
 //! Opens that are kept while their client is gone.
 //!
-//! A detached open stays among the others of its file with everything it holds: access and deny, byte
-//! ranges, caching right, what it marks for deletion. It ends in one of three ways, and whoever takes it
-//! out of the table of them ([`Detachment`](crate::engine::parts::lasting::Detachment)) decides which: it is reclaimed, its time is over, or it gives way
-//! to somebody who needs its caching right.
+//! A detached open stays among the others of its file with everything it holds: access and denials, byte
+//! ranges, caching right, marks for deletion. It ends in one of three ways: it is reclaimed, its time is
+//! over, or it yields to a request that needs its caching right. The thread that takes it out of the table of
+//! detached opens ([`Detachment`](crate::engine::parts::lasting::Detachment)) decides which.
 //!
-//! A client that is back ([`Share::returned`]) takes up what it has left before it does anything else. What it does not take up it knows
-//! nothing of: it was closed while nobody could be told, or the answer that made it was lost. Such an open is
-//! unclaimed, and is not kept for its whole time.
+//! A client that is back ([`Share::returned`]) reclaims its opens before it does anything else. It does not
+//! know of the opens that it does not reclaim: they were closed while the server could not be told, or the
+//! reply that created them was lost. Such an open is unclaimed, and is not kept for its whole time.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,28 +24,30 @@ use crate::lasting::record::Record;
 use crate::open::Party;
 use crate::{BreakNotice, Caching, Caller, Cause, ClientKey, Detached, Open, Refusal};
 
-/// The same where it is in somebody's way.
+/// The time after which an open counts as unclaimed if it conflicts with a request.
 const UNCLAIMED_IN_THE_WAY_NS: u64 = 5_000_000_000;
-/// The same where it is in the way of that very client.
+/// The time if it conflicts with a request of that very client.
 const UNCLAIMED_IN_ITS_OWN_WAY_NS: u64 = 1_000_000_000;
 
-/// What becomes of a break whose holder has nobody to hear it.
+/// The result of a break whose holder has no client that could hear it.
 pub(crate) enum Absent {
-    /// Somebody is there.
+    /// There is a client.
     No,
-    /// The opens that held the right give way.
+    /// The opens that held the right yield.
     GivesWay(Vec<Arc<Open>>),
     /// The right stays until its opens are reclaimed or over.
     Stays,
 }
 
 impl Share {
-    /// Keeps an open whose client is gone, with all it holds. What waits on its behalf, and its watch, end.
+    /// Detaches an open whose client is gone, with all it holds. Requests that wait on its behalf, and its
+    /// watch, end.
     ///
     /// # Errors
-    /// [`Refusal::NoSuchGrant`] when it is to yield, and has no right to be kept open that it could be
-    /// asked to give back, or is being asked just now; [`Refusal::Exhausted`] when the share keeps as many
-    /// as it may; [`Refusal::Gone`] when it is closed or left already. It is as it was, to be closed by the caller.
+    /// [`Refusal::NoSuchGrant`] if it is to yield, but has no right to be kept open that could be broken, or
+    /// if that right is just being broken; [`Refusal::Exhausted`] if the share keeps as many as it may;
+    /// [`Refusal::Gone`] if it is closed or detached already. The open is unchanged then, and the caller has
+    /// to close it.
     pub fn leave(&self, open: &Arc<Open>, how: Detached, cause: impl Into<Cause>) -> Result<(), Refusal> {
         let cause = cause.into();
         self.tell_untold(open, cause);
@@ -60,7 +62,8 @@ impl Share {
                 .client
                 .zip(asker.key)
                 .and_then(|(client, (key, keyed))| state.stream(&open.stream).grants.of(client, key, keyed));
-            // What it has locked beside others who have the file open would keep them waiting for it, as Windows sees it.
+            // Its byte ranges would make others that have the file open wait for it. This is how Windows sees
+            // it.
             let may_lock = held.is_some_and(|held| held.state.contains(Caching::WRITE))
                 || !state.stream(&open.stream).ranges.held().any(|range| range.open == open.id);
             let is_kept = may_lock
@@ -73,7 +76,7 @@ impl Share {
             return Err(Refusal::Exhausted);
         }
         open.detached.store(true, Ordering::Release);
-        // Nobody is left to wait for anything on its behalf.
+        // No client is left to wait for anything on its behalf.
         let stream = state.stream(&open.stream);
         let mut wakes = stream.ranges.drain_open(open.id);
         wakes.extend(stream.ranges.ready());
@@ -83,12 +86,12 @@ impl Share {
         Ok(())
     }
 
-    /// Takes a detached open up again, for the client and the user that `caller` is. What was asked of it
-    /// meanwhile, it is asked now.
+    /// Reclaims a detached open for the client and the user of `caller`. Breaks that came meanwhile are sent
+    /// now.
     ///
     /// # Errors
-    /// [`Refusal::Gone`] when it is not detached, or no longer; [`Refusal::Invalid`] when it shares its
-    /// right with opens of another client.
+    /// [`Refusal::Gone`] if it is not detached, or no longer; [`Refusal::Invalid`] if it shares its right
+    /// with opens of another client.
     pub fn reclaim(&self, open: &Arc<Open>, caller: &Caller<'_>) -> Result<(), Refusal> {
         let was = open.asker();
         let moves = was.client != Some(caller.client);
@@ -127,19 +130,19 @@ impl Share {
             self.watch_deadline(&open.file, deadline);
         }
         open.detached.store(false, Ordering::Release);
-        // Who waited for what the open might still need learns that it is needed.
+        // A request that waited for rights that the open might still need learns that they are needed.
         let wakes = if open.is_lasting() { std::mem::take(&mut state.waiting) } else { Vec::new() };
         drop(state);
         self.settle(Effects { notices: again.into_iter().collect(), wakes, cause: caller.cause() });
         Ok(())
     }
 
-    /// How an open is kept, if its client is gone.
+    /// The terms on which an open is kept, if its client is gone.
     pub fn detached(&self, open: &Open) -> Option<Detached> {
         if open.is_detached() { self.lasting().detached().of(open.id) } else { None }
     }
 
-    /// Whether anybody is left to hear a break, and what becomes of the right if not.
+    /// Whether a client is left to hear a break. If not, what happens to the right.
     // MS-SMB2 3.3.4.6
     // MS-SMB2 3.3.4.7
     pub(crate) fn absent(&self, notice: &BreakNotice) -> Absent {
@@ -162,7 +165,8 @@ impl Share {
         if opens.is_empty() {
             return Absent::No;
         }
-        // One that is in nobody's table any more is just being reclaimed or closed; it will be asked, or go.
+        // An open that is in no table any more is just being reclaimed or closed. It will hear of the break,
+        // or go.
         let ends = opens.iter().map(|open| (open, self.lasting().detached().of(open.id)));
         let stay = ends.filter(|(_, how)| how.as_ref().is_none_or(|how| !how.yields));
         let until = stay.map(|(_, how)| how.map_or(u64::MAX, |how| how.until_ns)).max();
@@ -177,7 +181,7 @@ impl Share {
         }
     }
 
-    /// Closes opens that give way, as far as nobody else was quicker.
+    /// Closes opens that yield, unless another thread was quicker.
     pub(crate) fn give_way(&self, opens: Vec<Arc<Open>>, cause: Cause) {
         for open in opens {
             if let Some(taken) = self.lasting().detached().take(open.id) {
@@ -186,18 +190,19 @@ impl Share {
         }
     }
 
-    /// A client's user is back. From now on it takes up what it has left here, as far as it still knows of it.
+    /// A client's user is back. From now on it reclaims the opens that it still knows of.
     pub fn returned(&self, client: ClientKey, user: &Sid, now: Now) {
         self.lasting().detached().sign((client, *user), now.mono_ns);
     }
 
-    /// Closes opens of these files that are unclaimed, since they are in somebody's way; whether there was one. Called with no lock held.
+    /// Closes opens of these files that are unclaimed, because they conflict with a request. Returns whether
+    /// there was one. The caller holds no lock.
     // MS-SMB2 3.3.5.9.10 (exception: a persistent Open whose client is back and does not ask for it is not kept for its whole time)
     pub(crate) fn end_unclaimed_at(&self, files: &[NodeId], client: Option<ClientKey>, cause: Cause) -> bool {
         self.end_unclaimed_by(client, |open| files.contains(&open.file.id), cause)
     }
 
-    /// The same for those whose names are in the way of a directory's removal.
+    /// Does the same for opens whose names prevent the removal of a directory.
     pub(crate) fn end_unclaimed_in(
         &self,
         directory: NodeId,
@@ -208,7 +213,7 @@ impl Share {
         self.end_unclaimed_by(client, is_in, cause)
     }
 
-    /// The same for those that are in the way of `client`.
+    /// Does the same for opens that conflict with a request of `client`.
     fn end_unclaimed_by(
         &self,
         client: Option<ClientKey>,
@@ -220,8 +225,8 @@ impl Share {
         self.end_unclaimed(UNCLAIMED_IN_THE_WAY_NS, is_meant, cause) | of_its_own
     }
 
-    /// When names in a directory go that are marked to and wait only for opens that this owner, who is back, has not taken up; none when
-    /// there are none.
+    /// The time when marked names in a directory are removed that wait only for opens that this owner has not
+    /// reclaimed since it is back. None if there are no such names.
     pub(crate) fn unclaimed_names_end(&self, directory: NodeId, owner: Owner) -> Option<u64> {
         let (sign_ns, opens) = self.lasting().detached().not_taken_up(owner)?;
         let is_going = |open: &Arc<Open>| {
@@ -251,18 +256,19 @@ impl Share {
         self.end_unclaimed(UNCLAIMED_NS, |_| true, now.into());
     }
 
-    /// Closes every detached open that does not outlive the process, since the share stops and nobody will
-    /// find it again.
+    /// Closes every detached open that does not outlive the process, because the share stops and no client
+    /// will find it again.
     pub fn end_all_detached(&self, now: Now) {
         self.lose_all(self.lasting().detached().ending(), now.into());
     }
 
-    /// Closes detached opens that give way to others, since something is short. False when there was none.
+    /// Closes detached opens that yield to others, because something is short. Returns false if there was
+    /// none.
     pub(crate) fn end_absent(&self, cause: Cause) -> bool {
         self.lose_all(self.lasting().detached().yielding(), cause)
     }
 
-    /// Closes those that are detached still; false when none is.
+    /// Closes those that are still detached. Returns false if none is.
     fn lose_all(&self, ids: Vec<u64>, cause: Cause) -> bool {
         let mut any = false;
         for taken in ids.into_iter().filter_map(|id| self.lasting().detached().take(id)) {
@@ -272,7 +278,7 @@ impl Share {
         any
     }
 
-    /// An open is being closed: nobody can come back for it.
+    /// An open is being closed, so no client can come back for it.
     pub(crate) fn forget_detached(&self, open: &Open) {
         if open.is_detached() {
             self.lasting().detached().take(open.id);

@@ -1,4 +1,4 @@
-//! Caching rights between the pure state machine and those who hold them.
+//! The link between the pure state machine of caching rights and the holders.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Share {
-    /// Asks the holders of rights on a stream for what a request needs. True when it has to wait.
+    /// Breaks the rights on a stream that conflict with a request. Returns true if the request has to wait.
     pub(crate) fn require(
         &self,
         file: &Arc<File>,
@@ -53,22 +53,22 @@ impl Share {
         broken.wait
     }
 
-    /// By when the holder of a right must have answered that is asked for now.
+    /// The deadline for the holder of a right that is broken now.
     pub(crate) fn break_deadline(&self, whole: bool, now: Now) -> u64 {
         let config = self.settings();
         let timeout = if whole { config.whole_break_timeout_ns } else { config.break_timeout_ns };
         now.mono_ns.saturating_add(timeout)
     }
 
-    /// What is asked for, or nothing while clients of both protocols contend for the file; nor while somebody is to come again
-    /// who had a right taken away that is given back as a whole.
+    /// The requested right, or none while clients of both protocols contend for the file. The result is none
+    /// too while a client is expected to try again that had a right recalled that is released as a whole.
     pub(crate) fn moderated(&self, asked: &CachingRequest, file: &File, now: Now) -> CachingRequest {
         let gives = !asked.keyed || !self.rights().is_quiet(file.id, asked.whole, now.mono_ns);
         CachingRequest { want: if gives { asked.want } else { Caching::empty() }, ..*asked }
     }
 
-    /// Refuses a key that is in use for something else than the stream, which may be about to be made; unless that is
-    /// to go.
+    /// Refuses a key that is in use for another stream than this one, which may be about to be created. A key
+    /// whose file is marked for deletion is accepted.
     // MS-SMB2 3.3.5.9.8
     // MS-SMB2 3.3.5.9.11
     pub(crate) fn check_key(
@@ -83,12 +83,12 @@ impl Share {
         }
     }
 
-    /// Whether what a client has under this key is to go: through an open under the key it was marked so.
+    /// Whether a client's file under this key is marked for deletion through an open under the key.
     pub fn goes(&self, client: ClientKey, key: CacheKey, keyed: bool) -> bool {
         self.rights().keys().elsewhere(&(client, key, keyed), None) == Some(true)
     }
 
-    /// Whose request it is, as far as caching rights are concerned.
+    /// The origin of a request, as far as caching rights are concerned.
     pub(crate) fn asker(&self, caller: &Caller<'_>, request: &OpenRequest<'_>) -> Asker {
         Asker {
             client: Some(caller.client),
@@ -98,8 +98,8 @@ impl Share {
         }
     }
 
-    /// Who makes a new open of the stream, and what they ask for: nothing, and under no key, while the key is in use
-    /// for something else.
+    /// The origin of a new open of the stream, and the right that it asks for. While the key is in use for
+    /// another stream, it asks for none and has no key.
     pub(crate) fn asking<'r>(
         &self,
         caller: &Caller<'_>,
@@ -116,7 +116,8 @@ impl Share {
         }
     }
 
-    /// Grants what can be had to a new open of a stream with storage up to `extent`. Under the file's lock.
+    /// Grants a new open of a stream with storage up to `extent` as much as possible. The caller holds the
+    /// file's lock.
     pub(crate) fn grant(
         &self,
         file: &Arc<File>,
@@ -138,7 +139,7 @@ impl Share {
         let grant = entry.grants.grant(client, request, around);
         if !grant.state.is_empty() {
             if !has_known_name {
-                // Nobody would say that a program of the host has changed it: the right ends by itself.
+                // A change by a program of the host would not be reported, so the right ends by itself.
                 self.directories().note_untold();
             }
             stream.gave.fetch_add(1, Ordering::SeqCst);
@@ -154,7 +155,7 @@ impl Share {
         grant
     }
 
-    /// An open that deletes has been made.
+    /// Records that an open that deletes was made.
     // MS-SMB2 3.3.5.9.8
     // MS-SMB2 3.3.5.9.11
     pub(crate) fn note_goes(&self, asker: &Asker, stream: &Arc<Stream>, options: Options) {
@@ -163,7 +164,7 @@ impl Share {
         }
     }
 
-    /// An open under a key is gone. Under the file's lock.
+    /// An open under a key is gone. The caller holds the file's lock.
     pub(crate) fn release_grant(&self, state: &mut State, stream: &Arc<Stream>, asker: &Asker) {
         let (Some(client), Some((key, keyed))) = (asker.client, asker.key) else {
             return;
@@ -181,7 +182,7 @@ impl Share {
         self.rights().keys().find(&(client, key, keyed)).is_some()
     }
 
-    /// Whether the holder still owes the answer to this very notice.
+    /// Whether the holder has not yet acknowledged this very notice.
     pub fn awaits(&self, notice: &BreakNotice) -> bool {
         let holder = (notice.client, notice.key, notice.keyed);
         self.rights().keys().find(&holder).is_some_and(|(file, stream)| {
@@ -189,7 +190,7 @@ impl Share {
         })
     }
 
-    /// Takes a right away whose holder cannot be told; says whom to wake.
+    /// Revokes a right whose holder cannot be notified. Returns the requests to wake.
     pub(crate) fn revoke(&self, notice: &BreakNotice) -> Vec<Ticket> {
         let holder = (notice.client, notice.key, notice.keyed);
         let Some((file, stream)) = self.rights().keys().find(&holder).filter(|_| notice.answer) else {

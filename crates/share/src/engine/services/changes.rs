@@ -1,4 +1,4 @@
-//! Telling watches and holders of rights on directories what we changed.
+//! Notices of our own changes to watches and to holders of rights on directories.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use crate::open::UNSEEN;
 use crate::{Cause, Change, ChangeFilter, ChangeKind, Open};
 
 impl Share {
-    /// Tells watches of a change of what a name leads to.
+    /// Reports a change of the file that a name leads to.
     pub(crate) fn tell(&self, link: &Arc<Link>, stream: Option<Name>, kind: ChangeKind, what: ChangeFilter) {
         if self.watching().is_empty() {
             return;
@@ -23,7 +23,7 @@ impl Share {
         self.tell_at(&directory, &name, stream, kind, what);
     }
 
-    /// The same for a name in a directory.
+    /// Reports a change of a name in a directory.
     // MS-FSA 2.1.4.1
     pub(crate) fn tell_at(
         &self,
@@ -36,8 +36,9 @@ impl Share {
         self.tell_together(vec![(directory, Change { kind, path: vec![name.clone()], stream })], what);
     }
 
-    /// Tells that a name was moved. Within one directory it is renamed; otherwise it goes in one and comes in the other. Who
-    /// hears of both hears of them in one answer: a client takes an old name without a new one for a removal.
+    /// Reports that a name was moved. Within one directory it is renamed. Otherwise it is removed from one
+    /// and added to the other. A watch that covers both gets them in one reply: a client takes an old name
+    /// without a new one for a removal.
     // MS-FSCC 2.7.1
     pub(crate) fn tell_renamed(
         &self,
@@ -64,7 +65,7 @@ impl Share {
         );
     }
 
-    /// The same for a stream of what a name leads to.
+    /// Reports that a stream was renamed.
     pub(crate) fn tell_stream_renamed(&self, link: &Arc<Link>, from: Name, to: Name) {
         let (directory, name) = link.place();
         let change = |kind, stream| {
@@ -75,12 +76,12 @@ impl Share {
         self.tell_together(vec![change(gone, from), change(came, to)], ChangeFilter::STREAM_NAME);
     }
 
-    /// Tells of changes in directories that belong together.
+    /// Reports changes in directories that belong together.
     fn tell_together(&self, changes: Vec<(&Arc<Directory>, Change)>, what: ChangeFilter) {
         self.wake_all(self.watching().tell(changes, what));
     }
 
-    /// Tells what was written through an open and not told yet.
+    /// Reports the writes through an open that were not reported yet.
     // MS-FSA 2.1.5.5
     pub(crate) fn tell_untold(&self, open: &Open, cause: Cause) {
         let untold = open.untold.swap(0, Ordering::AcqRel);
@@ -98,7 +99,7 @@ impl Share {
         }
     }
 
-    /// Takes rights on the directory back in which an open's file stands: it shows another size, time or
+    /// Breaks rights on the directory of an open's file, because the directory shows another size, time or
     /// attribute of it.
     // MS-SMB2 3.3.1.4
     pub(crate) fn shown_changed(&self, open: &Open, cause: Cause) {
@@ -107,7 +108,7 @@ impl Share {
         }
     }
 
-    /// Takes rights on a directory back whose entries were changed. Nobody waits for that.
+    /// Breaks rights on a directory whose entries were changed. No request waits for that.
     // MS-FSA 2.1.4.12
     pub(crate) fn entries_changed(&self, directory: &Arc<Directory>, asker: &Asker, cause: Cause) {
         self.open_files().versions().touch(directory.id);

@@ -1,4 +1,4 @@
-//! Closing: what an open held is given back, and names go whose time has come.
+//! Closing an open: the release of everything it held, and the removal of names that are marked for it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,18 +9,18 @@ use crate::engine::parts::file::{Deletion, File, Link, State};
 use crate::engine::values::effects::Effects;
 use crate::{Cause, ChangeFilter, ChangeKind, Identity, Open, Options, Refusal};
 
-/// What goes with an open.
+/// The objects that are removed with an open.
 #[derive(Default)]
 struct Going {
-    /// A name, and whether it is taken away by this open alone.
+    /// A name, and whether only this open removes it.
     link: Option<Arc<Link>>,
     /// A named stream.
     stream: Option<volume::Name>,
-    /// Who marked the name that goes.
+    /// The origin of the request that marked the name.
     deleter: Option<Asker>,
-    /// As whom the host removes it.
+    /// The identity with which the host removes it.
     deletes_as: Option<Arc<Identity>>,
-    /// The close marks a name that stays while others have it open.
+    /// Whether the close marks a name that stays while others have it open.
     marks: bool,
 }
 
@@ -32,11 +32,11 @@ impl Going {
 }
 
 impl Share {
-    /// Closes an open: its byte ranges, caching right and watch end, and what was to be removed with it
-    /// is removed. Closing again does nothing.
+    /// Closes an open: its byte ranges, caching right and watch end, and the objects marked for removal with
+    /// it are removed. Closing again does nothing.
     ///
     /// # Errors
-    /// What the host says when a name cannot be removed; the open is closed all the same.
+    /// The error of the host if a name cannot be removed. The open is closed all the same.
     // MS-FSA 2.1.5.5
     pub fn close(&self, open: &Arc<Open>, cause: impl Into<Cause>) -> Result<(), Refusal> {
         let cause = cause.into();
@@ -55,7 +55,7 @@ impl Share {
         }
         self.open_files().went();
         let fairness = self.descriptors().fairness();
-        // One without a descriptor is not counted.
+        // An open without a descriptor is not counted.
         if fairness.counts() && !open.data.is_closed() {
             fairness.closed(open.client(), now);
         }
@@ -84,7 +84,7 @@ impl Share {
         if is_last {
             self.open_files().leave(&open.file);
         }
-        // What was removed is not to take room any longer.
+        // A removed object must not take room any longer.
         if is_last && stays && self.cache().is_on() {
             self.give_back_behind(open);
         }
@@ -92,7 +92,7 @@ impl Share {
         removed
     }
 
-    /// Takes an open out of what others see of the file.
+    /// Takes an open out of the state of its file that others see.
     fn take_out(&self, open: &Arc<Open>, cause: Cause) -> (Going, Effects) {
         let mut effects = Effects::default();
         let mut _swept = None;
@@ -110,7 +110,8 @@ impl Share {
         let going = going(&mut state, open, member.delete_on_close);
         if going.marks {
             self.note_marks(&mut state);
-            // Who only keeps the file open learns that it is to go. A close waits for nobody.
+            // A holder that only keeps the file open is asked to close it, because it is to be deleted. A
+            // close waits for no client.
             let stream = state.stream(&open.stream);
             self.require(&open.file, stream, &open.asker(), Need::CloseKept, cause, &mut effects);
         }
@@ -132,7 +133,7 @@ impl Share {
             }
         }
         if let Some(link) = &going.link {
-            // Who closes last spares its own copy of the directory only when it is also who deletes.
+            // The last close spares its own rights on the directory only if it also deletes the name.
             let own = open.asker();
             let is_deleter =
                 going.deleter.is_some_and(|by| (by.client, by.parent) == (own.client, own.parent));
@@ -145,7 +146,7 @@ impl Share {
                 result = self.remove_name(open, link, &asker, &identity, cause);
             }
             is_removed = result.is_ok();
-            // A directory that has got entries stays; a name the host took is gone anyway.
+            // A directory that has got entries stays. A name that the host removed is gone anyway.
             // MS-FSA 2.1.5.5
             if matches!(result, Err(Refusal::NotEmpty | Refusal::NotFound)) {
                 result = Ok(());
@@ -165,7 +166,8 @@ impl Share {
         result
     }
 
-    /// Removes a name from its directory on somebody's behalf and tells everybody. One that another file was put under has gone already.
+    /// Removes a name from its directory on behalf of a client, and notifies others. A name that another file
+    /// was put under is gone already.
     fn remove_name(
         &self,
         open: &Open,
@@ -176,7 +178,7 @@ impl Share {
     ) -> Result<(), Refusal> {
         let (mut parent, mut name) = link.place();
         let mut changing = parent.change(&[&name]);
-        // It may have been renamed while that was waited for.
+        // It may have been renamed during the wait.
         while !link.is_at(parent.id, &name) {
             drop(changing);
             (parent, name) = link.place();
@@ -214,7 +216,7 @@ impl Share {
         self.wake_all(wakes);
     }
 
-    /// A name goes with the last open, which may be one that nobody comes back for.
+    /// A name that is to be removed with the last open. That may be one whose client does not come back.
     pub(crate) fn let_go(&self, open: &Open, cause: Cause) {
         let is_shared = open.file.state.lock().members.len() > 1;
         if is_shared {
@@ -223,7 +225,7 @@ impl Share {
     }
 }
 
-/// What goes now that this open is out.
+/// The objects to remove now that this open is out.
 // MS-FSA 2.1.5.5
 fn going(state: &mut State, open: &Arc<Open>, delete_on_close: Option<Deletion>) -> Going {
     let mut out = Going::default();
@@ -261,7 +263,7 @@ fn going(state: &mut State, open: &Arc<Open>, delete_on_close: Option<Deletion>)
         out.link = Some(Arc::clone(link));
         (out.deleter, out.marks) = (Some(entry.deleter), false);
         out.deletes_as = entry.deletes_as.clone();
-        // Whatever was in the streams goes with the file.
+        // The contents of the streams are deleted with the file.
         out.stream = None;
     }
     out

@@ -1,4 +1,4 @@
-//! Asking those to give way who hold a right, before something is done through an open and once more after it.
+//! Breaks of rights before an action through an open, and once more after it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,8 @@ use crate::engine::values::effects::Effects;
 use crate::{Caller, Cause, Open, Refusal, Step};
 
 impl Share {
-    /// Asks the holders of rights on the stream of an open for what a request needs: done, or a wait. Called with no lock held.
+    /// Breaks the rights on the stream of an open that conflict with a request. Returns done, or a wait. The
+    /// caller holds no lock.
     pub(crate) fn require_for(&self, caller: &Caller<'_>, open: &Open, need: Need) -> Step<()> {
         if !open.stream.has_grants.load(Ordering::Acquire) {
             return Step::Done(());
@@ -18,8 +19,8 @@ impl Share {
         self.require_where(caller, open, need, |stream| Arc::ptr_eq(&stream.stream, &open.stream))
     }
 
-    /// The same before something about the file is changed that is no data, and which all streams have in common: those
-    /// give way who would not look again while they have a right.
+    /// Does the same before a change of a property that all streams of the file share and that is no data. It
+    /// breaks the rights of holders that cache such properties while they have a right.
     // RFC 8881 10.4.4
     pub(crate) fn require_attributes(&self, caller: &Caller<'_>, open: &Open) -> Step<()> {
         if !open.stream.is_named && !open.stream.has_grants.load(Ordering::Acquire) {
@@ -52,15 +53,16 @@ impl Share {
                 self.end_lapsed_at(&[open.file.id], Some(caller.client), caller.cause());
             }
             match step {
-                // Who was in the way has gone when it was asked.
+                // The holder in conflict has gone when it was asked.
                 Step::Wait(ticket) if self.waits().is_over(ticket) => {}
                 step => return step,
             }
         }
     }
 
-    /// Something is done for which others gave way. Whoever was given a right since they were asked, when [`Stream::given`] was
-    /// `given`, may have read what was there before: that right goes after the fact.
+    /// Runs after an action for which rights were broken. A right that was granted since the break, when
+    /// [`Stream::given`] was `given`, may cover data that was read before the action. That right is broken
+    /// after the fact.
     pub(crate) fn catch_up(
         &self,
         file: &Arc<File>,
@@ -82,7 +84,7 @@ impl Share {
         self.settle(effects);
     }
 
-    /// Changes data when `ask` says that nobody is in the way.
+    /// Changes data when `ask` finds no conflict.
     pub(crate) fn change_data<A, T>(
         &self,
         caller: &Caller<'_>,
@@ -94,7 +96,7 @@ impl Share {
         match ask() {
             Step::Done(found) => {
                 let done = act(found);
-                // What failed may have been done in part.
+                // A failed action may have been done in part.
                 if done.is_err() {
                     open.file.changes.fetch_add(1, Ordering::SeqCst);
                 }
@@ -106,7 +108,7 @@ impl Share {
         }
     }
 
-    /// Changes attributes if that is allowed and once nobody believes the old ones.
+    /// Changes attributes if that is allowed, once no client caches the old ones.
     pub(crate) fn after_attributes(
         &self,
         caller: &Caller<'_>,

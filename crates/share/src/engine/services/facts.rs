@@ -1,4 +1,4 @@
-//! What a decision about a file needs, read in one step.
+//! The properties that a decision about a file needs, read in one step.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use crate::engine::values::host_lists::shown_now;
 use crate::engine::values::protection::Security;
 use crate::engine::values::record::Record;
 
-/// What was read of a file before a decision about it.
+/// The properties of a file that were read before a decision about it.
 pub(crate) struct Facts {
     pub stat: Stat,
     pub record: Record,
@@ -22,8 +22,9 @@ pub(crate) struct Facts {
 }
 
 impl Share {
-    /// Reads what a decision about a file needs; what is known from another open is not read again. `place` is where it was
-    /// found, if that is known to be so still, and `seen` what the volume has said of it just now.
+    /// Reads the properties that a decision about a file needs. Those known from another open are not read
+    /// again. `place` is its location, if that is known to be current, and `seen` the stat that the volume
+    /// returned just now.
     ///
     /// # Errors
     /// As the volume says.
@@ -65,7 +66,7 @@ impl Share {
         let record = self.load_record_at(node, place, &stat)?;
         let security = self.load_security(node, &stat, &record)?;
         let mut state = file.state.lock();
-        // Somebody may have stored another one meanwhile, or a program of the host.
+        // Another request, or a program of the host, may have stored another one meanwhile.
         if counted() == before {
             state.record = Some(record);
             state.security = Some(Arc::clone(&security));
@@ -74,14 +75,15 @@ impl Share {
         Ok(Facts { stat, record, security })
     }
 
-    /// Stores what the host has made of a descriptor that a client once set: the mode that a program of the host has set since is
-    /// applied to it, or it goes where the host's access list is another. Nothing that the host sets later brings the old one back.
-    /// True when that is stored; where it cannot be, or somebody changes it just now, who looks next tries again.
+    /// Stores the descriptor after a program of the host has overridden one that a client once set. A mode
+    /// that was set since is applied to the descriptor. If the host's access list is another one, the
+    /// descriptor is dropped. No later change by the host brings the old one back. Returns true if that is
+    /// stored. If it cannot be stored, or if another request changes it just now, the next check tries again.
     ///
-    /// The host's time of change could not tell as much: it moves with each write, too.
+    /// The host's time of change would not be enough to tell: it moves with each write, too.
     // RFC 8881 6.4.1.1
     pub(crate) fn keep_what_the_host_set(&self, file: &File, node: &dyn Node) -> bool {
-        // Who changes it may be the one who asks here.
+        // The request that changes it may be the one that checks here.
         let Some(_beside) = file.beside.try_lock() else { return false };
         self.check_writable().and_then(|()| self.store_what_the_host_set(file, node)).is_ok()
     }

@@ -1,4 +1,4 @@
-//! What others do on the host: it makes us forget, take rights back, and tell watches.
+//! Changes by others on the host: they invalidate caches, break rights, and are reported to watches.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,14 +14,15 @@ use crate::engine::values::effects::Effects;
 use crate::{Cause, ChangeFilter, ChangeKind};
 
 impl Share {
-    /// Takes note of the time, and of what happened on the host before: whatever answers names begins with this.
+    /// Records the time, and takes in the earlier events of the host. Every request that looks up names
+    /// begins with this.
     pub(crate) fn begin(&self, cause: Cause) {
         self.directories().set_time(cause.now);
         self.take_host_changes(cause);
     }
 
-    /// Makes sure that what happened on the host before `now` was taken in; to be called before names are answered, so
-    /// that no answer comes from a cache that the host has overtaken. A batch of requests has one `now`, and the host is
+    /// Makes sure that the events of the host before `now` were taken in. Call it before names are looked up,
+    /// so that no answer comes from an outdated cache. A batch of requests has one `now`, and the host is
     /// asked once for it.
     pub fn take_host_changes(&self, cause: impl Into<Cause>) {
         let cause = cause.into();
@@ -30,8 +31,8 @@ impl Share {
         }
     }
 
-    /// Two steps: first all that happened is believed, by one thread at a time, so that nobody goes on before what was
-    /// taken from the volume counts; then whoever is concerned is told.
+    /// Works in two steps. First all events are applied to the caches, by one thread at a time, so that no
+    /// request goes on before they count. Then watches and holders are notified.
     pub(crate) fn take_in(&self, cause: Cause) {
         self.directories().set_time(cause.now);
         self.cache().set_time(cause.now);
@@ -53,7 +54,7 @@ impl Share {
         }
     }
 
-    /// Forgets what an event makes untrue; says whose data, attributes or name were changed.
+    /// Applies an event to the caches. Returns the node whose data, attributes or name were changed.
     fn believe(&self, event: &HostEvent) -> Option<NodeId> {
         let node = self.believe_names(event);
         // Only now: a name that was looked up before the move is known to be old by now.
@@ -89,7 +90,7 @@ impl Share {
                 }
             }
             HostEvent::Changed { directory: id, name: None, .. } => {
-                // Whether the host lets this process reach its names may be among what changed.
+                // The change may decide whether the host lets this process reach its names.
                 self.directories().get(*id)?.forget_names();
                 self.forget(*id);
                 Some(*id)
@@ -115,10 +116,10 @@ impl Share {
         }
     }
 
-    /// A name was made, or moved here.
+    /// A name was created, or moved here.
     fn believe_came(&self, directory: &Directory, name: &Name) -> Option<NodeId> {
         directory.added(name);
-        // What was told of it under its old name leads nowhere now; what is known by a further name has changed.
+        // Its entries under the old name are invalid now. If it is known by a further name, it has changed.
         let stat = directory.node.stat_name(name).ok()?;
         self.forget(stat.id);
         if stat.kind != Kind::Directory
@@ -133,7 +134,7 @@ impl Share {
     fn believe_went(&self, directory: &Directory, name: &Name, is_directory: bool) {
         let child = directory.child(name, true).filter(|_| is_directory);
         directory.seen_gone(name);
-        // Moved ones are kept: they are found by where they went.
+        // Moved directories are kept: they are found by their new location.
         if let Some((_, gone)) = child
             && gone.node.stat().is_ok_and(|stat| stat.links == 0)
         {
@@ -141,7 +142,8 @@ impl Share {
         }
     }
 
-    /// Events were lost, or directories lead elsewhere: rights are taken back that what happened may leave to nobody, and watches are told.
+    /// Events were lost, or directories lead elsewhere. Breaks the rights that an unknown change may
+    /// invalidate, and notifies the watches.
     fn pass_on_loss(&self, cause: Cause) {
         for file in self.open_files().all() {
             let need = if file.is_directory { Need::Entries } else { Need::Change };
@@ -150,7 +152,7 @@ impl Share {
         self.wake_all(self.watching().overflow());
     }
 
-    /// Tells whoever is concerned of an event that was believed.
+    /// Notifies watches and holders of an event that was applied.
     fn pass_on(&self, event: HostEvent, node: Option<NodeId>, cause: Cause) {
         match event {
             HostEvent::Changed { directory, name: Some(name), is_directory, change } => {
@@ -158,7 +160,7 @@ impl Share {
                     self.pass_on_change(&directory, &name, change, is_directory, node, cause);
                 }
             }
-            // What is above a directory shows nothing of its own attributes.
+            // The directory above shows no attributes of a directory itself.
             HostEvent::Changed { name: None, .. } => {}
             HostEvent::Renamed { from, to, is_directory } => {
                 self.pass_on_rename(from, to, is_directory, node, cause);
@@ -182,7 +184,7 @@ impl Share {
         let need = match change {
             HostChange::Modified => Need::Change,
             HostChange::RenamedTo => Need::Rename,
-            // As a new descriptor does.
+            // As for a new descriptor.
             _ => Need::CloseKept,
         };
         if let Some(file) = node.and_then(|node| self.open_files().get(node)) {
@@ -215,7 +217,7 @@ impl Share {
         cause: Cause,
     ) {
         let known = (self.directories().get(from), self.directories().get(to));
-        // Nobody asks for one that is not known any more.
+        // No request asks for one that is not known any more.
         let (from, to) = match known {
             (Some(from), Some(to)) => (from, to),
             (None, Some(to)) => {
@@ -235,7 +237,7 @@ impl Share {
         self.tell_renamed(from.entry(&name), to.entry(&to_name), is_directory, &Asker::NOBODY, cause);
     }
 
-    /// Forgets what is remembered of what is open or kept under this id.
+    /// Drops the cached properties of the file or directory with this id.
     fn forget(&self, id: NodeId) {
         if let Some(directory) = self.directories().get(id) {
             directory.own_changed();
@@ -246,9 +248,10 @@ impl Share {
         self.open_files().note_changed();
     }
 
-    /// Takes the rights to keep files open back whose names a program of the host has taken away: as long as a client has
-    /// such a right it believes the name, and asks nobody. A moved file that stays in sight is found by where it went. A client
-    /// of NFS believes all names of a file of which it has a delegation, also those that it has never opened it by.
+    /// Breaks the rights to keep files open whose names a program of the host has removed. A client with such
+    /// a right caches the name and sends no request for it. A moved file that stays visible is found by its
+    /// new location. An NFS client caches all names of a file for which it has a delegation, even those by
+    /// which it never opened the file.
     fn take_back_from_names(&self, heard: &[(HostEvent, Option<NodeId>)], cause: Cause) {
         let gone: HashSet<(NodeId, &Name)> = heard.iter().flat_map(|(event, _)| names_taken(event)).collect();
         if gone.is_empty() {
@@ -269,12 +272,12 @@ impl Share {
         }
     }
 
-    /// Takes rights on a file back that what happened leaves to nobody.
+    /// Breaks the rights on a file that an event invalidates.
     pub(crate) fn take_back(&self, file: &Arc<File>, need: Need, cause: Cause) {
         let mut effects = Effects::default();
         let mut state = file.state.lock();
         for stream in state.streams.iter_mut().filter(|stream| !stream.stream.is_named) {
-            // A right to write back can be taken from its holder only after the fact.
+            // A right to hold writes back can only be broken after the fact.
             self.require(file, stream, &Asker::NOBODY, need, cause, &mut effects);
         }
         drop(state);
@@ -282,7 +285,7 @@ impl Share {
     }
 }
 
-/// The names that do not lead any more to where they led.
+/// The names that no longer lead to their old targets.
 fn names_taken(event: &HostEvent) -> impl Iterator<Item = (NodeId, &Name)> {
     use HostChange::{Removed, RenamedFrom, RenamedTo};
     let taken = match event {
@@ -297,7 +300,7 @@ fn names_taken(event: &HostEvent) -> impl Iterator<Item = (NodeId, &Name)> {
     taken.into_iter().flatten()
 }
 
-/// Forgets what is remembered of a file. An open that is being decided asks for it again.
+/// Drops the cached properties of a file. An open that is being decided reads them again.
 fn forget_file(file: &Arc<File>) {
     file.own_changes.fetch_add(1, Ordering::SeqCst);
     let mut state = file.state.lock();

@@ -1,5 +1,5 @@
-//! Clients whose time is over. They keep what they have as long as it is in nobody's way; whoever keeps their time is
-//! asked to end them when it may be.
+//! Clients whose time is over. They keep their state until it conflicts with a request. Then the callback
+//! that keeps their time is asked to end them.
 
 use std::sync::{Arc, Weak};
 
@@ -10,17 +10,18 @@ use crate::engine::Share;
 use crate::{Caller, Cause, ClientKey, Lapsing, Refusal, Step};
 
 impl Share {
-    /// Asks this one from now on to end clients whose time is over.
+    /// Registers a callback that is asked from now on to end clients whose time is over.
     pub fn ask_for_lapsed(&self, keeper: Weak<dyn Lapsing>) {
         self.lasting().keepers().enter(keeper);
     }
 
-    /// Has those of these clients ended whose time is over. True when one of them had something. Called with no lock held.
+    /// Ends those of these clients whose time is over. Returns true if one of them had any state. The caller
+    /// holds no lock.
     pub fn end_lapsed(&self, clients: &[ClientKey], now: Now) -> bool {
         if clients.is_empty() {
             return false;
         }
-        // Each is asked, not only the first that had one.
+        // Each callback is called, not only the first that ended a client.
         let mut any = false;
         for keeper in self.time_keepers() {
             any |= keeper.end_lapsed(clients, now);
@@ -28,12 +29,13 @@ impl Share {
         any
     }
 
-    /// Those who keep the time of clients.
+    /// The callbacks that keep the time of clients.
     pub(crate) fn time_keepers(&self) -> Vec<Arc<dyn Lapsing>> {
         self.lasting().keepers().all()
     }
 
-    /// The same for whoever has any of these files open; what else they have is locked, held and marked through that.
+    /// Does the same for the clients that have any of these files open. Their other state (byte ranges,
+    /// rights, marks) belongs to those opens.
     pub(crate) fn end_lapsed_at(&self, files: &[NodeId], client: Option<ClientKey>, cause: Cause) -> bool {
         let was_unclaimed = self.end_unclaimed_at(files, client, cause);
         if self.lasting().keepers().is_empty() {
@@ -48,7 +50,8 @@ impl Share {
         self.end_lapsed(&clients, cause.now) | was_unclaimed
     }
 
-    /// Asks something that may meet what a client has of a file whose time is over; then once more.
+    /// Runs `ask`, which may conflict with state of a client on a file whose time is over. If it does, ends
+    /// that client and runs it once more.
     pub(crate) fn past_lapsed_at<T>(
         &self,
         file: NodeId,
@@ -58,7 +61,7 @@ impl Share {
         self.past_lapsed(caller, || vec![file], is_held, ask)
     }
 
-    /// The same for some files, which are known when it has been asked.
+    /// Does the same for several files, which are known after `ask` has run.
     pub(crate) fn past_lapsed<T>(
         &self,
         caller: &Caller<'_>,
@@ -70,7 +73,7 @@ impl Share {
         let step = ask();
         let again = match &step {
             Step::Done(_) => false,
-            // Others may be in the way, too; who waits is woken when it is worth while.
+            // Other clients may conflict too. A waiting request is woken when it is worthwhile.
             Step::Wait(ticket) => end() && self.waits().is_over(*ticket),
             Step::Refused(why) => is_in_the_way(why) && end(),
         };
@@ -78,7 +81,7 @@ impl Share {
     }
 }
 
-/// Whether somebody's open, denial, mark or byte range is in the way.
+/// Whether an open, denial, mark or byte range of another client conflicts.
 pub(crate) fn is_held(why: &Refusal) -> bool {
     use Refusal::{DeletePending, OwnerAway, RangeConflict, RangeNotGranted, SharingConflict};
     matches!(why, SharingConflict | DeletePending | OwnerAway | RangeConflict | RangeNotGranted)

@@ -1,8 +1,9 @@
-//! What is given up when the host has no descriptor or memory left, or a table is full.
+//! The state that is given up when the host has no descriptor or memory left, or a table is full.
 //!
-//! First go files that are kept for speed alone, those of other shares too. Then what is kept for clients that are gone:
-//! of those whose time is over, and opens that give way to others anyway. What was promised to outlast its client's absence
-//! stays. Whoever finds something short where nothing may be closed says so, and who looks after a share gives it up.
+//! Files that are kept open only for speed are closed first, those of other shares too. Then the state of
+//! clients that are gone follows: clients whose time is over, and opens that yield to others anyway. State
+//! that was promised to outlast its client's absence stays. Code that finds a shortage where nothing may be
+//! closed reports it, and the share's upkeep then gives the state up.
 
 use std::sync::Arc;
 
@@ -33,7 +34,8 @@ impl Sharing for Share {
 }
 
 impl Share {
-    /// As [`Share::with_room`], for who holds no lock: what is kept for clients that are gone is given up for it too.
+    /// As [`Share::with_room`], for a caller that holds no lock. State of clients that are gone is given up
+    /// too.
     ///
     /// # Errors
     /// As `act`.
@@ -48,8 +50,8 @@ impl Share {
         }
     }
 
-    /// Ends what is kept for clients that are gone, in all shares that have their descriptors together, since something is
-    /// short. False when there was nothing. Called with no lock held.
+    /// Ends the state of clients that are gone, in all shares that have their descriptors together, because
+    /// something is short. Returns false if there was none. The caller holds no lock.
     // RFC 8881 8.4.2.3
     pub fn relieve(&self, now: Now) -> bool {
         self.descriptors().set_short(false);
@@ -73,14 +75,14 @@ impl Share {
         any
     }
 
-    /// Lets a client have so many bytes more of the memory for clients.
+    /// Lets a client have `bytes` more of the memory for clients.
     ///
     /// # Errors
     /// [`Refusal::Exhausted`]
     pub(crate) fn check_memory(&self, caller: &Caller<'_>, bytes: usize) -> Result<(), Refusal> {
         let payer = self.client_memory().payer(caller.client, caller.identity);
         let has_room = || self.client_memory().has_room(payer, bytes);
-        // A client that has had its own part is no reason to end what is kept for others.
+        // A client that has used its own part is no reason to end the state of others.
         let may_relieve = || self.client_memory().is_short(caller.now.mono_ns);
         if has_room() || (may_relieve() && self.relieve(caller.now) && has_room()) {
             return Ok(());
@@ -88,7 +90,7 @@ impl Share {
         Err(self.refuse_for_memory(caller, payer))
     }
 
-    /// Does so when somebody found something short who could not.
+    /// Gives state up if a shortage was reported by code that could not do so itself.
     pub(crate) fn relieve_if_short(&self, now: Now) {
         if self.descriptors().is_short() {
             self.relieve(now);

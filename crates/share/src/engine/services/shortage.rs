@@ -1,15 +1,15 @@
-//! What needs a descriptor of the host, or memory, when there may be none left.
+//! Actions that need a descriptor of the host, or memory, when there may be none left.
 //!
-//! First go files that are kept for speed alone, those of other shares too. A caller that holds no lock has more given
-//! up (`relief`).
+//! Files that are kept open only for speed are closed first, those of other shares too. For a caller that
+//! holds no lock, more is given up (`relief`).
 
 use crate::engine::Share;
 use crate::memory::Payer;
 use crate::{Caller, Refusal};
 
 impl Share {
-    /// Does what takes a descriptor of the host. When there is none, those that are kept, by other shares too, are wanted for
-    /// something better: they are given back, and it is tried again.
+    /// Runs an action that takes a descriptor of the host. If there is none, cached descriptors are closed,
+    /// by other shares too, and the action runs again.
     ///
     /// # Errors
     /// As `act`.
@@ -25,7 +25,7 @@ impl Share {
         done
     }
 
-    /// Counts that a client had more than there is left.
+    /// Counts that a client wanted more memory than is left.
     pub(crate) fn refuse_for_memory(&self, caller: &Caller<'_>, payer: Payer) -> Refusal {
         self.client_memory().refuse(payer, &caller.identity.name, caller.now.mono_ns);
         Refusal::Exhausted

@@ -1,22 +1,23 @@
-//! Counts that are taken before something is looked up or read, to tell afterwards whether it still is so.
+//! Counters that are taken before a lookup or a read, to tell afterwards whether its result is still current.
 //!
-//! Start at [`Share::since_now`], for what is looked up by name, and [`Share::changes_of`], for a file that is in the table.
+//! Start with [`Share::since_now`] for a lookup by name, and with [`Share::changes_of`] for a file that is in
+//! the table.
 
 use std::sync::atomic::Ordering;
 
 use crate::engine::Share;
 use crate::engine::parts::file::File;
 
-/// The counts before a name was looked up. The default: not known.
+/// The counters before a name was looked up. The default: not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Since {
     /// [`Cache::names_gone`](crate::engine::parts::names::cache::Cache::names_gone); zero: not known.
     pub names_gone: u64,
-    /// Stores with any file, files that were changed and closed by all, and changes by the host.
+    /// Counts sidecar writes to any file, files that were changed and closed by all, and changes by the host.
     changes: u64,
 }
 
-/// How often a file was changed, as those count it who change it or hear of it.
+/// The counters of a file's changes, from all sources that change it or hear of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Changes {
     data: u64,
@@ -25,13 +26,13 @@ pub(crate) struct Changes {
 }
 
 impl Share {
-    /// To be taken before a name is looked up.
+    /// The counters to take before a name is looked up.
     pub(crate) fn since_now(&self) -> Since {
         Since { names_gone: self.cache().names_gone(), changes: self.all_changes() }
     }
 
-    /// To be taken before a file is asked that is entered in the table, and stays there: it counts from its first open to its last
-    /// close.
+    /// The counters to take before reading a file that is entered in the table and stays there: it counts
+    /// from its first open to its last close.
     pub(crate) fn changes_of(&self, file: &File) -> Changes {
         Changes {
             data: file.changes.load(Ordering::SeqCst),
@@ -40,8 +41,8 @@ impl Share {
         }
     }
 
-    /// Whether what was seen of a file when it was looked up still counts, now that it is entered: nobody who has it open has changed
-    /// it, and nobody has closed it after a change.
+    /// Whether values that were read of a file at its lookup are still current, now that it is entered. No
+    /// open has changed it since, and none was closed after a change.
     pub(crate) fn is_unchanged(&self, file: &File, since: Since) -> bool {
         !file.is_changed() && self.all_changes() == since.changes
     }

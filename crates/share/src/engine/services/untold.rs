@@ -1,5 +1,5 @@
-//! Caching rights on what the host tells nothing of: who holds one believes what it has read for as long as it holds it, and no event
-//! says when that is over. So such a right ends by itself.
+//! Caching rights on files whose changes the host does not report. A holder trusts what it has read for as
+//! long as it has the right, and no event says when that is over. So such a right ends by itself.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,12 +10,12 @@ use crate::caching::grants::Need;
 use crate::engine::Share;
 use crate::engine::parts::file::File;
 
-/// For how many seconds a right lasts there: as long as a Linux client believes what it knows without one (nfs(5), acregmax and
-/// acdirmax).
+/// For how many seconds such a right lasts: as long as a Linux client trusts its cache without one (nfs(5),
+/// acregmax and acdirmax).
 pub(crate) const UNTOLD_S: u64 = 60;
 
 impl Share {
-    /// Takes rights back that were given long ago on files that others change in silence; once a second.
+    /// Breaks rights that were granted long ago on files that others may change unreported; once a second.
     pub(crate) fn end_untold(&self, now: Now) {
         let now_s = self.cache().now_s();
         if !self.rights().begin_second(now_s) || !self.directories().has_untold() {
@@ -33,13 +33,13 @@ impl Share {
         }
     }
 
-    /// Whether the host tells of what others change in a file, or in the entries of a directory.
+    /// Whether the host reports changes by others in a file, or in the entries of a directory.
     fn hears_of(&self, file: &Arc<File>) -> bool {
         if file.is_directory {
             return self.directories().get(file.id).is_some_and(|directory| directory.is_told());
         }
         let above: Vec<_> = file.state.lock().links.iter().map(|of| of.link.place().0).collect();
-        // A file that was found by its address has no directory that is known.
+        // A file that was found by its address has no known directory.
         !above.is_empty() && above.iter().all(|directory| directory.is_told())
     }
 }

@@ -1,4 +1,4 @@
-//! What is asked of an open file, or noted of it, in one look.
+//! Queries and updates of an open file that need its lock only once.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use crate::engine::parts::names::cache::Made;
 use crate::engine::values::record::Record;
 use crate::{ClientKey, Open};
 
-/// Its opens.
+/// Queries of its opens.
 impl File {
     /// Whether it is open, or about to be.
     pub fn has_members(&self) -> bool {
         !self.state.lock().members.is_empty()
     }
 
-    /// Whether this is said of any of its opens.
+    /// Whether the predicate holds for any of its opens.
     pub fn any_member(&self, is_meant: impl FnMut(&Member) -> bool) -> bool {
         self.state.lock().members.iter().any(is_meant)
     }
@@ -32,12 +32,12 @@ impl File {
         clients.extend(self.state.lock().members.iter().filter_map(|member| member.asker.client));
     }
 
-    /// Whether the name of an open goes or is gone.
+    /// Whether the name of an open is removed or marked for deletion.
     pub fn is_deleted(&self, link: Option<&Arc<Link>>) -> bool {
         self.state.lock().is_deleted(link)
     }
 
-    /// Whether somebody holds a caching right on it or one of its streams.
+    /// Whether there is a caching right on it or one of its streams.
     pub fn has_grants(&self) -> bool {
         self.state.lock().streams.iter().any(|stream| !stream.grants.is_empty())
     }
@@ -47,59 +47,59 @@ impl File {
         self.state.lock().stream(stream).grants.of(client, key, keyed)
     }
 
-    /// Names the client of each open that holds a descriptor.
+    /// Passes the client of each open that holds a descriptor.
     pub fn name_holders(&self, name: &mut dyn FnMut(ClientKey)) {
         let state = self.state.lock();
-        // An open that is about to be handed out holds one too.
+        // An open that is about to be returned holds one too.
         let holds = |open: Option<Arc<Open>>| open.is_none_or(|open| !open.data.is_closed());
         let holders = state.members.iter().filter(|member| holds(member.open.upgrade()));
         holders.filter_map(|member| member.asker.client).for_each(name);
     }
 }
 
-/// What is kept of it.
+/// Queries and updates of its cached properties.
 impl File {
-    /// The attribute record as stored; none when not read yet.
+    /// The stored attribute record; none if it was not read yet.
     pub fn record(&self) -> Option<Record> {
         self.state.lock().record
     }
 
-    /// Takes note of the record that was stored.
+    /// Records the stored attribute record.
     pub fn note_record(&self, record: Record) {
         self.state.lock().record = Some(record);
     }
 
-    /// The descriptor is another.
+    /// Forgets the descriptor after a change of it.
     pub fn forget_security(&self) {
         self.state.lock().security = None;
     }
 
-    /// Size of the extended attributes in list form, when it was counted.
+    /// Size of the extended attributes in list form, if it was counted.
     pub fn extended_size(&self) -> Option<u32> {
         self.state.lock().extended_size
     }
 
-    /// Takes note of that size.
+    /// Records the size of the extended attributes.
     pub fn note_extended_size(&self, size: u32) {
         self.state.lock().extended_size = Some(size);
     }
 
-    /// Takes note of what is remembered of its having been made.
+    /// Records the cache entry for its creation.
     pub fn note_made(&self, made: Option<Arc<Made>>) {
         self.state.lock().made = made;
     }
 
-    /// Takes note of how many names it has in all.
+    /// Records the number of all its names.
     pub fn note_names(&self, names: u32) {
         self.state.lock().names = names;
     }
 
-    /// The kept node, if it can do this much.
+    /// The stored node, if it has this access.
     pub fn node_for(&self, how: OpenHow) -> Option<Arc<dyn Node>> {
         self.state.lock().node_for(how)
     }
 
-    /// Keeps the node if it can do more than the one that is kept; gives back the better one.
+    /// Stores the node if it has more access than the stored one. Returns the better one.
     pub fn share_node(&self, node: Arc<dyn Node>) -> Arc<dyn Node> {
         self.state.lock().share_node(node)
     }

@@ -8,10 +8,11 @@ use volume::security::Sid;
 use crate::ranked::{Mutex, Rank};
 use crate::{ClientKey, Detached, Open};
 
-/// How long after its client is back, and has taken up the last that it did, an open that outlives the process is unclaimed.
+/// The time after which a persistent open counts as unclaimed. It starts when its client is back, and again
+/// with each open that the client reclaims.
 pub(crate) const UNCLAIMED_NS: u64 = 10_000_000_000;
 
-/// Who may take up an open that outlives the process.
+/// The client and user that may reclaim a persistent open.
 pub(crate) type Owner = (ClientKey, Sid);
 
 /// The opens of a share that are detached.
@@ -26,24 +27,24 @@ impl Default for Detachment {
 #[derive(Default)]
 struct Kept {
     opens: HashMap<u64, One>,
-    /// When each is over, and which it is.
+    /// The end of each, with its id.
     ends: BTreeSet<(u64, u64)>,
-    /// What owners have here of opens that outlive the process.
+    /// The persistent opens of each owner.
     owners: HashMap<Owner, Absence>,
 }
 
 struct One {
     open: Arc<Open>,
     how: Detached,
-    /// None for one that does not outlive the process, or is claimed anew.
+    /// None for an open that does not outlive the process, or that is claimed anew.
     owner: Option<Owner>,
 }
 
-/// What is kept for an owner.
+/// The state of an owner that is away or just back.
 #[derive(Default)]
 struct Absence {
     opens: usize,
-    /// When the client was back, or took up the last that it did.
+    /// When the client came back, or reclaimed its last open until now.
     sign_ns: Option<u64>,
 }
 
@@ -62,7 +63,7 @@ impl Kept {
         Some((open, how))
     }
 
-    /// When the next ones are unclaimed.
+    /// The next time at which opens become unclaimed.
     fn next_unclaimed(&self, after_ns: u64) -> Option<u64> {
         let signs = self.owners.values().filter_map(|absence| absence.sign_ns);
         signs.min().map(|at| at.saturating_add(after_ns))
@@ -70,7 +71,7 @@ impl Kept {
 }
 
 impl Detachment {
-    /// Enters an open; false when there are `most` already.
+    /// Enters an open. Returns false if there are `most` already.
     pub fn enter(&self, open: &Arc<Open>, how: Detached, most: usize) -> bool {
         let mut kept = self.0.lock();
         if kept.opens.len() >= most {
@@ -88,19 +89,19 @@ impl Detachment {
         true
     }
 
-    /// Takes an open out; only one caller gets it.
+    /// Takes an open out. Only one caller gets it.
     pub fn take(&self, id: u64) -> Option<(Arc<Open>, Detached)> {
         self.0.lock().take(id)
     }
 
-    /// An owner shows that it is there.
+    /// Records a sign that an owner is there.
     pub fn sign(&self, owner: Owner, now_ns: u64) {
         if let Some(absence) = self.0.lock().owners.get_mut(&owner) {
             absence.sign_ns = Some(now_ns);
         }
     }
 
-    /// What an owner who is back has not taken up yet, and when there was the last sign.
+    /// The opens that a returned owner has not reclaimed yet, and the time of its last sign.
     pub fn not_taken_up(&self, owner: Owner) -> Option<(u64, Vec<Arc<Open>>)> {
         let kept = self.0.lock();
         let sign_ns = kept.owners.get(&owner)?.sign_ns?;
@@ -108,7 +109,8 @@ impl Detachment {
         Some((sign_ns, theirs.map(|one| Arc::clone(&one.open)).collect()))
     }
 
-    /// Takes out the opens that `is_meant` means and whose owner has been back without a sign for so long.
+    /// Takes out the opens that `is_meant` selects and whose owner has been back without a sign for this
+    /// time.
     pub fn take_unclaimed(
         &self,
         now_ns: u64,
@@ -135,20 +137,20 @@ impl Detachment {
         kept.take(id)
     }
 
-    /// When the next one is over.
+    /// When the next open ends.
     pub fn next_end(&self) -> Option<u64> {
         let kept = self.0.lock();
         let end = kept.ends.first().map(|(at, _)| *at);
         end.into_iter().chain(kept.next_unclaimed(UNCLAIMED_NS)).min()
     }
 
-    /// Those that end with the process.
+    /// The opens that end with the process.
     pub fn ending(&self) -> Vec<u64> {
         let kept = self.0.lock();
         kept.opens.iter().filter(|(_, one)| !one.open.is_lasting()).map(|(id, _)| *id).collect()
     }
 
-    /// Those that give way to others.
+    /// The opens that yield to other requests.
     pub fn yielding(&self) -> Vec<u64> {
         let kept = self.0.lock();
         kept.opens.iter().filter(|(_, one)| one.how.yields).map(|(id, _)| *id).collect()
@@ -159,7 +161,7 @@ impl Detachment {
     }
 }
 
-/// Who may take it up, if it outlives the process for somebody who does so by what it is.
+/// The owner of a persistent open that is kept for its owner's identity.
 pub(crate) fn owner(open: &Open) -> Option<Owner> {
     let client = open.asker().client.filter(|_| open.is_kept_for_owner())?;
     Some((client, open.identity().sid))

@@ -1,11 +1,11 @@
-//! Those who keep the time of clients.
+//! The registered callbacks that keep the time of clients.
 
 use std::sync::{Arc, Weak};
 
 use crate::Lapsing;
 use crate::ranked::{Mutex, Rank};
 
-/// Those who keep the time of clients.
+/// The registered callbacks that keep the time of clients.
 pub(crate) struct Keepers(Mutex<Vec<Weak<dyn Lapsing>>>);
 
 impl Default for Keepers {
@@ -15,19 +15,19 @@ impl Default for Keepers {
 }
 
 impl Keepers {
-    /// Enters one, in the place of any that are gone.
+    /// Registers a callback. Entries whose callback is gone are removed.
     pub fn enter(&self, keeper: Weak<dyn Lapsing>) {
         let mut keepers = self.0.lock();
         keepers.retain(|known| known.strong_count() > 0 && !known.ptr_eq(&keeper));
         keepers.push(keeper);
     }
 
-    /// All of them.
+    /// All callbacks.
     pub fn all(&self) -> Vec<Arc<dyn Lapsing>> {
         self.0.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Whether nobody was ever entered.
+    /// Whether no callback was ever registered.
     pub fn is_empty(&self) -> bool {
         self.0.lock().is_empty()
     }

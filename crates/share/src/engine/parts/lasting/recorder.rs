@@ -1,7 +1,7 @@
-//! Writing down what is noted of opens.
+//! The recorder of opens, which writes their records to a journal.
 //!
-//! What cannot be written is not lost: the table in memory is right, and the next attempt writes the whole
-//! of it in the place of all that the journal has.
+//! A failed write loses nothing: the table in memory is right, and the next attempt writes the whole table in
+//! the place of all records of the journal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -14,28 +14,28 @@ use crate::lasting::ledger::Ledger;
 use crate::lasting::record::{Ahead, Record, Right, VERSION};
 use crate::ranked::{Mutex, Rank};
 
-/// A journal is not written anew before it has so many bytes.
+/// A journal is not compacted before it has this many bytes.
 const SMALLEST_COMPACTED: u64 = 256 * 1024;
-/// Before it has so many, only who waits for the disk in any case writes it anew.
+/// Below this size, only a thread that waits for the disk in any case compacts it.
 const LARGE: u64 = 16 * 1024 * 1024;
-/// Nor before it is so many times as large as what is live.
+/// A journal is not compacted before it is this many times as large as its live records.
 const WASTE: u64 = 4;
 
-/// Where a share's opens are recorded.
+/// The recorder of a share's opens.
 pub(crate) struct Recorder {
     journal: Arc<dyn Journal>,
     noted: Mutex<Noted>,
-    /// Says without the lock what is still to be written.
+    /// The most urgent deadline of the unwritten records, readable without the lock.
     unwritten: AtomicU8,
-    /// Held while something is written, so that records stand in the order in which they were noted.
+    /// Held while records are written, so that they are in the order in which they were noted.
     writer: Mutex<Writer>,
 }
 
-/// Nothing is to be written, or nothing that anybody waits for.
+/// Nothing is to be written, or nothing that a client waits for.
 const NOTHING: u8 = 0;
-/// What is to be written before the client that asked for it is told of it, or others go on because of it.
+/// Records to be written before the reply to the client, or before others go on because of them.
 pub(crate) const BEFORE_TOLD: u8 = 1;
-/// What is to be written at once.
+/// Records to be written at once.
 pub(crate) const AT_ONCE: u8 = 2;
 
 struct Noted {
@@ -45,19 +45,20 @@ struct Noted {
 }
 
 struct Writer {
-    /// The journal lacks something that was noted.
+    /// The journal lacks a record that was noted.
     lacks: bool,
-    /// Bytes of the records when it was last written anew.
+    /// Bytes of the records when it was last compacted.
     live: u64,
-    /// Up to where everything is written.
+    /// The position up to which all is written.
     at: Place,
 }
 
 impl Recorder {
-    /// Goes on with what `journal` has, from which `ledger` was read; `changes` came after that.
+    /// Continues a `journal` from which `ledger` was read. `changes` came after that.
     ///
-    /// A server starts with all its shares at once, and there may be hundreds. So the disk is waited for only where the journal is to be
-    /// written anew: when it is of an earlier version, or mostly of the past. One that has nothing yet is written with the first change.
+    /// A server starts with all its shares at once, and there may be hundreds. So this waits for the disk
+    /// only if the journal has to be rewritten: if it is of an earlier version, or mostly outdated. An empty
+    /// journal is written with the first change.
     pub fn new(
         journal: Arc<dyn Journal>,
         ledger: Ledger,
@@ -92,32 +93,32 @@ impl Recorder {
         self.note_until(AT_ONCE, noted, record);
     }
 
-    /// The same for what has until then to be written.
+    /// Notes a change that has to be written by `then`.
     fn note_until(&self, then: u8, noted: &mut Noted, record: Record) {
         self.note_for_later(noted, record);
         self.unwritten.fetch_max(then, Ordering::AcqRel);
     }
 
-    /// The same for what need not be written before anybody goes on.
+    /// Notes a change that no one waits for.
     fn note_for_later(&self, noted: &mut Noted, record: Record) {
         noted.unwritten.push(record.encode());
         noted.ledger.apply(record);
     }
 
-    /// Writes what was noted; it survives the process then.
+    /// Writes the noted records. They survive the process then.
     pub fn write(&self) -> Result<Place, volume::Failure> {
         let mut writer = self.writer.lock();
         if writer.lacks {
             self.write_anew(&mut writer)?;
         }
         let unwritten = std::mem::take(&mut self.noted.lock().unwritten);
-        // Together, so that what belongs together is there or not.
+        // Together, so that records that belong together are all there or none.
         let appended = joined(unwritten).iter().try_for_each(|records| {
             writer.at = self.journal.append(records)?;
             Ok(())
         });
         writer.lacks |= appended.is_err();
-        // Only now, so that whoever noted one of these does not go on before it is written.
+        // Only now, so that a thread that noted one of these does not go on before it is written.
         let noted = self.noted.lock();
         if noted.unwritten.is_empty() {
             self.unwritten.store(NOTHING, Ordering::Release);
@@ -126,20 +127,20 @@ impl Recorder {
         appended.map(|()| writer.at)
     }
 
-    /// Puts what is live in the place of everything.
+    /// Replaces the whole journal by the live records.
     fn write_anew(&self, writer: &mut Writer) -> Result<(), volume::Failure> {
         let mut noted = self.noted.lock();
         let records = noted.ledger.snapshot();
         noted.unwritten.clear();
         drop(noted);
-        // Until it is done, what was noted is nowhere else.
+        // Until it is done, the noted records are nowhere else.
         writer.lacks = true;
         self.journal.replace(&mut records.into_iter())?;
         (writer.lacks, writer.live) = (false, self.journal.size());
         Ok(())
     }
 
-    /// Writes the journal anew when most of it is of the past. May block.
+    /// Compacts the journal if most of it is outdated. May block.
     pub fn compact(&self) -> Result<(), volume::Failure> {
         let mut writer = self.writer.lock();
         if self.journal.size() <= SMALLEST_COMPACTED.max(writer.live.saturating_mul(WASTE)) {
@@ -148,13 +149,13 @@ impl Recorder {
         self.write_anew(&mut writer)
     }
 
-    /// Notes together what has until then to be written.
+    /// Notes several records together that have to be written by `then`.
     pub fn note_all(&self, then: u8, records: impl Iterator<Item = Record>) {
         let mut noted = self.noted.lock();
         records.for_each(|record| self.note_until(then, &mut noted, record));
     }
 
-    /// Notes something that need not be on record at once where it is given back by a client that will say itself what it had.
+    /// Notes a release. It need not be recorded at once if its client will claim its state itself.
     pub fn note_given_back(&self, is_claimed: bool, record: Record) {
         let mut noted = self.noted.lock();
         self.note_given_back_in(is_claimed, &mut noted, record);
@@ -164,7 +165,7 @@ impl Recorder {
         if is_claimed { self.note_for_later(noted, record) } else { self.note_in(noted, record) }
     }
 
-    /// Notes that versions run ahead of the host's clock, in a run that began then (wall ns).
+    /// Notes that versions run ahead of the host's clock since `began` (wall ns).
     pub fn note_ahead(&self, began: u64) {
         let mut noted = self.noted.lock();
         let since = noted.ledger.ahead.map_or(u64::MAX, |ahead| ahead.since).min(began);
@@ -181,7 +182,7 @@ impl Recorder {
         }
     }
 
-    /// Notes in one step that byte ranges were taken or released, and what is beside the open from now on.
+    /// Notes in one step that byte ranges were locked or released, and the note of the open from now on.
     pub fn note_ranges(&self, is_claimed: bool, changes: Vec<Record>, note: Option<Record>) {
         let mut noted = self.noted.lock();
         for change in changes {
@@ -193,36 +194,37 @@ impl Recorder {
         }
     }
 
-    /// For how long an open is kept that is recorded, and what is beside it.
+    /// The time for which a recorded open is kept, and its note.
     pub fn kept_with(&self, id: u64) -> Option<(u64, Vec<u8>)> {
         let noted = self.noted.lock();
         noted.ledger.live.get(&id).map(|entry| (entry.made.keep_ns, entry.made.note.clone()))
     }
 
-    /// Whether something is to be written by then.
+    /// Whether records have to be written by then.
     pub fn must_write(&self, then: u8) -> bool {
         self.unwritten.load(Ordering::Acquire) >= then
     }
 
-    /// Whether anything was noted that is not written.
+    /// Whether a noted record is not written yet.
     pub fn lags(&self) -> bool {
         !self.noted.lock().unwritten.is_empty()
     }
 
-    /// Returns when all that was noted before is on stable storage. May block.
+    /// Returns when all records noted before are on stable storage. May block.
     pub fn commit(&self) -> Result<(), volume::Failure> {
         let place = self.write()?;
         self.journal.commit(place)
     }
 
-    /// Whether it is worth looking whether most of the journal is of the past.
+    /// Whether the journal is large enough to check how much of it is outdated.
     pub fn is_large(&self) -> bool {
         self.journal.size() > LARGE
     }
 }
 
-/// A right as it comes back after a restart. Others wait until a right to write is given back, and any that is given back
-/// as a whole; what else is broken they may have gone past already, and the notice may be lost with the process.
+/// A right as it is restored after a restart. Other requests wait for the release of a right to write, and of
+/// any right that is released as a whole. For other breaks they may have gone on already, and the notice may
+/// be lost with the process.
 pub(crate) fn right_of(grant: Grant) -> Right {
     let Grant { state: held, epoch, parent, breaking, whole } = grant;
     let is_waited_for = whole || held.contains(Caching::WRITE);
@@ -230,7 +232,7 @@ pub(crate) fn right_of(grant: Grant) -> Right {
     Right { state, epoch: epoch.unwrap_or(0), counts: epoch.is_some(), parent }
 }
 
-/// Records one behind the other, as many as go into one of the journal.
+/// Records joined into as few journal records as possible.
 fn joined(records: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let mut joined: Vec<Vec<u8>> = Vec::new();
     for record in records {

@@ -1,9 +1,9 @@
-//! Directories on the way to files: kept open, with what is known of their names.
+//! Directories on the paths to files: kept open, with the known part of their names.
 //!
 //! A kept directory saves opening every component of a path again. It is trusted as long as the volume
-//! tells of changes by others ([`Directory::is_told`]); where it does not, each step compares
-//! identities, and an index of names counts only while the directory's times have not moved and were
-//! at least [`SETTLED`] old when it was made, so that a change within the clock's grain cannot hide.
+//! reports changes by others ([`Directory::is_told`]). Otherwise each step compares identities. An index of
+//! names then counts only under two conditions: the directory's times have not moved since, and they were at
+//! least [`SETTLED`] old when it was made. So no change can hide within one tick of the clock.
 
 mod idle;
 mod placed;
@@ -27,24 +27,25 @@ use crate::ranked::{Mutex, MutexGuard, Rank};
 pub(crate) use placed::{DirectoryEntry, Evidence};
 use placed::{Moves, Standing};
 
-/// Most directories that are kept for their own sake; each holds a descriptor of the host.
+/// Most directories that are kept open for speed. Each holds a descriptor of the host.
 const MAX_KEPT: usize = 2048;
 
-/// Most names in all indexes and listings together, at about 100 bytes each; the index of one directory is kept whatever its size.
+/// Most names in all indexes and listings together, at about 100 bytes each. The index of one directory is
+/// kept whatever its size.
 const MAX_NAMES: usize = 1 << 20;
 
-/// Names asked for in vain from which on an index of a directory is made for exact names too, and how many names there may
-/// be for each of them.
+/// After this many failed lookups of exact names a directory gets an index for exact names too. The second
+/// number is how many names there may be for each failed lookup.
 const FIRST_SCAN: usize = 16;
 const NAMES_FOR_A_MISS: usize = 16;
 
-/// How long a change of names may hold up who looks whether a name is really gone.
+/// How long a change of names may delay a lookup that checks whether a name is really gone.
 const CHANGE_TAKES: Duration = Duration::from_millis(20);
 
-/// How often it is waited for that others have changed a name, before it is looked up past everything remembered.
+/// How often a lookup waits for other requests to change a name. After that it bypasses the cache.
 const MAX_CHANGES: usize = 8;
 
-/// Age in seconds from which a directory's times tell it from what it was before.
+/// The age in seconds from which a directory's times distinguish two states of it.
 const SETTLED: i64 = 2;
 
 /// A directory.
@@ -52,32 +53,33 @@ pub(crate) struct Directory {
     pub id: NodeId,
     pub node: Arc<dyn Node>,
     standing: Mutex<Standing>,
-    /// Held while names in it are made, removed or moved ([`Directory::change`]).
+    /// Held while names in it are created, removed or moved ([`Directory::change`]).
     changing: Mutex<()>,
-    /// How many names are being changed.
+    /// The number of names that are being changed.
     under_way: AtomicUsize,
     contents: Mutex<Contents>,
-    /// How often the volume was asked for an exact name that was not there, since the last index was dropped.
+    /// How often an exact name was asked for that did not exist, since the last index was dropped.
     misses: AtomicUsize,
-    /// Moves with each change of names: what was looked up before such a change is not remembered after it.
+    /// A counter of changes of names. A result that was looked up before a change is not cached after it.
     generation: AtomicU64,
-    /// By which what its names lead to is remembered; another one when none of that can be trusted.
+    /// The key under which its names are cached. It is replaced when none of the entries can be trusted.
     serial: AtomicU64,
     cache: Arc<Cache>,
     own: Mutex<Own>,
     /// Its entries, as they were listed.
     pub(crate) pages: Pages,
     address: Address,
-    /// The number that the directory above lists for it, once it was asked for. It stays as long as this is mounted.
+    /// The number that the parent directory lists for it, once it was asked for. It stays the same while this
+    /// is mounted.
     pub(crate) covered: OnceLock<u64>,
     used: AtomicU64,
-    /// When it was of use last, in monotonic seconds.
+    /// The time of its last use, in monotonic seconds.
     used_s: AtomicU64,
-    /// The volume that tells of changes by others in it.
+    /// The volume, if it reports changes by others in this directory.
     told_by: Option<Arc<dyn Volume>>,
 }
 
-/// Some names of a directory are being changed: one such change at a time, and who looks for one of them waits.
+/// A change of some names of a directory. There is one at a time, and lookups of these names wait.
 pub(crate) struct Changing<'a> {
     directory: &'a Directory,
     _lock: MutexGuard<'a, ()>,
@@ -90,15 +92,15 @@ impl Drop for Changing<'_> {
     }
 }
 
-/// What was seen of a directory itself.
+/// The cached properties of a directory itself.
 #[derive(Default)]
 struct Own {
-    /// How often something of it was changed, so that what was seen before may be untrue.
+    /// A counter of its changes. Properties that were read before a change may be outdated.
     changes: u64,
     security: Option<Arc<Security>>,
     /// Whether it is a reparse point.
     reparse: Option<bool>,
-    /// The generation of its names before its version was told last.
+    /// The generation of its names before its version was last given out.
     version_at: Option<u64>,
 }
 
@@ -107,7 +109,7 @@ struct Contents {
     /// Names that are being changed.
     in_change: Vec<Name>,
     children: HashMap<Name, Child>,
-    /// Whether some child is known under another name than its own.
+    /// Whether some child is known under another spelling than its own.
     has_variants: bool,
     index: Option<Index>,
 }
@@ -117,12 +119,12 @@ struct Child {
     directory: Weak<Directory>,
 }
 
-/// What is known of a name without asking the volume.
+/// The state of a name that is known without asking the volume.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Known {
-    /// Nothing.
+    /// It is not known.
     Nothing,
-    /// These are the real names, the best first; none: it does not exist.
+    /// The real names, the best first. If there are none, the name does not exist.
     Names(Vec<Name>),
 }
 
@@ -167,12 +169,12 @@ impl Directory {
         })
     }
 
-    /// Whether changes by others are told.
+    /// Whether the volume reports changes by others.
     pub fn is_told(&self) -> bool {
         self.told_by.is_some()
     }
 
-    /// The node's address, which stays the same as long as the node is.
+    /// The node's address, which stays the same as long as the node exists.
     ///
     /// # Errors
     /// As the volume says.
@@ -180,7 +182,7 @@ impl Directory {
         self.address.get(|| Ok(self.node.address()?))
     }
 
-    /// Begins to change these names, when no other change is under way.
+    /// Begins a change of these names, when no other change is in progress.
     pub fn change(&self, names: &[&Name]) -> Changing<'_> {
         let lock = self.changing.lock();
         self.contents.lock().in_change.extend(names.iter().map(|name| (*name).clone()));
@@ -188,8 +190,8 @@ impl Directory {
         Changing { directory: self, _lock: lock }
     }
 
-    /// Waits until nobody is changing a name, in any spelling; false when it is changed again and again. Nothing of this
-    /// directory may be locked by the caller.
+    /// Waits until no request is changing a name, in any spelling. Returns false if it is changed again and
+    /// again. The caller must hold no lock of this directory.
     pub fn settle(&self, name: &Name) -> bool {
         for _ in 0..MAX_CHANGES {
             if self.under_way.load(Ordering::Acquire) == 0 {
@@ -204,17 +206,18 @@ impl Directory {
         false
     }
 
-    /// To be taken before the volume is asked for a name, and given to [`Directory::remember`] with what it said.
+    /// The generation. Take it before the volume is asked for a name. Pass it to [`Directory::remember`] with
+    /// the answer.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// What is remembered of an exact name.
+    /// The cached target of an exact name.
     pub fn answer(&self, name: &Name) -> Option<Answer> {
         self.cache.answer(self.serial.load(Ordering::Acquire), name)
     }
 
-    /// Whether a name is remembered to lead to this node, and nobody is changing it.
+    /// Whether the cache says that a name leads to this node, and no request is changing the name.
     pub fn leads_to(&self, name: &Name, id: NodeId) -> bool {
         let is_it = |answer| matches!(answer, Some(Answer::There(kept)) if kept.node.id() == id);
         self.is_told() && self.cache.is_on() && self.settle(name) && is_it(self.answer(name))
@@ -225,7 +228,7 @@ impl Directory {
         self.node.stat_name(name).is_ok_and(|stat| stat.id == id)
     }
 
-    /// Remembers what a name leads to if that is worth its room, unless names have changed since `generation`.
+    /// Caches the target of a name if it is worth its room and no name has changed since `generation`.
     pub fn remember(&self, name: &Name, generation: u64, answer: Answer) {
         if self.is_told() {
             let serial = self.serial.load(Ordering::Acquire);
@@ -234,20 +237,19 @@ impl Directory {
         }
     }
 
-    /// Whether a node that a name is about to lead to will be remembered; to be asked once before
-    /// [`Directory::remember_let_in`].
+    /// Whether a node will be cached under a name. Call it once before [`Directory::remember_let_in`].
     pub fn lets_in(&self, name: &Name) -> bool {
         self.is_told() && self.cache.lets_node_in(self.serial.load(Ordering::Acquire), name)
     }
 
-    /// Remembers a node of which [`Directory::lets_in`] has said so, unless names have changed since `generation`.
+    /// Caches a node that [`Directory::lets_in`] has accepted, if no name has changed since `generation`.
     pub fn remember_let_in(&self, name: &Name, generation: u64, kept: &Arc<KeptNode>) {
         let (serial, answer) = (self.serial.load(Ordering::Acquire), Answer::There(Arc::clone(kept)));
         self.note_mounted(&answer);
         self.cache.keep_let_in(serial, name, answer, || self.generation() == generation);
     }
 
-    /// Notes that a name leads to another file system: a file can be mounted, too.
+    /// Records that a name leads to another file system. A single file can be mounted too.
     fn note_mounted(&self, answer: &Answer) {
         if let Answer::There(kept) = answer
             && kept.node.id().device != self.id.device
@@ -256,13 +258,14 @@ impl Directory {
         }
     }
 
-    /// A file that was made under a name a moment ago.
+    /// The file that was created under a name a moment ago.
     pub fn made(&self, name: &Name) -> Option<Arc<Made>> {
         self.cache.made(self.serial.load(Ordering::Acquire), name)
     }
 
-    /// Remembers that a file was made under a name, which the caller is changing ([`Directory::change`]) and has added,
-    /// unless there was news of anything else since `generation`, which was taken before.
+    /// Caches that a file was created under a name. The caller is changing the name ([`Directory::change`])
+    /// and has added it. It does nothing if there was any other event since `generation`, which was taken
+    /// before.
     pub fn note_made(&self, name: &Name, generation: u64, made: &Arc<Made>) {
         if self.is_told() {
             let serial = self.serial.load(Ordering::Acquire);
@@ -270,13 +273,13 @@ impl Directory {
         }
     }
 
-    /// Something was changed by a name by others, perhaps what lies beside its file.
+    /// Others have changed a file by this name, perhaps its sidecar data.
     pub fn forget_made(&self, name: &Name) {
         self.generation.fetch_add(1, Ordering::AcqRel);
         self.cache.forget_made(self.serial.load(Ordering::Acquire), name);
     }
 
-    /// Forgets what a name leads to; that it stands there is still known.
+    /// Drops the cached target of a name. The name is still known to exist.
     pub fn forget_name(&self, name: &Name) {
         self.generation.fetch_add(1, Ordering::AcqRel);
         self.pages.names_changed();
@@ -285,8 +288,8 @@ impl Directory {
         self.cache.name_went();
     }
 
-    /// Somebody says or has seen that a name is gone. It may have been made again since, so the volume is asked before the
-    /// index leaves it out.
+    /// A name was reported or seen to be gone. It may have been created again since, so the volume is asked
+    /// before the index drops it.
     pub fn seen_gone(&self, name: &Name) {
         self.forget_name(name);
         if self.contents.lock().index.is_none() {
@@ -339,7 +342,7 @@ impl Directory {
         Some((child.real.clone(), child.directory.upgrade()?))
     }
 
-    /// Remembers where a spelling leads to, unless names have changed since `generation`.
+    /// Caches the target of a spelling, if no name has changed since `generation`.
     fn remember_child(&self, asked: &Name, real: &Name, directory: &Arc<Directory>, generation: u64) {
         let mut contents = self.contents.lock();
         if self.generation() != generation {
@@ -353,7 +356,7 @@ impl Directory {
         contents.children.insert(asked.clone(), child);
     }
 
-    /// What the index knows of a name. Without one, nothing.
+    /// The state of a name in the index. Without an index it is not known.
     pub(crate) fn known(&self, name: &Name) -> Result<Known, Refusal> {
         let mut contents = self.contents.lock();
         let Some(index) = &contents.index else {
@@ -372,7 +375,7 @@ impl Directory {
         Ok(Stamp { modified: stat.modified, changed: stat.changed })
     }
 
-    /// A name was made.
+    /// A name was created.
     pub fn added(&self, name: &Name) {
         self.generation.fetch_add(1, Ordering::AcqRel);
         self.pages.name_added();
@@ -400,7 +403,7 @@ impl Directory {
         self.cache.name_went();
     }
 
-    /// Keeps nothing of its names for speed alone; what was told of them stays true.
+    /// Drops everything about its names that is kept only for speed. The versions given out stay valid.
     pub fn drop_names(&self) {
         self.pages.forget();
         let mut contents = self.contents.lock();
@@ -418,7 +421,7 @@ impl Directory {
         }
     }
 
-    /// Nothing that is remembered of its names can be trusted.
+    /// No cached target of its names can be trusted any more.
     pub fn forget_names(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
         self.pages.names_changed();
@@ -437,12 +440,13 @@ impl Directory {
         if self.is_told() { self.own.lock().security.clone() } else { None }
     }
 
-    /// To be taken before anything is read of the directory itself that is to be noted.
+    /// The counter of changes. Take it before reading a property of the directory itself that is to be
+    /// cached.
     pub fn own_changes(&self) -> u64 {
         self.own.lock().changes
     }
 
-    /// Something of the directory itself may be another now, its descriptor too.
+    /// A property of the directory itself may have changed, its descriptor too.
     pub fn own_changed(&self) {
         let mut own = self.own.lock();
         *own = Own { changes: own.changes + 1, ..Own::default() };
@@ -453,7 +457,7 @@ impl Directory {
         if self.is_told() { self.own.lock().reparse } else { None }
     }
 
-    /// Takes note whether it is one, unless something was changed since `own_changes`.
+    /// Caches whether it is one, if nothing was changed since `own_changes`.
     pub fn note_reparse(&self, is_reparse: bool, own_changes: u64) {
         let mut own = self.own.lock();
         if own.changes == own_changes {
@@ -461,7 +465,7 @@ impl Directory {
         }
     }
 
-    /// Takes note of the descriptor that was read, unless something was changed since `own_changes`.
+    /// Caches the descriptor that was read, if nothing was changed since `own_changes`.
     pub fn note_security(&self, security: Arc<Security>, own_changes: u64) {
         let mut own = self.own.lock();
         if own.changes == own_changes {
@@ -469,12 +473,12 @@ impl Directory {
         }
     }
 
-    /// Whether neither a name nor anything of its own has changed since its version was told.
+    /// Whether neither a name nor a property of its own has changed since its version was given out.
     pub fn is_as_told(&self) -> bool {
         self.is_told() && self.own.lock().version_at == Some(self.generation())
     }
 
-    /// Takes note that its version was told; `generation` and `own_changes` were taken before.
+    /// Records that its version was given out; `generation` and `own_changes` were taken before.
     pub fn note_told(&self, generation: u64, own_changes: u64) {
         let mut own = self.own.lock();
         if own.changes == own_changes {
@@ -484,7 +488,7 @@ impl Directory {
 }
 
 impl Contents {
-    /// Forgets where a real name leads to, under all its spellings.
+    /// Forgets the target of a real name, under all its spellings.
     fn forget(&mut self, real: &Name) {
         if self.children.is_empty() {
             return;
@@ -496,36 +500,36 @@ impl Contents {
     }
 }
 
-/// The directories that are known. There is never a second one of the same node, so that whatever changes one is seen by
-/// everybody: one that is no longer kept for its own sake is still found as long as somebody holds it.
+/// The known directories. There is never a second [`Directory`] of one node, so a change of one is visible to
+/// all. One that is no longer kept for speed is still found as long as there is a reference to it.
 pub(crate) struct Directories {
     volume: Arc<dyn Volume>,
     root: Arc<Directory>,
     cache: Arc<Cache>,
     known: Mutex<Table>,
     clock: AtomicU64,
-    /// How many names all indexes and listings have.
+    /// The number of names in all indexes and listings.
     names: Arc<AtomicUsize>,
-    /// Wall time in seconds, as the last request or tick said.
+    /// Wall time in seconds at the last request or tick.
     wall_secs: AtomicI64,
-    /// When it was looked last which of them nobody uses, in monotonic seconds.
+    /// The time of the last search for unused ones, in monotonic seconds.
     looked_s: AtomicU64,
-    /// There was one of which the host tells nothing.
+    /// Whether there was one whose changes the host does not report.
     has_untold: AtomicBool,
     moves: Moves,
 }
 
 struct Table {
     by_id: HashMap<NodeId, Entered>,
-    /// How many of them are kept for their own sake.
+    /// How many of them are kept for speed.
     kept: usize,
-    /// From how many on it is looked which of them nobody holds any more.
+    /// The size from which the table is searched for entries without references.
     tidy_at: usize,
 }
 
 struct Entered {
     directory: Weak<Directory>,
-    /// The same, while it is kept for its own sake.
+    /// The same directory, while it is kept for speed.
     kept: Option<Arc<Directory>>,
 }
 
@@ -548,27 +552,27 @@ impl Directories {
         }
     }
 
-    /// Whether there may be one of which the host tells nothing.
+    /// Whether there may be a directory whose changes the host does not report.
     pub fn has_untold(&self) -> bool {
         self.has_untold.load(Ordering::Relaxed)
     }
 
-    /// Takes note that there may be one, or a file whose directory is not known.
+    /// Records that there may be one, or a file whose directory is not known.
     pub fn note_untold(&self) {
         self.has_untold.store(true, Ordering::Relaxed);
     }
 
-    /// Takes note of the time.
+    /// Records the time.
     pub fn set_time(&self, now: wire::Now) {
         self.wall_secs.store(now.wall_ns.div_euclid(1_000_000_000), Ordering::Relaxed);
     }
 
-    /// Wall time in seconds; it may lag, and never runs ahead.
+    /// Wall time in seconds. It may lag, and never runs ahead.
     pub fn wall_secs(&self) -> i64 {
         self.wall_secs.load(Ordering::Relaxed)
     }
 
-    /// Says that a directory was of use.
+    /// Records that a directory was used.
     pub fn touch(&self, directory: &Directory) {
         directory.used.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
         directory.used_s.store(self.cache.now_s(), Ordering::Relaxed);
@@ -579,8 +583,8 @@ impl Directories {
         self.known.lock().by_id.get(&id)?.directory.upgrade()
     }
 
-    /// The directory behind a node that was found as `real` when `asked` was looked for. That this name leads there is
-    /// remembered with the generation that `parent` had before.
+    /// The directory of a node that was found as `real` when `asked` was looked up. The name is cached with
+    /// the earlier generation of `parent`.
     pub fn enter(
         &self,
         parent: &Arc<Directory>,
@@ -596,7 +600,7 @@ impl Directories {
         directory
     }
 
-    /// The directory behind a node that was found as this name in this directory.
+    /// The directory of a node that was found under this name in this directory.
     pub(crate) fn enter_as(
         &self,
         entry: DirectoryEntry<'_>,
@@ -621,9 +625,9 @@ impl Directories {
         directory
     }
 
-    /// Keeps a directory for its own sake, or the one of the same node that is known already.
+    /// Keeps a directory for speed, or the known one of the same node.
     fn keep(&self, directory: Arc<Directory>) -> Arc<Directory> {
-        // What is dropped may close descriptors and end watches, so it outlives the lock.
+        // Dropping may close descriptors and end watches, so it happens after the lock is released.
         let mut dropped = Vec::new();
         let mut table = self.known.lock();
         let entered = table
@@ -652,7 +656,7 @@ impl Directories {
         self.known.lock().by_id.values().filter_map(|entered| entered.directory.upgrade()).collect()
     }
 
-    /// Nothing that is remembered of any name, file or descriptor can be trusted.
+    /// No cached name, file or descriptor can be trusted any more.
     pub fn forget_names(&self) {
         for directory in self.all() {
             directory.forget_names();
@@ -661,13 +665,13 @@ impl Directories {
         self.cache.clear();
     }
 
-    /// Forgets all listings.
+    /// Drops all listings.
     pub fn forget_listings(&self) {
         self.all().iter().for_each(|directory| directory.pages.forget());
     }
 
-    /// What is known of the spellings of a name before one is made: everything where changes by others are told, though the
-    /// index may have been dropped since the name was looked for.
+    /// The spellings of a name before one is created. If changes by others are reported, the answer is
+    /// complete, although the index may have been dropped since the lookup.
     ///
     /// # Errors
     /// As the volume says.
@@ -678,8 +682,8 @@ impl Directories {
         directory.known(name)
     }
 
-    /// The real names that are `name` but for case, from the directory's index, which is made by a scan
-    /// when there is none.
+    /// The real names that are `name` but for case, from the directory's index. If there is none, a scan
+    /// makes it.
     ///
     /// # Errors
     /// As the volume says.
@@ -704,8 +708,9 @@ impl Directories {
         Ok(found)
     }
 
-    /// The volume was asked for an exact name that is not there. Where that happens often an index saves asking: one is made
-    /// when there were enough such names for the directory's size, so that the scans take a little of each of them.
+    /// The volume was asked for an exact name that does not exist. If that happens often, an index saves
+    /// requests. One is made after enough such names for the directory's size, so that each of them pays for
+    /// a small part of the scan.
     pub fn missed(&self, directory: &Directory) {
         let misses = directory.misses.fetch_add(1, Ordering::Relaxed) + 1;
         if misses < FIRST_SCAN || !misses.is_power_of_two() || !directory.is_told() {
@@ -719,32 +724,33 @@ impl Directories {
         }
     }
 
-    /// Keeps an index; others go when all of them have too many names.
+    /// Stores an index. Other indexes are dropped if all of them have too many names.
     fn keep_index(&self, directory: &Directory, contents: &mut Contents, index: Index) {
         self.make_room(directory);
         contents.index = Some(index);
     }
 
-    /// How many names all indexes and listings have.
+    /// The number of names in all indexes and listings.
     pub fn names(&self) -> &Arc<AtomicUsize> {
         &self.names
     }
 
-    /// Drops all indexes and listings but those of `spared`, whose contents the caller may hold, when they have too many names.
+    /// Drops all indexes and listings if they have too many names. Those of `spared`, whose contents the
+    /// caller may hold, stay.
     pub fn make_room(&self, spared: &Directory) {
         if self.names.load(Ordering::Relaxed) <= MAX_NAMES {
             return;
         }
         for directory in self.all().iter().filter(|d| d.id != spared.id) {
             directory.pages.forget();
-            // One that is being used stays.
+            // An index in use stays.
             if let Some(mut contents) = directory.contents.try_lock() {
                 directory.drop_index(&mut contents);
             }
         }
     }
 
-    /// An index of a directory's names, made by a scan; none when there are more names than this.
+    /// An index of a directory's names, made by a scan; none if there are more names than `at_most`.
     fn indexed(
         &self,
         directory: &Directory,
@@ -766,7 +772,7 @@ impl Directories {
 }
 
 impl Table {
-    /// Lets go of the eighth of those kept that was not used for the longest time.
+    /// Releases the eighth of the kept directories that was unused for the longest time.
     fn evict(&mut self, root: NodeId) -> Vec<Arc<Directory>> {
         let used = |directory: &Directory| directory.used.load(Ordering::Relaxed);
         let kept = || self.by_id.values().filter_map(|entered| entered.kept.as_deref());
@@ -784,7 +790,7 @@ impl Table {
         dropped
     }
 
-    /// Forgets directories that nobody holds any more, before they are many.
+    /// Drops entries without references, before they are many.
     fn tidy(&mut self) {
         if self.by_id.len() > self.tidy_at {
             self.by_id.retain(|_, entered| entered.directory.strong_count() > 0);

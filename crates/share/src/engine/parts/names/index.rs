@@ -1,7 +1,8 @@
 //! Names without regard to case: folding, and the index of one directory.
 //!
-//! Folding is [`wire::fold`]'s, one character to one; names that are no UTF-8 compare as they are. An index leads from a folded name to the real ones. It is made by
-//! one scan when an exact name was not found, and kept right by every change from then on.
+//! Folding is [`wire::fold`]'s, one character to one. Names that are not UTF-8 compare as they are. An index
+//! leads from a folded name to the real ones. A scan makes it when an exact name was not found. Every change
+//! from then on updates it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
@@ -31,7 +32,7 @@ pub(crate) fn has_case(name: &[u8]) -> bool {
     }
 }
 
-/// When a directory was as an index says, where nobody tells of changes.
+/// The times of a directory at which an index was right, if changes by others are not reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub modified: Time,
@@ -51,27 +52,27 @@ pub(crate) struct Index {
     slots: HashMap<u64, Slot>,
     hasher: RandomState,
     len: usize,
-    /// How many names it has together with other indexes.
+    /// The number of names in this and all other indexes and listings.
     all: Arc<AtomicUsize>,
-    /// When it was right, if it must be compared.
+    /// The times at which it was right, if it must be compared.
     pub stamp: Option<Stamp>,
 }
 
 impl Index {
-    /// One without names, which are counted in `all`.
+    /// An empty index, whose names are counted in `all`.
     pub fn new(stamp: Option<Stamp>, all: &Arc<AtomicUsize>) -> Index {
         let all = Arc::clone(all);
         Index { slots: HashMap::new(), hasher: RandomState::new(), len: 0, all, stamp }
     }
 
-    /// Whether there may be a further name, where all indexes together are to have no more than so many: the one that has
+    /// Whether another name may be added, if all indexes together may have `most` names. The index that has
     /// most of them is not bounded.
     pub fn may_grow(&self, most: usize) -> bool {
         let all = self.all.load(Ordering::Relaxed);
         all < most || self.len > all / 2
     }
 
-    /// How many names.
+    /// The number of names.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -85,7 +86,7 @@ impl Index {
         hasher.finish()
     }
 
-    /// Adds a name; one that is there already is no error.
+    /// Adds a name. It is no error if the name is there already.
     pub fn insert(&mut self, name: &Name) {
         match self.slots.entry(self.hash(name.as_bytes())) {
             Entry::Vacant(vacant) => {
@@ -105,7 +106,7 @@ impl Index {
         self.all.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Removes a name; one that is not there is no error.
+    /// Removes a name. It is no error if the name is not there.
     pub fn remove(&mut self, name: &Name) {
         let Entry::Occupied(mut slot) = self.slots.entry(self.hash(name.as_bytes())) else {
             return;

@@ -1,4 +1,4 @@
-//! Up to when what happened on the host is known.
+//! The time up to which the events of the host were taken in.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,10 +6,10 @@ use wire::Now;
 
 use crate::ranked::{Mutex, Rank};
 
-/// What happened on the host is taken in by one thread at a time, so that whoever comes later knows it too.
+/// The events of the host are taken in by one thread at a time, so that later requests know them too.
 pub(super) struct Intake {
     taking: Mutex<()>,
-    /// Up to when it was taken in (monotonic ns).
+    /// The time up to which they were taken in (monotonic ns).
     looked_at_ns: AtomicU64,
 }
 

@@ -1,4 +1,5 @@
-//! Listing a directory: from what is kept of its entries ([`super::pages`]), or from the volume, whose answer is kept then.
+//! The listing of a directory: from its stored entries ([`super::pages`]), or from the volume, whose answer
+//! is then stored.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -10,13 +11,13 @@ use super::directory::Directory;
 use super::pages::Listed;
 use crate::Refusal;
 
-/// Most entries that are kept of one directory.
+/// Most entries that are stored of one directory.
 const MAX_ENTRIES: usize = 1 << 16;
 
-/// Shows an entry; may break off.
+/// Passes an entry to the caller, who may break off.
 type Show<'a> = &'a mut dyn FnMut(&DirEntry) -> ControlFlow<()>;
 
-/// Entries on their way from the volume, as long as they are not too many.
+/// Entries that are collected on their way from the volume, as long as they are not too many.
 struct Passing(Option<Vec<DirEntry>>);
 
 impl Passing {
@@ -30,7 +31,7 @@ impl Passing {
 }
 
 impl Names {
-    /// Shows the entries of a directory behind a cookie, without the volume where they are known.
+    /// Passes the entries of a directory behind a cookie to `show`, without the volume if they are known.
     ///
     /// # Errors
     /// As the volume says.
@@ -76,7 +77,7 @@ impl Names {
         Ok(())
     }
 
-    /// Scans a directory whole; none when there are too many entries, or names have changed meanwhile.
+    /// Scans a whole directory; none if there are too many entries, or if names have changed meanwhile.
     fn list_whole(
         &self,
         here: &Directory,

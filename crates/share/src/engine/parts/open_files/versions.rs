@@ -1,13 +1,13 @@
-//! A number for each file that moves with every change and never goes back.
+//! A version number for each file that moves with every change and never goes back.
 //!
-//! The host's change time does not do: two changes within one tick of its clock leave it as it was. Who has
-//! been told a number is remembered with it, and the next one is higher if anything was changed through us
-//! since, or if the host's time has moved on. Files nobody asked about cost nothing.
+//! The host's change time is not enough: two changes within one tick of its clock leave it as it was. So a
+//! number that was given out is stored. The next one is higher if anything was changed through this server
+//! since, or if the host's time has moved on. Files whose version no client has asked for cost nothing.
 //!
-//! What was told is forgotten with the process. So that nothing goes back then, a run in which any number was ahead of
-//! the host's time says so in the share's journal, once; after a restart every file that the host changed last in such a
-//! run is told [`LEAD`] more than its time, which is more than it can have been told before. That holds as long as the
-//! host's clock is not set back.
+//! The stored numbers are lost with the process. They must not go back then. So a run in which any number was
+//! ahead of the host's time records that in the share's journal, once. After a restart, every file that the
+//! host changed last in such a run gets its time plus [`LEAD`]. That is more than any number given out
+//! before. This holds as long as the host's clock is not set back.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -29,31 +29,33 @@ const LEAD: u64 = 1_000_000;
 /// By how much the host's time of a change may lag behind its clock, in nanoseconds.
 const CLOCK_LAG_NS: u64 = 100_000_000;
 
-/// What was told of a file.
+/// The version of a file that was given out.
 struct Told {
     /// The last number.
     version: u64,
-    /// Changes counted by the file as long as it was open when it was told.
+    /// The changes that the file had counted since it was opened.
     changes: u64,
-    /// Something else about it was changed since.
+    /// Another property of it was changed since.
     is_touched: bool,
-    /// Whether it is ahead of the host's time, so that it must not be forgotten lightly.
+    /// Whether it is ahead of the host's time, so that it must not be dropped lightly.
     ahead: bool,
     /// The host's time of change at which it was seen to have no attribute record.
     plain_at: Option<Time>,
 }
 
-/// What was told of which file.
+/// The versions of files that were given out.
 pub(crate) struct Versions {
     shards: [Mutex<ById<Told>>; SHARDS],
     len: AtomicUsize,
     /// When this run began (wall ns).
     began: AtomicU64,
-    /// This run has told a number that was ahead of the host's time.
+    /// This run has given out a number that was ahead of the host's time.
     is_ahead: AtomicBool,
-    /// Files that the host changed last between these times may have been told a number ahead of it, before this run.
+    /// Files that the host changed last between these times may have got a number ahead of it, before this
+    /// run.
     past: OnceLock<(u64, u64)>,
-    /// How often records were written, by shard: what was read before such a write is not remembered after it.
+    /// Counters of record writes, by shard. A record that was read before such a write is not cached after
+    /// it.
     written: [AtomicU64; SHARDS],
 }
 
@@ -71,7 +73,8 @@ impl Default for Versions {
 }
 
 impl Versions {
-    /// Takes in what earlier runs have told, as `ledger` says. What is to be recorded of it: when the last of these has ended.
+    /// Takes in the state of earlier runs from `ledger`. Returns the record to write, which says when the
+    /// last of these runs ended.
     pub fn begin(&self, ledger: &Ledger, now: Now) -> Option<Ahead> {
         let now = u64::try_from(now.wall_ns).unwrap_or(0);
         self.began.store(now.saturating_sub(CLOCK_LAG_NS), Ordering::Relaxed);
@@ -80,12 +83,12 @@ impl Versions {
         until.is_none().then_some(Ahead { since, until: Some(now) })
     }
 
-    /// When the first change of this run can have been (wall ns).
+    /// The earliest time of a change in this run (wall ns).
     pub fn began(&self) -> u64 {
         self.began.load(Ordering::Relaxed)
     }
 
-    /// The least that a file may be told that the host changed last at this time.
+    /// The least version of a file that the host changed last at this time.
     fn least(&self, changed: Time) -> u64 {
         let host = number(changed);
         let may_be_behind = self.past.get().is_some_and(|(since, until)| (*since..*until).contains(&host));
@@ -96,8 +99,8 @@ impl Versions {
         &self.shards[index(id)]
     }
 
-    /// The version of a file whose time of change is `changed` and that has counted `changes` since it was
-    /// opened. True when it is the first of this run that is ahead of the host's time.
+    /// The version of a file with the time of change `changed` and with `changes` counted since it was
+    /// opened. The flag is true for the first number of this run that is ahead of the host's time.
     pub fn tell(&self, id: NodeId, changed: Time, changes: u64) -> (u64, bool) {
         let host = self.least(changed);
         let mut shard = self.shard(id).lock();
@@ -120,12 +123,13 @@ impl Versions {
         (told.version, is_first)
     }
 
-    /// The number that was told of a file last, if that is known.
+    /// The last number that was given out for a file, if it is known.
     pub fn told(&self, id: NodeId) -> Option<u64> {
         self.shard(id).lock().get(&id).map(|told| told.version)
     }
 
-    /// To be taken before a record is read, and given to [`Versions::note_plain`] with what was seen.
+    /// The counter of record writes. Take it before a record is read. Pass it to [`Versions::note_plain`]
+    /// with the result.
     pub fn written(&self, id: NodeId) -> u64 {
         self.written[index(id)].load(Ordering::Acquire)
     }
@@ -135,13 +139,13 @@ impl Versions {
         self.shard(id).lock().get(&id).is_some_and(|told| told.plain_at.is_some())
     }
 
-    /// Whether a file that shows this time of change is known to have no attribute record.
+    /// Whether a file with this time of change is known to have no attribute record.
     pub fn is_plain(&self, id: NodeId, changed: Time) -> bool {
         self.shard(id).lock().get(&id).is_some_and(|told| told.plain_at == Some(changed))
     }
 
-    /// A file was seen to have no attribute record, at this time of change, unless a record was written since
-    /// `written`. Only what was asked about is remembered.
+    /// Records that a file has no attribute record at this time of change, if no record was written since
+    /// `written`. It is recorded only for files whose version was asked for.
     pub fn note_plain(&self, id: NodeId, changed: Time, written: u64) {
         let mut shard = self.shard(id).lock();
         if self.written(id) == written
@@ -160,7 +164,7 @@ impl Versions {
         }
     }
 
-    /// Something about a file was changed that it does not count itself.
+    /// A property of a file was changed that it does not count itself.
     pub fn touch(&self, id: NodeId) {
         if self.len.load(Ordering::Relaxed) == 0 {
             return;
@@ -170,7 +174,7 @@ impl Versions {
         }
     }
 
-    /// A file that has counted `changes` is closed by all; it will count from zero again.
+    /// A file that has counted `changes` is closed by all. It will count from zero again.
     pub fn closed(&self, id: NodeId, changes: u64) {
         if changes == 0 || self.len.load(Ordering::Relaxed) == 0 {
             return;
@@ -276,7 +280,7 @@ mod tests {
         let after = tell(&second, ID, at(100), 0);
         assert!(after > ahead, "what was told last is not gone below");
         assert!(tell(&second, ID, Time { secs: 6, nanos: 1 }, 0) > after, "and a change goes on from there");
-        // Another run in which nothing was ahead tells the same.
+        // Another run in which nothing was ahead gives the same number.
         assert_eq!(tell(&run(&mut ledger, 9), ID, at(100), 0), after);
         let quiet = Time { secs: 7, nanos: 0 };
         assert_eq!(tell(&run(&mut ledger, 9), ID, quiet, 0), number(quiet));

@@ -1,4 +1,4 @@
-//! Who hears of breaks.
+//! The clients that hear of breaks.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Clients {
         }
     }
 
-    /// By whom a client hears of a break.
+    /// The callback of a client for breaks.
     pub fn holder(&self, client: ClientKey) -> Option<Arc<dyn Holder>> {
         self.0.lock().get(&client).map(|(holder, _)| Arc::clone(holder))
     }

@@ -1,9 +1,9 @@
-//! A table with a limit in bytes and descriptors, in parts that are locked one by one.
+//! A table with a limit in bytes and descriptors, in parts with a lock each.
 //!
-//! When something does not fit, that goes which came first and was not asked for since it was last passed over. Of what is new
-//! to a full part only some is let in: where more is in use than fits, everything would else be replaced before it is asked for
-//! again, at more cost than asking the host. What goes is dropped when nothing is locked, since that may close a descriptor of
-//! the host.
+//! If a new entry does not fit, the oldest entry is removed that was not used since it was last passed over.
+//! A full part lets in only some of the new entries. If more is in use than fits, every entry would otherwise
+//! be replaced before its next use, which costs more than asking the host. Removed entries are dropped
+//! outside of all locks, because that may close a descriptor of the host.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -14,13 +14,13 @@ use wire::Shrink;
 use crate::engine::values::descriptors::{Descriptors, Drawn};
 use crate::ranked::{Mutex, MutexGuard, Rank};
 
-/// Parts of a table; two threads seldom meet in one.
+/// Parts of a table. Two threads seldom need the same one.
 pub(super) const PARTS: usize = 16;
 
-/// Of so many that are new to a full part one is let in.
+/// A full part lets in one of this many new entries.
 const LET_IN: u32 = 8;
 
-/// What a value takes.
+/// The room that a value takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Weight {
     /// Bytes that it counts for.
@@ -30,43 +30,43 @@ pub(super) struct Weight {
 }
 
 impl Weight {
-    /// Of what holds no descriptor.
+    /// The weight of a value without a descriptor.
     pub fn of_bytes(bytes: usize) -> Weight {
         Weight { bytes, descriptors: 0 }
     }
 }
 
-/// What is kept under keys.
+/// Values under keys, within limits.
 pub(super) struct Bounded<K, V, S = RandomState> {
     parts: [Mutex<Part<K, V, S>>; PARTS],
     hasher: S,
     /// Most bytes in one part.
     limit: usize,
-    /// Where descriptors come from.
+    /// The source of descriptors.
     drawn: Drawn,
 }
 
 struct Part<K, V, S> {
     slots: HashMap<K, Slot<V>, S>,
-    /// Every key, in the order in which they came; some keys that are gone too, and some twice.
+    /// Every key, in the order of arrival. Some keys are gone already, and some are there twice.
     order: VecDeque<K>,
-    /// What all of it takes.
+    /// The weight of all entries.
     weight: Weight,
-    /// How many came that did not fit.
+    /// How many new entries did not fit.
     crowd: u32,
 }
 
 struct Slot<V> {
     value: V,
     weight: Weight,
-    /// It was asked for since it came or was passed over.
+    /// It was used since it came or was passed over.
     is_wanted: bool,
-    /// When it was asked for last, in seconds.
+    /// The time of the last use, in seconds.
     used_s: u64,
 }
 
 impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> {
-    /// A table for at most `limit` bytes, whose descriptors come from there.
+    /// A table for at most `limit` bytes, with descriptors from `descriptors`.
     pub fn new(limit: usize, descriptors: &Arc<Descriptors>) -> Bounded<K, V, S> {
         let nothing = Weight::of_bytes(0);
         let empty = || Part { slots: HashMap::default(), order: VecDeque::new(), weight: nothing, crowd: 0 };
@@ -82,7 +82,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> 
         self.parts[self.hasher.hash_one(key) as usize % PARTS].lock()
     }
 
-    /// What is kept under a key, which is asked for at this second.
+    /// The value under a key, which counts as used at this second.
     pub fn get(&self, key: &K, now_s: u64) -> Option<V> {
         let mut part = self.part(key);
         let slot = part.slots.get_mut(key)?;
@@ -90,8 +90,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> 
         Some(slot.value.clone())
     }
 
-    /// Whether something new is worth what would have to go for it. To be asked once before each [`Bounded::put`], which takes
-    /// what it is given.
+    /// Whether a new entry is worth the entries that would be removed for it. Call it once before each
+    /// [`Bounded::put`], which takes whatever it is given.
     pub fn lets_in(&self, key: &K, weight: Weight, now_s: u64) -> bool {
         if weight.bytes > self.limit {
             return false;
@@ -101,15 +101,15 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> 
         if part.slots.contains_key(key) {
             return true;
         }
-        // Only what is in the same part goes for it.
+        // Only entries of the same part can be removed for it.
         let is_hopeless = lacks_descriptors && part.weight.descriptors == 0;
         let is_full = lacks_descriptors || part.weight.bytes + weight.bytes > self.limit;
         !is_hopeless && (!is_full || part.lets_one_of_many_in())
     }
 
-    /// Keeps a value, unless `is_right` says, while nobody can take the key out, that it is no longer to be.
+    /// Stores a value if `is_right` holds. That is checked while no thread can take the key out.
     pub fn put(&self, key: K, value: V, weight: Weight, now_s: u64, is_right: impl FnOnce() -> bool) {
-        // Dropped behind the lock.
+        // Dropped after the lock is released.
         let mut gone = Vec::new();
         let mut part = self.part(&key);
         if !is_right() {
@@ -122,7 +122,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> 
         }
         while !self.drawn.take(weight.descriptors) {
             if part.weight.descriptors == 0 {
-                // Others were quicker, and there is nothing to give for it.
+                // Others were quicker, and there is nothing to remove for it.
                 drop(part);
                 return;
             }
@@ -146,7 +146,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> 
         self.drawn.give_back(gone.iter().map(|slot| slot.weight.descriptors).sum());
     }
 
-    /// Takes out what is kept under a key.
+    /// Takes the value out that is under a key.
     pub fn remove(&self, key: &K) -> Option<V> {
         let slot = self.part(key).take(key)?;
         self.drawn.give_back(slot.weight.descriptors);
@@ -166,7 +166,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> 
         }
     }
 
-    /// Takes out of one part what was not asked for since `since_s`, and as many descriptors as others are to have.
+    /// Takes out of one part the entries that were not used since `since_s`, and as many descriptors as
+    /// others are to have.
     pub fn drop_idle(&self, part: usize, since_s: u64, now_s: u64) {
         let mut part = self.parts[part % PARTS].lock();
         let idle: Vec<K> =
@@ -183,8 +184,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> 
         drop(gone);
     }
 
-    /// Takes out those values of which `is_meant` says so that were asked for last when `is_idle` says. True when some
-    /// of these values are left.
+    /// Takes out the values that `is_meant` selects, if `is_idle` holds for the time of their last use.
+    /// Returns true if some selected values are left.
     pub fn drop_where(&self, is_meant: impl Fn(&V) -> bool, is_idle: impl Fn(u64) -> bool) -> bool {
         let mut is_any_left = false;
         for part in &self.parts {
@@ -206,7 +207,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> 
         is_any_left
     }
 
-    /// How much is kept, and for how many bytes it counts.
+    /// The number of entries, and the bytes that they count for.
     pub fn usage(&self) -> (usize, usize) {
         let each = self.parts.iter().map(|part| {
             let part = part.lock();
@@ -230,14 +231,14 @@ impl<K: Hash + Eq + Clone, V, S: BuildHasher> Part<K, V, S> {
         Some(slot)
     }
 
-    /// Whether what comes to a full part is one of the few that are let in.
+    /// Whether a full part lets this new entry in: it lets in one of many.
     fn lets_one_of_many_in(&mut self) -> bool {
         self.crowd = self.crowd.wrapping_add(1);
         self.crowd.is_multiple_of(LET_IN)
     }
 
-    /// Passes over what came first; takes it out when nobody has asked for it. Every key is in the order, so that something
-    /// is taken out at last as long as anything is there.
+    /// Passes over the oldest entry and takes it out if it was not used. Every key is in the order, so in the
+    /// end an entry is taken out as long as there is one.
     fn pass_over(&mut self) -> Option<Slot<V>> {
         let first = self.order.pop_front()?;
         let slot = self.slots.get_mut(&first)?;
@@ -248,7 +249,7 @@ impl<K: Hash + Eq + Clone, V, S: BuildHasher> Part<K, V, S> {
         self.take(&first)
     }
 
-    /// Takes keys out of the order that are gone, before they are many, and gives back room that many had.
+    /// Takes keys out of the order that are gone, before they are many. Returns memory that many had used.
     fn tidy(&mut self) {
         if self.order.len() > 2 * self.slots.len() + 64 {
             self.order = self.slots.keys().cloned().collect();
@@ -309,7 +310,7 @@ mod tests {
             }
         }
         assert!(found * 10 > asked, "{found} of {asked}");
-        // What comes into use takes its place after a while.
+        // A key that comes into use gets its place after a while.
         let found = (0..100).filter(|_| {
             let is_there = table.get(&1_000_000, 1).is_some();
             put(&table, 1_000_000, 10);
@@ -349,7 +350,7 @@ mod tests {
         };
         fill(&one);
         assert_eq!((kept(&one), together.used()), (ALL, ALL), "who is alone has all");
-        // What holds none needs none.
+        // An entry without a descriptor needs none.
         (1000..1100).for_each(|key| put(&two, 1_000_000 + key, 10));
         assert_eq!((kept(&two), together.used()), (100, ALL));
         two.clear();

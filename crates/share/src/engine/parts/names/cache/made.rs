@@ -1,11 +1,11 @@
-//! Files that were made through the share a moment ago.
+//! Files that were created through the share a moment ago.
 //!
-//! What lies beside a file is otherwise believed only for a time of change that was old enough when it was read, which
-//! nothing that was just made has. But of a file that was made plain it is known that nothing lies beside it, until one of
-//! these: the engine stores something with it, the volume tells that something was changed by its name
-//! ([`super::super::directory::Directory::forget_made`]), the name goes, or the file is seen to have another name, or a time
-//! of change that is later than its maker's close ([`Made::has_no_record`]): then something may have been done through a name
-//! that nobody tells of.
+//! Cached sidecar data is otherwise trusted only for a time of change that was old enough when the data was
+//! read, and a new file has no such time. But a file that was created plain has no sidecar data until one of
+//! these events. The engine stores some. The volume reports a change by its name
+//! ([`super::super::directory::Directory::forget_made`]). The name is removed. Or the file is seen to have
+//! another name, or a time of change later than its creator's close ([`Made::has_no_record`]): then it may
+//! have been changed through a name that is not watched.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -15,38 +15,40 @@ use wire::Now;
 use crate::engine::values::address::Address;
 use crate::engine::values::record::CHANGE_TIME_HOLDS_NS;
 
-/// For how many bytes one counts, beside its name.
+/// The bytes that one entry counts for, beside its name.
 pub(super) const MADE_BYTES: usize = 288;
 
-/// A file that was made with nothing beside it.
+/// A file that was created without sidecar data.
 pub(crate) struct Made {
     id: NodeId,
     born: Option<Time>,
-    /// How often the engine had stored something when it was made ([`super::Cache::written`]).
+    /// The counter of sidecar writes at its creation ([`super::Cache::written`]).
     written: u64,
-    /// Up to when a time of change can be that of what its maker did (wall ns); nothing is, before it is closed.
+    /// The latest time of change that can come from its creator (wall ns). There is none before it is closed.
     until: AtomicI64,
     pub address: Address,
 }
 
 impl Made {
-    /// A file that showed these figures when it was made; nothing was stored with it before `written` was taken.
+    /// A file that had this stat at its creation. No sidecar data was stored before `written` was taken.
     pub fn new(stat: &Stat, written: u64) -> Made {
         let until = AtomicI64::new(i64::MIN);
         Made { id: stat.id, born: stat.born, written, until, address: Address::default() }
     }
 
-    /// Nobody has it open any more. A request may take a while, so that what its maker did may be a little later than this.
+    /// The last open was closed. A request may take a while, so the creator's last change may be a little
+    /// later than this.
     pub fn closed(&self, now: Now) {
         self.until.store(now.wall_ns.saturating_add(CHANGE_TIME_HOLDS_NS), Ordering::Release);
     }
 
-    /// Whether it is the file that shows these figures; one whose time of birth is not told is never known again.
+    /// Whether it is the file with this stat. A file without a time of birth is never recognized.
     pub fn is(&self, stat: &Stat) -> bool {
         self.id == stat.id && self.born.is_some() && self.born == stat.born
     }
 
-    /// Whether the file with these figures has no attribute record, the engine having stored something so often.
+    /// Whether the file with this stat has no attribute record, if `written` is the current counter of
+    /// sidecar writes.
     pub fn has_no_record(&self, stat: &Stat, written: u64) -> bool {
         let until = Time::from_wall_ns(self.until.load(Ordering::Acquire));
         self.is(stat) && stat.links == 1 && self.written == written && stat.changed <= until

@@ -1,4 +1,4 @@
-//! Directories that nobody uses: each holds two descriptors of the host.
+//! The release of unused directories. Each holds two descriptors of the host.
 
 use std::sync::atomic::Ordering;
 
@@ -7,15 +7,16 @@ use wire::Shrink;
 
 use super::{Directories, Directory};
 
-/// For how many seconds a directory is kept that nobody uses.
+/// For how many seconds an unused directory is kept.
 const IDLE_S: u64 = 20;
-/// The same on another file system than the root's, which can be unmounted only then; also for names there.
+/// The same on another file system than the root's, and for names there. That file system can be unmounted
+/// only afterwards.
 const MOUNTED_IDLE_S: u64 = 2;
 
 impl Directories {
-    /// Lets go of directories that nobody has used lately, once a second: each holds two descriptors, and the host does not tell of
-    /// every one that is gone. On another file system than the root's they and what their names lead to keep that from
-    /// being unmounted, and go sooner.
+    /// Releases directories that were not used lately, once a second. Each holds two descriptors, and the
+    /// host does not report every one that is gone. On another file system than the root's, directories and
+    /// cached names keep it from being unmounted, so they are released sooner.
     pub fn drop_idle(&self) {
         let (now_s, home) = (self.cache.now_s(), self.root.id.device);
         if self.looked_s.swap(now_s, Ordering::Relaxed) == now_s {
@@ -25,7 +26,7 @@ impl Directories {
             let idle_s = if directory.id.device == home { IDLE_S } else { MOUNTED_IDLE_S };
             directory.used_s.load(Ordering::Relaxed) + idle_s <= now_s
         });
-        // The root is never let go, but has as many names as any.
+        // The root is never released, but has as many names as any.
         if self.root.used_s.load(Ordering::Relaxed) + IDLE_S <= now_s {
             self.root.drop_names();
         }
@@ -35,7 +36,7 @@ impl Directories {
         self.cache.drop_mounted(home, MOUNTED_IDLE_S);
     }
 
-    /// Keeps none of the directories that this is said of for their own sake any more. True when there was one.
+    /// Stops keeping the directories that the predicate selects. Returns true if there was one.
     pub fn let_go(&self, is_meant: impl Fn(&Directory) -> bool) -> bool {
         let mut table = self.known.lock();
         let root = self.root.id;
@@ -50,7 +51,7 @@ impl Directories {
         !dropped.is_empty()
     }
 
-    /// Keeps a directory that was removed no longer.
+    /// Stops keeping a directory that was removed.
     pub fn forget(&self, id: NodeId) {
         if id != self.root.id {
             let mut table = self.known.lock();

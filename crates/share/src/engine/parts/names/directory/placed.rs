@@ -1,8 +1,9 @@
-//! Whether directories stand where they are said to: clients move them, and others do, also out of the share.
+//! The location of directories. Clients move them, and so do programs of the host, also out of the share.
 //!
-//! A move by a client is known with all it does: only the directory that was moved stands elsewhere, and those below it with it.
-//! After a move by others each directory is asked for its place again ([`Directories::is_placed`]). A thread that learns a
-//! place notes it later, so it says as of which moves it is true, and a newer note stays ([`Directories::note_found`]).
+//! A move by a client is fully known: only the moved directory and those below it have another location.
+//! After a move by others, each directory is asked for its location again ([`Directories::is_placed`]). A
+//! thread that learns a location records it later. So it gives the moves that had been counted then, and a
+//! newer record stays ([`Directories::note_found`]).
 
 use std::mem;
 use std::sync::Arc;
@@ -12,13 +13,13 @@ use volume::{Name, NodeId};
 
 use super::{Directories, Directory};
 
-/// The mark of a directory of which nobody knows whether it stands where it is said to; before every move.
+/// The mark of a directory whose location is not known to be right. It is before every move.
 const NEVER: u64 = 0;
 
-/// How often others have moved a directory when they have not.
+/// The count of moves by others before the first one.
 const FIRST: u64 = NEVER + 1;
 
-/// How often directories were moved.
+/// Counters of moved directories.
 pub(super) struct Moves {
     by_others: AtomicU64,
     by_clients: AtomicU64,
@@ -30,38 +31,39 @@ impl Default for Moves {
     }
 }
 
-/// The moves that were counted at some time.
+/// The counters of moves at some time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted {
     by_others: u64,
     by_clients: u64,
 }
 
-/// How it is known that a directory has a name.
+/// The evidence that a directory has a name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Evidence {
-    /// The name was looked up when the directory that has it was of this generation.
+    /// The name was looked up at this generation of the parent directory.
     LookedUp(u64),
-    /// The host said where it stands, when these moves were counted.
+    /// The host gave the location, when these moves were counted.
     Told(Counted),
     /// Either of these, some time ago.
     Before,
 }
 
-/// A name in a directory, whether anything has it or not.
+/// A name in a directory, whether it exists or not.
 #[derive(Clone, Copy)]
 pub(crate) struct DirectoryEntry<'a> {
     pub parent: &'a Arc<Directory>,
     pub name: &'a Name,
 }
 
-/// The place where a directory stands.
+/// The location of a directory.
 pub(super) struct Standing {
     /// None for the root.
     place: Option<(Arc<Directory>, Name)>,
-    /// As of which move by others it is known that this one and those above it stand where they are said to.
+    /// The count of moves by others at which this location, and those above it, were known to be right.
     as_of: u64,
-    /// Since which move by clients none has moved it. None: it was entered a moment ago, and any of them may have.
+    /// The count of moves by clients since which none has moved it. None: it was entered a moment ago, and
+    /// any of them may have.
     renamed: Option<u64>,
 }
 
@@ -76,25 +78,26 @@ impl Standing {
 }
 
 impl Directory {
-    /// This name in it.
+    /// The entry of this name in the directory.
     pub fn entry<'a>(self: &'a Arc<Self>, name: &'a Name) -> DirectoryEntry<'a> {
         DirectoryEntry { parent: self, name }
     }
 
-    /// The directory above and the name there; none for the root.
+    /// The parent directory and the name there; none for the root.
     pub fn place(&self) -> Option<(Arc<Directory>, Name)> {
         self.standing.lock().place.clone()
     }
 }
 
 impl Directories {
-    /// Others may have moved a directory: of each, and of those above it, it is asked where it stands before it is used by
-    /// its address again.
+    /// Others may have moved a directory. Each directory, and those above it, is asked for its location
+    /// before it is used by its address again.
     pub fn note_moved(&self) {
         self.moves.by_others.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// To be taken before it is asked where a directory stands, and given with what is said ([`Evidence::Told`]).
+    /// The counters of moves. Take them before asking for a directory's location. Pass them on with the
+    /// answer ([`Evidence::Told`]).
     pub fn moves(&self) -> Counted {
         Counted {
             by_others: self.moves.by_others.load(Ordering::Acquire),
@@ -102,7 +105,7 @@ impl Directories {
         }
     }
 
-    /// Whether others have moved no directory since it was known where this one stands.
+    /// Whether others have moved no directory since this location was known to be right.
     pub fn is_placed(&self, directory: &Directory) -> bool {
         self.is_placed_as_of(directory, self.moves.by_others.load(Ordering::Acquire))
     }
@@ -111,10 +114,11 @@ impl Directories {
         directory.id == self.root.id || directory.standing.lock().as_of == moved
     }
 
-    /// A client has moved a directory to this name; `before` was taken before that, and both names are still locked.
+    /// A client has moved a directory to this name. `before` was taken before the move, and both names are
+    /// still locked.
     pub fn note_renamed(&self, id: NodeId, to: DirectoryEntry<'_>, before: Counted) {
         let DirectoryEntry { parent, name } = to;
-        // Before it is looked for: a thread that enters it after that sees this one counted.
+        // Before the directory is looked for: a thread that enters it after that sees this move counted.
         let renamed = self.moves.by_clients.fetch_add(1, Ordering::AcqRel) + 1;
         let as_of = if self.is_placed_as_of(parent, before.by_others) { before.by_others } else { NEVER };
         if let Some(directory) = self.get(id) {
@@ -125,19 +129,19 @@ impl Directories {
             );
             drop(old);
         }
-        // Others may have moved the new parent out of the share, and with it goes what is below this one.
+        // Others may have moved the new parent out of the share, and all directories below this one with it.
         if !self.is_placed(parent) {
             self.note_moved();
         }
     }
 
-    /// Takes note that a directory was found under this name, unless something newer is known of it.
+    /// Records that a directory was found under this name, unless a newer location is known.
     pub(super) fn note_found(&self, directory: &Arc<Directory>, entry: DirectoryEntry<'_>, found: Evidence) {
         let DirectoryEntry { parent, name } = entry;
         if directory.id == self.root.id || parent.is_within(directory.id) {
             return;
         }
-        // Before the name is looked at: what is moved after that has another number.
+        // Before the name is checked: a later move has another number.
         let counted = if let Evidence::Told(counted) = found { counted } else { self.moves() };
         let is_sure = self.is_placed_as_of(parent, counted.by_others);
         let as_of = if is_sure { counted.by_others } else { NEVER };
@@ -154,7 +158,8 @@ impl Directories {
             _ if is_there && is_first => true,
             Evidence::Told(_) => true,
             Evidence::LookedUp(generation) if parent.generation() == generation => true,
-            // The host is asked only where the place would be wrong; how long it is sure may stay unknown.
+            // The host is asked only if the recorded location would be wrong. How long it has been right may
+            // stay unknown.
             Evidence::LookedUp(_) => !is_there && parent.holds(name, directory.id),
             Evidence::Before => parent.holds(name, directory.id),
         };
