@@ -1,8 +1,8 @@
-//! Layer 2: the engine of one share. Opens, access and deny, byte ranges, caching rights, watches, names.
+//! Layer 2: the engine of one share. Opens, access and denials, byte ranges, caching rights, watches, names.
 //!
-//! Start with [`Share`] in [`engine`]: every request of every protocol becomes one call on it, and each
-//! call that may meet somebody else's right answers with a [`Step`]. [`step`] and [`refusal`] are what
-//! comes back; [`request`] is what goes in; [`open`] is what a client holds.
+//! Start with [`Share`] in [`engine`]. Every request of every protocol becomes one call on it. A call that
+//! may conflict with another client's right returns a [`Step`]. [`step`] and [`refusal`] have the results,
+//! [`request`] the parameters, and [`open`] the open that a client holds.
 //!
 //! Nothing here is global: each share is an engine of its own, with its own state directory.
 

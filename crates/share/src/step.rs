@@ -1,21 +1,21 @@
-//! What a call on the engine answers.
+//! The result of a call on the engine that may have to wait.
 
 use crate::Refusal;
 
-/// Names one wait; a caller gets at most one at a time for a request, and tries the request again from
-/// its beginning when it is woken.
+/// Identifies one wait. A caller has at most one at a time for a request. When it is woken, it tries the
+/// request again from its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
-/// The answer to a call that may meet somebody else's right.
+/// The result of a call that may conflict with another client's right.
 #[derive(Debug)]
 #[must_use]
 pub enum Step<T> {
     /// It is done.
     Done(T),
-    /// It cannot be done yet: a caching right is being broken, a byte range is held, or a delayed
-    /// conflict runs. Nothing has been changed. The caller's [`crate::Waiter`] is woken once, when it
-    /// is worth while to call again; until then [`crate::Share::cancel`] takes the wait back.
+    /// It cannot be done yet: a caching right is being broken, a byte range is held, or a delayed conflict
+    /// runs. Nothing has been changed. The caller's [`crate::Waiter`] is woken once, when it is worth trying
+    /// again. Until then [`crate::Share::cancel`] cancels the wait.
     Wait(Ticket),
     /// It will not be done.
     Refused(Refusal),

@@ -1,4 +1,5 @@
-//! Watches: who wants to hear of changes below a directory, and what they have not taken yet.
+//! Watches: the changes below a directory that a client wants to hear of, and those that it has not taken
+//! yet.
 
 use std::sync::Arc;
 
@@ -8,12 +9,12 @@ use crate::engine::parts::watched_tree::WatchedTree;
 use crate::ranked::{Mutex, Rank};
 
 bitflags! {
-    /// Which changes are wanted (numbered as NT numbers them).
+    /// The kinds of changes to report (numbered as in NT).
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct ChangeFilter: u32 {
-        /// A file was made, removed or renamed.
+        /// A file was created, removed or renamed.
         const FILE_NAME = 0x001;
-        /// A directory was made, removed or renamed.
+        /// A directory was created, removed or renamed.
         const DIR_NAME = 0x002;
         /// Attribute bits changed.
         const ATTRIBUTES = 0x004;
@@ -29,7 +30,7 @@ bitflags! {
         const EA = 0x080;
         /// Security descriptor.
         const SECURITY = 0x100;
-        /// A stream was made, removed or renamed.
+        /// A stream was created, removed or renamed.
         const STREAM_NAME = 0x200;
         /// Size of a stream.
         const STREAM_SIZE = 0x400;
@@ -38,18 +39,18 @@ bitflags! {
     }
 }
 
-/// What happened.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChangeKind {
     /// A name was added.
     Added,
     /// A name was removed.
     Removed,
-    /// Something about it changed.
+    /// A property of it changed.
     Modified,
-    /// It was renamed; this is its old name.
+    /// It was renamed, and this is its old name.
     RenamedFrom,
-    /// It was renamed; this is its new name.
+    /// It was renamed, and this is its new name.
     RenamedTo,
     /// A stream was added.
     StreamAdded,
@@ -59,14 +60,14 @@ pub enum ChangeKind {
     StreamModified,
 }
 
-/// One change, told to one watch.
+/// One change, as one watch reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// What happened.
+    /// The kind.
     pub kind: ChangeKind,
-    /// Where: components from the watched directory.
+    /// The path: components from the watched directory.
     pub path: Vec<volume::Name>,
-    /// The stream, where one is meant.
+    /// The stream, if the change concerns one.
     pub stream: Option<volume::Name>,
 }
 
@@ -78,7 +79,7 @@ impl Change {
     }
 }
 
-/// What one watch has not given out yet.
+/// The changes that a watch has collected and not returned yet.
 #[derive(Debug, Default)]
 struct Pending {
     changes: Vec<Change>,
@@ -96,7 +97,7 @@ pub struct Watch {
     pub(crate) recursive: bool,
     max_bytes: usize,
     pending: Mutex<Pending>,
-    /// Directories that must be told of as long as it lives.
+    /// Directories whose changes the host must report as long as the watch lives.
     pub(crate) tree: Mutex<Option<Arc<WatchedTree>>>,
 }
 
@@ -109,7 +110,7 @@ impl std::fmt::Debug for Watch {
     }
 }
 
-/// What a watch answers when it is asked for its changes.
+/// The result of taking the changes of a watch.
 pub(crate) enum Taken {
     Changes(Vec<Change>),
     Refused(crate::Refusal),
@@ -133,13 +134,13 @@ impl Watch {
         }
     }
 
-    /// Which changes are wanted.
+    /// The kinds of changes to report.
     #[must_use]
     pub fn filter(&self) -> ChangeFilter {
         self.filter
     }
 
-    /// Adds changes that are taken together, if they are wanted, and says whom to wake.
+    /// Adds changes that are taken together, if the filter selects them. Returns the requests to wake.
     pub(crate) fn add(&self, changes: Vec<Change>, what: ChangeFilter) -> Vec<crate::Ticket> {
         if !self.filter.intersects(what) {
             return Vec::new();
@@ -180,7 +181,7 @@ impl Watch {
         std::mem::take(&mut pending.waiting)
     }
 
-    /// Takes what there is; when there is nothing, `wait` gives the ticket to be woken.
+    /// Takes the collected changes. If there are none, `wait` gives the ticket to wake.
     pub(crate) fn take(
         &self,
         wait: impl FnOnce() -> Option<crate::Ticket>,

@@ -11,9 +11,12 @@
 //! | WRITE | another open for data | without WRITE | yes |
 //! | HANDLE | a conflict of sharing, a rename, a deletion, a new descriptor | without HANDLE | yes |
 //! | anything with WRITE | replacing or changing data | nothing | yes |
-//! | anything that is released as a whole | another open for writing (with WRITE: any for data), a change of attributes or names, and all that breaks HANDLE | nothing | yes |
+//! | anything that is released as a whole | see below | nothing | yes |
 //! | READ, READ and HANDLE | replacing or changing data | nothing | no |
 //! | anything on a directory | a change of its entries | nothing | no |
+//!
+//! A right that is released as a whole is broken by another open for writing (with WRITE: by any for data), by a
+//! change of attributes or names, and by everything that breaks HANDLE.
 //!
 //! A right that its holder can lose without any work (READ alone) is lost at once and needs no
 //! acknowledgment.

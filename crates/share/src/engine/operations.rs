@@ -5,7 +5,8 @@
 //! | file | subject |
 //! |---|---|
 //! | `own_times`, `changed_data` | times that an open holds fixed; the effects of a change of data |
-//! | `info`, `basic`, `security`, `extended`, `reparse`, `streams` | the properties of a file, and changes of them |
+//! | `info`, `basic`, `security`, `extended` | the properties of a file, and changes of them |
+//! | `reparse`, `streams` | reparse points and object ids; named streams |
 //! | `data`, `copy`, `size`, `locking`, `syncing` | bytes and byte ranges |
 //! | `reserved`, `existing`, `fresh`, `create` | the beginning of an open; read `create` first |
 //! | `amending`, `restoring` | an open with other rights; opens that are restored after a restart |

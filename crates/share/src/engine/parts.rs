@@ -4,8 +4,9 @@
 //!
 //! | part | contents |
 //! |---|---|
-//! | `names` | directories on paths and their listings, the cache of names and files, and the time up to which the host's events were taken in |
-//! | `file`, `trail`, `open_files` | the state of a file while it is open; the links by which it was reached; the table of open files, the number of opens, and the versions given out |
+//! | `names` | directories on paths, their listings, and the cache of names and files |
+//! | `file`, `trail` | the state of a file while it is open; the links by which it was reached |
+//! | `open_files` | the table of open files, the number of opens, and the versions given out |
 //! | `rights` | the files with caching rights, and those that get none for a while |
 //! | `waits` | requests that wait, their deadlines, and the clients to notify |
 //! | `watched_tree`, `watching` | watches, and the host's events for them |

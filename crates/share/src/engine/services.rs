@@ -8,11 +8,15 @@
 //! | `recording` | records of opens that outlive the process |
 //! | `shortage`, `parked` | actions that need a descriptor when there may be none left; requests that wait |
 //! | `breaks` | caching rights: granted, broken, revoked. Nothing is sent here |
-//! | `notices`, `changes`, `close`, `absent`, `lapsed` | notices, and their effects. They form one circle: the holder of a broken right may be gone, so its open is closed, and others are notified of that |
+//! | `notices`, `changes` | notices to holders and watches |
+//! | `close`, `absent`, `lapsed` | the end of opens, also of those whose client is gone |
 //! | `conflicts`, `acknowledgments` | breaking rights before an action, and the holders' acknowledgments |
 //! | `relief`, `fairness` | the state that is given up in a shortage, and the division of the rest |
 //! | `host`, `untold`, `upkeep` | changes by others on the host, and periodic work |
 //! | `accounting`, `usage` | limits and counters; the contents of the share |
+//!
+//! `notices`, `changes`, `close`, `absent` and `lapsed` form one circle: the holder of a broken right may be gone, so
+//! its open is closed, and others are notified of that.
 
 pub(crate) mod absent;
 pub(crate) mod access;

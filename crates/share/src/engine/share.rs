@@ -1,4 +1,4 @@
-//! The share: its parts, each of which keeps its fields to itself.
+//! The share: its parts, each of which has private fields.
 
 use std::sync::{Arc, Weak};
 
@@ -18,7 +18,7 @@ use crate::engine::parts::waits::Waits;
 use crate::engine::parts::watching::Watching;
 use crate::{ClientKey, ClientMemory, Holder, Refusal};
 
-/// One share: a volume and everything that clients have open on it.
+/// One share: a volume and all opens of clients on it.
 pub struct Share {
     volume: Arc<dyn Volume>,
     settings: ArcSwap<Config>,
@@ -33,13 +33,13 @@ pub struct Share {
     counting: Counting,
 }
 
-/// What a share has together with others.
+/// The resources that a share has in common with other shares.
 struct Common {
-    /// Where descriptors come from that are kept.
+    /// The source of descriptors for cached names.
     descriptors: Arc<Descriptors>,
     /// The memory for clients.
     memory: Arc<ClientMemory>,
-    /// Who gives files back behind the answer.
+    /// Closes files after the reply to the client.
     give_back: Option<Arc<dyn GiveBack>>,
 }
 
@@ -53,7 +53,7 @@ impl Share {
     /// Starts serving a volume.
     ///
     /// # Errors
-    /// What the volume says when its root cannot be opened.
+    /// The error of the volume if its root cannot be opened.
     pub fn open(volume: Arc<dyn Volume>, config: Config) -> Result<Arc<Share>, Refusal> {
         let share = Arc::new(Share {
             names: Names::open(&volume, &config)?,
@@ -97,7 +97,7 @@ impl Share {
         self.settings.load_full()
     }
 
-    /// Takes new settings into force. What is open stays as it is.
+    /// Puts new settings into force. Existing opens stay as they are.
     pub fn configure(&self, config: Config) {
         let remembers = config.metadata_caching;
         self.settings.store(Arc::new(config));
@@ -105,8 +105,8 @@ impl Share {
         self.set_metadata_caching(remembers);
     }
 
-    /// Makes a client known, so that it hears of breaks. Counted: each call is undone by one
-    /// [`Share::detach`].
+    /// Registers a client, so that it hears of breaks. The calls are counted: one [`Share::detach`] undoes
+    /// each of them.
     pub fn attach(&self, client: ClientKey, holder: Arc<dyn Holder>) {
         self.waits.clients().attach(client, holder);
     }
@@ -116,7 +116,7 @@ impl Share {
         self.waits.clients().detach(client);
     }
 
-    /// How many opens there are.
+    /// The number of opens.
     pub fn open_count(&self) -> usize {
         self.open_files.count()
     }
@@ -137,8 +137,8 @@ impl Share {
         Ok(self.volume.space_at(open.node.as_ref())?)
     }
 
-    /// Has names, attributes and descriptors remembered from now on, or forgotten; takes effect at once, for whatever is
-    /// open. Where the volume does not tell of changes by others nothing is ever remembered.
+    /// Turns the cache of names, attributes and descriptors on or off. It takes effect at once, also for
+    /// existing opens. If the volume does not report changes by others, nothing is ever cached.
     pub fn set_metadata_caching(&self, on: bool) {
         self.cache().set(on && can_remember(self.volume.facts()));
         if !self.cache().is_on() {
@@ -146,12 +146,12 @@ impl Share {
         }
     }
 
-    /// Whether names, attributes and descriptors are remembered now.
+    /// Whether names, attributes and descriptors are cached now.
     pub fn remembers_metadata(&self) -> bool {
         self.cache().is_on()
     }
 
-    /// How much is remembered, and what that was good for.
+    /// The size and the hit counters of the cache.
     pub fn metadata_caching(&self) -> MetadataCaching {
         self.cache().summary()
     }
@@ -159,25 +159,25 @@ impl Share {
 
 /// The parts.
 impl Share {
-    /// The settings in force, for one look.
+    /// The settings in force, for a short access.
     #[inline]
     pub(crate) fn settings(&self) -> Guard<Arc<Config>> {
         self.settings.load()
     }
 
-    /// Where descriptors come from that are kept, of all shares together.
+    /// The source of descriptors for cached names, of all shares together.
     pub(crate) fn descriptors(&self) -> &Arc<Descriptors> {
         &self.common.descriptors
     }
 
-    /// Whoever gives files back behind the answer is to do so with the node of an open, where there is somebody.
+    /// Has the node of an open closed after the reply, if that is configured.
     pub(crate) fn give_back_behind(&self, open: &crate::Open) {
         if let Some(by) = &self.common.give_back {
             open.node.give_back_by(Arc::clone(by));
         }
     }
 
-    /// What is known of names.
+    /// The names of the share.
     pub(crate) fn names(&self) -> &Names {
         &self.names
     }
@@ -187,48 +187,48 @@ impl Share {
         self.names.root()
     }
 
-    /// The directories that are known.
+    /// The known directories.
     pub(crate) fn directories(&self) -> &Directories {
         self.names.directories()
     }
 
-    /// What is remembered of names and files.
+    /// The cache of names and files.
     pub(crate) fn cache(&self) -> &Cache {
         self.names.cache()
     }
 
-    /// What is open.
+    /// The opens and their files.
     pub(crate) fn open_files(&self) -> &OpenFiles {
         &self.open_files
     }
 
-    /// Where caching rights are.
+    /// The caching rights.
     pub(crate) fn rights(&self) -> &CachingRights {
         &self.rights
     }
 
-    /// Who waits.
+    /// The waiting requests.
     pub(crate) fn waits(&self) -> &Waits {
         &self.waits
     }
 
-    /// Who watches.
+    /// The watches.
     pub(crate) fn watching(&self) -> &Watching {
         &self.watching
     }
 
-    /// What outlives a client or the process.
+    /// The opens that outlive a client or the process.
     pub(crate) fn lasting(&self) -> &Lasting {
         &self.lasting
     }
 
-    /// What it may do a second.
+    /// The provisioned limits.
     #[inline]
     pub(crate) fn limiting(&self) -> &Limiting {
         &self.limiting
     }
 
-    /// What it has done.
+    /// The counters.
     #[inline]
     pub(crate) fn counting(&self) -> &Counting {
         &self.counting

@@ -1,7 +1,7 @@
 //! The table of opens that outlive the process, as a journal's records make it.
 //!
-//! It is pure: [`Ledger::apply`] takes a record, whether it was just made or read after a restart, so that
-//! what is read back is what was there. [`Ledger::snapshot`] says the same in the fewest records.
+//! It is pure. [`Ledger::apply`] takes a record, whether it was just made or read after a restart, so the
+//! restored table is the old one. [`Ledger::snapshot`] writes the same table in the fewest records.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,12 +18,12 @@ const RANGES_IN_RECORD: usize = 1024;
 /// One open.
 #[derive(Debug)]
 pub struct Entry {
-    /// What was recorded last of everything but its ranges and its right.
+    /// The latest record of all its state but its ranges and its right.
     pub made: Made,
     pub ranges: Ranges,
 }
 
-/// What is recorded of all opens.
+/// The recorded state of all opens.
 #[derive(Debug, Default)]
 pub struct Ledger {
     /// The version of the records that it was read from; none without any.
@@ -43,7 +43,7 @@ impl Ledger {
     /// Reads all records of a journal.
     ///
     /// # Errors
-    /// [`Unreadable`], naming the record.
+    /// [`Unreadable`], which names the record.
     pub fn read(records: &[Vec<u8>]) -> Result<Ledger, Unreadable> {
         let mut ledger = Ledger::default();
         for (at, bytes) in records.iter().enumerate() {
@@ -63,7 +63,7 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Takes a change in. One of an open that is not there changes nothing.
+    /// Applies a change. A change of an open that does not exist is ignored.
     pub fn apply(&mut self, record: Record) {
         match record {
             Record::Version(_) => {}
@@ -105,7 +105,7 @@ impl Ledger {
 
     fn taken(&mut self, id: u64, owner: LockOwner, rule: LockRule, ranges: &[RangeRequest]) {
         if let Some(entry) = self.live.get_mut(&id) {
-            // It was granted, and what stood against it is no longer so.
+            // It was granted, and its conflicts then are no longer there.
             let _ = entry.ranges.lock(owner, id, Payer::NOBODY, rule, ranges);
         }
     }

@@ -1,7 +1,8 @@
 //! The records of opens that outlive the process, as values and as bytes.
 //!
-//! A record is one byte for its kind and its fields, little-endian; lists and bytes have their length in
-//! front. What must not be torn apart by a crash stands in one record of the journal, one behind the other. Fields are never added to a kind: another kind is made, and [`VERSION`] counted up.
+//! A record is one byte for its kind and its fields, little-endian. Lists and bytes are preceded by their
+//! length. Records that a crash must not separate are in one record of the journal, one behind the other.
+//! Fields are never added to a kind: a new kind is made, and [`VERSION`] is incremented.
 
 use volume::security::Sid;
 use volume::{Name, Time};
@@ -10,38 +11,38 @@ use wire::cursor::{Cursor, Truncated, Writer};
 use crate::caching::grants::Holder;
 use crate::{CacheKey, Caching, ClientKey, LockOwner, LockRule, RangeKind, RangeRequest};
 
-/// What the first record says.
+/// The version in the first record.
 pub const VERSION: u32 = 2;
 /// The oldest version that can be read.
 pub const OLDEST: u32 = 1;
 
-/// What is recorded of a caching right.
+/// The recorded state of a caching right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Right {
     pub state: Caching,
     pub epoch: u16,
-    /// The client counts the epochs along.
+    /// Whether the client counts epochs.
     pub counts: bool,
     pub parent: Option<CacheKey>,
 }
 
-/// A name that is to go: with its last open, or with the open that says so.
+/// The removal of a name: with its last open, or with the open that requested it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goes {
     WithLast,
     WithOpen,
 }
 
-/// What is recorded of an open when it is made.
+/// The record of a new open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Made {
     pub id: u64,
     pub client: ClientKey,
     pub user: Sid,
-    /// The file, by its number and birth; its device may have another number after a restart.
+    /// The file, by its number and birth. Its device may have another number after a restart.
     pub inode: u64,
     pub born: Option<Time>,
-    /// Where it is found: one path, or two while it is being moved.
+    /// The paths of the file: one, or two while it is being moved.
     pub paths: Vec<Vec<Name>>,
     pub stream: Option<Name>,
     pub granted: u32,
@@ -52,13 +53,13 @@ pub struct Made {
     pub key: Option<(CacheKey, bool)>,
     /// The key of the right on its directory that it does not break.
     pub parent: Option<CacheKey>,
-    /// What it held when it was made.
+    /// The right that it held when it was recorded.
     pub right: Option<Right>,
     pub goes: Option<Goes>,
     pub keep_ns: u64,
     pub note: Vec<u8>,
-    /// By which the volume finds its file again, wherever that is; empty: it is found by its paths. In a record of
-    /// its own, [`Record::Address`].
+    /// The address by which the volume finds its file again, wherever that is. Empty: it is found by its
+    /// paths. It is in a record of its own, [`Record::Address`].
     pub address: Vec<u8>,
 }
 
@@ -68,7 +69,7 @@ pub enum Record {
     /// Always the first.
     Version(u32),
     Made(Box<Made>),
-    /// Byte ranges were taken.
+    /// Byte ranges were locked.
     Taken {
         id: u64,
         owner: LockOwner,
@@ -82,12 +83,12 @@ pub enum Record {
         rule: LockRule,
         range: RangeRequest,
     },
-    /// A caching right is another now.
+    /// A caching right has changed.
     Right {
         holder: Holder,
         right: Right,
     },
-    /// It is another client's, and so is its own caching right.
+    /// It belongs to another client, and so does its own caching right.
     Moved {
         id: u64,
         client: ClientKey,
@@ -107,12 +108,12 @@ pub enum Record {
     Closed {
         id: u64,
     },
-    /// Where the file of an open is found.
+    /// The address of the file of an open.
     Address {
         id: u64,
         address: Vec<u8>,
     },
-    /// Files that the host changed last at such a time may have been told a version ahead of it.
+    /// Files that the host changed last in such a span may have got a version ahead of it.
     Ahead(Ahead),
 }
 
@@ -120,7 +121,7 @@ pub enum Record {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ahead {
     pub since: u64,
-    /// None: it was not over when the process ended.
+    /// None: the span was not over when the process ended.
     pub until: Option<u64>,
 }
 
@@ -138,7 +139,7 @@ impl From<Truncated> for Bad {
 }
 
 impl Record {
-    /// Its bytes.
+    /// The bytes of the record.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut out = Writer::new(&mut bytes);
@@ -404,7 +405,7 @@ fn put_list<T>(out: &mut Writer<'_>, list: &[T], put: impl Fn(&mut Writer<'_>, &
 
 fn list<T>(from: &mut Cursor<'_>, item: impl Fn(&mut Cursor<'_>) -> Result<T, Bad>) -> Result<Vec<T>, Bad> {
     let count = from.u32_le()?;
-    // Nothing takes less than a byte, so that a wild number ends with the record.
+    // An item takes at least a byte, so a wild number ends with the record.
     (0..count).map(|_| item(from)).collect()
 }
 

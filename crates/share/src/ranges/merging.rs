@@ -1,17 +1,17 @@
-//! Ranges that merge and split: what one owner holds is a set of bytes, each shared or exclusive.
+//! Ranges that merge and split: the ranges of one owner are a set of bytes, each shared or exclusive.
 
 use super::index::Index;
 use super::table::Held;
 use super::{LockOwner, LockRule, RangeKind, RangeRequest};
 
-/// Adds a range that conflicts with nobody: it replaces what the owner held of these bytes and joins
-/// what touches it and is of the same kind.
+/// Adds a range without conflicts. It replaces the owner's ranges of these bytes and joins adjacent ones of
+/// the same kind.
 pub(super) fn lock(held: &mut Index, mut new: Held) {
     if new.range.len == 0 {
         return;
     }
     unlock(held, new.owner, &new.range);
-    // One byte more on either side finds what touches it.
+    // One byte more on either side finds the adjacent ranges.
     let (start, end) = (u128::from(new.range.start), new.range.end());
     let around = RangeRequest {
         start: new.range.start.saturating_sub(1),
@@ -32,7 +32,7 @@ pub(super) fn lock(held: &mut Index, mut new: Held) {
     held.add(new);
 }
 
-/// The range of which something would be left on either side of these bytes.
+/// The range of which a part would be left on either side of these bytes.
 pub(super) fn split<'a>(held: &'a Index, owner: LockOwner, range: &RangeRequest) -> Option<&'a Held> {
     let within = |one: &Held| one.range.start < range.start && one.range.end() > range.end();
     let kinds = [RangeKind::Exclusive, RangeKind::Shared].into_iter();
@@ -40,7 +40,7 @@ pub(super) fn split<'a>(held: &'a Index, owner: LockOwner, range: &RangeRequest)
     all.find(|one| is_own(one, owner) && within(one))
 }
 
-/// Gives bytes back; that some were not held is no error.
+/// Releases bytes. It is no error if some were not held.
 pub(super) fn unlock(held: &mut Index, owner: LockOwner, range: &RangeRequest) {
     for kind in [RangeKind::Exclusive, RangeKind::Shared] {
         let cut: Vec<(u64, Held)> = held

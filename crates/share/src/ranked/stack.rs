@@ -1,4 +1,4 @@
-//! Which locks a thread holds, in debug builds.
+//! The locks that a thread holds, in debug builds.
 
 use std::cell::RefCell;
 use std::thread;
@@ -9,7 +9,7 @@ use super::rank::Rank;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Lock {
     pub rank: Rank,
-    /// Tells it from others of its rank.
+    /// Distinguishes it from others of its rank.
     pub address: usize,
 }
 
@@ -21,14 +21,14 @@ thread_local! {
 pub(super) struct Counted(Lock);
 
 impl Lock {
-    /// Counts it as held.
+    /// Counts the lock as held.
     pub fn count(self) -> Counted {
         // A thread that ends has no stack any more, and takes its last locks unseen.
         let _ = HELD.try_with(|held| held.borrow_mut().push(self));
         Counted(self)
     }
 
-    /// Panics when this thread must not wait for it now.
+    /// Panics if this thread must not wait for the lock now.
     #[track_caller]
     pub fn check(self) {
         let in_the_way =

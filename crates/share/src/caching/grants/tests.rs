@@ -347,7 +347,8 @@ proptest::proptest! {
                     let others = (0..4).any(|other| other != k && world.opens[other] > 0);
                     let id = k as u128;
                     let around = Surroundings { others, ..ALONE };
-                    let grant = world.grants.grant(ClientKey(id), &asks(id, Obedient::is_keyed(k), want), around);
+                    let request = asks(id, Obedient::is_keyed(k), want);
+                    let grant = world.grants.grant(ClientKey(id), &request, around);
                     proptest::prop_assert!(want.contains(grant.state) || Obedient::is_keyed(k));
                     world.opens[k] += 1;
                 }

@@ -67,9 +67,20 @@ impl Share {
                 Err(why) => {
                     let path = shown(&entry.made);
                     if is_doubtful {
-                        tracing::info!(share = %self.name(), %path, why, "an open from before the restart is gone; that it was closed may stand in a damaged record");
+                        tracing::info!(
+                            share = %self.name(),
+                            %path,
+                            why,
+                            "an open from before the restart is gone; \
+                             that it was closed may stand in a damaged record"
+                        );
                     } else {
-                        tracing::warn!(share = %self.name(), %path, why, "an open from before the restart is gone");
+                        tracing::warn!(
+                            share = %self.name(),
+                            %path,
+                            why,
+                            "an open from before the restart is gone"
+                        );
                     }
                     changes.push(Record::Closed { id: *id });
                 }

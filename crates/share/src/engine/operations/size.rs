@@ -120,7 +120,8 @@ impl Share {
     ///
     /// # Errors
     /// [`Refusal::AccessDenied`], [`Refusal::NotSupported`]; as the volume says.
-    // MS-FSA 2.1.5.10.15 (exception: it asks for no right, but only who may read has the file open on the host)
+    // MS-FSA 2.1.5.10.15 (exception: it asks for no right, but only who may read has the file open on the
+    // host)
     pub fn extents(&self, open: &Open, from: u64, max: usize) -> Result<(Vec<Extent>, bool), Refusal> {
         if !open.granted.contains(Rights::READ_DATA) {
             return Err(Refusal::AccessDenied);

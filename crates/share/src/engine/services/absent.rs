@@ -197,7 +197,8 @@ impl Share {
 
     /// Closes opens of these files that are unclaimed, because they conflict with a request. Returns whether
     /// there was one. The caller holds no lock.
-    // MS-SMB2 3.3.5.9.10 (exception: a persistent Open whose client is back and does not ask for it is not kept for its whole time)
+    // MS-SMB2 3.3.5.9.10 (exception: a persistent Open whose client is back and does not ask for it is not kept
+    // for its whole time)
     pub(crate) fn end_unclaimed_at(&self, files: &[NodeId], client: Option<ClientKey>, cause: Cause) -> bool {
         self.end_unclaimed_by(client, |open| files.contains(&open.file.id), cause)
     }
@@ -240,7 +241,11 @@ impl Share {
         let unclaimed = self.lasting().detached().take_unclaimed(cause.now.mono_ns, after_ns, is_meant);
         let is_any = !unclaimed.is_empty();
         for taken in unclaimed {
-            tracing::debug!(share = %self.name(), open = taken.0.id, "an open whose client is back without asking for it is closed");
+            tracing::debug!(
+                share = %self.name(),
+                open = taken.0.id,
+                "an open whose client is back without asking for it is closed"
+            );
             self.lose(taken, cause);
         }
         is_any

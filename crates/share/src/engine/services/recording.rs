@@ -198,7 +198,11 @@ impl Share {
             return;
         }
         if let Err(why) = recorder.write() {
-            tracing::warn!(share = %self.name(), %why, "a change of an open that is kept could not be recorded");
+            tracing::warn!(
+                share = %self.name(),
+                %why,
+                "a change of an open that is kept could not be recorded"
+            );
         }
     }
 
@@ -209,7 +213,11 @@ impl Share {
             return;
         }
         if let Err(why) = recorder.write() {
-            tracing::warn!(share = %self.name(), %why, "a change of an open that is kept could not be recorded");
+            tracing::warn!(
+                share = %self.name(),
+                %why,
+                "a change of an open that is kept could not be recorded"
+            );
         }
     }
 

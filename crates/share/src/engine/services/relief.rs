@@ -70,7 +70,10 @@ impl Share {
             any |= share.end_yielding(now);
         }
         if any {
-            tracing::info!(share = %self.name(), "something is short: what was kept for clients that are gone is given up");
+            tracing::info!(
+                share = %self.name(),
+                "something is short: what was kept for clients that are gone is given up"
+            );
         }
         any
     }

@@ -1,4 +1,4 @@
-//! What time brings, and what is done now and then.
+//! Periodic work, and work that is due at a time.
 
 use wire::Now;
 
@@ -6,13 +6,13 @@ use crate::engine::Share;
 use crate::engine::values::effects::Effects;
 
 impl Share {
-    /// When [`Share::tick`] has something to do because of time, on the monotonic clock.
+    /// The next time at which [`Share::tick`] has work to do, on the monotonic clock.
     pub fn next_deadline(&self) -> Option<u64> {
         self.waits().next_time().into_iter().chain(self.lasting().detached().next_end()).min()
     }
 
-    /// Does what time brings: closes detached opens whose time is over, takes away rights whose holders
-    /// did not answer, wakes who waits for a program of the host, and takes in what happened there.
+    /// Does the work that is due. Closes detached opens whose time is over, revokes rights whose holders did
+    /// not answer, wakes requests that wait for a program of the host, and takes in the host's events.
     pub fn tick(&self, now: Now) {
         self.end_detached(now);
         self.settle(Effects {
@@ -28,8 +28,8 @@ impl Share {
         self.before_batch(now);
     }
 
-    /// Takes in what happened on the host since the last call, and lets go of what nobody asks for any more. For who looks
-    /// after a share now and then.
+    /// Takes in the host's events since the last call, and releases cached state that was not used lately.
+    /// The upkeep of a share calls it periodically.
     pub fn before_batch(&self, now: Now) {
         self.take_in(now.into());
         self.cache().drop_idle();

@@ -1,28 +1,28 @@
-//! Giving files back to the volume behind the answer, where somebody does that.
+//! Closing files of the volume after the reply to the client, if a thread does that.
 //!
-//! A store far away is asked for each file that is given back, and with metadata caching on nobody need wait for that: the open
-//! is over for everybody when [`crate::engine::Share::close`] says so, and what is left is the descriptor. Whoever runs the engine may
-//! take it over ([`GiveBack`]).
+//! A remote store needs a request for each file that is closed. With metadata caching on no client need wait
+//! for that: the open is over for all when [`crate::engine::Share::close`] returns, and only the descriptor
+//! is left. The code that runs the engine may close it ([`GiveBack`]).
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use volume::Node;
 
-/// Who gives files back that nobody has open any more.
+/// Closes files that are no longer open.
 pub trait GiveBack: Send + Sync {
-    /// Drops a node that nobody else has, now or soon.
+    /// Drops a node without other references, now or soon.
     fn give_back(&self, node: Arc<dyn Node>);
 }
 
-/// The node of an open, given back with it.
+/// The node of an open, which is closed with it.
 pub(crate) struct Held {
     node: Option<Arc<dyn Node>>,
     behind: OnceLock<Arc<dyn GiveBack>>,
 }
 
 impl Held {
-    /// Nobody waits for it to be given back.
+    /// Has the node closed by `by`, so that no client waits for that.
     pub fn give_back_by(&self, by: Arc<dyn GiveBack>) {
         let _was_said = self.behind.set(by);
     }
@@ -44,7 +44,7 @@ impl Deref for Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // Where somebody else has it too, they will give it back.
+        // If there is another reference, its owner closes the node.
         if let Some(by) = self.behind.get()
             && let Some(node) = self.node.take_if(|node| Arc::strong_count(node) == 1)
         {
