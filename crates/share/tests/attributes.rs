@@ -101,7 +101,7 @@ fn attribute_bits_are_kept_and_archive_comes_back_with_a_write() {
     assert_eq!(set(&client, &looks, Basic::default()), Err(Refusal::AccessDenied));
 }
 
-/// A file or directory and an open of a stream of it, both at times long ago and backed up since.
+/// A file or directory and an open of a stream of it. Both have old times and are backed up.
 fn with_old_stream(world: &World, client: &Client, at: &str) -> (Arc<Open>, Arc<Open>) {
     let stream = client.open(at).stream("s").disposition(Disposition::OpenOrCreate).open();
     let open = client.open(at).access(READ | WRITE).open();
@@ -113,7 +113,7 @@ fn with_old_stream(world: &World, client: &Client, at: &str) -> (Arc<Open>, Arc<
     (open, stream)
 }
 
-/// When the data changed last, and whether it is to be backed up.
+/// The time of the last change of data, and whether the file is to be backed up.
 fn shown(world: &World, open: &Open) -> (Time, bool) {
     let info = world.share.info(open).unwrap();
     (info.modified, info.attributes.contains(Attributes::ARCHIVE))
@@ -264,10 +264,10 @@ fn another_user_gets_what_the_descriptor_gives() {
     done(step).unwrap();
     assert_eq!(other.open("f").access(Rights::READ_DATA).refusal(), Refusal::AccessDenied);
     let maximum = other.open("f").access(Rights::MAXIMUM_ALLOWED).open();
-    // The directory may be listed and changed by all, which gives two more.
+    // All may list and change the directory, which gives two more rights.
     let by_parent = Rights::READ_ATTRIBUTES | Rights::DELETE;
     assert_eq!(maximum.granted(), Rights::WRITE_DATA | Rights::READ_CONTROL | by_parent);
-    // The owner always gets at the descriptor, and at nothing else.
+    // The owner can always access the descriptor, and nothing else.
     assert_eq!(owner.open("f").access(Rights::READ_DATA).refusal(), Refusal::AccessDenied);
     let open = owner.open("f").access(Rights::READ_CONTROL | Rights::WRITE_DAC).open();
     assert_eq!(world.share.descriptor(&open).unwrap().owner, Some(Sid::unix_user(1001)));
@@ -298,11 +298,11 @@ fn rights_are_decided_at_the_open_and_a_mode_of_the_host_is_applied_to_the_descr
     assert_eq!(other.open("f").access(READ).refusal(), Refusal::AccessDenied);
     other.write(&writes, 0, "text").unwrap();
     assert_eq!(other.read(&writes).unwrap(), "text");
-    // The one who made the file has all rights still, and the list says nothing of it.
+    // The creator of the file still has all rights, and the list says nothing of it.
     owner.write(&open, 0, "more").unwrap();
     set(READ);
     let file = world.memory.root().unwrap().lookup(&name("f"), volume::OpenHow::Read).unwrap();
-    // RFC 8881 6.4.1.1: the bits of the group bound those who are named, and everybody gets theirs.
+    // RFC 8881 6.4.1.1: the bits of the group limit the named users, and everybody gets theirs.
     for (mode, reads, writes) in
         [(0o640, true, false), (0o700, false, false), (0o640, false, false), (0o606, false, true)]
     {
@@ -408,7 +408,7 @@ fn shared_storage_moves_no_end_and_keeps_to_what_is_there() {
     client.call(|c| world.share.set_size(c, &g, 5000)).unwrap();
     assert_eq!(share(0, &g, 0, 0), Ok(()));
     assert_eq!(client.read(&g).unwrap(), "\0".repeat(5000));
-    // The last unit is not whole, and somebody's range does not count.
+    // The last unit is not whole, and a byte range of another client does not count.
     let other = world.client(2);
     let held = other.open("f").open();
     let range = RangeRequest { start: 0, len: 10, kind: RangeKind::Exclusive };

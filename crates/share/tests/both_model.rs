@@ -1,10 +1,10 @@
-//! Clients of two kinds on the same files, against a model that knows nothing of how the engine does it.
+//! Clients of two kinds on the same files, against a model that knows nothing of the engine's implementation.
 //!
-//! Those of the first kind have an open for each request, deny also deleting, and take byte ranges that stand by
-//! themselves and count for everybody. Those of the second have one open for each owner and file, which is amended when
-//! it is opened again and narrowed later; what they lock are bytes of a lock-owner, which merge, split and change kind,
-//! and which stand only in the way of other locks and of the first kind's data. They also read and write without any
-//! open of theirs, and take names away from under whoever has the file open.
+//! Clients of the first kind have an open for each request and may also deny deletion. Their byte ranges
+//! stand by themselves and count for all. Clients of the second kind have one open for each owner and file.
+//! It is amended when it is opened again, and narrowed later. Their locks are bytes of a lock-owner, which
+//! merge, split and change kind. These conflict only with other locks and with data access of the first kind.
+//! The second kind also reads and writes without an open, and removes names of files that others have open.
 
 mod common;
 
@@ -25,7 +25,7 @@ const SIZE: usize = 24;
 /// Read, write, delete.
 type Three = [bool; 3];
 
-/// Who has an open.
+/// The owner of an open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Party {
     /// A client of the first kind; each open is its own.
@@ -36,20 +36,20 @@ enum Party {
 
 #[derive(Debug, Clone)]
 enum Act {
-    /// Of the first kind: client, file, what it does, what it denies.
+    /// Of the first kind: client, file, access and denial.
     Open(usize, usize, Three, Three),
-    /// Of the second: client, open-owner, file, access (not nothing) and denial.
+    /// Of the second kind: client, open-owner, file, access (not nothing) and denial.
     OpenAs(usize, usize, usize, u8, u8),
-    /// Less of what an open-owner has.
+    /// Less access and denial for an open-owner.
     Narrow(prop::sample::Index, u8, u8),
     Close(prop::sample::Index),
     Lock(prop::sample::Index, usize, Range, bool),
     Unlock(prop::sample::Index, usize, Range),
     Read(prop::sample::Index, Range),
     Write(prop::sample::Index, Range, u8),
-    /// Without an open: client, file, range, and what to write if anything.
+    /// Without an open: client, file, range, and the byte to write if any.
     Pass(usize, usize, Range, Option<u8>),
-    /// The name is taken away and given to another file.
+    /// The name is removed and given to another file.
     Remove(usize, usize),
 }
 
@@ -93,29 +93,29 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 1..60)
 }
 
-/// An open in the world, and what the model knows of it.
+/// An open of the engine, with the state that the model keeps for it.
 struct Held {
     party: Party,
-    /// Which file had the name then: the index of the name, and how often it was taken away before.
+    /// The file that had the name then: the index of the name, and how often it was removed before.
     file: (usize, usize),
     uses: Three,
     denies: Three,
     open: Arc<Open>,
 }
 
-/// Whether two cannot stand together.
+/// Whether the two conflict.
 fn excludes((uses, denies): (Three, Three), other: &Held) -> bool {
     let idle = |uses: Three| uses == [false; 3];
     let hurts = |uses: Three, denies: Three| (0..3).any(|what| uses[what] && denies[what]);
     !idle(uses) && !idle(other.uses) && (hurts(uses, other.denies) || hurts(other.uses, denies))
 }
 
-/// A range that somebody of the first kind holds: open, file, range, kind.
+/// A range of the first kind: open, file, range, kind.
 type Single = (u64, (usize, usize), Range, RangeKind);
 /// A lock-owner of the second kind on a file: client, owner, file.
 type Locker = (usize, usize, (usize, usize));
 
-/// What a lock-owner holds, byte by byte, and through which open.
+/// The locks of a lock-owner, byte by byte, and the open through which it has them.
 struct Bytes {
     through: u64,
     kinds: [Option<RangeKind>; SIZE],
@@ -254,7 +254,7 @@ impl Model {
         self.bytes.retain(|_, bytes| bytes.through != open.id());
     }
 
-    /// Whether a lock-owner other than `own` holds bytes in the way.
+    /// Whether a lock-owner other than `own` holds conflicting bytes.
     fn bytes_stand(&self, file: (usize, usize), range: Range, kind: RangeKind, own: Option<Locker>) -> bool {
         self.bytes.iter().any(|(locker, bytes)| {
             let counts = locker.2 == file && Some(*locker) != own;
@@ -262,7 +262,7 @@ impl Model {
         })
     }
 
-    /// Whether a range of the first kind stands in the way of somebody of the second.
+    /// Whether a range of the first kind conflicts with a client of the second.
     fn singles_stand(&self, file: (usize, usize), range: Range, kind: RangeKind) -> bool {
         let stands =
             |(_, of, r, held): &Single| *of == file && r.meets(range) && is_locked(Some(*held), kind);
@@ -355,7 +355,7 @@ impl Model {
         }
     }
 
-    /// Whether data of a range may be read or written through an open, as far as locks go.
+    /// Whether locks permit to read or write data of a range through an open.
     fn may(&self, held: &Held, range: Range, kind: RangeKind) -> bool {
         if matches!(held.party, Party::Owner(..)) {
             return !self.singles_stand(held.file, range, kind);
@@ -408,8 +408,8 @@ impl Model {
         }
     }
 
-    /// Reads or writes without an open of one's own: whoever denies that, or holds a range that counts for all, is in
-    /// the way.
+    /// Reads or writes without an open. An open that denies it conflicts, and so does a range that counts for
+    /// all.
     fn pass(&mut self, client: usize, file: usize, range: Range, with: Option<u8>) {
         let here = self.now(file);
         let uses = [with.is_none(), with.is_some(), false];
@@ -477,7 +477,7 @@ impl Model {
     }
 }
 
-/// Ranges of the first kind count against their own holder's writing only when they are shared.
+/// Ranges of the first kind count against their own holder's writing only if they are shared.
 fn is_own_in_the_way(had: RangeKind, wanted: RangeKind) -> bool {
     (had, wanted) == (RangeKind::Shared, RangeKind::Exclusive)
 }
@@ -500,8 +500,8 @@ proptest! {
     }
 }
 
-// Found by two clients of two kinds that gave each other's files new names (proving/kernel_client/mixed.py): the one that
-// kept the replaced file open went on to answer from it under the old name.
+// Found by two clients of two kinds that gave each other's files new names (proving/kernel_client/mixed.py):
+// the one that kept the replaced file open went on to answer from it under the old name.
 #[test]
 fn whoever_only_keeps_a_file_open_is_asked_before_another_takes_its_name() {
     let world = World::new();
@@ -524,7 +524,7 @@ fn whoever_only_keeps_a_file_open_is_asked_before_another_takes_its_name() {
     let again = keeper.open("old").access(READ).open();
     assert_eq!(keeper.read(&again).unwrap(), "new");
     keeper.close(&again);
-    // Who has it open for good keeps it, without a name.
+    // A client that has it open for good keeps it, without a name.
     mover.make_with("third", "third");
     let held = keeper.open("old").access(READ).open();
     let moved = mover.open("third").open();

@@ -1,4 +1,4 @@
-//! Caching rights between clients: granting, breaking, waiting, waking.
+//! Caching rights between clients: grants, breaks, waits, wakes.
 
 mod common;
 
@@ -134,7 +134,7 @@ fn a_holder_who_cannot_be_reached_or_does_not_answer_loses_the_right() {
     let (one, two, three) = (world.client(1), world.client(2), world.client(3));
     let _first = one.open("f").disposition(Disposition::Create).keyed(1, RWH).open();
     one.ears.reachable.store(false, std::sync::atomic::Ordering::SeqCst);
-    // Nobody waits for somebody who is not there.
+    // No request waits for a client that is not there.
     let held = two.open("f").keyed(2, RWH).result().unwrap();
     assert_eq!(held.granted.unwrap().state, RH);
     two.close(&held.open);
@@ -207,7 +207,7 @@ fn an_open_that_deletes_asks_nobody_to_close_before_the_name_is_marked() {
     assert_eq!(two.open("f").refusal(), Refusal::DeletePending);
     one.close(&kept);
     assert_eq!(two.open("f").refusal(), Refusal::NotFound);
-    // Whoever may write back is asked for that, as by any other open.
+    // A right to hold writes back is broken, as by any other open.
     let _writes = one.open("g").disposition(Disposition::Create).keyed(2, RWH).open();
     waits(two.open("g").access(Rights::DELETE).options(Options::DELETE_ON_CLOSE).step());
     assert_eq!(one.breaks(), [(RWH, RH, true)]);
@@ -243,7 +243,7 @@ fn who_waits_for_a_break_in_steps_goes_on_after_its_last_answer() {
     one.acknowledge(1, true, RH).unwrap();
     assert_eq!((two.woken(), three.woken()), (0, 0));
     assert_eq!(one.breaks(), [(RH, R, true)]);
-    // The holder's own open and close let nobody past.
+    // The holder's own open and close let no other request past.
     let own = one.open("f").keyed(1, RWH).result().unwrap();
     assert_eq!(own.granted.unwrap().breaking, Some(R));
     one.close(&own.open);

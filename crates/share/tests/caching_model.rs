@@ -1,12 +1,12 @@
-//! Clients that cache as their rights allow, against the truth: what anybody has in memory is never old.
+//! Clients that cache as their rights permit, against the truth: no cached value is ever old.
 //!
-//! Each client knows of its rights only what answers and notices told it. It keeps the text of a file and
+//! Each client knows of its rights only what replies and notices told it. It caches the text of a file and
 //! the list of a directory as long as it believes to have READ on them, and writes back late as long as it
-//! believes to have WRITE. After every act, what is kept must be what is so, and what clients believe must
+//! believes to have WRITE. After every step, each cached value must be current, and each client's belief must
 //! be what the engine knows.
 //!
-//! The last client is of another kind: it has one key for each file, holds nothing on directories, wants rights that are
-//! given back as a whole, and gives them back by saying so and not by an answer to the notice.
+//! The last client is of another kind. It has one key for each file and holds nothing on directories. It asks
+//! for rights that are released as a whole, and releases them with a request and not with an acknowledgment.
 
 mod common;
 
@@ -23,7 +23,7 @@ use volume::NodeId;
 use volume::security::Rights;
 
 const CLIENTS: usize = 4;
-/// The client that gives its rights back as a whole.
+/// The client that releases its rights as a whole.
 const WHOLE: usize = 3;
 const NAMES: [&str; 3] = ["d/a", "d/b", "d/c"];
 /// The key of a client's right on the directory.
@@ -31,10 +31,10 @@ fn directory_key(who: usize) -> u128 {
     100 + who as u128
 }
 
-/// Who holds a right: client, key, and whether opens share it.
+/// The holder of a right: client, key, and whether opens share it.
 type Holder = (usize, u128, bool);
 
-/// What a client believes of a right, and what it keeps under it.
+/// A client's belief about a right, and the value cached under it.
 #[derive(Debug, Default)]
 struct Belief {
     state: Caching,
@@ -102,7 +102,7 @@ struct Model {
     beliefs: HashMap<Holder, Belief>,
     held: Vec<Held>,
     truth: BTreeMap<NodeId, String>,
-    /// Which client has marked a file to go.
+    /// The client that has marked a file for deletion.
     marked: HashMap<NodeId, usize>,
     singles: u128,
 }
@@ -123,7 +123,7 @@ impl Model {
         }
     }
 
-    /// Asks until there is an answer; whoever is told to gives way meanwhile.
+    /// Repeats a request until it gets a reply. Clients obey their notices meanwhile.
     fn until_done<T>(&mut self, mut ask: impl FnMut(&Model) -> Step<T>) -> Result<T, Refusal> {
         for _ in 0..12 {
             match ask(self) {
@@ -135,7 +135,7 @@ impl Model {
         panic!("waits for ever: {:?}", self.beliefs);
     }
 
-    /// Every client does what its notices say, until there are none.
+    /// Every client obeys its notices, until there are none.
     fn give_way(&mut self) {
         loop {
             let notices: Vec<(usize, BreakNotice)> = (0..CLIENTS)
@@ -153,7 +153,7 @@ impl Model {
         }
     }
 
-    /// The time of opens: a second for each, so that files are left alone for a while and not for good.
+    /// The time of opens: a second for each, so that files get no right for a while and not for good.
     fn time(&self) -> wire::Now {
         now().plus(std::time::Duration::from_secs(self.singles as u64))
     }
@@ -184,7 +184,7 @@ impl Model {
         }
     }
 
-    /// Makes this the whole text, for everybody to see.
+    /// Makes `text` the whole text, visible to all.
     fn put(&mut self, who: usize, open: &Arc<Open>, text: &str) {
         let share = Arc::clone(&self.world.share);
         if self.clients[who].read(open).unwrap().len() > text.len() {
@@ -204,7 +204,7 @@ impl Model {
         self.know_directory(who, knows);
     }
 
-    /// A client that names its key for the directory knows what it did there itself.
+    /// A client that names its key for the directory knows its own changes there.
     fn know_directory(&mut self, who: usize, knows: bool) {
         let now = self.listing();
         let own = self.beliefs.get_mut(&(who, directory_key(who), true));
@@ -213,7 +213,7 @@ impl Model {
         }
     }
 
-    /// The directory as nobody in particular sees it.
+    /// The directory as a client without rights sees it.
     fn listing(&self) -> String {
         let client = &self.clients[0];
         let open = client.open("d").access(READ).open();
@@ -232,7 +232,8 @@ impl Model {
         lines.join("\n")
     }
 
-    /// Whom a new open belongs to: nothing is granted under a key that is still in use for a file that is to go.
+    /// The holder of a new open. Nothing is granted under a key that is still in use for a file marked for
+    /// deletion.
     fn belongs(&self, holder: Option<Holder>, opened: &Opened) -> Option<Holder> {
         let here = opened.open.node_id();
         let is_elsewhere = |held: &Held| held.holder == holder && held.open.node_id() != here;
@@ -312,14 +313,14 @@ impl Model {
             }
             _ => drop(self.truth.insert(id, String::new())),
         }
-        // What the host has is the truth as soon as somebody else may look at it.
+        // The host's text is the truth as soon as another client may look at it.
         let is_shared =
             holder.is_none_or(|holder| self.beliefs.get(&holder).is_none_or(|b| b.dirty.is_none()));
         if is_shared {
             assert_eq!(self.clients[who].read(&opened.open).as_ref(), Ok(&self.truth[&id]));
         }
         let holder = self.belongs(holder, &opened);
-        // Who throws data away knows that they are gone.
+        // A client that discards data knows that it is gone.
         if let Some(own) = holder.and_then(|holder| self.beliefs.get_mut(&holder))
             && opened.outcome != Outcome::Opened
         {
@@ -360,7 +361,7 @@ impl Model {
         if open.options().contains(Options::DELETE_ON_CLOSE) {
             self.marked.entry(open.node_id()).or_insert(who);
         }
-        // What goes with the close because another client said so is news.
+        // A removal by the close that another client marked is news.
         let is_own = self.marked.get(&open.node_id()).is_none_or(|by| *by == who);
         self.know_directory(who, names_parent && is_own);
     }
@@ -378,7 +379,7 @@ impl Model {
                 (own.kept, own.dirty) = (Some(text), Some(open));
             }
             _ => {
-                // Under no key, one's own change takes the right to read too.
+                // Under no key, the holder's own change also ends its right to read.
                 if let Some(own) = own.filter(|_| holder.is_some_and(|(.., keyed)| keyed)) {
                     own.kept = own.kept.take().map(|_| text.clone());
                 }
@@ -387,7 +388,7 @@ impl Model {
         }
     }
 
-    /// Tries a change that may be refused; whether it was done.
+    /// Tries a change that may be refused. Returns whether it was done.
     fn change(&mut self, at: usize, act: impl Fn(&Share, &Caller<'_>, &Arc<Open>) -> Step<()>) -> bool {
         let Held { open, who, names_parent, .. } = &self.held[at];
         let (open, who, names_parent) = (Arc::clone(open), *who, *names_parent);
@@ -436,8 +437,8 @@ impl Model {
         self.give_way();
     }
 
-    /// Beside a right that is given back as a whole nobody else has the file open for writing, and beside one to write
-    /// later nobody for reading.
+    /// Beside a right that is released as a whole no other client has the file open for writing. Beside one
+    /// to write later, none has it open for reading.
     fn check_alone(&self, holder: &Held, state: Caching) {
         let writes = state.contains(Caching::WRITE);
         let out = if writes { READ | Rights::WRITE_DATA } else { Rights::WRITE_DATA };
@@ -470,7 +471,7 @@ impl Model {
     }
 }
 
-/// What is given back as a whole is the right to read, with or without the right to write.
+/// A right that is released as a whole is the right to read, with or without the right to write.
 fn whole_right(want: Caching) -> Caching {
     match want.bits() % 3 {
         0 => Caching::empty(),
@@ -488,7 +489,7 @@ fn whole_level(want: Caching) -> Caching {
     }
 }
 
-/// Does all of it and closes what is open then; looks at everything after each step.
+/// Plays all steps and closes the remaining opens. Checks everything after each step.
 fn play(acts: Vec<Act>) {
     let mut model = Model::new();
     for act in acts {
@@ -521,7 +522,7 @@ fn reading(who: usize, key: u8, want: u8) -> Opening {
 
 #[test]
 fn what_is_given_back_as_a_whole_is_never_the_bare_right_to_read() {
-    // Beside a right under no key only READ was left of it; the writer did not wait for that to come back.
+    // Beside a right under no key only READ was left of it. The writer did not wait for its release.
     play(vec![
         Act::Open(Opening { access: 2, disposition: 1, ..reading(0, 3, 0) }),
         Act::Open(reading(WHOLE, 0, 1)),

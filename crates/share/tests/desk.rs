@@ -1,4 +1,4 @@
-//! A desk at the engine: requests are counted for the share that they are for.
+//! The counters of a connection at the engine: requests are counted for their share.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Opens whose client is gone: what they still hold, how they come back, and how they end.
+//! Opens whose client is gone: the state that they still hold, their reclaim, and their end.
 
 mod common;
 
@@ -22,7 +22,7 @@ const RW: Caching = Caching::READ.union(Caching::WRITE);
 const RWH: Caching = Caching::all();
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Remembers which opens the engine has closed.
+/// Records the opens that the engine has closed.
 #[derive(Default)]
 struct Losses(Mutex<Vec<u64>>);
 
@@ -42,7 +42,7 @@ fn after(time: Duration) -> Now {
     now().plus(time)
 }
 
-/// Lets go of an open for ten seconds under its own id.
+/// Detaches an open for ten seconds under its own id.
 fn leave(client: &Client, open: &Arc<Open>, yields: bool, losses: &Arc<Losses>) -> Result<(), Refusal> {
     let until_ns = after(10 * SECOND).mono_ns;
     let keeper = Arc::clone(losses) as Arc<dyn Keeper>;
@@ -69,7 +69,7 @@ fn a_detached_open_keeps_deny_ranges_and_right_and_is_reclaimed_with_them() {
     done(lock(&one, &open, owner)).unwrap();
     leave(&one, &open, false, &losses).unwrap();
     assert!(open.is_detached());
-    // Reading is allowed to others, but not what is locked, and nobody is asked for anything.
+    // Others may read, except for the locked bytes, and no break is sent.
     let reader = two.open("f").access(READ).open();
     assert_eq!(two.read(&reader), Err(Refusal::RangeConflict));
     two.close(&reader);
@@ -133,7 +133,7 @@ fn one_that_does_not_yield_makes_others_wait_until_its_time_is_over() {
     leave(&one, &open, false, &losses).unwrap();
     let second = two.open("f").keyed(2, RWH);
     waits(second.step());
-    // Not even the time for an answer to a break takes the right away.
+    // Not even the deadline of a break revokes the right.
     assert_eq!(world.share.next_deadline(), Some(after(10 * SECOND).mono_ns));
     world.share.tick(after(9 * SECOND));
     assert_eq!((two.woken(), losses.take().len()), (0, 0));
@@ -205,7 +205,7 @@ fn only_what_has_a_right_to_be_kept_open_can_yield() {
         leave(&one, &open, false, &losses).unwrap();
         one.close(&open);
     }
-    // While it is asked to give the right back, it is too late.
+    // While its right is being broken, it is too late.
     let open = one.open("rwh").disposition(Disposition::Create).keyed(1, RWH).open();
     waits(two.open("rwh").step());
     assert_eq!(leave(&one, &open, true, &losses), Err(Refusal::NoSuchGrant));
@@ -302,14 +302,14 @@ fn what_gives_way_goes_when_a_table_is_full_and_what_was_promised_stays() {
     assert_eq!(reclaim(&one, &durable, after(SECOND)), Err(Refusal::Gone));
     assert!(promised.is_detached());
     assert_eq!(losses.take().len(), 1);
-    // Nothing is left that could be given up.
+    // There is nothing left that could be given up.
     assert_eq!(two.open("d").disposition(Disposition::Create).refusal(), Refusal::Exhausted);
 }
 
 #[test]
 fn what_gives_way_in_one_share_goes_when_another_finds_no_descriptor() {
     let descriptors = share::engine::Descriptors::new(100);
-    // Nothing is kept for speed alone that could go first.
+    // There are no files open only for speed that could be closed first.
     let config =
         || Config { descriptors: Arc::clone(&descriptors), metadata_caching: false, ..Config::default() };
     let (world, (other, plan)) = (World::with(config()), World::planned(config()));
@@ -325,7 +325,7 @@ fn what_gives_way_in_one_share_goes_when_another_finds_no_descriptor() {
     fails(Call::Create);
     other.client(2).make_with("f", "");
     assert_eq!(reclaim(&one, &durable, after(SECOND)), Err(Refusal::Gone));
-    // Who may close nothing where it is says so, and the share is looked after.
+    // Code that may close nothing reports it, and the share's upkeep runs.
     let durable = gone("b", 2);
     let address = other.share.root_item().address().unwrap();
     fails(Call::Lookup);

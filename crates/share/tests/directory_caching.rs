@@ -1,4 +1,4 @@
-//! Caching rights on directories: what changes under them takes them away, and whose change does not.
+//! Caching rights on directories: the changes below them that break them, and the changes that do not.
 
 mod common;
 
@@ -13,10 +13,11 @@ const R: Caching = Caching::READ;
 const RH: Caching = Caching::READ.union(Caching::HANDLE);
 const NONE: Caching = Caching::empty();
 
-/// Everything on the directory goes, and its holder is asked for an answer that nobody waits for.
+/// The whole right on the directory is lost, and its holder is asked for an acknowledgment that no request
+/// waits for.
 const LOST: (Caching, Caching, bool) = (RH, NONE, true);
 
-/// A holder of a directory's right, under key 1, and what it has open.
+/// A client with a right on a directory under key 1, and its open.
 struct Watched<'a> {
     holder: &'a Client,
     _open: Arc<Open>,
@@ -27,7 +28,7 @@ impl<'a> Watched<'a> {
         Watched { holder, _open: holder.open(at).access(READ).keyed(1, RH).open() }
     }
 
-    /// What was lost since the last call; the right is answered for and taken anew.
+    /// The breaks since the last call. The right is acknowledged and taken anew.
     fn lost(&self, at: &str) -> Vec<(Caching, Caching, bool)> {
         let lost = self.holder.breaks();
         if !lost.is_empty() {
@@ -72,7 +73,7 @@ fn what_a_directory_shows_of_a_file_is_lost_with_each_change_of_it() {
     assert_eq!(watched.lost("d"), [LOST]);
     two.close(&two.open("d/f").disposition(Disposition::Overwrite).open());
     assert_eq!(watched.lost("d"), [LOST]);
-    // All of that was told; the close has nothing to add.
+    // All of that was reported; the close has nothing to add.
     two.close(&file);
     assert_eq!(watched.lost("d"), []);
 }
@@ -270,11 +271,11 @@ fn a_file_of_several_names_is_given_back_with_each_that_goes_and_each_that_comes
         }
         told
     };
-    // It was never opened by that name, under which a client may know it all the same.
+    // It was never opened by that name, but a client may know it under the name.
     assert_eq!(heard("further", HostChange::Removed), [(2, R)]);
     assert_eq!(heard("further", HostChange::Created), [(2, R)]);
     node.remove(&name("further"), false, None).unwrap();
-    // It has one name now, and others are none of its.
+    // It has one name now, and other names are not its own.
     assert_eq!(heard("other", HostChange::Removed), []);
     assert_eq!(heard("other", HostChange::Created), []);
 }

@@ -1,5 +1,6 @@
-//! What programs of the host may do to files that clients have open, and what shows of it: neither side's share modes and locks
-//! bind the other, and what the host has put somewhere stays or goes as SEMANTICS.md says.
+//! Actions of programs of the host on files that clients have open, and their visible effects. Share modes
+//! and locks of neither side bind the other. Files that the host has put somewhere stay or are removed as
+//! SEMANTICS.md says.
 
 mod common;
 
@@ -12,7 +13,7 @@ use share::{Attributes, Config, Deny, LockRule, Options, RangeKind, RangeRequest
 use volume::security::Rights;
 use volume_posix::PosixVolume;
 
-/// A share on a directory of the host, and a client that may do everything there.
+/// A share on a directory of the host, and a client with all rights there.
 struct Served {
     place: tempfile::TempDir,
     client: Client,
@@ -33,13 +34,13 @@ impl Served {
         self.place.path().join("files").join(path)
     }
 
-    /// What a program of the host that locks `f` as a whole with flock(1) is told.
+    /// Whether a program of the host may lock the whole of `f` with flock(1).
     fn may_lock(&self) -> bool {
         let mut command = Command::new("flock");
         command.args(["-n", "-x"]).arg(self.at("f")).arg("true").status().unwrap().success()
     }
 
-    /// A program of the host that has `f` locked until it is let go.
+    /// A program of the host that holds a lock on `f` until its input ends.
     fn locks(&self) -> Child {
         let mut command = Command::new("flock");
         command.args(["-x"]).arg(self.at("f")).args(["sh", "-c", "echo has it; read line"]);
@@ -128,11 +129,12 @@ fn a_mode_that_lets_nobody_write_shows_as_read_only() {
     assert_eq!(client.open("f").access(WRITE).refusal(), Refusal::AccessDenied);
 }
 
-/// Gives a file or directory of the host flags, and takes them away again so that the test's directory can go.
+/// Sets a flag on a file or directory of the host, and clears it at the end so that the test's directory can
+/// be removed.
 struct Flags<'a>(&'a std::path::Path, &'a str);
 
 impl<'a> Flags<'a> {
-    /// `None` where nobody may set them.
+    /// `None` if the test may not set it.
     fn set(at: &'a std::path::Path, flag: &'a str) -> Option<Flags<'a>> {
         let is_set = Command::new("chattr").arg(format!("+{flag}")).arg(at).stderr(Stdio::null()).status();
         if !is_set.is_ok_and(|status| status.success()) {

@@ -1,4 +1,5 @@
-//! What was found before and is not open: looked at, looked into, opened, amended, linked and moved.
+//! Objects that were found before and are not open: their properties, lookups in them, opening, amending,
+//! linking and moving.
 
 mod common;
 
@@ -167,7 +168,7 @@ fn names_are_made_and_moved_in_directories_that_were_found() {
     done(client.caller(true, now(), |c| share.link_into(c, &opened.open, &b, &name("g")))).unwrap();
     let again = client.caller(true, now(), |c| share.link_into(c, &opened.open, &b, &name("f")));
     assert_eq!(done(again), Err(Refusal::Exists));
-    // Somebody has what is replaced open; they go on with it.
+    // Another client has the replaced file open, and goes on with it.
     let held = client.open("b/f").access(Rights::READ_DATA).open();
     done(client.caller(true, now(), |c| share.rename_into(c, &opened.open, &b, &name("f")))).unwrap();
     client.close(&opened.open);
@@ -240,7 +241,7 @@ fn a_directory_that_a_client_moves_has_no_other_one_asked_where_it_stands() {
     };
     let above = |item| client.caller(true, now(), |c| share.item_above(c, item)).unwrap().unwrap().id();
     assert_eq!(asked(), 0);
-    // The second takes another one with it.
+    // The second move takes another directory with it.
     for (from, to) in [("other", "into/moved"), ("d", "into/moved/d")] {
         let open = client.open(from).open();
         done(client.rename(&open, to, false)).unwrap();

@@ -1,4 +1,4 @@
-//! Opens that outlive the process: what is there again after a restart, and after a crash at any record.
+//! Opens that outlive the process: their state after a restart, and after a crash at any record.
 
 mod common;
 
@@ -23,7 +23,7 @@ const RH: Caching = Caching::READ.union(Caching::HANDLE);
 const RWH: Caching = Caching::all();
 const SECOND: u64 = 1_000_000_000;
 
-/// A share that records its opens, and the journal it does it in.
+/// A share that records its opens, and its journal.
 struct Recorded {
     world: World,
     journal: Arc<MemoryJournal>,
@@ -111,7 +111,7 @@ fn an_open_comes_back_with_deny_ranges_right_and_note_and_goes_on() {
     assert_eq!(open.caching().unwrap().state, RWH);
     let (one, two) = (after.world.client(1), after.world.client(2));
     leave(&one, &open);
-    // Who comes meanwhile waits for who may come back, and gets another number.
+    // A request that comes meanwhile waits for the client that may come back, and gets another number.
     waits(two.open("d/f").access(READ).step());
     one.caller(true, now(), |caller| one.share.reclaim(&open, caller)).unwrap();
     assert_eq!(one.breaks(), [(RWH, RH, true)]);
@@ -133,9 +133,9 @@ fn whatever_a_crash_leaves_the_note_says_of_each_range_what_became_of_it() {
     let one = before.world.client(1);
     let open = one.open("f").disposition(Disposition::Create).open();
     record(&one, &open);
-    // Two threads may write what they note in one record.
+    // Two threads may write their notes in one record.
     let first = before.journal.records().len();
-    // What was done, one bit for each, as two threads do it at once through one open.
+    // The finished actions, one bit for each, as two threads do them at once through one open.
     let done = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for thread in 0..2 {
@@ -148,7 +148,7 @@ fn whatever_a_crash_leaves_the_note_says_of_each_range_what_became_of_it() {
                     let note = || does(1 << at).map(|bits| bits.to_vec());
                     lock_noting(one, open, at * 10, &note).unwrap();
                     if turn % 3 == 0 {
-                        // The second is not held, so nothing is noted of it; then of the first.
+                        // The second range is not held, so nothing is noted of it; then of the first.
                         let (owner, rule) = (one.owner(open), LockRule::Exact);
                         let (here, nowhere) = (range(at * 10), range(1_000_000));
                         let gone = one.share.unlock_noting(open, owner, rule, &[nowhere], &note);
@@ -190,7 +190,7 @@ fn who_conflicts_with_an_open_that_may_be_reclaimed_waits_and_nobody_else() {
     one.caller(true, now(), |caller| one.share.reclaim(f, caller)).unwrap();
     assert_eq!(two.woken(), 1);
     assert_eq!(two.open("f").access(WRITE).refusal(), Refusal::SharingConflict);
-    // The other is not taken up in its time; what ends in order does not end it.
+    // The other open is not reclaimed in its time. An orderly stop does not end it.
     after.world.share.end_all_detached(now());
     assert_eq!(after.restart().1.len(), 2);
     assert!(!g.is_closed());
@@ -207,7 +207,7 @@ fn what_others_were_told_is_not_forgotten() {
     let open = one.open("f").disposition(Disposition::Create).keyed(9, RWH).open();
     record(&one, &open);
     waits(two.open("f").keyed(8, RH).step());
-    // The break is not answered: the right is still there.
+    // The break is not acknowledged: the right is still there.
     let (_, restored) = before.restart();
     assert_eq!(restored[0].open.caching().unwrap().state, RWH);
     one.acknowledge(9, true, RH).unwrap();
@@ -216,7 +216,7 @@ fn what_others_were_told_is_not_forgotten() {
     let (_, restored) = before.restart();
     let states: Vec<_> = restored.iter().map(|r| r.open.caching().unwrap().state).collect();
     assert_eq!(states, [RH, RH]);
-    // Nobody waits until the right to read is given back.
+    // No request waits until the right to read is released.
     two.write(&other, 0, "x").unwrap();
     assert_eq!(before.restart().1[0].open.caching().unwrap().state, Caching::empty());
 }
@@ -232,7 +232,7 @@ fn a_moved_file_is_found_and_a_replaced_one_is_not() {
     let at = before.journal.records().len();
     done(one.rename(&open, "b", false)).unwrap();
     let records = before.journal.records();
-    // Before the move is written both places are known.
+    // Before the move is written both paths are recorded.
     for upto in at + 1..=records.len() {
         let (after, restored) = before.restart_with(&records[..upto]);
         assert_eq!(after.world.share.path_of(&restored[0].open), path("b"), "{upto}");
@@ -350,7 +350,7 @@ fn an_enlisted_open_is_found_wherever_its_file_is_and_is_anybodys_who_claims_it(
     let address = one.share.item_of(&open).address().unwrap();
     one.share.enlist(&open, &address, b"note".to_vec()).unwrap();
     let records = before.journal.records();
-    // What others do is no reason to write it, unless they go on because of it.
+    // Actions of others are no reason to write it, unless they go on because of it.
     let other = one.open("other").disposition(Disposition::Create).open();
     one.close(&other);
     assert_eq!(before.journal.records().len(), records.len());
@@ -358,13 +358,13 @@ fn an_enlisted_open_is_found_wherever_its_file_is_and_is_anybodys_who_claims_it(
     assert_eq!(before.journal.records().len(), records.len() + 1, "all in one");
     lock(&one, &open, 0).unwrap();
     lock(&one, &open, 20).unwrap();
-    // What is given back is written some time later, and not twice.
+    // A release is written some time later, and not twice.
     let appended = before.journal.records().len();
     unlock(&one, &open, 0).unwrap();
     assert_eq!(before.journal.records().len(), appended);
     one.share.write_noted();
     assert_eq!(before.journal.records().len(), appended + 1);
-    // Moved behind the server's back, while it is down; its user is unknown.
+    // It is moved by the host while the server is down; its user is unknown.
     let root = before.world.memory.root().unwrap();
     root.rename(&name("f"), root.as_ref(), &name("g"), false, None).unwrap();
 
@@ -451,7 +451,7 @@ fn what_a_full_disk_did_not_take_is_refused_and_written_when_there_is_room() {
     assert_eq!(after.world.share.held_ranges().len(), 1);
 }
 
-/// A journal that counts how often it was written anew.
+/// A journal that counts how often it was rewritten.
 #[derive(Default)]
 struct Counted {
     journal: MemoryJournal,
@@ -474,7 +474,8 @@ impl Journal for Counted {
     }
 }
 
-/// A server starts with hundreds of shares at once, and each journal that is written anew waits for the disk twice.
+/// A server starts with hundreds of shares at once, and each journal that is rewritten waits for the disk
+/// twice.
 #[test]
 fn a_start_writes_no_journal_anew_that_is_good_as_it_is() {
     let start = |memory: &MemoryVolume, records: &[Vec<u8>]| {
@@ -495,7 +496,7 @@ fn a_start_writes_no_journal_anew_that_is_good_as_it_is() {
     let records = journal.journal.records();
     let (second, journal, restored) = start(&first.memory, &records);
     assert_eq!((restored.len(), replaced(&journal), journal.journal.records()), (1, 0, records));
-    // What comes is added behind what was there.
+    // New records are added behind the old ones.
     let one = second.client_of(1, user(1001));
     leave(&one, &restored[0].open);
     record(&one, &one.make("g"));
@@ -504,14 +505,14 @@ fn a_start_writes_no_journal_anew_that_is_good_as_it_is() {
     let mut paths: Vec<_> = restored.iter().map(|restored| third.share.path_of(&restored.open)).collect();
     paths.sort();
     assert_eq!(paths, [path("f"), path("g")]);
-    // A record of another version says so; what is written from now on must not stand behind it.
+    // A record of another version says so. New records must not follow it.
     let mut earlier = journal.journal.records();
     earlier[0] = vec![0, 1, 0, 0, 0];
     let (_, journal, restored) = start(&second.memory, &earlier);
     assert_eq!((restored.len(), replaced(&journal)), (2, 1));
 }
 
-/// A journal that waits in the middle of a record, once, for another thread that wants to write changes too.
+/// A journal that waits once in the middle of a record, for another thread that also wants to write changes.
 #[derive(Default)]
 struct Slow {
     journal: MemoryJournal,
@@ -585,9 +586,9 @@ fn the_journal_does_not_grow_without_end() {
 
 // What a crash leaves --------------------------------------------------------------------------------
 
-/// What a client may rely on of an open: its id, right with its epoch, ranges and note.
+/// The state of an open that a client may rely on: its id, right with its epoch, ranges and note.
 type Seen = (u64, Option<(Caching, Option<u16>)>, Vec<u64>, Vec<u8>);
-/// The same of all that are recorded.
+/// The state of all recorded opens.
 type Truth = Vec<Seen>;
 
 fn ranges_of(share: &Share, open: &Open) -> Vec<u64> {
@@ -600,9 +601,9 @@ fn ranges_of(share: &Share, open: &Open) -> Vec<u64> {
 }
 
 fn seen(share: &Share, open: &Open, note: Vec<u8>) -> Seen {
-    // Who holds nothing under no key holds the same as who never asked.
+    // A holder of nothing under no key has the same as a client that never asked.
     let right = open.caching().map(|grant| {
-        // Others wait only until a right to write is given back.
+        // Others wait only until a right to write is released.
         let told = grant.breaking.filter(|_| !grant.state.contains(Caching::WRITE));
         (told.unwrap_or(grant.state), grant.epoch)
     });
@@ -635,7 +636,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// The opens of a history, each with its client and the note that goes with it.
+/// The opens of a history, each with its client and its note.
 #[derive(Default)]
 struct History {
     opens: Vec<(u128, Arc<Open>, Vec<u8>)>,
@@ -721,7 +722,7 @@ impl History {
     }
 }
 
-/// Whether everything that was found is as it was in one of two truths.
+/// Whether each restored open is as it was in one of two states.
 fn is_between(found: &Truth, old: &Truth, new: &Truth) -> bool {
     let of = |truth: &Truth, id: u64| truth.iter().find(|seen| seen.0 == id).cloned();
     let ids = found.iter().chain(old).chain(new).map(|seen| seen.0);
@@ -740,14 +741,14 @@ fn is_between(found: &Truth, old: &Truth, new: &Truth) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Each record is the old truth or the new one: whatever the crash left of the journal, it is what
-    /// was so at some moment, and at least what was so when the last answer was given.
+    /// Each record has the old state or the new one. Whatever a crash leaves of the journal was true at some
+    /// moment, and at least at the time of the last reply.
     #[test]
     fn a_crash_at_any_record_leaves_the_old_or_the_new_truth(acts in prop::collection::vec(act(), 1..40)) {
         let before = Recorded::new();
         let clients = [before.world.client(1), before.world.client(2)];
         let mut history = History::default();
-        // What was so when the journal had so many records.
+        // The state when the journal had this many records.
         let mut truths = vec![(before.journal.records().len(), history.truth(&before.world.share))];
         for act in &acts {
             history.play(&clients, act);
@@ -760,7 +761,7 @@ proptest! {
                 restored.iter().map(|r| seen(&after.world.share, &r.open, r.note.clone())).collect();
             found.sort_by_key(|seen| seen.0);
             let old = truths.iter().rposition(|(len, _)| *len <= upto).unwrap();
-            // An action may take several steps, each of which is told to somebody.
+            // An action may take several steps, each of which is reported to a client.
             let new = &truths[truths.len().min(old + 2) - 1].1;
             prop_assert!(
                 is_between(&found, &truths[old].1, if truths[old].0 == upto { &truths[old].1 } else { new }),

@@ -1,4 +1,4 @@
-//! What is remembered of names and files saves calls, keeps its limit, and is given up in time.
+//! The cache of names and files saves calls, respects its limit, and is released in time.
 
 mod common;
 
@@ -14,10 +14,10 @@ use volume::memory::MemoryVolume;
 use volume::security::Rights;
 use volume::{Facts, Failure, HostChange, HostEvent, Node, NodeId, OpenHow, Space, Time, Volume};
 
-/// What a client asks for to delete something.
+/// The rights with which a client opens a file to delete it.
 const GOES: Rights = Rights::DELETE.union(Rights::READ_ATTRIBUTES);
 
-/// Calls about names and attributes that something takes.
+/// The calls for names and attributes that an action takes.
 fn calls(plan: &Plan, act: impl FnOnce()) -> u64 {
     let before = plan.metadata_calls();
     act();
@@ -72,7 +72,7 @@ fn making_and_deleting_take_fewer_calls_too() {
     let delete = |at: &str| client.close(&going(at));
     for (on, at, made, deleted) in [(true, "d/one", 2, 2), (false, "d/two", 3, 4), (true, "d/three", 2, 2)] {
         world.share.set_metadata_caching(on);
-        // The index of the directory is there in both cases.
+        // The index of the directory exists in both cases.
         assert_eq!(client.open("d/none").refusal(), Refusal::NotFound);
         assert_eq!(calls(&plan, || make(at)), made, "made, on: {on}");
         client.close(&client.open(at).open());
@@ -89,7 +89,7 @@ fn what_was_just_made_is_deleted_and_opened_without_asking_what_lies_beside_it()
     client.make_with("d/first", "");
     for (on, opened, deleted) in [(true, 1, 2), (false, 3, 4), (true, 1, 2)] {
         world.share.set_metadata_caching(on);
-        // As on a host: what was just changed is not old enough to be believed.
+        // As on a host: a recent change is not old enough to be trusted.
         world.memory.set_clock(Time::from_wall_ns(now().wall_ns));
         for at in ["d/one", "d/two"] {
             client.make_with(at, "text");
@@ -105,7 +105,7 @@ fn what_was_just_made_is_deleted_and_opened_without_asking_what_lies_beside_it()
     }
 }
 
-/// The bytes of a record that says that a file is hidden, as another server or a backup stores it.
+/// The bytes of a record with the hidden attribute, as another server or a backup stores it.
 const HIDDEN: [u8; 6] = [1, 1, 0x22, 0, 0, 0];
 
 #[test]
@@ -144,7 +144,7 @@ fn what_the_host_puts_beside_what_was_just_made_is_seen() {
                 tell_renamed(&world, directory.as_ref(), &at, &now_at);
             }
             "another name" => {
-                // Somewhere where nobody tells of it, and later than the maker's close.
+                // In a place that is not watched, and later than the creator's close.
                 set_clock(300_000_000);
                 let file = directory.lookup(&name(&at), OpenHow::Attributes).unwrap();
                 directory.add_name(&name("other"), file.as_ref(), None).unwrap();
@@ -182,7 +182,7 @@ fn a_path_in_another_case_takes_no_more_calls_than_the_exact_one() {
     assert_eq!(calls(&plan, missing), 0);
 }
 
-/// Makes `d` with so many files of four bytes.
+/// Creates `d` with `count` files of four bytes.
 fn make_files(client: &Client, count: u64) {
     client.make_directory("d");
     (0..count).for_each(|n| client.make_with(&format!("d/f{n}"), "text"));
@@ -211,9 +211,10 @@ fn what_is_remembered_is_listed_with_one_call_for_each_entry() {
         assert_eq!(count, FILES);
         taken
     };
-    // The scan, each name, and what lies beside its file.
+    // The scan, each name, and the sidecar data of its file.
     assert_eq!(list(), 1 + 2 * FILES);
-    // Now what is listed, and what lies there, is known: the figures of each name are asked for, and nothing is opened.
+    // Now the listing and the sidecar data are cached: the stat of each name is asked for, and nothing is
+    // opened.
     let opened = plan.count(Call::Lookup);
     assert_eq!((list(), plan.count(Call::Lookup) - opened), (FILES, 0));
     (0..FILES).for_each(|n| client.close(&client.open(&format!("d/f{n}")).access(READ).open()));
@@ -224,7 +225,7 @@ fn what_is_remembered_is_listed_with_one_call_for_each_entry() {
     assert_eq!(list(), 1 + 2 * FILES);
 }
 
-/// Lists `d` as an NFS client does that wants filehandles.
+/// Lists `d` like an NFS client that wants filehandles.
 fn list_with_addresses(world: &World, client: &Client, at: wire::Now) -> Vec<Vec<u8>> {
     let open = client.open("d").access(READ).at(at).open();
     let mut addresses = Vec::new();
@@ -255,7 +256,8 @@ fn an_address_that_was_listed_is_listed_again_with_one_call_for_each_entry() {
     };
     // One call opens the directory.
     assert_eq!(again(1), (0, FILES + 1));
-    // Now all is forgotten but that the files have no record. The node tells its address: both calls count as looking up.
+    // Now only the absence of records is still cached. The node returns its address: both calls count as
+    // lookups.
     world.share.set_metadata_caching(false);
     world.share.set_metadata_caching(true);
     assert_eq!(again(2).0, 1 + 2 * FILES);
@@ -319,10 +321,10 @@ fn what_the_host_changes_counts_with_the_next_request_after_its_event() {
         Ok::<_, Refusal>(opened.info)
     };
     let (first, directory) = (info("d/f", 1).unwrap(), host(&world, "d"));
-    // Figures need no event: they are asked for.
+    // A stat needs no event: it is asked for.
     directory.lookup(&name("f"), OpenHow::ReadWrite).unwrap().set_size(9).unwrap();
     assert_eq!(info("d/f", 2).unwrap().size, 9);
-    // A name that is gone is seen without an event too, since a file without any says so.
+    // A removed name is seen without an event too, because a file without a name says so.
     directory.remove(&name("f"), false, None).unwrap();
     assert_eq!(info("d/f", 3), Err(Refusal::NotFound));
     // Another file takes the name.
@@ -330,7 +332,7 @@ fn what_the_host_changes_counts_with_the_next_request_after_its_event() {
     tell(&world, directory.as_ref(), "f", HostChange::Removed);
     tell(&world, directory.as_ref(), "f", HostChange::Created);
     assert_ne!(info("d/f", 4).unwrap().id, first.id);
-    // And one that stays in the world is put in its place.
+    // And a file that keeps another name is put in its place.
     let other = directory.create_file(&name("g"), 0o666, None).unwrap();
     directory
         .add_name(&name("kept"), directory.lookup(&name("f"), OpenHow::Read).unwrap().as_ref(), None)
@@ -367,7 +369,7 @@ fn a_name_that_was_made_again_by_a_client_outlives_the_news_of_its_removal() {
     let client = world.client(1);
     client.make_directory("d");
     client.make_with("d/Name", "");
-    // Has an index made.
+    // Makes the share build an index.
     assert_eq!(client.open("d/other").refusal(), Refusal::NotFound);
     let directory = host(&world, "d");
     directory.remove(&name("Name"), false, None).unwrap();
@@ -375,7 +377,7 @@ fn a_name_that_was_made_again_by_a_client_outlives_the_news_of_its_removal() {
     tell(&world, directory.as_ref(), "Name", HostChange::Removed);
     world.share.before_batch(later(1));
     client.close(&client.open("d/NAME").open());
-    // The other way round: the news of something that is gone again.
+    // The other way round: the event of a file that is gone again.
     directory.create_file(&name("Brief"), 0o666, None).unwrap();
     tell(&world, directory.as_ref(), "Brief", HostChange::Created);
     world.share.before_batch(later(2));
@@ -469,7 +471,7 @@ fn shares_keep_descriptors_together_and_give_back_what_another_needs() {
     assert!(kept(&one) <= TOGETHER / 2 && kept(&one) > TOGETHER / 4, "{}", kept(&one));
     open_all(&two, 3);
     assert!(kept(&two) >= TOGETHER / 2, "{}", kept(&two));
-    // The first is idle.
+    // The first share is idle.
     open_all(&two, 20);
     look_after(&one, 20);
     assert_eq!(kept(&one), 0);
@@ -518,12 +520,12 @@ fn what_is_opened_to_write_and_will_not_be_remembered_is_opened_once() {
         let looked_up = plan.count(Call::Lookup) - before.0;
         let opened_again = plan.count(Call::OpenAgain) - before.1;
         assert_eq!(looked_up, FILES, "limit: {limit}");
-        // What was let in is opened for its attributes, so that it can be kept, and then to write.
+        // A node that was let in is opened for its attributes, so that it can be cached, and then to write.
         assert!(opened_again <= again_at_most, "limit: {limit}, {opened_again}");
         let names = world.share.metadata_caching().names as u64;
         // The directory is a name too.
         assert!(names <= opened_again + 1 && (limit == 0) == (names == 0), "limit: {limit}, {names}");
-        // With or without, each open takes one of the two.
+        // With or without the cache, each open takes one of the two.
         let before = plan.count(Call::Lookup) + plan.count(Call::OpenAgain);
         world.share.set_metadata_caching(limit == 0);
         open(FILES / 2);
@@ -545,7 +547,7 @@ fn kept_descriptors_give_way_when_the_host_has_no_more() {
     lacks(Call::Lookup);
     client.close(&client.open("three").access(READ).open());
     assert_eq!(names(), 1);
-    // What is remembered is opened to write.
+    // The cached node is opened to write.
     client.close(&client.open("two").access(READ).open());
     lacks(Call::OpenAgain);
     client.close(&client.open("three").access(WRITE).open());
@@ -560,7 +562,7 @@ fn kept_descriptors_give_way_when_the_host_has_no_more() {
     lacks(Call::Create);
     client.close(&client.make("four"));
     assert_eq!(names(), 0);
-    // Where none is kept none can give way.
+    // If no descriptor is cached, none can be released.
     lacks(Call::Create);
     assert_eq!(client.open("five").disposition(Disposition::Create).refusal(), Refusal::Exhausted);
 }
@@ -584,7 +586,7 @@ fn it_is_switched_while_files_are_open() {
     client.close(&open);
 }
 
-/// A volume that does not tell of changes by others.
+/// A volume that does not report changes by others.
 struct Silent {
     inner: MemoryVolume,
     facts: Facts,
@@ -682,15 +684,15 @@ fn where_nobody_tells_of_changes_rights_end_by_themselves() {
     }
 }
 
-/// One thread makes and removes a name; others, who know when it has done so, never see what was before.
+/// One thread creates and removes a name. Others know when it has done so, and never see the earlier state.
 #[test]
 fn what_one_thread_has_done_the_others_see() {
     let world = World::new();
     let maker = world.client(1);
     maker.make_directory("d");
-    // Even: nothing is under way; every second even number: the name is there.
+    // Even: no change is in progress. Every second even number: the name exists.
     let (step, over) = (AtomicU64::new(0), AtomicBool::new(false));
-    // How many readers have compared a name that is gone, and one that is there.
+    // How many readers have compared a name that is gone, and one that exists.
     let compared = [AtomicU64::new(0), AtomicU64::new(0)];
     std::thread::scope(|scope| {
         let readers: Vec<_> = (0..3u128)
@@ -716,7 +718,7 @@ fn what_one_thread_has_done_the_others_see() {
                 })
             })
             .collect();
-        // Until each has met both on a busy host too.
+        // Until each has met both, on a busy host too.
         let are_all = || compared.iter().all(|count| count.load(Ordering::SeqCst) == 3);
         for turn in 0..4000 {
             let are_well = readers.iter().all(|reader| !reader.is_finished());
@@ -729,7 +731,7 @@ fn what_one_thread_has_done_the_others_see() {
             step.fetch_add(1, Ordering::SeqCst);
             std::thread::yield_now();
             step.fetch_add(1, Ordering::SeqCst);
-            // Who is looking has it open, so that the name may go a moment later.
+            // A reader has it open, so the name may be removed a moment later.
             loop {
                 match maker.open("d/name").options(Options::DELETE_ON_CLOSE).result() {
                     Ok(opened) => maker.close(&opened.open),

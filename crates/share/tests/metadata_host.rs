@@ -1,5 +1,5 @@
-//! What is remembered, on a directory of the host while programs of the host change it: the queue of events, hard links,
-//! mappings of memory and moved directories as they really are.
+//! The cache on a directory of the host while programs of the host change it: the real queue of events, hard
+//! links, mappings of memory and moved directories.
 
 mod common;
 
@@ -22,7 +22,7 @@ struct Served {
 }
 
 impl Served {
-    /// A share on an empty directory; none where the host tells nothing of changes.
+    /// A share on an empty directory; none if the host reports no changes.
     fn new() -> Option<Served> {
         let place = tempfile::tempdir().unwrap();
         std::fs::create_dir(place.path().join("files")).unwrap();
@@ -45,13 +45,13 @@ impl Served {
         self.place.path().join("files")
     }
 
-    /// Programs of the host do this.
+    /// Runs a script as programs of the host would.
     fn others(&self, script: &str) {
         let done = Command::new("sh").args(["-ec", script]).current_dir(self.files()).status().unwrap();
         assert!(done.success(), "{script}");
     }
 
-    /// A request of its own, a little later than the last.
+    /// Opens a path in a request of its own, a little later than the last.
     fn open(&mut self, at: &str, options: Options) -> Result<Info, Refusal> {
         self.requests += 1;
         let now = now().plus(Duration::from_millis(self.requests));
@@ -61,7 +61,7 @@ impl Served {
         Ok(opened.info)
     }
 
-    /// Every path, in two spellings, leads to what the host says.
+    /// Checks that every path, in two spellings, leads to the host's file.
     fn check(&mut self, after: &str) {
         for at in ["f", "g", "d/f", "d/g", "d/e/f", "e/f", "D/E/F", "n"] {
             for spelling in [at.to_lowercase(), at.to_uppercase()] {
@@ -139,7 +139,7 @@ fn what_is_written_through_a_mapping_shows_in_the_times() {
     std::fs::write(&file, vec![1; 4096]).unwrap();
     served.others("touch -d 2020-01-01 f");
     let before = served.open("f", Options::empty()).unwrap();
-    // The host tells nobody of this.
+    // The host does not report this.
     let script = "import mmap,sys; f=open(sys.argv[1],'r+b'); m=mmap.mmap(f.fileno(),0); m[5]=7; m.flush()";
     let done = Command::new("python3").args(["-c", script]).arg(Path::new(&file)).status();
     if !done.is_ok_and(|status| status.success()) {
@@ -153,7 +153,7 @@ fn what_is_written_through_a_mapping_shows_in_the_times() {
 }
 
 impl Served {
-    /// Where descriptors of this process lead to below the share.
+    /// The paths below the share to which descriptors of this process lead.
     fn held(&self) -> Vec<String> {
         let files = self.files().display().to_string();
         let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(Result::ok);
@@ -162,15 +162,15 @@ impl Served {
         led.filter(|to| to.strip_prefix(&files).is_some_and(|below| below.starts_with('/'))).collect()
     }
 
-    /// Nobody asks for anything for so long.
+    /// Lets time pass without a request.
     fn is_idle_for(&mut self, seconds: u64) {
         self.requests += seconds * 1000;
-        // Each look is at a part of what is remembered.
+        // Each call searches a part of the cache.
         (0..16)
             .for_each(|_| self.client.share.before_batch(now().plus(Duration::from_millis(self.requests))));
     }
 
-    /// Asks until a file has this size, for at most a second.
+    /// Repeats a request until a file has this size, for at most a second.
     fn sees(&mut self, at: &str, size: u64) -> bool {
         for _ in 0..100 {
             if self.open(at, Options::empty()).is_ok_and(|info| info.size == size) {
@@ -205,7 +205,7 @@ fn what_is_mounted_below_is_seen_and_may_go_when_nobody_uses_it() {
     }
     it.others("mkdir d/m/deep; echo 'on top' >d/m/f; echo 'on top' >d/m/deep/f");
     let is_seen = it.sees("d/m/f", 7) && it.sees("d/m/deep/f", 7);
-    // A watch that goes deep does not reach into what is mounted.
+    // A recursive watch does not reach into a mounted file system.
     let _meanwhile = watch(&it);
     it.others("mkdir d/m/deep/made");
     it.is_idle_for(3);

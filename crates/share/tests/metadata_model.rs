@@ -1,5 +1,5 @@
-//! What is remembered of names and files against what is really there, while clients, the host and losses of its events
-//! change everything in between: no answer is ever old.
+//! The cache of names and files against the real state, while clients, the host and losses of its events
+//! change everything in between: no reply is ever old.
 
 mod common;
 
@@ -16,7 +16,7 @@ use volume::security::Rights;
 use volume::{Actor, HostChange, HostEvent, Kind, Name, Node, NodeId, Note, OpenHow, Stat, Time, Volume};
 
 const NAMES: [&str; 5] = ["x", "X", "y", "d", "D"];
-/// What the owner needs for every deed.
+/// The rights that the owner needs for every change.
 const DOES: Rights = Rights::READ_DATA
     .union(Rights::WRITE_DATA)
     .union(Rights::READ_ATTRIBUTES)
@@ -24,10 +24,11 @@ const DOES: Rights = Rights::READ_DATA
     .union(Rights::WRITE_DAC)
     .union(Rights::DELETE);
 
-/// From one act to the looks after it, and on to the next act: what one does is told apart from what another did by its time.
+/// The time from one step to the checks after it, and on to the next step. It distinguishes the changes of
+/// different steps.
 const STEP: Duration = Duration::from_millis(150);
 
-/// The bytes of a record that says that a file is hidden.
+/// The bytes of a record with the hidden attribute.
 const HIDDEN: [u8; 6] = [1, 1, 0x22, 0, 0, 0];
 
 /// Permission bits that leave the owner everything.
@@ -35,7 +36,7 @@ fn mode_of(is_directory: bool, which: usize) -> u32 {
     if is_directory { [0o755, 0o700, 0o711][which] } else { [0o644, 0o600, 0o755][which] }
 }
 
-/// Something that the host or a client does to what is there; places and things are chosen among those that are.
+/// A change by the host or a client. Directories and objects are chosen among those that exist.
 #[derive(Debug, Clone)]
 enum Deed {
     MakeFile(Index, usize),
@@ -51,20 +52,20 @@ enum Deed {
 enum Act {
     Host(Deed),
     Client(Deed),
-    /// The host does this, and its events are lost.
+    /// The host makes these changes, and its events are lost.
     Unheard(Vec<Deed>),
     Hide(Index, bool),
-    /// The host does the same to a file that no client has open, as a backup does that is played back.
+    /// The host sets the attribute on a file that no client has open, as a restored backup does.
     HostHides(Index, bool),
-    /// A client opens something and keeps it open.
+    /// A client opens a file and keeps it open.
     Hold(Index),
     LetGo(Index),
-    /// A client goes on with a listing by so many entries, or begins with one of this directory.
+    /// A client continues a listing by this many entries, or begins one of this directory.
     List(Index, usize),
     Switch(bool),
 }
 
-/// A path that is looked at: in a directory that is there, a name, in which case, by exact names or not.
+/// A path to check: an existing directory, a name, its case, and whether names match exactly.
 #[derive(Debug, Clone)]
 struct Look {
     above: Index,
@@ -126,7 +127,7 @@ struct Place {
     node: Arc<dyn Node>,
 }
 
-/// A name that is there.
+/// An existing name.
 #[derive(Clone)]
 struct Thing {
     above: Place,
@@ -165,7 +166,7 @@ fn things_in(place: &Place) -> Vec<Thing> {
     names.into_iter().map(thing).collect()
 }
 
-/// Everything that is there: directories, the root first, and names.
+/// The whole state: directories, the root first, and names.
 fn survey(memory: &MemoryVolume) -> (Vec<Place>, Vec<Thing>) {
     let mut places = vec![Place { path: Vec::new(), node: memory.root().unwrap() }];
     let (mut things, mut at) = (Vec::new(), 0);
@@ -183,8 +184,8 @@ fn survey(memory: &MemoryVolume) -> (Vec<Place>, Vec<Thing>) {
     (places, things)
 }
 
-/// What a path may lead to: of spellings that differ in case the exact one, else any; and whether on the way one of several
-/// was to be chosen, which may be one that leads nowhere.
+/// The possible targets of a path: of spellings that differ in case the exact one, else any. The flag tells
+/// whether one of several was chosen on the way, which may be one that leads nowhere.
 fn resolve(memory: &MemoryVolume, path: &[Name], exact: bool) -> (Vec<Thing>, bool) {
     let mut above = vec![Place { path: Vec::new(), node: memory.root().unwrap() }];
     let (mut found, mut is_choice): (Vec<Thing>, bool) = (Vec::new(), false);
@@ -217,20 +218,20 @@ struct Listing {
     open: Arc<Open>,
     cookie: u64,
     shown: Vec<Name>,
-    /// What has stood there all the time, and what has at any.
+    /// The names that existed all the time, and those that existed at any.
     always: HashSet<(Name, NodeId)>,
     ever: HashSet<Name>,
 }
 
 impl Listing {
-    /// Names may have changed.
+    /// Records the names after a possible change.
     fn note(&mut self, memory: &MemoryVolume) {
         let now = names_in(memory, self.open.node_id());
         self.always.retain(|(name, id)| now.get(name).is_some_and(|stat| stat.id == *id));
         self.ever.extend(now.into_keys());
     }
 
-    /// Everything was shown.
+    /// Checks that every name was listed.
     fn check(&self) -> Result<(), TestCaseError> {
         for (name, _) in &self.always {
             let count = self.shown.iter().filter(|shown| *shown == name).count();
@@ -269,7 +270,7 @@ impl Test {
         now().plus(STEP * self.clock)
     }
 
-    /// Time goes on, on the host too.
+    /// Lets time pass, on the host too.
     fn step(&mut self) {
         self.clock += 1;
         self.world.memory.set_clock(Time::from_wall_ns(self.now().wall_ns));
@@ -280,7 +281,7 @@ impl Test {
         self.world.memory.tell(HostEvent::Changed { directory, name, is_directory, change });
     }
 
-    /// The host does something, which it tells of unless `silent`.
+    /// Makes a change by the host, which it reports unless `silent`.
     fn host(&self, deed: &Deed, silent: bool) {
         let (places, things) = survey(&self.world.memory);
         let tell = |above: &Place, text: &Name, is_directory: bool, change| {
@@ -349,7 +350,7 @@ impl Test {
         ask.result().ok().map(|opened| opened.open)
     }
 
-    /// A client does something, if it may.
+    /// Makes a change by a client, if it may.
     fn client(&self, deed: &Deed) {
         let (places, things) = survey(&self.world.memory);
         let (share, now) = (&self.world.share, self.now());
@@ -405,7 +406,7 @@ impl Test {
         }
     }
 
-    /// Goes on with a listing. What it shows is there, and is what it says.
+    /// Continues a listing. Each entry must exist and be as listed.
     fn list_on(&mut self, of: &Index, count: usize) -> Result<(), TestCaseError> {
         let mut listing = match self.listing.take() {
             Some(listing) => listing,
@@ -496,7 +497,8 @@ impl Test {
             }
             Act::LetGo(at) if !self.held.is_empty() => {
                 let open = self.held.swap_remove(at.index(self.held.len()));
-                // A name that goes with it may be another's by now, whom the host does not let go so.
+                // A name that is removed with it may be another file's by now, whose removal the host
+                // refuses.
                 let _closed = self.world.share.close(&open, self.now());
             }
             Act::List(of, count) => self.list_on(of, *count)?,
@@ -507,7 +509,7 @@ impl Test {
         Ok(())
     }
 
-    /// Whether an answer is what one of these says.
+    /// Whether a reply is right for one of these.
     fn fits(&self, info: &Info, things: &[Thing]) -> bool {
         things.iter().any(|Thing { stat, .. }| {
             let hidden = self.hidden.get(&stat.id).copied().unwrap_or(false);
@@ -551,7 +553,7 @@ impl Test {
         Ok(())
     }
 
-    /// Names lead to what is there one by one, and an address to the same.
+    /// Looks names up one by one, and by address. Both lead to the real objects.
     fn look_by_items(&self, above: &Place, last: &Name) -> Result<(), TestCaseError> {
         let share = &self.world.share;
         let names: Vec<Name> = above.path.iter().chain([last]).cloned().collect();
@@ -581,10 +583,10 @@ impl Test {
         Ok(())
     }
 
-    /// A directory shows what is in it, as it is.
+    /// Checks that a directory lists its contents as they are.
     fn list(&self, above: &Place) -> Result<(), TestCaseError> {
         let text: Vec<_> = above.path.iter().map(|name| name.display().into_owned()).collect();
-        // One that is to go is not opened any more.
+        // A directory marked for deletion cannot be opened any more.
         let Some(open) = self.open(&text.join("/"), READ) else { return Ok(()) };
         let mut listed = Vec::new();
         let shown = self.owner.caller(true, self.now(), |c| {
@@ -605,7 +607,7 @@ impl Test {
         Ok(())
     }
 
-    /// Somebody else may read what the permission bits of now say.
+    /// Checks that another user may read as the current permission bits say.
     fn look_as_stranger(&self, text: &str, options: Options, thing: &Thing) -> Result<(), TestCaseError> {
         let ask = self.stranger.open(text).access(Rights::READ_DATA).options(options).at(self.now());
         let result = ask.result().map(|opened| self.world.share.close(&opened.open, self.now()).unwrap());

@@ -410,7 +410,7 @@ fn byte_ranges_are_for_those_who_may_do_something_with_data() {
         for rule in [LockRule::Exact, LockRule::Merging] {
             let locked = client.call(|c| world.share.lock(c, &open, owner, rule, &range));
             assert_eq!(locked, expected, "{right:?}");
-            // Nobody needs a right to give back what they do not hold.
+            // A release of a range that is not held needs no right.
             let unlocked = world.share.unlock(&open, owner, rule, &range);
             if locked.is_ok() || rule == LockRule::Exact {
                 assert_eq!(unlocked, locked.map_err(|_| Refusal::RangeNotHeld), "{right:?}");

@@ -65,7 +65,8 @@ fn kinds_must_fit_the_options() {
     assert_eq!(refused("dir", both, Open), Err(Refusal::Invalid));
 }
 
-/// What is refused for several reasons is refused for the first: each reason is added in front of those that were there.
+/// If a request is refused for several reasons, the first one is reported. Each reason is added in front of
+/// the earlier ones.
 #[test]
 fn the_first_reason_in_the_order_is_the_one_that_is_told() {
     let world = World::new();
@@ -75,12 +76,12 @@ fn the_first_reason_in_the_order_is_the_one_that_is_told() {
     let kept = open.deny(Deny::all()).keyed(1, everything).open();
     let client = world.client(2);
     let stranger = world.client_of(3, user(2002));
-    // Share modes, after the holder was asked to give way.
+    // Share modes, after the holder was asked to release its right.
     waits(client.open("f").access(READ).step());
     assert_eq!(holder.breaks().len(), 1);
     holder.acknowledge(1, true, Caching::empty()).unwrap();
     assert_eq!(client.open("f").access(READ).refusal(), Refusal::SharingConflict);
-    // Before that: that it is marked to go.
+    // Before that: the mark for deletion.
     let marks = client.open("f").access(Rights::DELETE | Rights::READ_ATTRIBUTES);
     assert_eq!(marks.refusal(), Refusal::SharingConflict);
     holder.call(|c| world.share.set_delete(c, &kept, true, false, true)).unwrap();
@@ -359,7 +360,7 @@ fn who_meets_a_program_of_the_host_that_keeps_the_file_tries_again_until_it_lets
     assert_eq!(world.share.open_count(), 1);
 }
 
-/// Keeps the time of a client that is gone: ends it by closing what it has.
+/// Keeps the time of a client that is gone. It ends the client by closing its opens.
 struct Gone(Arc<share::Share>, Mutex<Vec<Arc<share::Open>>>);
 
 impl share::Lapsing for Gone {
@@ -406,11 +407,11 @@ fn what_is_kept_for_a_client_whose_time_is_over_is_in_nobodys_way() {
     assert_eq!(here.open("f").access(WRITE).refusal(), Refusal::SharingConflict);
     lapses(denying);
     here.close(&here.open("f").access(WRITE).open());
-    // A caching right that is given back as a whole.
+    // A caching right that is released as a whole.
     let holds = gone.open("f").access(READ).keyed(1, Caching::READ | Caching::HANDLE).whole().open();
     lapses(holds);
     here.close(&here.open("f").access(WRITE).open());
-    // Byte ranges, also of who has data zeroed or copied.
+    // Byte ranges, also of a client that zeroes or copies data.
     let open = here.open("f").access(READ | WRITE).open();
     let locked = || {
         let open = gone.open("f").access(READ | WRITE).open();
@@ -425,12 +426,12 @@ fn what_is_kept_for_a_client_whose_time_is_over_is_in_nobodys_way() {
     let side = |at| share::Side { open: &open, owner: here.owner(&open), at };
     here.call(|c| world.share.copy(c, side(0), side(2), 1)).unwrap();
     here.close(&open);
-    // A name that goes with the open that marks it, when another has it open still.
+    // A name that is removed with the open that marks it, while another client has it open.
     gone.make_with("g", "text");
     lapses(gone.open("g").access(READ).open());
     here.close(&here.open("g").access(Rights::DELETE).options(Options::DELETE_ON_CLOSE).open());
     assert_eq!(here.names_in(""), ["f"]);
-    // A name that goes with the last open.
+    // A name that is removed with the last open.
     lapses(gone.open("f").access(READ).open());
     let open = here.open("f").open();
     here.set_delete(&open, true).unwrap();
@@ -456,12 +457,12 @@ fn a_deletion_that_the_host_would_refuse_is_refused_when_it_is_asked_for() {
         let on_close = client.open(at).options(Options::DELETE_ON_CLOSE);
         assert_eq!(on_close.refusal(), Refusal::AccessDenied, "{at}");
     }
-    // A stream lies beside the share, and nobody is asked for leave to remove it.
+    // A stream is a sidecar of the share, and needs no permission for its removal.
     let stream = client.open("sticky/f").stream("s").disposition(Disposition::Create).open();
     client.set_delete(&stream, true).unwrap();
     client.close(&stream);
     assert_eq!(client.names_in("sticky"), ["d", "f"]);
-    // This directory is theirs, so that the host need not be asked.
+    // This directory belongs to the client's user, so the host need not be asked.
     client.close(&client.open("own").options(Options::DELETE_ON_CLOSE).open());
     assert_eq!(client.names_in(""), ["sticky"]);
 }

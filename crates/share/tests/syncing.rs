@@ -1,4 +1,4 @@
-//! Who is told that the host could not store what was written.
+//! Reports to clients that the host could not store written data.
 
 mod common;
 
@@ -13,7 +13,7 @@ use volume::faulty::{Call, Fault, Plan};
 /// A client and its open of the file.
 type Writer = (Client, Arc<Open>);
 
-/// A share whose host fails when it is planned, and two clients that have the same file open.
+/// A share whose host fails as planned, and two clients that have the same file open.
 fn two_writers() -> (World, Arc<Plan>, [Writer; 2]) {
     let (world, plan) = World::planned(Config::default());
     world.client(1).make_with("file", "before");
@@ -35,7 +35,7 @@ fn write((client, open): &Writer, through: bool) -> Result<(), Refusal> {
 
 const IO: Result<(), Refusal> = Err(Refusal::Io);
 
-/// The host says so once, to one of them, and takes it for stored from then on.
+/// The host reports it once, to one of them, and takes the data for stored from then on.
 fn next_sync_fails(plan: &Plan) {
     plan.add(Call::Sync, 1, Fault::Fail(Failure::Io));
 }

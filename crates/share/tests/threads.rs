@@ -1,5 +1,5 @@
-//! Many threads at once on a directory of the host: nothing hangs, and nothing is left over, not of what
-//! was detached either.
+//! Many threads at once on a directory of the host: no thread hangs, and no state is left over, not even of
+//! detached opens.
 
 mod common;
 
@@ -15,7 +15,7 @@ use share::{
 use volume::security::Rights;
 use volume_posix::PosixVolume;
 
-/// Answers most breaks in the very call that tells of them.
+/// Acknowledges most breaks in the very call that reports them.
 struct Obliging(Weak<Share>);
 
 impl Holder for Obliging {
@@ -80,7 +80,7 @@ fn open_any(share: &Share, caller: &Caller<'_>, dice: &mut Dice, key: u64) -> St
     share.create(caller, &request)
 }
 
-/// Renames, cuts or marks what is open.
+/// Renames, truncates or marks an open file.
 fn change_any(share: &Share, caller: &Caller<'_>, dice: &mut Dice, open: &Arc<Open>) -> Step<()> {
     let to = path(["a/two", "b/Three", "b/new"][dice.roll(3) as usize]);
     match dice.roll(12) {
@@ -91,10 +91,10 @@ fn change_any(share: &Share, caller: &Caller<'_>, dice: &mut Dice, open: &Arc<Op
     }
 }
 
-/// Closes an open, or leaves it to its fate and perhaps comes back to close it.
+/// Closes an open, or detaches it and perhaps comes back to close it.
 fn part(share: &Share, caller: &Caller<'_>, keeper: &Arc<Obliging>, dice: &mut Dice, open: &Arc<Open>) {
     if dice.roll(3) == 0 {
-        // Time stands still, so one that does not yield would be in the way for good.
+        // Time stands still, so an open that does not yield would conflict for good.
         let yields = dice.roll(2) == 0;
         let until_ns = now().mono_ns + u64::from(yields);
         let how = Detached { until_ns, yields, keeper: keeper.clone(), token: open.id() };
@@ -104,11 +104,11 @@ fn part(share: &Share, caller: &Caller<'_>, keeper: &Arc<Obliging>, dice: &mut D
             return;
         }
     }
-    // What another thread renamed over it is gone already.
+    // A file that another thread renamed over it is gone already.
     let _closed = share.close(open, now());
 }
 
-/// How many rounds each thread does, and how many at most until enough was opened and waited for.
+/// The number of rounds of each thread, and the most rounds until enough was opened and waited for.
 const ROUNDS: u64 = 5000;
 const MOST_ROUNDS: u64 = 500_000;
 
@@ -148,7 +148,7 @@ fn work(share: &Arc<Share>, n: u64, counts: &Counts) {
             Step::Wait(ticket) => {
                 counts.waited.fetch_add(1, Ordering::Relaxed);
                 share.cancel(ticket);
-                // Where processors are scarce, nobody else would come to give way.
+                // If processors are scarce, no other thread would come to yield.
                 std::thread::yield_now();
             }
             Step::Refused(_) => {}

@@ -1,4 +1,5 @@
-//! What watches that go deep cost, what they hear of directories that cannot be held, and what they hear together.
+//! Recursive watches: their cost, their reports for directories that cannot be held, and changes that are
+//! reported together.
 
 mod common;
 
@@ -20,7 +21,7 @@ fn watch(world: &World, open: &Arc<Open>) {
     world.share.watch(open, ChangeFilter::all(), true, 1 << 20).unwrap();
 }
 
-/// What a watch has to say: how many changes, or why none.
+/// The result of a watch: the number of changes, or why there are none.
 fn taken(world: &World, open: &Arc<Open>) -> Result<usize, Refusal> {
     match world.share.take_changes(open, None) {
         Step::Done(changes) => Ok(changes.len()),
@@ -29,7 +30,7 @@ fn taken(world: &World, open: &Arc<Open>) -> Result<usize, Refusal> {
     }
 }
 
-/// A program of the host makes a directory `name` in `parent`.
+/// A program of the host creates a directory `name` in `parent`.
 fn make(world: &World, parent: &dyn Node, text: &str) -> Arc<dyn Node> {
     let made = parent.create_directory(&name(text), 0o777, None).unwrap();
     world.memory.tell(HostEvent::Changed {
@@ -55,7 +56,8 @@ fn a_further_watch_below_one_that_goes_deep_walks_nothing() {
     assert_eq!(plan.count(Call::Entries), 52);
     watch(&world, &second);
     assert_eq!(plan.count(Call::Entries), 52, "the tree was walked again");
-    // What the first one held is held for the second, also when the first ends; and so is what the host makes then.
+    // The directories of the first watch are held for the second, even when the first ends. So is a directory
+    // that the host creates then.
     client.close(&first);
     let inner = make(&world, above.lookup(&name("7"), OpenHow::Read).unwrap().as_ref(), "inner");
     world.share.before_batch(now());
@@ -78,7 +80,7 @@ fn directories_that_cannot_be_held_are_told_as_lost_changes() {
     make(&world, root.as_ref(), "one more");
     world.share.before_batch(now());
     assert_eq!(taken(&world, &first), Err(Refusal::WatchOverflow));
-    // Whoever comes later misses it from the beginning.
+    // A later watch misses it from the beginning.
     let second = client.open("").access(READ).open();
     watch(&world, &second);
     assert_eq!(taken(&world, &second), Err(Refusal::WatchOverflow));
@@ -112,7 +114,7 @@ fn watches_of_all_shares_together_hold_a_part_of_the_descriptors_and_open_no_mor
     let before = of_two.count(Call::Lookup);
     let (_, second) = watched(&two);
     assert_eq!((taken(&two, &second), of_two.count(Call::Lookup)), (Err(Refusal::WatchOverflow), before));
-    // What a watch held is there for others when it ends.
+    // The directories of a watch are there for others when it ends.
     client.close(&first);
     let (_, third) = watched(&two);
     assert_eq!(taken(&two, &third), Err(Refusal::WatchOverflow), "it shares the tree that was cut");
@@ -122,11 +124,11 @@ fn watches_of_all_shares_together_hold_a_part_of_the_descriptors_and_open_no_mor
     assert_eq!(taken(&two, &fourth), Err(Refusal::NoMoreEntries));
 }
 
-/// Asks for changes, and again as soon as it is woken, as a client with a request outstanding does.
+/// Asks for changes, and again as soon as it is woken, like a client with a request outstanding.
 struct Asker {
     share: Arc<Share>,
     open: Arc<Open>,
-    /// What each answer had.
+    /// The changes in each reply.
     answers: Mutex<Vec<Vec<(ChangeKind, String)>>>,
 }
 

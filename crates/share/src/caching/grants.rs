@@ -15,8 +15,8 @@
 //! | READ, READ and HANDLE | replacing or changing data | nothing | no |
 //! | anything on a directory | a change of its entries | nothing | no |
 //!
-//! A right that is released as a whole is broken by another open for writing (with WRITE: by any for data), by a
-//! change of attributes or names, and by everything that breaks HANDLE.
+//! A right that is released as a whole is broken by another open for writing (with WRITE: by any for data),
+//! by a change of attributes or names, and by everything that breaks HANDLE.
 //!
 //! A right that its holder can lose without any work (READ alone) is lost at once and needs no
 //! acknowledgment.

@@ -15,8 +15,8 @@
 //! | `host`, `untold`, `upkeep` | changes by others on the host, and periodic work |
 //! | `accounting`, `usage` | limits and counters; the contents of the share |
 //!
-//! `notices`, `changes`, `close`, `absent` and `lapsed` form one circle: the holder of a broken right may be gone, so
-//! its open is closed, and others are notified of that.
+//! `notices`, `changes`, `close`, `absent` and `lapsed` form one circle: the holder of a broken right may be
+//! gone, so its open is closed, and others are notified of that.
 
 pub(crate) mod absent;
 pub(crate) mod access;

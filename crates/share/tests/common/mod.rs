@@ -1,4 +1,4 @@
-//! What the tests of the engine share: a share on a volume in memory, and clients that use it.
+//! A share on a volume in memory for the tests of the engine, and clients that use it.
 #![allow(dead_code)]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -63,7 +63,8 @@ impl World {
         World::over(config, |memory| Arc::new(memory))
     }
 
-    /// A world whose volume meets a plan first, and the plan: it counts calls, holds them up, and has them fail.
+    /// A test share whose volume passes calls through a plan, and the plan. It counts calls, holds them up,
+    /// and makes them fail.
     pub fn planned(config: Config) -> (World, Arc<Plan>) {
         let mut plan = None;
         let world = World::over(config, |memory| {
@@ -74,7 +75,7 @@ impl World {
         (world, plan.expect("the volume was wrapped"))
     }
 
-    /// A share on a volume in memory with something around it.
+    /// A test share on a volume in memory that `wrap` wraps.
     pub fn over(config: Config, wrap: impl FnOnce(MemoryVolume) -> Arc<dyn Volume>) -> World {
         let memory = MemoryVolume::new(7);
         let volume = wrap(memory.clone());
@@ -84,7 +85,7 @@ impl World {
         World { share: Share::open(volume, config).unwrap(), memory }
     }
 
-    /// A client of the one user who owns everything.
+    /// A client of the one user that owns everything.
     pub fn client(&self, n: u128) -> Client {
         self.client_of(n, user(1001))
     }
@@ -101,7 +102,7 @@ impl World {
     }
 }
 
-/// What a client was told.
+/// The notices and wakes that a client got.
 #[derive(Default)]
 pub struct Ears {
     pub notices: Mutex<Vec<BreakNotice>>,
@@ -130,7 +131,7 @@ pub struct Client {
     pub ears: Arc<Ears>,
 }
 
-/// A request that a test builds up.
+/// A request to open that a test builds.
 pub struct Ask<'a> {
     pub client: &'a Client,
     path: Vec<Name>,
@@ -165,18 +166,18 @@ impl Client {
         }
     }
 
-    /// Makes a file and gives its open.
+    /// Creates a file and returns its open.
     pub fn make(&self, at: &str) -> Arc<Open> {
         self.open(at).disposition(Disposition::Create).open()
     }
 
-    /// Makes a directory.
+    /// Creates a directory.
     pub fn make_directory(&self, at: &str) {
         let open = self.open(at).disposition(Disposition::Create).options(Options::DIRECTORY).open();
         self.close(&open);
     }
 
-    /// Makes a file with this text.
+    /// Creates a file with this text.
     pub fn make_with(&self, at: &str, text: &str) {
         let open = self.make(at);
         self.write(&open, 0, text).unwrap();
@@ -230,7 +231,7 @@ impl Client {
         self.share.acknowledge(self.key, CacheKey(key), keyed, keep, now()).map(|_| ())
     }
 
-    /// The breaks that this client was told of since the last call.
+    /// The breaks of which this client was notified since the last call.
     pub fn breaks(&self) -> Vec<(Caching, Caching, bool)> {
         let notices = std::mem::take(&mut *self.ears.notices.lock().unwrap());
         notices.iter().map(|notice| (notice.from, notice.to, notice.answer)).collect()
@@ -323,7 +324,7 @@ impl<'a> Ask<'a> {
         });
         self
     }
-    /// The right is only ever given back as a whole.
+    /// The right is only ever released as a whole.
     pub fn whole(mut self) -> Self {
         if let Some(caching) = &mut self.request.caching {
             (caching.whole, caching.epoch) = (true, None);

@@ -177,8 +177,8 @@ impl Share {
     ///
     /// # Errors
     /// [`Refusal::ReadOnly`], [`Refusal::AccessDenied`], [`Refusal::Exists`]; as the volume says.
-    // MS-FSA 2.1.5.10.35 (exception: nobody looks for another file with the same bytes, since no host finds files
-    // by them)
+    // MS-FSA 2.1.5.10.35 (exception: nobody looks for another file with the same bytes, since no host finds
+    // files by them)
     pub fn set_object_id(&self, caller: &Caller<'_>, open: &Open, whole: &[u8; 64]) -> Result<(), Refusal> {
         self.check_writable()?;
         if !self.token(caller, open.options).privileges.contains(Privileges::RESTORE) {

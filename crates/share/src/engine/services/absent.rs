@@ -197,8 +197,8 @@ impl Share {
 
     /// Closes opens of these files that are unclaimed, because they conflict with a request. Returns whether
     /// there was one. The caller holds no lock.
-    // MS-SMB2 3.3.5.9.10 (exception: a persistent Open whose client is back and does not ask for it is not kept
-    // for its whole time)
+    // MS-SMB2 3.3.5.9.10 (exception: a persistent Open whose client is back and does not ask for it is not
+    // kept for its whole time)
     pub(crate) fn end_unclaimed_at(&self, files: &[NodeId], client: Option<ClientKey>, cause: Cause) -> bool {
         self.end_unclaimed_by(client, |open| files.contains(&open.file.id), cause)
     }
