@@ -1,5 +1,5 @@
-//! Sharing, also with opens whose clients are gone, and byte ranges against models that know nothing of how
-//! the engine does it.
+//! Sharing, also with opens whose clients are gone, and byte ranges, against models that know nothing of the
+//! engine's implementation.
 
 mod common;
 
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use share::{Deny, Detached, Keeper, LockRule, Open, RangeKind, RangeRequest, Refusal, Step};
 use volume::security::Rights;
 
-/// What the model knows of an open: which file and stream, what it does, what it denies.
+/// The model of an open: file and stream, access, and denial.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Stands {
     file: usize,
@@ -32,7 +32,7 @@ impl Stands {
         all.into_iter().zip(self.denies).filter(|(_, on)| *on).fold(Deny::empty(), |all, (one, _)| all | one)
     }
 
-    /// Whether the two cannot stand together, by the table of uses against denials.
+    /// Whether the two conflict, by the table of access against denials.
     fn excludes(self, other: Stands) -> bool {
         let idle = |open: Stands| open.uses == [false; 3];
         if self.file != other.file || idle(self) || idle(other) {
@@ -52,7 +52,7 @@ impl Stands {
 enum Act {
     Open(Stands),
     Close(prop::sample::Index),
-    /// Its client goes, for so many seconds.
+    /// Its client goes, for this many seconds.
     Leave(prop::sample::Index, u64),
     /// Its client comes back.
     Reclaim(prop::sample::Index),
@@ -80,24 +80,24 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 1..40)
 }
 
-/// One open in the world, and what the model knows of it.
+/// One open of the engine, with the state that the model keeps for it.
 struct Both {
     stands: Stands,
     open: Arc<Open>,
-    /// The second at which it is over, while its client is gone.
+    /// The second at which it ends, while its client is gone.
     until: Option<u64>,
 }
 
-/// What the model knows of names and streams.
+/// The model of names and streams.
 struct Names {
     exists: [bool; 2],
     has_stream: [bool; 2],
-    /// For each file, whether the name and the stream are marked to go.
+    /// For each file, whether the name and the stream are marked for deletion.
     marked: [[bool; 2]; 2],
 }
 
 impl Names {
-    /// An open of `stands` is gone, and these are left.
+    /// Updates the model after an open of `stands` has gone; `left` has the others.
     fn closed(&mut self, stands: Stands, left: &[Both]) {
         let file = stands.file;
         let is_left = |named: bool| left.iter().any(|o| o.stands.file == file && o.stands.named == named);
@@ -110,7 +110,7 @@ impl Names {
         }
     }
 
-    /// What an attempt to open meets.
+    /// The result that the model expects for a request to open.
     fn expect(&self, stands: Stands, open: &[Both]) -> Result<(), Refusal> {
         let is_there = self.exists[stands.file] && (!stands.named || self.has_stream[stands.file]);
         let goes = self.marked[stands.file][0] || (stands.named && self.marked[stands.file][1]);
@@ -126,14 +126,14 @@ impl Names {
     }
 }
 
-/// Nobody minds what the engine closes: the model knows.
+/// No client hears of the engine's closes: the model knows them.
 struct Nobody;
 
 impl Keeper for Nobody {
     fn on_lost(&self, _token: u64) {}
 }
 
-/// To be kept until this second, whoever needs what.
+/// Kept until this second, whichever requests conflict with it.
 fn until(until: u64) -> Detached {
     Detached { until_ns: second(until).mono_ns, yields: false, keeper: Arc::new(Nobody), token: 0 }
 }
@@ -190,7 +190,8 @@ proptest! {
                 Act::Wait => {
                     clock += 1;
                     world.share.tick(second(clock));
-                    while let Some(at) = open.iter().position(|o| o.until.is_some_and(|until| until <= clock)) {
+                    let is_over = |one: &Stands| one.until.is_some_and(|until| until <= clock);
+                    while let Some(at) = open.iter().position(is_over) {
                         let over = open.swap_remove(at);
                         prop_assert!(over.open.is_closed());
                         names_are.closed(over.stands, &open);
@@ -224,13 +225,15 @@ proptest! {
         let client = world.client(1);
         client.make_with("f", "0123456789abcdef01234567");
         let opens: Vec<_> = (0..3).map(|_| client.open("f").open()).collect();
-        // What is held, in order: owner, range.
+        // The held ranges, in order: owner, range.
         let mut held: Vec<(usize, RangeRequest)> = Vec::new();
         for (who, takes, start, len, exclusive) in acts {
             let kind = if exclusive { RangeKind::Exclusive } else { RangeKind::Shared };
             let range = RangeRequest { start, len, kind };
             let owner = client.owner(&opens[who]);
-            let meets = |r: &RangeRequest| (r.start..r.start + r.len).any(|b| (start..start + len).contains(&b));
+            let meets = |r: &RangeRequest| {
+                (r.start..r.start + r.len).any(|b| (start..start + len).contains(&b))
+            };
             if takes {
                 let is_free = held.iter().all(|(other, r)| {
                     !meets(r) || match (r.kind, kind) {
@@ -247,21 +250,24 @@ proptest! {
                     held.push((who, range));
                 }
             } else {
-                let same = |(other, r): &(usize, RangeRequest)| *other == who && (r.start, r.len) == (start, len);
-                let is_exclusive = |one: &(usize, RangeRequest)| same(one) && one.1.kind == RangeKind::Exclusive;
+                type Owned = (usize, RangeRequest);
+                let same = |(other, r): &Owned| *other == who && (r.start, r.len) == (start, len);
+                let is_exclusive = |one: &Owned| same(one) && one.1.kind == RangeKind::Exclusive;
                 let at = held.iter().position(is_exclusive).or_else(|| held.iter().rposition(same));
                 let result = world.share.unlock(&opens[who], owner, LockRule::Exact, &[range]);
                 prop_assert_eq!(result.is_ok(), at.is_some());
                 at.map(|at| held.remove(at));
             }
-            // Who may write and read the range now.
+            // The owners that may write and read the range now.
             for (reader, open) in opens.iter().enumerate() {
-                let may_read = !held.iter().any(|(o, r)| *o != reader && r.kind == RangeKind::Exclusive && meets(r));
+                let keeps = |kind: RangeKind, owner: usize| kind == RangeKind::Exclusive && owner != reader;
+                let may_read = !held.iter().any(|(o, r)| keeps(r.kind, *o) && meets(r));
                 let may_write =
                     !held.iter().any(|(o, r)| meets(r) && (r.kind == RangeKind::Shared || *o != reader));
                 let owner = client.owner(open);
                 let mut out = Vec::new();
-                let read = world.share.read(open, owner, start, len as usize, &mut out, volume::Patience::Block);
+                let patience = volume::Patience::Block;
+                let read = world.share.read(open, owner, start, len as usize, &mut out, patience);
                 prop_assert_eq!(read.is_ok(), may_read);
                 prop_assert_eq!(client.write(open, start, &"x".repeat(len as usize)).is_ok(), may_write);
             }

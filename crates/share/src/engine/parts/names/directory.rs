@@ -15,7 +15,6 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use volume::{Failure, Name, Node, NodeId, Volume};
-use wire::Shrink;
 
 use super::cache::{Answer, Cache, KeptNode, Made};
 use super::index::{Index, Stamp, has_case, same_folded};
@@ -768,35 +767,6 @@ impl Directories {
             ControlFlow::Continue(())
         })?;
         Ok(is_whole.then_some(index))
-    }
-}
-
-impl Table {
-    /// Releases the eighth of the kept directories that was unused for the longest time.
-    fn evict(&mut self, root: NodeId) -> Vec<Arc<Directory>> {
-        let used = |directory: &Directory| directory.used.load(Ordering::Relaxed);
-        let kept = || self.by_id.values().filter_map(|entered| entered.kept.as_deref());
-        let mut ages: Vec<u64> = kept().map(used).collect();
-        let nth = ages.len() / 8;
-        let (_, limit, _) = ages.select_nth_unstable(nth);
-        let limit = *limit;
-        let old = kept().filter(|directory| used(directory) <= limit && directory.id != root);
-        let ids: Vec<NodeId> = old.map(|directory| directory.id).take(nth + 1).collect();
-        let dropped: Vec<_> = ids
-            .iter()
-            .filter_map(|id| self.by_id.get_mut(id).and_then(|entered| entered.kept.take()))
-            .collect();
-        self.kept -= dropped.len();
-        dropped
-    }
-
-    /// Drops entries without references, before they are many.
-    fn tidy(&mut self) {
-        if self.by_id.len() > self.tidy_at {
-            self.by_id.retain(|_, entered| entered.directory.strong_count() > 0);
-            self.by_id.shrink();
-            self.tidy_at = 2 * self.by_id.len().max(MAX_KEPT);
-        }
     }
 }
 

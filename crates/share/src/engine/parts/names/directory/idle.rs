@@ -1,11 +1,12 @@
 //! The release of unused directories. Each holds two descriptors of the host.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use volume::NodeId;
 use wire::Shrink;
 
-use super::{Directories, Directory};
+use super::{Directories, Directory, MAX_KEPT, Table};
 
 /// For how many seconds an unused directory is kept.
 const IDLE_S: u64 = 20;
@@ -59,6 +60,35 @@ impl Directories {
             table.kept -= usize::from(dropped.is_some());
             drop(table);
             drop(dropped);
+        }
+    }
+}
+
+impl Table {
+    /// Releases the eighth of the kept directories that was unused for the longest time.
+    pub(super) fn evict(&mut self, root: NodeId) -> Vec<Arc<Directory>> {
+        let used = |directory: &Directory| directory.used.load(Ordering::Relaxed);
+        let kept = || self.by_id.values().filter_map(|entered| entered.kept.as_deref());
+        let mut ages: Vec<u64> = kept().map(used).collect();
+        let nth = ages.len() / 8;
+        let (_, limit, _) = ages.select_nth_unstable(nth);
+        let limit = *limit;
+        let old = kept().filter(|directory| used(directory) <= limit && directory.id != root);
+        let ids: Vec<NodeId> = old.map(|directory| directory.id).take(nth + 1).collect();
+        let dropped: Vec<_> = ids
+            .iter()
+            .filter_map(|id| self.by_id.get_mut(id).and_then(|entered| entered.kept.take()))
+            .collect();
+        self.kept -= dropped.len();
+        dropped
+    }
+
+    /// Drops entries without references, before they are many.
+    pub(super) fn tidy(&mut self) {
+        if self.by_id.len() > self.tidy_at {
+            self.by_id.retain(|_, entered| entered.directory.strong_count() > 0);
+            self.by_id.shrink();
+            self.tidy_at = 2 * self.by_id.len().max(MAX_KEPT);
         }
     }
 }
