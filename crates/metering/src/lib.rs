@@ -4,7 +4,7 @@
 //! file: files, clients and requests are numbers here ([`keys`]).
 
 pub mod counts;
-pub mod limits;
 pub mod keys;
+pub mod limits;
 
 pub use keys::{ClientKey, FileNumber, Waiter, Wake};

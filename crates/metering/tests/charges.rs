@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use metering::limits::{
-    AccountProvision, Alarm, ThrottleDecision, ThrottleRequest, Charge, Hold, Limits, Provision, ShareLimits, Throughput, MeteredWork,
+    AccountProvision, Alarm, Charge, Hold, Limits, MeteredWork, Provision, ShareLimits, ThrottleDecision,
+    ThrottleRequest, Throughput,
 };
 use metering::{ClientKey, FileNumber, Waiter, Wake};
 use wire::Now;
@@ -229,7 +230,9 @@ fn what_is_given_back_lets_others_pass_earlier() {
     let first = scene.pass();
     let second = scene.pass();
     let third = scene.pass();
-    let ThrottleDecision::Held(hold) = scene.ask(read(1, LEN)) else { panic!("half a million too much is taken") };
+    let ThrottleDecision::Held(hold) = scene.ask(read(1, LEN)) else {
+        panic!("half a million too much is taken")
+    };
     assert!(hold.released().is_none());
     drop((first, second, third));
     scene.now_ns += 1;

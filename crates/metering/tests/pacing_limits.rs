@@ -3,13 +3,17 @@
 
 mod pacing;
 
-use metering::limits::{AccountProvision, Formula, Provision, ResponseType, Throughput, ProvisionRequest, MeteredWork};
+use metering::limits::{
+    AccountProvision, Formula, MeteredWork, Provision, ProvisionRequest, ResponseType, Throughput,
+};
 use pacing::*;
 use proptest::prelude::*;
 
 /// The smallest premium share.
 fn smallest() -> Provision {
-    Formula::V1.provision(ProvisionRequest { gib: Some(100), ..ProvisionRequest::default() }).expect("a size that there is")
+    Formula::V1
+        .provision(ProvisionRequest { gib: Some(100), ..ProvisionRequest::default() })
+        .expect("a size that there is")
 }
 
 /// Within 2 % of `limit` a second, over any ten seconds.
@@ -36,8 +40,7 @@ fn a_share_gives_what_it_has_and_no_more_over_any_ten_seconds() {
 }
 
 #[test]
-fn         let each = S / file_operations.min(operations);
-        let total: u64 = connections.iter().map(|one| one.1 * (one.3 * S / kib + each)).sum();_request_at_a_time_gets_the_whole_rate() {
+fn one_request_at_a_time_gets_the_whole_rate() {
     let mut world = PacedAccount::new(None, &[smallest()]);
     world.add(Connection::new(1, 1, read(1, 4096)));
     world.run(12 * S);
@@ -73,7 +76,8 @@ fn a_full_bucket_of_credits_lasts_exactly_an_hour_of_burst() {
     let most = small_burst().burst_credits;
     let mut world = PacedAccount::with_burst(None, &[(small_burst(), most)]);
     world.add(Connection::new(1, 8, read(1, 4096)));
-    let left = |world: &PacedAccount, s: u64| world.shares[0].state(at(s * S)).expect("the share").burst_credits;
+    let left =
+        |world: &PacedAccount, s: u64| world.shares[0].state(at(s * S)).expect("the share").burst_credits;
     world.run(1800 * S);
     let half = left(&world, 1800);
     // The slack allows one operation more or less.
@@ -250,7 +254,8 @@ fn metadata_is_counted_apart_and_warns_before_it_holds() {
     let mut near = PacedAccount::new(None, &[provision]);
     for n in 0..4750 {
         let from_ns = n * S / 950;
-        let one = Connection { from_ns, until_ns: from_ns + 1, ..Connection::new(1, 1, MeteredWork::Metadata) };
+        let one =
+            Connection { from_ns, until_ns: from_ns + 1, ..Connection::new(1, 1, MeteredWork::Metadata) };
         near.add(one);
     }
     near.run(5 * S);
@@ -341,7 +346,8 @@ proptest! {
         // Every waiting request ends within the time that the limits need for all of them, plus the debt of
         // the last one that passed.
         let waiting = world.held() as u64;
-        let total: u64 = connections.iter().map(|one| one.1 * (one.3 * S / kib + S / file_operations.min(operations))).sum();
+        let each = S / file_operations.min(operations);
+        let total: u64 = connections.iter().map(|one| one.1 * (one.3 * S / kib + each)).sum();
         let owed = connections.iter().map(|one| one.3 * S / kib).max().unwrap_or(0);
         world.run(until_ns + total + owed + 2 * S);
         prop_assert_eq!(world.held(), 0);
@@ -352,7 +358,7 @@ proptest! {
 #[test]
 fn what_was_done_is_owed_by_the_share_though_nobody_waits_for_the_answer_and_what_was_not_done_costs_nothing()
 {
-    use metering::limits::{Alarm, ThrottleDecision, ThrottleRequest, Limits};
+    use metering::limits::{Alarm, Limits, ThrottleDecision, ThrottleRequest};
     struct Silent;
     impl Alarm for Silent {
         fn set(&self, _: u64) {}

@@ -88,7 +88,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         3 => (index(), range()).prop_map(|(at, r)| Act::Read(at, r)),
         3 => (index(), range(), any::<u8>()).prop_map(|(at, r, with)| Act::Write(at, r, with)),
         2 => (0..CLIENTS, 0..2usize, range(), any::<Option<u8>>())
-            .prop_map(|(c, f, r, w)| Act::Pass(c, f, r, w)),|(c, f, r, w)| Act::Pass(c, f, r, w)),
+            .prop_map(|(c, f, r, w)| Act::Pass(c, f, r, w)),
         1 => (0..CLIENTS, 0..2usize).prop_map(|(c, f)| Act::Remove(c, f)),
     ];
     prop::collection::vec(act, 1..60)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use share::counts::{Counts, ConnectionCounters, Family, TransactionKind, CompletedTransaction, ShareIndex};
+use share::counts::{CompletedTransaction, ConnectionCounters, Counts, Family, ShareIndex, TransactionKind};
 use share::limits::ResponseType;
 use share::{Config, Share};
 use volume::memory::MemoryVolume;

@@ -741,8 +741,8 @@ fn is_between(found: &Truth, old: &Truth, new: &Truth) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Each record has the old state or the new one. After a crash the journal has a state that was true at some
-    /// moment, and that is at least as new as the last reply.
+    /// Each record has the old state or the new one. After a crash the journal has a state that was true at
+    /// some moment, and that is at least as new as the last reply.
     #[test]
     fn a_crash_at_any_record_leaves_the_old_or_the_new_truth(acts in prop::collection::vec(act(), 1..40)) {
         let before = Recorded::new();

@@ -190,7 +190,7 @@ proptest! {
                 Act::Wait => {
                     clock += 1;
                     world.share.tick(second(clock));
-                    let is_over = |one: &Stands| one.until.is_some_and(|until| until <= clock);
+                    let is_over = |one: &Both| one.until.is_some_and(|until| until <= clock);
                     while let Some(at) = open.iter().position(is_over) {
                         let over = open.swap_remove(at);
                         prop_assert!(over.open.is_closed());

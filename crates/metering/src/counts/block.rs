@@ -7,7 +7,7 @@ use super::access_pattern::{AccessPattern, AccessPatternCounters};
 use super::histogram::Histogram;
 use super::one_writer::{add, get};
 use super::totals::{Totals, Transactions};
-use super::transaction::{Family, CompletedTransaction};
+use super::transaction::{CompletedTransaction, Family};
 use crate::limits::ResponseType;
 
 /// The counters of one operation with one kind of authentication.

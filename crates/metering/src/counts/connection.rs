@@ -9,9 +9,9 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use super::access_pattern::{AccessPattern, AccessPatternCounters};
+use super::record::{Record, Recording, RequestDescription, Sampled};
 use super::share_counts::{CountedShare, Counts};
-use super::record::{RequestDescription, Record, Recording, Sampled};
-use super::transaction::{Family, CompletedTransaction};
+use super::transaction::{CompletedTransaction, Family};
 
 /// The most replies whose sending is timed. If a client does not read its replies, the oldest ones beyond
 /// this number get no time of sending.
@@ -61,7 +61,8 @@ impl ConnectionActivity {
     #[must_use]
     pub fn read(&self) -> (AccessPattern, Vec<(String, AccessPattern)>) {
         let shares = self.shares.lock();
-        let read = |activity: &ShareActivity| Some((activity.share.upgrade()?.name(), activity.pattern.read()));
+        let read =
+            |activity: &ShareActivity| Some((activity.share.upgrade()?.name(), activity.pattern.read()));
         (self.depth.read(), shares.iter().filter_map(read).collect())
     }
 }
@@ -130,7 +131,12 @@ impl ConnectionCounters {
         let activity = ShareActivity { share: Arc::<S>::downgrade(share), pattern: Arc::clone(&pattern) };
         self.activity.shares.lock().push(activity);
         let name = self.recording.is_some().then(|| share.name().into());
-        self.shares.push(ShareCounters { share: share.number(), counts: share.counts(self.family), pattern, name });
+        self.shares.push(ShareCounters {
+            share: share.number(),
+            counts: share.counts(self.family),
+            pattern,
+            name,
+        });
         ShareIndex(at)
     }
 
@@ -165,7 +171,14 @@ impl ConnectionCounters {
     /// Records a request that was taken up at `arrived_ns` (monotonic). With `is_timed` the record gets its
     /// duration. The reply is sent with those of this batch.
     #[cold]
-    pub fn record(&mut self, place: ShareIndex, noted: &CompletedTransaction, arrived_ns: u64, is_timed: bool, about: RequestDescription) {
+    pub fn record(
+        &mut self,
+        place: ShareIndex,
+        noted: &CompletedTransaction,
+        arrived_ns: u64,
+        is_timed: bool,
+        about: RequestDescription,
+    ) {
         let (Some(recording), Some(counters)) = (&mut self.recording, self.shares.get(usize::from(place.0)))
         else {
             return;
@@ -242,7 +255,11 @@ mod tests {
         let nowhere = ShareIndex::default();
         counters.begin();
         counters.note(nowhere, &DONE, Some(1_000_000));
-        counters.note(nowhere, &CompletedTransaction { response: ResponseType::ClientOtherError, ..DONE }, Some(1_000_000));
+        counters.note(
+            nowhere,
+            &CompletedTransaction { response: ResponseType::ClientOtherError, ..DONE },
+            Some(1_000_000),
+        );
         counters.turned(3_000_000, 100, 0);
         counters.begin();
         counters.begin();

@@ -2,25 +2,25 @@
 //!
 //! Start with [`Counts`], the counters of one share for one [`Family`] of operations. The protocol crate
 //! gives the names of a family; here an operation is a small number. A connection counts its requests in a
-//! [`ConnectionCounters`]. Each thread counts in a [`block`] of its own, and no other thread writes to it. A reader sums
-//! the blocks ([`Totals`]). So counting takes no lock, shares no cache line, and allocates nothing once a
-//! thread has seen an operation. [`AccessPatternCounters`] is the small set of numbers that is kept for each connection, and
-//! [`record`] has records of single requests.
+//! [`ConnectionCounters`]. Each thread counts in a [`block`] of its own, and no other thread writes to it. A
+//! reader sums the blocks ([`Totals`]). So counting takes no lock, shares no cache line, and allocates
+//! nothing once a thread has seen an operation. [`AccessPatternCounters`] is the small set of numbers that is
+//! kept for each connection, and [`record`] has records of single requests.
 
+mod access_pattern;
 mod block;
 mod connection;
-mod access_pattern;
 mod histogram;
-mod share_counts;
 mod one_writer;
 pub mod record;
+mod share_counts;
 mod totals;
 mod transaction;
 
-pub use connection::{ConnectionCounters, ShareIndex, ConnectionActivity};
 pub use access_pattern::{AccessPattern, AccessPatternCounters, SIZES, size_bound};
+pub use connection::{ConnectionActivity, ConnectionCounters, ShareIndex};
 pub use histogram::Distribution;
+pub use record::{Record, Recorder, RequestDescription, Sampled, path_text, range_text};
 pub use share_counts::{CountedShare, Counts};
-pub use record::{RequestDescription, Record, Recorder, Sampled, path_text, range_text};
 pub use totals::{Totals, Transactions};
-pub use transaction::{Family, TransactionKind, CompletedTransaction};
+pub use transaction::{CompletedTransaction, Family, TransactionKind};

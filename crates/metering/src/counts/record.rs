@@ -1,8 +1,8 @@
 //! One record for each request, or for one request in every N, for readers who want to see single requests.
 //!
 //! A [`Recorder`] is a bounded queue. Connections put their answered requests into it
-//! ([`super::ConnectionCounters::record`]), and a reader at the other end takes them out and writes them down. A connection
-//! never waits for room: a record that finds no room is counted and lost.
+//! ([`super::ConnectionCounters::record`]), and a reader at the other end takes them out and writes them
+//! down. A connection never waits for room: a record that finds no room is counted and lost.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use super::transaction::{Family, CompletedTransaction};
+use super::transaction::{CompletedTransaction, Family};
 
 /// Records of one connection that may wait until their replies are sent. Older ones beyond this number go out
 /// without that time.
@@ -192,7 +192,7 @@ impl Drop for Recording {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Counts, ConnectionCounters, TransactionKind, ShareIndex};
+    use super::super::{ConnectionCounters, Counts, ShareIndex, TransactionKind};
     use super::*;
     use crate::limits::ResponseType;
 

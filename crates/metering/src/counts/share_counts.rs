@@ -6,11 +6,11 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 
-use super::block::Block;
 use super::access_pattern::AccessPattern;
+use super::block::Block;
 use super::record::Recorder;
 use super::totals::Totals;
-use super::transaction::{Family, CompletedTransaction};
+use super::transaction::{CompletedTransaction, Family};
 
 /// A share whose transactions are counted.
 pub trait CountedShare: Send + Sync {
@@ -170,7 +170,15 @@ mod tests {
 
     fn noted(operation: u8, response: ResponseType) -> CompletedTransaction {
         let kind = if operation == 0 { TransactionKind::Read } else { TransactionKind::Metadata };
-        CompletedTransaction { operation, authentication: 0, kind, response, ingress: 100, egress: 4200, data: 4096 }
+        CompletedTransaction {
+            operation,
+            authentication: 0,
+            kind,
+            response,
+            ingress: 100,
+            egress: 4200,
+            data: 4096,
+        }
     }
 
     #[test]

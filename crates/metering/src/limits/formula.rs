@@ -512,7 +512,8 @@ mod tests {
         assert_eq!((large.file_operations, large.file_bytes, large.file_size), (1000, 60 * MIB, 4 << 40));
         let small = Formula::Small.provision(ProvisionRequest::default()).unwrap();
         assert_eq!((small.operations, small.throughput), (1000, Throughput::Together(60 * MIB)));
-        let sized = Formula::Small.provision(ProvisionRequest { gib: Some(5120), ..ProvisionRequest::default() });
+        let sized =
+            Formula::Small.provision(ProvisionRequest { gib: Some(5120), ..ProvisionRequest::default() });
         assert_eq!(sized, Ok(small), "the size bounds what lies there and nothing else");
         assert_eq!(Formula::Large.account().operations, 20_000);
         assert_eq!(Formula::V1Of2020.account().operations, 100_000);

@@ -112,7 +112,12 @@ pub(super) struct Path {
 
 impl Path {
     /// The path of a request on this share.
-    pub fn of(share: u32, work: MeteredWork, provision: &Provision, account: Option<&AccountProvision>) -> Path {
+    pub fn of(
+        share: u32,
+        work: MeteredWork,
+        provision: &Provision,
+        account: Option<&AccountProvision>,
+    ) -> Path {
         let mut path = Path::default();
         let (file, len, writes) = match work {
             MeteredWork::Metadata => {
@@ -154,7 +159,11 @@ impl Path {
             Throughput::Apart { .. } if writes => Passing::Ingress,
             Throughput::Apart { .. } => Passing::Egress,
         };
-        self.push(PathGate { key: Key { owner, passing: Passing::Operations }, cost: 1, met: operations_met });
+        self.push(PathGate {
+            key: Key { owner, passing: Passing::Operations },
+            cost: 1,
+            met: operations_met,
+        });
         self.push(PathGate { key: Key { owner, passing }, cost: len, met: bytes_met });
     }
 

@@ -12,11 +12,11 @@ use wire::Now;
 
 use super::bucket::Bursting;
 use super::charge::Charge;
+use super::fair_queue::Flow;
 use super::formula::{AccountProvision, Provision, Throughput};
-use super::gate::{RateGate, Meter};
+use super::gate::{Meter, RateGate};
 use super::outcome::ResponseType;
 use super::path::{Key, Owner, Passing, Path};
-use super::fair_queue::Flow;
 use crate::{ClientKey, Waiter};
 
 pub use super::path::MeteredWork;
@@ -273,9 +273,11 @@ impl ShareLimits {
             let mut state = self.limits.state.lock();
             let answer = match state.ask(self.share, ask, now.mono_ns) {
                 Ok(met) => ThrottleDecision::Go(met, Charge::of(self.clone(), ask.work)),
-                Err(id) => {
-                    ThrottleDecision::Held(Hold { limits: Arc::clone(&self.limits), id: Some(id), is_done: false })
-                }
+                Err(id) => ThrottleDecision::Held(Hold {
+                    limits: Arc::clone(&self.limits),
+                    id: Some(id),
+                    is_done: false,
+                }),
             };
             (answer, state.arm())
         };

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use metering::limits::{
-    AccountProvision, Alarm, ThrottleDecision, ThrottleRequest, Charge, Hold, Limits, Provision, ResponseType, ShareLimits,
-    Throughput, MeteredWork,
+    AccountProvision, Alarm, Charge, Hold, Limits, MeteredWork, Provision, ResponseType, ShareLimits,
+    ThrottleDecision, ThrottleRequest, Throughput,
 };
 use metering::{ClientKey, FileNumber, Waiter, Wake};
 use wire::Now;
@@ -229,7 +229,8 @@ impl PacedAccount {
 
     /// The number of requests that were done in a time, of the connections that `wanted` selects.
     pub fn count(&self, from_ns: u64, until_ns: u64, wanted: impl Fn(usize) -> bool) -> u64 {
-        let within = |done: &&CompletedRequest| (from_ns..until_ns).contains(&done.at_ns) && wanted(done.connection);
+        let within =
+            |done: &&CompletedRequest| (from_ns..until_ns).contains(&done.at_ns) && wanted(done.connection);
         self.done.iter().filter(within).count() as u64
     }
 
